@@ -1,0 +1,49 @@
+# numalign: two commands do everything on a machine with Python 3.11 and make.
+#   make run                          what numalign would do on this machine
+#   make run MACHINE=64amd64-4s2n...  the same on a recorded machine
+#   make test                         all checks and tests
+# `make help` lists the rest.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+MACHINE ?=
+ARGS ?=
+
+$(READY): deploy/lock/dev.txt pyproject.toml deploy/lock/venv.sh
+	@bash deploy/lock/venv.sh "$(PYTHON)" $(VENV)
+	@touch $@
+
+.PHONY: help run test lint types layers unit bench lock setup clean
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 12
+
+setup: $(READY) ## create .venv with the pinned versions
+
+run: $(READY) ## place the example pods on this machine (MACHINE=NAME: on a recorded one; ARGS=...: more options)
+	@$(BIN)/numalign run --pods deploy/examples/pods --once --state-dir run/state $(if $(MACHINE),--root $(MACHINE)) $(ARGS)
+
+test: lint types layers unit ## every check and test that this machine can run
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+
+layers: $(READY)
+	$(BIN)/lint-imports --no-cache
+
+unit: $(READY)
+	$(BIN)/python -m pytest
+
+lock: $(READY) ## resolve the dependencies again
+	bash deploy/lock/resolve.sh $(BIN)
+
+clean: ## remove what the build made
+	rm -rf $(VENV) run .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,118 @@
+"""The tree of faults. A refusal of a pod is not here: it is a value (`agent.model.outcome.Refused`).
+
+    NumalignError
+      MalformedError              a text that does not follow its format (a set, a quantity, a manifest field)
+        BadPodError(field)        a pod that cannot be understood; names the field
+      SettingsError(key)          a setting that is unknown or impossible; names the key and the remedy; exit code 2
+      HostError(path)             this node's files
+        SysfsMissingError         a file that discovery cannot do without is not there
+        SysfsMalformedError       a file is there and says something that cannot be
+        CgroupVanishedError       the cgroup went away: normal, its container ended
+        CgroupRejectedError       the kernel refused a write; carries errno and what was written
+      CheckpointError(path)       the saved ledger
+        CheckpointCorruptError    truncated, bit-flipped, not ours
+        CheckpointTooNewError     written by a newer version
+        CheckpointForeignError    of another machine
+        CheckpointUnwritableError the disk refuses: nothing new may be granted
+        AnotherAgentError         the lock is held: two agents on one node
+      RuntimeLinkError            the container runtime or the kubelet spoke wrongly, or not at all
+      KubeError(status)           the API server refused; the client's error is the cause
+      InvariantError              a bug of ours: what core.invariants found; never caught but by the top
+
+Every text says what is wrong, where, and what to do.
+"""
+
+from __future__ import annotations
+
+
+class NumalignError(Exception):
+    """Any fault of this program's own tree."""
+
+
+class MalformedError(NumalignError, ValueError):
+    """A text that does not follow its format."""
+
+
+class BadPodError(MalformedError):
+    """A pod that cannot be understood."""
+
+    def __init__(self, field: str, why: str) -> None:
+        super().__init__(f"{field}: {why}")
+        self.field = field
+
+
+class SettingsError(NumalignError):
+    """A setting that is unknown or impossible."""
+
+    def __init__(self, key: str, why: str) -> None:
+        super().__init__(f"{key}: {why}" if key else why)
+        self.key = key
+
+
+class HostError(NumalignError):
+    """Something about this node's files."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(f"{path}: {why}")
+        self.path = path
+
+
+class SysfsMissingError(HostError):
+    """A file that discovery cannot do without is not there."""
+
+
+class SysfsMalformedError(HostError):
+    """A file says something that cannot be."""
+
+
+class CgroupVanishedError(HostError):
+    """The cgroup is gone: its container ended."""
+
+
+class CgroupRejectedError(HostError):
+    """The kernel refused a write."""
+
+    def __init__(self, path: str, value: str, errno: int, why: str) -> None:
+        super().__init__(path, f'writing "{value}" failed: {why}')
+        self.value = value
+        self.errno = errno
+
+
+class CheckpointError(HostError):
+    """Something about the saved ledger."""
+
+
+class CheckpointCorruptError(CheckpointError):
+    """Truncated, bit-flipped, or not ours."""
+
+
+class CheckpointTooNewError(CheckpointError):
+    """Written by a newer version of numalign."""
+
+
+class CheckpointForeignError(CheckpointError):
+    """Written on another machine."""
+
+
+class CheckpointUnwritableError(CheckpointError):
+    """The disk refuses: nothing new may be granted."""
+
+
+class AnotherAgentError(CheckpointError):
+    """Another agent holds the lock of this node."""
+
+
+class RuntimeLinkError(NumalignError):
+    """The container runtime or the kubelet spoke wrongly, or not at all."""
+
+
+class KubeError(NumalignError):
+    """The API server refused."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(f"API server: {status} {why}")
+        self.status = status
+
+
+class InvariantError(NumalignError):
+    """A rule that never breaks was broken: a bug of ours."""

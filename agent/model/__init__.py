@@ -1,0 +1,12 @@
+"""Values that every room shares: frozen, hashable where it helps, without I/O and without third-party imports.
+
+    idset      CpuSet and NodeSet: sets of small integers with the kernel's list format
+    machine    Machine: everything discovered about a node, one immutable value
+    quantity   Kubernetes quantities as exact integers (thousandths)
+    pod        Pod, Container: what the managers need to know of a pod
+    hint       Hint, and the three things a provider can say
+    ledger     Ledger: who holds what
+    outcome    Admitted | Refused: a refusal is a value
+
+Nothing here decides; `agent.core` does.
+"""

@@ -1,0 +1,95 @@
+"""Cgroups as values: what is there (Observed), what shall be written (Write), and what came of it.
+
+Read by `agent.host.cgroups`, planned by `agent.core.plan`, ordered by `agent.engine`. Paths are relative to the cpuset
+hierarchy's root and start with "/", as in /proc/<pid>/cgroup. Kernel documents:
+https://docs.kernel.org/admin-guide/cgroup-v2.html#cpuset and .../cgroup-v1/cpusets.html.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from agent.model.idset import CpuSet, NodeSet
+from agent.model.pod import Qos
+
+
+class Level(StrEnum):
+    """Where a cgroup stands in the kubelet's tree (spec 7.1)."""
+
+    KUBEPODS = "kubepods"
+    QOS = "qos"
+    POD = "pod"
+    CONTAINER = "container"  # a container or a pod's sandbox
+    INNER = "inner"  # below a container: CRI-O with crun
+
+
+@dataclass(frozen=True, slots=True)
+class Cgroup:
+    """One cgroup of the kubelet's tree, as the kernel shows it.
+
+    Attributes:
+        path: relative to the hierarchy's root, e.g. "/kubepods.slice/kubepods-pod1234.slice".
+        level: its place.
+        qos: class of the slice it lies in.
+        pod_uid: uid as the API writes it (dashes), "" above pods.
+        container_id: the runtime's id, "" above containers.
+        cpus, mems: what is asked for (cpuset.cpus, cpuset.mems); empty on v2 means inherited.
+        effective_cpus, effective_mems: what the kernel makes of it.
+        quota: cpu.max (v2) or cpu.cfs_quota_us (v1) text, "" where there is none.
+        populated: whether processes live in it or below.
+    """
+
+    path: str
+    level: Level
+    qos: Qos
+    pod_uid: str = ""
+    container_id: str = ""
+    cpus: CpuSet = CpuSet()
+    mems: NodeSet = NodeSet()
+    effective_cpus: CpuSet = CpuSet()
+    effective_mems: NodeSet = NodeSet()
+    quota: str = ""
+    populated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The kubelet's whole tree at one moment; parents before children, siblings by path."""
+
+    version: int  # 1 or 2
+    cgroups: tuple[Cgroup, ...] = ()
+
+
+class Cause(StrEnum):
+    """Why a write is needed; a metric label."""
+
+    GRANT = "grant"
+    POOL = "pool"
+    RELEASE = "release"
+    DRIFT_FOREIGN = "drift-foreign"  # someone wrote another set
+    DRIFT_RESET = "drift-reset"  # emptied: systemd or the runtime put its own value back
+    DRIFT_PARENT = "drift-parent"  # the parent shrank it: effective differs from what is asked for
+    DRIFT_OFFLINE = "drift-offline"  # a CPU or node went away
+    QUOTA = "quota"
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One write to one file of one cgroup; `old` is what was read when it was planned."""
+
+    path: str
+    file: str  # "cpuset.cpus", "cpuset.mems", "cpu.max", "cpu.cfs_quota_us"
+    value: str
+    old: str
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What came of a write: what was read back, and the effective set where the file has one."""
+
+    write: Write
+    read_back: str
+    effective: str
+    error: str = ""  # "" when done; else the kernel's refusal, or "vanished"

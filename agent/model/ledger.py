@@ -1,0 +1,181 @@
+"""Ledger: who holds what, one immutable value. Changed by making a new one (`dataclasses.replace`).
+
+Three books, each owned by one module of `agent.core`, and a record per pod:
+
+    cpus      CpuBooks      core.cpus      exclusive CPUs per container, the shared pool
+    memory    MemoryBooks   core.memory    per-node accounting, blocks per container
+    devices   DeviceBooks   core.devices   device ids per container and resource
+    pods      PodRecord     core.admit     what was asked, tried, got, and the reasons
+
+`reusable` in each book is what finished init containers of the pod now being admitted leave to its later containers
+(spec 4.13, 5.8, 6.4); it belongs to one admission and is never saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from agent.model.hint import Hint
+from agent.model.idset import CpuSet, NodeSet
+from agent.model.pod import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class CpuBooks:
+    """Exclusive CPUs.
+
+    Attributes:
+        shared: the shared pool. Holds the reserved CPUs unless strict-cpu-reservation (spec 4.2).
+        assigned: pod uid -> container name -> CPUs. Under pod-level management also the shares of a pod's own pool.
+        pools: pod uid -> the CPUs of a pod managed as a whole (PodLevelResourceManagers, spec 4.12).
+        confined: pod uid -> confinement of pods that share CPUs of some nodes (numalign.io/align).
+        reusable: (pod uid, CPUs) left by init containers, or None.
+    """
+
+    shared: CpuSet
+    assigned: Mapping[str, Mapping[str, CpuSet]] = field(default_factory=dict)
+    pools: Mapping[str, CpuSet] = field(default_factory=dict)
+    confined: Mapping[str, Confinement] = field(default_factory=dict)
+    reusable: tuple[str, CpuSet] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """A pod kept on the shared CPUs of some nodes: its CPU request accounted per node, in thousandths."""
+
+    nodes: NodeSet
+    milli: tuple[tuple[int, int], ...]  # (node id, thousandths of a CPU)
+    memory: bool = False  # cpuset.mems is bound too
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBook:
+    """What the memory manager keeps per NUMA node (spec 5.2), in bytes.
+
+    Attributes:
+        id: node id.
+        users: the kubelet's numberOfAssignments: one per resource of every block that names the node.
+        group: the nodes that allocate together with this one; only itself when unused.
+        total, system, reserved: per resource: what the node has, what the system keeps, what is granted.
+            allocatable = total - system, free = allocatable - reserved.
+    """
+
+    id: int
+    users: int
+    group: NodeSet
+    total: Mapping[str, int]
+    system: Mapping[str, int]
+    reserved: Mapping[str, int]
+
+    def allocatable(self, resource: str) -> int:
+        """Bytes that may be granted at all; 0 for a resource the node lacks (defect D8)."""
+        return self.total.get(resource, 0) - self.system.get(resource, 0)
+
+    def free(self, resource: str) -> int:
+        """Bytes that may be granted now."""
+        return self.allocatable(resource) - self.reserved.get(resource, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Memory granted to a container: bytes of one resource over a set of nodes."""
+
+    resource: str
+    size: int
+    nodes: NodeSet
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryBooks:
+    """Memory and huge pages.
+
+    Attributes:
+        nodes: one NodeBook per NUMA node, ascending id; empty when the memory policy is None.
+        blocks: pod uid -> container name -> blocks, sorted by resource.
+        pools: pod uid -> blocks of a pod managed as a whole (spec 5.12).
+        reusable: (pod uid, {(nodes, resource): bytes}) left by init containers, or None.
+    """
+
+    nodes: tuple[NodeBook, ...] = ()
+    blocks: Mapping[str, Mapping[str, tuple[Block, ...]]] = field(default_factory=dict)
+    pools: Mapping[str, tuple[Block, ...]] = field(default_factory=dict)
+    reusable: tuple[str, Mapping[tuple[NodeSet, str], int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceBooks:
+    """Devices.
+
+    Attributes:
+        held: pod uid -> container name -> resource -> device ids, sorted.
+        reusable: (pod uid, {resource: ids}) left by init containers, or None.
+    """
+
+    held: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]] = field(default_factory=dict)
+    reusable: tuple[str, Mapping[str, tuple[str, ...]]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodRecord:
+    """What is known of a pod in the ledger.
+
+    Attributes:
+        pod: the pod as admitted.
+        policy, scope: what was in force for it.
+        asked: the policy its annotation asked for, "" when none did.
+        affinity: container name -> merged hint.
+        aligned: container name -> whether its grant lies as the policy wants; a reason in `why` if not.
+        why: container name or "" (the pod) -> one sentence.
+        adopted: it ran before the agent knew it: reported, never refused.
+        bind_memory: whether cpuset.mems may be written (safety.md S4, S7).
+    """
+
+    pod: Pod
+    policy: str
+    scope: str
+    asked: str = ""
+    affinity: Mapping[str, Hint] = field(default_factory=dict)
+    aligned: Mapping[str, bool] = field(default_factory=dict)
+    why: Mapping[str, str] = field(default_factory=dict)
+    adopted: bool = False
+    bind_memory: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What one container holds; a view of the books, for the edges.
+
+    Attributes:
+        cpus: exclusive CPUs, or None when it runs on the shared pool.
+        mems: nodes its memory is bound to, or None when it is not.
+        memory: its blocks.
+        devices: resource -> ids.
+    """
+
+    cpus: CpuSet | None
+    mems: NodeSet | None
+    memory: tuple[Block, ...] = ()
+    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Every grant on this node, and for which machine it was made."""
+
+    machine: str  # Machine.digest
+    cpus: CpuBooks
+    memory: MemoryBooks = field(default_factory=MemoryBooks)
+    devices: DeviceBooks = field(default_factory=DeviceBooks)
+    pods: Mapping[str, PodRecord] = field(default_factory=dict)
+
+    def grant(self, uid: str, container: str) -> Grant:
+        """What a container holds; an empty grant when it is unknown."""
+        blocks = self.memory.blocks.get(uid, {}).get(container, ())
+        mems = NodeSet.union(block.nodes for block in blocks)
+        return Grant(
+            cpus=self.cpus.assigned.get(uid, {}).get(container),
+            mems=mems or None,
+            memory=blocks,
+            devices=self.devices.held.get(uid, {}).get(container, {}),
+        )

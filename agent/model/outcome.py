@@ -1,0 +1,58 @@
+"""The outcome of an admission: Admitted or Refused. A refusal is a value; its words are made at the edge.
+
+`Reason` values are the kubelet's own admission reasons (spec 2.2) plus ours; they are used verbatim in the pod's
+condition, in Events, as a metric label and in logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from agent.model.ledger import Ledger
+
+
+class Reason(StrEnum):
+    """Why a pod was refused."""
+
+    TOPOLOGY = "TopologyAffinityError"
+    SMT = "SMTAlignmentError"
+    EMPTY_POOL = "EmptyPodSharedPoolError"
+    UNEXPECTED = "UnexpectedAdmissionError"
+    SHARED_POOL = "SharedPoolWouldBeEmpty"  # ours: safety.md S5
+    MEMORY = "InsufficientMemory"  # ours: memory cannot be had (defect D7), or safety.md S7
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why one step said no.
+
+    Attributes:
+        reason: the machine-readable reason.
+        message: the sentence, the kubelet's own where it has one.
+        container: whose step it was, "" for the pod as a whole.
+        facts: numbers behind it, for people and for explain.
+    """
+
+    reason: Reason
+    message: str
+    container: str = ""
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The pod is in; `ledger` holds its grants."""
+
+    ledger: Ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The pod is not in; the ledger is as before."""
+
+    refusal: Refusal
+
+
+Outcome = Admitted | Refused

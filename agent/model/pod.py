@@ -1,0 +1,87 @@
+"""Pod and Container: what the managers need to know of a pod, already checked and normalised.
+
+Made from untrusted manifests by `agent.model.podspec`. Resources map a name ("cpu", "memory", "hugepages-2Mi",
+"vendor.com/gpu") to thousandths of a unit (`agent.model.quantity`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+Resources = Mapping[str, int]
+NO_RESOURCES: Resources = MappingProxyType({})
+
+
+class Qos(StrEnum):
+    """Quality of service class (spec 8.1)."""
+
+    GUARANTEED = "Guaranteed"
+    BURSTABLE = "Burstable"
+    BEST_EFFORT = "BestEffort"
+
+
+class ContainerKind(StrEnum):
+    """A sidecar is an init container whose own restartPolicy is Always."""
+
+    INIT = "init"
+    SIDECAR = "sidecar"
+    APP = "app"
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One container of a pod; ephemeral containers take no part in admission and are not listed."""
+
+    name: str
+    kind: ContainerKind = ContainerKind.APP
+    requests: Resources = field(default=NO_RESOURCES, hash=False)
+    limits: Resources = field(default=NO_RESOURCES, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """One pod.
+
+    Attributes:
+        uid: identity; for a static pod the kubelet's config hash, since its cgroup carries that.
+        containers: init containers and sidecars in spec order, then app containers in spec order: the order of
+            admission everywhere.
+        qos: status.qosClass where set, else computed.
+        requests, limits: pod-level resources (spec.resources), None when the field is absent. An empty mapping is
+            not None: it makes a computed QoS class BestEffort.
+        overhead: spec.overhead; never part of what the managers grant.
+        created: creationTimestamp in seconds since the epoch; order of admission is (created, uid).
+        priority: spec.priority, 0 when unset.
+        static: made by the kubelet from a file, not by the API.
+        annotations: those of numalign.io/ only, the namespace's defaults already below them.
+    """
+
+    uid: str
+    name: str
+    namespace: str
+    containers: tuple[Container, ...]
+    qos: Qos
+    requests: Resources | None = field(default=None, hash=False)
+    limits: Resources | None = field(default=None, hash=False)
+    overhead: Resources = field(default=NO_RESOURCES, hash=False)
+    created: float = 0.0
+    priority: int = 0
+    static: bool = False
+    annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    @property
+    def key(self) -> str:
+        """namespace/name, for people."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def pod_level(self) -> bool:
+        """Whether pod-level resources are set in the managers' sense (spec 8.1): cpu, memory or hugepages-*."""
+        return any(
+            name in {"cpu", "memory"} or name.startswith("hugepages-")
+            for resources in (self.requests, self.limits)
+            for name in resources or ()
+        )
