@@ -1,0 +1,14 @@
+"""Decisions: pure functions of values, without files, clock or network.
+
+    demand    what node sets would do, described instead of listed
+    search    the bounded exact search for the best node set
+    merge     the Topology Manager's merge, all four policies
+    cpus      who gets which exclusive CPUs; takecpus picks them
+    memory    which nodes' memory a container gets
+    devices   which devices a container gets
+    admit     one pod through all providers: Admitted | Refused
+    invariants  the rules that never break, checked after every decision
+    plan      what must be written to the cgroups, in which order
+
+The rules are the kubelet's (v1.36.3), written down in the docstring of each module.
+"""

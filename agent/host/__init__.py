@@ -1,0 +1,1 @@
+"""Edge: this node's files, cgroups, runtime sockets."""

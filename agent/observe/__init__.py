@@ -1,0 +1,1 @@
+"""Edge: people: metrics, logs, health, pages."""
