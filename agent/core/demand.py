@@ -1,0 +1,195 @@
+"""Demand: which node sets would do for one resource, described instead of listed.
+
+The kubelet's managers answer with a list of hints, one for each of up to 2^n node sets, and its Topology Manager then
+walks the product of the lists: 8 nodes and 3 lists take seconds, 64 nodes never end. But the lists are regular. They
+follow from a few sums (spec 4.5, 5.4, 6.2), so a provider here states the sums:
+
+    Need    "the amounts of the nodes must reach `amount`": 6 free CPUs, 4 GiB of free memory, 2 free GPUs
+    Family  all masks within a domain that serve every Need; with a mask, all larger ones within the domain are in it
+    Demand  a family, the node count that makes a mask of it preferred, and single masks named one by one
+
+For 6 CPUs where nodes 0..3 have 8 CPUs each, and 8, 2, 3 and 8 free::
+
+    Demand(Family(domain=0b1111, needs=(Need(6, (8, 2, 3, 8)),)), size=1)
+
+stands for the hints {0}p {3}p {0,1}n {0,2}n {0,3}n {1,3}n {2,3}n ... and `listed` writes them out in the kubelet's
+own order. `size` comes from capacity, not from what is free::
+
+    fewest(Family(0b1111, (Need(6, (8, 8, 8, 8)),)), Budget()) == 1
+
+Three names for three things (`agent.model.hint`): a provider that has nothing to say about a resource answers
+NO_PREFERENCE; one that finds no node set at all answers IMPOSSIBLE, never a Demand without masks.
+
+All masks are ints over node positions (`agent.core.masks`). Built by the providers, read by `agent.core.merge`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import accumulate, combinations
+
+from agent.core.masks import Positions, members
+from agent.model.hint import IMPOSSIBLE, NO_PREFERENCE, Hint
+
+__all__ = [
+    "IMPOSSIBLE",
+    "NO_PREFERENCE",
+    "Budget",
+    "Demand",
+    "Family",
+    "Need",
+    "Positions",
+    "fewest",
+    "listed",
+    "members",
+]
+
+LISTABLE = 16
+"""More nodes than this are never listed: 2^n hints serve nobody."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One sum that a mask must reach.
+
+    Attributes:
+        amount: CPUs, bytes or devices; 0 or less is always served.
+        weights: what each node contributes, by position.
+        shared: (mask, amount) pairs: an amount that counts once if any of the mask's nodes is in. A device that is
+            near two nodes, or memory on a node without CPUs that counts for the CPU nodes around it.
+    """
+
+    amount: int
+    weights: tuple[int, ...]
+    shared: tuple[tuple[int, int], ...] = ()
+
+    def total(self, mask: int) -> int:
+        """What the nodes of a mask contribute together."""
+        weights = self.weights
+        total = sum(weights[j] for j in members(mask))
+        for nodes, amount in self.shared:
+            if nodes & mask:
+                total += amount
+        return total
+
+    def serves(self, mask: int) -> bool:
+        """Whether the mask reaches the amount."""
+        return self.total(mask) >= self.amount
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """All non-empty masks within `domain` that serve every need. Upward closed within the domain."""
+
+    domain: int
+    needs: tuple[Need, ...]
+
+    def holds(self, mask: int) -> bool:
+        """Whether the mask is one of the family."""
+        return bool(mask) and not mask & ~self.domain and all(need.serves(mask) for need in self.needs)
+
+    @property
+    def possible(self) -> bool:
+        """Whether the family has any mask: if so, its whole domain is one."""
+        return self.holds(self.domain)
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """The hints of one resource.
+
+    Attributes:
+        family: the masks that will do; None when `fixed` names them all.
+        size: node count of the family's preferred masks; None when it is not known (a bound was hit): none of the
+            family's masks is preferred then.
+        fixed: masks named one by one, with whether they are preferred; they win over what `family` says of them.
+        sockets: with align-by-socket, the masks of all sockets; a mask of the family that touches exactly `touched`
+            of them is preferred too.
+        touched: see `sockets`.
+    """
+
+    family: Family | None = None
+    size: int | None = None
+    fixed: Mapping[int, bool] = field(default_factory=dict)
+    sockets: tuple[int, ...] = ()
+    touched: int = 0
+
+    def accepts(self, mask: int) -> bool:
+        """Whether the mask is one of the hints."""
+        return mask in self.fixed or (self.family is not None and self.family.holds(mask))
+
+    def prefers(self, mask: int) -> bool:
+        """Whether the mask is one of the preferred hints."""
+        if mask in self.fixed:
+            return self.fixed[mask]
+        return self.would_prefer(mask) and self.family is not None and self.family.holds(mask)
+
+    def would_prefer(self, mask: int) -> bool:
+        """Whether a mask of the family with these nodes is preferred (its sums are not looked at)."""
+        if mask.bit_count() == self.size:
+            return True
+        return bool(self.sockets) and sum(1 for socket in self.sockets if socket & mask) == self.touched
+
+
+class Budget:
+    """Steps that a search may still take. Counted, not timed, so that a replayed decision is the same decision."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, steps: int = 20_000) -> None:
+        self.left = steps
+
+    def spend(self) -> bool:
+        """Take one step; False when there is none left."""
+        self.left -= 1
+        return self.left >= 0
+
+
+def fewest(family: Family, budget: Budget) -> int | None:
+    """How many nodes the family's smallest mask has: 0 when the family is empty, None when the budget ran out."""
+    if not family.possible:
+        return 0
+    width = family.domain.bit_count()
+    # no mask is smaller than each need alone makes it: its largest weights, every shared amount taken as granted
+    least = max((_alone(family.domain, need) for need in family.needs), default=1)
+    if len(family.needs) == 1 and not family.needs[0].shared:
+        return least
+    for count in range(least, width + 1):
+        for chosen in combinations(members(family.domain), count):
+            if not budget.spend():
+                return None
+            if family.holds(sum(1 << j for j in chosen)):
+                return count
+    raise AssertionError("the whole domain serves every need")
+
+
+def _alone(domain: int, need: Need) -> int:
+    missing = need.amount - sum(amount for nodes, amount in need.shared if nodes & domain)
+    if missing <= 0:
+        return 1
+    sums = accumulate(sorted((need.weights[j] for j in members(domain)), reverse=True))
+    return next(count for count, total in enumerate(sums, 1) if total >= missing)
+
+
+def listed(demand: Demand, positions: Positions) -> tuple[Hint, ...]:
+    """The demand's hints in the kubelet's order: by node count, then lexicographic by position (spec 3.1).
+
+    For explain, parity and tests; the merge never needs it. Raises ValueError above 16 nodes.
+    """
+    if len(positions) > LISTABLE:
+        raise ValueError(f"{len(positions)} NUMA nodes are too many to list node sets (at most {LISTABLE})")
+    return tuple(
+        Hint(positions.nodes(mask), demand.prefers(mask))
+        for mask in enumeration(len(positions))
+        if demand.accepts(mask)
+    )
+
+
+@lru_cache(maxsize=LISTABLE + 1)
+def enumeration(width: int) -> tuple[int, ...]:
+    """All non-zero masks over `width` positions in the kubelet's order."""
+    return tuple(
+        sum(1 << j for j in chosen) for count in range(1, width + 1) for chosen in combinations(range(width), count)
+    )
