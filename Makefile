@@ -18,7 +18,7 @@ $(READY): deploy/lock/dev.txt pyproject.toml deploy/lock/venv.sh
 	@bash deploy/lock/venv.sh "$(PYTHON)" $(VENV)
 	@touch $@
 
-.PHONY: help run test lint types layers unit bench lock setup clean
+.PHONY: help run test lint types layers unit bench lock protos setup clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 12
 
@@ -44,6 +44,11 @@ unit: $(READY)
 
 lock: $(READY) ## resolve the dependencies again
 	bash deploy/lock/resolve.sh $(BIN)
+
+protos: $(READY) ## generate the protobuf modules from the .proto files
+	@for proto in $$(find agent -name '*.proto'); do \
+	    $(BIN)/python -m grpc_tools.protoc -I$$(dirname $$proto) --python_out=$$(dirname $$proto) --pyi_out=$$(dirname $$proto) $$(basename $$proto); \
+	done
 
 clean: ## remove what the build made
 	rm -rf $(VENV) run .mypy_cache .ruff_cache .pytest_cache .hypothesis

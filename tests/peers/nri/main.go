@@ -22,6 +22,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/nri/pkg/adaptation"
@@ -45,6 +46,7 @@ type runtime struct {
 	pods       []*api.PodSandbox
 	containers []*api.Container
 	printing   sync.Mutex
+	started    atomic.Bool
 	adaptation *adaptation.Adaptation
 }
 
@@ -73,6 +75,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "nri-peer:", err)
 		os.Exit(1)
 	}
+	r.started.Store(true)
 	r.print(map[string]any{"event": "ready"})
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 64<<20)
@@ -167,6 +170,9 @@ func (r *runtime) synchronize(ctx context.Context, send adaptation.SyncCB) error
 	pods, containers := r.pods, r.containers
 	r.lock.Unlock()
 	updates, err := send(ctx, pods, containers)
+	if !r.started.Load() { // the adaptation synchronizes its built-in plugins first
+		return err
+	}
 	event := map[string]any{"event": "synchronized", "updates": raws(updates)}
 	if err != nil {
 		event["error"] = err.Error()

@@ -1,0 +1,296 @@
+"""One connection to the runtime: register, be configured and synchronized, then answer until it ends.
+
+Used by `plugin`. Reads and writes happen in the event loop; handlers run one after the other in a worker thread, so a
+slow one delays no read. An answer that is not ready in time is given without the handler (an empty adjustment): the
+runtime would otherwise drop us after its own timeout, and the cgroup path mends what was missed (safety.md S9).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+
+from google.protobuf.message import Message
+
+from agent.errors import RuntimeLinkError
+from agent.host.nri import mux, nri_pb2, translate, ttrpc
+from agent.host.nri.values import NO_ADJUSTMENT, Handler, RuntimeContainer, Sandbox, SandboxRefused
+
+SERVICE_PLUGIN = "nri.pkg.api.v1alpha1.Plugin"
+SERVICE_RUNTIME = "nri.pkg.api.v1alpha1.Runtime"
+ANSWER_WITHIN = 0.15
+"""Seconds a handler may take; with reading and writing the runtime gets its answer within 200 ms."""
+SYNCHRONIZE_WITHIN = 1.5
+"""Seconds for the first picture of the node; the runtime's own limit is 2 s by default."""
+ASK_WITHIN = 5.0
+READ_SIZE = 1 << 16
+
+_EVENTS = (
+    nri_pb2.RUN_POD_SANDBOX,
+    nri_pb2.STOP_POD_SANDBOX,
+    nri_pb2.REMOVE_POD_SANDBOX,
+    nri_pb2.CREATE_CONTAINER,
+    nri_pb2.POST_CREATE_CONTAINER,
+    nri_pb2.POST_START_CONTAINER,
+    nri_pb2.UPDATE_CONTAINER,
+    nri_pb2.STOP_CONTAINER,
+    nri_pb2.REMOVE_CONTAINER,
+)
+EVENT_MASK = sum(1 << (event - 1) for event in _EVENTS)
+_STATE_EVENTS = {
+    nri_pb2.REMOVE_POD_SANDBOX: "RemovePodSandbox",
+    nri_pb2.STOP_POD_SANDBOX: "StopPodSandbox",
+    nri_pb2.RUN_POD_SANDBOX: "RunPodSandbox",
+    nri_pb2.POST_CREATE_CONTAINER: "PostCreateContainer",
+    nri_pb2.START_CONTAINER: "StartContainer",
+    nri_pb2.POST_START_CONTAINER: "PostStartContainer",
+    nri_pb2.POST_UPDATE_CONTAINER: "PostUpdateContainer",
+    nri_pb2.REMOVE_CONTAINER: "RemoveContainer",
+}
+
+_log = logging.getLogger(__name__)
+
+Count = Callable[[str, str, float], None]
+"""Told of every request: method, outcome ("ok", "refused", "late", "error", "malformed", "unknown"), seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """How we register: plugins are called by ascending index ("00" to "99")."""
+
+    name: str = "numalign"
+    index: str = "90"
+    fail_closed: bool = False  # ask the runtime (NRI >= 0.12) to fail requests that we do not answer
+
+
+class Session:
+    """One registered connection. `serve` returns when the runtime ends it, and raises when the runtime errs."""
+
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        handler: Handler,
+        worker: Executor,
+        identity: Identity = Identity(),
+        count: Count = lambda _method, _outcome, _seconds: None,
+    ) -> None:
+        self._reader, self._writer = reader, writer
+        self._handler, self._worker, self._identity, self._count = handler, worker, identity, count
+        self._frames = mux.Demultiplexer()
+        self._requests, self._responses = ttrpc.Reader(), ttrpc.Reader()
+        self._waiting: dict[int, asyncio.Future[nri_pb2.Response]] = {}
+        self._next_stream = 1
+        self._queue: asyncio.Queue[ttrpc.Raw] = asyncio.Queue()
+        self._pods: list[nri_pb2.PodSandbox] = []
+        self._containers: list[nri_pb2.Container] = []
+        self.synchronized = asyncio.Event()
+
+    async def serve(self) -> None:
+        """Register and answer until the connection ends."""
+        async with asyncio.TaskGroup() as tasks:
+            reading = tasks.create_task(self._read())
+            answering = tasks.create_task(self._answer_all())
+            try:
+                await self._ask(
+                    "RegisterPlugin",
+                    nri_pb2.RegisterPluginRequest(plugin_name=self._identity.name, plugin_idx=self._identity.index),
+                )
+                await reading
+            finally:
+                answering.cancel()
+                reading.cancel()
+
+    async def update(self, changes: list[nri_pb2.ContainerUpdate]) -> tuple[str, ...]:
+        """Ask the runtime to change running containers; returns the ids that it could not change."""
+        answer = await self._ask("UpdateContainers", nri_pb2.UpdateContainersRequest(update=changes))
+        failed = ttrpc.decode(nri_pb2.UpdateContainersResponse(), answer.payload, "UpdateContainersResponse")
+        return tuple(each.container_id for each in failed.failed)
+
+    async def _ask(self, method: str, message: Message) -> nri_pb2.Response:
+        stream, self._next_stream = self._next_stream, self._next_stream + 2
+        future: asyncio.Future[nri_pb2.Response] = asyncio.get_running_loop().create_future()
+        self._waiting[stream] = future
+        try:
+            await self._write(
+                mux.RUNTIME_SERVICE, ttrpc.request(stream, SERVICE_RUNTIME, method, message, ASK_WITHIN)
+            )
+            answer = await asyncio.wait_for(future, ASK_WITHIN)
+        except TimeoutError as error:
+            raise RuntimeLinkError(f"NRI: the runtime did not answer {method} within {ASK_WITHIN:g} s") from error
+        finally:
+            self._waiting.pop(stream, None)
+        if answer.status.code:
+            raise RuntimeLinkError(f"NRI: the runtime refused {method}: {answer.status.message}")
+        return answer
+
+    async def _write(self, connection: int, data: bytes) -> None:
+        self._writer.write(mux.frame(connection, data))
+        await self._writer.drain()
+
+    async def _read(self) -> None:
+        while data := await self._reader.read(READ_SIZE):
+            for connection, payload in self._frames.feed(data):
+                if connection == mux.PLUGIN_SERVICE:
+                    for message in self._requests.feed(payload):
+                        self._queue.put_nowait(message)
+                elif connection == mux.RUNTIME_SERVICE:
+                    for message in self._responses.feed(payload):
+                        self._resolve(message)
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(RuntimeLinkError("NRI: the runtime closed the connection"))
+
+    def _resolve(self, message: ttrpc.Raw) -> None:
+        future = self._waiting.get(message.stream)
+        if message.kind != ttrpc.Kind.RESPONSE or future is None or future.done():
+            return  # an answer to a question that timed out
+        future.set_result(ttrpc.decode(nri_pb2.Response(), message.payload, "a response"))
+
+    async def _answer_all(self) -> None:
+        while True:
+            message = await self._queue.get()
+            if message.kind == ttrpc.Kind.REQUEST:
+                await self._write(mux.PLUGIN_SERVICE, await self._answer(message))
+
+    async def _answer(self, message: ttrpc.Raw) -> bytes:
+        began, method, outcome = time.monotonic(), "?", "ok"
+        try:
+            request = ttrpc.decode(nri_pb2.Request(), message.payload, "a request")
+            method = request.method if request.method in _METHODS else "?"
+            if request.service != SERVICE_PLUGIN or method == "?":
+                outcome = "unknown"
+                return ttrpc.failure(
+                    message.stream, ttrpc.Code.UNIMPLEMENTED, f"numalign does not serve {request.method[:80]}"
+                )
+            answer, outcome = await _METHODS[method](self, request)
+            return ttrpc.response(message.stream, answer)
+        except SandboxRefused as refusal:
+            outcome = "refused"
+            return ttrpc.failure(message.stream, ttrpc.Code.ABORTED, str(refusal))
+        except RuntimeLinkError as error:
+            outcome = "malformed"
+            return ttrpc.failure(message.stream, ttrpc.Code.INVALID_ARGUMENT, str(error))
+        except Exception:  # noqa: BLE001 - see below
+            # A bug of ours must not fail the pods of this node: say so loudly, let the runtime go on without us.
+            outcome = "error"
+            _log.exception("NRI %s failed; answering without a change", method)
+            return ttrpc.response(message.stream, nri_pb2.Empty())
+        finally:
+            self._count(method, outcome, time.monotonic() - began)
+
+    async def _call(self, within: float, call: Callable[[], object]) -> tuple[object, str]:
+        """Run a handler in the worker; (its value, "ok"), or (None, "late") when it is not ready in time."""
+        future = asyncio.get_running_loop().run_in_executor(self._worker, call)
+        done, _ = await asyncio.wait({future}, timeout=within)
+        if done:
+            return future.result(), "ok"
+        future.add_done_callback(_swallow)
+        return None, "late"
+
+    async def _configure(self, request: nri_pb2.Request) -> tuple[Message, str]:
+        asked = ttrpc.decode(nri_pb2.ConfigureRequest(), request.payload, "ConfigureRequest")
+        await self._call(ANSWER_WITHIN, lambda: self._handler.configured(asked.runtime_name, asked.runtime_version))
+        answer = nri_pb2.ConfigureResponse(events=EVENT_MASK)
+        if self._identity.fail_closed:
+            answer.failure_policy.fail_request = True
+        return answer, "ok"
+
+    async def _synchronize(self, request: nri_pb2.Request) -> tuple[Message, str]:
+        chunk = ttrpc.decode(nri_pb2.SynchronizeRequest(), request.payload, "SynchronizeRequest")
+        self._pods += chunk.pods
+        self._containers += chunk.containers
+        if chunk.more:
+            return nri_pb2.SynchronizeResponse(more=True), "ok"
+        sandboxes = tuple(translate.sandbox(pod) for pod in self._pods)
+        containers = tuple(translate.container(each) for each in self._containers)
+        self._pods, self._containers = [], []
+        changes, outcome = await self._call(
+            SYNCHRONIZE_WITHIN, lambda: translate.updates(self._handler.synchronize(sandboxes, containers))
+        )
+        self.synchronized.set()
+        return nri_pb2.SynchronizeResponse(update=changes if isinstance(changes, list) else ()), outcome
+
+    async def _run_sandbox(self, request: nri_pb2.Request) -> tuple[Message, str]:
+        pod, _ = _subject(request)
+        _, outcome = await self._call(ANSWER_WITHIN, lambda: self._handler.run_sandbox(pod))
+        return nri_pb2.Empty(), outcome
+
+    async def _create(self, request: nri_pb2.Request) -> tuple[Message, str]:
+        pod, container = _subject(request)
+        if container is None:
+            raise RuntimeLinkError("NRI: CreateContainer without a container")
+        change, outcome = await self._call(
+            ANSWER_WITHIN,
+            lambda: translate.adjustment(self._handler.create_container(pod, container)),
+        )
+        answer = nri_pb2.CreateContainerResponse()
+        if isinstance(change, nri_pb2.ContainerAdjustment) and change != translate.adjustment(NO_ADJUSTMENT):
+            answer.adjust.CopyFrom(change)
+        return answer, outcome
+
+    async def _update(self, request: nri_pb2.Request) -> tuple[Message, str]:
+        pod, container = _subject(request)
+        if container is None:
+            raise RuntimeLinkError("NRI: UpdateContainer without a container")
+        change, outcome = await self._call(
+            ANSWER_WITHIN,
+            lambda: translate.updates({container.id: self._handler.update_container(pod, container)}),
+        )
+        return nri_pb2.UpdateContainerResponse(update=change if isinstance(change, list) else ()), outcome
+
+    async def _event(self, request: nri_pb2.Request) -> tuple[Message, str]:
+        name, (pod, container) = request.method, _subject(request)
+        _, outcome = await self._call(ANSWER_WITHIN, lambda: self._handler.event(name, pod, container))
+        return nri_pb2.Empty(), outcome
+
+    async def _state_change(self, request: nri_pb2.Request) -> tuple[Message, str]:
+        """The older form of most events: one request that names the event."""
+        change = ttrpc.decode(nri_pb2.StateChangeEvent(), request.payload, "StateChangeEvent")
+        name = _STATE_EVENTS.get(change.event, "")
+        pod = translate.sandbox(change.pod)
+        container = translate.container(change.container) if change.HasField("container") else None
+        if name == "RunPodSandbox":
+            _, outcome = await self._call(ANSWER_WITHIN, lambda: self._handler.run_sandbox(pod))
+        elif name:
+            _, outcome = await self._call(ANSWER_WITHIN, lambda: self._handler.event(name, pod, container))
+        else:
+            outcome = "unknown"
+        return nri_pb2.Empty(), outcome
+
+    async def _shutdown(self, _request: nri_pb2.Request) -> tuple[Message, str]:
+        return nri_pb2.Empty(), "ok"
+
+
+_METHODS = {
+    "Configure": Session._configure,  # noqa: SLF001 - the table of this class's own methods
+    "Synchronize": Session._synchronize,  # noqa: SLF001 - as above
+    "Shutdown": Session._shutdown,  # noqa: SLF001 - as above
+    "RunPodSandbox": Session._run_sandbox,  # noqa: SLF001 - as above
+    "CreateContainer": Session._create,  # noqa: SLF001 - as above
+    "UpdateContainer": Session._update,  # noqa: SLF001 - as above
+    "StateChange": Session._state_change,  # noqa: SLF001 - as above
+    **dict.fromkeys(
+        (
+            "UpdatePodSandbox", "PostUpdatePodSandbox", "StopPodSandbox", "RemovePodSandbox", "PostCreateContainer",
+            "StartContainer", "PostStartContainer", "PostUpdateContainer", "StopContainer", "RemoveContainer",
+        ),
+        Session._event,  # noqa: SLF001 - as above
+    ),
+}  # fmt: skip
+
+
+def _subject(request: nri_pb2.Request) -> tuple[Sandbox, RuntimeContainer | None]:
+    """The pod, and the container if any, that a request is about; pod requests carry the first field only."""
+    asked = ttrpc.decode(nri_pb2.ContainerRequest(), request.payload, request.method)
+    return translate.sandbox(asked.pod), translate.container(asked.container) if asked.HasField("container") else None
+
+
+def _swallow(future: asyncio.Future[object]) -> None:
+    """Take note of a late handler's fault, so that it is not lost."""
+    if not future.cancelled() and (error := future.exception()) is not None:
+        _log.warning("a late NRI handler ended with: %s", error)

@@ -1,0 +1,305 @@
+"""Our NRI client against the real protocol: the adaptation side of containerd/nri, in Go."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.errors import RuntimeLinkError
+from agent.host.nri.plugin import Plugin
+from agent.host.nri.session import ANSWER_WITHIN
+from agent.host.nri.values import Adjustment, DeviceNode, RuntimeContainer, Sandbox, SandboxRefused
+from agent.model.idset import CpuSet, NodeSet
+from tests import peers
+from tests.nri.peer import Peer
+
+pytestmark = pytest.mark.go
+
+POD = {
+    "id": "s1", "name": "web", "namespace": "shop", "uid": "uid-1", "annotations": {"a": "b"},
+    "linux": {"cgroup_parent": "kubepods-poduid_1.slice"},
+}  # fmt: skip
+CONTAINER = {
+    "id": "c1", "pod_sandbox_id": "s1", "name": "app", "state": "CONTAINER_CREATED",
+    "linux": {"cgroups_path": "kubepods-poduid_1.slice:cri-containerd:c1",
+              "resources": {"cpu": {"cpus": "0-3", "quota": {"value": 200000}}}},
+}  # fmt: skip
+
+
+class Recorder:
+    """A handler that remembers what it was told and answers what the test wants."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, Any]] = []
+        self.changes: Mapping[str, Adjustment] = {}
+        self.adjustment = Adjustment()
+        self.refuse = ""
+        self.sleep = 0.0
+
+    def configured(self, runtime: str, version: str) -> None:
+        self.seen.append(("configured", (runtime, version)))
+
+    def synchronize(
+        self, sandboxes: tuple[Sandbox, ...], containers: tuple[RuntimeContainer, ...]
+    ) -> Mapping[str, Adjustment]:
+        self.seen.append(("synchronize", (sandboxes, containers)))
+        return self.changes
+
+    def run_sandbox(self, sandbox: Sandbox) -> None:
+        time.sleep(self.sleep)
+        self.seen.append(("run", sandbox))
+        if self.refuse:
+            raise SandboxRefused(self.refuse)
+
+    def create_container(self, sandbox: Sandbox, container: RuntimeContainer) -> Adjustment:
+        time.sleep(self.sleep)
+        self.seen.append(("create", container))
+        if self.refuse == "bug":
+            raise ZeroDivisionError
+        return self.adjustment
+
+    def update_container(self, sandbox: Sandbox, container: RuntimeContainer) -> Adjustment:
+        self.seen.append(("update", container))
+        return self.adjustment
+
+    def event(self, name: str, sandbox: Sandbox, container: RuntimeContainer | None) -> None:
+        self.seen.append((name, container.id if container else sandbox.id))
+
+    def disconnected(self, why: str) -> None:
+        self.seen.append(("disconnected", why))
+
+    def names(self) -> list[str]:
+        """What happened, in order."""
+        return [name for name, _ in self.seen]
+
+
+@pytest.fixture(scope="session")
+def program() -> Path:
+    """The built Go peer."""
+    try:
+        return peers.build("nri")
+    except peers.PeerMissingError as error:
+        pytest.skip(str(error))
+
+
+def quick() -> Iterator[float]:
+    """Reconnect at once."""
+    while True:
+        yield 0.02
+
+
+@pytest.fixture
+def counted() -> list[tuple[str, str]]:
+    """(method, outcome) of every request."""
+    return []
+
+
+@pytest.fixture
+def connected(
+    program: Path, tmp_path: Path, counted: list[tuple[str, str]]
+) -> Iterator[tuple[Peer, Recorder, Plugin]]:
+    """A peer and our plugin, synchronized with an empty node."""
+    with Peer(program, tmp_path / "nri.sock") as peer:
+        handler = Recorder()
+        plugin = Plugin(
+            str(peer.socket),
+            handler,
+            delays=quick,
+            count=lambda method, outcome, _s: counted.append((method, outcome)),
+        )
+        plugin.start()
+        peer.event("synchronized")
+        yield peer, handler, plugin
+        assert plugin.stop()
+
+
+def wait(condition: object, seconds: float = 5.0) -> None:
+    """Poll until a callable is true."""
+    assert callable(condition)
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.01)
+
+
+def test_registers_and_is_synchronized(connected: tuple[Peer, Recorder, Plugin]) -> None:
+    """Registration, Configure and Synchronize follow each other as the runtime wants them."""
+    _, handler, plugin = connected
+    assert handler.names() == ["configured", "synchronize"]
+    assert handler.seen[0] == ("configured", ("nri-peer", "v0"))
+    wait(lambda: plugin.connected)
+
+
+def test_container_is_created_with_the_granted_sets(connected: tuple[Peer, Recorder, Plugin]) -> None:
+    """cpus, mems, quota, environment, device file and cgroup rule arrive in the adjustment, nothing else does."""
+    peer, handler, _ = connected
+    handler.adjustment = Adjustment(
+        cpus=CpuSet.parse("2-3"), mems=NodeSet.of(1), quota=-1, env={"PCI": "0000:01:00.0"},
+        devices=(DeviceNode("/dev/vfio/7", "c", 243, 7),),
+    )  # fmt: skip
+    answer = peer.ask("create_container", pod=POD, container=CONTAINER)
+    linux = answer["result"]["adjust"]["linux"]
+    assert linux["resources"]["cpu"] == {"cpus": "2-3", "mems": "1", "quota": {"value": "-1"}}
+    assert linux["devices"] == [{"path": "/dev/vfio/7", "type": "c", "major": "243", "minor": "7"}]
+    assert answer["result"]["adjust"]["env"] == [{"key": "PCI", "value": "0000:01:00.0"}]
+    name, seen = handler.seen[-1]
+    assert name == "create"
+    assert seen == RuntimeContainer(
+        id="c1", sandbox_id="s1", name="app", state=seen.state, quota=200000, cpus="0-3",
+        cgroups_path="kubepods-poduid_1.slice:cri-containerd:c1",
+    )  # fmt: skip
+
+
+def test_a_container_without_a_grant_is_left_alone(connected: tuple[Peer, Recorder, Plugin]) -> None:
+    """An empty adjustment changes nothing."""
+    peer, _, _ = connected
+    assert "error" not in peer.ask("create_container", pod=POD, container=CONTAINER)
+
+
+def test_s9_a_refused_pod_does_not_start_and_the_sentence_reaches_the_runtime(
+    connected: tuple[Peer, Recorder, Plugin], counted: list[tuple[str, str]]
+) -> None:
+    """S9: the decision falls at RunPodSandbox; our own words are what `kubectl describe` will show."""
+    peer, handler, _ = connected
+    handler.refuse = "numalign: no NUMA node has 2 free CPUs"
+    answer = peer.ask("run_pod_sandbox", pod=POD)
+    assert "numalign: no NUMA node has 2 free CPUs" in answer["error"]
+    assert ("RunPodSandbox", "refused") in counted
+    handler.refuse = ""
+    assert "error" not in peer.ask("run_pod_sandbox", pod=POD)
+
+
+def test_s9_an_answer_comes_in_time_even_when_the_handler_does_not(
+    connected: tuple[Peer, Recorder, Plugin], counted: list[tuple[str, str]]
+) -> None:
+    """S9: a handler that takes too long is answered for within 200 ms, counted, and the connection stays."""
+    peer, handler, plugin = connected
+    handler.sleep = ANSWER_WITHIN * 3
+    answer = peer.ask("create_container", pod=POD, container=CONTAINER)
+    assert "error" not in answer
+    assert answer["ms"] < 200
+    assert ("CreateContainer", "late") in counted
+    handler.sleep = 0
+    time.sleep(ANSWER_WITHIN * 3)
+    assert "error" not in peer.ask("run_pod_sandbox", pod=POD)
+    assert plugin.connections == 1
+
+
+def test_s9_no_update_from_inside_a_handler(connected: tuple[Peer, Recorder, Plugin]) -> None:
+    """S9: calling the runtime from a handler would wait for the lock it stands in; it is refused at once."""
+    peer, handler, plugin = connected
+    caught: list[str] = []
+
+    def meddle(sandbox: Sandbox) -> None:
+        try:
+            plugin.update({"c1": Adjustment(cpus=CpuSet.of(1))})
+        except RuntimeLinkError as error:
+            caught.append(str(error))
+
+    handler.run_sandbox = meddle  # type: ignore[method-assign] # the test plays a wrong handler
+    peer.ask("run_pod_sandbox", pod=POD)
+    assert caught
+    assert "inside a handler" in caught[0]
+
+
+def test_unsolicited_updates_reach_the_runtime(connected: tuple[Peer, Recorder, Plugin]) -> None:
+    """Sets of running containers can be changed at any time; what the runtime could not change is named."""
+    peer, _, plugin = connected
+    wait(lambda: plugin.connected)
+    failed = plugin.update({"c1": Adjustment(cpus=CpuSet.of(4, 5)), "unknown": Adjustment(mems=NodeSet.of(0))})
+    event = peer.event("updates")
+    assert [each["containerId"] for each in event["updates"]] == ["c1", "unknown"]
+    assert event["updates"][0]["linux"]["resources"]["cpu"] == {"cpus": "4-5"}
+    assert failed == ("unknown",)
+
+
+def test_every_event_of_a_pod_arrives_in_order(connected: tuple[Peer, Recorder, Plugin]) -> None:
+    """From sandbox to removal, each event is told once and in the runtime's order."""
+    peer, handler, _ = connected
+    handler.seen.clear()
+    peer.ask("run_pod_sandbox", pod=POD)
+    for op in ("create_container", "post_create_container", "start_container", "post_start_container"):
+        peer.ask(op, pod=POD, container=CONTAINER)
+    peer.ask("update_container", pod=POD, container=CONTAINER, resources={"cpu": {"shares": {"value": "512"}}})
+    peer.ask("stop_container", pod=POD, container=CONTAINER)
+    peer.ask("remove_container", pod=POD, container=CONTAINER)
+    peer.ask("stop_pod_sandbox", pod=POD)
+    peer.ask("remove_pod_sandbox", pod=POD)
+    assert handler.names() == [
+        "run", "create", "PostCreateContainer", "PostStartContainer", "update", "StopContainer", "RemoveContainer",
+        "StopPodSandbox", "RemovePodSandbox",
+    ]  # fmt: skip
+
+
+def test_update_keeps_the_granted_set(connected: tuple[Peer, Recorder, Plugin]) -> None:
+    """When the kubelet resizes a container, our set goes on top of its change."""
+    peer, handler, _ = connected
+    handler.adjustment = Adjustment(cpus=CpuSet.of(6))
+    answer = peer.ask("update_container", pod=POD, container=CONTAINER, resources={"cpu": {"shares": {"value": "9"}}})
+    assert answer["result"]["update"][0]["linux"]["resources"]["cpu"]["cpus"] == "6"
+
+
+def test_reconnects_when_the_runtime_restarts(program: Path, tmp_path: Path) -> None:
+    """After a crash of the runtime the plugin comes back by itself and is synchronized with what runs by then."""
+    handler = Recorder()
+    plugin = Plugin(str(tmp_path / "nri.sock"), handler, delays=quick)
+    plugin.start()  # before there is any runtime
+    try:
+        for count in (1, 2):
+            with Peer(program, tmp_path / "nri.sock") as peer:
+                peer.event("synchronized")
+                wait(lambda: plugin.connected)
+                assert plugin.connections == count
+            wait(lambda: not plugin.connected)
+            (tmp_path / "nri.sock").unlink(missing_ok=True)
+        assert "disconnected" in handler.names()
+        with pytest.raises(RuntimeLinkError, match="not connected"):
+            plugin.update({"c1": Adjustment(cpus=CpuSet.of(1))})
+    finally:
+        assert plugin.stop()
+
+
+def test_a_node_too_large_for_one_message_is_synchronized_in_chunks(program: Path, tmp_path: Path) -> None:
+    """More containers than 4 MiB hold: all arrive in one picture, and the answer pins those that need it."""
+    handler = Recorder()
+    handler.changes = {"c7": Adjustment(cpus=CpuSet.of(7))}
+    padding = {"pad": "x" * 12_000}
+    with Peer(program, tmp_path / "nri.sock") as peer:
+        peer.ask(
+            "state",
+            pods=[{**POD, "id": f"s{n}", "uid": f"uid-{n}"} for n in range(500)],
+            containers=[
+                {**CONTAINER, "id": f"c{n}", "pod_sandbox_id": f"s{n}", "annotations": padding} for n in range(500)
+            ],
+        )
+        plugin = Plugin(str(peer.socket), handler, delays=quick)
+        plugin.start()
+        event = peer.event("synchronized")
+        assert "error" not in event
+        assert [each["containerId"] for each in event["updates"]] == ["c7"]
+        sandboxes, containers = next(what for name, what in handler.seen if name == "synchronize")
+        assert (len(sandboxes), len(containers)) == (500, 500)
+        assert plugin.stop()
+
+
+def test_a_bug_in_a_handler_does_not_fail_the_pods_of_the_node(
+    connected: tuple[Peer, Recorder, Plugin], counted: list[tuple[str, str]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """An unforeseen exception is logged and counted; the container starts without us."""
+    peer, handler, _ = connected
+    handler.refuse = "bug"
+    with caplog.at_level("CRITICAL"):
+        assert "error" not in peer.ask("create_container", pod=POD, container=CONTAINER)
+    assert ("CreateContainer", "error") in counted
+
+
+def test_stop_ends_the_threads(connected: tuple[Peer, Recorder, Plugin]) -> None:
+    """After stop no thread of the plugin is left."""
+    _, _, plugin = connected
+    assert plugin.stop()
+    assert not [t for t in threading.enumerate() if t.name == "nri"]
