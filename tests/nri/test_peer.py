@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agent.errors import RuntimeLinkError
 from agent.host.nri.plugin import Plugin
 from agent.host.nri.session import ANSWER_WITHIN
-from agent.host.nri.values import Adjustment, DeviceNode, RuntimeContainer, Sandbox, SandboxRefused
+from agent.host.nri.values import Adjustment, DeviceNode, RuntimeContainer, Sandbox
 from agent.model.idset import CpuSet, NodeSet
 from tests import peers
+from tests.nri.handlers import Recorder
 from tests.nri.peer import Peer
 
 pytestmark = pytest.mark.go
@@ -29,53 +29,6 @@ CONTAINER = {
     "linux": {"cgroups_path": "kubepods-poduid_1.slice:cri-containerd:c1",
               "resources": {"cpu": {"cpus": "0-3", "quota": {"value": 200000}}}},
 }  # fmt: skip
-
-
-class Recorder:
-    """A handler that remembers what it was told and answers what the test wants."""
-
-    def __init__(self) -> None:
-        self.seen: list[tuple[str, Any]] = []
-        self.changes: Mapping[str, Adjustment] = {}
-        self.adjustment = Adjustment()
-        self.refuse = ""
-        self.sleep = 0.0
-
-    def configured(self, runtime: str, version: str) -> None:
-        self.seen.append(("configured", (runtime, version)))
-
-    def synchronize(
-        self, sandboxes: tuple[Sandbox, ...], containers: tuple[RuntimeContainer, ...]
-    ) -> Mapping[str, Adjustment]:
-        self.seen.append(("synchronize", (sandboxes, containers)))
-        return self.changes
-
-    def run_sandbox(self, sandbox: Sandbox) -> None:
-        time.sleep(self.sleep)
-        self.seen.append(("run", sandbox))
-        if self.refuse:
-            raise SandboxRefused(self.refuse)
-
-    def create_container(self, sandbox: Sandbox, container: RuntimeContainer) -> Adjustment:
-        time.sleep(self.sleep)
-        self.seen.append(("create", container))
-        if self.refuse == "bug":
-            raise ZeroDivisionError
-        return self.adjustment
-
-    def update_container(self, sandbox: Sandbox, container: RuntimeContainer) -> Adjustment:
-        self.seen.append(("update", container))
-        return self.adjustment
-
-    def event(self, name: str, sandbox: Sandbox, container: RuntimeContainer | None) -> None:
-        self.seen.append((name, container.id if container else sandbox.id))
-
-    def disconnected(self, why: str) -> None:
-        self.seen.append(("disconnected", why))
-
-    def names(self) -> list[str]:
-        """What happened, in order."""
-        return [name for name, _ in self.seen]
 
 
 @pytest.fixture(scope="session")

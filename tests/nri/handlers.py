@@ -1,0 +1,56 @@
+"""An NRI handler for tests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from agent.host.nri.values import Adjustment, RuntimeContainer, Sandbox, SandboxRefused
+
+
+class Recorder:
+    """A handler that remembers what it was told and answers what the test wants."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, Any]] = []
+        self.changes: Mapping[str, Adjustment] = {}
+        self.adjustment = Adjustment()
+        self.refuse = ""
+        self.sleep = 0.0
+
+    def configured(self, runtime: str, version: str) -> None:
+        self.seen.append(("configured", (runtime, version)))
+
+    def synchronize(
+        self, sandboxes: tuple[Sandbox, ...], containers: tuple[RuntimeContainer, ...]
+    ) -> Mapping[str, Adjustment]:
+        self.seen.append(("synchronize", (sandboxes, containers)))
+        return self.changes
+
+    def run_sandbox(self, sandbox: Sandbox) -> None:
+        time.sleep(self.sleep)
+        self.seen.append(("run", sandbox))
+        if self.refuse:
+            raise SandboxRefused(self.refuse)
+
+    def create_container(self, sandbox: Sandbox, container: RuntimeContainer) -> Adjustment:
+        time.sleep(self.sleep)
+        self.seen.append(("create", container))
+        if self.refuse == "bug":
+            raise ZeroDivisionError
+        return self.adjustment
+
+    def update_container(self, sandbox: Sandbox, container: RuntimeContainer) -> Adjustment:
+        self.seen.append(("update", container))
+        return self.adjustment
+
+    def event(self, name: str, sandbox: Sandbox, container: RuntimeContainer | None) -> None:
+        self.seen.append((name, container.id if container else sandbox.id))
+
+    def disconnected(self, why: str) -> None:
+        self.seen.append(("disconnected", why))
+
+    def names(self) -> list[str]:
+        """What happened, in order."""
+        return [name for name, _ in self.seen]

@@ -1,0 +1,177 @@
+"""The NRI wire format, without a runtime: any cutting of the bytes, any nonsense."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import random
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.errors import RuntimeLinkError
+from agent.host.nri import mux, nri_pb2, ttrpc
+from agent.host.nri.plugin import Plugin
+from tests.nri.handlers import Recorder
+
+PAYLOADS = st.lists(st.tuples(st.integers(1, 3), st.binary(max_size=40)), max_size=6)
+
+
+def pieces(data: bytes, cuts: list[int]) -> Iterator[bytes]:
+    """The same bytes in pieces."""
+    edges = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
+    for start, end in itertools.pairwise(edges):
+        yield data[start:end]
+
+
+@given(frames=PAYLOADS, cuts=st.lists(st.integers(0, 400), max_size=8))
+def test_frames_survive_any_cutting(frames: list[tuple[int, bytes]], cuts: list[int]) -> None:
+    """However the socket cuts the bytes, the same frames come out in the same order."""
+    data = b"".join(mux.frame(connection, payload) for connection, payload in frames)
+    reader = mux.Demultiplexer()
+    assert [each for piece in pieces(data, cuts) for each in reader.feed(piece)] == frames
+
+
+@given(payloads=st.lists(st.binary(max_size=60), max_size=5), cuts=st.lists(st.integers(0, 400), max_size=8))
+def test_messages_survive_any_cutting(payloads: list[bytes], cuts: list[int]) -> None:
+    """However frames cut a connection's bytes, the same ttrpc messages come out."""
+    data = b"".join(
+        ttrpc.pack(stream, ttrpc.Kind.RESPONSE, nri_pb2.Response(payload=payload))
+        for stream, payload in enumerate(payloads)
+    )
+    reader = ttrpc.Reader()
+    found = [each for piece in pieces(data, cuts) for each in reader.feed(piece)]
+    assert [nri_pb2.Response.FromString(each.payload).payload for each in found] == payloads
+    assert [each.stream for each in found] == list(range(len(payloads)))
+
+
+@given(data=st.binary(max_size=300))
+def test_nonsense_is_a_named_error_or_nothing(data: bytes) -> None:
+    """Random bytes never raise anything but RuntimeLinkError, and never make the reader wait for gigabytes."""
+    for reader in (mux.Demultiplexer(), ttrpc.Reader()):
+        with contextlib.suppress(RuntimeLinkError):
+            reader.feed(data)
+
+
+def test_a_payload_beyond_the_limit_is_cut_into_frames() -> None:
+    """No frame is longer than the runtime accepts."""
+    data = mux.frame(1, b"x" * (mux.MAX_PAYLOAD + 5))
+    frames = mux.Demultiplexer().feed(data)
+    assert [len(payload) for _, payload in frames] == [mux.MAX_PAYLOAD, 5]
+
+
+def test_a_message_beyond_the_limit_is_refused_before_it_is_sent() -> None:
+    """The runtime would end the connection; we say it ourselves."""
+    with pytest.raises(RuntimeLinkError, match="more than"):
+        ttrpc.pack(1, ttrpc.Kind.RESPONSE, nri_pb2.Response(payload=b"x" * (ttrpc.MAX_MESSAGE + 1)))
+
+
+class Nonsense:
+    """A runtime that answers the registration, then sends a request made of nonsense, and hears the answer."""
+
+    def __init__(self, socket: Path, parts: list[bytes]) -> None:
+        self.parts, self.answers, self.connections = parts, list[nri_pb2.Response](), 0
+        self._socket = socket
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+        self._thread.start()
+        assert self._ready.wait(5)
+
+    async def _serve(self) -> None:
+        self._stop = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        server = await asyncio.start_unix_server(self._client, self._socket)
+        self._ready.set()
+        await self._stop.wait()
+        server.close()
+
+    async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            frames, registering, answers = mux.Demultiplexer(), ttrpc.Reader(), ttrpc.Reader()
+            while data := await reader.read(1 << 16):
+                for connection, payload in frames.feed(data):
+                    if connection == mux.RUNTIME_SERVICE:
+                        for message in registering.feed(payload):
+                            writer.write(mux.frame(2, ttrpc.response(message.stream, nri_pb2.Empty())))
+                            writer.write(b"".join(self.parts))
+                    else:
+                        self.answers += [
+                            nri_pb2.Response.FromString(message.payload) for message in answers.feed(payload)
+                        ]
+        except OSError:
+            pass
+        finally:
+            writer.close()
+
+    def stop(self) -> None:
+        """End the server."""
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(5)
+
+
+def quick() -> Iterator[float]:
+    """Reconnect soon."""
+    while True:
+        yield 0.01
+
+
+def ask(stream: int, service: str, method: str, payload: bytes) -> bytes:
+    """A request as the runtime would send it, its payload anything."""
+    body = nri_pb2.Request(service=service, method=method, payload=payload)
+    return mux.frame(1, ttrpc.pack(stream, ttrpc.Kind.REQUEST, body))
+
+
+def test_malformed_requests_get_an_error_and_the_next_one_an_answer(tmp_path: Path) -> None:
+    """Unknown methods, undecodable payloads and missing parts are answered with what is wrong; nothing hangs."""
+    plugin_service = "nri.pkg.api.v1alpha1.Plugin"
+    good = nri_pb2.PodRequest(pod=nri_pb2.PodSandbox(id="s", uid="u")).SerializeToString()
+    parts = [
+        ask(1, plugin_service, "NoSuchMethod", b""),
+        ask(3, "some.other.Service", "RunPodSandbox", good),
+        ask(5, plugin_service, "RunPodSandbox", b"\xff\xff\xff"),
+        ask(7, plugin_service, "CreateContainer", good),
+        mux.frame(1, ttrpc.HEADER.pack(3, 9, ttrpc.Kind.REQUEST, 0) + b"\xff\xff\xff"),
+        mux.frame(9, b"a connection that we do not know"),
+        ask(11, plugin_service, "RunPodSandbox", good),
+    ]
+    server, handler = Nonsense(tmp_path / "s", parts), Recorder()
+    plugin = Plugin(str(tmp_path / "s"), handler, delays=quick)
+    plugin.start()
+    deadline = time.monotonic() + 5
+    while len(server.answers) < 6 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    codes = [answer.status.code for answer in server.answers]
+    assert codes == [12, 12, 3, 3, 3, 0]
+    assert "NoSuchMethod" in server.answers[0].status.message
+    assert "without a container" in server.answers[3].status.message
+    assert [name for name, _ in handler.seen] == ["run"]
+    assert plugin.stop()
+    server.stop()
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**32))
+def test_a_runtime_that_speaks_nonsense_is_left_and_tried_again(
+    seed: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Random bytes after the registration, whole or cut off, end the session at worst; the plugin comes back."""
+    noise = random.Random(seed)
+    parts = [noise.randbytes(noise.randrange(200)) for _ in range(noise.randrange(4))]
+    parts.append(mux.HEADER.pack(1, 1 << 30))  # an impossible frame ends every session
+    folder = tmp_path_factory.mktemp("nonsense")
+    server = Nonsense(folder / "s", parts)
+    plugin = Plugin(str(folder / "s"), Recorder(), delays=quick)
+    plugin.start()
+    deadline = time.monotonic() + 5
+    while server.connections < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert plugin.stop()
+    server.stop()
+    assert server.connections >= 2
