@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 
 Resources = Mapping[str, int]
-NO_RESOURCES: Resources = MappingProxyType({})
 
 
 class Qos(StrEnum):
@@ -37,8 +35,8 @@ class Container:
 
     name: str
     kind: ContainerKind = ContainerKind.APP
-    requests: Resources = field(default=NO_RESOURCES, hash=False)
-    limits: Resources = field(default=NO_RESOURCES, hash=False)
+    requests: Resources = field(default_factory=dict, hash=False)
+    limits: Resources = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ class Pod:
     qos: Qos
     requests: Resources | None = field(default=None, hash=False)
     limits: Resources | None = field(default=None, hash=False)
-    overhead: Resources = field(default=NO_RESOURCES, hash=False)
+    overhead: Resources = field(default_factory=dict, hash=False)
     created: float = 0.0
     priority: int = 0
     static: bool = False

@@ -2,31 +2,34 @@
 
 CPU "1500m" is 1500; memory "1Ki" is 1_024_000. Thousandths keep whole-number tests exact (the managers ask whether a
 CPU request is a whole number) and let requests of any resource be compared. The grammar is
-https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/. Finer than a thousandth rounds up,
-as the API's MilliValue does. Written by hand because the client library's parser accepts texts that the API refuses
-and drags the client in; the core imports no third party.
+https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/. Finer than a thousandth rounds away
+from zero, as the API's MilliValue does. Written by hand because the client library's parser accepts texts that the
+API refuses, rounds long ones, and drags the client in; the core imports no third party.
 """
 
 from __future__ import annotations
 
 import re
-from decimal import ROUND_CEILING, Decimal
+from fractions import Fraction
 
 from agent.errors import MalformedError
 
 _GRAMMAR = re.compile(
-    r"(?P<sign>[+-]?)(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
-    r"(?:(?P<suffix>Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)|[eE](?P<exponent>[+-]?[0-9]{1,2}))?",
+    r"(?P<sign>[+-]?)(?:(?P<whole>[0-9]+)(?:\.(?P<part>[0-9]*))?|\.(?P<tail>[0-9]+))"
+    r"(?:(?P<suffix>Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)|[eE](?P<exponent>[+-]?[0-9]{1,3}))?",
     re.ASCII,
 )
 _SCALE = {
-    "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"),
-    "k": Decimal(10**3), "M": Decimal(10**6), "G": Decimal(10**9),
-    "T": Decimal(10**12), "P": Decimal(10**15), "E": Decimal(10**18),
-    "Ki": Decimal(2**10), "Mi": Decimal(2**20), "Gi": Decimal(2**30),
-    "Ti": Decimal(2**40), "Pi": Decimal(2**50), "Ei": Decimal(2**60),
+    "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 10**3),
+    "k": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9),
+    "T": Fraction(10**12), "P": Fraction(10**15), "E": Fraction(10**18),
+    "Ki": Fraction(2**10), "Mi": Fraction(2**20), "Gi": Fraction(2**30),
+    "Ti": Fraction(2**40), "Pi": Fraction(2**50), "Ei": Fraction(2**60),
 }  # fmt: skip
 _LARGEST = 2**63 - 1
+_LONGEST = 64
+"""Longer texts are an attack on the arithmetic, not a quantity."""
+_EXAMPLES = "(examples: 2, 500m, 64Mi)"
 
 
 def parse_milli(text: object) -> int:
@@ -35,13 +38,18 @@ def parse_milli(text: object) -> int:
     Values beyond 2^63-1 units are capped, as the API does.
     """
     if isinstance(text, bool) or not isinstance(text, str | int | float):
-        raise MalformedError(f"{text!r} is not a quantity (examples: 2, 500m, 64Mi)")
-    found = _GRAMMAR.fullmatch(str(text).strip())
-    if not found or len(str(text)) > 64:  # noqa: PLR2004 - longer texts are an attack on Decimal, not a quantity
-        raise MalformedError(f'"{str(text)[:40]}" is not a quantity (examples: 2, 500m, 64Mi)')
-    scale = _SCALE[found["suffix"]] if found["suffix"] else Decimal(10) ** int(found["exponent"] or 0)
-    value = (Decimal(found["number"]) * scale * 1000).to_integral_value(ROUND_CEILING)
-    milli = min(int(value), _LARGEST * 1000)
+        raise MalformedError(f"a {type(text).__name__} is not a quantity {_EXAMPLES}")
+    if isinstance(text, int) and text.bit_length() > _LONGEST * 3:
+        raise MalformedError(f"a number of {text.bit_length()} bits is not a quantity {_EXAMPLES}")
+    shown = str(text).strip()
+    found = _GRAMMAR.fullmatch(shown) if len(shown) <= _LONGEST else None
+    if not found:
+        raise MalformedError(f'"{shown[:40]}" is not a quantity {_EXAMPLES}')
+    part = found["tail"] or found["part"] or ""
+    number = Fraction(int((found["whole"] or "") + part), 10 ** len(part))
+    scale = _SCALE[found["suffix"]] if found["suffix"] else Fraction(10) ** int(found["exponent"] or 0)
+    value = number * scale * 1000
+    milli = min(-(-value.numerator // value.denominator), _LARGEST * 1000)
     return -milli if found["sign"] == "-" else milli
 
 

@@ -1,0 +1,114 @@
+"""Field: one value of an untrusted document and the path to it, so that every error names where it is.
+
+Used by `agent.model.podspec` (manifests, API objects) and `agent.model.ledgerjson` (the saved ledger). Each reader
+checks the type and returns the plain value, or raises the fault that the document's reader chose, with the path and
+what was expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from agent.errors import MalformedError
+
+SHOWN = 60
+"""Characters of a bad value that an error repeats: values are untrusted and go to logs and Events."""
+
+
+def show(value: object) -> str:
+    """A value for an error text: its type, and what it says where that is short."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, Mapping):
+        return "a mapping"
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return "a list"
+    if isinstance(value, int) and value.bit_length() > SHOWN * 3:
+        return "a huge number"  # int() to text is quadratic, and refused beyond 4300 digits
+    text = repr(value)
+    return text if len(text) <= SHOWN else text[:SHOWN] + "..."
+
+
+def _malformed(path: str, why: str) -> MalformedError:
+    return MalformedError(f"{path}: {why}")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A value at a path.
+
+    Attributes:
+        value: what the document says; None where it says nothing.
+        path: e.g. "spec.containers[1].resources.limits.cpu"; "" is the document itself.
+        fault: makes the error from path and reason.
+    """
+
+    value: object
+    path: str = ""
+    fault: Callable[[str, str], MalformedError] = _malformed
+
+    def wrong(self, why: str) -> MalformedError:
+        """The error to raise for this value."""
+        return self.fault(self.path or "document", why)
+
+    def at(self, value: object, step: str) -> Field:
+        """A part of this value; `step` is what is added to the path."""
+        return Field(value, (self.path + step).removeprefix("."), self.fault)
+
+    def __bool__(self) -> bool:
+        return self.value is not None
+
+    def get(self, name: str) -> Field:
+        """A member of this mapping; nothing where the mapping or the member is absent."""
+        found = self.mapping().get(name) if self else None
+        return self.at(found, f".{name}")
+
+    def mapping(self) -> Mapping[str, object]:
+        """The mapping that this must be, its keys texts."""
+        if not isinstance(self.value, Mapping):
+            raise self.wrong(f"must be a mapping, not {show(self.value)}")
+        for key in self.value:
+            if not isinstance(key, str):
+                raise self.wrong(f"has the key {show(key)}; quote it, keys are texts")
+        return self.value
+
+    def members(self, limit: int) -> Iterator[tuple[str, Field]]:
+        """The members of this mapping by name, none when it is absent; more than `limit` are refused."""
+        found = self.mapping() if self else {}
+        if len(found) > limit:
+            raise self.wrong(f"has {len(found)} entries, more than {limit}")
+        for name in sorted(found):
+            yield name, self.at(found[name], f".{name[:SHOWN]}")
+
+    def items(self, limit: int) -> Iterator[Field]:
+        """The items of this list, none when it is absent; more than `limit` are refused."""
+        found = self.value if self else ()
+        if not isinstance(found, Sequence) or isinstance(found, str | bytes):
+            raise self.wrong(f"must be a list, not {show(self.value)}")
+        if len(found) > limit:
+            raise self.wrong(f"has {len(found)} items, more than {limit}")
+        for number, item in enumerate(found):
+            yield self.at(item, f"[{number}]")
+
+    def text(self, limit: int = 1024) -> str:
+        """The text that this must be."""
+        if not isinstance(self.value, str):
+            raise self.wrong(f"must be a text, not {show(self.value)}; put it in quotes")
+        if len(self.value) > limit:
+            raise self.wrong(f"has {len(self.value)} characters, more than {limit}")
+        return self.value
+
+    def integer(self, low: int, high: int) -> int:
+        """The whole number within the bounds that this must be."""
+        if isinstance(self.value, bool) or not isinstance(self.value, int):
+            raise self.wrong(f"must be a whole number, not {show(self.value)}")
+        if not low <= self.value <= high:
+            raise self.wrong(f"must lie between {low} and {high}, not {show(self.value)}")
+        return self.value
+
+    def flag(self) -> bool:
+        """The true or false that this must be."""
+        if not isinstance(self.value, bool):
+            raise self.wrong(f"must be true or false, not {show(self.value)}")
+        return self.value
