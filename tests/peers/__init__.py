@@ -41,3 +41,15 @@ def build(name: str, *, ldflags: str = "", seconds: float = 1800) -> Path:
             raise PeerMissingError(f"building the peer {name} failed:\n{done.stderr[-2000:]}")
         part.rename(target)
     return target
+
+
+KUBERNETES = "v1.36.3"
+_KUBE_FLAGS = (
+    f"-X k8s.io/component-base/version.gitVersion={KUBERNETES}"
+    " -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=36"
+)
+
+
+def kube() -> Path:
+    """The Kubernetes components as one program (its first argument says which); minutes when it is not cached."""
+    return build("kube", ldflags=_KUBE_FLAGS, seconds=3000)

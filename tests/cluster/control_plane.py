@@ -1,0 +1,208 @@
+"""A real etcd and kube-apiserver on loopback, for tests: RBAC on, service account tokens bound to pods and nodes.
+
+The programs come from tests/peers/kube. `ControlPlane` starts and ends them, can stop and restart each by itself, and
+speaks to the API as the cluster's admin. Everything lives in one folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+ADMIN = "admin-token-of-a-test"
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class ApiError(Exception):
+    """The API server said no; `status` is the HTTP code, the text its Status message."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(f"{status}: {text}")
+        self.status = status
+
+
+class ControlPlane:
+    """etcd and kube-apiserver; `with ControlPlane(program, folder) as cluster: ...`."""
+
+    def __init__(self, program: Path, folder: Path, *flags: str) -> None:
+        self.folder, self._flags = folder, flags
+        folder.mkdir(parents=True, exist_ok=True)
+        self.port, self._etcd_port, self._peer_port = free_port(), free_port(), free_port()
+        self.server = f"https://127.0.0.1:{self.port}"
+        for name in ("etcd", "kube-apiserver"):
+            (folder / name).unlink(missing_ok=True)
+            (folder / name).symlink_to(program)
+        subprocess.run([program, "sa-key", folder / "sa.key"], check=True)
+        (folder / "tokens.csv").write_text(f'{ADMIN},admin,admin,"system:masters"\n')
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        try:
+            self.start_etcd()
+            self.start_apiserver()
+            self.wait_ready()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def ca(self) -> Path:
+        """The certificate that the server's own is checked against."""
+        return self.folder / "certs" / "apiserver.crt"
+
+    def start_etcd(self) -> None:
+        """Start etcd; its data survive a restart within the test. fsync is off: nobody pulls the plug of a test."""
+        client, peer = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{self._peer_port}"
+        self._start(
+            "etcd", "--data-dir", str(self.folder / "etcd-data"), "--unsafe-no-fsync", "--log-level=warn",
+            f"--listen-client-urls={client}", f"--advertise-client-urls={client}", f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}",
+        )  # fmt: skip
+
+    def start_apiserver(self) -> None:
+        """Start kube-apiserver on the port that it keeps for the whole test."""
+        key = str(self.folder / "sa.key")
+        self._start(
+            "kube-apiserver", f"--etcd-servers=http://127.0.0.1:{self._etcd_port}", "--bind-address=127.0.0.1",
+            f"--secure-port={self.port}", f"--cert-dir={self.folder / 'certs'}", "--authorization-mode=Node,RBAC",
+            "--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={key}",
+            f"--service-account-signing-key-file={key}", f"--token-auth-file={self.folder / 'tokens.csv'}",
+            "--service-cluster-ip-range=10.96.0.0/16", "--allow-privileged=true", "--profiling=false",
+            "--disable-admission-plugins=ServiceAccount", *self._flags,
+        )  # fmt: skip
+
+    def _start(self, name: str, *flags: str) -> None:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen([self.folder / name, *flags], stdout=log, stderr=log)
+
+    def kill(self, name: str, how: signal.Signals = signal.SIGKILL) -> None:
+        """End one of the two, or (SIGSTOP, SIGCONT) pause it and let it go on."""
+        process = self.processes[name]
+        process.send_signal(how)
+        if how not in {signal.SIGSTOP, signal.SIGCONT}:
+            process.wait(30)
+
+    def stop(self) -> None:
+        """End both, whatever state they are in."""
+        for process in reversed(self.processes.values()):
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+                process.wait(30)
+
+    def wait_ready(self, seconds: float = 120) -> None:
+        """Wait until /readyz answers ok; raises with the end of the log when it does not."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                if self.call("GET", "/readyz", raw=True) == "ok":
+                    return
+            except (ApiError, OSError):
+                pass
+            process = self.processes["kube-apiserver"]
+            if process.poll() is not None or time.monotonic() > deadline:
+                log = (self.folder / "kube-apiserver.log").read_text()[-3000:]
+                raise AssertionError(f"kube-apiserver is not ready (exit {process.poll()}):\n{log}")
+            time.sleep(0.2)
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        token: str = ADMIN,
+        kind: str = "application/json",
+        raw: bool = False,
+        timeout: float = 30,
+    ) -> Any:  # noqa: ANN401 - the API's JSON
+        """One request; returns the JSON answer, raises ApiError."""
+        request = urllib.request.Request(self.server + path, method=method)
+        request.add_header("Authorization", f"Bearer {token}")
+        data = None
+        if body is not None:
+            data = json.dumps(body).encode()
+            request.add_header("Content-Type", kind)
+        context = ssl.create_default_context(cafile=str(self.ca))
+        context.check_hostname = False  # the certificate names the machine, not the loopback address
+        try:
+            with urllib.request.urlopen(request, data=data, timeout=timeout, context=context) as answer:
+                text = answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                text = error.read().decode(errors="replace")
+            with contextlib.suppress(ValueError, KeyError):
+                text = json.loads(text)["message"]
+            raise ApiError(error.code, text) from None
+        return text if raw else json.loads(text)
+
+    def create(self, *objects: dict[str, Any]) -> list[dict[str, Any]]:
+        """Create objects of any kind that the paths below know; returns them as stored."""
+        return [self.call("POST", path_of(each), each) for each in objects]
+
+    def token(self, namespace: str, account: str, pod: dict[str, Any] | None = None) -> str:
+        """A service account's token, bound to a pod (and so to its node) when one is given."""
+        spec: dict[str, Any] = {"expirationSeconds": 3600}
+        if pod is not None:
+            spec["boundObjectRef"] = {
+                "kind": "Pod", "apiVersion": "v1",
+                "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"],
+            }  # fmt: skip
+        answer = self.call(
+            "POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token",
+            {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec},
+        )  # fmt: skip
+        token: str = answer["status"]["token"]
+        return token
+
+
+_PLURALS = {
+    "Namespace": "namespaces", "Node": "nodes", "Pod": "pods", "ServiceAccount": "serviceaccounts",
+    "ConfigMap": "configmaps", "ClusterRole": "clusterroles", "ClusterRoleBinding": "clusterrolebindings",
+    "Role": "roles", "RoleBinding": "rolebindings", "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings", "PriorityClass": "priorityclasses",
+    "CustomResourceDefinition": "customresourcedefinitions", "DaemonSet": "daemonsets",
+    "PodDisruptionBudget": "poddisruptionbudgets", "Service": "services", "NetworkPolicy": "networkpolicies",
+    "NodeResourceTopology": "noderesourcetopologies", "Event": "events", "ReplicaSet": "replicasets",
+    "Deployment": "deployments", "Job": "jobs",
+}  # fmt: skip
+
+
+def path_of(body: dict[str, Any]) -> str:
+    """The collection an object is created in."""
+    group = body["apiVersion"]
+    base = "/api/v1" if group == "v1" else f"/apis/{group}"
+    namespace = body["metadata"].get("namespace")
+    return (
+        f"{base}/namespaces/{namespace}/{_PLURALS[body['kind']]}" if namespace else f"{base}/{_PLURALS[body['kind']]}"
+    )
+
+
+def cpu_seconds(process: subprocess.Popen[bytes]) -> float:
+    """User and system time that a process has used, from /proc/<pid>/stat."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
