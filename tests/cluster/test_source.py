@@ -1,0 +1,174 @@
+"""The watch against a real API server: scoped, silent, and alive after everything that can happen to it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.kube.access import Access
+from agent.kube.handlers import PodSource, Raw
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.objects import account, bind, cluster_role, node, pod, rule
+
+pytestmark = pytest.mark.cluster
+
+
+class Recorder:
+    """Remembers what the source told."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.changed: dict[str, Raw] = {}
+        self.deleted: list[str] = []
+        self.lists: list[frozenset[str]] = []
+        self.failures: list[str] = []
+
+    def pod_changed(self, body: Raw) -> None:
+        with self.lock:
+            self.changed[body["metadata"]["name"]] = body
+
+    def pod_deleted(self, body: Raw) -> None:
+        with self.lock:
+            self.deleted.append(body["metadata"]["name"])
+
+    def pods_listed(self, uids: frozenset[str]) -> None:
+        with self.lock:
+            self.lists.append(uids)
+
+    def source_failed(self, why: str) -> None:
+        self.failures.append(why)
+
+
+def wait(condition: Callable[[], object], seconds: float = 30.0, what: str = "") -> None:
+    """Poll until true."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain {what}"
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def reader(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Access:
+    """An account that may do nothing but read pods."""
+    cluster.create(
+        account("watcher"),
+        cluster_role("watcher", rule("", "pods", "get", "list", "watch")),
+        bind("watcher", "watcher"),
+        node("w1"),
+        node("w2"),
+    )
+    token = tmp_path_factory.mktemp("token") / "token"
+    token.write_text(cluster.token("default", "watcher"))
+    return Access(server=cluster.server, ca=cluster.ca, token_file=token, check_name=False)
+
+
+@pytest.fixture
+def counted() -> list[tuple[str, int]]:
+    """(verb, status) of every request."""
+    return []
+
+
+@pytest.fixture
+def source(reader: Access, counted: list[tuple[str, int]]) -> Iterator[tuple[PodSource, Recorder]]:
+    """A running source of node w1."""
+    listener = Recorder()
+    source = PodSource(reader, "w1", listener, lambda verb, status, _seconds: counted.append((verb, status)))
+    source.start()
+    wait(lambda: listener.lists)
+    yield source, listener
+    assert source.stop()
+
+
+def test_only_this_nodes_pods_arrive_and_nothing_is_written(
+    cluster: ControlPlane, source: tuple[PodSource, Recorder], counted: list[tuple[str, int]]
+) -> None:
+    """Another node's pod never appears, pods carry no trace of kopf, and only lists and watches are asked."""
+    _, listener = source
+    cluster.create(pod("mine", "w1"), pod("other", "w2"))
+    wait(lambda: "mine" in listener.changed)
+    cluster.call("DELETE", "/api/v1/namespaces/default/pods/other")
+    stored = cluster.call("GET", "/api/v1/namespaces/default/pods/mine")
+    cluster.call("DELETE", "/api/v1/namespaces/default/pods/mine")
+    wait(lambda: "mine" in listener.deleted)
+    assert "other" not in listener.changed
+    assert "finalizers" not in stored["metadata"]
+    assert not [name for name in stored["metadata"].get("annotations", {}) if "kopf" in name]
+    assert {verb for verb, _ in counted} == {"discover", "LIST pods", "WATCH pods"}
+    assert {status for _, status in counted} == {200}
+
+
+def test_an_unscoped_read_is_refused_before_it_leaves(reader: Access, counted: list[tuple[str, int]]) -> None:
+    """Were the selector lost (a mistyped key fails open in kopf), not one request for pods reaches the server."""
+    listener = Recorder()
+    source = PodSource(reader, "w1", listener, lambda verb, status, _seconds: counted.append((verb, status)))
+    honest = source._settings
+
+    def without_selector() -> object:
+        settings = honest()
+        settings.watching.field_selectors.clear()
+        return settings
+
+    source._settings = without_selector  # type: ignore[method-assign,assignment] # the test plays the mistake
+    source.start()
+    wait(lambda: listener.failures)
+    assert source.stop()
+    assert "UnscopedReadError" in listener.failures[0]
+    assert not [verb for verb, _ in counted if "pods" in verb]
+
+
+def test_a_deletion_missed_while_the_server_was_away_is_found(
+    cluster: ControlPlane, source: tuple[PodSource, Recorder]
+) -> None:
+    """Killed and started again with a pod gone meanwhile: the next complete list lacks it, and events flow again."""
+    _, listener = source
+    cluster.create(pod("gone", "w1"), pod("stays", "w1"))
+    wait(lambda: {"gone", "stays"} <= set(listener.changed))
+    gone = listener.changed["gone"]["metadata"]["uid"]
+    stays = listener.changed["stays"]["metadata"]["uid"]
+    cluster.kill("kube-apiserver")
+    cluster.kill("etcd", signal.SIGSTOP)
+    cluster.kill("etcd", signal.SIGCONT)
+    cluster.start_apiserver()
+    cluster.wait_ready()
+    cluster.call("DELETE", "/api/v1/namespaces/default/pods/gone")
+    wait(
+        lambda: "gone" in listener.deleted or (stays in listener.lists[-1] and gone not in listener.lists[-1]),
+        60, "for the deletion",
+    )  # fmt: skip
+    cluster.create(pod("after", "w1"))
+    wait(lambda: "after" in listener.changed, 60, "for events after the restart")
+    for name in ("stays", "after"):
+        cluster.call("DELETE", f"/api/v1/namespaces/default/pods/{name}")
+
+
+def test_a_revoked_token_is_no_storm_and_a_rotated_one_is_used(
+    cluster: ControlPlane, reader: Access, tmp_path: Path, counted: list[tuple[str, int]]
+) -> None:
+    """With a bad token a handful of requests in three seconds; when the file gets a good one, the pods arrive."""
+    token = tmp_path / "token"
+    token.write_text("not-a-token")
+    listener = Recorder()
+    access = Access(server=reader.server, ca=reader.ca, token_file=token, check_name=False)
+    source = PodSource(access, "w1", listener, lambda verb, status, _seconds: counted.append((verb, status)))
+    source.start()
+    time.sleep(3)
+    assert len(counted) < 20, counted
+    token.write_text(reader.token_file.read_text())
+    wait(lambda: listener.lists, 60, "for the first list with the new token")
+    assert source.stop()
+
+
+def test_stop_is_quick(reader: Access) -> None:
+    """SIGTERM must not wait for the watch."""
+    listener = Recorder()
+    source = PodSource(reader, "w1", listener)
+    source.start()
+    wait(lambda: listener.lists)
+    began = time.monotonic()
+    assert source.stop()
+    assert time.monotonic() - began < 2
