@@ -67,6 +67,8 @@ class NumaNode:
         kind: what its memory is, and `kind_source` the file that says so.
         initiators: the nodes whose CPUs reach its memory best (numaperf), empty where the kernel gives none.
         tier: memory tier id (/sys/devices/virtual/memory_tiering), None where the kernel gives none.
+        online: whether the kernel lists the node as online. A CPU may name a node that is not (no memory there at
+            boot); such a node has no memory and must never be written to cpuset.mems.
     """
 
     id: int
@@ -78,6 +80,7 @@ class NumaNode:
     kind_source: str = ""
     initiators: NodeSet = NodeSet()
     tier: int | None = None
+    online: bool = True
 
     @property
     def resources(self) -> dict[str, int]:

@@ -1,0 +1,87 @@
+"""Which machine a command is about: this one, a folder, an archive, a name, or a description.
+
+Called by every command line that takes --root. Names are looked up among the machines that come with numalign
+(deploy/machines) and, beside a checkout, in ../shared/machines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from agent.core.synthetic import parse_synthetic
+from agent.errors import HostError
+from agent.host.archives import open_root
+from agent.host.sysfs import discover
+from agent.model.machine import Machine
+
+SYNTHETIC = "synthetic:"
+SUFFIXES = ("", ".tar.xz", ".tar.bz2", ".tar.gz", ".tar", ".txt")
+TEXT_LIMIT = 4096
+
+
+def folders() -> tuple[Path, ...]:
+    """Where named machines are looked for, in this order."""
+    own = Path(__file__).resolve().parents[2] / "deploy" / "machines"
+    return own, Path("deploy/machines"), Path("../shared/machines")
+
+
+def names() -> list[str]:
+    """Names of the machines that can be given to --root."""
+    found = {
+        path.name.removesuffix(suffix)
+        for folder in folders()
+        if folder.is_dir()
+        for path in folder.iterdir()
+        for suffix in SUFFIXES[1:]
+        if path.name.endswith(suffix)
+    }
+    return sorted(found)
+
+
+def open_machine(spec: str | None) -> Machine:
+    """The machine that a specification names.
+
+    Args:
+        spec: None for this machine; a folder or an archive; a name; "synthetic:" and a description
+            (`agent.core.synthetic`).
+
+    Raises HostError naming the path, MalformedError for a bad description.
+    """
+    if spec is None or spec == "":
+        with open_root(None) as files:
+            return discover(files, "this machine")
+    if spec.startswith(SYNTHETIC):
+        return parse_synthetic(spec.removeprefix(SYNTHETIC))
+    for path in _candidates(spec):
+        if path.suffix == ".txt" and path.is_file():
+            return parse_synthetic(_description(path), name=path.stem)
+        if path.exists():
+            with open_root(str(path)) as files:
+                return discover(files, _plain_name(path))
+    known = names()
+    raise HostError(
+        spec, f"no such folder or archive, nor a known machine ({', '.join(known[:40]) or 'none is known'})"
+    )
+
+
+def _candidates(spec: str) -> Iterator[Path]:
+    yield Path(spec)
+    if "/" not in spec:
+        for folder in folders():
+            for suffix in SUFFIXES[1:]:
+                yield folder / (spec + suffix)
+
+
+def _plain_name(path: Path) -> str:
+    name = path.resolve().name or "root"
+    for suffix in SUFFIXES[1:]:
+        name = name.removesuffix(suffix)
+    return name
+
+
+def _description(path: Path) -> str:
+    """The description in a text file: lines that start with # are comments."""
+    with path.open(encoding="utf-8", errors="replace") as handle:
+        lines = handle.read(TEXT_LIMIT).splitlines()
+    return ", ".join(line for line in map(str.strip, lines) if line and not line.startswith("#"))

@@ -1,0 +1,216 @@
+"""CPUs from sysfs: which are online, and the sets that share a core, a die, a package.
+
+Called by `agent.host.sysfs`. Files: https://docs.kernel.org/admin-guide/cputopology.html; kernels before 5.3 have
+only thread_siblings and core_siblings, kernels before 2.6.26 only the bitmaps. Bitmaps are read before lists: both
+print the same kernel bitmap, and the oldest recordings have nothing else. /proc/cpuinfo stands in where sysfs has no
+topology.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from agent.errors import SysfsMalformedError, SysfsMissingError
+from agent.host.files import PROC_LIMIT
+from agent.host.sysfs_read import Reader, ids_in
+from agent.model.idset import CpuSet
+
+CPUS = "sys/devices/system/cpu"
+_UNITS = {
+    "core": ("core_cpus", "core_cpus_list", "thread_siblings", "thread_siblings_list"),
+    "die": ("die_cpus", "die_cpus_list"),
+    "package": ("package_cpus", "package_cpus_list", "core_siblings", "core_siblings_list"),
+}
+_X86 = re.compile(r"^vendor_id\s*:\s*(GenuineIntel|AuthenticAMD|HygonGenuine|CentaurHauls|.*Shanghai)", re.MULTILINE)
+_CPUINFO = re.compile(r"^(processor|physical id|core id)\s*:\s*(\d{1,9})\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class CpuFacts:
+    """What sysfs says about the online CPUs; every map has each of them as a key and its unit's lowest CPU as value.
+
+    Attributes:
+        online, offline, isolated: sets; offline ones are there but not online.
+        core, die, package: CPU -> lowest online CPU of its unit.
+        package_id: CPU -> the kernel's physical_package_id, -1 where it has none.
+        sockets: what cAdvisor counts (spec 1.1): distinct "physical id" of /proc/cpuinfo, else distinct package ids.
+    """
+
+    online: CpuSet
+    offline: CpuSet
+    isolated: CpuSet
+    core: dict[int, int]
+    die: dict[int, int]
+    package: dict[int, int]
+    package_id: dict[int, int]
+    sockets: int
+
+
+@dataclass(frozen=True)
+class CpuInfo:
+    """/proc/cpuinfo: CPU -> ids, where it has them."""
+
+    cpus: tuple[int, ...] = ()
+    package_id: dict[int, int] = field(default_factory=dict)
+    core_id: dict[int, int] = field(default_factory=dict)
+    x86: bool = False
+
+
+def parse_cpuinfo(text: str) -> CpuInfo:
+    """Read the fields that every architecture spells alike ("processor", "physical id", "core id")."""
+    cpus: list[int] = []
+    ids: dict[str, dict[int, int]] = {"physical id": {}, "core id": {}}
+    for match in _CPUINFO.finditer(text):
+        if match[1] == "processor":
+            cpus.append(int(match[2]))
+        elif cpus:
+            ids[match[1]][cpus[-1]] = int(match[2])
+    return CpuInfo(tuple(cpus), ids["physical id"], ids["core id"], x86=bool(_X86.search(text)))
+
+
+def read_cpuinfo(reader: Reader) -> CpuInfo:
+    """Read /proc/cpuinfo of the tree; empty where there is none."""
+    return parse_cpuinfo(reader.text("proc/cpuinfo", PROC_LIMIT) or "")
+
+
+def read_cpus(reader: Reader, info: CpuInfo) -> CpuFacts:
+    """Read all of it; raises SysfsMissingError when there is no CPU, SysfsMalformedError for a bad set of CPUs."""
+    online, offline, topology = _read_online(reader, info)
+    ids = tuple(CpuSet(online))
+    package_id = {cpu: _id_of(reader, cpu, "physical_package_id", info.package_id) for cpu in ids}
+    core_id = {cpu: _id_of(reader, cpu, "core_id", info.core_id) for cpu in ids}
+    claims = {unit: _read_sets(reader, unit, ids, topology) for unit in _UNITS}
+    claims["die"] = {c: bits for c, bits in claims["die"].items() if _id_of(reader, c, "die_id", {}) >= 0}
+    package = _packages(reader, ids, claims["package"], package_id, x86=info.x86)
+    core = _cores(reader, ids, claims["core"], core_id, package)
+    die = _inside(partition(reader, "die", ids, claims["die"]) if claims["die"] else package, package)
+    labels = set(info.package_id.values()) or set(package_id.values())
+    return CpuFacts(
+        online=CpuSet(online),
+        offline=CpuSet(offline),
+        isolated=CpuSet((reader.ids(f"{CPUS}/isolated") or 0) & online),
+        core=core,
+        die=die,
+        package=package,
+        package_id=package_id,
+        sockets=len(labels),
+    )
+
+
+def _read_online(reader: Reader, info: CpuInfo) -> tuple[int, int, set[int]]:
+    """Bits of the online and offline CPUs, and the CPUs that have a topology folder.
+
+    A CPU is online when cpu/online lists it, its own cpuN/online is not 0, and it has a topology folder where others
+    have one (the kernel removes it with the CPU); recordings of old kernels have only the last two.
+    """
+    folders = ids_in(reader.names(CPUS), "cpu")
+    listed, present = reader.ids(f"{CPUS}/online"), reader.ids(f"{CPUS}/present")
+    known = CpuSet.from_ids(folders).bits or listed or CpuSet.from_ids(info.cpus).bits
+    topology = {cpu for cpu in folders if reader.files.is_dir(f"{CPUS}/cpu{cpu}/topology")}
+    online = known & listed if listed else known
+    online &= CpuSet.from_ids(topology).bits or online
+    for cpu in folders:
+        if online >> cpu & 1 and reader.text(f"{CPUS}/cpu{cpu}/online") == "0":
+            online &= ~(1 << cpu)
+    if listed is not None and listed & ~online:
+        odd = CpuSet(listed & ~online)
+        reader.warn(f"{CPUS}/online", f"lists {odd}, which have no folder or say that they are offline")
+    if not online:
+        if known:
+            raise SysfsMalformedError(reader.files.where(f"{CPUS}/online"), "no CPU is online according to this tree")
+        raise SysfsMissingError(reader.files.where(CPUS), "no CPU here, and none in proc/cpuinfo: not a machine")
+    return online, (present or known) & ~online, topology
+
+
+def _id_of(reader: Reader, cpu: int, name: str, fallback: dict[int, int]) -> int:
+    """An id of the CPU's topology folder, else cpuinfo's, else -1 (the kernel's own word for unknown)."""
+    number = reader.number(f"{CPUS}/cpu{cpu}/topology/{name}")
+    return fallback.get(cpu, -1) if number is None or number < 0 else number
+
+
+def _read_sets(reader: Reader, unit: str, ids: tuple[int, ...], topology: set[int]) -> dict[int, int]:
+    """CPU -> the bits of the CPUs that it shares a unit with, by the kernel; CPUs without the file are left out."""
+    names = _UNITS[unit]
+    claims: dict[int, int] = {}
+    for cpu in ids:
+        if cpu not in topology:
+            continue
+        bits = reader.cpu_bits(*(f"{CPUS}/cpu{cpu}/topology/{name}" for name in names))
+        if bits:
+            claims[cpu] = bits
+    return claims
+
+
+def partition(reader: Reader, unit: str, ids: tuple[int, ...], claims: dict[int, int]) -> dict[int, int]:
+    """CPU -> lowest CPU of its unit, from what each CPU claims.
+
+    CPUs that claim the same set form a unit. Where the members do not agree (CPU 3 claims 0-3, CPU 0 claims 0-2), no
+    set is guessed: those that agree stay together, and the contradiction is told.
+    """
+    online = CpuSet.from_ids(ids).bits
+    members: dict[int, int] = {}
+    for cpu in ids:
+        claim = claims.get(cpu, 0) & online | 1 << cpu
+        members[claim] = members.get(claim, 0) | 1 << cpu
+    lowest: dict[int, int] = {}
+    for claim, bits in members.items():
+        group = CpuSet(bits)
+        if claim != bits:
+            reader.warn(
+                f"{CPUS}/cpu{group.first}/topology",
+                f"shares a {unit} with {CpuSet(claim)}, but only {group} agree: taken as a {unit} of their own",
+            )
+        lowest.update(dict.fromkeys(group, group.first))
+    return lowest
+
+
+def _grouped(ids: tuple[int, ...], key: Callable[[int], object]) -> dict[int, int]:
+    """CPU -> lowest CPU with the same key; ids are ascending."""
+    first: dict[object, int] = {}
+    return {cpu: first.setdefault(key(cpu), cpu) for cpu in ids}
+
+
+def _inside(unit: dict[int, int], outer: dict[int, int]) -> dict[int, int]:
+    """The unit, cut where it reaches over the border of the outer unit."""
+    return _grouped(tuple(unit), lambda cpu: (unit[cpu], outer[cpu]))
+
+
+def _packages(
+    reader: Reader, ids: tuple[int, ...], claims: dict[int, int], package_id: dict[int, int], *, x86: bool
+) -> dict[int, int]:
+    """CPU -> lowest CPU of its package.
+
+    The sets decide, as ids repeat on some machines. Two exceptions: without sets the ids are all there is; and on
+    x86, where the id comes from the APIC id and cannot repeat, CPUs of one id that claim different sets are one
+    package (some kernels cut core_siblings to the cluster on Intel's Cluster-on-Die machines).
+    """
+    if not claims:
+        return _grouped(ids, package_id.__getitem__)
+    quiet = Reader(reader.files)
+    sets = partition(quiet, "package", ids, claims)
+    by_id = _grouped(ids, lambda cpu: package_id[cpu] if package_id[cpu] >= 0 else (-1, sets[cpu]))
+    split = len(set(by_id.values())) < len(set(sets.values()))
+    if x86 and split:
+        reader.warn(
+            f"{CPUS}/cpu*/topology/core_siblings", "cuts packages apart: physical_package_id is believed instead"
+        )
+        return by_id
+    for warning in quiet.warnings:
+        reader.warnings.append(warning)
+    return sets
+
+
+def _cores(
+    reader: Reader, ids: tuple[int, ...], claims: dict[int, int], core_id: dict[int, int], package: dict[int, int]
+) -> dict[int, int]:
+    """CPU -> lowest CPU of its core.
+
+    Siblings with different core ids are no threads of one core: AMD's family 15h lists the two cores of a compute
+    unit in thread_siblings. Without sibling files, CPUs of one package with one core id (from cpuinfo) are one core.
+    """
+    if claims:
+        siblings = partition(reader, "core", ids, claims)
+        return _inside(_grouped(ids, lambda cpu: (siblings[cpu], core_id[cpu])), package)
+    return _grouped(ids, lambda cpu: (package[cpu], core_id[cpu]) if core_id[cpu] >= 0 else (cpu, -1))
