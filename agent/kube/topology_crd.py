@@ -1,0 +1,197 @@
+"""NodeResourceTopology (topology.node.k8s.io/v1alpha2): what a NUMA-aware scheduler may know of this node.
+
+`topology_object` is pure; `TopologyPublisher` writes it. Shaped for scheduler-plugins' NodeResourceTopologyMatch:
+
+    * zones are named node-<id> and typed Node; ids 0 to 63 without holes (it indexes arrays by id), so a hole gets a
+      zone of zeros, and ids above 63 are left out;
+    * every zone lists every resource, zeros too (a missing entry would exclude the zone);
+    * costs are the kernel's distances;
+    * the node's default policy is stated; an agent that only observes states "none", so that nothing is filtered by
+      a promise that nobody keeps;
+    * the fingerprint says which pods the numbers include.
+
+Lists are atomic for the API, and two writers would overwrite each other in turn: an object that somebody else
+publishes is left alone, and that is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from agent.errors import KubeError
+from agent.kube.client import MERGE, KubeClient
+from agent.kube.fingerprint import METHOD, counts, fingerprint
+from agent.model.idset import CpuSet
+from agent.model.ledger import Ledger
+from agent.model.machine import Machine, NumaNode
+from agent.model.pod import Pod
+from agent.model.rules import Policy, Rules
+
+API = "topology.node.k8s.io/v1alpha2"
+PATH = f"/apis/{API}/noderesourcetopologies"
+WRITER = "numalign.io/publisher"
+MAX_ZONES = 64
+NOT_FOUND, CONFLICT = 404, 409
+
+Json = dict[str, Any]
+Amounts = Mapping[str, tuple[int, int, int]]
+"""Resource -> (capacity, allocatable, available)."""
+
+
+def topology_object(
+    machine: Machine,
+    ledger: Ledger,
+    rules: Rules,
+    *,
+    reserved: CpuSet,
+    node: str,
+    node_uid: str,
+    pods: Iterable[Pod],
+    enforcing: bool = True,
+    devices: Mapping[int, Mapping[str, tuple[int, int]]] | None = None,
+) -> Json:
+    """The object for this node.
+
+    Args:
+        machine: the node's hardware.
+        ledger: the grants.
+        rules: what is in force.
+        reserved: the reserved CPUs.
+        node: the Node object's name; also the name of this one.
+        node_uid: the Node's uid, its owner.
+        pods: the node's pods that are not terminal.
+        enforcing: False for observe and dry-run.
+        devices: node id -> resource -> (capacity, available).
+    """
+    amounts = {
+        each.id: _amounts(each, machine, ledger, reserved, (devices or {}).get(each.id, {})) for each in machine.nodes
+    }
+    resources = sorted({name for zone in amounts.values() for name in zone})
+    zones = [
+        _zone(number, machine, amounts.get(number, {}), resources)
+        for number in range(min(max(amounts, default=-1) + 1, MAX_ZONES))
+    ]
+    shown = rules.topology.policy if enforcing else Policy.NONE
+    listed = frozenset(resources)
+    return {
+        "apiVersion": API,
+        "kind": "NodeResourceTopology",
+        "metadata": {
+            "name": node,
+            "annotations": {WRITER: "numalign"},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid}],
+        },
+        "topologyPolicies": [_legacy(shown, rules)],
+        "attributes": [
+            {"name": "topologyManagerPolicy", "value": shown.value},
+            {"name": "topologyManagerScope", "value": rules.topology.scope.value},
+            {"name": "topologyManagerMaxNUMANodes", "value": str(max(len(zones), rules.topology.max_nodes))},
+            {
+                "name": "nodeTopologyPodsFingerprint",
+                "value": fingerprint((pod.namespace, pod.name) for pod in pods if counts(pod, listed)),
+            },
+            {"name": "nodeTopologyPodsFingerprintMethod", "value": METHOD},
+        ],
+        "zones": zones,
+    }
+
+
+def _amounts(
+    node: NumaNode, machine: Machine, ledger: Ledger, reserved: CpuSet, devices: Mapping[str, tuple[int, int]]
+) -> Amounts:
+    """What one NUMA node has, may give, and has left."""
+    held = CpuSet.union(cpus for pod in ledger.cpus.assigned.values() for cpus in pod.values())
+    held |= CpuSet.union(ledger.cpus.pools.values())
+    confined = sum(
+        milli for each in ledger.cpus.confined.values() for number, milli in each.milli if number == node.id
+    )
+    usable = node.cpus - reserved
+    free = max(0, len(usable - held) - -(-confined // 1000))
+    found: dict[str, tuple[int, int, int]] = {"cpu": (len(node.cpus), len(usable), free)}
+    books = {each.id: each for each in ledger.memory.nodes}
+    for other in machine.nodes:  # a size that any node has is listed for all
+        found |= {name: (0, 0, 0) for name in other.resources if name not in found}
+    for resource, total in node.resources.items():
+        book = books.get(node.id)
+        found[resource] = (
+            (total, total, total) if book is None else (total, book.allocatable(resource), book.free(resource))
+        )
+    for resource, (capacity, available) in devices.items():
+        found[resource] = (capacity, capacity, available)
+    return found
+
+
+def _zone(number: int, machine: Machine, amounts: Amounts, resources: Iterable[str]) -> Json:
+    zone: Json = {"name": f"node-{number}", "type": "Node"}
+    known = machine.by_node.get(number)
+    if known is not None and known.distances:
+        zone["costs"] = [
+            {"name": f"node-{other.id}", "value": distance}
+            for other, distance in zip(machine.nodes, known.distances, strict=True)
+            if other.id < MAX_ZONES
+        ]
+    zone["resources"] = [
+        {
+            "name": name,
+            **{key: str(max(0, amount)) for key, amount in zip(_KEYS, amounts.get(name, _NOTHING), strict=True)},
+        }
+        for name in resources
+    ]
+    return zone
+
+
+_KEYS = ("capacity", "allocatable", "available")
+_NOTHING = (0, 0, 0)
+
+
+def _legacy(policy: Policy, rules: Rules) -> str:
+    """The deprecated one-word form that older readers look at."""
+    words = {
+        Policy.SINGLE_NUMA_NODE: "SingleNUMANode",
+        Policy.RESTRICTED: "Restricted",
+        Policy.BEST_EFFORT: "BestEffort",
+    }
+    return f"{words[policy]}{rules.topology.scope.value.capitalize()}Level" if policy in words else "None"
+
+
+class TopologyPublisher:
+    """Creates and patches the object; one PATCH per change, none when nothing changed."""
+
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
+        self._last: Json | None = None
+        self.foreign = ""
+        """Who else publishes this node's object, "" for nobody."""
+
+    def publish(self, body: Json) -> bool:
+        """Make the API agree; whether something was written.
+
+        Raises KubeError when the API refuses or is away (also 404 when the CRD is not installed).
+        """
+        if body == self._last:
+            return False
+        path = f"{PATH}/{body['metadata']['name']}"
+        try:
+            stored = self._client.get(path)
+        except KubeError as error:
+            if error.status != NOT_FOUND:
+                raise
+            self._client.call("POST", PATH, body, verb="POST noderesourcetopologies")
+            self.foreign, self._last = "", body
+            return True
+        metadata = stored.get("metadata", {})
+        if WRITER not in (metadata.get("annotations") or {}):
+            managers = {str(each.get("manager")) for each in metadata.get("managedFields") or ()}
+            self.foreign = ", ".join(sorted(managers)) or "an unknown writer"
+            return False
+        self.foreign = ""
+        patch = {
+            key: body[key] for key in ("topologyPolicies", "attributes", "zones") if stored.get(key) != body[key]
+        }
+        if metadata.get("ownerReferences") != body["metadata"]["ownerReferences"]:
+            patch["metadata"] = {"ownerReferences": body["metadata"]["ownerReferences"]}
+        if patch:
+            self._client.call("PATCH", path, patch, kind=MERGE, verb="PATCH noderesourcetopologies")
+        self._last = body
+        return bool(patch)

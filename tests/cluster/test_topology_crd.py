@@ -1,0 +1,75 @@
+"""NodeResourceTopology against a real API server with the real schema."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from agent.kube.access import Access
+from agent.kube.client import KubeClient
+from agent.kube.topology_crd import PATH, TopologyPublisher
+from tests.cluster.control_plane import ApiError, ControlPlane
+from tests.cluster.objects import account, bind, cluster_role, node, rule
+from tests.unit.test_topology_crd import zones
+
+pytestmark = pytest.mark.cluster
+CRD = Path(__file__).parents[2] / "deploy/crds/noderesourcetopologies.yaml"
+
+
+@pytest.fixture(scope="module")
+def client(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> KubeClient:
+    """A client that may read and write these objects, with the CRD installed."""
+    cluster.create(yaml.safe_load(CRD.read_text()))
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            cluster.call("GET", PATH)
+            break
+        except ApiError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    group = rule("topology.node.k8s.io", "noderesourcetopologies", "get", "create", "patch")
+    cluster.create(account("topology"), cluster_role("topology", group), bind("topology", "topology"))
+    token = tmp_path_factory.mktemp("token") / "token"
+    token.write_text(cluster.token("default", "topology"))
+    return KubeClient(Access(cluster.server, cluster.ca, token, check_name=False), "t1")
+
+
+def named(name: str, cluster: ControlPlane) -> dict[str, object]:
+    """The object of a node that exists."""
+    (owner,) = cluster.create(node(name))
+    body = zones((0, 3))
+    body["metadata"]["name"] = name  # type: ignore[index]
+    body["metadata"]["ownerReferences"][0] |= {"name": name, "uid": owner["metadata"]["uid"]}  # type: ignore[index]
+    return body
+
+
+def test_created_then_patched_on_change_only(cluster: ControlPlane, client: KubeClient) -> None:
+    """The schema accepts the object; an equal one is not written again; a change is one patch; the Node owns it."""
+    body = named("t1", cluster)
+    publisher = TopologyPublisher(client)
+    assert publisher.publish(body)
+    stored = cluster.call("GET", f"{PATH}/t1")
+    assert stored["zones"] == body["zones"]
+    assert stored["metadata"]["ownerReferences"][0]["kind"] == "Node"
+    assert not publisher.publish(body)
+    assert not TopologyPublisher(client).publish(body), "a restarted agent writes nothing when nothing changed"
+    changed = {**body, "zones": body["zones"][:2]}  # type: ignore[index]
+    assert publisher.publish(changed)
+    after = cluster.call("GET", f"{PATH}/t1")
+    assert len(after["zones"]) == 2
+    assert after["metadata"]["generation"] == stored["metadata"]["generation"] + 1
+
+
+def test_another_writers_object_is_left_alone(cluster: ControlPlane, client: KubeClient) -> None:
+    """An object without our mark is not touched, and who wrote it is told."""
+    body = named("t2", cluster)
+    foreign = {**body, "metadata": {"name": "t2"}, "zones": []}
+    cluster.create(foreign)
+    publisher = TopologyPublisher(client)
+    assert not publisher.publish(body)
+    assert publisher.foreign
+    assert cluster.call("GET", f"{PATH}/t2")["zones"] == []
