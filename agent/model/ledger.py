@@ -42,11 +42,19 @@ class CpuBooks:
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """A pod kept on the shared CPUs of some nodes: its CPU request accounted per node, in thousandths."""
+    """A pod kept on the shared CPUs of some nodes, with what it may use there accounted per node.
+
+    Attributes:
+        nodes: where it is kept.
+        milli: (node id, thousandths of a CPU) of its CPU request, ascending node.
+        memory: whether cpuset.mems is bound too (numalign.io/align: numa,memory).
+        limit: (node id, bytes) of its memory limit, ascending node; empty unless memory is bound.
+    """
 
     nodes: NodeSet
-    milli: tuple[tuple[int, int], ...]  # (node id, thousandths of a CPU)
-    memory: bool = False  # cpuset.mems is bound too
+    milli: tuple[tuple[int, int], ...]
+    memory: bool = False
+    limit: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,13 +169,20 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """Every grant on this node, and for which machine it was made."""
+    """Every grant on this node, and for which machine it was made.
 
-    machine: str  # Machine.digest
+    Attributes:
+        machine: Machine.digest of the machine that the books were made for.
+        others: what providers beyond the three hold: provider name -> pod uid -> container name -> texts that the
+            provider understands. So a new provider needs no book of its own to survive a restart.
+    """
+
+    machine: str
     cpus: CpuBooks
     memory: MemoryBooks = field(default_factory=MemoryBooks)
     devices: DeviceBooks = field(default_factory=DeviceBooks)
     pods: Mapping[str, PodRecord] = field(default_factory=dict)
+    others: Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]] = field(default_factory=dict)
 
     def grant(self, uid: str, container: str) -> Grant:
         """What a container holds; an empty grant when it is unknown."""

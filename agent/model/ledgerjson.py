@@ -60,6 +60,7 @@ def ledger_to_json(ledger: Ledger) -> dict[str, object]:
             "pools": _sorted(memory.pools, _from_blocks),
         },
         "devices": {"held": _per_container(ledger.devices.held, lambda held: _sorted(held, list))},
+        "others": _sorted(ledger.others, lambda pods: _per_container(pods, list)),
         "pods": _sorted(ledger.pods, _from_record),
     }
 
@@ -73,7 +74,12 @@ def _per_container(found: Mapping[str, Mapping[str, T]], write: Callable[[T], ob
 
 
 def _from_confinement(found: Confinement) -> dict[str, object]:
-    return {"nodes": str(found.nodes), "milli": [list(pair) for pair in found.milli], "memory": found.memory}
+    return {
+        "nodes": str(found.nodes),
+        "milli": [list(pair) for pair in found.milli],
+        "memory": found.memory,
+        "limit": [list(pair) for pair in found.limit],
+    }
 
 
 def _from_blocks(blocks: tuple[Block, ...]) -> list[object]:
@@ -147,7 +153,7 @@ def ledger_from_json(body: Mapping[str, object]) -> Ledger:
     version = version_of(body)
     if version != VERSION:
         raise root.get("version").wrong(f"is {version}; this program reads version {VERSION}")
-    _only(root, "version", "machine", "cpus", "memory", "devices", "pods")
+    _only(root, "version", "machine", "cpus", "memory", "devices", "others", "pods")
     cpus, memory, devices = root.get("cpus"), root.get("memory"), root.get("devices")
     _only(cpus, "shared", "assigned", "pools", "confined")
     _only(memory, "nodes", "blocks", "pools")
@@ -166,6 +172,7 @@ def ledger_from_json(body: Mapping[str, object]) -> Ledger:
             pools=_each(memory.get("pools"), _to_blocks),
         ),
         devices=DeviceBooks(held=_each_container(devices.get("held"), lambda held: _each(held, _texts))),
+        others=_each(root.get("others"), lambda pods: _each_container(pods, _texts)),
         pods={uid: _to_record(field, uid) for uid, field in root.get("pods").members(_MANY)},
     )
 
@@ -228,13 +235,18 @@ def _row(field: Field, length: int) -> tuple[Field, ...]:
 
 
 def _to_confinement(field: Field) -> Confinement:
-    _only(field, "nodes", "milli", "memory")
-    rows = [_row(item, 2) for item in field.get("milli").items(_MANY)]
+    _only(field, "nodes", "milli", "memory", "limit")
     return Confinement(
         nodes=_nodes(field.get("nodes")),
-        milli=tuple((_amount(node), _amount(milli)) for node, milli in rows),
+        milli=_pairs(field.get("milli")),
         memory=field.get("memory").flag(),
+        limit=_pairs(field.get("limit")),
     )
+
+
+def _pairs(field: Field) -> tuple[tuple[int, int], ...]:
+    rows = [_row(item, 2) for item in field.items(_MANY)]
+    return tuple((_amount(node), _amount(amount)) for node, amount in rows)
 
 
 def _to_blocks(field: Field) -> tuple[Block, ...]:

@@ -43,16 +43,24 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The pod is in; `ledger` holds its grants."""
+    """The pod is in; `ledger` holds its grants. Callers always go on with `outcome.ledger`, refused or not."""
 
     ledger: Ledger
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The pod is not in; the ledger is as before."""
+    """The pod is not in.
+
+    Attributes:
+        refusal: why.
+        ledger: what to go on with. Under Compatibility.FIXED it is the ledger as before. Under KUBELET the
+            containers before the refused one were allocated and taken back, and taking back is not the exact
+            inverse: memory of a group of nodes returns from the lowest node up (spec 2.3, 5.7).
+    """
 
     refusal: Refusal
+    ledger: Ledger
 
 
 Outcome = Admitted | Refused

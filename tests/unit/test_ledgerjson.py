@@ -40,7 +40,7 @@ FULL = Ledger(
         shared=CpuSet.parse("0-1,6-7"),
         assigned={"u1": {"app": CpuSet.of(2, 3)}, "u2": {}},
         pools={"u3": CpuSet.of(4, 5)},
-        confined={"u4": Confinement(NodeSet.of(0, 1), ((0, 500), (1, 250)), memory=True)},
+        confined={"u4": Confinement(NodeSet.of(0, 1), ((0, 500), (1, 250)), memory=True, limit=((0, 7), (1, 8)))},
         reusable=("u1", CpuSet.of(2)),
     ),
     memory=MemoryBooks(
@@ -49,6 +49,7 @@ FULL = Ledger(
         pools={"u3": (Block("hugepages-2Mi", 2, NodeSet.of(255)),)},
     ),
     devices=DeviceBooks(held={"u1": {"app": {"example.com/nic": ("0000:01:00.0", "b")}}}),
+    others={"nic": {"u1": {"app": ("eth0", "eth1")}}},
     pods={
         "u1": PodRecord(
             pod_from(MANIFEST), "restricted", "pod", "restricted",
@@ -73,8 +74,8 @@ def test_a_ledger_survives_the_round_trip() -> None:
     assert (loaded.cpus.shared, loaded.cpus.pools, loaded.cpus.confined) == (
         FULL.cpus.shared, FULL.cpus.pools, FULL.cpus.confined,
     )  # fmt: skip
-    assert (loaded.memory, loaded.devices, loaded.pods, loaded.machine) == (
-        FULL.memory, FULL.devices, FULL.pods, FULL.machine,
+    assert (loaded.memory, loaded.devices, loaded.others, loaded.pods, loaded.machine) == (
+        FULL.memory, FULL.devices, FULL.others, FULL.pods, FULL.machine,
     )  # fmt: skip
     assert ledger_to_json(loaded) == saved()
 
