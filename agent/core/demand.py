@@ -31,6 +31,9 @@ from functools import lru_cache
 from itertools import accumulate, combinations
 
 from agent.core.masks import Positions, members
+from agent.core.needs import Budget, Family, Need
+from agent.core.order import Order
+from agent.core.search import Bin, Search
 from agent.model.hint import IMPOSSIBLE, NO_PREFERENCE, Hint
 
 __all__ = [
@@ -51,52 +54,6 @@ LISTABLE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
-    """One sum that a mask must reach.
-
-    Attributes:
-        amount: CPUs, bytes or devices; 0 or less is always served.
-        weights: what each node contributes, by position.
-        shared: (mask, amount) pairs: an amount that counts once if any of the mask's nodes is in. A device that is
-            near two nodes, or memory on a node without CPUs that counts for the CPU nodes around it.
-    """
-
-    amount: int
-    weights: tuple[int, ...]
-    shared: tuple[tuple[int, int], ...] = ()
-
-    def total(self, mask: int) -> int:
-        """What the nodes of a mask contribute together."""
-        weights = self.weights
-        total = sum(weights[j] for j in members(mask))
-        for nodes, amount in self.shared:
-            if nodes & mask:
-                total += amount
-        return total
-
-    def serves(self, mask: int) -> bool:
-        """Whether the mask reaches the amount."""
-        return self.total(mask) >= self.amount
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """All non-empty masks within `domain` that serve every need. Upward closed within the domain."""
-
-    domain: int
-    needs: tuple[Need, ...]
-
-    def holds(self, mask: int) -> bool:
-        """Whether the mask is one of the family."""
-        return bool(mask) and not mask & ~self.domain and all(need.serves(mask) for need in self.needs)
-
-    @property
-    def possible(self) -> bool:
-        """Whether the family has any mask: if so, its whole domain is one."""
-        return self.holds(self.domain)
-
-
-@dataclass(frozen=True, slots=True)
 class Demand:
     """The hints of one resource.
 
@@ -104,7 +61,8 @@ class Demand:
         family: the masks that will do; None when `fixed` names them all.
         size: node count of the family's preferred masks; None when it is not known (a bound was hit): none of the
             family's masks is preferred then.
-        fixed: masks named one by one, with whether they are preferred; they win over what `family` says of them.
+        fixed: masks named one by one, with whether they are preferred, besides those of the family; a mask that both
+            name is preferred if either says so.
         sockets: with align-by-socket, the masks of all sockets; a mask of the family that touches exactly `touched`
             of them is preferred too.
         touched: see `sockets`.
@@ -122,9 +80,9 @@ class Demand:
 
     def prefers(self, mask: int) -> bool:
         """Whether the mask is one of the preferred hints."""
-        if mask in self.fixed:
-            return self.fixed[mask]
-        return self.would_prefer(mask) and self.family is not None and self.family.holds(mask)
+        if self.fixed.get(mask):
+            return True
+        return self.family is not None and self.would_prefer(mask) and self.family.holds(mask)
 
     def would_prefer(self, mask: int) -> bool:
         """Whether a mask of the family with these nodes is preferred (its sums are not looked at)."""
@@ -133,36 +91,22 @@ class Demand:
         return bool(self.sockets) and sum(1 for socket in self.sockets if socket & mask) == self.touched
 
 
-class Budget:
-    """Steps that a search may still take. Counted, not timed, so that a replayed decision is the same decision."""
-
-    __slots__ = ("left",)
-
-    def __init__(self, steps: int = 20_000) -> None:
-        self.left = steps
-
-    def spend(self) -> bool:
-        """Take one step; False when there is none left."""
-        self.left -= 1
-        return self.left >= 0
-
-
 def fewest(family: Family, budget: Budget) -> int | None:
     """How many nodes the family's smallest mask has: 0 when the family is empty, None when the budget ran out."""
     if not family.possible:
         return 0
-    width = family.domain.bit_count()
-    # no mask is smaller than each need alone makes it: its largest weights, every shared amount taken as granted
+    # no mask is smaller than each need alone makes it; for one need without shared amounts, that is the answer
     least = max((_alone(family.domain, need) for need in family.needs), default=1)
     if len(family.needs) == 1 and not family.needs[0].shared:
         return least
-    for count in range(least, width + 1):
-        for chosen in combinations(members(family.domain), count):
-            if not budget.spend():
-                return None
-            if family.holds(sum(1 << j for j in chosen)):
-                return count
-    raise AssertionError("the whole domain serves every need")
+    search = Search(family.domain, (Bin(family.needs, family.domain),), Order(), budget)
+    for count in range(least, family.domain.bit_count()):
+        mask, proved = search.run(count, first=True)
+        if mask is not None:
+            return count
+        if not proved:
+            return None
+    return family.domain.bit_count()
 
 
 def _alone(domain: int, need: Need) -> int:

@@ -1,0 +1,126 @@
+"""topologyManagerPolicy, -Scope and -PolicyOptions as raw strings -> TopologyRules, checked as the kubelet does.
+
+The checks, their order and their sentences are those of the kubelet's start (spec 3.2). Each SettingsError carries
+the kubelet's sentence first and the remedy after a semicolon. Used by `agent.settings`, for the file and annotations.
+All options are stable in v1.36, so the gates TopologyManagerPolicyAlphaOptions and -BetaOptions change nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+
+from agent.errors import SettingsError
+from agent.model.machine import Machine
+from agent.model.rules import Compatibility, Policy, Scope, TopologyRules
+
+PREFER_CLOSEST = "prefer-closest-numa-nodes"
+MAX_NODES = "max-allowable-numa-nodes"
+LEAST_LIMIT = 8
+
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_OPTIONS = "topologyManagerPolicyOptions"
+
+
+def topology_rules(
+    policy: str,
+    scope: str = "container",
+    options: Mapping[str, str] | None = None,
+    *,
+    machine: Machine | None = None,
+    compatibility: Compatibility = Compatibility.FIXED,
+) -> TopologyRules:
+    """Check the three settings, against a machine too where one is given.
+
+    Under Compatibility.KUBELET, policy none looks at nothing else (spec 2.3), and a machine with more NUMA nodes than
+    max-allowable-numa-nodes is refused; otherwise everything is checked, and no machine is too large.
+
+    Raises:
+        SettingsError: the first of the kubelet's checks that fails.
+    """
+    if policy == Policy.NONE and compatibility is Compatibility.KUBELET:
+        return TopologyRules()
+    closest, limit = parse_options(options or {})
+    if machine is not None:
+        _check_machine(machine, limit, closest=closest, compatibility=compatibility)
+    if policy not in set(Policy):
+        raise _fault("topologyManagerPolicy", f"unknown policy: {_quoted(policy)}", f"one of {', '.join(Policy)}")
+    if scope not in set(Scope):
+        raise _fault("topologyManagerScope", f"unknown scope: {_quoted(scope)}", f"one of {', '.join(Scope)}")
+    return TopologyRules(Policy(policy), Scope(scope), closest, limit)
+
+
+def parse_options(options: Mapping[str, str]) -> tuple[bool, int]:
+    """(prefer-closest-numa-nodes, max-allowable-numa-nodes); raises SettingsError."""
+    closest, limit = False, LEAST_LIMIT
+    for name, value in sorted(options.items()):  # the kubelet's order is random where several are wrong
+        key = f"{_OPTIONS}.{name}"
+        if name == PREFER_CLOSEST:
+            closest = _boolean(key, name, value)
+        elif name == MAX_NODES:
+            limit = _limit(key, name, value)
+        else:
+            raise _fault(
+                _OPTIONS,
+                f"unknown Topology Manager Policy option: {_quoted(name)}",
+                f"known are {PREFER_CLOSEST} and {MAX_NODES}",
+            )
+    return closest, limit
+
+
+def _boolean(key: str, name: str, value: str) -> bool:
+    if value not in _TRUE | _FALSE:
+        raise _fault(
+            key,
+            f'bad value for option "{name}": strconv.ParseBool: parsing {_quoted(value)}: invalid syntax',
+            'write "true" or "false"',
+        )
+    return value in _TRUE
+
+
+def _limit(key: str, name: str, value: str) -> int:
+    if not _INTEGER.fullmatch(value):
+        raise _not_an_integer(key, name, value, "invalid syntax")
+    limit = int(value) if len(value) <= len("-9223372036854775808") else 1 << 63
+    if not -(1 << 63) <= limit < 1 << 63:
+        raise _not_an_integer(key, name, value, "value out of range")
+    if limit < LEAST_LIMIT:
+        raise _fault(
+            key,
+            f'the minimum value of "{name}" should not be less than {LEAST_LIMIT}',
+            "leave it out, or raise it to the number of NUMA nodes",
+        )
+    return limit
+
+
+def _not_an_integer(key: str, name: str, value: str, why: str) -> SettingsError:
+    sentence = f'unable to convert policy option to integer "{name}": strconv.Atoi: parsing {_quoted(value)}: {why}'
+    return _fault(key, sentence, f"write a whole number of at least {LEAST_LIMIT}")
+
+
+def _check_machine(machine: Machine, limit: int, *, closest: bool, compatibility: Compatibility) -> None:
+    if closest and not all(node.distances for node in machine.nodes):
+        silent = ", ".join(str(node.id) for node in machine.nodes if not node.distances)
+        raise _fault(
+            f"{_OPTIONS}.{PREFER_CLOSEST}",
+            "cannot discover NUMA topology: error getting NUMA distances from cadvisor",
+            f"NUMA node {silent} of this machine has no distance file; leave the option out",
+        )
+    if len(machine.nodes) > limit and compatibility is Compatibility.KUBELET:
+        raise _fault(
+            f"{_OPTIONS}.{MAX_NODES}",
+            f"unsupported on machines with more than {limit} NUMA Nodes",
+            f"this machine has {len(machine.nodes)}; set it to at least that, or compatibility to fixed",
+        )
+
+
+def _fault(key: str, sentence: str, remedy: str) -> SettingsError:
+    return SettingsError(key, f"{sentence}; {remedy}")
+
+
+def _quoted(text: str) -> str:
+    """As Go's %q for the texts that occur; long ones are cut."""
+    return json.dumps(text[:80], ensure_ascii=False)

@@ -1,0 +1,89 @@
+"""Family `merge`: one call of a topology manager policy's Merge, start checks included."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent.core.masks import Positions
+from agent.core.merge import merge_answers
+from agent.core.order import Order
+from agent.core.provider import Answer, Offer
+from agent.errors import SettingsError
+from agent.model.hint import IMPOSSIBLE, NO_PREFERENCE, Hint, Stance
+from agent.model.idset import CpuSet, NodeSet
+from agent.model.machine import Machine, NumaNode
+from agent.model.rules import Compatibility, TopologyRules
+from agent.settings.topology_options import topology_rules
+
+
+def answer(given: dict[str, Any]) -> dict[str, Any]:
+    """What `expected` holds: the merged hint and whether the pod is admitted, or why the kubelet would not start."""
+    machine = _machine(given)
+    try:
+        rules = topology_rules(
+            given["policy"],
+            options=given.get("options"),
+            machine=machine,
+            compatibility=Compatibility.KUBELET,
+        )
+    except SettingsError as error:
+        return {"init_error": sentence(error)}
+    positions = Positions.of(machine.node_set)
+    merged = merge_answers([answer_of(each) for each in given["providers"]], positions, rules, _order(machine, rules))
+    return {"hint": hint_out(merged.hint), "admit": merged.admit}
+
+
+def broken(given: dict[str, Any], got: dict[str, Any]) -> list[str]:
+    """Where the kubelet crashes, ours still owes an answer that is possible: nodes that exist, refused or not."""
+    if "hint" not in got:
+        return ["the kubelet got as far as merging, ours did not"]
+    mask, preferred = got["hint"]
+    everything = sum(1 << node for node in given["numa_nodes"])
+    sentences = []
+    if mask is not None and (mask == 0 or mask & ~everything):
+        sentences.append("the mask holds nodes that do not exist, or none")
+    if given["policy"] != "best-effort" and got["admit"] != bool(preferred):
+        sentences.append("admitted without a preferred hint, or refused with one")
+    return sentences
+
+
+def sentence(error: SettingsError) -> str:
+    """The kubelet's sentence in one of our errors: without the key before and the remedy after it."""
+    return str(error).removeprefix(f"{error.key}: ").split("; ", 1)[0]
+
+
+def answer_of(hint_map: dict[str, Any] | None) -> Answer:
+    """A vector's hint map: null, or resource -> null, [] or hints."""
+    if hint_map is None:
+        return Stance.NO_PREFERENCE
+    return {resource: _offer(hints) for resource, hints in hint_map.items()}
+
+
+def hint_of(raw: list[Any]) -> Hint:
+    """A vector's hint: [mask or null, 0 or 1]."""
+    mask, preferred = raw
+    return Hint(None if mask is None else NodeSet(mask), bool(preferred))
+
+
+def hint_out(hint: Hint) -> list[Any]:
+    """The inverse of hint_of."""
+    return [None if hint.nodes is None else hint.nodes.bits, int(hint.preferred)]
+
+
+def _offer(hints: list[Any] | None) -> Offer:
+    if hints is None:
+        return NO_PREFERENCE
+    return tuple(hint_of(raw) for raw in hints) or IMPOSSIBLE
+
+
+def _machine(given: dict[str, Any]) -> Machine:
+    rows = given.get("distances") or [[] for _ in given["numa_nodes"]]
+    nodes = [
+        NumaNode(node, CpuSet(), memory=0, distances=tuple(row or ()))
+        for node, row in zip(given["numa_nodes"], rows, strict=True)
+    ]
+    return Machine(cpus=(), nodes=tuple(sorted(nodes, key=lambda node: node.id)))
+
+
+def _order(machine: Machine, rules: TopologyRules) -> Order:
+    return Order([node.distances for node in machine.nodes] if rules.prefer_closest else None)
