@@ -1,0 +1,186 @@
+"""From the configuration file's mapping to Settings: one sentence per error, a warning per key that is not needed.
+
+Used by `agent.settings` only. The order of the checks: the document itself, unknown keys, kinds and values, then what
+cannot stand together. Only the first error is told: the ones after it often follow from it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from agent.errors import SettingsError
+from agent.settings.kubelet_names import IGNORED
+from agent.settings.model import Device, NodeReservation, Refusals, Settings, Waiting
+from agent.settings.together import check_together
+
+KUBELET_VERSION = "kubelet.config.k8s.io/v1beta1"
+KUBELET_KIND = "KubeletConfiguration"
+GATES = frozenset(
+    {
+        "CPUManagerPolicyAlphaOptions", "CPUManagerPolicyBetaOptions", "CPUManagerPolicyOptions",
+        "DisableCPUQuotaWithExclusiveCPUs", "PodLevelResourceManagers", "PodLevelResources",
+        "TopologyManagerPolicyAlphaOptions", "TopologyManagerPolicyBetaOptions", "TopologyManagerPolicyOptions",
+    }
+)  # fmt: skip
+_SECTIONS: Mapping[str, type[BaseModel]] = {
+    "devices": Device, "reservedMemory": NodeReservation, "waiting": Waiting, "refusals": Refusals,
+}  # fmt: skip
+
+
+def parse(body: Mapping[str, object]) -> tuple[Settings, tuple[str, ...]]:
+    """Read the settings.
+
+    Args:
+        body: the parsed YAML or JSON document; None where the file is empty.
+
+    Returns:
+        The settings, and one sentence for each thing that is ignored.
+
+    Raises:
+        SettingsError: the first thing that is unknown, malformed or impossible, with its key and the remedy.
+    """
+    document = _document(body)
+    warnings = [_ignored(name) for name in document if name in IGNORED]
+    for name in document:
+        if name not in IGNORED and name not in _names(Settings):
+            raise _unknown(name, name, [*_names(Settings), *sorted(IGNORED)])
+    try:
+        settings = Settings.model_validate({key: value for key, value in document.items() if key not in IGNORED})
+    except ValidationError as error:
+        found = error.errors(include_url=False)[0]
+        raise SettingsError(_key(found["loc"]), _sentence(found)) from None
+    check_together(settings, present=frozenset(document))
+    return settings, (*warnings, *_unneeded(settings))
+
+
+def _document(body: object) -> dict[str, object]:
+    if body is None:
+        return {}
+    if not isinstance(body, Mapping):
+        raise SettingsError("", f"the configuration must be a mapping of keys to values, not a {type(body).__name__}")
+    for key in body:
+        if not isinstance(key, str):
+            raise SettingsError("", f"the configuration has a key that is a {type(key).__name__}; keys are texts")
+    document = dict(body)
+    version, kind = document.pop("apiVersion", None), document.pop("kind", None)
+    if version not in (None, KUBELET_VERSION):
+        raise SettingsError(
+            "apiVersion", f'{_shown(version)} cannot be read; remove it, or write "{KUBELET_VERSION}"'
+        )
+    if kind not in (None, KUBELET_KIND):
+        raise SettingsError("kind", f'{_shown(kind)} cannot be read; remove it, or write "{KUBELET_KIND}"')
+    return document
+
+
+def _names(model: type[BaseModel]) -> list[str]:
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _ignored(name: str) -> str:
+    return f"{name}: ignored; it is a setting of the kubelet that numalign does not need"
+
+
+def _unneeded(settings: Settings) -> Iterable[str]:
+    for gate in sorted(settings.feature_gates):
+        if gate not in GATES:
+            yield f"featureGates.{gate[:60]}: ignored; no decision of numalign depends on it{_nearest(gate, GATES)}"
+
+
+def _unknown(key: str, name: str, known: Iterable[str]) -> SettingsError:
+    why = f"is not a setting of numalign or the kubelet{_nearest(name, known)}; correct its name or remove it"
+    return SettingsError(key[:120], why)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """The suggestion, or nothing: close by spelling, whatever the case."""
+    by_lower = {each.lower(): each for each in known}
+    found = difflib.get_close_matches(name[:120].lower(), list(by_lower), n=1, cutoff=0.75)
+    return f" (did you mean {by_lower[found[0]]}?)" if found else ""
+
+
+def _key(location: Sequence[str | int]) -> str:
+    text = ""
+    for step in location:
+        text += f"[{step}]" if isinstance(step, int) else f".{step[:60]}"
+    return text.removeprefix(".").removesuffix(".[key]")
+
+
+def _sentence(found: ErrorDetails) -> str:
+    """What is wrong and what to write, from pydantic's kind of error."""
+    kind, value, context = found["type"], found["input"], found.get("ctx", {})
+    if kind == "value_error":
+        return str(context["error"])
+    if kind == "enum":
+        allowed = str(context["expected"])
+        near = (
+            _nearest(value, allowed.replace("'", "").replace(" or ", ", ").split(", "))
+            if isinstance(value, str)
+            else ""
+        )
+        return f"{_shown(value)} is not possible{near}; write {allowed}"
+    if kind == "extra_forbidden":
+        section = _SECTIONS.get(str(found["loc"][0]))
+        known = _names(section) if section else []
+        return f"is not a setting here{_nearest(str(found['loc'][-1]), known)}; possible are {', '.join(known)}"
+    if kind == "missing":
+        return "is missing; add it"
+    if kind in _LIMITS:
+        bound = next(iter(context.values()))
+        return f"{_shown(value)} is {_LIMITS[kind]} {bound}; write a value within the bounds"
+    return f"{_shown(value)} {_KINDS.get(kind, 'is not possible')}; {_remedy(found['loc'])}"
+
+
+_LIMITS = {
+    "greater_than_equal": "less than", "less_than_equal": "more than", "too_long": "longer than",
+    "string_too_long": "longer than",
+}  # fmt: skip
+_KINDS = {
+    "string_type": "is not a text", "bool_type": "is neither true nor false", "int_type": "is not a whole number",
+    "dict_type": "is not a mapping", "model_type": "is not a mapping", "tuple_type": "is not a list",
+    "string_pattern_mismatch": "has another form",
+}  # fmt: skip
+_EXAMPLES = {
+    "excludedNamespaces": "write namespaces, like [kube-system, monitoring]",
+    "includedPods": "write patterns of namespace/name, like [kube-system/coredns-*]",
+    "class": 'write up to six lower-case hex digits in quotes, like "02" for network controllers',
+    "vendor": 'write four lower-case hex digits in quotes, like "8086"',
+    "device": 'write four lower-case hex digits in quotes, like "1572"',
+    "driver": "write the name of a kernel driver, like vfio-pci",
+    "addresses": 'write PCI addresses in quotes, like ["0000:3b:00.0"]',
+    "devices": 'write a list of selectors, like [{resource: numalign.io/nic, class: "02"}]',
+    "reservedMemory": "write a list, like [{numaNode: 0, limits: {memory: 1Gi}}]",
+    "featureGates": "write gates with true or false, like {PodLevelResources: true}",
+    "numaNode": "write the number of a NUMA node, like 0",
+    "waiting": "write a mapping, like {limit: 10m}",
+    "refusals": "write a mapping, like {perOwnerPerHour: 5}",
+    "resource": "write a text, like numalign.io/nic",
+}  # fmt: skip
+
+
+def _remedy(location: Sequence[str | int]) -> str:
+    for step in reversed(location):
+        if isinstance(step, str) and step in _EXAMPLES:
+            return _EXAMPLES[step]
+    return "write true or false" if location else "write a mapping"
+
+
+def _shown(value: Any) -> str:  # noqa: ANN401 - whatever the file holds
+    if isinstance(value, StrEnum | str):
+        return f'"{value[:40]}"'
+    if isinstance(value, bool) or (isinstance(value, int | float) and abs(value) < 1 << 64):
+        return str(value)
+    return "nothing" if value is None else f"a value of type {type(value).__name__}"
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of the configuration, for the chart's values: the kubelet's unneeded keys are allowed too."""
+    found = Settings.model_json_schema()
+    found["properties"] |= {name: {"description": "Ignored."} for name in sorted(IGNORED)}
+    found["properties"] |= {"apiVersion": {"const": KUBELET_VERSION}, "kind": {"const": KUBELET_KIND}}
+    return found

@@ -1,0 +1,153 @@
+"""The kinds of values that settings have, each with its check: a sentence that says what is wrong and what to write.
+
+Used by `agent.settings.model` alone. The checks raise ValueError; `agent.settings.parsing` puts the key before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, WithJsonSchema
+
+from agent.errors import MalformedError
+from agent.model.idset import CpuSet
+from agent.model.quantity import parse_milli
+
+_DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+", re.ASCII)
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)", re.ASCII)
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+LONGEST = 366 * 86400.0
+_RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
+_SIGNALS = frozenset(
+    {
+        "memory.available", "allocatableMemory.available", "pid.available", "nodefs.available", "nodefs.inodesFree",
+        "imagefs.available", "imagefs.inodesFree", "containerfs.available", "containerfs.inodesFree",
+    }
+)  # fmt: skip
+_PERCENT = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,9})?%", re.ASCII)
+_PAGES = re.compile(r"hugepages-[1-9][0-9]*(?:Ki|Mi|Gi|Ti|Pi|Ei)?", re.ASCII)
+
+
+def _unfit(why: str) -> ValueError:
+    """What pydantic collects and puts the key before; it lets a TypeError through as a traceback."""
+    return ValueError(why)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str):
+        return f'"{value[:40]}"'
+    return "nothing" if value is None else f"a value of type {type(value).__name__}"
+
+
+def _duration(value: object) -> float:
+    """Go's notation, as everywhere in KubeletConfiguration; a number alone would leave its unit open."""
+    if not isinstance(value, str) or len(value) > 32 or not _DURATION.fullmatch(value):  # noqa: PLR2004 - 1h30m0.5s is far shorter
+        raise _unfit(f"{_shown(value)} is not a duration; write it like 90s, 10m or 1h30m")
+    seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(value))
+    if seconds > LONGEST:
+        raise _unfit(f"{_shown(value)} is longer than a year; write a shorter one")
+    return seconds
+
+
+def _cpu_list(value: object) -> CpuSet:
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value) if 0 <= value <= 1 << 16 else "a huge number"  # YAML reads 3 as a number
+    if not isinstance(value, str):
+        raise _unfit(f'{_shown(value)} is not a list of CPUs; write it in quotes, like "0-1,8"')
+    try:
+        return CpuSet.parse(value)
+    except MalformedError as error:
+        raise _unfit(f'{error}; write it like "0-1,8"') from None
+
+
+def _amounts(value: object, what: str, names: tuple[str, ...] | None) -> dict[str, int]:
+    if not isinstance(value, Mapping):
+        raise _unfit(f"must be a mapping of {what} to quantities, such as {{memory: 1Gi}}")
+    found: dict[str, int] = {}
+    for name, text in value.items():
+        if names and name not in names:
+            raise _unfit(f"{_shown(name)} cannot be reserved; possible are {', '.join(names)}")
+        try:
+            found[str(name)] = parse_milli(text)
+        except MalformedError as error:
+            raise _unfit(f"{name}: {error}") from None
+        if found[str(name)] < 0:
+            raise _unfit(f"{name}: {_shown(text)} is negative; write zero or more")
+    return found
+
+
+def _reservation(value: object) -> dict[str, int]:
+    return _amounts(value, "resources", _RESERVABLE)
+
+
+def _limits(value: object) -> dict[str, int]:
+    found = _amounts(value, "memory and hugepages-<size>", None)
+    for name, milli in found.items():
+        if name != "memory" and not _PAGES.fullmatch(name):
+            raise _unfit(f"{_shown(name)} cannot be reserved per node; possible are memory and hugepages-<size>")
+        if milli == 0:
+            raise _unfit(f"{name}: zero is not a reservation; remove the line")
+    return found
+
+
+def _thresholds(value: object) -> dict[str, str]:
+    if not isinstance(value, Mapping):
+        raise _unfit("must be a mapping of signals to thresholds, such as {memory.available: 100Mi}")
+    found: dict[str, str] = {}
+    for name, text in value.items():
+        if name not in _SIGNALS:
+            raise _unfit(f"{_shown(name)} is no eviction signal; known are {', '.join(sorted(_SIGNALS))}")
+        if not isinstance(text, str):
+            raise _unfit(f'{name}: {_shown(text)} is not a threshold; write it in quotes, like "100Mi" or "5%"')
+        if text.endswith("%"):
+            if not _PERCENT.fullmatch(text) or float(text[:-1]) > 100:  # noqa: PLR2004 - percent
+                raise _unfit(f'{name}: {_shown(text)} is no percentage between "0%" and "100%"')
+        else:
+            _amounts({name: text}, "signals", None)
+        found[name] = text
+    return found
+
+
+def _options(value: object) -> dict[str, str]:
+    """KubeletConfiguration has texts here; YAML's true and 8 mean the same and are taken too."""
+    if not isinstance(value, Mapping):
+        raise _unfit('must be a mapping of options to texts, such as {full-pcpus-only: "true"}')
+    found: dict[str, str] = {}
+    for name, text in value.items():
+        if not isinstance(name, str) or not isinstance(text, str | bool | int) or _enormous(text):
+            raise _unfit(f'{_shown(name)}: {_shown(text)} is not an option\'s value; write "true" or "false"')
+        found[name] = str(text).lower() if isinstance(text, bool) else str(text)
+    return found
+
+
+def _enormous(value: object) -> bool:
+    return isinstance(value, int) and value.bit_length() > 64  # noqa: PLR2004 - bits
+
+
+def _schema(kind: str, text: str, **more: Any) -> WithJsonSchema:  # noqa: ANN401 - JSON schema is any JSON
+    return WithJsonSchema({"type": kind, "description": text, **more})
+
+
+_QUANTITY = {"additionalProperties": {"type": ["string", "number"]}}
+_TEXTS = {"additionalProperties": {"type": "string"}}
+
+Seconds = Annotated[float, BeforeValidator(_duration), _schema("string", "A duration such as 90s, 10m or 1h30m.")]
+CpuList = Annotated[CpuSet, BeforeValidator(_cpu_list), _schema("string", 'CPUs in the list format: "0-1,8".')]
+Reservation = Annotated[
+    dict[str, int], BeforeValidator(_reservation), _schema("object", "Resource to quantity.", **_QUANTITY)
+]
+NodeLimits = Annotated[
+    dict[str, int],
+    BeforeValidator(_limits),
+    _schema("object", "memory or hugepages-<size> to quantity.", **_QUANTITY),
+]
+Thresholds = Annotated[
+    dict[str, str], BeforeValidator(_thresholds), _schema("object", "Signal to quantity or percentage.", **_TEXTS)
+]
+Options = Annotated[
+    dict[str, str],
+    BeforeValidator(_options),
+    _schema("object", "Option to text.", additionalProperties={"type": ["string", "boolean", "integer"]}),
+]
