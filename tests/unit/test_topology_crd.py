@@ -112,7 +112,7 @@ def test_holes_in_node_ids_get_zones_of_zeros() -> None:
 
 
 def test_the_numbers_are_capacity_allocatable_available() -> None:
-    """CPUs less reserved less exclusive, confined requests rounded up; memory from the books, machine's own without."""
+    """CPUs less reserved less exclusive, confined requests rounded up; memory from the books, else the machine's."""
     body = zones((0, 3))
     shown = {
         zone["name"]: {

@@ -1,0 +1,121 @@
+"""What a pod is told, as values: annotations and the condition. Pure; `publish` sends it.
+
+numalign.io/assignment    JSON: per container cpus, mems, devices, aligned, why; policy, scope, what was asked for
+numalign.io/cpus          the exclusive CPUs of the whole pod, for `kubectl get -o custom-columns`
+numalign.io/numa-nodes    the NUMA nodes that they and the bound memory lie on
+condition numalign.io/Aligned    True, or False with the reason and one sentence
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.model.idset import CpuSet, NodeSet
+from agent.model.ledger import Ledger, PodRecord
+from agent.model.machine import Machine
+from agent.model.outcome import Refusal
+
+ASSIGNMENT, CPUS, NODES = "numalign.io/assignment", "numalign.io/cpus", "numalign.io/numa-nodes"
+CONDITION = "numalign.io/Aligned"
+ALIGNED, NOT_ALIGNED, SHARED = "Aligned", "NotAligned", "SharedPool"
+MAX_MESSAGE = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What one pod shall carry.
+
+    Attributes:
+        annotations: key -> value, None removes the key.
+        status: "True" or "False", of the condition.
+        reason: one CamelCase word.
+        message: one sentence.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    annotations: Mapping[str, str | None] = field(hash=False)
+    status: str
+    reason: str
+    message: str
+
+
+def admitted(uid: str, ledger: Ledger, machine: Machine) -> Story:
+    """The story of a pod that is in the ledger; raises KeyError for any other."""
+    record = ledger.pods[uid]
+    containers: dict[str, Any] = {}
+    cpus, nodes = CpuSet(), NodeSet()
+    for container in record.pod.containers:
+        grant = ledger.grant(uid, container.name)
+        mine: dict[str, Any] = {"cpus": str(grant.cpus) if grant.cpus else "shared"}
+        if grant.cpus:
+            cpus |= grant.cpus
+            nodes |= machine.nodes_of(grant.cpus)
+        if grant.mems and record.bind_memory:
+            mine["mems"] = str(grant.mems)
+            nodes |= grant.mems
+        if grant.devices:
+            mine["devices"] = {name: list(ids) for name, ids in sorted(grant.devices.items())}
+        mine["aligned"] = record.aligned.get(container.name, True)
+        if container.name in record.why:
+            mine["why"] = record.why[container.name]
+        containers[container.name] = mine
+    confined = ledger.cpus.confined.get(uid)
+    if confined is not None:
+        nodes |= confined.nodes
+    body = {"policy": record.policy, "scope": record.scope, "containers": containers}
+    if record.asked:
+        body["asked"] = record.asked
+    status, reason, message = _verdict(record, cpus, nodes)
+    return Story(
+        uid, record.pod.namespace, record.pod.name,
+        annotations={ASSIGNMENT: _compact(body), CPUS: str(cpus) or None, NODES: str(nodes) or None},
+        status=status, reason=reason, message=message,
+    )  # fmt: skip
+
+
+def refused(uid: str, namespace: str, name: str, refusal: Refusal, *, policy: str, scope: str) -> Story:
+    """The story of a pod that was refused."""
+    body = {
+        "policy": policy, "scope": scope, "refused": refusal.reason.value, "why": refusal.message,
+        **({"container": refusal.container} if refusal.container else {}),
+    }  # fmt: skip
+    return Story(
+        uid, namespace, name,
+        annotations={ASSIGNMENT: _compact(body), CPUS: None, NODES: None},
+        status="False", reason=refusal.reason.value, message=refusal.message[:MAX_MESSAGE],
+    )  # fmt: skip
+
+
+def carried(body: Mapping[str, Any], story: Story) -> bool:
+    """Whether a pod, as the API shows it, carries a story already."""
+    metadata, status = body.get("metadata") or {}, body.get("status") or {}
+    annotations = metadata.get("annotations") or {}
+    if any(annotations.get(key) != value for key, value in story.annotations.items()):
+        return False
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == CONDITION:
+            return (condition.get("status"), condition.get("reason"), condition.get("message")) == (
+                story.status, story.reason, story.message,
+            )  # fmt: skip
+    return False
+
+
+def _verdict(record: PodRecord, cpus: CpuSet, nodes: NodeSet) -> tuple[str, str, str]:
+    """Status, reason and sentence of the condition."""
+    bad = sorted(name for name, aligned in record.aligned.items() if not aligned)
+    if bad or "" in record.why:
+        why = record.why.get("") or record.why.get(bad[0], "")
+        return "False", NOT_ALIGNED, (f"{', '.join(bad)}: {why}" if bad else why)[:MAX_MESSAGE]
+    if not cpus and not nodes:
+        return "True", SHARED, "no exclusive resources asked for; runs on the shared pool"
+    held = f"CPUs {cpus} on " if cpus else ""
+    return "True", ALIGNED, f"{held}NUMA node{'s' if len(nodes) > 1 else ''} {nodes}, policy {record.policy}"
+
+
+def _compact(body: Mapping[str, Any]) -> str:
+    return json.dumps(body, sort_keys=True, separators=(",", ":"))
