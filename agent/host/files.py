@@ -118,6 +118,15 @@ class HostFiles:
         self._sys_only = sys_only
         self._folders: dict[str, str] = {}
 
+    def over(self, store: Store) -> HostFiles:
+        """The same root read through another store (one that notes what is read, say)."""
+        return HostFiles(store, inside=self._inside, sys_only=self._sys_only)
+
+    def virtual(self, stored: str) -> str:
+        """The path, as callers write it, of what the store keeps at a place: the reverse of what reading does."""
+        path = stored.removeprefix(self._inside).lstrip("/")
+        return f"sys/{path}".rstrip("/") if self._sys_only else path
+
     def forget(self) -> None:
         """Drop what is remembered about links: called before each discovery, as devices come and go."""
         self._folders.clear()

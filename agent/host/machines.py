@@ -48,21 +48,22 @@ def open_machine(spec: str | None) -> Machine:
 
     Raises HostError naming the path, MalformedError for a bad description.
     """
-    if spec is None or spec == "":
-        with open_root(None) as files:
-            return discover(files, "this machine")
-    if spec.startswith(SYNTHETIC):
+    if spec and spec.startswith(SYNTHETIC):
         return parse_synthetic(spec.removeprefix(SYNTHETIC))
+    path = find(spec) if spec else None
+    if path and path.suffix == ".txt" and path.is_file():
+        return parse_synthetic(_description(path), name=path.stem)
+    with open_root(str(path) if path else None) as files:
+        return discover(files, plain_name(path) if path else "this machine")
+
+
+def find(spec: str) -> Path:
+    """The folder or file that a name or path stands for; raises HostError when there is none."""
     for path in _candidates(spec):
-        if path.suffix == ".txt" and path.is_file():
-            return parse_synthetic(_description(path), name=path.stem)
         if path.exists():
-            with open_root(str(path)) as files:
-                return discover(files, _plain_name(path))
-    known = names()
-    raise HostError(
-        spec, f"no such folder or archive, nor a known machine ({', '.join(known[:40]) or 'none is known'})"
-    )
+            return path
+    known = ", ".join(names()) or "none is known"
+    raise HostError(spec[:200], f"no such folder or archive, nor a known machine; known: {known}")
 
 
 def _candidates(spec: str) -> Iterator[Path]:
@@ -73,7 +74,8 @@ def _candidates(spec: str) -> Iterator[Path]:
                 yield folder / (spec + suffix)
 
 
-def _plain_name(path: Path) -> str:
+def plain_name(path: Path) -> str:
+    """What to call the machine that a folder or archive holds."""
     name = path.resolve().name or "root"
     for suffix in SUFFIXES[1:]:
         name = name.removesuffix(suffix)

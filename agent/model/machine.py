@@ -26,7 +26,8 @@ class Cpu:
 
     Attributes:
         id: the kernel's CPU number.
-        node: NUMA node id; on a tree without node folders, the package (as cAdvisor does).
+        node: NUMA node id; 0 on a kernel without NUMA (no node folders).
+            cAdvisor makes one node per package there, ids that such a kernel refuses in cpuset.mems.
         core: the lowest online CPU of its core.
         package: physical_package_id where that id names one set of CPUs, else the lowest CPU of the set.
         die: the lowest online CPU of its die.

@@ -1,0 +1,49 @@
+"""`numalign record`: pack this machine, or a recorded one, into an archive that --root accepts.
+
+What a user attaches to a bug report, and how the project's own fixtures are made.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from agent.errors import HostError
+from agent.host.archives import open_root
+from agent.host.machines import find
+from agent.host.record import check
+from agent.host.record import record as pack
+
+SUFFIX = ".tar.xz"
+
+
+@click.command("record")
+@click.option("--root", default=None, help="A folder or archive to record instead of this machine.")
+@click.option("--name", default="machine", show_default=True, help="Name of the folder in the archive.")
+@click.option("--force", is_flag=True, help="Replace the file if it is there.")
+@click.argument("output", required=False, type=click.Path(dir_okay=False, path_type=Path))
+def record(root: str | None, name: str, output: Path | None, *, force: bool) -> None:
+    """Pack what discovery reads of a machine into OUTPUT (NAME.tar.xz without it).
+
+    The archive holds sysfs topology, memory and PCI facts, the kernel's version and the CPU's model; no serial
+    numbers, MAC addresses or host names. `numalign topology --root FILE` reads it.
+    """
+    target = output or Path(name + SUFFIX)
+    with open_root(str(find(root)) if root else None) as files:
+        made = pack(files, name, live=root is None)
+    try:
+        with target.open("wb" if force else "xb") as handle:
+            handle.write(made.archive)
+    except FileExistsError:
+        raise HostError(str(target), "is there already; choose another name, or --force") from None
+    except OSError as error:
+        raise HostError(str(target), f"cannot be written: {error.strerror}") from error
+    check(str(target), made.machine)
+    machine = made.machine
+    click.echo(
+        f"{target}: {len(made.archive)} bytes, {made.members} files; machine {machine.digest}: "
+        f"{len(machine.cpus)} CPUs, {len(machine.nodes)} NUMA nodes, {len(machine.devices)} PCI functions"
+    )
+    for warning in machine.warnings:
+        click.echo(f"warning: {warning}", err=True)

@@ -1,0 +1,29 @@
+"""A second opinion from psutil on the live machine: number of CPUs and cores, memory.
+
+Called by the run loop after discovery and by `numalign topology`. psutil counts in its own way (sysconf, /proc), so a
+difference means that the reader, the kernel or the container's view of /sys is wrong; it is told and never acted on.
+"""
+
+from __future__ import annotations
+
+import psutil
+
+from agent.model.machine import Machine
+from agent.model.quantity import show_bytes
+
+TOLERANCE = 0.02
+"""Memory sums differ by this much at most: nodes count their own reserved pages."""
+
+
+def cross_check(machine: Machine) -> tuple[str, ...]:
+    """Sentences about what psutil sees differently on this machine; none when both agree."""
+    found: list[str] = []
+    logical, cores = psutil.cpu_count(logical=True), psutil.cpu_count(logical=False)
+    if logical is not None and logical != len(machine.cpus):
+        found.append(f"psutil counts {logical} CPUs, sysfs lists {len(machine.cpus)}")
+    if cores is not None and cores != len(machine.cores):
+        found.append(f"psutil counts {cores} cores, sysfs lists {len(machine.cores)}")
+    total, nodes = psutil.virtual_memory().total, sum(node.memory for node in machine.nodes)
+    if abs(total - nodes) > total * TOLERANCE:
+        found.append(f"psutil sees {show_bytes(total)} of memory, the NUMA nodes have {show_bytes(nodes)}")
+    return tuple(found)
