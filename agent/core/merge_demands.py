@@ -72,14 +72,14 @@ def _described(
         [] if strict else range(1, most + 1)
     ):
         limits = tuple((demand.sockets, demand.touched) for demand in demands if demand.size != size)
-        mask, done = _cover(domain, needs, size, order, budget, limits)
+        mask, done = cover(domain, needs, size, order, budget, limits)
         proved &= done
         if mask is not None:
             return mask, proved
     return None, proved
 
 
-def _cover(
+def cover(
     domain: int, needs: tuple[Need, ...], size: int, order: Order, budget: Budget, limits: tuple[Limit, ...]
 ) -> tuple[int | None, bool]:
     """The best mask of `size` nodes that serves all needs."""
@@ -88,18 +88,31 @@ def _cover(
     return Search(domain, (Bin(needs, domain),), order, budget, limits).run(size)
 
 
+def merge_described(question: Question, order: Order, budget: Budget) -> tuple[int, bool, bool]:
+    """What best-effort answers: (mask, preferred, proved)."""
+    best, proved = preferred_mask(question, order, budget)
+    if best is not None:
+        return best, True, proved
+    mask, found = other_mask(question, order, budget)
+    return mask, False, proved and found
+
+
 def other_mask(question: Question, order: Order, budget: Budget) -> tuple[int, bool]:
     """The answer where nothing can be preferred (T2, T5, T6), and whether it is proved."""
-    target, proved = 0, True
     states: set[State] = {(question.everything, ())}
     for side in question.sides:
-        least, known = _least(side.demand, budget)
-        target, proved = max(target, least), proved and known
         states = _fold(states, side)
     if not states:
-        return question.everything, proved
+        return question.everything, True
+    target, known = goal_of(question, budget)
     mask, found = _nearest(states, target, question.everything.bit_count(), order, budget)
-    return mask, proved and found
+    return mask, known and found
+
+
+def goal_of(question: Question, budget: Budget) -> tuple[int, bool]:
+    """B of spec 3.5: the largest of the sides' fewest node counts, and whether that is proved."""
+    least = [_least(side.demand, budget) for side in question.sides]
+    return max((count for count, _ in least), default=0), all(known for _, known in least)
 
 
 def _least(demand: Demand, budget: Budget) -> tuple[int, bool]:

@@ -54,12 +54,13 @@ class Question:
 def question_of(answers: Sequence[Answer], positions: Positions) -> Question:
     """Read the providers' answers; their order, and that of the resources, does not matter (T0)."""
     offers = [offer for answer in answers if not isinstance(answer, Stance) for _, offer in sorted(answer.items())]
-    sides = tuple(side for offer in offers if (side := _side(offer, positions)) is not None)
+    sides = tuple(side for offer in offers if (side := side_of(offer, positions)) is not None)
     hopeless = any(_impossible(offer) for offer in offers)
     return Question(sides, hopeless, positions.everything)
 
 
-def _side(offer: Offer, positions: Positions) -> Side | None:
+def side_of(offer: Offer, positions: Positions) -> Side | None:
+    """The side of one offer; None if it names no nodes."""
     if isinstance(offer, Demand):
         return Side(offer)
     if isinstance(offer, Stance) or all(hint.nodes is None for hint in offer):
