@@ -1,0 +1,52 @@
+"""The merge of listed hints against the kubelet's own way: every permutation, compared one after the other."""
+
+from __future__ import annotations
+
+from random import Random
+
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from agent.core.merge_lists import merge_lists
+from agent.core.order import Order
+from tests.property import merge_cases
+
+MOST = 3_000  # permutations that are walked
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(1, 6), st.booleans())
+def test_the_answer_is_that_of_the_product(r: Random, width: int, single: bool) -> None:  # noqa: FBT001 - drawn
+    """Empty masks, missing nodes, hints without nodes, repeated lists, distances that are not symmetric."""
+    some = merge_cases.lists(r, width)
+    assume(merge_cases.size_of(some) <= MOST)
+    table = merge_cases.distances(r, width) if r.random() < 0.5 else None
+    everything = (1 << width) - 1
+    expected = merge_cases.by_product(some, everything, table, single=single)
+    assert merge_lists(some, everything, Order(table), single=single) == expected
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(1, 8))
+def test_order_does_not_matter(r: Random, width: int) -> None:
+    """T0: hints in any order within a list, lists in any order, a hint said twice."""
+    some = merge_cases.lists(r, width)
+    order = Order(merge_cases.distances(r, width) if r.random() < 0.5 else None)
+    everything = (1 << width) - 1
+    shuffled = [r.sample([*hints, r.choice(hints)], len(hints) + 1) for hints in some]
+    r.shuffle(shuffled)
+    assert merge_lists(shuffled, everything, order) == merge_lists(some, everything, order)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(2, 8))
+def test_integer_spreads_compare_like_the_kubelets_averages(r: Random, width: int) -> None:
+    """Order.spread against the float64 average, for every pair of sets of one size."""
+    table = [[r.randint(10, 255) for _ in range(width)] for _ in range(width)]
+    order = Order(table)
+    masks = [mask for mask in range(1, 1 << width) if mask.bit_count() == r.randint(1, width)]
+    for mask in masks:
+        for other in masks:
+            if mask.bit_count() == other.bit_count():
+                floats = merge_cases.average(mask, table) < merge_cases.average(other, table)
+                assert (order.spread(mask) < order.spread(other)) == floats

@@ -1,0 +1,172 @@
+"""The merge against the facts of spec 3.5 and 3.7, said by hints."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.core.masks import Positions
+from agent.core.merge import Merged, merge_answers
+from agent.core.merge_lists import Listed, and_product, least_count
+from agent.core.order import Order
+from agent.core.provider import Answer
+from agent.model.hint import ANY_NODES, IMPOSSIBLE, NO_PREFERENCE, Hint, Stance
+from agent.model.idset import NodeSet
+from agent.model.rules import Policy, TopologyRules
+
+FOUR = [[10, 11, 12, 12], [11, 10, 12, 12], [12, 12, 10, 11], [12, 12, 11, 10]]
+NOTHING: Answer = Stance.NO_PREFERENCE
+
+
+def hints(text: str) -> tuple[Hint, ...]:
+    """Hints written as in the specification: "01p 2n" is {0,1} preferred, {2} not; "*p" names no nodes."""
+    return tuple(
+        Hint(None if each[:-1] == "*" else NodeSet.of(*map(int, each[:-1])), each[-1] == "p") for each in text.split()
+    )
+
+
+def merge(
+    nodes: int | list[int],
+    policy: str,
+    *answers: Answer,
+    closest: bool = False,
+    distances: list[list[int]] | None = None,
+) -> Merged:
+    """Merge on a machine of some nodes."""
+    positions = Positions.of(range(nodes) if isinstance(nodes, int) else nodes)
+    return merge_answers(answers, positions, TopologyRules(Policy(policy), prefer_closest=closest), Order(distances))
+
+
+def shown(merged: Merged) -> str:
+    """The answer as the specification writes it."""
+    nodes = "*" if merged.hint.nodes is None else "".join(map(str, merged.hint.nodes))
+    return f"{nodes}{'p' if merged.hint.preferred else 'n'} {'admit' if merged.admit else 'refuse'}"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "answers", "best_effort", "restricted", "single"),
+    [
+        (2, [NOTHING, {}, {"r": NO_PREFERENCE}], "01p admit", "01p admit", "*p admit"),
+        (2, [{"cpu": IMPOSSIBLE}], "01n admit", "01n refuse", "*n refuse"),
+        (2, [{"gpu": ()}, {"cpu": hints("0p 1p")}], "0n admit", "0n refuse", "*n refuse"),
+        (2, [{"cpu": hints("0p 1p 01n")}, {"gpu": hints("1p 01n")}], "1p admit", "1p admit", "1p admit"),
+        (2, [{"cpu": hints("0p 1p 01n")}, {"memory": hints("01n")}], "01n admit", "01n refuse", "*n refuse"),
+        (2, [{"cpu": hints("01p")}], "01p admit", "01p admit", "*n refuse"),
+        (2, [{"cpu": hints("01n")}, {"gpu": hints("1p")}], "1n admit", "1n refuse", "*n refuse"),
+        (4, [{"r1": hints("0123n 01n"), "r2": hints("12n 23n")}], "12n admit", "12n refuse", "*n refuse"),
+        (8, [{"r1": hints("4p 02p"), "r2": hints("4p 02p")}], "4p admit", "4p admit", "4p admit"),
+        (1, [{"cpu": hints("0p")}], "0p admit", "0p admit", "*p admit"),
+    ],
+)
+def test_worked_examples_of_the_specification(
+    nodes: int, answers: list[Answer], best_effort: str, restricted: str, single: str
+) -> None:
+    """Spec 3.7, each row under three policies."""
+    policies = ("best-effort", "restricted", "single-numa-node")
+    assert tuple(shown(merge(nodes, p, *answers)) for p in policies) == (best_effort, restricted, single)
+
+
+def test_policy_none_stores_nothing_and_admits() -> None:
+    """Spec 3.6: whatever is offered, even the impossible."""
+    assert merge(2, "none", {"cpu": IMPOSSIBLE}) == Merged(ANY_NODES, admit=True)
+
+
+@pytest.mark.parametrize(
+    ("goal", "current", "candidate", "winner"),
+    [
+        (1, "01", "12", "01"),
+        (2, "01", "0", "01"),
+        (2, "0", "012", "0"),
+        (2, "0", "01", "01"),
+        (4, "01", "123", "123"),
+        (4, "123", "01", "123"),
+        (4, "123", "012", "012"),
+    ],
+)
+def test_of_two_candidates_that_are_not_preferred(goal: int, current: str, candidate: str, winner: str) -> None:
+    """The `compare` facts of spec 3.7, in both orders: T0 says that order does not matter."""
+    masks = [sum(1 << int(node) for node in text) for text in (current, candidate)]
+    expected = sum(1 << int(node) for node in winner)
+    assert Order().closest_to(goal, masks) == Order().closest_to(goal, masks[::-1]) == expected
+
+
+def test_the_goal_is_the_largest_of_the_smallest_counts() -> None:
+    """The B facts of spec 3.7; lists without masks do not count."""
+    lists: list[Listed] = [[(0b11, False), (0b111, False)], [(0b111, True), (0b1111, False)], [(None, True)]]
+    assert least_count(lists) == 3
+    assert least_count([]) == 0
+
+
+def test_average_distances_decide_between_equal_counts() -> None:
+    """The distance facts of spec 3.7: {2,3} is closer than {0,2}, which is the smaller integer."""
+    order = Order(FOUR)
+    assert order.spread(0b0001) / 1 == 10
+    assert order.spread(0b0101) / 4 == 11
+    assert order.spread(0b1101) / 9 == pytest.approx(11.111, abs=0.001)
+    cpu = {"cpu": hints("02p 03p 12p 23p")}
+    assert shown(merge(4, "best-effort", cpu, closest=True, distances=FOUR)) == "23p admit"
+    assert shown(merge(4, "best-effort", cpu, closest=False, distances=FOUR)) == "02p admit"
+
+
+def test_single_numa_node_ignores_distances() -> None:
+    """Spec 3.5: a node that is nearer to itself does not win."""
+    table = [[20, 20], [20, 10]]
+    offer = {"cpu": hints("0p 1p")}
+    assert shown(merge(2, "single-numa-node", offer, closest=True, distances=table)) == "0p admit"
+    assert shown(merge(2, "best-effort", offer, closest=True, distances=table)) == "1p admit"
+
+
+def test_ids_with_holes_use_positions_for_distances() -> None:
+    """Defect D12: the kubelet indexes the distance row by node id, and crashes on these ids."""
+    table = [[10, 40, 20], [40, 10, 30], [20, 30, 10]]
+    merged = merge([0, 7, 200], "restricted", _named((0, 7), (0, 200), (7, 200)), closest=True, distances=table)
+    assert merged == Merged(Hint(NodeSet.of(0, 200), preferred=True), admit=True)
+
+
+def _named(*masks: tuple[int, ...]) -> Answer:
+    return {"cpu": tuple(Hint(NodeSet.of(*mask), preferred=True) for mask in masks)}
+
+
+def test_raw_masks_are_compared_before_missing_nodes_are_dropped() -> None:
+    """{0,9} and {0,8} both become {0} on two nodes, and are still not the same preferred mask (pitfall 3, T1)."""
+    assert shown(merge(2, "restricted", {"a": hints("09p")}, {"b": hints("08p")})) == "0n refuse"
+    assert shown(merge(2, "restricted", {"a": hints("09p")}, {"b": hints("09p")})) == "0p admit"
+
+
+def test_missing_nodes_count_for_the_goal() -> None:
+    """B is taken from raw masks: {0,9} has two nodes, so {0,1} is nearer to it than {0} (pitfall 3)."""
+    assert shown(merge(3, "best-effort", {"a": hints("89n 01n 2n"), "b": hints("0127n 019n")})) == "01n admit"
+
+
+def test_an_empty_list_is_not_the_same_as_no_list() -> None:
+    """Pitfall 5: both constrain no mask, but nothing can be preferred beside an impossible resource."""
+    assert shown(merge(2, "restricted", {"cpu": hints("0p")}, {"gpu": NO_PREFERENCE})) == "0p admit"
+    assert shown(merge(2, "restricted", {"cpu": hints("0p")}, {"gpu": IMPOSSIBLE})) == "0n refuse"
+
+
+def test_a_hint_without_nodes_stands_for_no_preference_inside_a_list() -> None:
+    """T1: a list with a preferred hint that names no nodes binds nobody."""
+    assert shown(merge(2, "restricted", {"a": hints("0p *p")}, {"b": hints("1p")})) == "1p admit"
+    assert shown(merge(2, "restricted", {"a": hints("0p *p")})) == "0p admit"
+    assert shown(merge(2, "restricted", {"a": hints("0p *n")}, {"b": hints("1p")})) == "1n refuse"
+
+
+def test_masks_without_a_common_node_leave_the_default() -> None:
+    """Spec 3.4: candidates whose mask is empty are skipped, so all nodes remain, not preferred."""
+    assert shown(merge(2, "best-effort", {"a": hints("0n")}, {"b": hints("1n")})) == "01n admit"
+
+
+def test_counting_is_exact_with_more_choices_than_a_lane_holds() -> None:
+    """16 nodes, five lists of all masks: 2^80 choices, so the counts are cut back on the way."""
+    everything = (1 << 16) - 1
+    full = set(range(1, 1 << 16))
+    assert set(and_product([full] * 5, everything)) == full
+
+
+def test_counting_and_sets_agree() -> None:
+    """T3: the same ANDs by counting lanes and pair by pair; the family is wide enough to be counted."""
+    everything = (1 << 8) - 1
+    families = [{mask for mask in range(1, 256) if mask * step % 7 < 3} for step in (3, 5, 6)]
+    reached = {everything}
+    for family in families:
+        reached = {a & b for a in reached for b in family} - {0}
+    assert set(and_product(families, everything)) == reached
