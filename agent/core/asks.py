@@ -1,0 +1,193 @@
+"""What a pod asks of numalign by its annotations, checked: the ladder's first rung. Pure.
+
+    numalign.io/policy           none | best-effort | restricted | single-numa-node
+    numalign.io/scope            container | pod
+    numalign.io/on-misalignment  fail | wait | evict | run
+    numalign.io/cpu-options      cpuManagerPolicyOptions of this pod, "full-pcpus-only=true, align-by-socket=true"
+    numalign.io/devices          PCI devices that numalign hands out itself, "numalign.io/nic=1"
+    numalign.io/align            numa | numa,memory   (agent.core.confine)
+    numalign.io/pin              false: leave this pod alone, whatever it is entitled to
+    numalign.io/move-memory      true: bind its memory even when pages lie elsewhere already (safety.md S4)
+
+A namespace's annotations are the defaults of its pods (they are merged below the pod's own before this is called). A
+bad value never fails a pod: the node's default applies, and the problem is told with the values that are allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from enum import StrEnum
+from typing import TypeVar
+
+from agent.model.pod import Pod
+from agent.model.rules import CpuOptions, OnMisalignment, Policy, Scope
+
+PREFIX = "numalign.io/"
+POLICY, SCOPE, ON_MISALIGNMENT = f"{PREFIX}policy", f"{PREFIX}scope", f"{PREFIX}on-misalignment"
+CPU_OPTIONS, DEVICES, ALIGN = f"{PREFIX}cpu-options", f"{PREFIX}devices", f"{PREFIX}align"
+PIN, MOVE_MEMORY = f"{PREFIX}pin", f"{PREFIX}move-memory"
+ALIGNS = ("numa", "numa,memory")
+OURS = frozenset({f"{PREFIX}assignment", f"{PREFIX}cpus", f"{PREFIX}numa-nodes"})
+"""What the agent itself writes: not asked, hence no problem."""
+
+MAX_DEVICES = 1024
+_OPTIONS = {
+    "full-pcpus-only": "full_pcpus_only",
+    "distribute-cpus-across-numa": "distribute_across_numa",
+    "align-by-socket": "align_by_socket",
+    "distribute-cpus-across-cores": "distribute_across_cores",
+    "prefer-align-cpus-by-uncorecache": "prefer_uncore",
+}
+"""strict-cpu-reservation is missing: it is about the node's shared pool, not about one pod."""
+
+_CLASHES = (
+    ("full_pcpus_only", "distribute_across_cores"),
+    ("distribute_across_numa", "distribute_across_cores"),
+    ("prefer_uncore", "distribute_across_cores"),
+    ("prefer_uncore", "distribute_across_numa"),
+)
+_TRUE, _FALSE = (
+    frozenset({"1", "t", "T", "TRUE", "true", "True"}),
+    frozenset({"0", "f", "F", "FALSE", "false", "False"}),
+)
+
+Word = TypeVar("Word", bound=StrEnum)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An annotation that could not be followed."""
+
+    annotation: str
+    value: str
+    why: str
+
+    def __str__(self) -> str:
+        return f'{self.annotation}: "{self.value[:60]}" {self.why}; the default of the node applies'
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What one pod asks for; None and empty mean the node's default."""
+
+    policy: Policy | None = None
+    scope: Scope | None = None
+    on_misalignment: OnMisalignment | None = None
+    cpu_options: CpuOptions | None = None
+    devices: Mapping[str, int] = field(default_factory=dict, hash=False)
+    pin: bool = True
+    move_memory: bool = False
+    problems: tuple[Problem, ...] = ()
+
+
+def ask_of(pod: Pod, options: CpuOptions, policy: Policy) -> Ask:
+    """Read a pod's annotations.
+
+    Args:
+        pod: the pod, its namespace's defaults merged in already.
+        options: the node's CPU options, which a pod's own are laid over.
+        policy: the node's policy, for combinations that exclude each other.
+    """
+    reader = _Reader(pod.annotations)
+    asked_policy = reader.word(POLICY, Policy)
+    ask = Ask(
+        policy=asked_policy,
+        scope=reader.word(SCOPE, Scope),
+        on_misalignment=reader.word(ON_MISALIGNMENT, OnMisalignment),
+        cpu_options=reader.options(options, asked_policy or policy),
+        devices=reader.devices(),
+        pin=reader.switch(PIN, default=True),
+        move_memory=reader.switch(MOVE_MEMORY, default=False),
+    )
+    reader.check_align()
+    reader.unknown()
+    return Ask(**{each.name: getattr(ask, each.name) for each in fields(Ask) if each.name != "problems"},
+               problems=tuple(reader.problems))  # fmt: skip
+
+
+class _Reader:
+    """Takes annotations one by one and remembers what was wrong."""
+
+    def __init__(self, annotations: Mapping[str, str]) -> None:
+        self._left = {key: value for key, value in sorted(annotations.items()) if key.startswith(PREFIX)}
+        self.problems: list[Problem] = []
+
+    def _take(self, key: str) -> str | None:
+        return self._left.pop(key, None)
+
+    def _wrong(self, key: str, value: str, why: str) -> None:
+        self.problems.append(Problem(key, value, why))
+
+    def word(self, key: str, words: type[Word]) -> Word | None:
+        """One of an enumeration's words."""
+        value = self._take(key)
+        if value is None:
+            return None
+        try:
+            return words(value.strip())
+        except ValueError:
+            self._wrong(key, value, f"is none of {', '.join(words)}")
+            return None
+
+    def switch(self, key: str, *, default: bool) -> bool:
+        """True or false, as Go's ParseBool takes them."""
+        value = self._take(key)
+        if value is None:
+            return default
+        if value.strip() in _TRUE | _FALSE:
+            return value.strip() in _TRUE
+        self._wrong(key, value, "is neither true nor false")
+        return default
+
+    def options(self, base: CpuOptions, policy: Policy) -> CpuOptions | None:
+        """The node's options with the pod's laid over them; None when the pod names none, or an impossible set."""
+        value = self._take(CPU_OPTIONS)
+        if value is None:
+            return None
+        chosen = {each.name: getattr(base, each.name) for each in fields(CpuOptions)}
+        for part in filter(None, (each.strip() for each in value.split(","))):
+            name, _, switch = (each.strip() for each in part.partition("="))
+            if name not in _OPTIONS:
+                self._wrong(CPU_OPTIONS, value, f"names {name[:40]}, which is none of {', '.join(_OPTIONS)}")
+                return None
+            if switch not in _TRUE | _FALSE:
+                self._wrong(CPU_OPTIONS, value, f"gives {name} neither true nor false")
+                return None
+            chosen[_OPTIONS[name]] = switch in _TRUE
+        for first, second in _CLASHES:
+            if chosen[first] and chosen[second]:
+                names = {field: name for name, field in _OPTIONS.items()}
+                self._wrong(
+                    CPU_OPTIONS, value, f"combines {names[first]} and {names[second]}, which exclude each other"
+                )
+                return None
+        if chosen["align_by_socket"] and policy is Policy.SINGLE_NUMA_NODE:
+            self._wrong(CPU_OPTIONS, value, "combines align-by-socket with the policy single-numa-node")
+            return None
+        return CpuOptions(**chosen)
+
+    def devices(self) -> dict[str, int]:
+        """Resource -> count."""
+        value = self._take(DEVICES)
+        found: dict[str, int] = {}
+        for part in filter(None, (each.strip() for each in (value or "").split(","))):
+            name, _, count = (each.strip() for each in part.partition("="))
+            if not name or not (count.isascii() and count.isdigit()) or not 0 < int(count) <= MAX_DEVICES:
+                self._wrong(DEVICES, value or "", 'is no list like "numalign.io/nic=1"')
+                return {}
+            found[name] = found.get(name, 0) + int(count)
+        return found
+
+    def check_align(self) -> None:
+        """The confinement itself is `agent.core.confine`'s; here only the spelling is checked."""
+        value = self._take(ALIGN)
+        if value is not None and ",".join(each.strip() for each in value.split(",")) not in ALIGNS:
+            self._wrong(ALIGN, value, f"is none of {' | '.join(ALIGNS)}")
+
+    def unknown(self) -> None:
+        """Any other annotation of our prefix is a typing error that nobody would notice."""
+        known = (POLICY, SCOPE, ON_MISALIGNMENT, CPU_OPTIONS, DEVICES, ALIGN, PIN, MOVE_MEMORY)
+        for key in self._left:
+            if key not in OURS:
+                self._wrong(key, self._left[key], f"is no annotation of numalign, which are {', '.join(known)}")

@@ -1,0 +1,89 @@
+"""A pod's annotations: what is understood; a mistake falls back to the default of the node with a helpful word."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.core.asks import Ask, ask_of
+from agent.model.pod import Container, Pod, Qos
+from agent.model.rules import CpuOptions, OnMisalignment, Policy, Scope
+
+
+def ask(options: CpuOptions | None = None, /, **annotations: str) -> Ask:
+    """What a pod with these annotations (without the prefix, _ for -) asks for."""
+    named = {f"numalign.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    pod = Pod(uid="u", name="p", namespace="n", containers=(Container("c"),), qos=Qos.GUARANTEED, annotations=named)
+    return ask_of(pod, options or CpuOptions(), Policy.BEST_EFFORT)
+
+
+def test_a_pod_that_asks_nothing_gets_the_defaults() -> None:
+    """No annotation, no opinion, no problem."""
+    assert ask() == Ask()
+
+
+def test_every_annotation_is_understood() -> None:
+    """All of them together."""
+    assert ask(
+        policy="restricted", scope="pod", on_misalignment="wait", cpu_options="full-pcpus-only=true",
+        devices="numalign.io/nic=2, a.b/c=1", align="numa, memory", pin="false", move_memory="true",
+    ) == Ask(
+        policy=Policy.RESTRICTED, scope=Scope.POD, on_misalignment=OnMisalignment.WAIT,
+        cpu_options=CpuOptions(full_pcpus_only=True), devices={"numalign.io/nic": 2, "a.b/c": 1}, pin=False,
+        move_memory=True,
+    )  # fmt: skip
+
+
+def test_a_pods_options_are_laid_over_the_nodes() -> None:
+    """What the pod does not name stays as the node has it; naming false turns an option off."""
+    base = CpuOptions(full_pcpus_only=True, strict_reservation=True)
+    assert ask(base, cpu_options="align-by-socket=1").cpu_options == CpuOptions(
+        full_pcpus_only=True, strict_reservation=True, align_by_socket=True
+    )
+    assert ask(base, cpu_options="full-pcpus-only=false").cpu_options == CpuOptions(strict_reservation=True)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("policy", "strict", "none, best-effort, restricted, single-numa-node"),
+        ("scope", "", "container, pod"),
+        ("on_misalignment", "kill", "fail, wait, evict, run"),
+        ("cpu_options", "full-pcpus=true", "full-pcpus-only"),
+        ("cpu_options", "full-pcpus-only", "neither true nor false"),
+        ("cpu_options", "full-pcpus-only=true,distribute-cpus-across-cores=true", "exclude each other"),
+        ("cpu_options", "strict-cpu-reservation=true", "none of"),
+        ("devices", "nic", "numalign.io/nic=1"),
+        ("devices", "a.b/c=0", "numalign.io/nic=1"),
+        ("align", "socket", "numa | numa,memory"),
+        ("pin", "maybe", "neither true nor false"),
+        ("polcy", "restricted", "numalign.io/policy"),
+    ],
+)
+def test_a_mistake_is_told_and_the_default_applies(key: str, value: str, told: str) -> None:
+    """The problem names the annotation, the value and what is allowed; nothing else of the pod changes."""
+    result = ask(**{key: value})
+    (problem,) = result.problems
+    assert told in str(problem)
+    assert "default of the node applies" in str(problem)
+    assert ask() == Ask(**{name: getattr(result, name) for name in Ask.__slots__ if name != "problems"})
+
+
+def test_align_by_socket_excludes_single_numa_node() -> None:
+    """As at the kubelet's start, but per pod."""
+    result = ask(policy="single-numa-node", cpu_options="align-by-socket=true")
+    assert result.cpu_options is None
+    assert "single-numa-node" in str(result.problems[0])
+
+
+def test_what_the_agent_wrote_itself_is_no_problem() -> None:
+    """The result annotations come back with every event of the pod."""
+    assert ask(assignment="{}", cpus="1", numa_nodes="0") == Ask()
+
+
+@given(annotations=st.dictionaries(st.sampled_from(["policy", "cpu_options", "devices", "align", "x"]), st.text()))
+def test_no_text_raises(annotations: dict[str, str]) -> None:
+    """Any text is understood or a problem."""
+    for problem in ask(**annotations).problems:
+        assert problem.annotation.startswith("numalign.io/")
