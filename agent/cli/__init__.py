@@ -1,0 +1,86 @@
+"""The command line. Each sub-command is a module beside this one with a click command called `command`.
+
+They are imported when they are used: `numalign --help` stays quick, and `numalign topology` loads no Kubernetes client.
+
+Exit codes: 0 done; 1 done, and the answer is no (a pod was refused, drift was found); 2 the input is wrong; 3 a fault of
+this machine, told in one sentence.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import NoReturn
+
+import click
+
+from agent import __version__
+from agent.errors import HostError, MalformedError, NumalignError, SettingsError
+
+BAD_INPUT, FAULT = 2, 3
+
+COMMANDS = {
+    "run": "Serve this node: place pods, write cpusets, keep them so.",
+    "topology": "Show a machine: nodes, caches, cores, memory, devices.",
+    "state": "Show who holds what, from the saved ledger.",
+    "verify": "Compare the kernel's cgroups with the saved ledger.",
+    "release": "Put cgroups back as far as the kernel lets it.",
+    "record": "Pack a machine's description for a bug report or a test.",
+    "config": "Check a configuration file.",
+}
+"""Name -> one line, in the order of the help; a module of that name exists for each (a test shows it)."""
+
+
+class _Lazy(click.Group):
+    """A group that imports a sub-command only when it is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - as above
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"agent.cli.{cmd_name}").command
+        return command if isinstance(command, click.Command) else None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=_Lazy,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Each command has its own --help with examples.",
+)
+@click.version_option(__version__, prog_name="numalign")
+def group() -> None:
+    """Align pods' CPUs, memory and devices on NUMA nodes, and keep them so.
+
+    \b
+    Start here, on any Linux machine and without a cluster:
+      numalign topology                        what this machine is
+      numalign run --pods deploy/examples/pods --once
+                                               where example pods would go on it
+    """
+
+
+def main() -> NoReturn:
+    """The entry point: every fault of our own tree is one sentence and an exit code."""
+    try:
+        code = group.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (SettingsError, MalformedError, HostError) as error:
+        click.echo(f"numalign: {error}", err=True)
+        sys.exit(BAD_INPUT if isinstance(error, SettingsError | MalformedError) else FAULT)
+    except NumalignError as error:
+        click.echo(f"numalign: {error}", err=True)
+        sys.exit(FAULT)
+    except BrokenPipeError:  # the reader of our output went away: `numalign topology | head`
+        sys.stderr.close()
+        sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -1,0 +1,64 @@
+"""From a saved ledger to the kernel: observe, plan, write in order, remember what was written. Under the engine's lock.
+
+Used by `agent.engine.engine` only. Which writes are needed and in which order is `agent.core.plan`'s.
+"""
+
+from __future__ import annotations
+
+from agent.core import drift
+from agent.core.plan import plan
+from agent.engine.ports import Cgroups, Steps
+from agent.model.cgroup import Level, Observed, Written
+from agent.model.idset import NodeSet
+from agent.model.ledger import Ledger
+from agent.model.machine import Machine
+from agent.model.rules import Rules
+
+
+class Enforcer:
+    """Keeps which container is which, and what was last written where."""
+
+    def __init__(self, cgroups: Cgroups, steps: Steps) -> None:
+        self._cgroups, self._steps = cgroups, steps
+        self.names: dict[str, tuple[str, str]] = {}
+        """Container id -> (pod uid, container name)."""
+        self._last: dict[tuple[str, str], str] = {}
+
+    def observe(self) -> Observed:
+        """The tree now; raises HostError."""
+        return self._cgroups.observe()
+
+    def forget(self, uid: str) -> None:
+        """A pod is gone: its containers' names go too."""
+        self.names = {key: value for key, value in self.names.items() if value[0] != uid}
+
+    def enforce(self, ledger: Ledger, rules: Rules, machine: Machine, observed: Observed) -> tuple[Written, ...]:
+        """Write what differs; what was written and read back."""
+        held = self._held(ledger, observed)
+        writes = plan(ledger, self.names, observed, rules, machine, held=held)
+        results: list[Written] = []
+        for write in drift.classified(writes, self._last, observed, machine):
+            self._steps(f"write {write.path} {write.file}")
+            results += self._cgroups.apply((write,))
+        for result in results:
+            if not result.error:
+                self._last[result.write.path, result.write.file] = result.write.value
+        present = {cgroup.path for cgroup in observed.cgroups}
+        self._last = {key: value for key, value in self._last.items() if key[0] in present}
+        return tuple(results)
+
+    def _held(self, ledger: Ledger, observed: Observed) -> dict[str, NodeSet]:
+        """Where the pages of containers lie whose memory is to be bound and is not yet (safety.md S4)."""
+        held: dict[str, NodeSet] = {}
+        for cgroup in observed.cgroups:
+            if cgroup.level is not Level.CONTAINER or cgroup.container_id not in self.names:
+                continue
+            uid, name = self.names[cgroup.container_id]
+            record = ledger.pods.get(uid)
+            mems = ledger.grant(uid, name).mems
+            if record is None or not record.bind_memory or mems is None or cgroup.mems == mems:
+                continue
+            nodes = NodeSet.from_ids(node for node, size in self._cgroups.pages(cgroup.path).items() if size)
+            if not nodes.issubset(mems):
+                held[cgroup.path] = nodes
+        return held

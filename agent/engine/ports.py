@@ -1,0 +1,61 @@
+"""What the engine needs of the world: Protocols that the edges implement. The engine names no edge.
+
+    Cgroups    the kubelet's tree            agent.host.cgroups
+    Store      the saved ledger              agent.host.checkpoint
+    Teller     who is told what happened     agent.app hands it to logs, metrics, and agent.kube.publish
+
+`Steps` is called between every two effects, with the name of what comes next: tests kill the process there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from agent.core.asks import Ask
+from agent.model.cgroup import Observed, Write, Written
+from agent.model.ledger import Ledger
+from agent.model.outcome import Refusal
+from agent.model.pod import Pod
+
+Steps = Callable[[str], None]
+"""Told before each effect: "save", "write <path> <file>", "tell", "release"."""
+
+
+class Cgroups(Protocol):
+    """The kubelet's cgroups."""
+
+    def observe(self) -> Observed:
+        """The whole tree now; raises HostError."""
+
+    def apply(self, writes: tuple[Write, ...]) -> tuple[Written, ...]:
+        """Carry out writes in order and read each back; refusals are data."""
+
+    def pages(self, path: str) -> Mapping[int, int]:
+        """Node id -> bytes that a cgroup holds."""
+
+
+class Store(Protocol):
+    """Where the ledger is kept."""
+
+    def save(self, ledger: Ledger) -> None:
+        """Make it durable before returning; raises CheckpointUnwritableError, the old one is then intact."""
+
+
+class Teller(Protocol):
+    """Who is told. Called under the engine's lock: hand over and return."""
+
+    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask) -> None:
+        """A pod holds what the ledger says (which may be nothing exclusive)."""
+
+    def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:
+        """A pod was refused; what happens to it is for whoever listens."""
+
+    def released(self, uid: str) -> None:
+        """A pod holds nothing any more."""
+
+    def written(self, results: tuple[Written, ...]) -> None:
+        """Cgroups were written."""
+
+    def problem(self, what: str, text: str) -> None:
+        """Something is wrong that is no pod's doing: "checkpoint", "cgroups", "machine"."""
