@@ -30,6 +30,11 @@ def show(value: object) -> str:
     return text if len(text) <= SHOWN else text[:SHOWN] + "..."
 
 
+def plain(text: str) -> str:
+    """The text in one line without control characters: names in it are untrusted, and it goes to logs and Events."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 def _malformed(path: str, why: str) -> MalformedError:
     return MalformedError(f"{path}: {why}")
 
@@ -50,7 +55,7 @@ class Field:
 
     def wrong(self, why: str) -> MalformedError:
         """The error to raise for this value."""
-        return self.fault(self.path or "document", why)
+        return self.fault(plain(self.path) or "document", plain(why))
 
     def at(self, value: object, step: str) -> Field:
         """A part of this value; `step` is what is added to the path."""

@@ -19,7 +19,7 @@ IGNORED = frozenset(
     imagePullCredentialsVerificationPolicy imageServiceEndpoint iptablesDropBit iptablesMasqueradeBit
     kernelMemcgNotification kubeAPIBurst kubeAPIQPS kubeReservedCgroup kubeletCgroups
     localStorageCapacityIsolation logging makeIPTablesUtilChains maxOpenFiles maxParallelImagePulls maxPods
-    memoryReservationPolicy memorySwap memoryThrottlingFactor mergeDefaultEvictionSettings
+    memoryReservationPolicy memorySwap memoryThrottlingFactor
     nodeLeaseDurationSeconds nodeStatusMaxImages nodeStatusReportFrequency nodeStatusUpdateFrequency oomScoreAdj
     podCIDR podLogsDir podPidsLimit podsPerCore port preloadedImagesVerificationAllowlist protectKernelDefaults
     providerID qosReserved readOnlyPort registerNode registerWithTaints registryBurst registryPullQPS resolvConf

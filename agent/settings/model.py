@@ -8,7 +8,7 @@ are not the kubelet's. Every field's description goes into the chart's schema.
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, field_validator, model_validator
 from pydantic.alias_generators import to_camel
@@ -164,3 +164,12 @@ class Settings(Section):
     ] = True
     waiting: Waiting = Waiting()
     refusals: Refusals = Refusals()
+
+    @property
+    def lifts_quota(self) -> bool:
+        """Whether pods with exclusive CPUs lose their CFS quota: liftCpuQuota, unless the gate is switched off."""
+        return self.lift_cpu_quota and self.feature_gates.get("DisableCPUQuotaWithExclusiveCPUs", True)
+
+    def shown(self) -> dict[str, Any]:
+        """All settings as the file would write them: parsed again they are the same."""
+        return self.model_dump(mode="json", by_alias=True)

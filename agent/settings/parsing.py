@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from agent.errors import SettingsError
+from agent.model.fields import plain
 from agent.settings.kubelet_names import IGNORED
 from agent.settings.model import Device, NodeReservation, Refusals, Settings, Waiting
 from agent.settings.together import check_together
@@ -33,11 +34,11 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
 }  # fmt: skip
 
 
-def parse(body: Mapping[str, object]) -> tuple[Settings, tuple[str, ...]]:
+def parse(body: object) -> tuple[Settings, tuple[str, ...]]:
     """Read the settings.
 
     Args:
-        body: the parsed YAML or JSON document; None where the file is empty.
+        body: the parsed YAML or JSON document, untrusted: a mapping, or None where the file is empty.
 
     Returns:
         The settings, and one sentence for each thing that is ignored.
@@ -45,6 +46,15 @@ def parse(body: Mapping[str, object]) -> tuple[Settings, tuple[str, ...]]:
     Raises:
         SettingsError: the first thing that is unknown, malformed or impossible, with its key and the remedy.
     """
+    try:
+        settings, warnings = _parsed(body)
+    except SettingsError as error:
+        why = str(error).removeprefix(f"{error.key}: ") if error.key else str(error)
+        raise SettingsError(plain(error.key), plain(why)) from None
+    return settings, tuple(plain(warning) for warning in warnings)
+
+
+def _parsed(body: object) -> tuple[Settings, list[str]]:
     document = _document(body)
     warnings = [_ignored(name) for name in document if name in IGNORED]
     for name in document:
@@ -56,7 +66,7 @@ def parse(body: Mapping[str, object]) -> tuple[Settings, tuple[str, ...]]:
         found = error.errors(include_url=False)[0]
         raise SettingsError(_key(found["loc"]), _sentence(found)) from None
     check_together(settings, present=frozenset(document))
-    return settings, (*warnings, *_unneeded(settings))
+    return settings, [*warnings, *_unneeded(settings)]
 
 
 def _document(body: object) -> dict[str, object]:
@@ -181,6 +191,16 @@ def _shown(value: Any) -> str:  # noqa: ANN401 - whatever the file holds
 def schema() -> dict[str, Any]:
     """The JSON schema of the configuration, for the chart's values: the kubelet's unneeded keys are allowed too."""
     found = Settings.model_json_schema()
+    defaults = Settings().shown()
+    for name, part in (("Waiting", "waiting"), ("Refusals", "refusals")):
+        _write_defaults(found["$defs"][name]["properties"], defaults[part])
+    _write_defaults(found["properties"], defaults)
     found["properties"] |= {name: {"description": "Ignored."} for name in sorted(IGNORED)}
     found["properties"] |= {"apiVersion": {"const": KUBELET_VERSION}, "kind": {"const": KUBELET_KIND}}
     return found
+
+
+def _write_defaults(properties: dict[str, dict[str, Any]], shown: Mapping[str, object]) -> None:
+    """As the file writes them: a duration is a text there."""
+    for name, described in properties.items():
+        described["default"] = shown[name]

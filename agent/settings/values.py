@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from fractions import Fraction
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from agent.errors import MalformedError
 from agent.model.idset import CpuSet
@@ -17,7 +18,7 @@ from agent.model.quantity import parse_milli
 
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+", re.ASCII)
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)", re.ASCII)
-_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_SECONDS = {"ms": Fraction(1, 1000), "s": Fraction(1), "m": Fraction(60), "h": Fraction(3600)}
 LONGEST = 366 * 86400.0
 _RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
 _SIGNALS = frozenset(
@@ -45,10 +46,10 @@ def _duration(value: object) -> float:
     """Go's notation, as everywhere in KubeletConfiguration; a number alone would leave its unit open."""
     if not isinstance(value, str) or len(value) > 32 or not _DURATION.fullmatch(value):  # noqa: PLR2004 - 1h30m0.5s is far shorter
         raise _unfit(f"{_shown(value)} is not a duration; write it like 90s, 10m or 1h30m")
-    seconds = sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(value))
+    seconds = sum(Fraction(number) * _SECONDS[unit] for number, unit in _PART.findall(value))
     if seconds > LONGEST:
         raise _unfit(f"{_shown(value)} is longer than a year; write a shorter one")
-    return seconds
+    return float(seconds)
 
 
 def _cpu_list(value: object) -> CpuSet:
@@ -130,24 +131,44 @@ def _schema(kind: str, text: str, **more: Any) -> WithJsonSchema:  # noqa: ANN40
     return WithJsonSchema({"type": kind, "description": text, **more})
 
 
+def _show_seconds(seconds: float) -> str:
+    return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
+
+
+def _show_amounts(found: Mapping[str, int]) -> dict[str, str]:
+    return {name: f"{milli}m" if milli % 1000 else str(milli // 1000) for name, milli in sorted(found.items())}
+
+
 _QUANTITY = {"additionalProperties": {"type": ["string", "number"]}}
 _TEXTS = {"additionalProperties": {"type": "string"}}
+_AMOUNTS_SHOWN = PlainSerializer(_show_amounts)
 
-Seconds = Annotated[float, BeforeValidator(_duration), _schema("string", "A duration such as 90s, 10m or 1h30m.")]
-CpuList = Annotated[CpuSet, BeforeValidator(_cpu_list), _schema("string", 'CPUs in the list format: "0-1,8".')]
+Seconds = Annotated[
+    float,
+    PlainValidator(_duration),
+    PlainSerializer(_show_seconds),
+    _schema("string", "A duration such as 90s, 10m or 1h30m."),
+]
+CpuList = Annotated[
+    CpuSet, PlainValidator(_cpu_list), PlainSerializer(str), _schema("string", 'CPUs in the list format: "0-1,8".')
+]
 Reservation = Annotated[
-    dict[str, int], BeforeValidator(_reservation), _schema("object", "Resource to quantity.", **_QUANTITY)
+    dict[str, int],
+    PlainValidator(_reservation),
+    _AMOUNTS_SHOWN,
+    _schema("object", "Resource to quantity.", **_QUANTITY),
 ]
 NodeLimits = Annotated[
     dict[str, int],
-    BeforeValidator(_limits),
+    PlainValidator(_limits),
+    _AMOUNTS_SHOWN,
     _schema("object", "memory or hugepages-<size> to quantity.", **_QUANTITY),
 ]
 Thresholds = Annotated[
-    dict[str, str], BeforeValidator(_thresholds), _schema("object", "Signal to quantity or percentage.", **_TEXTS)
+    dict[str, str], PlainValidator(_thresholds), _schema("object", "Signal to quantity or percentage.", **_TEXTS)
 ]
 Options = Annotated[
     dict[str, str],
-    BeforeValidator(_options),
+    PlainValidator(_options),
     _schema("object", "Option to text.", additionalProperties={"type": ["string", "boolean", "integer"]}),
 ]

@@ -68,6 +68,7 @@ def test_any_body_is_a_pod_or_a_bad_pod(body: dict[str, Any]) -> None:
     if isinstance(pod, BadPodError):
         assert pod.field
         assert len(str(pod)) < 400
+        assert str(pod).isprintable()
         return
     assert len({c.name for c in pod.containers}) == len(pod.containers) > 0
     assert all(milli >= 0 for c in pod.containers for part in (c.requests, c.limits) for milli in part.values())
