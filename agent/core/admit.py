@@ -1,0 +1,271 @@
+"""Admission: one pod through all providers, Admitted or Refused (spec 2.3).
+
+    policy none       each container takes what it asks for, wherever it is
+    scope container   each container: ask all providers, merge, take, then the next container
+    scope pod         ask all providers once for the whole pod, merge, then each container takes
+
+Called by the engine (the pod was seen), by `explain` and `simulate` (a pod that may never exist) and by the parity
+harness. Order of the providers everywhere: devices, CPUs, memory, then others by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from agent.core import cpus, devices, memory
+from agent.core.aligned import Judge
+from agent.core.confine import Confiner, asks
+from agent.core.masks import Positions
+from agent.core.merge import Merged, merge_answers
+from agent.core.order import Order
+from agent.core.provider import Answer, Provider
+from agent.core.reasons import MergeReasons
+from agent.model.devices import DeviceInventory
+from agent.model.hint import ANY_NODES, Hint
+from agent.model.idset import CpuSet
+from agent.model.ledger import Ledger, PodRecord
+from agent.model.machine import Machine
+from agent.model.outcome import Admitted, Outcome, Reason, Refusal, Refused
+from agent.model.pod import Pod
+from agent.model.rules import Compatibility, CpuOptions, Policy, Rules, Scope, TopologyRules
+
+NO_LOCALITY = "Resources cannot be allocated with Topology locality"
+NO_LOCALITY_POD = "Pod Scope pod with pod-level resources failed admission under pod-scope topology manager"
+NO_LOCALITY_CONTAINER = (
+    "Pod Scope pod with pod-level resources failed admission with a container-level topology manager"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One merge of an admission, for explanations.
+
+    Attributes:
+        container: whose it was, "" for the whole pod.
+        answers: provider name -> what it said.
+        merged: what came of it.
+        reasons: why, in the merge's own words.
+    """
+
+    container: str
+    answers: Mapping[str, Answer]
+    merged: Merged
+    reasons: MergeReasons
+
+
+Trace = Callable[[Step], None]
+
+
+class Node:
+    """The managers of one node: what never changes between decisions. All state is in the ledger.
+
+    Args:
+        machine: the hardware.
+        rules: checked settings.
+        inventory: the devices that there are.
+        extra_providers: hint providers beyond devices, CPUs and memory.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        rules: Rules,
+        inventory: DeviceInventory,
+        extra_providers: Iterable[Provider] = (),
+    ) -> None:
+        self.machine = machine
+        self.rules = rules
+        self.inventory = inventory
+        self.positions = Positions.of(machine.node_set)
+        self.order = Order.of(machine)
+        self._cpus = cpus.Provider(machine, rules)
+        self._devices = devices.Provider(machine, rules, inventory)
+        self._memory = memory.Provider(machine, rules)
+        confiner = Confiner(machine, rules, self._cpus.reserved)
+        self._others = tuple(sorted((confiner, *extra_providers), key=lambda each: each.name))
+        self._overridden: dict[CpuOptions, cpus.Provider] = {}
+        self._judge = Judge(machine, inventory)
+
+    @property
+    def reserved(self) -> CpuSet:
+        """CPUs that the system keeps: named by the settings, or chosen as the CPU manager chooses."""
+        return self._cpus.reserved
+
+    @property
+    def providers(self) -> tuple[Provider, ...]:
+        """In the order in which they are asked."""
+        return (self._devices, self._cpus, self._memory, *self._others)
+
+    def start(self) -> Ledger:
+        """The ledger of a node without pods.
+
+        Raises:
+            SettingsError: what the managers refuse at start (spec 3.2, 4.1, 5.1), with the kubelet's sentence.
+        """
+        return Ledger(machine=self.machine.digest, cpus=self._cpus.start(), memory=self._memory.start())
+
+    def admit(
+        self,
+        ledger: Ledger,
+        pod: Pod,
+        *,
+        policy: Policy | None = None,
+        scope: Scope | None = None,
+        cpu_options: CpuOptions | None = None,
+        trace: Trace | None = None,
+    ) -> Outcome:
+        """Decide on one pod.
+
+        Args:
+            ledger: who holds what now.
+            pod: the newcomer. One that is in the ledger already keeps what it holds (Compatibility.FIXED): a restart
+                moves nothing. The kubelet admits such a pod again (defects D1, D4, D9).
+            policy: of this pod, instead of the node's (numalign.io/policy).
+            scope: of this pod, instead of the node's (numalign.io/scope).
+            cpu_options: of this pod, instead of the node's (numalign.io/cpu-options).
+            trace: told of every merge.
+
+        Returns:
+            Admitted or Refused; go on with its `ledger` in both cases.
+        """
+        fixed = self.rules.compatibility is Compatibility.FIXED
+        if fixed and pod.uid in ledger.pods:
+            return Admitted(ledger)
+        topology = replace(
+            self.rules.topology,
+            policy=policy or self.rules.topology.policy,
+            scope=Scope.POD if asks(pod)[0] else scope or self.rules.topology.scope,
+        )
+        admission = _Admission(self, topology, self._providers_for(cpu_options), pod, ledger, trace)
+        refusal = admission.run()
+        if refusal is not None:
+            return Refused(refusal, ledger if fixed else self.release(admission.ledger, pod.uid))
+        record = PodRecord(
+            pod=pod,
+            policy=topology.policy,
+            scope=topology.scope,
+            asked=policy or "",
+            affinity=admission.hints,
+        )
+        return Admitted(_recorded(admission.ledger, self._judge.judged(admission.ledger, record)))
+
+    def release(self, ledger: Ledger, uid: str) -> Ledger:
+        """Give back all that a pod holds. A pod that is not in the ledger changes nothing."""
+        for provider in self.providers:
+            ledger = provider.release(ledger, uid)
+        return _settled(replace(ledger, pods={key: kept for key, kept in ledger.pods.items() if key != uid}))
+
+    def container_started(self, ledger: Ledger, uid: str, container: str) -> Ledger:
+        """The runtime created a container: what init containers before it held may go (spec 5.9)."""
+        record = ledger.pods.get(uid)
+        found = next((each for each in record.pod.containers if each.name == container), None) if record else None
+        if record is None or found is None:
+            return ledger
+        for provider in self.providers:
+            ledger = provider.started(ledger, record.pod, found)
+        return ledger
+
+    def _providers_for(self, options: CpuOptions | None) -> tuple[Provider, ...]:
+        if options is None or options == self.rules.cpu.options:
+            return self.providers
+        if options not in self._overridden:
+            self._overridden[options] = self._cpus.with_options(options)
+        return (self._devices, self._overridden[options], self._memory, *self._others)
+
+
+class _Admission:
+    """One pod on its way: the ledger as far as it got, and the hints that were merged."""
+
+    def __init__(
+        self,
+        node: Node,
+        topology: TopologyRules,
+        providers: tuple[Provider, ...],
+        pod: Pod,
+        ledger: Ledger,
+        trace: Trace | None,
+    ) -> None:
+        self._node = node
+        self._topology = topology
+        self._providers = providers
+        self._pod = pod
+        self._trace = trace
+        self._as_whole = node.rules.pod_level_managers and pod.pod_level
+        self.ledger = ledger
+        self.hints: dict[str, Hint] = {}
+
+    def run(self) -> Refusal | None:
+        """Go through all containers; None when nobody refused."""
+        if self._topology.policy is Policy.NONE:
+            return self._each_container(lambda _: ANY_NODES)
+        if self._topology.scope is Scope.CONTAINER:
+            return self._each_container(self._container_hint)
+        merged = self._merge("", {each.name: each.pod_hints(self.ledger, self._pod) for each in self._providers})
+        if not merged.admit:
+            return self._misaligned(NO_LOCALITY_POD if self._as_whole else NO_LOCALITY, "", merged)
+        if self._as_whole:
+            return self._whole_pod(merged.hint)
+        return self._each_container(lambda _: merged.hint)
+
+    def _each_container(self, hint_of: Callable[[str], Hint | Refusal]) -> Refusal | None:
+        for container in self._pod.containers:
+            hint = hint_of(container.name)
+            if isinstance(hint, Refusal):
+                return hint
+            self.hints[container.name] = hint
+            for provider in self._providers:
+                taken = provider.allocate(self.ledger, self._pod, container, hint)
+                if isinstance(taken, Refusal):
+                    return replace(taken, container=taken.container or container.name)
+                self.ledger = taken
+        return None
+
+    def _container_hint(self, name: str) -> Hint | Refusal:
+        container = next(each for each in self._pod.containers if each.name == name)
+        answers = {each.name: each.container_hints(self.ledger, self._pod, container) for each in self._providers}
+        merged = self._merge(name, answers)
+        if not merged.admit:
+            return self._misaligned(NO_LOCALITY_CONTAINER if self._as_whole else NO_LOCALITY, name, merged)
+        return merged.hint
+
+    def _whole_pod(self, hint: Hint) -> Refusal | None:
+        self.hints = {container.name: hint for container in self._pod.containers}
+        for provider in self._providers:
+            taken = provider.allocate_pod(self.ledger, self._pod, hint)
+            if isinstance(taken, Refusal):
+                return taken
+            self.ledger = taken
+        return None
+
+    def _merge(self, container: str, answers: Mapping[str, Answer]) -> Merged:
+        reasons: list[MergeReasons] = []
+        merged = merge_answers(
+            list(answers.values()),
+            self._node.positions,
+            self._topology,
+            self._node.order,
+            trace=reasons.append if self._trace else None,
+        )
+        if self._trace is not None:
+            self._trace(Step(container, answers, merged, reasons[0]))
+        return merged
+
+    def _misaligned(self, message: str, container: str, merged: Merged) -> Refusal:
+        nodes = None if merged.hint.nodes is None else str(merged.hint.nodes)
+        facts = {"policy": self._topology.policy.value, "scope": self._topology.scope.value, "nodes": nodes}
+        return Refusal(Reason.TOPOLOGY, message, container, facts)
+
+
+def _recorded(ledger: Ledger, record: PodRecord) -> Ledger:
+    return _settled(replace(ledger, pods={**ledger.pods, record.pod.uid: record}))
+
+
+def _settled(ledger: Ledger) -> Ledger:
+    """What init containers left belongs to one admission only (spec 4.13, 5.8, 6.4)."""
+    return replace(
+        ledger,
+        cpus=replace(ledger.cpus, reusable=None),
+        memory=replace(ledger.memory, reusable=None),
+        devices=replace(ledger.devices, reusable=None),
+    )

@@ -1,0 +1,211 @@
+"""agent.core.confine: pods kept on few NUMA nodes, on shared CPUs, with room accounted for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent.core.asks import ALIGN
+from agent.core.confine import Confiner, accounted, kept_back
+from agent.core.demand import Demand, listed
+from agent.core.masks import Positions
+from agent.model.hint import IMPOSSIBLE, Hint, Stance
+from agent.model.idset import CpuSet, NodeSet
+from agent.model.ledger import Confinement, CpuBooks, Ledger
+from agent.model.machine import Cpu, Machine, NumaNode
+from agent.model.pod import Pod
+from agent.model.podspec import pod_from
+from agent.model.rules import CpuRules, Rules
+
+GIB = 1 << 30
+ANY = Hint(None, preferred=False)
+
+
+def machine(nodes: int = 2, cores: int = 2) -> Machine:
+    """Nodes of SMT-2 cores: node n has CPUs 4n..4n+3 for two cores, siblings adjacent; 4 GiB each."""
+    width = 2 * cores
+    cpus = tuple(
+        Cpu(number, number // width, number - number % 2, number // width, number // width * width)
+        for number in range(nodes * width)
+    )
+    return Machine(
+        cpus=cpus,
+        nodes=tuple(
+            NumaNode(number, CpuSet.from_ids(range(number * width, (number + 1) * width)), 4 * GIB)
+            for number in range(nodes)
+        ),
+    )
+
+
+def pod(
+    uid: str = "u1", align: str | None = "numa", *, cpu: str = "1500m", limit: str | None = None, **spec: object
+) -> Pod:
+    """A Burstable pod with one container that requests CPU."""
+    resources: dict[str, Any] = {"requests": {"cpu": cpu}}
+    if limit:
+        resources["limits"] = {"memory": limit}
+    return pod_from(
+        {
+            "metadata": {"name": uid, "uid": uid, "annotations": {ALIGN: align} if align else {}},
+            "spec": {"containers": [{"name": "app", "resources": resources}], **spec},
+        }
+    )
+
+
+def confiner(of: Machine, reserved: CpuSet = CpuSet()) -> Confiner:
+    """The provider under the default rules."""
+    return Confiner(of, Rules(), reserved)
+
+
+def ledger(of: Machine, taken: CpuSet = CpuSet(), **confined: Confinement) -> Ledger:
+    """A ledger with some CPUs exclusive already."""
+    return Ledger(of.digest, CpuBooks(of.online - taken, confined=confined))
+
+
+def masks(of: Machine, answer: Any) -> list[tuple[str, bool]]:  # noqa: ANN401 - a provider's Answer
+    """The hints that an answer stands for."""
+    demand = answer[ALIGN]
+    assert isinstance(demand, Demand)
+    return [(str(hint.nodes), hint.preferred) for hint in listed(demand, Positions.of(of.node_set))]
+
+
+def test_pods_that_do_not_ask_are_not_looked_at() -> None:
+    """Without the annotation nothing changes: no preference, nothing accounted."""
+    node, plain = machine(), pod(align=None)
+    assert confiner(node).pod_hints(ledger(node), plain) is Stance.NO_PREFERENCE
+    assert confiner(node).allocate(ledger(node), plain, plain.containers[0], ANY) == ledger(node)
+
+
+@pytest.mark.parametrize("align", ["numb", "", "memory", "numa;memory"])
+def test_a_malformed_wish_is_none(align: str) -> None:
+    """What cannot be understood is told elsewhere and confines nobody."""
+    node = machine()
+    assert confiner(node).pod_hints(ledger(node), pod(align=align)) is Stance.NO_PREFERENCE
+
+
+def test_nothing_is_confined_where_no_cpus_are_written() -> None:
+    """CpuManagerPolicy none writes no set of CPUs, so a pod cannot be kept anywhere."""
+    node = machine()
+    idle = Confiner(node, Rules(cpu=CpuRules(static=False)), CpuSet())
+    assert idle.pod_hints(ledger(node), pod()) is Stance.NO_PREFERENCE
+
+
+def test_best_effort_pods_have_nothing_to_account() -> None:
+    """A pod without requests needs no node at all."""
+    node = machine()
+    bare = pod_from(
+        {"metadata": {"name": "b", "annotations": {ALIGN: "numa"}}, "spec": {"containers": [{"name": "a"}]}}
+    )
+    assert confiner(node).pod_hints(ledger(node), bare) is Stance.NO_PREFERENCE
+
+
+def test_hints_are_the_sets_with_room_the_smallest_preferred() -> None:
+    """1.5 CPUs fit one node of four; with three of node 0 taken only node 1 has them alone."""
+    node = machine()
+    assert masks(node, confiner(node).pod_hints(ledger(node), pod())) == [("0", True), ("1", True), ("0-1", False)]
+    busy = ledger(node, CpuSet.parse("0-2"))
+    assert masks(node, confiner(node).pod_hints(busy, pod())) == [("1", True), ("0-1", False)]
+
+
+def test_reserved_cpus_are_not_counted_on() -> None:
+    """The system's CPUs are shared and not to be relied on: 3.5 CPUs no longer fit node 0."""
+    node = machine()
+    answer = confiner(node, CpuSet.of(0)).pod_hints(ledger(node), pod(cpu="3500m"))
+    assert masks(node, answer) == [("1", True), ("0-1", False)]
+
+
+def test_too_much_is_impossible() -> None:
+    """More than all nodes have is no preference of any kind: policies refuse it, best-effort leaves it open."""
+    node = machine()
+    assert confiner(node).pod_hints(ledger(node), pod(cpu="8500m")) == {ALIGN: IMPOSSIBLE}
+    whole = pod(cpu="8500m")
+    assert confiner(node).allocate(ledger(node), whole, whole.containers[0], ANY) == ledger(node)
+
+
+def test_requests_are_accounted_and_not_oversubscribed() -> None:
+    """Two pods of 2.5 CPUs go to different nodes, a third fits neither alone and spans both, a fourth has no room."""
+    node, books = machine(), ledger(machine())
+    provider = confiner(node)
+    for uid in ("a", "b", "c", "d"):
+        each = pod(uid, cpu="2500m")
+        books = provider.allocate(books, each, each.containers[0], ANY)  # type: ignore[assignment]
+        assert isinstance(books, Ledger)
+    found = {uid: (str(each.nodes), each.milli) for uid, each in books.cpus.confined.items()}
+    assert found == {
+        "a": ("0", ((0, 2500),)), "b": ("1", ((1, 2500),)), "c": ("0-1", ((0, 1500), (1, 1000))),
+    }  # fmt: skip
+    assert accounted(books.cpus) == {0: 4000, 1: 3500}
+
+
+def test_the_merged_affinity_is_followed() -> None:
+    """Where the other providers want node 1, the pod is kept there, and on no more of it than it needs."""
+    node, each = machine(4), pod()
+    there = Hint(NodeSet.of(2, 3), preferred=True)
+    after = confiner(node).allocate(ledger(node), each, each.containers[0], there)
+    assert isinstance(after, Ledger)
+    assert after.cpus.confined["u1"] == Confinement(NodeSet.of(2), ((2, 1500),))
+
+
+def test_release_gives_the_room_back() -> None:
+    """A pod that ends counts on nothing; one container of it alone changes nothing."""
+    node, each = machine(), pod()
+    provider = confiner(node)
+    held = provider.allocate(ledger(node), each, each.containers[0], ANY)
+    assert isinstance(held, Ledger)
+    assert provider.release(held, "u1", "app") == held
+    assert provider.release(held, "u1") == ledger(node)
+
+
+def test_all_containers_that_run_together_count() -> None:
+    """Sidecars and apps add up, a bigger init container counts alone, as the scheduler counts (spec 8.2)."""
+    sidecar = {"name": "side", "restartPolicy": "Always", "resources": {"requests": {"cpu": "250m"}}}
+    init = {"name": "init", "resources": {"requests": {"cpu": 3}}}
+    provider = confiner(machine())
+    assert provider.milli(pod(initContainers=[sidecar])) == 1750
+    assert provider.milli(pod(initContainers=[sidecar, init])) == 3250
+    assert provider.milli(pod(resources={"requests": {"cpu": "750m"}}, cpu="500m")) == 750
+
+
+def test_exclusive_containers_are_not_counted_twice() -> None:
+    """Of a Guaranteed pod only the containers with a fraction of a CPU share, so only they are accounted."""
+    containers = [
+        {"name": name, "resources": {"limits": {"cpu": cpu, "memory": "1Gi"}}}
+        for name, cpu in (("whole", "2"), ("part", "500m"))
+    ]
+    mixed = pod_from({"metadata": {"name": "m", "annotations": {ALIGN: "numa"}}, "spec": {"containers": containers}})
+    assert confiner(machine()).milli(mixed) == 500
+
+
+def test_s7_memory_is_bound_only_if_asked_and_the_limits_fit() -> None:
+    """Safety rule S7: CPUs only, unless the pod asks for memory too, every container has a limit, and it fits."""
+    node = machine()
+    for align, limit, bound in (
+        ("numa", "1Gi", False), ("numa,memory", None, False),
+        ("numa,memory", "1Gi", True), ("numa, memory", "9Gi", False),
+    ):  # fmt: skip
+        each = pod(align=align, limit=limit)
+        after = confiner(node).allocate(ledger(node), each, each.containers[0], ANY)
+        assert isinstance(after, Ledger)
+        found = after.cpus.confined["u1"]
+        assert (found.memory, found.limit) == (bound, ((0, GIB),) if bound else ()), (align, limit)
+
+
+def test_s7_limits_of_confined_pods_add_up() -> None:
+    """A node's memory is not promised twice: the second pod of 3 GiB needs the other node."""
+    node = machine()
+    provider = confiner(node)
+    first = pod("a", "numa,memory", limit="3Gi")
+    held = provider.allocate(ledger(node), first, first.containers[0], ANY)
+    assert isinstance(held, Ledger)
+    second = pod("b", "numa,memory", limit="3Gi")
+    assert masks(node, provider.pod_hints(held, second)) == [("1", True), ("0-1", False)]
+
+
+def test_whole_cpus_are_kept_back_for_confined_pods() -> None:
+    """1.5 CPUs keep two back: first of a core that is broken, then the highest number."""
+    node = machine()
+    books = ledger(node, CpuSet.of(1), u1=Confinement(NodeSet.of(0), ((0, 1500),))).cpus
+    assert kept_back(books, node, CpuSet()) == CpuSet.of(0, 3)
+    assert kept_back(books, node, CpuSet.of(0)) == CpuSet.of(2, 3)
+    assert kept_back(CpuBooks(node.online), node, CpuSet()) == CpuSet()
