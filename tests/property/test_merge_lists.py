@@ -15,8 +15,8 @@ MOST = 3_000  # permutations that are walked
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.randoms(use_true_random=False), st.integers(1, 6), st.booleans())
-def test_the_answer_is_that_of_the_product(r: Random, width: int, single: bool) -> None:  # noqa: FBT001 - drawn
+@given(r=st.randoms(use_true_random=False), width=st.integers(1, 6), single=st.booleans())
+def test_the_answer_is_that_of_the_product(*, r: Random, width: int, single: bool) -> None:
     """Empty masks, missing nodes, hints without nodes, repeated lists, distances that are not symmetric."""
     some = merge_cases.lists(r, width)
     assume(merge_cases.size_of(some) <= MOST)

@@ -1,0 +1,111 @@
+"""The search, on inputs where one wrong rule in it gives another mask. Random tests meet such inputs too rarely."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.core.demand import Budget, Demand, Family, Need, Positions, listed
+from agent.core.merge import merge_answers
+from agent.core.merge_lists import NEVER, Listed, merge_lists
+from agent.core.order import Order
+from agent.core.provider import Answer
+from agent.core.search import Bin, Search
+from agent.model.hint import IMPOSSIBLE
+from agent.model.idset import NodeSet
+from agent.model.rules import Policy, TopologyRules
+
+FLAT = [[10, 20, 20], [20, 10, 20], [20, 20, 10]]
+LOPSIDED = [[10, 20, 12, 11], [12, 10, 12, 12], [12, 20, 10, 12], [12, 11, 11, 10]]
+NEAR_LAST = [[10, 12, 11], [20, 10, 11], [20, 11, 10]]
+SHARING = Demand(Family(0b111, (Need(2, (0, 0, 0), ((0b111, 1), (0b110, 3))),)), size=1)
+
+
+@pytest.mark.parametrize(
+    ("demands", "distances", "hopeless", "expected"),
+    [
+        pytest.param(
+            [
+                Demand(Family(0b111, (Need(0, (0, 0, 1)), Need(4, (0, 5, 0)))), 1),
+                Demand(Family(0b111, (Need(10, (8, 8, 20)),)), 1, fixed={0b110: True}),
+            ],
+            FLAT,
+            True,
+            0b001,
+            id="of equal distances the smaller integer still counts",
+        ),
+        pytest.param(
+            [Demand(Family(0b1111, (Need(1, (0, 2, 0, 0)), Need(1, (3, 0, 1, 2)))), 2)],
+            LOPSIDED,
+            False,
+            0b1010,
+            id="cut by the best mask is not failed",
+        ),
+        pytest.param(
+            [Demand(Family(0b111, (Need(3, (2, 2, 2)),)), 2)],
+            NEAR_LAST,
+            True,
+            0b110,
+            id="equal weights at other distances are no twins",
+        ),
+        pytest.param([SHARING, SHARING], FLAT, True, 0b001, id="bins with shared amounts differ by what is gone"),
+    ],
+)
+def test_one_wrong_rule_would_show(
+    *, demands: list[Demand], distances: list[list[int]], hopeless: bool, expected: int
+) -> None:
+    """Each mask was found by listing all hints, and is not what the search gives without the rule named."""
+    positions = Positions.of(range(len(distances)))
+    lists: list[Listed] = [
+        [(hint.nodes.bits, hint.preferred) for hint in listed(demand, positions) if hint.nodes] for demand in demands
+    ]
+    order = Order(distances)
+    wanted = merge_lists([*lists, NEVER] if hopeless else lists, positions.everything, order)
+    said: list[Answer] = [{"r": demand} for demand in demands]
+    rules = TopologyRules(Policy.BEST_EFFORT, prefer_closest=True)
+    merged = merge_answers([*said, {"r": IMPOSSIBLE}] if hopeless else said, positions, rules, order)
+    assert wanted[0] == expected
+    assert merged.exact
+    assert (merged.hint.nodes, merged.hint.preferred) == (NodeSet(expected), wanted[1])
+
+
+def test_twins_are_interchangeable_nodes_only() -> None:
+    """Order.twins: same distances to all others and to themselves, in both directions together."""
+    near = [[10 if a == b else 12 if a // 2 == b // 2 else 20 for b in range(6)] for a in range(6)]
+    assert Order(near).twins == (0, 0, 2, 2, 4, 4)
+    near[5][5] = 11
+    assert Order(near).twins == (0, 0, 2, 2, 4, 5)
+    near[0][3] = 21
+    assert Order(near).twins == (0, 1, 2, 3, 4, 5)
+
+
+def test_without_bins_nothing_can_be_dropped() -> None:
+    """The whole domain, or nothing."""
+    search = Search(0b101, (), Order(), Budget())
+    assert search.run(2) == (0b101, True)
+    assert search.run(1) == (None, True)
+
+
+def test_a_bin_that_does_not_serve_at_first_has_no_mask() -> None:
+    """However many nodes are kept."""
+    search = Search(0b11, (Bin((Need(3, (1, 1)),), 0b11),), Order(), Budget())
+    assert [search.run(count) for count in (1, 2)] == [(None, True)] * 2
+
+
+def test_limits_hold_for_the_mask_found() -> None:
+    """align-by-socket: of four nodes in two sockets, exactly one is touched, even by a larger integer."""
+    need = Need(4, (1, 3, 2, 2))
+    plain = Search(0b1111, (Bin((need,), 0b1111),), Order(), Budget())
+    assert plain.run(2) == (0b0011, True)
+    other = Search(0b1111, (Bin((need,), 0b1111),), Order(), Budget(), (((0b0101, 0b1010), 1),))
+    assert other.run(2) == (0b1010, True)
+
+
+def test_regular_machines_need_a_few_steps_for_each_node() -> None:
+    """Twins and remembered failures: 128 equal nodes in groups of 4, 40 of them wanted, with distances."""
+    width = 128
+    near = [[10 if a == b else 12 if a // 4 == b // 4 else 20 for b in range(width)] for a in range(width)]
+    budget = Budget()
+    need = Need(40 * 8, (8,) * width)
+    mask, proved = Search((1 << width) - 1, (Bin((need,), (1 << width) - 1),), Order(near), budget).run(40)
+    assert (mask, proved) == ((1 << 40) - 1, True)
+    assert Budget().left - budget.left < 20 * width
