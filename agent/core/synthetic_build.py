@@ -66,7 +66,8 @@ def build(plan: Plan, name: str) -> Machine:
     l3 = _groups(online, {cpu: places[cpu].l3 for cpu in online})
     caches = tuple(sorted((Cache(3, cpus) for cpus in l3.values()), key=lambda cache: cache.cpus.first))
     uncore = uncore_of(caches, {(3, cpus.first): number for number, cpus in l3.items()}, core, node_of)
-    slow = _cpus(plan, "efficiency", places)
+    slow = _cpus(plan, "efficiency", places) & online
+    slow = CpuSet() if slow == online else slow  # CPUs that are all alike are of no kind
     cpus = tuple(
         Cpu(cpu, node_of[cpu], core[cpu], places[cpu].socket, die[cpu], uncore.get(cpu), _kind(cpu, slow))
         for cpu in online
@@ -133,6 +134,7 @@ def _nodes(plan: Plan, places: dict[int, _Place], online: CpuSet) -> tuple[NumaN
     for close in near.values():
         _known("near", close, owners)
     sizes.update(plan.memory_on)
+    awake = {places[cpu].node for cpu in online}
     pages = {node: _pages(plan, node, sizes[node]) for node in sizes}
     return tuple(
         NumaNode(
@@ -143,7 +145,7 @@ def _nodes(plan: Plan, places: dict[int, _Place], online: CpuSet) -> tuple[NumaN
             distances=tuple(_distance(plan, node, other, near, socket) for other in sizes),
             kind=kinds[node] if sizes[node] else MemoryKind.NONE,
             kind_source=SOURCE,
-            initiators=NodeSet.from_ids(near[node]),
+            initiators=NodeSet.from_ids(close for close in near[node] if close in awake),
         )
         for node in sizes
     )

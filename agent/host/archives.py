@@ -26,6 +26,7 @@ from agent.host.files import HostFiles, Store
 ARCHIVE_LIMIT = 256 * 1024 * 1024
 """Most bytes that an archive may unpack to; the recordings of real 128-CPU servers have 12 MiB."""
 MEMBERS_LIMIT = 300_000
+CHUNK = 64 * 1024
 KEEP_LIMIT = 16 * 1024 * 1024
 """A larger member is known by name only."""
 MAX_DEPTH = 4
@@ -119,10 +120,12 @@ class _Bounded(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        if size < 0 or size > self._left:
-            raise OSError(errno.EFBIG, f"unpacks to more than {ARCHIVE_LIMIT} bytes")
+        if size < 0 or size > ARCHIVE_LIMIT:
+            raise OSError(errno.EFBIG, f"asks for more than {ARCHIVE_LIMIT} bytes at once")
         data = self._inner.read(size)
         self._left -= len(data)
+        if self._left < 0:
+            raise OSError(errno.EFBIG, f"unpacks to more than {ARCHIVE_LIMIT} bytes")
         return data
 
 
@@ -137,6 +140,8 @@ def read_archive(path: str) -> ArchiveStore:
                     if count >= MEMBERS_LIMIT:
                         raise HostError(path, f"has more than {MEMBERS_LIMIT} members")
                     _add(store, tar, member)
+            while stream.read(CHUNK):  # to the end, where the compressed forms have their checksum
+                pass
     except _BROKEN as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else str(error) or type(error).__name__
         raise HostError(path, f"cannot be read as a tar archive: {why}") from error

@@ -1,9 +1,9 @@
 """Recording a machine: just the files that discovery reads, in a small archive that --root accepts.
 
 Called by `agent.cli.record`. Discovery runs on a store that notes what it is asked for, so that a recording holds
-what this version reads and nothing else. What could tell whose machine it is stays out: contents are written anew from
-the parts that discovery understands (no serial number of /proc/cpuinfo, no build host of /proc/version), names of
-folders that are no known kind of sysfs name (a GUID can hold a MAC address) become "anon1". The archive is
+what this version reads and nothing else. What could tell whose machine it is stays out: contents are written anew
+from the parts that discovery understands (no serial number of /proc/cpuinfo, no build host of /proc/version), names
+of folders that are no known kind of sysfs name (a GUID can hold a MAC address) become "anon1". The archive is
 deterministic: one machine gives the same bytes each time.
 """
 
@@ -178,7 +178,7 @@ class _Packer:
         self._anonymous: dict[str, str] = {}
         self._seen: set[str] = set()
         self._buffer = io.BytesIO()
-        self._tar = tarfile.open(fileobj=self._buffer, mode="w:xz", format=tarfile.GNU_FORMAT)  # noqa: SIM115 - because finish() closes it
+        self._tar = tarfile.open(fileobj=self._buffer, mode="w:xz", preset=3, format=tarfile.GNU_FORMAT)  # noqa: SIM115 - because finish() closes it
 
     def _safe(self, path: str) -> str:
         folder, _, driver = path.rpartition("/drivers/")

@@ -6,12 +6,13 @@ Called by `agent.host.sysfs`. Files: cpu/cpuN/cache/indexM/{level,type,size,id,s
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agent.core.uncore import UNCORE_LEVEL
 from agent.errors import MalformedError
 from agent.host.sysfs_cpus import CPUS
-from agent.host.sysfs_read import Reader, ids_in, parse_size
+from agent.host.sysfs_read import Reader, agreed, ids_in, parse_size
 from agent.model.idset import CpuSet
 from agent.model.machine import Cache
 
@@ -33,8 +34,7 @@ class CacheFacts:
 
 def read_caches(reader: Reader, online: CpuSet) -> CacheFacts:
     """Read every data and unified cache of the online CPUs; a cache without a set of CPUs is its CPU's own."""
-    claims: dict[int, dict[int, int]] = {}
-    source: dict[tuple[int, int], str] = {}
+    levels: dict[int, dict[int, tuple[int, str]]] = {}  # level -> CPU -> bits of the CPUs that share it, its folder
     for cpu in online:
         folder = f"{CPUS}/cpu{cpu}/cache"
         for index in ids_in(reader.names(folder), "index"):
@@ -43,28 +43,26 @@ def read_caches(reader: Reader, online: CpuSet) -> CacheFacts:
             if level is None or not 1 <= level <= MAX_LEVEL or reader.text(f"{place}/type") == "Instruction":
                 continue
             bits = reader.cpu_bits(f"{place}/shared_cpu_map", f"{place}/shared_cpu_list") or 0
-            claims.setdefault(level, {})[cpu] = bits & online.bits | 1 << cpu
-            source[level, cpu] = place
-    caches = tuple(
-        Cache(level, cpus, _size(reader, source[level, cpus.first]))
-        for level in sorted(claims)
-        for cpus in _agreed(reader, claims[level], source, level)
-    )
-    outer = [(cache.level, cache.cpus.first) for cache in caches if cache.level >= UNCORE_LEVEL]
-    ids = {key: reader.number(f"{source[key]}/id") for key in outer}
-    return CacheFacts(caches, {key: number for key, number in ids.items() if number is not None})
+            levels.setdefault(level, {})[cpu] = bits & online.bits | 1 << cpu, place
+    caches: list[Cache] = []
+    ids: dict[tuple[int, int], int] = {}
+    for level in sorted(levels):
+        for cpus, place in _units(reader, levels[level]):
+            caches.append(Cache(level, cpus, _size(reader, place)))
+            number = reader.number(f"{place}/id") if level >= UNCORE_LEVEL else None
+            if number is not None:
+                ids[level, cpus.first] = number
+    return CacheFacts(tuple(caches), ids)
 
 
-def _agreed(reader: Reader, claims: dict[int, int], source: dict[tuple[int, int], str], level: int) -> list[CpuSet]:
-    """The sets of one level: CPUs that claim the same set share a cache; contradictions are told."""
-    members: dict[int, int] = {}
-    for cpu, bits in claims.items():
-        members[bits] = members.get(bits, 0) | 1 << cpu
-    for bits, agreeing in members.items():
-        if bits != agreeing:
-            place = source[level, CpuSet(agreeing).first]
-            reader.warn(place, f"is shared by {CpuSet(bits)}, but only {CpuSet(agreeing)} agree: taken as their own")
-    return sorted((CpuSet(bits) for bits in members.values()), key=lambda cpus: cpus.first)
+def _units(reader: Reader, claims: dict[int, tuple[int, str]]) -> Iterator[tuple[CpuSet, str]]:
+    """The caches of one level, each with the folder of the first CPU that has one; contradictions are told."""
+    for claim, bits in agreed({cpu: shared for cpu, (shared, _) in claims.items()}):
+        cpus = CpuSet(bits)
+        place = next(claims[cpu][1] for cpu in cpus if cpu in claims)
+        if claim != bits:
+            reader.warn(place, f"is shared by {CpuSet(claim)}, but only {cpus} agree: taken as their own")
+        yield cpus, place
 
 
 def _size(reader: Reader, place: str) -> int:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from agent.errors import SysfsMalformedError, SysfsMissingError
 from agent.host.files import PROC_LIMIT
-from agent.host.sysfs_read import Reader, ids_in
+from agent.host.sysfs_read import Reader, agreed, ids_in
 from agent.model.idset import CpuSet
 
 CPUS = "sys/devices/system/cpu"
@@ -85,7 +85,7 @@ def read_cpus(reader: Reader, info: CpuInfo) -> CpuFacts:
     claims["die"] = {c: bits for c, bits in claims["die"].items() if _id_of(reader, c, "die_id", {}) >= 0}
     package = _packages(reader, ids, claims["package"], package_id, x86=info.x86)
     core = _cores(reader, ids, claims["core"], core_id, package)
-    die = _inside(partition(reader, "die", ids, claims["die"]) if claims["die"] else package, package)
+    die = _dies(reader, ids, claims["die"], core, package)
     labels = set(info.package_id.values()) or set(package_id.values())
     return CpuFacts(
         online=CpuSet(online),
@@ -144,18 +144,10 @@ def _read_sets(reader: Reader, unit: str, ids: tuple[int, ...], topology: set[in
 
 
 def partition(reader: Reader, unit: str, ids: tuple[int, ...], claims: dict[int, int]) -> dict[int, int]:
-    """CPU -> lowest CPU of its unit, from what each CPU claims.
-
-    CPUs that claim the same set form a unit. Where the members do not agree (CPU 3 claims 0-3, CPU 0 claims 0-2), no
-    set is guessed: those that agree stay together, and the contradiction is told.
-    """
+    """CPU -> lowest CPU of its unit, from what each CPU claims; a contradiction is told, see `agreed`."""
     online = CpuSet.from_ids(ids).bits
-    members: dict[int, int] = {}
-    for cpu in ids:
-        claim = claims.get(cpu, 0) & online | 1 << cpu
-        members[claim] = members.get(claim, 0) | 1 << cpu
-    lowest: dict[int, int] = {}
-    for claim, bits in members.items():
+    lowest = {cpu: cpu for cpu in ids}
+    for claim, bits in agreed({cpu: bits & online | 1 << cpu for cpu, bits in claims.items()}):
         group = CpuSet(bits)
         if claim != bits:
             reader.warn(
@@ -175,6 +167,19 @@ def _grouped(ids: tuple[int, ...], key: Callable[[int], object]) -> dict[int, in
 def _inside(unit: dict[int, int], outer: dict[int, int]) -> dict[int, int]:
     """The unit, cut where it reaches over the border of the outer unit."""
     return _grouped(tuple(unit), lambda cpu: (unit[cpu], outer[cpu]))
+
+
+def _dies(
+    reader: Reader, ids: tuple[int, ...], claims: dict[int, int], core: dict[int, int], package: dict[int, int]
+) -> dict[int, int]:
+    """CPU -> lowest CPU of its die; the package where nothing is said, or where what is said would cut a core."""
+    if not claims:
+        return package
+    found = _inside(partition(reader, "die", ids, claims), package)
+    if any(found[cpu] != found[core[cpu]] for cpu in ids):
+        reader.warn(f"{CPUS}/cpu*/topology/die_cpus", "cuts cores apart: the packages are taken as the dies")
+        return package
+    return found
 
 
 def _packages(

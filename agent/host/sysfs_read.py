@@ -74,6 +74,25 @@ def ids_in(names: list[str], prefix: str) -> list[int]:
     return sorted(number for number in found if number <= MAX_ID)
 
 
+def agreed(claims: dict[int, int]) -> list[tuple[int, int]]:
+    """Units from what each CPU claims to share: (claim, members) as bits, members disjoint, by lowest CPU.
+
+    CPUs that claim the same set form a unit, together with those of the set that claim nothing (their file is
+    missing). Where others of the set claim differently (CPU 3 says 0-3, CPU 0 says 0-2), no set is guessed: those
+    that agree stay together, and members differ from the claim.
+    """
+    speakers: dict[int, int] = {}
+    for cpu, claim in sorted(claims.items()):
+        speakers[claim] = speakers.get(claim, 0) | 1 << cpu
+    free = ~sum(speakers.values())
+    found: list[tuple[int, int]] = []
+    for claim, members in speakers.items():
+        unit = members | claim & free
+        free &= ~unit
+        found.append((claim, unit))
+    return sorted(found, key=lambda pair: pair[1] & -pair[1])
+
+
 class Reader:
     """Reads facts from HostFiles and keeps what was odd as warnings, each naming its file."""
 

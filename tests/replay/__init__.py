@@ -1,0 +1,1 @@
+"""Discovery against recorded, described and broken machines."""
