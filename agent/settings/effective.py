@@ -81,15 +81,18 @@ def eviction_memory(settings: Settings, machine: Machine) -> int:
         text = signals.get(_MEMORY_SIGNAL, "0")
     if not text.endswith("%"):
         return units(parse_milli(text))
-    if float(text[:-1]) in {0.0, 100.0}:
+    if text in {"0%", "100%"}:
         return 0  # the kubelet drops such a threshold
     capacity = sum(node.memory for node in machine.nodes)
     # The kubelet keeps the share as a float32 and multiplies as float64: the sums of spec 5.1 are compared exactly.
-    (share,) = struct.unpack("f", struct.pack("f", float(text[:-1]) / 100))
-    return int(capacity * share)
+    return int(capacity * _float32(_float32(float(text[:-1])) / 100))
 
 
 def reserved_memory(settings: Settings, machine: Machine) -> int:
     """Bytes of memory that Node Allocatable keeps back: kubeReserved + systemReserved + hard eviction (spec 5.1)."""
     kept = sum(units(part.get("memory", 0)) for part in (settings.kube_reserved, settings.system_reserved))
     return kept + eviction_memory(settings, machine)
+
+
+def _float32(number: float) -> float:
+    return float(struct.unpack("f", struct.pack("f", number))[0])
