@@ -160,7 +160,7 @@ class HostFiles:
 
     def link(self, path: str) -> str:
         """The last name that a link points to ("nvme" for a driver link); "" for what is no link."""
-        with contextlib.suppress(SysfsMissingError, SysfsMalformedError):
+        with contextlib.suppress(SysfsMalformedError, OSError):
             folder, _, name = path.rpartition("/")
             target = self.store.target(self._real(f"{self.resolve(folder)}/{name}".lstrip("/")))
             return (target or "").rstrip("/").rpartition("/")[2]
@@ -170,14 +170,14 @@ class HostFiles:
         """Whether a file or folder is there, links followed."""
         try:
             return self.store.kind(self._real(self.resolve(path))) in ("file", "dir")
-        except (SysfsMissingError, SysfsMalformedError):
+        except (SysfsMalformedError, OSError):
             return False
 
     def is_dir(self, path: str) -> bool:
         """Whether a folder is there, links followed."""
         try:
             return self.store.kind(self._real(self.resolve(path))) == "dir"
-        except (SysfsMissingError, SysfsMalformedError):
+        except (SysfsMalformedError, OSError):
             return False
 
     def resolve(self, path: str) -> str:
@@ -220,10 +220,10 @@ class HostFiles:
         return not self._sys_only or path == "sys" or path.startswith("sys/")
 
     def _real(self, path: str) -> str:
-        """Where the store keeps a (resolved) path."""
+        """Where the store keeps a (resolved) path; raises OSError for what no root of this kind has."""
         if self._sys_only:
             if not self._known(path):
-                raise SysfsMissingError(f"{self.store.label}/{path}", "not there: the root is a sys folder alone")
+                raise OSError(errno.ENOENT, "the root is a sys folder alone")
             path = path[4:]
         return f"{self._inside}/{path}" if self._inside else path
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from agent.errors import SysfsMalformedError, SysfsMissingError
 from agent.host.files import PROC_LIMIT
 from agent.host.sysfs_read import Reader, agreed, ids_in
-from agent.model.idset import CpuSet
+from agent.model.idset import MAX_ID, CpuSet
 
 CPUS = "sys/devices/system/cpu"
 _UNITS = {
@@ -24,7 +24,7 @@ _UNITS = {
     "package": ("package_cpus", "package_cpus_list", "core_siblings", "core_siblings_list"),
 }
 _X86 = re.compile(r"^vendor_id\s*:\s*(GenuineIntel|AuthenticAMD|HygonGenuine|CentaurHauls|.*Shanghai)", re.MULTILINE)
-_CPUINFO = re.compile(r"^(processor|physical id|core id)\s*:\s*(\d{1,9})\s*$", re.MULTILINE)
+_CPUINFO = re.compile(r"^(processor|physical id|core id)(?:\s*:\s*(\d{1,9})\s*$| (\d{1,9}):)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,15 @@ class CpuInfo:
 
 
 def parse_cpuinfo(text: str) -> CpuInfo:
-    """Read the fields that every architecture spells alike ("processor", "physical id", "core id")."""
+    """Read the fields that architectures spell alike ("processor : 0", s390's "processor 0:", "physical id")."""
     cpus: list[int] = []
     ids: dict[str, dict[int, int]] = {"physical id": {}, "core id": {}}
     for match in _CPUINFO.finditer(text):
-        if match[1] == "processor":
-            cpus.append(int(match[2]))
+        number = int(match[2] or match[3])
+        if match[1] == "processor" and number <= MAX_ID:
+            cpus.append(number)
         elif cpus:
-            ids[match[1]][cpus[-1]] = int(match[2])
+            ids[match[1]][cpus[-1]] = number
     return CpuInfo(tuple(cpus), ids["physical id"], ids["core id"], x86=bool(_X86.search(text)))
 
 
@@ -85,6 +86,7 @@ def read_cpus(reader: Reader, info: CpuInfo) -> CpuFacts:
     claims["die"] = {c: bits for c, bits in claims["die"].items() if _id_of(reader, c, "die_id", {}) >= 0}
     package = _packages(reader, ids, claims["package"], package_id, x86=info.x86)
     core = _cores(reader, ids, claims["core"], core_id, package)
+    package = _whole_cores(reader, package, core, package_id)
     die = _dies(reader, ids, claims["die"], core, package)
     labels = set(info.package_id.values()) or set(package_id.values())
     return CpuFacts(
@@ -217,5 +219,28 @@ def _cores(
     """
     if claims:
         siblings = partition(reader, "core", ids, claims)
-        return _inside(_grouped(ids, lambda cpu: (siblings[cpu], core_id[cpu])), package)
+        return _grouped(ids, lambda cpu: (siblings[cpu], core_id[cpu]))
     return _grouped(ids, lambda cpu: (package[cpu], core_id[cpu]) if core_id[cpu] >= 0 else (cpu, -1))
+
+
+def _whole_cores(
+    reader: Reader, package: dict[int, int], core: dict[int, int], package_id: dict[int, int]
+) -> dict[int, int]:
+    """Packages that cut no core: those that share a core are joined.
+
+    Splitting a core would hand its threads to two pods; joining packages only loses a preference. Kernels for
+    machines without package information say that each CPU is a package (id -1): then all CPUs are one.
+    """
+    if all(package[cpu] == package[core[cpu]] for cpu in core):
+        return package
+    reader.warn(
+        f"{CPUS}/cpu*/topology/core_siblings", "cuts cores apart: packages that share a core are taken as one"
+    )
+    if all(number < 0 for number in package_id.values()):
+        return dict.fromkeys(package, min(package))
+    joined = dict(package)
+    for cpu in sorted(core):
+        one, two = joined[cpu], joined[core[cpu]]
+        if one != two:
+            joined = {c: min(one, two) if p in (one, two) else p for c, p in joined.items()}
+    return joined

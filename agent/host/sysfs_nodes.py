@@ -33,8 +33,6 @@ def read_nodes(reader: Reader, online: CpuSet) -> tuple[NumaNode, ...]:
         node: CpuSet.from_ids(c for c in online if node_of[c] == node) for node in sorted({*ids, *node_of.values()})
     }
     memory = {node: _memory(reader, node) if node in ids else 0 for node in cpus}
-    if len(ids) == 1 and not any(memory.values()):
-        memory[ids[0]] = _machine_memory(reader)
     distances = _distances(reader, ids) if len(cpus) == len(ids) else {}
     classes = read_classes(reader, cpus, memory, node_of)
     return tuple(
