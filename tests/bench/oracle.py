@@ -1,0 +1,96 @@
+"""The Go oracle (the kubelet's own managers behind a command line): built once, kept outside the work tree.
+
+Its source lies beside the project's folder, in ../shared/oracle, and is not part of a user's clone: whoever needs it
+asks `oracle()` and says why it does without when NoOracleError is raised. Used by benchmarks and differential tests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+SOURCE = Path(__file__).resolve().parents[3] / "shared" / "oracle"
+BUILD_SECONDS = 900
+
+
+class NoOracleError(Exception):
+    """It cannot be had here; the text says why, in a sentence."""
+
+
+def oracle(source: Path = SOURCE, cache: Path | None = None) -> Path:
+    """The path of the program, built if the cache has none of this content. Raises NoOracleError."""
+    if not (source / "go.mod").is_file():
+        raise NoOracleError(f"there is no oracle source in {source.parent.name}/{source.name} beside the project")
+    program = (cache or _cache()) / "oracle" / digest(source) / "oracle"
+    if program.is_file():
+        return program
+    go = shutil.which("go")
+    if go is None:
+        raise NoOracleError("there is no Go on this machine (https://go.dev/dl) to build the oracle with")
+    program.parent.mkdir(parents=True, exist_ok=True)
+    built = program.with_suffix(f".{os.getpid()}")
+    try:
+        subprocess.run(
+            [go, "build", "-trimpath", "-o", str(built), "."],
+            cwd=source,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=BUILD_SECONDS,
+        )
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr.strip().splitlines() or ["no message"])[-1]
+        raise NoOracleError(f"building the oracle failed: {last}") from error
+    except subprocess.TimeoutExpired as error:
+        raise NoOracleError(f"building the oracle took more than {BUILD_SECONDS} s") from error
+    built.replace(program)
+    return program
+
+
+def digest(source: Path) -> str:
+    """Sixteen hex digits over everything that the build reads."""
+    content = hashlib.sha256()
+    for path in sorted(source.iterdir()):
+        if path.suffix in {".go", ".s", ".mod", ".sum"}:
+            content.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return content.hexdigest()[:16]
+
+
+def generate(program: Path, family: str, seed: int, count: int) -> list[dict[str, Any]]:
+    """Vectors that nobody has seen before."""
+    command = [str(program), "gen", "--family", family, "--seed", str(seed), "--count", str(count)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def answer(program: Path, vectors: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The vectors with the kubelet's answers as `expected`."""
+    text = "".join(json.dumps(vector) + "\n" for vector in vectors)
+    done = subprocess.run([str(program), "answer"], input=text, check=True, capture_output=True, text=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def bench_inputs(program: Path) -> list[dict[str, Any]]:
+    """What `bench` measures, as vectors; the id is bench/case."""
+    done = subprocess.run([str(program), "bench", "--inputs"], check=True, capture_output=True, text=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def bench(program: Path) -> Iterator[dict[str, Any]]:
+    """Measures the kubelet, one result after the other; whoever stops reading ends the program."""
+    with subprocess.Popen([str(program), "bench"], stdout=subprocess.PIPE, text=True) as running:
+        try:
+            for line in running.stdout or ():
+                yield json.loads(line)
+        finally:
+            running.kill()
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "numalign"

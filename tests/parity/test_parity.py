@@ -1,0 +1,87 @@
+"""Every recorded answer of the kubelet: the project's own part always, the whole set where it is there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from agent.core.masks import Positions
+from agent.core.merge import merge_answers
+from agent.core.order import Order
+from agent.model.hint import Hint, Stance
+from agent.model.idset import NodeSet
+from agent.model.rules import Policy, TopologyRules
+from tests.parity.reading import read_vectors
+from tests.parity.running import Difference, differing, run
+
+OWN = Path(__file__).parent / "vectors"
+WHOLE = Path(__file__).resolve().parents[3] / "shared" / "vectors"
+FAMILIES = ("merge", "cpu-take", "cpu", "memory", "device", "node")
+
+
+@pytest.mark.parametrize("path", sorted(OWN.glob("*.jsonl.gz")), ids=lambda path: path.name)
+def test_the_projects_own_part(path: Path) -> None:
+    """Each vector that comes with the project is answered as the kubelet does."""
+    check(path)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_whole_set(family: str) -> None:
+    """All of ../shared/vectors, of which the project holds a part."""
+    path = WHOLE / f"{family}.jsonl.gz"
+    if not path.is_file():
+        pytest.skip("../shared/vectors does not lie beside the project: only its own part was run")
+    check(path)
+
+
+def test_the_projects_part_is_small() -> None:
+    """All families together stay below 1 MB, so that a clone stays small."""
+    assert sum(path.stat().st_size for path in OWN.iterdir()) <= 1_000_000
+
+
+def test_merges_that_were_made_by_hand() -> None:
+    """../shared/vectors/managers/merge.json: 800 inputs, each under four policies."""
+    path = WHOLE / "managers" / "merge.json"
+    if not path.is_file():
+        pytest.skip("../shared/vectors does not lie beside the project")
+    for number, case in enumerate(json.loads(path.read_text())):
+        positions, order = Positions.of(case["nodes"]), Order(case["distances"])
+        answers = [_answer(provider) for provider in case["providers"] or []]
+        for policy, (nodes, preferred, admit) in case["expect"].items():
+            rules = TopologyRules(Policy(policy), prefer_closest=case["prefer_closest"])
+            merged = merge_answers(answers, positions, rules, order)
+            expected = Hint(None if nodes is None else NodeSet.of(*nodes), preferred)
+            assert (merged.hint, merged.admit) == (expected, admit), f"case {number}, {policy}"
+
+
+def check(path: Path) -> None:
+    """Run a file, and fail with the first differences."""
+    report = run(read_vectors(path))
+    shown = [_told(difference) for tally in report.tallies.values() for difference in tally.shown]
+    assert report.ok, "\n".join([f"{path.name}: not all identical", *shown])
+
+
+def _told(difference: Difference) -> str:
+    if difference.crash:
+        return f"{difference.vector.id}: {difference.crash}"
+    places = differing(difference.vector.expected, difference.got)
+    return "\n  ".join(
+        [difference.vector.id, *difference.broken, *(f"{'.'.join(p)}: {e} != {g}" for p, e, g in places)]
+    )
+
+
+def _answer(provider: dict[str, list[list[object]] | None] | None) -> dict[str, tuple[Hint, ...] | Stance]:
+    offers: dict[str, tuple[Hint, ...] | Stance] = {}
+    for resource, hints in (provider or {}).items():
+        if hints is None:
+            offers[resource] = Stance.NO_PREFERENCE
+        else:
+            offers[resource] = tuple(_hint(raw) for raw in hints) or Stance.IMPOSSIBLE
+    return offers
+
+
+def _hint(raw: list[object]) -> Hint:
+    nodes, preferred = raw
+    return Hint(NodeSet.of(*nodes) if isinstance(nodes, list) else None, bool(preferred))
