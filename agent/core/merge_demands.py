@@ -85,6 +85,8 @@ def cover(
     """The best mask of `size` nodes that serves all needs."""
     if size == 1 and not limits:  # by far the most frequent question, and it needs no search
         return order.best(m for j in members(domain) if all(need.serves(m := 1 << j) for need in needs)), True
+    if not limits and order.distances is None and _all_serve(needs, lowest := _lowest(domain, size)):
+        return lowest, True  # no smaller integer has as many nodes
     return Search(domain, (Bin(needs, domain),), order, budget, limits).run(size)
 
 
@@ -172,10 +174,23 @@ def _split(
         return domain, True
     if not families:
         return None, True
+    if order.distances is None:  # if one family spares all the highest nodes, nothing is smaller than the rest
+        dropped = domain ^ (lowest := _lowest(domain, size))
+        if any(_all_serve(family.needs, family.domain & ~dropped) for family in families):
+            return lowest, True
     mask, proved = Search(domain, [Bin(family.needs, family.domain) for family in families], order, budget).run(size)
     if mask is None and not proved:
         mask = _thin_out(domain, families, size)
     return mask, proved
+
+
+def _lowest(domain: int, size: int) -> int:
+    """The lowest nodes of a domain."""
+    return sum([1 << node for node in members(domain)[:size]])
+
+
+def _all_serve(needs: tuple[Need, ...], mask: int) -> bool:
+    return all([need.serves(mask) for need in needs])  # noqa: C419 - a short list beats a generator
 
 
 def _thin_out(domain: int, families: Sequence[Family], size: int) -> int:

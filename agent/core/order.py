@@ -7,7 +7,7 @@ different sums below 2^53 stay different after it, so whole sums compare the sam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 
 from agent.core.masks import members
@@ -68,21 +68,21 @@ class Order:
             self._known[mask] = known
         return known
 
-    def key(self, mask: int) -> tuple[int, int, int]:
-        """Smaller is better."""
-        return mask.bit_count(), self.spread(mask), mask
-
     def best(self, masks: Iterable[int]) -> int | None:
         """The best of some masks, None if there are none."""
-        return min(masks, key=self.key, default=None)
+        return self.closest_to(0, masks)
 
     def closest_to(self, count: int, masks: Iterable[int]) -> int | None:
         """The best of the non-preferred: `count` nodes, else the most below it, else the fewest above it.
 
-        This is `compare` of spec 3.5 for two non-preferred candidates, as a key (theorem T0 of `agent.core.merge`).
+        This is `compare` of spec 3.5 for two non-preferred candidates (theorem T0 of `agent.core.merge`). There may
+        be tens of thousands of masks, so their counts come first, and the costly part only for those of one count.
         """
-        return min(
-            masks,
-            key=lambda mask: (mask.bit_count() > count, abs(mask.bit_count() - count), self.spread(mask), mask),
-            default=None,
-        )
+        masks = masks if isinstance(masks, Collection) else list(masks)
+        if not masks:
+            return None
+        size = min(set(map(int.bit_count, masks)), key=lambda bits: (bits > count, abs(bits - count)))
+        alike = [mask for mask in masks if mask.bit_count() == size]
+        if self.distances is None or len(alike) == 1:
+            return min(alike)
+        return min(alike, key=lambda mask: (self.spread(mask), mask))
