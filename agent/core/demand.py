@@ -74,6 +74,11 @@ class Demand:
     sockets: tuple[int, ...] = ()
     touched: int = 0
 
+    @property
+    def possible(self) -> bool:
+        """Whether there is any mask. A demand without one counts as IMPOSSIBLE."""
+        return bool(self.fixed) or (self.family is not None and self.family.possible)
+
     def accepts(self, mask: int) -> bool:
         """Whether the mask is one of the hints."""
         return mask in self.fixed or (self.family is not None and self.family.holds(mask))
@@ -124,11 +129,13 @@ def listed(demand: Demand, positions: Positions) -> tuple[Hint, ...]:
     """
     if len(positions) > LISTABLE:
         raise ValueError(f"{len(positions)} NUMA nodes are too many to list node sets (at most {LISTABLE})")
-    return tuple(
-        Hint(positions.nodes(mask), demand.prefers(mask))
-        for mask in enumeration(len(positions))
-        if demand.accepts(mask)
-    )
+    hints = []
+    for mask in enumeration(len(positions)):
+        held = demand.family is not None and demand.family.holds(mask)
+        if held or mask in demand.fixed:
+            preferred = demand.fixed.get(mask, False) or (held and demand.would_prefer(mask))
+            hints.append(Hint(positions.nodes(mask), preferred))
+    return tuple(hints)
 
 
 @lru_cache(maxsize=LISTABLE + 1)

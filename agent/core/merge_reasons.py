@@ -87,7 +87,7 @@ def _voice(provider: int, resource: str, offer: Offer, best: int, positions: Pos
     if demand is not None and len(positions) <= LISTED_UP_TO:
         hints = listed(demand, positions)
     objection, shortfalls = _objection(side, best)
-    if side is None and not any(hint.preferred for hint in hints or ()):
+    if side is None and not any(hint.preferred for hint in hints or ()):  # nothing but hints without nodes, or none
         objection = Objection.IMPOSSIBLE
     return Voice(
         provider,

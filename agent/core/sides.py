@@ -1,7 +1,7 @@
 """Sides: the providers' answers as the merge sees them, one side for each hint list of the kubelet (spec 3.3).
 
     NO_PREFERENCE, or an empty map    the list [(None, preferred)]: constrains nothing, so it is left out
-    IMPOSSIBLE, or an empty tuple     the list [(None, not preferred)]: no mask, but nothing can be preferred any more
+    IMPOSSIBLE, or no masks at all    the list [(None, not preferred)]: no mask, but nothing can be preferred any more
     Demand, or a tuple of hints       a side
 
 Two equal lists stay two sides: where nothing is preferred, the AND of a mask of each may be in neither of them.
@@ -62,7 +62,7 @@ def question_of(answers: Sequence[Answer], positions: Positions) -> Question:
 def side_of(offer: Offer, positions: Positions) -> Side | None:
     """The side of one offer; None if it names no nodes."""
     if isinstance(offer, Demand):
-        return Side(offer)
+        return Side(offer) if offer.possible else None
     if isinstance(offer, Stance) or all(hint.nodes is None for hint in offer):
         return None
     hints = [(None if hint.nodes is None else positions.mask(hint.nodes), hint.preferred) for hint in offer]
@@ -76,6 +76,8 @@ def side_of(offer: Offer, positions: Positions) -> Side | None:
 
 def _impossible(offer: Offer) -> bool:
     """Whether nothing in the offer can be preferred, and it names no nodes that would say where."""
+    if isinstance(offer, Demand):
+        return not offer.possible
     if isinstance(offer, tuple):
         return all(hint.nodes is None and not hint.preferred for hint in offer)
     return offer is Stance.IMPOSSIBLE

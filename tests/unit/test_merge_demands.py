@@ -101,6 +101,15 @@ def test_a_stance_beside_demands() -> None:
     assert not merge(2, "single-numa-node", {"cpu": cpu}, {"gpu": IMPOSSIBLE}).admit
 
 
+def test_a_demand_without_masks_is_impossible() -> None:
+    """As an empty list: it takes the preference away, and constrains no mask (pitfall 5)."""
+    nothing = Demand(Family(0b11, (Need(9, (1, 1)),)), 1)
+    cpu = cpus([4] * 2, [1, 4], 2)
+    assert bits(merge(2, "best-effort", {"cpu": cpu, "gpu": nothing})) == (0b10, False)
+    assert not merge(2, "single-numa-node", {"cpu": cpu, "gpu": nothing}).admit
+    assert listed(nothing, Positions.of(range(2))) == ()
+
+
 def test_the_smallest_integer_wins_among_equal_distances() -> None:
     """The search must not stop at the first mask, nor cut on distance alone (pitfall 8)."""
     flat = [[10 if a == b else 20 for b in range(6)] for a in range(6)]

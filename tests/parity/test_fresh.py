@@ -1,0 +1,25 @@
+"""Merges that nobody has recorded: made by the Go oracle now, where it can be built, and answered by both."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.bench.oracle import NoOracleError, generate, oracle
+from tests.parity.reading import Vector
+from tests.parity.running import run
+
+
+@pytest.mark.go
+def test_fresh_merges_are_answered_alike() -> None:
+    """Another seed than that of the recorded ones."""
+    try:
+        program = oracle()
+    except NoOracleError as why:
+        pytest.skip(str(why))
+    made = generate(program, "merge", seed=20_260_101, count=150)
+    assert len(made) > 100
+    report = run(
+        Vector(raw["family"], raw["id"], raw["input"], raw["expected"], tuple(raw.get("quirks", ())), raw["id"])
+        for raw in made
+    )
+    assert report.ok, [(each.vector.id, each.vector.expected, each.got) for each in report.tallies["merge"].shown]
