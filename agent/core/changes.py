@@ -69,10 +69,10 @@ def _cpus(old: Machine, new: Machine) -> Iterator[Change]:
     if added:
         yield Change(ChangeKind.CPU_NEW, f"CPUs {added}", f"CPUs {added} are online now")
     common = old.online & new.online
-    for what, unit in (("core", "core"), ("die", "die"), ("package", "package"), ("uncore cache", "uncore")):
+    for what, unit in (("a core", "core"), ("a die", "die"), ("a package", "package"), ("an uncore cache", "uncore")):
         moved = _regrouped(old, new, unit, common)
         if moved:
-            text = f"CPUs {moved} share a {what} with other CPUs than before"
+            text = f"CPUs {moved} share {what} with other CPUs than before"
             yield Change(ChangeKind.CPU_MOVED, f"CPUs {moved}", text)
     was, now = {c.id: c for c in old.cpus}, {c.id: c for c in new.cpus}
     moved = CpuSet.from_ids(cpu for cpu in common if was[cpu].node != now[cpu].node)

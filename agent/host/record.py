@@ -36,7 +36,12 @@ _SAFE_NAME = re.compile(
     r"|pci[0-9a-f]{4,8}:[0-9a-f]{2}|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|\d{1,6}|\.\."
 )
 _DRIVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
-_SAFE_TEXT = re.compile(r"[0-9a-fA-Fx,\s.()+-]*[KMG]?|Unified|Data|Instruction|\(null\)")
+_SAFE_TEXT = re.compile(
+    r"|[0-9a-fA-F]{1,8}(,[0-9a-fA-F]{1,8})*"  # a bitmap
+    r"|\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*"  # a list of CPUs or nodes
+    r"|-?\d{1,10}[KMG]?|\d{1,5}( \d{1,5})*|0x[0-9a-fA-F]{4,6}"  # a number, a size, distances, a PCI id
+    r"|Unified|Data|Instruction|\(null\)"
+)
 _KEPT_LINES = {
     "cpuinfo": re.compile(r"(processor|physical id|core id|vendor_id)\s*:"),
     "meminfo": re.compile(r"(Node\s+\d+\s+)?(MemTotal|HugePages_Total|Hugepagesize):"),

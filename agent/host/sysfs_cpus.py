@@ -64,8 +64,8 @@ def parse_cpuinfo(text: str) -> CpuInfo:
     ids: dict[str, dict[int, int]] = {"physical id": {}, "core id": {}}
     for match in _CPUINFO.finditer(text):
         number = int(match[2] or match[3])
-        if match[1] == "processor" and number <= MAX_ID:
-            cpus.append(number)
+        if match[1] == "processor":
+            cpus += [number] if number <= MAX_ID else []
         elif cpus:
             ids[match[1]][cpus[-1]] = number
     return CpuInfo(tuple(cpus), ids["physical id"], ids["core id"], x86=bool(_X86.search(text)))
