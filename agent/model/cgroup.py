@@ -1,8 +1,7 @@
 """Cgroups as values: what is there (Observed), what shall be written (Write), and what came of it.
 
 Read by `agent.host.cgroups`, planned by `agent.core.plan`, ordered by `agent.engine`. Paths are relative to the
-cpuset
-hierarchy's root and start with "/", as in /proc/<pid>/cgroup. Kernel documents:
+cpuset hierarchy's root and start with "/", as in /proc/<pid>/cgroup. Kernel documents:
 https://docs.kernel.org/admin-guide/cgroup-v2.html#cpuset and
 https://docs.kernel.org/admin-guide/cgroup-v1/cpusets.html.
 """
@@ -35,7 +34,8 @@ class Cgroup:
         level: its place.
         qos: class of the slice it lies in.
         pod_uid: uid as the API writes it (dashes), "" above pods.
-        container_id: the runtime's id, "" above containers.
+        container_id: the runtime's id, "" above containers; "conmon-<id>" for CRI-O's monitor of a container, and the
+            folder's own name for what no runtime is known to make: both are nobody's container.
         cpus, mems: what is asked for (cpuset.cpus, cpuset.mems); empty on v2 means inherited.
         effective_cpus, effective_mems: what the kernel makes of it.
         quota: cpu.max (v2) or cpu.cfs_quota_us (v1) text, "" where there is none.
@@ -94,4 +94,30 @@ class Written:
     write: Write
     read_back: str
     effective: str
-    error: str = ""  # "" when done; else the kernel's refusal, or "vanished"
+    error: str = ""  # "" when done; else the kernel's word for it ("EBUSY"), or one of the three below
+
+
+VANISHED = "vanished"
+"""The cgroup is gone: its container ended, which is normal."""
+HANGS = "hangs"
+"""The write has not returned in time (safety.md S8); it goes on in a thread of its own."""
+FORBIDDEN = "forbidden"
+"""Not written at all: the path was not observed, or lies at or above kubepods."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One difference between what was wanted and what is there.
+
+    Attributes:
+        path, file: where; file is "cpuset.cpus" or "cpuset.mems".
+        wanted, asked, effective: the set wanted, the one the cgroup asks for now, and what the kernel makes of it.
+        cause: who or what made the difference.
+    """
+
+    path: str
+    file: str
+    wanted: str
+    asked: str
+    effective: str
+    cause: Cause

@@ -1,0 +1,109 @@
+"""The kubelet's cgroups on this node: what is there, and writing to it, with every write read back.
+
+    Cgroups(root)            finds version, driver, runtime and the kubelet's root by looking
+      .observe()             one scan -> model.cgroup.Observed
+      .apply(writes)         in order -> model.cgroup.Written each
+      .pages(path)           bytes per NUMA node (safety.md S4)
+      .processes, .affinities
+
+    layout    names, made and recognised      kernel    who takes the writes
+    mounts    where the hierarchies lie       scanning, reading, writing, pages: the parts of Cgroups
+
+Called by the engine through its ports, and by the command line. Not for deciding anything: that is `agent.core.plan`.
+"""
+
+from __future__ import annotations
+
+import os
+
+from agent.host.cgroups import pages as _pages
+from agent.host.cgroups import scanning
+from agent.host.cgroups.kernel import Kernel, RealKernel
+from agent.host.cgroups.mounts import Mounts, find_mounts
+from agent.host.cgroups.writing import Reporter, Writer
+from agent.model.cgroup import Level, Observed, Write, Written
+from agent.model.idset import CpuSet
+
+__all__ = ["Cgroups", "Kernel", "Mounts", "RealKernel", "Reporter"]
+
+
+class Cgroups:
+    """The kubelet's part of a cgroup hierarchy.
+
+    Args:
+        root: where the host's /sys/fs/cgroup is, or a scratch tree.
+        kernel: takes the writes; the real one when None.
+        kubepods: path of the kubelet's root within the hierarchy, where it cannot be told by looking (two kubelets).
+        reporter: told of every write.
+        patience: seconds that one `apply` waits for writes of memory nodes (safety.md S8).
+
+    Raises:
+        HostError: no cpuset controller below `root`.
+
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str] = "/sys/fs/cgroup",
+        *,
+        kernel: Kernel | None = None,
+        kubepods: str = "",
+        reporter: Reporter | None = None,
+        patience: float = 2.0,
+    ) -> None:
+        self.mounts = find_mounts(os.fspath(root))
+        self._named = kubepods
+        self._kubepods = ""
+        self._known: frozenset[str] = frozenset()
+        self._writer = Writer(self.mounts, kernel or RealKernel(), patience, reporter)
+
+    @property
+    def version(self) -> int:
+        """1 or 2."""
+        return self.mounts.version
+
+    @property
+    def kubepods(self) -> str:
+        """The kubelet's root as last seen, "" before the first observation or where there is none."""
+        return self._kubepods
+
+    @property
+    def hanging(self) -> tuple[str, ...]:
+        """Paths whose write of memory nodes has not returned yet."""
+        return tuple(sorted(path for (path, _), thread in self._writer.hanging.items() if thread.is_alive()))
+
+    def observe(self) -> Observed:
+        """The kubelet's whole tree now; empty where no kubelet has made one.
+
+        Raises:
+            SysfsMalformedError: a file cannot be read, or says something that cannot be.
+            HostError: several kubelets' roots, and no setting says which.
+
+        """
+        observed = scanning.scan(self.mounts, self._kubepods) if self._kubepods else Observed(self.version)
+        if not observed.cgroups:
+            self._kubepods = scanning.find_kubepods(self.mounts, self._named)
+            observed = scanning.scan(self.mounts, self._kubepods)
+        self._known = frozenset(cgroup.path for cgroup in observed.cgroups if cgroup.level is not Level.KUBEPODS)
+        return observed
+
+    def apply(self, writes: tuple[Write, ...]) -> tuple[Written, ...]:
+        """Carry out writes in order, and read each back.
+
+        Refusals are data, never raised: `error` is the kernel's word ("EBUSY"), or "vanished" (its container ended),
+        "hangs" (a mems write that takes long: it goes on alone), "forbidden" (a path that the last observation did
+        not show, or kubepods itself: nothing was written).
+        """
+        return self._writer.apply(writes, self._known)
+
+    def pages(self, path: str) -> dict[int, int]:
+        """Node id -> bytes that a cgroup and those below hold; empty where it is gone. Raises SysfsMalformedError."""
+        return _pages.pages(self.mounts, path, os.sysconf("SC_PAGE_SIZE"))
+
+    def processes(self, path: str) -> tuple[int, ...]:
+        """The processes of a cgroup and of those below."""
+        return _pages.processes(self.mounts, path)
+
+    def affinities(self, path: str) -> dict[int, CpuSet]:
+        """Thread id -> the CPUs that it may use (safety.md S15: for reports only)."""
+        return _pages.affinities(self.mounts, path)

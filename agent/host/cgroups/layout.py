@@ -1,0 +1,113 @@
+"""Names of the kubelet's cgroups: made and recognised. Text only; nothing is opened.
+
+Called by `agent.host.cgroups.tree` (recognising) and `agent.host.scratch` (making). The rules are spec 7.1:
+
+    logical name   [cgroup root parts ..., "kubepods", ("burstable" | "besteffort"), "pod<uid>"]
+    cgroupfs       joined by "/"
+    systemd        "-" in a part becomes "_", all joined by "-", ".slice" at the end; each prefix is a folder
+    containers     cri-containerd-<id>.scope, crio-<id>.scope, docker-<id>.scope; <id> or crio-<id> under cgroupfs
+
+Recognising needs no configuration: the names tell driver and runtime apart, and any folder named kubepods (or ending
+in -kubepods.slice) is a kubelet's root, wherever it lies: under a custom cgroup root, or in kind's kubelet.slice.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+from agent.model.pod import Qos
+
+KUBEPODS = "kubepods"
+_SLICE = ".slice"
+_SCOPE = ".scope"
+_QOS_PART = {Qos.BURSTABLE: "burstable", Qos.BEST_EFFORT: "besteffort"}
+_PART_QOS = {part: qos for qos, part in _QOS_PART.items()}
+_ID = re.compile(r"(?:cri-containerd-|crio-|docker-|[a-z]+-(?=(?:conmon-)?[0-9a-f]{64}$))?(?P<id>.+)")
+"""A runtime's name for a container: a known prefix, or any before 64 hex digits (libpod-...)."""
+
+
+class Driver(StrEnum):
+    """Who makes the kubelet's cgroups: cgroupDriver."""
+
+    SYSTEMD = "systemd"
+    CGROUPFS = "cgroupfs"
+
+
+class Runtime(StrEnum):
+    """The container runtime."""
+
+    CONTAINERD = "containerd"
+    CRIO = "cri-o"
+    DOCKER = "cri-dockerd"
+
+
+_PREFIX = {Runtime.CONTAINERD: "cri-containerd-", Runtime.CRIO: "crio-", Runtime.DOCKER: "docker-"}
+
+
+# --- making ----------------------------------------------------------------------------------------------------
+
+
+def cgroup_path(driver: Driver, parts: tuple[str, ...]) -> str:
+    """The path of a logical name: ("kubepods", "burstable") -> "/kubepods.slice/kubepods-burstable.slice"."""
+    if driver is Driver.CGROUPFS:
+        return "/" + "/".join(parts)
+    escaped = [part.replace("-", "_") for part in parts]
+    return "".join(f"/{'-'.join(escaped[: depth + 1])}{_SLICE}" for depth in range(len(escaped)))
+
+
+def pod_parts(root: tuple[str, ...], qos: Qos, uid: str) -> tuple[str, ...]:
+    """The logical name of a pod's cgroup; uid as the API writes it."""
+    middle = (_QOS_PART[qos],) if qos in _QOS_PART else ()
+    return (*root, KUBEPODS, *middle, f"pod{uid}")
+
+
+def container_name(runtime: Runtime, driver: Driver, container_id: str) -> str:
+    """The folder that a runtime makes for a container below its pod."""
+    if driver is Driver.SYSTEMD:
+        return f"{_PREFIX[runtime]}{container_id}{_SCOPE}"
+    return f"crio-{container_id}" if runtime is Runtime.CRIO else container_id
+
+
+def conmon_name(driver: Driver, container_id: str) -> str:
+    """The folder of CRI-O's monitor of a container, where it is placed in the pod (conmon_cgroup = "pod")."""
+    return f"crio-conmon-{container_id}" + (_SCOPE if driver is Driver.SYSTEMD else "")
+
+
+# --- recognising -----------------------------------------------------------------------------------------------
+
+
+def is_kubepods(name: str) -> bool:
+    """Whether a folder's name is that of a kubelet's root."""
+    return name in (KUBEPODS, KUBEPODS + _SLICE) or name.endswith(f"-{KUBEPODS}{_SLICE}")
+
+
+def qos_of(parent: str, name: str) -> Qos | None:
+    """The QoS class that a folder below kubepods stands for; None where it is none. `parent` is kubepods' name."""
+    return _PART_QOS.get(_last_part(parent, name))
+
+
+def uid_of(parent: str, name: str) -> str:
+    """The pod uid that a folder stands for, dashes restored; "" where it is no pod. `parent` is the name above.
+
+    Any text is a uid: a static pod's is 32 hex digits, and the API forbids nothing. Uids hold no "_", so that the
+    escaping of "-" can be undone.
+    """
+    part = _last_part(parent, name)
+    if not part.startswith("pod"):
+        return ""
+    return part[3:].replace("_", "-") if name.endswith(_SLICE) else part[3:]
+
+
+def container_id_of(name: str) -> str:
+    """The container id that a folder below a pod stands for (model.cgroup.Cgroup.container_id)."""
+    match = _ID.fullmatch(name.removesuffix(_SCOPE))
+    return match["id"] if match else name
+
+
+def _last_part(parent: str, name: str) -> str:
+    """The last part of a logical name: under systemd it follows the parent's own name."""
+    if not name.endswith(_SLICE):
+        return name
+    above = parent.removesuffix(_SLICE) + "-"
+    return name.removesuffix(_SLICE).removeprefix(above) if name.startswith(above) else ""

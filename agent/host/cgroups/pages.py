@@ -1,0 +1,90 @@
+"""Where a cgroup's memory lies, and who runs in it. Called by `agent.host.cgroups.Cgroups`.
+
+memory.numa_stat: https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files (bytes, one line per kind)
+and https://docs.kernel.org/admin-guide/cgroup-v1/memory.html#numa-stat (pages, "hierarchical_" lines include what is
+below). Huge pages are counted apart, in hugetlb.<size>.numa_stat.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+
+from agent.errors import SysfsMalformedError
+from agent.host.cgroups import reading
+from agent.host.cgroups.mounts import Mounts
+from agent.model.idset import CpuSet
+
+_KINDS_V2 = ("anon", "file", "total")  # "file" holds shmem; "total" is what hugetlb files say; the rest are parts
+_MANY = 10_000
+
+
+def pages(mounts: Mounts, path: str, page_size: int) -> dict[int, int]:
+    """Node id -> bytes of the cgroup and everything below, only nodes that hold some; empty where it is gone.
+
+    On v1 without huge pages: their controller does not tell nodes apart.
+
+    Raises:
+        SysfsMalformedError: a statistics file says something that cannot be.
+
+    """
+    folder = mounts.memory + path
+    if not mounts.memory:
+        return {}
+    found: dict[int, int] = {}
+    if mounts.version == 1:
+        stat = reading.text(folder, "memory.numa_stat") or ""
+        kind = "hierarchical_total" if "hierarchical_total=" in stat else "total"
+        _add(found, stat, (kind,), page_size, f"{folder}/memory.numa_stat")
+    else:
+        for file in ("memory.numa_stat", *_hugetlb(folder)):
+            _add(found, reading.text(folder, file) or "", _KINDS_V2, 1, f"{folder}/{file}")
+    return {node: size for node, size in sorted(found.items()) if size}
+
+
+def _add(found: dict[int, int], stat: str, kinds: tuple[str, ...], unit: int, where: str) -> None:
+    for line in stat.splitlines():
+        head, *fields = line.split()
+        if head.partition("=")[0] not in kinds:
+            continue
+        for part in fields:
+            name, _, number = part.partition("=")
+            if name[:1] == "N" and name[1:].isdigit() and number.isdigit():
+                found[int(name[1:])] = found.get(int(name[1:]), 0) + int(number) * unit
+            elif name != "total":
+                raise SysfsMalformedError(where, f'"{part[:40]}" is not a node and a number')
+
+
+def _hugetlb(folder: str) -> list[str]:
+    with contextlib.suppress(OSError):
+        names = os.listdir(folder)  # noqa: PTH208 - because only names are wanted
+        return sorted(name for name in names if name.startswith("hugetlb.") and name.endswith(".numa_stat"))
+    return []
+
+
+def processes(mounts: Mounts, path: str) -> tuple[int, ...]:
+    """The processes of a cgroup and of those below, ascending; those of another pid namespace (0) are left out."""
+    return tuple(sorted(set(_ids(mounts, path, "cgroup.procs"))))
+
+
+def affinities(mounts: Mounts, path: str) -> dict[int, CpuSet]:
+    """Thread id -> the CPUs it may use, as sched_getaffinity(2) tells it; threads that end meanwhile are left out.
+
+    A thread's own narrower set belongs to the application: it is reported, never repaired (safety.md S15).
+    """
+    file = "tasks" if mounts.version == 1 else "cgroup.threads"
+    found = {}
+    for thread in sorted(set(_ids(mounts, path, file))):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            found[thread] = CpuSet.from_ids(os.sched_getaffinity(thread))
+    return found
+
+
+def _ids(mounts: Mounts, path: str, file: str) -> Iterator[int]:
+    folder = mounts.cpuset + path
+    for word in (reading.text(folder, file) or "").split()[:_MANY]:
+        if word.isdigit() and word != "0":
+            yield int(word)
+    for name in reading.folders(folder) or ():
+        yield from _ids(mounts, f"{path}/{name}", file)

@@ -1,0 +1,77 @@
+"""Reading control files: small, many, and allowed to vanish. Called by the other modules of this package.
+
+One scan of a node reads thousands of files, so these are plain system calls on whole paths; the names come from the
+hierarchy's own listing. A cgroup that goes away while it is read gives None: normal, its container ended.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from agent.errors import MalformedError, SysfsMalformedError
+from agent.model.idset import CpuSet, NodeSet
+
+_CHUNK = 65536
+_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+GONE = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR)
+"""What the kernel says of a cgroup that is gone: ENODEV from a file that was open before."""
+
+
+def text(folder: str, file: str, *, limit: int = 1 << 20) -> str | None:
+    """The stripped text of a control file, None where it is gone.
+
+    Raises:
+        SysfsMalformedError: it cannot be read, for any other reason.
+
+    """
+    try:
+        handle = os.open(f"{folder}/{file}", _FLAGS)
+        try:
+            data = chunk = os.read(handle, min(_CHUNK, limit))
+            while chunk and len(data) < limit and len(chunk) >= 4096:  # noqa: PLR2004 - because kernfs gives pages
+                chunk = os.read(handle, _CHUNK)
+                data += chunk
+        finally:
+            os.close(handle)
+    except OSError as error:
+        if error.errno in GONE:
+            return None
+        raise SysfsMalformedError(f"{folder}/{file}", f"cannot be read: {error.strerror}") from error
+    return data.decode("utf-8", "replace").strip()
+
+
+def cpus(folder: str, file: str) -> CpuSet:
+    """A set of CPUs, empty where the file is gone. Raises SysfsMalformedError."""
+    return CpuSet.parse(found) if (found := _list(folder, file)) else CpuSet()
+
+
+def nodes(folder: str, file: str) -> NodeSet:
+    """A set of nodes, empty where the file is gone. Raises SysfsMalformedError."""
+    return NodeSet.parse(found) if (found := _list(folder, file)) else NodeSet()
+
+
+def _list(folder: str, file: str) -> str:
+    found = text(folder, file) or ""
+    try:
+        CpuSet.parse(found)
+    except MalformedError as error:
+        raise SysfsMalformedError(f"{folder}/{file}", str(error)) from error
+    return found
+
+
+def folders(folder: str) -> list[str] | None:
+    """The names of the cgroups right below, sorted; None where it is gone. Links are none.
+
+    A folder's link count tells without a listing that nothing is below (kernfs counts as old file systems do: 2 and
+    one per subfolder); where a file system does not count (1), the listing decides.
+    """
+    try:
+        if os.stat(folder, follow_symlinks=False).st_nlink == 2:  # noqa: PLR2004, PTH116 - because see above; pathlib costs more than the call
+            return []
+        with os.scandir(folder) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError as error:
+        if error.errno in GONE:
+            return None
+        raise SysfsMalformedError(folder, f"cannot be listed: {error.strerror}") from error

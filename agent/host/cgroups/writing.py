@@ -1,0 +1,113 @@
+"""Applying writes, and reading each back. Called by `agent.host.cgroups.Cgroups.apply`.
+
+A refusal of the kernel is data here (`Written.error`): the next observation plans again. A write of cpuset.mems moves
+pages and may take as long as that takes, so each runs in a thread of its own, and the caller waits for so long only
+(safety.md S8); the thread ends by itself when the kernel is done.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from collections.abc import Callable, Container
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.errors import SysfsMalformedError
+from agent.host.cgroups import reading
+from agent.host.cgroups.kernel import Kernel
+from agent.host.cgroups.mounts import Mounts
+from agent.model.cgroup import FORBIDDEN, HANGS, VANISHED, Write, Written
+
+Reporter = Callable[[Written], None]
+"""Told of every write, once: for metrics and logs."""
+
+_EFFECTIVE = {
+    (1, "cpuset.cpus"): "cpuset.effective_cpus",
+    (1, "cpuset.mems"): "cpuset.effective_mems",
+    (2, "cpuset.cpus"): "cpuset.cpus.effective",
+    (2, "cpuset.mems"): "cpuset.mems.effective",
+}
+_QUOTA = {1: "cpu.cfs_quota_us", 2: "cpu.max"}
+_LEAST_WAIT = 0.05
+"""Seconds that a mems write is given even after another one hung."""
+
+
+@dataclass
+class Writer:
+    """Writes to the files of known cgroups, and to no others.
+
+    Attributes:
+        mounts: the hierarchies.
+        kernel: takes the writes.
+        patience: seconds to wait for all mems writes of one batch together.
+        reporter: told of every write.
+        hanging: (path, file) -> the thread of a write that has not returned.
+    """
+
+    mounts: Mounts
+    kernel: Kernel
+    patience: float
+    reporter: Reporter | None = None
+    hanging: dict[tuple[str, str], threading.Thread] = field(default_factory=dict)
+
+    def apply(self, writes: tuple[Write, ...], known: Container[str]) -> tuple[Written, ...]:
+        """Carry out the writes in order; `known` are the paths that may be written."""
+        deadline = time.monotonic() + self.patience
+        done = []
+        for write in writes:
+            written = self._one(write, known, deadline)
+            if self.reporter:
+                self.reporter(written)
+            done.append(written)
+        return tuple(done)
+
+    def _one(self, write: Write, known: Container[str], deadline: float) -> Written:
+        hierarchy = self._hierarchy(write.file)
+        if not hierarchy or write.path not in known:
+            return Written(write, "", "", FORBIDDEN)
+        slot = (write.path, write.file)
+        if slot in self.hanging:
+            if self.hanging[slot].is_alive():
+                return Written(write, "", "", HANGS)
+            del self.hanging[slot]
+        if write.file != "cpuset.mems":
+            return self._done(write, hierarchy, self._try(write, hierarchy))
+        outcome: list[str] = []
+        thread = threading.Thread(
+            target=lambda: outcome.append(self._try(write, hierarchy)), name=f"mems {write.path}", daemon=True
+        )
+        thread.start()
+        thread.join(max(deadline - time.monotonic(), _LEAST_WAIT))
+        if thread.is_alive():
+            self.hanging[slot] = thread
+            return Written(write, "", "", HANGS)
+        return self._done(write, hierarchy, outcome[0])
+
+    def _hierarchy(self, file: str) -> str:
+        """The folder of the hierarchy that has a file; "" for files that numalign does not write."""
+        if (self.mounts.version, file) in _EFFECTIVE:
+            return self.mounts.cpuset
+        return self.mounts.cpu if file == _QUOTA[self.mounts.version] else ""
+
+    def _try(self, write: Write, hierarchy: str) -> str:
+        try:
+            self.kernel.write(hierarchy, write.path, write.file, write.value)
+        except OSError as error:
+            if error.errno in reading.GONE and not Path(hierarchy + write.path).is_dir():
+                return VANISHED
+            return errno.errorcode.get(error.errno or 0, str(error))
+        return ""
+
+    def _done(self, write: Write, hierarchy: str, error: str) -> Written:
+        folder = hierarchy + write.path
+        effective = _EFFECTIVE.get((self.mounts.version, write.file), "")
+        try:
+            read_back = reading.text(folder, write.file)
+            in_force = reading.text(folder, effective) if effective else ""
+        except SysfsMalformedError as fault:
+            return Written(write, "", "", error or str(fault))
+        if read_back is None:
+            return Written(write, "", "", error or VANISHED)
+        return Written(write, read_back, in_force or "", error)

@@ -1,0 +1,273 @@
+"""Checkpoint: the ledger on disk. Saved before anything is enforced; a save that fails stops the decision.
+
+Called by the engine through its port, and by `numalign state`. One file, replaced as a whole: a temporary file in the
+same folder, written, synced, renamed, and the folder synced (rename(2), fsync(2)), so that after a kill or a power
+cut there is either the old ledger or the new one. The file is two lines of JSON:
+
+    {"numalign": 1, "sha256": "<of the next line's bytes>", "size": <their number>}
+    {"boot": "<boot id>", "by": "<version>", "extra": {...}, "ledger": {<agent.model.ledgerjson, with the machine>}}
+
+The checksum is over bytes, not over a re-encoding: any flipped bit and any lost byte is seen. A file that is not
+understood is put aside under a name of its own, never overwritten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from agent.errors import (
+    AnotherAgentError,
+    CheckpointCorruptError,
+    CheckpointError,
+    CheckpointForeignError,
+    CheckpointTooNewError,
+    CheckpointUnwritableError,
+    MalformedError,
+)
+from agent.model.fields import Field
+from agent.model.ledger import Ledger
+from agent.model.ledgerjson import ledger_from_json, ledger_to_json
+
+VERSION = 1
+"""Of the envelope. A file of a newer version is refused, never guessed at."""
+KEPT = 5
+"""Files that were put aside and are kept; the oldest go first."""
+SIZE_LIMIT = 64 * 1024 * 1024
+"""Largest checkpoint that is read: 500 pods make half a megabyte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What a checkpoint holds.
+
+    Attributes:
+        ledger: the grants.
+        extra: what else the engine saved with it.
+        boot: id of the boot during which it was saved: after another one, no cgroup of then is left.
+        by: version of numalign that wrote it.
+    """
+
+    ledger: Ledger
+    extra: Mapping[str, object]
+    boot: str
+    by: str
+
+
+class Checkpoint:
+    """The saved ledger of one node.
+
+    Args:
+        path: the file, e.g. /var/lib/numalign/checkpoint.json; its folder is made where it is missing.
+        by: version of numalign, for people.
+        boot: this boot's id (/proc/sys/kernel/random/boot_id).
+        clock: seconds since the epoch, for the names of files put aside.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        by: str = "",
+        boot: str | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.path = Path(path)
+        self.boot = boot_id() if boot is None else boot
+        self._by = by
+        self._clock = clock
+        self._lock: IO[str] | None = None
+
+    # --- the lock ----------------------------------------------------------------------------------------------
+
+    def lock(self) -> None:
+        """Be the only agent of this node, until `unlock` or the end of the process.
+
+        Raises:
+            AnotherAgentError: another process holds the lock; the text names it.
+            CheckpointUnwritableError: the folder cannot be made or written.
+
+        """
+        if self._lock is not None:
+            return
+        where = self.path.parent / "lock"
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.fdopen(os.open(where, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "r+")
+        except OSError as error:
+            raise CheckpointUnwritableError(str(where), f"cannot be made: {error.strerror}") from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = handle.read(32).strip() or "unknown"
+            handle.close()
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise AnotherAgentError(
+                    str(where), f"held by process {holder}: two agents on one node would undo each other; stop one"
+                ) from error
+            raise CheckpointUnwritableError(str(where), f"cannot be locked: {error.strerror}") from error
+        with contextlib.suppress(OSError):  # a full disk: the lock holds, only the name of its holder is missing
+            handle.seek(0)
+            handle.truncate()
+            handle.write(f"{os.getpid()}\n")
+            handle.flush()
+        self._lock = handle
+
+    def unlock(self) -> None:
+        """Give the lock back."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
+
+    # --- saving ------------------------------------------------------------------------------------------------
+
+    def save(self, ledger: Ledger, extra: Mapping[str, object] | None = None) -> int:
+        """Replace the checkpoint; returns its size in bytes. When this returns, it is on the disk.
+
+        Raises:
+            CheckpointUnwritableError: the disk refuses (full, read-only, failing); the old file is as it was.
+
+        """
+        body = {"boot": self.boot, "by": self._by, "extra": extra or {}, "ledger": ledger_to_json(ledger)}
+        payload = _encode(body) + b"\n"
+        envelope = {"numalign": VERSION, "sha256": hashlib.sha256(payload).hexdigest(), "size": len(payload)}
+        data = _encode(envelope) + b"\n" + payload
+        spare = self.path.with_name(f".{self.path.name}.new")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            _write(spare, data)
+            os.replace(spare, self.path)  # noqa: PTH105 - because it stands beside the other system calls
+            _sync_folder(self.path.parent)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                spare.unlink()
+            raise CheckpointUnwritableError(
+                str(self.path), f"cannot be saved: {error.strerror}; nothing new is granted until that is mended"
+            ) from error
+        return len(data)
+
+    # --- loading -----------------------------------------------------------------------------------------------
+
+    def load(self, machine: str | None = None) -> Saved | None:
+        """The saved ledger; None where none was ever saved.
+
+        Args:
+            machine: Machine.digest that it must be of; None takes any (`numalign state` on another machine).
+
+        Raises:
+            CheckpointCorruptError: truncated, changed, or not a checkpoint.
+            CheckpointTooNewError: written by a newer numalign.
+            CheckpointForeignError: of another machine, or of this one before its CPUs, memory or devices changed.
+            CheckpointError: it is there but cannot be read.
+
+        """
+        try:
+            with self.path.open("rb") as file:
+                data = file.read(SIZE_LIMIT + 1)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise CheckpointError(str(self.path), f"cannot be read: {error.strerror}") from error
+        head, _, payload = data.partition(b"\n")
+        self._check(head, payload)
+        try:
+            body = Field(json.loads(payload))
+            extra, boot, by = body.get("extra").mapping(), body.get("boot").text(), body.get("by").text()
+            ledger = ledger_from_json(body.get("ledger").mapping())
+        except (MalformedError, ValueError, RecursionError) as error:
+            raise CheckpointCorruptError(str(self.path), f"does not hold a ledger: {error}") from error
+        if machine is not None and ledger.machine != machine:
+            raise CheckpointForeignError(
+                str(self.path), f"is of machine {ledger.machine}, this one is {machine}; it is not used"
+            )
+        return Saved(ledger, extra, boot, by)
+
+    def _check(self, head: bytes, payload: bytes) -> None:
+        """The first line against the rest."""
+        try:
+            envelope = json.loads(head)
+        except (ValueError, RecursionError) as error:
+            raise CheckpointCorruptError(str(self.path), "does not start with numalign's envelope") from error
+        version = envelope.get("numalign") if isinstance(envelope, dict) else None
+        if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+            raise CheckpointCorruptError(str(self.path), "does not start with numalign's envelope")
+        if version > VERSION:
+            raise CheckpointTooNewError(
+                str(self.path),
+                f"is of format {version}, written by a newer numalign; this one reads up to {VERSION}. "
+                "Run that version again, or move the file away to start from the cgroups",
+            )
+        if envelope.get("size") != len(payload):
+            raise CheckpointCorruptError(
+                str(self.path), f"has {len(payload)} bytes where {envelope.get('size')} were written"
+            )
+        if envelope.get("sha256") != hashlib.sha256(payload).hexdigest():
+            raise CheckpointCorruptError(str(self.path), "was changed after it was written: its checksum differs")
+
+    def quarantine(self) -> Path:
+        """Put the file aside, for people: checkpoint.json.corrupt-<time>-<n>; only the newest few are kept.
+
+        Raises:
+            CheckpointUnwritableError: it cannot be renamed.
+
+        """
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self._clock()))
+        name = f"{self.path.name}.corrupt"
+        try:
+            kept = sorted(self.path.parent.glob(f"{name}-*"), key=_age)
+            number = max((_age(old)[1] for old in kept if old.name.startswith(f"{name}-{stamp}-")), default=0) + 1
+            aside = self.path.with_name(f"{name}-{stamp}-{number}")
+            self.path.rename(aside)
+            for old in kept[: max(0, len(kept) + 1 - KEPT)]:
+                old.unlink()
+            _sync_folder(self.path.parent)
+        except OSError as error:
+            raise CheckpointUnwritableError(str(self.path), f"cannot be put aside: {error.strerror}") from error
+        return aside
+
+
+def _encode(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def boot_id(proc: str = "/proc") -> str:
+    """The id of this boot, "" where the kernel tells none."""
+    with contextlib.suppress(OSError):
+        return Path(proc, "sys/kernel/random/boot_id").read_text("ascii").strip()
+    return ""
+
+
+def _age(path: Path) -> tuple[str, int]:
+    """Time and number in the name of a file put aside."""
+    _, stamp, number = path.name.rsplit("-", 2)
+    return stamp, int(number) if number.isdigit() else 0
+
+
+def _write(path: Path, data: bytes) -> None:
+    """A new file with its bytes on the disk. A left-over of a killed save is replaced; a link is never followed."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    handle = os.open(path, flags, 0o600)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(handle, view) :]
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,258 @@
+"""A kernel for a plain folder: takes writes as the cpuset controller does, refusals included.
+
+Called by `agent.host.cgroups` in the real kernel's place. All state is in the folder's files, so that the tree can be
+looked at, copied, and opened again. v1 was compared with a 6.18 kernel, errno by errno (tests/contract); v2 follows
+https://docs.kernel.org/admin-guide/cgroup-v2.html#cpuset and kernel/cgroup/cpuset.c:
+
+    v1  a set must lie within the parent's (EACCES) and hold the children's (EBUSY), exist (EINVAL) and be possible at
+        all (ERANGE); with processes in it or below it cannot be emptied (ENOSPC), nor be entered while empty (ENOSPC)
+    v2  any possible set is taken; what is in force is its intersection with the parent's, or the parent's where that
+        is empty; with processes in it or below it cannot be emptied (ENOSPC)
+    both  a CPU that goes offline leaves; on v1 for good, on v2 until it is back
+
+Not played: partitions and exclusive flags of v1, time, and anything but cpuset, cpu quota and membership.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.host.scratch.parsing import parse_list, parse_quota
+from agent.host.scratch.store import Store
+from agent.model.idset import CpuSet, IdSet, NodeSet
+
+CPUS, MEMS = "cpuset.cpus", "cpuset.mems"
+MAX_NODES = 1024
+"""Nodes that a kernel built with NODES_SHIFT=10 knows (the usual x86 configuration)."""
+
+
+@dataclass
+class CpusetKernel:
+    """The rules, over any store.
+
+    Attributes:
+        version: 1 or 2.
+        store: the control files.
+        possible_cpus, possible_nodes: what could ever be online.
+    """
+
+    version: int
+    store: Store
+    possible_cpus: CpuSet
+    possible_nodes: NodeSet
+
+    # --- what user space does ----------------------------------------------------------------------------------
+
+    def write(self, path: str, file: str, value: str) -> None:
+        """Take what a program writes to a control file. Raises OSError."""
+        path = path.rstrip("/")
+        if not self.store.has(path, file):
+            raise _refused(errno.ENOENT)
+        text = value.strip()
+        if file in (CPUS, MEMS):
+            self._set(path, file, text)
+        elif file in ("cgroup.procs", "tasks"):
+            self._attach(path, text)
+        elif file in ("cpu.max", "cpu.cfs_quota_us"):
+            self._quota(path, file, text)
+        else:
+            raise _refused(errno.EINVAL)  # a file without a write handler
+
+    def mkdir(self, path: str) -> None:
+        """Make a cgroup; its parent must be there."""
+        parent = _parent(path)
+        self.store.make(path)
+        files = {"cgroup.procs": ""}
+        if self.version == 1:
+            files |= {CPUS: "", MEMS: "", "cpuset.effective_cpus": "", "cpuset.effective_mems": "", "tasks": ""}
+            files |= {"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000"}
+        else:
+            files |= {CPUS: "", MEMS: "", "cgroup.events": "populated 0\nfrozen 0", "cgroup.threads": ""}
+            files |= {"cgroup.subtree_control": "", "cpu.max": "max 100000"}
+            files |= {
+                name: self.store.get(parent, name) for name in ("cpuset.cpus.effective", "cpuset.mems.effective")
+            }
+        for file, text in files.items():
+            self.store.put(path, file, text)
+
+    def rmdir(self, path: str) -> None:
+        """Remove a cgroup. Raises OSError EBUSY where processes or cgroups are in it."""
+        if self.store.children(path) or self.store.get(path, "cgroup.procs"):
+            raise _refused(errno.EBUSY)
+        self.store.remove(path)
+
+    # --- what the machine does ---------------------------------------------------------------------------------
+
+    def online(self, cpus: CpuSet, nodes: NodeSet) -> None:
+        """These CPUs and nodes are online now; cpuset_hotplug_workfn."""
+        if self.version == 2:  # noqa: PLR2004 - because the version
+            self.store.put("", "cpuset.cpus.effective", str(cpus))
+            self.store.put("", "cpuset.mems.effective", str(nodes))
+            for child in self.store.children(""):
+                self._effective(child)
+            return
+        for file, found in ((CPUS, cpus), (MEMS, nodes)):
+            self._put_v1("", file, found)
+        for child in self.store.children(""):
+            self._offline_v1(child)
+
+    def exit(self, path: str, pid: int) -> None:
+        """A process of a cgroup ends."""
+        pids = [word for word in self.store.get(path, "cgroup.procs").split() if word != str(pid)]
+        self._put_pids(path, pids)
+
+    # --- cpuset ------------------------------------------------------------------------------------------------
+
+    def _set(self, path: str, file: str, text: str) -> None:
+        limit = self.possible_cpus.bits.bit_length() if file == CPUS else MAX_NODES
+        new = parse_list(text, limit)
+        old = self.asked(path, file)
+        possible = self.possible_cpus if file == CPUS else self.possible_nodes
+        if self.version == 1:
+            if not path:
+                raise _refused(errno.EACCES)
+            self._check_v1(path, file, old, new)
+        elif new.bits & ~possible.bits:
+            raise _refused(errno.EINVAL)
+        if old and not new and self.populated(path):
+            raise _refused(errno.ENOSPC)
+        if self.version == 1:
+            self._put_v1(path, file, new)
+        else:
+            self.store.put(path, file, str(new))
+            self._effective(path)
+
+    def _check_v1(self, path: str, file: str, old: IdSet, new: IdSet) -> None:
+        """validate_change of cpuset-v1.c, in its order."""
+        if new.bits & ~self.asked("", file).bits:
+            raise _refused(errno.EINVAL)
+        if new.bits == old.bits:
+            return
+        for child in self.store.children(path):
+            if self.asked(child, file).bits & ~new.bits:
+                raise _refused(errno.EBUSY)
+        if new.bits & ~self.asked(_parent(path), file).bits:
+            raise _refused(errno.EACCES)
+
+    def asked(self, path: str, file: str) -> IdSet:
+        """What a cgroup asks for."""
+        return IdSet.parse(self.store.get(path, file))
+
+    def _put_v1(self, path: str, file: str, value: IdSet) -> None:
+        self.store.put(path, file, str(value))
+        self.store.put(path, "cpuset.effective_cpus" if file == CPUS else "cpuset.effective_mems", str(value))
+
+    def _effective(self, path: str) -> None:
+        """compute_effective_cpumask, for a cgroup and all below."""
+        for file in (CPUS, MEMS):
+            above = IdSet.parse(self.store.get(_parent(path), f"{file}.effective"))
+            self.store.put(path, f"{file}.effective", str(self.asked(path, file) & above or above))
+        for child in self.store.children(path):
+            self._effective(child)
+
+    def _offline_v1(self, path: str) -> None:
+        """hotplug_update_tasks_legacy: sets shrink for good; the processes of an emptied one go to an ancestor."""
+        for file in (CPUS, MEMS):
+            self._put_v1(path, file, self.asked(path, file) & self.asked(_parent(path), file))
+        if not self.asked(path, CPUS) or not self.asked(path, MEMS):
+            home = _parent(path)
+            while home and not (self.asked(home, CPUS) and self.asked(home, MEMS)):
+                home = _parent(home)
+            moved = self.store.get(path, "cgroup.procs").split()
+            self._put_pids(path, [])
+            self._put_pids(home, [*self.store.get(home, "cgroup.procs").split(), *moved])
+        for child in self.store.children(path):
+            self._offline_v1(child)
+
+    # --- processes ---------------------------------------------------------------------------------------------
+
+    def populated(self, path: str) -> bool:
+        """Whether processes live in a cgroup or below it."""
+        if self.store.get(path, "cgroup.procs"):
+            return True
+        return any(self.populated(child) for child in self.store.children(path))
+
+    def _attach(self, path: str, text: str) -> None:
+        if not text.isascii() or not text.isdigit():
+            raise _refused(errno.EINVAL)
+        home = self.home(text)
+        if home is None:
+            raise _refused(errno.ESRCH)
+        if self.version == 1:
+            if path and not (self.asked(path, CPUS) and self.asked(path, MEMS)):
+                raise _refused(errno.ENOSPC)
+        elif path and self.store.get(path, "cgroup.subtree_control"):
+            raise _refused(errno.EBUSY)  # "no internal processes"
+        self._put_pids(home, [word for word in self.store.get(home, "cgroup.procs").split() if word != text])
+        self._put_pids(path, [*self.store.get(path, "cgroup.procs").split(), text])
+
+    def home(self, pid: str, path: str = "") -> str | None:
+        """The cgroup of a process, None where no such process is."""
+        if pid in self.store.get(path, "cgroup.procs").split():
+            return path
+        found = (self.home(pid, child) for child in self.store.children(path))
+        return next((home for home in found if home is not None), None)
+
+    def _put_pids(self, path: str, pids: list[str]) -> None:
+        for file in ("cgroup.procs", "tasks" if self.version == 1 else "cgroup.threads"):
+            self.store.put(path, file, "\n".join(pids))
+        while self.version == 2 and path:  # noqa: PLR2004 - because the version
+            self.store.put(path, "cgroup.events", f"populated {int(self.populated(path))}\nfrozen 0")
+            path = _parent(path)
+
+    # --- quota -------------------------------------------------------------------------------------------------
+
+    def _quota(self, path: str, file: str, text: str) -> None:
+        quota, period = parse_quota(text, self.store.get(path, file), v1=self.version == 1)
+        if self.version == 1:
+            self._check_quota(path, quota)
+            self.store.put(path, file, str(quota if quota is not None else -1))
+        else:
+            self.store.put(path, file, f"{'max' if quota is None else quota} {period}")
+
+    def _check_quota(self, path: str, quota: int | None) -> None:
+        """tg_cfs_schedulable_down of v1: a quota may not exceed that of a parent, nor fall below that of a child."""
+        if quota is None:
+            return
+        above = _parent(path)
+        while path and above:
+            limit = int(self.store.get(above, "cpu.cfs_quota_us") or -1)
+            if limit >= 0:
+                if quota > limit:
+                    raise _refused(errno.EINVAL)
+                break
+            above = _parent(above)
+        if any(below > quota for below in self._quotas_below(path)):
+            raise _refused(errno.EINVAL)
+
+    def _quotas_below(self, path: str) -> list[int]:
+        found = []
+        for child in self.store.children(path):
+            found += [int(self.store.get(child, "cpu.cfs_quota_us") or -1), *self._quotas_below(child)]
+        return found
+
+
+@dataclass
+class ScratchKernel:
+    """A `agent.host.cgroups.Kernel` for scratch trees: hands writes to the rules."""
+
+    rules: CpusetKernel
+    root: str
+
+    def write(self, hierarchy: str, path: str, file: str, value: str) -> None:
+        """See agent.host.cgroups.kernel.Kernel; raises OSError as the kernel would."""
+        inside = Path(os.path.normpath(hierarchy + path))
+        if not inside.is_relative_to(self.root) or ".." in path.split("/"):
+            raise _refused(errno.EINVAL)
+        self.rules.write(path, file, value)
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _refused(number: int) -> OSError:
+    return OSError(number, os.strerror(number))

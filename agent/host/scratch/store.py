@@ -1,0 +1,128 @@
+"""Where a scratch tree keeps its control files: a folder, or memory. Called by `agent.host.scratch.kernel`."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+
+class Store(Protocol):
+    """Control files by cgroup path ("" is the root) and name."""
+
+    def has(self, path: str, file: str) -> bool:
+        """Whether a control file is there."""
+        ...
+
+    def get(self, path: str, file: str) -> str:
+        """Its text without the line's end; "" where it is not there."""
+        ...
+
+    def put(self, path: str, file: str, text: str) -> None:
+        """Replace its text."""
+        ...
+
+    def children(self, path: str) -> list[str]:
+        """The paths of the cgroups right below, sorted."""
+        ...
+
+    def make(self, path: str) -> None:
+        """A new cgroup without files. Raises OSError."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a cgroup and its files."""
+        ...
+
+
+@dataclass
+class MemoryStore:
+    """In memory: for trying many trees quickly."""
+
+    files: dict[str, dict[str, str]] = field(default_factory=lambda: {"": {}})
+    below: dict[str, list[str]] = field(default_factory=dict)
+
+    def has(self, path: str, file: str) -> bool:
+        """See Store."""
+        return file in self.files.get(path, {})
+
+    def get(self, path: str, file: str) -> str:
+        """See Store."""
+        return self.files.get(path, {}).get(file, "")
+
+    def put(self, path: str, file: str, text: str) -> None:
+        """See Store."""
+        self.files[path][file] = text
+
+    def children(self, path: str) -> list[str]:
+        """See Store."""
+        return self.below.get(path, [])
+
+    def make(self, path: str) -> None:
+        """See Store."""
+        parent = path.rpartition("/")[0]
+        if parent not in self.files:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        self.files[path] = {}
+        self.below[parent] = sorted([*self.below.get(parent, []), path])
+
+    def remove(self, path: str) -> None:
+        """See Store."""
+        del self.files[path]
+        self.below[path.rpartition("/")[0]].remove(path)
+
+
+@dataclass(frozen=True)
+class FolderStore:
+    """A folder per hierarchy: one on v2; on v1 "cpuset", "cpu" for the quota, "memory" for its statistics."""
+
+    root: Path
+    version: int
+
+    def has(self, path: str, file: str) -> bool:
+        """See Store."""
+        return self._file(path, file).is_file()
+
+    def get(self, path: str, file: str) -> str:
+        """See Store."""
+        try:
+            return self._file(path, file).read_text("utf-8").strip()
+        except FileNotFoundError:
+            return ""
+
+    def put(self, path: str, file: str, text: str) -> None:
+        """See Store. The kernel ends every text with a line's end; cgroup.procs of nobody is empty."""
+        self._file(path, file).write_text(f"{text}\n" if text or file.startswith("cpuset") else "", "utf-8")
+
+    def children(self, path: str) -> list[str]:
+        """See Store."""
+        with os.scandir(str(self.hierarchies[0]) + path) as entries:
+            return sorted(f"{path}/{entry.name}" for entry in entries if entry.is_dir(follow_symlinks=False))
+
+    def make(self, path: str) -> None:
+        """See Store."""
+        for hierarchy in self.hierarchies:
+            Path(f"{hierarchy}{path}").mkdir()
+
+    def remove(self, path: str) -> None:
+        """See Store."""
+        for hierarchy in self.hierarchies:
+            shutil.rmtree(f"{hierarchy}{path}")
+
+    @property
+    def hierarchies(self) -> tuple[Path, ...]:
+        """The folders of the hierarchies, that of cpuset first."""
+        names = ("cpuset", "cpu", "memory") if self.version == 1 else ("",)
+        return tuple(self.root / name for name in names)
+
+    def _file(self, path: str, file: str) -> Path:
+        controller = file.partition(".")[0]
+        base = (
+            self.root / (controller if controller in ("cpu", "memory") else "cpuset")
+            if self.version == 1
+            else self.root
+        )
+        return Path(f"{base}{path}", file)
