@@ -6,8 +6,13 @@ thousandths of a unit and leave as whole CPUs, bytes or devices.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from agent.model.pod import Container, ContainerKind, Pod, Qos, Resources
 from agent.model.quantity import is_whole, units
+
+HUGE = "hugepages-"
+"""How the name of a huge page resource starts."""
 
 
 def eligible(container: Container) -> bool:
@@ -47,6 +52,90 @@ def pod_exclusive_count(pod: Pod, pod_level_managers: bool) -> int:  # noqa: FBT
         else:
             peak = max(peak, beside + count)  # only the sidecars listed before it run beside it
     return max(peak, apps + beside)
+
+
+def is_memory(resource: str) -> bool:
+    """Whether the Memory Manager counts it."""
+    return resource == "memory" or resource.startswith(HUGE)
+
+
+def memory_requests(pod: Pod, container: Container, pod_level_managers: bool) -> dict[str, int]:  # noqa: FBT001 - the gate's value
+    """Bytes that a container asks of the Memory Manager, by resource name, sorted; zeros are kept (spec 5.3).
+
+    Fractions of a byte round up; the kubelet refuses them (`is_fractional`).
+    """
+    if pod_level_managers and pod.pod_level and not eligible(container):
+        return {}
+    return {name: units(container.requests[name]) for name in sorted(container.requests) if is_memory(name)}
+
+
+def pod_memory_requests(pod: Pod, pod_level_managers: bool) -> dict[str, int]:  # noqa: FBT001 - the gate's value
+    """Bytes that a pod asks for as a whole, by resource name, sorted (spec 5.3).
+
+    The highest amount held at once, but only of resources that an app container asks for; of a pod with pod-level
+    resources what is set there, if more than nothing.
+    """
+    if pod_level_managers and pod.pod_level:
+        asked = pod.requests or {}
+        return {name: units(asked[name]) for name in sorted(asked) if is_memory(name) and asked[name] > 0}
+    peak: dict[str, int] = {}
+    beside: dict[str, int] = {}
+    apps: dict[str, int] = {}
+    for container in pod.containers:
+        for name, amount in memory_requests(pod, container, pod_level_managers).items():
+            if container.kind is ContainerKind.APP:
+                apps[name] = apps.get(name, 0) + amount
+            elif container.kind is ContainerKind.SIDECAR:
+                beside[name] = beside.get(name, 0) + amount
+            else:
+                peak[name] = max(peak.get(name, 0), beside.get(name, 0) + amount)
+    return {name: max(apps[name] + beside.get(name, 0), peak.get(name, 0)) for name in sorted(apps)}
+
+
+def is_fractional(requests: Resources) -> bool:
+    """Whether an amount of memory is no whole number of bytes: the kubelet then refuses the pod (spec 5.3)."""
+    return any(is_memory(name) and not is_whole(milli) for name, milli in requests.items())
+
+
+def pod_requests(pod: Pod, *, overhead: bool = True) -> dict[str, int]:
+    """What the scheduler and the pod's cgroup count: effective requests in thousandths (spec 8.2)."""
+    total = _together(pod, lambda container: container.requests)
+    total.update(_pod_level(pod, pod.requests))
+    for name, milli in pod.overhead.items() if overhead else ():
+        total[name] = total.get(name, 0) + milli
+    return dict(sorted(total.items()))
+
+
+def pod_limits(pod: Pod, *, overhead: bool = True) -> dict[str, int]:
+    """Effective limits in thousandths (spec 8.2). Overhead is added only where there is a limit."""
+    total = _together(pod, lambda container: container.limits)
+    total.update(_pod_level(pod, pod.limits))
+    for name, milli in pod.overhead.items() if overhead else ():
+        if total.get(name):
+            total[name] += milli
+    return dict(sorted(total.items()))
+
+
+def _together(pod: Pod, amounts: Callable[[Container], Resources]) -> dict[str, int]:
+    """The most that runs at once: the long-running containers, or an init container beside earlier sidecars."""
+    lasting: dict[str, int] = {}
+    beside: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in pod.containers:
+        for name, milli in amounts(container).items():
+            if container.kind is ContainerKind.INIT:
+                peak[name] = max(peak.get(name, 0), milli + beside.get(name, 0))
+                continue
+            lasting[name] = lasting.get(name, 0) + milli
+            if container.kind is ContainerKind.SIDECAR:
+                beside[name] = beside.get(name, 0) + milli
+    return {name: max(lasting.get(name, 0), peak.get(name, 0)) for name in lasting | peak}
+
+
+def _pod_level(pod: Pod, asked: Resources | None) -> dict[str, int]:
+    if not pod.pod_level:
+        return {}
+    return {name: milli for name, milli in (asked or {}).items() if name == "cpu" or is_memory(name)}
 
 
 def _whole(requests: Resources) -> int:

@@ -87,11 +87,20 @@ class NodeBook:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Memory granted to a container: bytes of one resource over a set of nodes."""
+    """Memory granted to a container: bytes of one resource over a set of nodes.
+
+    Attributes:
+        resource: "memory" or "hugepages-<size>".
+        size: bytes in all.
+        nodes: the group of nodes; cpuset.mems of its container names all of them.
+        split: (node id, bytes) of the nodes that the bytes were taken from, ascending; they add up to `size`. Empty
+            under Compatibility.KUBELET, which keeps sums of groups only, and in shares of a pod's own pool.
+    """
 
     resource: str
     size: int
     nodes: NodeSet
+    split: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,15 @@ def _from_confinement(found: Confinement) -> dict[str, object]:
 
 
 def _from_blocks(blocks: tuple[Block, ...]) -> list[object]:
-    return [[block.resource, block.size, str(block.nodes)] for block in blocks]
+    return [
+        [
+            block.resource,
+            block.size,
+            str(block.nodes),
+            *([[list(pair) for pair in block.split]] if block.split else []),
+        ]
+        for block in blocks
+    ]
 
 
 def _from_book(book: NodeBook) -> dict[str, object]:
@@ -227,9 +235,9 @@ def _texts(field: Field) -> tuple[str, ...]:
     return tuple(item.text() for item in field.items(_MANY))
 
 
-def _row(field: Field, length: int) -> tuple[Field, ...]:
-    row = tuple(field.items(length))
-    if len(row) != length:
+def _row(field: Field, length: int, most: int = 0) -> tuple[Field, ...]:
+    row = tuple(field.items(most or length))
+    if not length <= len(row) <= (most or length):
         raise field.wrong(f"must have {length} items, not {len(row)}")
     return row
 
@@ -250,8 +258,18 @@ def _pairs(field: Field) -> tuple[tuple[int, int], ...]:
 
 
 def _to_blocks(field: Field) -> tuple[Block, ...]:
-    rows = [_row(item, 3) for item in field.items(_MANY)]
-    return tuple(Block(resource.text(), _amount(size), _nodes(nodes)) for resource, size, nodes in rows)
+    return tuple(_to_block(item) for item in field.items(_MANY))
+
+
+def _to_block(field: Field) -> Block:
+    resource, size, nodes, *split = _row(field, 3, 4)
+    block = Block(resource.text(), _amount(size), _nodes(nodes), _pairs(split[0]) if split else ())
+    known = [node for node, _ in block.split]
+    if split and (
+        sum(part for _, part in block.split) != block.size or known != sorted(set(known) & set(block.nodes))
+    ):
+        raise split[0].wrong("must be ascending nodes of the block with bytes that add up to its size")
+    return block
 
 
 def _to_book(field: Field) -> NodeBook:
