@@ -67,18 +67,28 @@ class Report:
 def run(vectors: Iterable[Vector], keep: int = 5, tick: Callable[[], None] = lambda: None) -> Report:
     """Answer every vector; keep the first few differences of each family. `tick` is called once for each vector."""
     report = Report()
-    modules: dict[str, ModuleType | None] = {}
+    modules: dict[str, ModuleType | str | None] = {}
     for vector in vectors:
         if vector.family not in modules:
-            modules[vector.family] = find_module(vector.family)
+            modules[vector.family] = _module_or_crash(vector.family)
         module = modules[vector.family]
         tally = report.tallies.setdefault(vector.family, Tally(has_module=module is not None))
         if module is None:
             tally.different += 1
+        elif isinstance(module, str):
+            _count(tally, vector, Difference(vector, None, crash=module), keep)
         else:
             _count(tally, vector, _answer(module, vector), keep)
         tick()
     return report
+
+
+def _module_or_crash(family: str) -> ModuleType | str | None:
+    """A module that cannot be imported fails its own family only."""
+    try:
+        return find_module(family)
+    except Exception:  # noqa: BLE001 - whatever the import raises is shown
+        return traceback.format_exc()
 
 
 def find_module(family: str) -> ModuleType | None:

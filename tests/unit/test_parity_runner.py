@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.parity import running
 from tests.parity.__main__ import main
 from tests.parity.choose import main as choose
 
@@ -104,6 +106,25 @@ def test_a_family_without_a_module_fails_and_says_so(tmp_path: Path) -> None:
     result = parity(tmp_path, [{**SAME, "family": "no-such"}])
     assert result.exit_code == 1
     assert "no tests/parity/no_such.py" in result.output
+
+
+def test_a_module_that_cannot_be_imported_fails_its_family_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other families are still run, and the reason is shown."""
+    import_module = running.import_module
+
+    def broken(name: str) -> ModuleType:
+        if name.endswith(".odd"):
+            raise ImportError("cannot import name 'x'")
+        return import_module(name)
+
+    monkeypatch.setattr(running, "import_module", broken)
+    result = parity(tmp_path, [{**SAME, "family": "odd"}, SAME])
+    assert result.exit_code == 1
+    assert "cannot import name 'x'" in result.output
+    assert "odd: 0 identical, 1 different" in result.output
+    assert "merge: 1 identical, 0 different" in result.output
 
 
 def test_filters(tmp_path: Path) -> None:
