@@ -82,7 +82,7 @@ class Node:
         self._cpus = cpus.Provider(machine, rules)
         self._devices = devices.Provider(machine, rules, inventory)
         self._memory = memory.Provider(machine, rules)
-        confiner = Confiner(machine, rules, self._cpus.reserved)
+        confiner = Confiner(machine, rules, self._cpus.start().shared - self._cpus.reserved)
         self._others = tuple(sorted((confiner, *extra_providers), key=lambda each: each.name))
         self._overridden: dict[CpuOptions, cpus.Provider] = {}
         self._judge = Judge(machine, inventory)
@@ -132,6 +132,26 @@ class Node:
         fixed = self.rules.compatibility is Compatibility.FIXED
         if fixed and pod.uid in ledger.pods:
             return Admitted(ledger)
+        after, refusal = self.attempt(ledger, pod, policy=policy, scope=scope, cpu_options=cpu_options, trace=trace)
+        if refusal is None:
+            return Admitted(after)
+        return Refused(refusal, ledger if fixed else self.release(after, pod.uid))
+
+    def attempt(
+        self,
+        ledger: Ledger,
+        pod: Pod,
+        *,
+        policy: Policy | None = None,
+        scope: Scope | None = None,
+        cpu_options: CpuOptions | None = None,
+        trace: Trace | None = None,
+    ) -> tuple[Ledger, Refusal | None]:
+        """Take what the pod asks for, as far as it goes: with a refusal the ledger holds what was taken before it.
+
+        What `admit` is made of; the parity harness needs it bare, since a kubelet that restarts releases nothing
+        until it has admitted all its pods again.
+        """
         topology = replace(
             self.rules.topology,
             policy=policy or self.rules.topology.policy,
@@ -140,7 +160,7 @@ class Node:
         admission = _Admission(self, topology, self._providers_for(cpu_options), pod, ledger, trace)
         refusal = admission.run()
         if refusal is not None:
-            return Refused(refusal, ledger if fixed else self.release(admission.ledger, pod.uid))
+            return _settled(admission.ledger), refusal
         record = PodRecord(
             pod=pod,
             policy=topology.policy,
@@ -148,7 +168,9 @@ class Node:
             asked=policy or "",
             affinity=admission.hints,
         )
-        return Admitted(_recorded(admission.ledger, self._judge.judged(admission.ledger, record)))
+        by_socket = (cpu_options or self.rules.cpu.options).align_by_socket
+        judged = self._judge.judged(admission.ledger, record, by_socket=by_socket)
+        return _recorded(admission.ledger, judged), None
 
     def release(self, ledger: Ledger, uid: str) -> Ledger:
         """Give back all that a pod holds. A pod that is not in the ledger changes nothing."""
@@ -217,7 +239,7 @@ class _Admission:
             for provider in self._providers:
                 taken = provider.allocate(self.ledger, self._pod, container, hint)
                 if isinstance(taken, Refusal):
-                    return replace(taken, container=taken.container or container.name)
+                    return _told(replace(taken, container=taken.container or container.name))
                 self.ledger = taken
         return None
 
@@ -234,7 +256,7 @@ class _Admission:
         for provider in self._providers:
             taken = provider.allocate_pod(self.ledger, self._pod, hint)
             if isinstance(taken, Refusal):
-                return taken
+                return _told(taken)
             self.ledger = taken
         return None
 
@@ -255,6 +277,13 @@ class _Admission:
         nodes = None if merged.hint.nodes is None else str(merged.hint.nodes)
         facts = {"policy": self._topology.policy.value, "scope": self._topology.scope.value, "nodes": nodes}
         return Refusal(Reason.TOPOLOGY, message, container, facts)
+
+
+def _told(refusal: Refusal) -> Refusal:
+    """An error without a type of its own is wrapped as the kubelet wraps it (spec 2.2)."""
+    if refusal.reason is not Reason.UNEXPECTED:
+        return refusal
+    return replace(refusal, message=f"Allocate failed due to {refusal.message}, which is unexpected")
 
 
 def _recorded(ledger: Ledger, record: PodRecord) -> Ledger:

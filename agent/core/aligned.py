@@ -9,16 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from enum import Enum
 
 from agent.core.confine import asks
 from agent.model.devices import DeviceInventory
-from agent.model.hint import ANY_NODES, Hint
+from agent.model.hint import ANY_NODES
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.machine import Machine
 from agent.model.rules import Policy
 
 UNPREFERRED = "the best that could be had under this policy is not as good as this machine allows"
+
+
+class Kind(Enum):
+    """What is held: a device near several nodes is in place on any of them, the rest only on all."""
+
+    CPUS = "CPUs"
+    MEMORY = "memory"
+    DEVICE = "device"
+
+
+Held = tuple[Kind, str, NodeSet]
+"""Kind, words for people, where it lies."""
 
 
 class Judge:
@@ -37,13 +50,19 @@ class Judge:
             for device in devices
         }
 
-    def judged(self, ledger: Ledger, record: PodRecord) -> PodRecord:
-        """The record with `aligned` and `why` filled in for all containers, and for the pod under ""."""
+    def judged(self, ledger: Ledger, record: PodRecord, *, by_socket: bool = False) -> PodRecord:
+        """The record with `aligned` and `why` filled in for all containers, and for the pod under "".
+
+        Args:
+            ledger: with the pod's grants in it.
+            record: the pod's.
+            by_socket: align-by-socket is on: CPUs of the affinity's sockets will do.
+        """
         aligned: dict[str, bool] = {}
         why: dict[str, str] = {}
         for container in record.pod.containers:
             name = container.name
-            reason = self._reason(ledger, record, name)
+            reason = self._reason(ledger, record, name, by_socket=by_socket)
             aligned[name] = not reason
             if reason:
                 why[name] = reason
@@ -53,7 +72,7 @@ class Judge:
             aligned = dict.fromkeys(aligned, False)
         return replace(record, aligned=aligned, why=why)
 
-    def _reason(self, ledger: Ledger, record: PodRecord, name: str) -> str:
+    def _reason(self, ledger: Ledger, record: PodRecord, name: str, *, by_socket: bool) -> str:
         """Why a container is not aligned; "" when it is."""
         held = list(self._held(ledger, record.pod.uid, name))
         if not held:
@@ -61,36 +80,40 @@ class Judge:
         if record.policy == Policy.NONE:
             return self._apart(held)
         hint = record.affinity.get(name, ANY_NODES)
-        nodes = self._wanted(hint)
-        for what, places, within in held:
-            outside = places - nodes if within else NodeSet() if places & nodes else places
+        nodes = self._machine.node_set if hint.nodes is None else hint.nodes
+        for kind, what, places in held:
+            allowed = self._same_sockets(nodes) if by_socket and kind is Kind.CPUS else nodes
+            outside = places - allowed if kind is not Kind.DEVICE or not places & nodes else NodeSet()
             if outside:
                 return f"{what} lie on NUMA nodes {outside}, outside the affinity {nodes}"
         return "" if hint.preferred else UNPREFERRED
 
-    def _apart(self, held: list[tuple[str, NodeSet, bool]]) -> str:
-        common = NodeSet.union(places for _, places, within in held if within) or held[0][1]
-        if len(common) > 1 or any(not places & common for _, places, _ in held):
-            spread = NodeSet.union(places for _, places, _ in held)
-            return f"policy none aligns nothing: what it holds lies on NUMA nodes {spread}"
-        return ""
+    def _apart(self, held: list[Held]) -> str:
+        """Policy none: fine if one node would have done for all of it; a device may be near several."""
+        common = self._machine.node_set
+        for kind, _, places in held:
+            common &= places if kind is Kind.DEVICE or len(places) == 1 else NodeSet()
+        if common:
+            return ""
+        return f"policy none aligns nothing: it lies on NUMA nodes {NodeSet.union(places for _, _, places in held)}"
 
-    def _held(self, ledger: Ledger, uid: str, name: str) -> Iterator[tuple[str, NodeSet, bool]]:
-        """What it holds that has a place: (words, nodes, whether all of the nodes count or one is enough)."""
+    def _same_sockets(self, nodes: NodeSet) -> NodeSet:
+        sockets = {cpu.package for cpu in self._machine.cpus if cpu.node in nodes}
+        return nodes | NodeSet.from_ids(cpu.node for cpu in self._machine.cpus if cpu.package in sockets)
+
+    def _held(self, ledger: Ledger, uid: str, name: str) -> Iterator[Held]:
+        """What it holds that has a place."""
         grant = ledger.grant(uid, name)
         if grant.cpus:
-            yield f"CPUs {grant.cpus}", self._machine.nodes_of(grant.cpus), True
+            yield Kind.CPUS, f"CPUs {grant.cpus}", self._machine.nodes_of(grant.cpus)
         for block in grant.memory:
             if block.size:
-                yield f"{block.size} bytes of {block.resource}", block.nodes, True
+                yield Kind.MEMORY, f"{block.size} bytes of {block.resource}", block.nodes
         for resource, ids in sorted(grant.devices.items()):
             for device in ids:
                 places = self._places.get((resource, device))
                 if places:  # without a place it can be out of place nowhere
-                    yield f"device {device} of {resource}", places, False
-
-    def _wanted(self, hint: Hint) -> NodeSet:
-        return self._machine.node_set if hint.nodes is None else hint.nodes
+                    yield Kind.DEVICE, f"device {device} of {resource}", places
 
     def _unconfined(self, ledger: Ledger, record: PodRecord) -> str:
         """Why a pod that asks to be confined is not, or not wholly; "" when it is, or does not ask."""
@@ -101,6 +124,9 @@ class Judge:
         if confinement is None:
             exclusive = ledger.cpus.assigned.get(record.pod.uid)
             return "" if exclusive else "no NUMA nodes have the shared CPUs that it requests: it is not confined"
+        hint = record.affinity.get(record.pod.containers[0].name, ANY_NODES)
+        if not hint.preferred and record.policy != Policy.NONE:
+            return UNPREFERRED
         if memory and not confinement.memory:
             return "its memory is not bound: not every container has a limit, or the limits do not fit these nodes"
         return ""

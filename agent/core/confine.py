@@ -90,17 +90,17 @@ class Confiner:
     Args:
         machine: the hardware.
         rules: with cpuManagerPolicy none, no set of CPUs is written, and nobody is confined.
-        reserved: CPUs that the system keeps: in the shared pool, and not counted on.
+        usable: CPUs of the pool of an empty node that may be counted on: without those that the system keeps.
     """
 
     name = "confine"
 
-    def __init__(self, machine: Machine, rules: Rules, reserved: CpuSet) -> None:
+    def __init__(self, machine: Machine, rules: Rules, usable: CpuSet) -> None:
         self._machine = machine
         self._rules = rules
-        self._reserved = reserved
+        self._usable = usable
         self._positions = Positions.of(machine.node_set)
-        self._domain = self._positions.mask(machine.nodes_of(machine.online - reserved))
+        self._domain = self._positions.mask(machine.nodes_of(usable))
 
     def container_hints(self, ledger: Ledger, pod: Pod, container: Container) -> Answer:  # noqa: ARG002 - Provider
         """Nothing: a pod that asks is merged as a whole."""
@@ -186,11 +186,11 @@ class Confiner:
         return tuple(max(0, amounts.get(node, 0)) for node in self._positions.ids)
 
     def _capacity(self) -> dict[int, int]:
-        return {node.id: 1000 * len(node.cpus - self._reserved) for node in self._machine.nodes}
+        return {node.id: 1000 * len(node.cpus & self._usable) for node in self._machine.nodes}
 
     def _free(self, ledger: Ledger) -> dict[int, int]:
         taken = accounted(ledger.cpus)
-        pool = ledger.cpus.shared - self._reserved
+        pool = ledger.cpus.shared & self._usable
         return {node.id: 1000 * len(node.cpus & pool) - taken.get(node.id, 0) for node in self._machine.nodes}
 
     def _memory_capacity(self) -> dict[int, int]:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Protocol
 
 from agent.core.confine import accounted
+from agent.core.cpu_pools import isolated_apart
 from agent.errors import InvariantError
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Ledger
@@ -107,6 +108,7 @@ def _cpus(ledger: Ledger, node: Managed, earlier: Collection[str]) -> Iterator[s
         return  # nothing is granted: the pool is whatever the kernel schedules on
     strict = node.rules.cpu.options.strict_reservation
     missing = online - taken - books.shared - (node.reserved if strict else CpuSet())
+    missing -= isolated_apart(node.machine, node.rules, node.reserved)  # shared by nobody (safety.md S5)
     if missing:
         yield f"CPUs {missing} are neither exclusive nor in the shared pool"
     if strict and books.shared & node.reserved:

@@ -55,7 +55,7 @@ def pod(
 
 def confiner(of: Machine, reserved: CpuSet = CpuSet()) -> Confiner:
     """The provider under the default rules."""
-    return Confiner(of, Rules(), reserved)
+    return Confiner(of, Rules(), of.online - reserved)
 
 
 def ledger(of: Machine, taken: CpuSet = CpuSet(), **confined: Confinement) -> Ledger:
@@ -87,7 +87,7 @@ def test_a_malformed_wish_is_none(align: str) -> None:
 def test_nothing_is_confined_where_no_cpus_are_written() -> None:
     """CpuManagerPolicy none writes no set of CPUs, so a pod cannot be kept anywhere."""
     node = machine()
-    idle = Confiner(node, Rules(cpu=CpuRules(static=False)), CpuSet())
+    idle = Confiner(node, Rules(cpu=CpuRules(static=False)), node.online)
     assert idle.pod_hints(ledger(node), pod()) is Stance.NO_PREFERENCE
 
 

@@ -1,0 +1,21 @@
+"""A vector's pod as a manifest, so that the harness goes through `agent.model.podspec` like everything else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def manifest_of(pod: dict[str, Any]) -> dict[str, Any]:
+    """A vector's pod as a manifest."""
+    sections: dict[str, list[dict[str, Any]]] = {"initContainers": [], "containers": []}
+    for each in pod["containers"]:
+        kind = each["kind"]
+        resources = {key: each[key] for key in ("requests", "limits") if key in each}
+        container = {"name": each["name"], "resources": resources}
+        if kind == "sidecar":
+            container["restartPolicy"] = "Always"
+        sections["containers" if kind == "app" else "initContainers"].append(container)
+    spec: dict[str, Any] = dict(sections)
+    if pod.get("resources") is not None:
+        spec["resources"] = pod["resources"]
+    return {"metadata": {"name": pod["uid"], "uid": pod["uid"]}, "spec": spec}

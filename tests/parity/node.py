@@ -1,0 +1,220 @@
+"""Family `node`: whole nodes, all managers together, pods coming and going, and restarts of the kubelet.
+
+The restart is modelled here and nowhere else: numalign's own restart moves nothing, whereas the kubelet admits every
+running pod again, before any device plugin has registered, and has forgotten the merged hints.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from agent.core import cpus
+from agent.core.admit import Node
+from agent.core.cputopology import CpuTopology
+from agent.core.invariants import broken_rules
+from agent.errors import SettingsError
+from agent.model.devices import Device, DeviceInventory
+from agent.model.hint import ANY_NODES
+from agent.model.idset import CpuSet, NodeSet
+from agent.model.machine import Machine
+from agent.model.outcome import Refusal, Refused
+from agent.model.pod import Pod
+from agent.model.podspec import pod_from
+from agent.model.quantity import parse_milli, units
+from agent.model.rules import Compatibility, CpuRules, MemoryRules, Policy, Rules
+from agent.settings.cpu_options import check_machine, cpu_options
+from agent.settings.topology_options import topology_rules
+from tests.parity.machines import machine_of
+from tests.parity.manifests import manifest_of
+from tests.parity.merge import hint_out, sentence
+
+
+NOTHING_RESERVED = (
+    "[cpumanager] the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero"
+)
+
+
+def answer(given: dict[str, Any]) -> dict[str, Any]:
+    """What `expected` holds: why the kubelet would not start, or the start and what each event did."""
+    return Scenario(given).run()
+
+
+def broken(given: dict[str, Any], got: dict[str, Any]) -> list[str]:
+    """The rules of design 5 that our own ledger breaks on the way: there must be none, whatever the kubelet did."""
+    scenario = Scenario(given)
+    again = scenario.run()
+    return scenario.broken if again == got else [*scenario.broken, "two runs gave two answers"]
+
+
+class Scenario:
+    """One vector: a node, its pods in order of admission, and its ledger."""
+
+    def __init__(self, given: dict[str, Any], compatibility: Compatibility = Compatibility.KUBELET) -> None:
+        self.given = given
+        self.compatibility = compatibility
+        self.active: list[Pod] = []
+        self.broken: list[str] = []
+
+    def run(self) -> dict[str, Any]:
+        """All events."""
+        try:
+            machine = machine_of(self.given["machine"])
+            self.node = Node(machine, rules_of(self.given, machine, self.compatibility), inventory_of(self.given))
+            self.ledger = self.node.start()
+        except SettingsError as error:
+            return {"init_error": _init_error(error)}
+        return {"start": self.state(), "events": [self.event(each) for each in self.given["events"]]}
+
+    def event(self, event: dict[str, Any]) -> dict[str, Any]:
+        """One event."""
+        result: dict[str, Any] = {}
+        if event["op"] == "add":
+            result["pods"] = [self.add(pod_from(manifest_of(event["pod"])))]
+        elif event["op"] == "remove":
+            self.active = [pod for pod in self.active if pod.uid != event["uid"]]
+            self.ledger = self.node.release(self.ledger, event["uid"])
+        else:
+            result["pods"] = self.restart()
+        result["state"] = self.state()
+        self.broken += broken_rules(self.ledger, self.node)
+        return {key: value for key, value in result.items() if value != []}
+
+    def add(self, pod: Pod) -> dict[str, Any]:
+        """A pod is admitted and, if it is, its containers are created one after the other."""
+        outcome = self.node.admit(self.ledger, pod)
+        self.ledger = outcome.ledger
+        if isinstance(outcome, Refused):
+            return _refused(pod, outcome.refusal)
+        self.active.append(pod)
+        described = []
+        for container in pod.containers:
+            described.append(self.describe(pod, container.name))
+            self.ledger = self.node.container_started(self.ledger, pod.uid, container.name)
+        return {"uid": pod.uid, "admitted": True, "containers": described}
+
+    def restart(self) -> list[dict[str, Any]]:
+        """The kubelet comes up again over its state files.
+
+        Its running pods are admitted again, oldest first. Nothing is released until all have been, since the pod
+        sources are not ready; hints and what init containers left are forgotten; no plugin has registered.
+        """
+        pods, self.active = self.active, []
+        results = []
+        waiting: list[str] = []
+        for pod in pods:
+            self.ledger, refusal = self.node.attempt(self.ledger, pod)
+            if refusal is None:
+                self.active.append(pod)
+                described = [self.describe(pod, container.name) for container in pod.containers]
+                results.append({"uid": pod.uid, "admitted": True, "containers": described})
+            else:
+                waiting.append(pod.uid)
+                results.append(_refused(pod, refusal))
+        for uid in waiting:
+            self.ledger = self.node.release(self.ledger, uid)
+        return results
+
+    def describe(self, pod: Pod, name: str) -> dict[str, Any]:
+        """What a container is given when it is created."""
+        grant = self.ledger.grant(pod.uid, name)
+        described: dict[str, Any] = {
+            "name": name,
+            "affinity": hint_out(self.ledger.pods[pod.uid].affinity.get(name, ANY_NODES)),
+            "cpus": None if grant.cpus is None else str(grant.cpus),
+            "mems": None if grant.mems is None else list(grant.mems),
+            "memory": [[block.resource, block.size, list(block.nodes)] for block in grant.memory] or None,
+        }
+        devices = {resource: sorted(ids) for resource, ids in grant.devices.items() if ids}
+        return described | ({"devices": devices} if devices else {})
+
+    def state(self) -> dict[str, Any]:
+        """The node once nothing is held by pods that are gone."""
+        ledger = self.ledger
+        held = {
+            (resource, device)
+            for containers in ledger.devices.held.values()
+            for each in containers.values()
+            for resource, ids in each.items()
+            for device in ids
+        }
+        free = {
+            resource: sorted(each.id for each in devices if each.healthy and (resource, each.id) not in held)
+            for resource, devices in self.node.inventory.resources.items()
+        }
+        state: dict[str, Any] = {
+            "default": str(ledger.cpus.shared) if self.node.rules.cpu.static else "",
+            "memory": [
+                {
+                    "id": book.id,
+                    "assignments": book.users,
+                    "cells": list(book.group),
+                    "usage": {name: [book.free(name), book.reserved.get(name, 0)] for name in sorted(book.total)},
+                }
+                for book in ledger.memory.nodes
+            ],
+        }
+        return state | ({"devices": free} if free else {})
+
+
+def rules_of(given: dict[str, Any], machine: Machine, compatibility: Compatibility) -> Rules:
+    """A vector's settings, checked in the order in which the kubelet builds its managers; raises SettingsError."""
+    gates, topology, memory = given.get("gates") or {}, given["topology"], given["memory"]
+    topology_checked = topology_rules(
+        topology["policy"], topology["scope"], topology.get("options"), machine=machine, compatibility=compatibility
+    )
+    reservation = {name: parse_milli(text) for name, text in given["reservation"].items()}
+    rules = Rules(
+        topology=topology_checked,
+        cpu=_cpu_rules(given, machine, topology_checked.policy, units(reservation.get("cpu", 0))),
+        compatibility=compatibility,
+        pod_level_managers=gates.get("PodLevelResourceManagers", False),
+        keep_shared=False,
+    )
+    cpus.Provider(machine, rules)  # its checks come before those of memory
+    return replace(rules, memory=_memory_rules(memory, machine, reservation))
+
+
+def _cpu_rules(given: dict[str, Any], machine: Machine, policy: Policy, count: int) -> CpuRules:
+    cpu = given["cpu"]
+    if cpu["policy"] != "static":
+        return CpuRules(static=False)
+    if not count:
+        raise SettingsError("cpu", NOTHING_RESERVED)
+    alpha = (given.get("gates") or {}).get("CPUManagerPolicyAlphaOptions", False)
+    options = cpu_options(cpu.get("options") or {}, alpha=alpha)
+    topology = CpuTopology.of(machine)
+    check_machine(options, policy, sockets=topology.num_sockets, nodes=len(topology.nodes))
+    return CpuRules(
+        options=options, reserved=CpuSet.parse(cpu.get("reserved_cpus") or "") or None, reserved_count=count
+    )
+
+
+def inventory_of(given: dict[str, Any]) -> DeviceInventory:
+    """A vector's devices."""
+    return DeviceInventory(
+        {
+            resource: tuple(
+                Device(name, None if nodes is None else NodeSet.from_ids(nodes), bool(healthy))
+                for name, nodes, healthy in each["devices"]
+            )
+            for resource, each in (given.get("devices") or {}).items()
+        }
+    )
+
+
+def _refused(pod: Pod, refusal: Refusal) -> dict[str, Any]:
+    return {"uid": pod.uid, "admitted": False, "reason": refusal.reason.value, "message": refusal.message}
+
+
+def _init_error(error: SettingsError) -> dict[str, str]:
+    said = sentence(error)
+    if error.key.startswith("topology"):
+        return {"component": "topology", "message": said}
+    if error.key.startswith(("memory", "reservedMemory")):
+        return {"component": "memory", "message": said}
+    return {"component": "cpu", "message": said if said == NOTHING_RESERVED else f"new static policy error: {said}"}
+
+
+def _memory_rules(memory: dict[str, Any], machine: Machine, reservation: dict[str, int]) -> MemoryRules:
+    return MemoryRules()
