@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -112,7 +113,6 @@ def test_a_module_that_cannot_be_imported_fails_its_family_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other families are still run, and the reason is shown."""
-    import_module = running.import_module
 
     def broken(name: str) -> ModuleType:
         if name.endswith(".odd"):
