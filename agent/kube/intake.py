@@ -1,0 +1,196 @@
+"""From the watch to the engine: one queue, one thread, many pods at a time.
+
+`agent.kube.handlers` calls in from kopf's event loop; this hands over at once. The thread takes all that has come by
+then, so that a burst of pods is decided together, saved once and enforced once. Errors in one pod never keep the
+others from being served.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from agent.errors import BadPodError, KubeError
+from agent.kube.bodies import Raw, Seen, identity, seen
+from agent.model.pod import Pod
+
+_log = logging.getLogger(__name__)
+BATCH = 500
+
+
+class Engine(Protocol):
+    """What of the engine is used here."""
+
+    def pods_seen(self, pods: list[Pod], *, ran: frozenset[str]) -> None:
+        """Decide on pods."""
+
+    def pods_gone(self, uids: list[str]) -> None:
+        """Pods left."""
+
+    def pods_listed(self, uids: frozenset[str]) -> None:
+        """Everything that is there."""
+
+    def container_seen(self, container_id: str, uid: str, name: str) -> None:
+        """A container appeared."""
+
+
+class Telling(Protocol):
+    """Who hears of pods as the API knows them."""
+
+    def pod_known(self, body: Raw, found: Seen) -> None:
+        """A pod was read."""
+
+    def pod_malformed(self, body: Raw, error: BadPodError) -> None:
+        """A pod could not be read."""
+
+    def pod_gone(self, uid: str) -> None:
+        """A pod left the API."""
+
+
+class Intake:
+    """A Listener of `agent.kube.handlers.PodSource`.
+
+    Args:
+        engine: who decides.
+        telling: who keeps what the API knows of each pod.
+        namespace: annotations of a namespace; may ask the API (once per namespace and while).
+        before: pods that were created before this time (seconds since the epoch) and run already are adopted.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        telling: Telling,
+        namespace: Callable[[str], Mapping[str, str]] = lambda _name: {},
+        before: float = 0.0,
+    ) -> None:
+        self._engine, self._telling, self._namespace, self._before = engine, telling, namespace, before
+        self._queue: queue.SimpleQueue[tuple[str, object]] = queue.SimpleQueue()
+        self._uids: dict[str, str] = {}  # the API's uid -> ours
+        self._unreadable: set[str] = set()
+        self._awaited: frozenset[str] | None = None
+        self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
+        self.synced = threading.Event()
+        """Set when the first complete list has been decided on."""
+
+    # ---- called from kopf's loop
+
+    def pod_changed(self, body: Raw) -> None:
+        """A pod was listed, added or modified."""
+        self._queue.put(("changed", body))
+
+    def pod_deleted(self, body: Raw) -> None:
+        """A pod left the API."""
+        self._queue.put(("deleted", body))
+
+    def pods_listed(self, uids: frozenset[str]) -> None:
+        """A list was read. It comes before its pods' own events do: it is looked at after them."""
+        self._queue.put(("listed", uids))
+
+    def source_failed(self, why: str) -> None:
+        """An attempt ended; pods stay as they are."""
+
+    # ---- the thread
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, within: float = 5.0) -> None:
+        """Decide on what has come so far, then end."""
+        self._queue.put(("stop", None))
+        self._thread.join(within)
+
+    @property
+    def waiting(self) -> int:
+        """Events that are not decided yet."""
+        return self._queue.qsize()
+
+    def _run(self) -> None:
+        while True:
+            batch = [self._queue.get()]
+            while len(batch) < BATCH:
+                try:
+                    batch.append(self._queue.get_nowait())
+                except queue.Empty:
+                    break
+            if not self._batch(batch):
+                return
+
+    def _batch(self, batch: list[tuple[str, object]]) -> bool:
+        """Decide on a batch; False when it held the order to stop."""
+        changed: dict[str, Seen] = {}
+        gone: list[str] = []
+        listed: frozenset[str] | None = None
+        running = True
+        for what, value in batch:
+            if what == "changed" and isinstance(value, Mapping):
+                found = self._read(value)
+                if found is not None:
+                    changed[found.pod.uid] = found
+            elif what == "deleted" and isinstance(value, Mapping):
+                uid = self._uids.pop(identity(value)[0], "")
+                self._unreadable.discard(identity(value)[0])
+                if uid:
+                    changed.pop(uid, None)
+                    gone.append(uid)
+            elif what == "listed" and isinstance(value, frozenset):
+                listed = value
+            elif what == "stop":
+                running = False
+        self._decide(changed, gone)
+        listed = listed if listed is not None else self._awaited
+        if listed is not None:
+            self._relisted(listed)
+        return running
+
+    def _read(self, body: Raw) -> Seen | None:
+        try:
+            namespace = str((body.get("metadata") or {}).get("namespace", ""))
+            found = seen(body, self._defaults(namespace))
+        except BadPodError as error:
+            _log.warning("pod %s cannot be read: %s", identity(body)[1], error)
+            self._unreadable.add(identity(body)[0])
+            self._telling.pod_malformed(body, error)
+            return None
+        self._uids[found.api_uid] = found.pod.uid
+        self._telling.pod_known(body, found)
+        return found
+
+    def _defaults(self, namespace: str) -> Mapping[str, str]:
+        try:
+            return self._namespace(namespace)
+        except KubeError as error:
+            _log.warning("the annotations of namespace %s are not known: %s", namespace, error)
+            return {}
+
+    def _decide(self, changed: Mapping[str, Seen], gone: list[str]) -> None:
+        live = [found for found in changed.values() if not found.ended]
+        ran = frozenset(found.pod.uid for found in live if found.started and found.pod.created < self._before)
+        if live:
+            self._engine.pods_seen([found.pod for found in live], ran=ran)
+        for found in live:
+            for container_id, name in found.containers.items():
+                self._engine.container_seen(container_id, found.pod.uid, name)
+        ended = [found.pod.uid for found in changed.values() if found.ended]
+        if ended or gone:
+            self._engine.pods_gone([*ended, *gone])
+        for uid in gone:
+            self._telling.pod_gone(uid)
+
+    def _relisted(self, listed: frozenset[str]) -> None:
+        """Whoever is known and not in a complete list left while nobody looked.
+
+        A list is read before the events of its pods come; it counts when the last of them has.
+        """
+        self._awaited = None if listed <= self._uids.keys() | self._unreadable else listed
+        if self._awaited is not None:
+            return
+        for api_uid in [each for each in self._uids if each not in listed]:
+            self._telling.pod_gone(self._uids.pop(api_uid))
+        self._unreadable &= listed
+        self._engine.pods_listed(frozenset(self._uids.values()))
+        self.synced.set()

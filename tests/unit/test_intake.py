@@ -1,0 +1,182 @@
+"""From watch events to the engine: batches, malformed pods, deletions that nobody saw."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from agent.errors import BadPodError, KubeError
+from agent.kube.bodies import Raw, Seen, seen
+from agent.kube.intake import Intake
+from agent.model.pod import Pod
+
+
+def body(name: str, *, phase: str = "Running", container_id: str = "", **metadata: object) -> dict[str, Any]:
+    """A pod as the API shows it."""
+    status: dict[str, Any] = {"phase": phase}
+    if container_id:
+        status["containerStatuses"] = [{"name": "c", "containerID": container_id}]
+    return {
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "n", "uid": f"uid-{name}", **metadata},
+        "spec": {"containers": [{"name": "c", "image": "i"}]}, "status": status,
+    }  # fmt: skip
+
+
+class World:
+    """An engine and a telling that remember."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Any]] = []
+        self.malformed: list[str] = []
+        self.gone: list[str] = []
+
+    def pods_seen(self, pods: list[Pod], *, ran: frozenset[str]) -> None:
+        self.calls.append(("seen", ([pod.name for pod in pods], sorted(ran))))
+
+    def pods_gone(self, uids: list[str]) -> None:
+        self.calls.append(("gone", sorted(uids)))
+
+    def pods_listed(self, uids: frozenset[str]) -> None:
+        self.calls.append(("listed", sorted(uids)))
+
+    def container_seen(self, container_id: str, uid: str, name: str) -> None:
+        self.calls.append(("container", (container_id, uid, name)))
+
+    def pod_known(self, body: Raw, found: Seen) -> None:
+        pass
+
+    def pod_malformed(self, body: Raw, error: BadPodError) -> None:
+        self.malformed.append(str(error))
+
+    def pod_gone(self, uid: str) -> None:
+        self.gone.append(uid)
+
+
+@pytest.fixture
+def world() -> World:
+    """What the intake talks to."""
+    return World()
+
+
+def settle(condition: Callable[[], object]) -> None:
+    """Wait until true."""
+    deadline = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.fixture
+def intake(world: World) -> Iterator[Intake]:
+    """A running intake; pods created before the year 2020 are adopted."""
+    intake = Intake(world, world, before=1_577_836_800.0)
+    yield intake
+    intake.stop()
+
+
+def test_a_burst_is_decided_in_one_batch(world: World, intake: Intake) -> None:
+    """All events that came before the thread looks are one call: one save, one round of writes."""
+    for name in ("a", "b", "c"):
+        intake.pod_changed(body(name))
+    intake.start()
+    settle(lambda: world.calls)
+    assert world.calls == [("seen", (["a", "b", "c"], []))]
+
+
+def test_container_ids_follow_their_pod(world: World, intake: Intake) -> None:
+    """The runtime's prefix is cut off; the pod is decided before its containers are looked at."""
+    intake.pod_changed(body("a", container_id="containerd://abc"))
+    intake.start()
+    settle(lambda: len(world.calls) == 2)
+    assert world.calls[1] == ("container", ("abc", "uid-a", "c"))
+
+
+def test_s4_a_pod_that_ran_before_us_is_adopted(world: World, intake: Intake) -> None:
+    """S4: running, and created before the agent started: adopted, so that it is never refused."""
+    old = body("old", container_id="x://1", creationTimestamp="2019-01-01T00:00:00Z")
+    waiting = body("waiting", creationTimestamp="2019-01-01T00:00:00Z")
+    intake.pod_changed(old)
+    intake.pod_changed(waiting)
+    intake.start()
+    settle(lambda: world.calls)
+    assert world.calls[0] == ("seen", (["old", "waiting"], ["uid-old"]))
+
+
+def test_ended_and_deleted_pods_are_gone(world: World, intake: Intake) -> None:
+    """A finished pod and a deleted one are given up; a deletion of an unknown pod is nothing."""
+    intake.pod_changed(body("done", phase="Succeeded"))
+    intake.pod_changed(body("dead"))
+    intake.pod_deleted(body("dead"))
+    intake.pod_deleted(body("never-seen"))
+    intake.start()
+    settle(lambda: world.calls)
+    assert world.calls == [("gone", ["uid-dead", "uid-done"])]
+    assert world.gone == ["uid-dead"]
+
+
+def test_a_malformed_pod_is_told_and_the_others_are_served(world: World, intake: Intake) -> None:
+    """One bad pod: named, counted, and its neighbours are decided."""
+    broken = body("broken")
+    broken["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "lots"}}
+    intake.pod_changed(broken)
+    intake.pod_changed(body("good"))
+    intake.pods_listed(frozenset({"uid-broken", "uid-good"}))
+    intake.start()
+    settle(intake.synced.is_set)
+    assert "spec.containers[0].resources.limits.cpu" in world.malformed[0]
+    assert world.calls == [("seen", (["good"], [])), ("listed", ["uid-good"])]
+
+
+def test_s13_a_list_counts_when_the_last_of_its_pods_has_come(world: World, intake: Intake) -> None:
+    """S13: the list is read before its events arrive; until then nobody is declared gone."""
+    intake.pods_listed(frozenset({"uid-a", "uid-b"}))
+    intake.pod_changed(body("a"))
+    intake.start()
+    settle(lambda: world.calls)
+    assert not intake.synced.is_set()
+    intake.pod_changed(body("b"))
+    settle(intake.synced.is_set)
+    assert world.calls[-1] == ("listed", ["uid-a", "uid-b"])
+
+
+def test_a_deletion_that_nobody_saw_is_found_in_the_next_list(world: World, intake: Intake) -> None:
+    """After an outage the list lacks a pod: it is gone."""
+    intake.pod_changed(body("a"))
+    intake.pod_changed(body("b"))
+    intake.start()
+    settle(lambda: world.calls)
+    intake.pods_listed(frozenset({"uid-b"}))
+    settle(intake.synced.is_set)
+    assert world.calls[-1] == ("listed", ["uid-b"])
+    assert world.gone == ["uid-a"]
+
+
+def test_a_namespaces_annotations_are_defaults(world: World) -> None:
+    """Below the pod's own, and only ours; a failing look-up leaves the pod its own."""
+
+    def namespace(name: str) -> Mapping[str, str]:
+        if name != "n":
+            raise KubeError(0, "away")
+        return {"numalign.io/policy": "restricted", "numalign.io/scope": "pod", "other": "x"}
+
+    found = seen(body("a", annotations={"numalign.io/scope": "container"}), namespace("n"))
+    assert found.pod.annotations == {"numalign.io/policy": "restricted", "numalign.io/scope": "container"}
+    intake = Intake(world, world, namespace=namespace)
+    intake.pod_changed(body("b", namespace="elsewhere"))
+    intake.start()
+    settle(lambda: world.calls)
+    intake.stop()
+
+
+@pytest.mark.parametrize(
+    "status", [None, [], "x", {"containerStatuses": "x"}, {"containerStatuses": [1, {"name": 2}]}]
+)
+def test_a_malformed_status_is_no_status(status: object) -> None:
+    """Nothing in a status is trusted; nothing raises."""
+    found = seen({**body("a"), "status": status} if isinstance(status, dict) or status is None else body("a"))
+    assert found.containers == {}
+    assert not found.started
