@@ -1,0 +1,179 @@
+"""The agent as an NRI plugin: pinned before the first instruction, refused before it. A Handler of `plugin`.
+
+What the runtime asks is answered from what the engine has decided; the decision itself falls when the pod is seen (by
+the watch, usually before its sandbox) or, where the runtime is quicker, in RunPodSandbox by asking for the pod once.
+If that cannot be done in time the pod starts unpinned, which is counted, and the cgroup path pins it a moment later.
+
+Nothing in here calls the runtime, and nothing is written to cgroups on the way of an answer: the runtime holds one
+lock around all plugins (safety.md S9). Names of containers are handed to the engine, which enforces them on its own
+thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from agent.core.wanted import Want
+from agent.host.nri.values import Adjustment, DeviceNode, RuntimeContainer, Sandbox, SandboxRefused, State
+from agent.model.idset import CpuSet, NodeSet
+
+_log = logging.getLogger(__name__)
+
+ENDED = frozenset({State.STOPPED})
+
+
+class Decisions(Protocol):
+    """What the engine has to say; each answers at once or not at all."""
+
+    def knows(self, uid: str) -> bool:
+        """Whether the pod was decided on."""
+
+    def verdict(self, uid: str) -> str:
+        """The sentence that keeps a pod from starting, "" when it may start."""
+
+    def want(self, uid: str, container: str) -> Want:
+        """The sets of one container."""
+
+    def quota_lifted(self, uid: str) -> bool:
+        """Whether the pod's containers run without a CFS quota (safety.md S16)."""
+
+    def devices(self, uid: str, container: str) -> tuple[Mapping[str, str], tuple[DeviceNode, ...]]:
+        """Environment variables and device files of the devices that numalign hands out itself (safety.md S22)."""
+
+    def containers_named(self, names: Mapping[str, tuple[str, str]]) -> None:
+        """Container id -> (pod uid, container name); enforced soon, on another thread."""
+
+    def container_gone(self, container_id: str) -> None:
+        """A container was removed."""
+
+    def pods_live(self, uids: frozenset[str]) -> None:
+        """The pods that the runtime has sandboxes of."""
+
+
+Find = Callable[[str, str, str], bool]
+"""(namespace, name, uid): look a pod up once and have it decided; whether it could be. Must answer in time."""
+
+
+class Driver:
+    """Answers the runtime from the engine's decisions.
+
+    Args:
+        decisions: the engine.
+        find: for pods that the watch has not brought yet.
+        enforcing: False while only observing (safety.md S3): nothing is refused and nothing adjusted.
+        count: told of what became of each: "pinned", "shared", "unknown", "refused", "observed".
+    """
+
+    def __init__(
+        self,
+        decisions: Decisions,
+        *,
+        find: Find = lambda _namespace, _name, _uid: False,
+        enforcing: Callable[[], bool] = lambda: True,
+        count: Callable[[str], None] = lambda _what: None,
+    ) -> None:
+        self._decisions, self._find, self._enforcing, self._count = decisions, find, enforcing, count
+        self._lock = threading.Lock()
+        self._sandboxes: dict[str, Sandbox] = {}
+        self.runtime = ""
+        """Name and version of the runtime, "" while it is away."""
+
+    def configured(self, runtime: str, version: str) -> None:
+        """The runtime took us in."""
+        self.runtime = f"{runtime} {version}".strip()
+
+    def disconnected(self, why: str) -> None:
+        """The connection is gone; the cgroup path goes on alone."""
+        self.runtime = ""
+        _log.warning("NRI: %s; containers are pinned through their cgroups until it is back", why)
+
+    def synchronize(
+        self, sandboxes: tuple[Sandbox, ...], containers: tuple[RuntimeContainer, ...]
+    ) -> Mapping[str, Adjustment]:
+        """Learn what runs; return the sets of those whose sets on record are not what they hold."""
+        with self._lock:
+            self._sandboxes = {each.id: each for each in sandboxes}
+        names = {
+            each.id: (self._sandboxes[each.sandbox_id].uid, each.name)
+            for each in containers
+            if each.sandbox_id in self._sandboxes and each.state not in ENDED
+        }
+        self._decisions.pods_live(frozenset(each.uid for each in sandboxes))
+        self._decisions.containers_named(names)
+        changes: dict[str, Adjustment] = {}
+        if self._enforcing():
+            for each in containers:
+                if each.id in names:
+                    change = self._update_of(*names[each.id], each)
+                    if change is not None:
+                        changes[each.id] = change
+        return changes
+
+    def run_sandbox(self, sandbox: Sandbox) -> None:
+        """Refuse here what must not run; everything later is too late."""
+        with self._lock:
+            self._sandboxes[sandbox.id] = sandbox
+        if not self._enforcing():
+            self._count("observed")
+            return
+        if not self._decisions.knows(sandbox.uid):
+            self._find(sandbox.namespace, sandbox.name, sandbox.uid)
+        verdict = self._decisions.verdict(sandbox.uid)
+        if verdict:
+            self._count("refused")
+            raise SandboxRefused(f"numalign: {verdict}")
+
+    def create_container(self, sandbox: Sandbox, container: RuntimeContainer) -> Adjustment:
+        """Put the granted sets into the container before it exists."""
+        self._decisions.containers_named({container.id: (sandbox.uid, container.name)})
+        if not self._enforcing():
+            self._count("observed")
+            return Adjustment()
+        if not self._decisions.knows(sandbox.uid):
+            self._count("unknown")
+            return Adjustment()
+        want = self._decisions.want(sandbox.uid, container.name)
+        env, devices = self._decisions.devices(sandbox.uid, container.name)
+        self._count("pinned" if want.exclusive else "shared")
+        lifted = self._decisions.quota_lifted(sandbox.uid)
+        return Adjustment(cpus=want.cpus, mems=want.mems, quota=-1 if lifted else None, env=env, devices=devices)
+
+    def update_container(self, sandbox: Sandbox, container: RuntimeContainer) -> Adjustment:
+        """The kubelet resizes: our sets go on top, or its own would come back."""
+        if not self._enforcing() or not self._decisions.knows(sandbox.uid):
+            return Adjustment()
+        want = self._decisions.want(sandbox.uid, container.name)
+        lifted = self._decisions.quota_lifted(sandbox.uid)
+        return Adjustment(cpus=want.cpus, mems=want.mems, quota=-1 if lifted else None)
+
+    def event(self, name: str, sandbox: Sandbox, container: RuntimeContainer | None) -> None:
+        """Ends; what they held is freed when the cgroups are gone."""
+        if name == "RemovePodSandbox":
+            with self._lock:
+                self._sandboxes.pop(sandbox.id, None)
+        elif name == "RemoveContainer" and container is not None:
+            self._decisions.container_gone(container.id)
+
+    def _update_of(self, uid: str, name: str, container: RuntimeContainer) -> Adjustment | None:
+        """What differs between the runtime's record of an exclusive container and what it holds."""
+        if not self._decisions.knows(uid):
+            return None
+        want = self._decisions.want(uid, name)
+        if not want.exclusive:
+            return None  # the pool is written to slices; a set of its own would have to be kept up to date (S9)
+        cpus = want.cpus if _differs(container.cpus, want.cpus) else None
+        mems = want.mems if _differs(container.mems, want.mems) else None
+        return Adjustment(cpus=cpus, mems=mems) if cpus is not None or mems is not None else None
+
+
+def _differs(recorded: str, wanted: CpuSet | NodeSet | None) -> bool:
+    """Whether a set on record, as text, is another than the wanted one."""
+    if wanted is None:
+        return False
+    try:
+        return type(wanted).parse(recorded).bits != wanted.bits
+    except ValueError:
+        return True

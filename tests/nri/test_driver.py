@@ -1,0 +1,204 @@
+"""The agent behind the NRI protocol: what the runtime is answered, with a real runtime side (Go) where it matters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.core.wanted import Want
+from agent.host.nri.driver import Driver
+from agent.host.nri.plugin import Plugin
+from agent.host.nri.values import Adjustment, DeviceNode, RuntimeContainer, Sandbox, SandboxRefused, State
+from agent.model.idset import CpuSet, NodeSet
+from tests import peers
+from tests.nri.peer import Peer
+
+POD = Sandbox(id="s", name="p", namespace="n", uid="u")
+CONTAINER = RuntimeContainer(id="c", sandbox_id="s", name="app", state=State.RUNNING)
+EXCLUSIVE = Want(cpus=CpuSet.parse("2-3"), mems=NodeSet.of(1), exclusive=True)
+SHARED = Want(cpus=CpuSet.parse("0-1"))
+
+
+class Engine:
+    """Decisions of the test's choice."""
+
+    def __init__(self) -> None:
+        self.known = {"u"}
+        self.refusal = ""
+        self.wanted = EXCLUSIVE
+        self.lifted = False
+        self.names: dict[str, tuple[str, str]] = {}
+        self.live: frozenset[str] = frozenset()
+        self.handed: tuple[Mapping[str, str], tuple[DeviceNode, ...]] = ({}, ())
+
+    def knows(self, uid: str) -> bool:
+        return uid in self.known
+
+    def verdict(self, uid: str) -> str:
+        return self.refusal if uid in self.known else ""
+
+    def want(self, uid: str, container: str) -> Want:
+        return self.wanted
+
+    def quota_lifted(self, uid: str) -> bool:
+        return self.lifted
+
+    def devices(self, uid: str, container: str) -> tuple[Mapping[str, str], tuple[DeviceNode, ...]]:
+        return self.handed
+
+    def containers_named(self, names: Mapping[str, tuple[str, str]]) -> None:
+        self.names |= names
+
+    def container_gone(self, container_id: str) -> None:
+        self.names.pop(container_id, None)
+
+    def pods_live(self, uids: frozenset[str]) -> None:
+        self.live = uids
+
+
+@pytest.fixture
+def engine() -> Engine:
+    """What the driver asks."""
+    return Engine()
+
+
+@pytest.fixture
+def counted() -> list[str]:
+    """What became of sandboxes and containers."""
+    return []
+
+
+@pytest.fixture
+def driver(engine: Engine, counted: list[str]) -> Driver:
+    """The driver under test."""
+    return Driver(engine, count=counted.append)
+
+
+def test_an_exclusive_container_gets_its_sets(driver: Driver, engine: Engine, counted: list[str]) -> None:
+    """The granted CPUs and nodes, and its name is remembered for the cgroup path."""
+    assert driver.create_container(POD, CONTAINER) == Adjustment(cpus=EXCLUSIVE.cpus, mems=EXCLUSIVE.mems)
+    assert engine.names == {"c": ("u", "app")}
+    assert counted == ["pinned"]
+
+
+def test_s16_the_quota_goes_with_exclusive_cpus(driver: Driver, engine: Engine) -> None:
+    """S16: where the quota is lifted, the container starts without one, and a resize does not bring it back."""
+    engine.lifted = True
+    assert driver.create_container(POD, CONTAINER).quota == -1
+    assert driver.update_container(POD, CONTAINER).quota == -1
+
+
+def test_s22_self_handed_devices_are_usable(driver: Driver, engine: Engine) -> None:
+    """S22: environment, device file and cgroup rule come with the container."""
+    node = DeviceNode("/dev/vfio/7", "c", 243, 7)
+    engine.handed = ({"PCIDEVICE_NUMALIGN_IO_NIC": "0000:01:00.0"}, (node,))
+    adjustment = driver.create_container(POD, CONTAINER)
+    assert adjustment.devices == (node,)
+    assert adjustment.env == {"PCIDEVICE_NUMALIGN_IO_NIC": "0000:01:00.0"}
+
+
+def test_a_refused_pod_does_not_start(driver: Driver, engine: Engine, counted: list[str]) -> None:
+    """The sentence is ours and says so."""
+    engine.refusal = "no NUMA node has 2 free CPUs"
+    with pytest.raises(SandboxRefused, match="^numalign: no NUMA node has 2 free CPUs$"):
+        driver.run_sandbox(POD)
+    assert counted == ["refused"]
+
+
+def test_s9_a_pod_that_the_watch_did_not_bring_is_looked_up_once(engine: Engine) -> None:
+    """S9: one look-up at RunPodSandbox; what it finds decides."""
+    asked: list[tuple[str, str, str]] = []
+    engine.known = set()
+
+    def find(namespace: str, name: str, uid: str) -> bool:
+        asked.append((namespace, name, uid))
+        engine.known.add(uid)
+        engine.refusal = "no room"
+        return True
+
+    driver = Driver(engine, find=find)
+    with pytest.raises(SandboxRefused, match="no room"):
+        driver.run_sandbox(POD)
+    assert asked == [("n", "p", "u")]
+
+
+def test_an_unknown_pod_starts_unpinned_and_is_counted(engine: Engine, counted: list[str]) -> None:
+    """Nobody knows what it asks for: it starts as the runtime would have it, and the cgroup path pins it later."""
+    engine.known = set()
+    driver = Driver(engine, count=counted.append)
+    driver.run_sandbox(POD)
+    assert driver.create_container(POD, CONTAINER) == Adjustment()
+    assert counted == ["unknown"]
+
+
+def test_s3_an_observer_adjusts_and_refuses_nothing(engine: Engine, counted: list[str]) -> None:
+    """S3: with the kill switch on, the runtime is left alone; names are still learnt."""
+    engine.refusal = "no room"
+    driver = Driver(engine, enforcing=lambda: False, count=counted.append)
+    driver.run_sandbox(POD)
+    assert driver.create_container(POD, CONTAINER) == Adjustment()
+    assert driver.update_container(POD, CONTAINER) == Adjustment()
+    assert driver.synchronize((POD,), (CONTAINER,)) == {}
+    assert engine.names == {"c": ("u", "app")}
+
+
+def test_s9_synchronizing_changes_exclusive_containers_only(driver: Driver, engine: Engine) -> None:
+    """S9: what differs on record is put right; sharers are not named, their pool is written to slices."""
+    other = RuntimeContainer(id="d", sandbox_id="s", name="app", state=State.RUNNING, cpus="2-3", mems="1")
+    stopped = RuntimeContainer(id="e", sandbox_id="s", name="app", state=State.STOPPED)
+    stray = RuntimeContainer(id="f", sandbox_id="?", name="app", state=State.RUNNING)
+    nonsense = RuntimeContainer(id="g", sandbox_id="s", name="app", state=State.RUNNING, cpus="two", mems="1")
+    changes = driver.synchronize((POD,), (CONTAINER, other, stopped, stray, nonsense))
+    assert changes == {
+        "c": Adjustment(cpus=EXCLUSIVE.cpus, mems=EXCLUSIVE.mems),
+        "g": Adjustment(cpus=EXCLUSIVE.cpus),
+    }
+    assert set(engine.names) == {"c", "d", "g"}
+    assert engine.live == {"u"}
+    engine.wanted = SHARED
+    assert driver.synchronize((POD,), (CONTAINER,)) == {}
+
+
+def test_removed_containers_are_forgotten(driver: Driver, engine: Engine) -> None:
+    """Their names go; the grant stays until the cgroup is gone."""
+    driver.create_container(POD, CONTAINER)
+    driver.event("StopContainer", POD, CONTAINER)
+    assert engine.names
+    driver.event("RemoveContainer", POD, CONTAINER)
+    assert engine.names == {}
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    """The built Go peer."""
+    try:
+        return peers.build("nri")
+    except peers.PeerMissingError as error:
+        pytest.skip(str(error))
+
+
+def quick() -> Iterator[float]:
+    """Reconnect at once."""
+    while True:
+        yield 0.02
+
+
+@pytest.mark.go
+def test_through_the_real_protocol(program: Path, tmp_path: Path, engine: Engine) -> None:
+    """Runtime, protocol, plugin, driver: pinned at creation, refused at the sandbox, put right at synchronization."""
+    pod = {"id": "s", "name": "p", "namespace": "n", "uid": "u"}
+    container: dict[str, Any] = {"id": "c", "pod_sandbox_id": "s", "name": "app", "state": "CONTAINER_RUNNING"}
+    with Peer(program, tmp_path / "nri.sock") as peer:
+        peer.ask("state", pods=[pod], containers=[container])
+        plugin = Plugin(str(peer.socket), Driver(engine), delays=quick)
+        plugin.start()
+        updates = peer.event("synchronized")["updates"]
+        assert updates[0]["linux"]["resources"]["cpu"] == {"cpus": "2-3", "mems": "1"}
+        created = peer.ask("create_container", pod=pod, container=container)
+        assert created["result"]["adjust"]["linux"]["resources"]["cpu"] == {"cpus": "2-3", "mems": "1"}
+        engine.refusal = "no NUMA node has 2 free CPUs"
+        assert "numalign: no NUMA node has 2 free CPUs" in peer.ask("run_pod_sandbox", pod=pod)["error"]
+        assert plugin.stop()
