@@ -11,10 +11,14 @@ import pytest
 from agent.core.wanted import Want
 from agent.host.nri.driver import Driver
 from agent.host.nri.plugin import Plugin
+from agent.host.nri.session import Identity
 from agent.host.nri.values import Adjustment, DeviceNode, RuntimeContainer, Sandbox, SandboxRefused, State
 from agent.model.idset import CpuSet, NodeSet
 from tests import peers
 from tests.nri.peer import Peer
+
+PATIENT = Identity(answer_within=30.0)
+"""A busy test machine must not decide what a handler may answer; the deadline has its own test."""
 
 POD = Sandbox(id="s", name="p", namespace="n", uid="u")
 CONTAINER = RuntimeContainer(id="c", sandbox_id="s", name="app", state=State.RUNNING)
@@ -103,7 +107,7 @@ def test_s22_self_handed_devices_are_usable(driver: Driver, engine: Engine) -> N
 def test_a_refused_pod_does_not_start(driver: Driver, engine: Engine, counted: list[str]) -> None:
     """The sentence is ours and says so."""
     engine.refusal = "no NUMA node has 2 free CPUs"
-    with pytest.raises(SandboxRefused, match="^numalign: no NUMA node has 2 free CPUs$"):
+    with pytest.raises(SandboxRefused, match=r"^numalign: no NUMA node has 2 free CPUs$"):
         driver.run_sandbox(POD)
     assert counted == ["refused"]
 
@@ -193,7 +197,7 @@ def test_through_the_real_protocol(program: Path, tmp_path: Path, engine: Engine
     container: dict[str, Any] = {"id": "c", "pod_sandbox_id": "s", "name": "app", "state": "CONTAINER_RUNNING"}
     with Peer(program, tmp_path / "nri.sock") as peer:
         peer.ask("state", pods=[pod], containers=[container])
-        plugin = Plugin(str(peer.socket), Driver(engine), delays=quick)
+        plugin = Plugin(str(peer.socket), Driver(engine), delays=quick, identity=PATIENT)
         plugin.start()
         updates = peer.event("synchronized")["updates"]
         assert updates[0]["linux"]["resources"]["cpu"] == {"cpus": "2-3", "mems": "1"}

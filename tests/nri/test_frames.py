@@ -18,7 +18,11 @@ from hypothesis import strategies as st
 from agent.errors import RuntimeLinkError
 from agent.host.nri import mux, nri_pb2, ttrpc
 from agent.host.nri.plugin import Plugin
+from agent.host.nri.session import Identity
 from tests.nri.handlers import Recorder
+
+PATIENT = Identity(answer_within=30.0)
+"""A busy test machine must not decide what a handler may answer; the deadline has its own test."""
 
 PAYLOADS = st.lists(st.tuples(st.integers(1, 3), st.binary(max_size=40)), max_size=6)
 
@@ -142,7 +146,7 @@ def test_malformed_requests_get_an_error_and_the_next_one_an_answer(tmp_path: Pa
         ask(11, plugin_service, "RunPodSandbox", good),
     ]
     server, handler = Nonsense(tmp_path / "s", parts), Recorder()
-    plugin = Plugin(str(tmp_path / "s"), handler, delays=quick)
+    plugin = Plugin(str(tmp_path / "s"), handler, delays=quick, identity=PATIENT)
     plugin.start()
     deadline = time.monotonic() + 5
     while len(server.answers) < 6 and time.monotonic() < deadline:
@@ -167,7 +171,7 @@ def test_a_runtime_that_speaks_nonsense_is_left_and_tried_again(
     parts.append(mux.HEADER.pack(1, 1 << 30))  # an impossible frame ends every session
     folder = tmp_path_factory.mktemp("nonsense")
     server = Nonsense(folder / "s", parts)
-    plugin = Plugin(str(folder / "s"), Recorder(), delays=quick)
+    plugin = Plugin(str(folder / "s"), Recorder(), delays=quick, identity=PATIENT)
     plugin.start()
     deadline = time.monotonic() + 5
     while server.connections < 2 and time.monotonic() < deadline:

