@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import errno
 import os
+from functools import lru_cache
 
 from agent.errors import MalformedError, SysfsMalformedError
-from agent.model.idset import CpuSet, NodeSet
+from agent.model.idset import CpuSet, IdSet, NodeSet
 
 _CHUNK = 65536
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -43,21 +44,25 @@ def text(folder: str, file: str, *, limit: int = 1 << 20) -> str | None:
 
 def cpus(folder: str, file: str) -> CpuSet:
     """A set of CPUs, empty where the file is gone. Raises SysfsMalformedError."""
-    return CpuSet.parse(found) if (found := _list(folder, file)) else CpuSet()
+    return CpuSet(_bits(folder, file))
 
 
 def nodes(folder: str, file: str) -> NodeSet:
     """A set of nodes, empty where the file is gone. Raises SysfsMalformedError."""
-    return NodeSet.parse(found) if (found := _list(folder, file)) else NodeSet()
+    return NodeSet(_bits(folder, file))
 
 
-def _list(folder: str, file: str) -> str:
-    found = text(folder, file) or ""
+def _bits(folder: str, file: str) -> int:
     try:
-        CpuSet.parse(found)
+        return _parsed(text(folder, file) or "")
     except MalformedError as error:
         raise SysfsMalformedError(f"{folder}/{file}", str(error)) from error
-    return found
+
+
+@lru_cache(maxsize=1024)
+def _parsed(found: str) -> int:
+    """The bits of a set; a node has hundreds of cgroups and few different sets."""
+    return IdSet.parse(found).bits
 
 
 def folders(folder: str) -> list[str] | None:

@@ -1,0 +1,204 @@
+"""The kernels that the contract runs on, behind one small interface: make, write, read, processes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from agent.host.cgroups import Kernel, RealKernel
+from agent.host.scratch import Layout, Scratch
+from agent.model.idset import CpuSet, NodeSet
+
+REAL_ROOT = "/sys/fs/cgroup"
+FIRST, SECOND = 0, 1
+"""The two CPUs that every case works with, and node 0."""
+
+
+class Tree(Protocol):
+    """A hierarchy with a folder of our own in it, which has CPUs 0-1 and node 0."""
+
+    version: int
+    root: str
+    base: str
+    kernel: Kernel
+
+    def make(self, path: str) -> str:
+        """A new cgroup below the base; its path in the hierarchy."""
+        ...
+
+    def drop(self, path: str) -> str:
+        """Remove one; "ok" or the refusal."""
+        ...
+
+    def read(self, path: str, file: str) -> str:
+        """A control file, stripped."""
+        ...
+
+    def spawn(self) -> int:
+        """A process outside of the base."""
+        ...
+
+    def end(self, pid: int) -> None:
+        """Kill it."""
+        ...
+
+    def close(self) -> None:
+        """Remove everything."""
+        ...
+
+
+def write(tree: Tree, path: str, file: str, value: str) -> str:
+    """One write by the tree's kernel: "ok" or the name of the refusal."""
+    hierarchy = tree.root
+    if tree.version == 1:
+        hierarchy += "/cpu" if file.startswith("cpu.") else "/cpuset"
+    try:
+        tree.kernel.write(hierarchy, path, file, value)
+    except OSError as error:
+        return errno.errorcode[error.errno or 0]
+    return "ok"
+
+
+def effective(tree: Tree, path: str, kind: str = "cpus") -> str:
+    """What is in force."""
+    return tree.read(path, f"cpuset.{kind}.effective" if tree.version == 2 else f"cpuset.effective_{kind}")
+
+
+class ScratchTree:
+    """A scratch folder."""
+
+    def __init__(self, folder: Path, version: int) -> None:
+        self.tree = Scratch.create(
+            folder, cpus=CpuSet.of(FIRST, SECOND), nodes=NodeSet.of(0), setup=Layout(version=version)
+        )
+        self.version, self.root = version, str(folder)
+        self.kernel: Kernel = self.tree.kernel
+        self.base = "/contract"
+        self.tree.rules.mkdir(self.base)
+        for file, value in (("cpuset.cpus", "0-1"), ("cpuset.mems", "0")):
+            self.tree.kernel_write(self.base, file, value)
+
+    def make(self, path: str) -> str:
+        self.tree.rules.mkdir(self.base + path)
+        return self.base + path
+
+    def drop(self, path: str) -> str:
+        try:
+            self.tree.rules.rmdir(path)
+        except OSError as error:
+            return errno.errorcode[error.errno or 0]
+        return "ok"
+
+    def read(self, path: str, file: str) -> str:
+        hierarchy = "" if self.version != 1 else "cpu" if file.startswith("cpu.") else "cpuset"
+        return Path(f"{self.root}/{hierarchy}{path}", file).read_text("utf-8").strip()
+
+    def spawn(self) -> int:
+        return self.tree.spawn("")
+
+    def end(self, pid: int) -> None:
+        home = self.tree.rules.home(str(pid))
+        assert home is not None
+        self.tree.rules.exit(home, pid)
+
+    def close(self) -> None:
+        """The folder is the test's own."""
+
+
+class RealV1:
+    """The v1 cpuset (and cpu) hierarchy of this machine: only folders of our own, all removed at the end."""
+
+    def __init__(self) -> None:
+        self.version, self.root = 1, REAL_ROOT
+        self.kernel: Kernel = RealKernel()
+        self.base = f"/numalign-test-{os.getpid()}-{time.monotonic_ns()}"
+        self._made: list[str] = []
+        self._children: dict[int, subprocess.Popen[bytes]] = {}
+        self.make("")
+        for file, value in (("cpuset.cpus", "0-1"), ("cpuset.mems", "0")):
+            self.kernel.write(f"{REAL_ROOT}/cpuset", self.base, file, value)
+
+    def make(self, path: str) -> str:
+        path = self.base + path
+        for hierarchy in ("cpuset", "cpu"):
+            Path(f"{REAL_ROOT}/{hierarchy}{path}").mkdir()
+        self._made.append(path)
+        return path
+
+    def drop(self, path: str) -> str:
+        try:
+            for hierarchy in ("cpuset", "cpu"):
+                Path(f"{REAL_ROOT}/{hierarchy}{path}").rmdir()
+        except OSError as error:
+            return errno.errorcode[error.errno or 0]
+        self._made.remove(path)
+        return "ok"
+
+    def read(self, path: str, file: str) -> str:
+        hierarchy = "cpu" if file.startswith("cpu.") else "cpuset"
+        return Path(f"{REAL_ROOT}/{hierarchy}{path}", file).read_text("utf-8").strip()
+
+    def spawn(self) -> int:
+        script = (
+            "import threading, time; threading.Thread(target=time.sleep, args=(60,)).start(); print(1, flush=True)"
+        )
+        child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        assert child.stdout.read(1) == b"1"
+        self._children[child.pid] = child
+        return child.pid
+
+    def end(self, pid: int) -> None:
+        child = self._children.pop(pid)
+        child.kill()
+        child.wait()
+        if child.stdout:
+            child.stdout.close()
+
+    def close(self) -> None:
+        for pid in list(self._children):
+            self.end(pid)
+        for path in reversed(list(self._made)):
+            for _ in range(50):  # the kernel lets go of a dead process's cgroup a moment later
+                if self.drop(path) != "EBUSY":
+                    break
+                time.sleep(0.02)
+
+
+def why_not_real() -> str:
+    """Why the real v1 hierarchy cannot be used here, "" where it can."""
+    if os.geteuid() != 0:
+        return "the real hierarchy is written by root only"
+    for hierarchy in ("cpuset", "cpu"):
+        if not Path(REAL_ROOT, hierarchy, "cgroup.procs").is_file():
+            return f"this machine mounts no cgroup v1 hierarchy at {REAL_ROOT}/{hierarchy}"
+        if not os.access(f"{REAL_ROOT}/{hierarchy}", os.W_OK) or os.statvfs(f"{REAL_ROOT}/{hierarchy}").f_flag & 1:
+            return f"{REAL_ROOT}/{hierarchy} is read-only here"
+    if not CpuSet.of(FIRST, SECOND).issubset(
+        CpuSet.parse(Path(REAL_ROOT, "cpuset", "cpuset.cpus").read_text("utf-8"))
+    ):
+        return "CPUs 0 and 1 are not both online"
+    return ""
+
+
+ALL = [
+    pytest.param("scratch-v1", id="scratch-v1"),
+    pytest.param("scratch-v2", id="scratch-v2"),
+    pytest.param(
+        "real-v1",
+        id="real-v1",
+        marks=[pytest.mark.root_cgroup, pytest.mark.skipif(bool(why_not_real()), reason=why_not_real() or "-")],
+    ),
+]
+
+
+def open_tree(kind: str, folder: Path) -> Tree:
+    """The tree of a parameter of ALL."""
+    return RealV1() if kind == "real-v1" else ScratchTree(folder / "tree", int(kind[-1]))
