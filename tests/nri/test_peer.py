@@ -134,7 +134,7 @@ def test_s9_a_refused_pod_does_not_start_and_the_sentence_reaches_the_runtime(
 def test_s9_an_answer_comes_in_time_even_when_the_handler_does_not(
     program: Path, tmp_path: Path, counted: list[tuple[str, str]]
 ) -> None:
-    """S9: a handler that takes too long is answered for before the runtime's own limit, counted; we stay connected."""
+    """S9: a handler that takes too long is answered for before the runtime gives up, counted; we stay connected."""
     handler = Recorder()
     with Peer(program, tmp_path / "nri.sock", "5s") as peer:
         plugin = Plugin(

@@ -110,6 +110,8 @@ func (r *runtime) serve(q *request) (proto.Message, error) {
 		}
 	}
 	a := r.adaptation
+	block := a.BlockPluginSync() // as runtimes do: no request while a plugin is being synchronized
+	defer block.Unblock()
 	switch q.Op {
 	case "state":
 		return nil, r.state(q)
