@@ -5,10 +5,13 @@ of what is left free, in the kubelet's rounding), each node giving the same numb
 divide goes, group by group, to the nodes where that keeps the balance best. Combinations are walked in the order
 of `Taker.nodes`: the first of equals wins.
 
-Defects: D2, the kubelet remembers a combination as a slice that later ones overwrite (kubernetes PR 141238), is copied
-under Compatibility.KUBELET by `Slices` and absent otherwise. D3, its endless loop over odd leftovers (PR 140730), is
-guarded in both modes: a pass that gives nothing away makes the subset infeasible. D6, the node count of the hint is
-not honoured (issue 139430), is mended by `at_least`.
+Defects: D2, the kubelet remembers a combination as a slice that later ones overwrite (kubernetes PR 141238), is
+copied under Compatibility.KUBELET by `Slices` and absent otherwise. D3, its endless loop over odd leftovers (PR
+140730), is guarded in both modes: a pass that gives nothing away makes the subset infeasible. D6, the node count of
+the hint is not honoured (issue 139430), is mended by `at_least`.
+
+The number of combinations explodes with the nodes (64 choose 32). Above MANY of one size, which no machine with up to
+11 nodes reaches, only the nodes with the most free CPUs are looked at: taking there is what keeps the balance.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 
 from agent.core.cputopology import CpuTopology
@@ -25,10 +29,13 @@ from agent.core.takecpus import CannotTake, Taker, not_enough, packed
 Left = dict[int, int]
 """NUMA node -> free CPUs."""
 
+MANY = 500
+"""Combinations of one size that are all walked; of more, only the best is."""
+
 
 @dataclass(slots=True)
 class Slices:
-    """Go's slices as the kubelet's combination walk uses them: `append` writes into a shared buffer while it has room.
+    """Go's slices as the kubelet's combination walk uses them: `append` writes into a shared buffer with room.
 
     A subset of length L shares its buffer with its siblings unless L - 1 is 0, 1, 2, 4, 8, ...: remembered by
     reference, it changes when they are built (spec 4.11).
@@ -103,7 +110,7 @@ def distributed(
         group: CPUs that stay together (threads of a core with full-pcpus-only).
         spread: distribute-cpus-across-cores.
         literal: answer as the kubelet does, by averages (`takecpus`) and where its slices alias (D2).
-        at_least: nodes to use at least (D6); 0 leaves it to the count.
+        at_least: nodes to use at least, if they can be filled evenly (D6); 0 leaves it to the count.
 
     Raises:
         CannotTake: with the kubelet's sentence.
@@ -119,8 +126,9 @@ def distributed(
     groups = -(-topology.num_cpus // group)
     per_node = -(-groups // len(topology.nodes))
     needed = -(-count // group)
-    first = max(-(-needed // per_node), min(at_least, needed, len(nodes)))
-    for size in range(first, min(needed, len(nodes)) + 1):
+    least, most = -(-needed // per_node), min(needed, len(nodes))
+    first = max(least, min(at_least, most))
+    for size in (*range(first, most + 1), *range(first - 1, least - 1, -1)):
         best = _best_of(taker, nodes, size, count, group, walk if literal else honest)
         if best.combination is not None:
             return _give(taker, best, count, group)
@@ -132,7 +140,8 @@ def _best_of(taker: Taker, nodes: list[int], size: int, count: int, group: int, 
     free = {node: (taker.topology.nodes[node] & taker.free).bit_count() for node in nodes}
     each = (count // size // group) * group
     rest = count - each * size
-    for combination in subsets(nodes, size):
+    balance = Balance(sum(free.values()) - count, len(free))
+    for combination in subsets(_promising(nodes, size, free), size):
         if best.score == 0:
             break
         chosen = combination.values()
@@ -145,44 +154,52 @@ def _best_of(taker: Taker, nodes: list[int], size: int, count: int, group: int, 
         left = dict(free)
         for node in chosen:
             left[node] -= each
-        score, remainder = _remainder(left, chosen, rest, group, subsets)
+        score, remainder = _remainder(left, chosen, rest, group, subsets, balance)
         if score < best.score:
             best.score, best.combination, best.remainder = score, combination, remainder
     return best
 
 
+def _promising(nodes: Sequence[int], size: int, free: Left) -> Sequence[int]:
+    """The nodes to combine: all of them, or where that is too many combinations, those with the most free CPUs."""
+    if math.comb(len(nodes), size) <= MANY:
+        return nodes
+    fullest = set(sorted(nodes, key=lambda node: -free[node])[:size])
+    return [node for node in nodes if node in fullest]
+
+
 def _remainder(
-    left: Left, chosen: Sequence[int], rest: int, group: int, subsets: Subsets
+    left: Left, chosen: Sequence[int], rest: int, group: int, subsets: Subsets, balance: Balance
 ) -> tuple[float, Slices | None]:
     """The best nodes to take what does not divide, and the balance that leaves."""
+    squares = sum([value * value for value in left.values()])
     if not rest:
-        return deviation(left), None
+        return balance.of(squares), None
     score, best = math.inf, None
     candidates = [node for node in chosen if left[node] >= group]
     for size in range(len(candidates), 0, -1):
-        for subset in subsets(candidates, size):
+        for subset in subsets(_promising(candidates, size, left), size):
             members = subset.values()
-            if sum(left[node] for node in members) < rest:
-                continue
-            after = _dealt(left, members, rest, group)
+            before = [left[node] for node in members]
+            after = _dealt(before, rest, group) if sum(before) >= rest else None
             if after is None:
                 continue
-            value = deviation(after)
+            value = balance.of(squares + sum([n * n for n in after]) - sum([n * n for n in before]))
             if value < score:
                 score, best = value, subset
     return score, best
 
 
-def _dealt(left: Left, members: Sequence[int], rest: int, group: int) -> Left | None:
-    """What is left when the rest is dealt out group by group; None when it cannot be (D3)."""
-    after = dict(left)
+def _dealt(left: Sequence[int], rest: int, group: int) -> list[int] | None:
+    """What nodes have left when the rest is dealt out group by group; None when it cannot be (D3)."""
+    after = list(left)
     while rest > 0:
         before = rest
-        for node in members:
+        for place, free in enumerate(after):
             if rest == 0:
                 break
-            if after[node] >= group:
-                after[node] -= group
+            if free >= group:
+                after[place] -= group
                 rest -= group
         if rest == before:
             return None
@@ -222,13 +239,31 @@ def _take_in(taker: Taker, cpus: int, count: int) -> None:
         taker.take(packed(taker.topology, cpus & taker.free, count, spread=taker.spread, literal=taker.literal))
 
 
-def deviation(left: Left) -> float:
-    """Population standard deviation, rounded as the kubelet does: half away from zero, three decimals, twice."""
-    mean = _round3(sum(left.values()) / len(left))
-    return _round3(math.sqrt(sum((value - mean) ** 2 for value in left.values()) / len(left)))
+class Balance:
+    """How evenly nodes are filled: the population standard deviation of their free CPUs, as the kubelet rounds it.
 
+    It rounds mean and deviation half away from zero to three decimals. All choices for one request leave the same
+    number of CPUs free in all, so the deviation follows from the sum of the squares; it is kept in thousandths and
+    computed with integers, which differs from the kubelet's floats at exact halves only: none exist up to 8 nodes.
 
-def _round3(value: float) -> float:
-    scaled = value * 1000
-    whole = math.floor(scaled)
-    return (whole + 1 if scaled - whole >= 0.5 else whole) / 1000  # noqa: PLR2004 - half
+    Args:
+        total: CPUs left free on all nodes together.
+        nodes: how many nodes.
+    """
+
+    def __init__(self, total: int, nodes: int) -> None:
+        self._total, self._nodes = total, nodes
+        self._known: dict[int, int] = {}
+
+    @cached_property
+    def mean(self) -> int:
+        """The rounded mean, in thousandths."""
+        return (2000 * self._total + self._nodes) // (2 * self._nodes)
+
+    def of(self, squares: int) -> int:
+        """The rounded deviation in thousandths, for a sum of squares."""
+        known = self._known.get(squares)
+        if known is None:
+            spread = 1_000_000 * squares - 2000 * self.mean * self._total + self._nodes * self.mean**2
+            known = self._known[squares] = (math.isqrt(4 * spread // self._nodes) + 1) // 2
+        return known
