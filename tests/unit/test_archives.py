@@ -66,6 +66,7 @@ def test_members_that_leave_the_archive_are_left_out(tmp_path: Path) -> None:
             ("m/proc/copy", tarfile.LNKTYPE, "m/proc/cpuinfo"),
         ],
     )
+    assert read_archive(path).names("") == ["m"]
     with open_root(path) as files:
         assert discover(files).online
         assert files.read_text("proc/copy") == "processor\t: 0"

@@ -13,7 +13,7 @@ import pytest
 from agent.core.synthetic import parse_synthetic
 from agent.errors import SysfsMalformedError, SysfsMissingError
 from agent.host.archives import open_root
-from agent.host.files import TEXT_LIMIT, HostFiles
+from agent.host.files import TEXT_LIMIT, FolderStore, HostFiles
 from agent.host.sysfs import discover
 from tests.replay.trees import write_tree
 
@@ -102,6 +102,13 @@ def test_only_regular_files_of_bounded_size_are_read(tmp_path: Path) -> None:
         files.read_text("folder")
     with pytest.raises(SysfsMalformedError, match=f"huge: larger than {TEXT_LIMIT} bytes"):
         files.read_text("huge")
+
+
+def test_a_link_that_appears_after_the_path_was_resolved_is_refused(tmp_path: Path) -> None:
+    """The store itself never follows a link (O_NOFOLLOW), so a tree that changes meanwhile cannot lead out."""
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    with pytest.raises(OSError, match="symbolic links"):
+        FolderStore(str(tmp_path)).read("link", 10)
 
 
 def test_missing_is_told_apart_from_unreadable(tmp_path: Path) -> None:

@@ -112,6 +112,16 @@ def test_everything_else_about_a_device(root: Path) -> None:
     assert found.parent == "0000:00:01.0"
 
 
+def test_the_parent_is_the_nearest_bridge(root: Path) -> None:
+    """Two bridges above: the lower one is the parent, and is asked first."""
+    bridge = f"{DEVICES}/0000:00:01.0/0000:02:00.0"
+    device(root, bridge, class_="0x060400", numa_node=0)
+    device(root, f"{bridge}/0000:03:00.0", numa_node=-1)
+    put(root, f"{BUS}/0000:00:01.0/numa_node", 1)
+    assert read(root).devices[-1].parent == "0000:02:00.0"
+    assert where(root, "0000:03:00.0") == ("0", f"{BUS}/0000:02:00.0/numa_node")
+
+
 def test_oddities_are_warnings(root: Path) -> None:
     """No address, no class, garbage: the other devices are read all the same."""
     put(root, f"{BUS}/0000:01:00.0/class", "network")

@@ -98,7 +98,10 @@ def test_a_device_behind_an_anonymous_folder_is_still_found(root: Path, tmp_path
 def test_only_what_discovery_reads_is_packed(root: Path) -> None:
     """No uevent, no DMI, no network class, no command line."""
     with open_root(str(root)) as files:
-        names = " ".join(unpacked(record(files, "x", live=False).archive))
+        made = record(files, "x", live=False)
+    names = " ".join(unpacked(made.archive))
+    with tarfile.open(fileobj=io.BytesIO(made.archive)) as tar:
+        assert made.members == sum(not member.isdir() for member in tar)
     for absent in ("uevent", "dmi", "/net/", "vpd", "cmdline", "hostname", "proc/version"):
         assert absent not in names
     for present in ("topology/core_cpus ", "cache/index3/id ", "hugepages-2048kB/nr_hugepages ", "proc/cpuinfo "):

@@ -61,6 +61,8 @@ def test_memory_only_nodes_and_holes() -> None:
     assert (str(far.kind), far.memory, str(far.initiators), far.cpus.bits) == ("far", 3 * GIB // 2, "8", 0)
     assert machine.by_node[0].distances == (10, 20, 27)
     assert far.distances == (27, 17, 10)
+    both = parse_synthetic("2 sockets x 1 node x 1 core, memory node 1G far near 0 and 1")
+    assert both.by_node[2].distances == (17, 17, 10)
 
 
 def test_cpus_of_all_sorts() -> None:
