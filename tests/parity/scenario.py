@@ -1,0 +1,149 @@
+"""The steps that the families memory and device share: pods come, are admitted again, and go; one manager alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from agent.core.demand import Demand, Positions, listed
+from agent.core.provider import Answer, Provider
+from agent.model.hint import Hint, Stance
+from agent.model.ledger import Ledger
+from agent.model.outcome import Refusal
+from agent.model.pod import Container, Pod
+from agent.model.podspec import pod_from
+from tests.parity.manifests import manifest_of
+from tests.parity.merge import hint_of, hint_out
+
+Json = dict[str, Any]
+
+NOTHING = [None, 0]
+"""The affinity where none is prescribed: the kubelet crashed or stopped earlier than we do."""
+
+
+def hints_out(answer: Answer, positions: Positions) -> Json | None:
+    """A provider's answer as a vector's hint map."""
+    if isinstance(answer, Stance):
+        return None
+    out: Json = {}
+    for resource, offer in answer.items():
+        if isinstance(offer, Demand):
+            out[resource] = [hint_out(hint) for hint in listed(offer, positions)]
+        elif isinstance(offer, Stance):
+            out[resource] = None if offer is Stance.NO_PREFERENCE else []
+        else:
+            out[resource] = [hint_out(hint) for hint in offer]
+    return out
+
+
+class Scenario:
+    """One vector's pods, run through one provider. Families add what they show of it."""
+
+    def __init__(self, provider: Provider, ledger: Ledger, positions: Positions, *, pod_level: bool) -> None:
+        self.provider, self.ledger, self.positions = provider, ledger, positions
+        self.pod_level = pod_level
+        self.pods: dict[str, Pod] = {}
+        self.check: Callable[[], None] = lambda: None
+
+    def run(self, steps: list[Json]) -> list[Json]:
+        """All steps with the state after each."""
+        results = []
+        for step in steps:
+            results.append({**self.step(step), "state": self.state()})
+            self.check()
+        return results
+
+    def step(self, step: Json) -> Json:
+        """One step."""
+        if step["op"] == "add":
+            pod = pod_from(manifest_of(step["pod"]))
+            self.pods[pod.uid] = pod
+            return self.admit(step, pod)
+        if step["op"] == "readmit":
+            uid = step["uid"]
+            if uid in self.pods and "pod" in step:
+                self.pods[uid] = pod_from(manifest_of(step["pod"]))
+            return self.admit(step, self.pods[uid]) if uid in self.pods else {}
+        if step["op"] == "remove":
+            self.remove(step["uid"])
+        elif step["op"] == "remove_container":
+            self.ledger = self.provider.release(self.ledger, step["uid"], step["container"])
+        else:
+            self.restart()
+        return {}
+
+    def admit(self, step: Json, pod: Pod) -> Json:
+        """A new pod, or an active one again; a pod that is refused is removed."""
+        result: Json = {}
+        in_pod_scope = step["scope"] == "pod"
+        if in_pod_scope:
+            result["pod_hints"] = hints_out(self.provider.pod_hints(self.ledger, pod), self.positions)
+        for_all = step.get("pod_affinity", NOTHING)
+        if in_pod_scope and self.pod_level and pod.pod_level:
+            return {**result, **self.admit_whole(pod, hint_of(for_all))}
+        shown: list[Json] = []
+        for container in pod.containers:
+            entry: Json = {"name": container.name}
+            affinity = for_all if in_pod_scope else step.get("affinity", {}).get(container.name, NOTHING)
+            if not in_pod_scope:
+                hints = self.provider.container_hints(self.ledger, pod, container)
+                entry["hints"] = hints_out(hints, self.positions)
+            entry.update(self.more(pod, container, hint_of(affinity)))
+            shown.append(entry)
+            taken = self.provider.allocate(self.ledger, pod, container, hint_of(affinity))
+            if isinstance(taken, Refusal):
+                self.remove(pod.uid)
+                failed = {"failed_container": container.name, "failure": failure_of(taken)}
+                return {**result, "containers": shown, **failed}
+            self.ledger = taken
+        return {**result, "containers": self.allocations(pod, shown)}
+
+    def admit_whole(self, pod: Pod, affinity: Hint) -> Json:
+        """A pod with pod-level resources, all at once."""
+        taken = self.provider.allocate_pod(self.ledger, pod, affinity)
+        if isinstance(taken, Refusal):
+            self.remove(pod.uid)
+            return {"failure": failure_of(taken)}
+        self.ledger = taken
+        shown = self.allocations(pod, [{"name": container.name} for container in pod.containers])
+        whole = self.pod_allocation(pod)
+        return {"containers": shown, **({} if whole is None else {"pod_allocation": whole})}
+
+    def allocations(self, pod: Pod, shown: list[Json]) -> list[Json]:
+        """The containers with what each holds now."""
+        for entry in shown:
+            held = self.allocation(pod, entry["name"])
+            if held is not None:
+                entry["allocation"] = held
+        return shown
+
+    def remove(self, uid: str) -> None:
+        """The pod ends: its containers are released in spec order."""
+        pod = self.pods.pop(uid, None)
+        for container in pod.containers if pod else ():
+            self.ledger = self.provider.release(self.ledger, uid, container.name)
+
+    def more(self, pod: Pod, container: Container, affinity: Hint) -> Json:
+        """What else a family shows of a container before it is allocated."""
+        return {}
+
+    def allocation(self, pod: Pod, name: str) -> object:
+        """What a container holds; None for nothing."""
+        raise NotImplementedError
+
+    def pod_allocation(self, pod: Pod) -> object:
+        """What a pod managed as a whole holds; None for nothing."""
+        return None
+
+    def state(self) -> object:
+        """The books."""
+        raise NotImplementedError
+
+    def restart(self) -> None:
+        """The kubelet starts again over its stored state."""
+        raise NotImplementedError
+
+
+def failure_of(refusal: Refusal) -> Json:
+    """A refusal as a vector's failure."""
+    return {"reason": str(refusal.reason), "message": refusal.message}
