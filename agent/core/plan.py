@@ -6,7 +6,7 @@ this module owns the order. Sets are compared as sets, never as text, so that a 
 At no moment may two exclusive containers share a CPU, or a shared one use a CPU that is granted, once the pool has
 shrunk; and on v1 no write may leave a child outside its parent (EACCES, EBUSY: spec 7.3). Hence the passes:
 
-    A  shrink, children before parents: every cgroup gives up what it shall not keep (safety.md S6: first the pool).
+    A  shrink, children before parents: every cgroup gives up what it shall not keep (safety.md S6: the pool first).
        One that would keep nothing cannot be emptied (ENOSPC): it jumps later, and its parents hold its place.
     B1 widen parents that only hold others, parents first.
     B2 shared cgroups jump off CPUs they may not keep, onto pool CPUs that no exclusive container is still leaving.
@@ -113,7 +113,15 @@ class _Cpus:
         return tuple(self.pen.done)
 
     def _shrink(self) -> None:
+        shared, structural = set(self.shared), {c.path for c in self.order if self._structural(c.path)}
+        passes: tuple[list[Cgroup], ...] = (
+            [],
+            [],
+            [],
+        )  # shared ones, then who is to be alone, then who spans them
         for cgroup in reversed(self.order):
+            passes[0 if cgroup.path in shared else 2 if cgroup.path in structural else 1].append(cgroup)
+        for cgroup in (*passes[0], *passes[1], *passes[2]):
             target = self.target[cgroup.path]
             if self.asked[cgroup.path] == target:
                 continue

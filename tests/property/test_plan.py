@@ -3,67 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.core.plan import plan
-from agent.host.scratch.kernel import CpusetKernel
-from agent.host.scratch.store import MemoryStore
-from agent.model.cgroup import Cgroup, Level, Observed, Write
+from agent.model.cgroup import Level
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Confinement, CpuBooks, Ledger, MemoryBooks, PodRecord
-from agent.model.machine import Cpu, Machine, NumaNode
 from agent.model.pod import Container, Pod, Qos
-from agent.model.rules import CpuRules, MemoryRules, Rules
-
-CPUS = 16
-NODES = 4
-MACHINE = Machine(
-    cpus=tuple(Cpu(i, i // 4, i, 0, 0) for i in range(CPUS)),
-    nodes=tuple(NumaNode(n, CpuSet.from_ids(range(4 * n, 4 * n + 4)), 1 << 30) for n in range(NODES)),
-)
-RESERVED = CpuSet.of(0, 4, 8, 12)
-RULES = Rules(cpu=CpuRules(static=True), memory=MemoryRules(static=True))
-
-
-@dataclass
-class World:
-    """A modelled node: cgroups under a kernel's rules, and who is who."""
-
-    version: int
-    kernel: CpusetKernel
-    cgroups: list[Cgroup] = field(default_factory=list)
-    names: dict[str, tuple[str, str]] = field(default_factory=dict)
-
-    def add(self, path: str, level: Level, qos: Qos, uid: str = "", container_id: str = "") -> None:
-        self.kernel.mkdir(path)
-        if self.version == 1:
-            for file in ("cpuset.cpus", "cpuset.mems"):
-                self.kernel.write(path, file, self.kernel.store.get(path.rpartition("/")[0], file))
-        self.cgroups.append(Cgroup(path, level, qos, uid, container_id))
-
-    def spawn(self, path: str) -> None:
-        """One process, so that emptying is refused."""
-        self.kernel.store.put("", "cgroup.procs", str(len(self.cgroups)))
-        self.kernel.write(path, "cgroup.procs", str(len(self.cgroups)))
-
-    def observe(self) -> Observed:
-        effective = "cpuset.{}.effective" if self.version == 2 else "cpuset.effective_{}"
-        get = self.kernel.store.get
-        found = [
-            Cgroup(
-                c.path, c.level, c.qos, c.pod_uid, c.container_id,
-                cpus=CpuSet.parse(get(c.path, "cpuset.cpus")),
-                mems=NodeSet.parse(get(c.path, "cpuset.mems")),
-                effective_cpus=CpuSet.parse(get(c.path, effective.format("cpus"))),
-                effective_mems=NodeSet.parse(get(c.path, effective.format("mems"))),
-            )
-            for c in self.cgroups
-        ]  # fmt: skip
-        return Observed(self.version, tuple(sorted(found, key=lambda c: c.path.split("/"))))
-
+from tests.property.plan_worlds import CPUS, MACHINE, NODES, RESERVED, RULES, World, carry_out, empty_node
 
 QOS_FOLDER = {Qos.GUARANTEED: "", Qos.BURSTABLE: "/burstable", Qos.BEST_EFFORT: "/besteffort"}
 
@@ -71,13 +20,7 @@ QOS_FOLDER = {Qos.GUARANTEED: "", Qos.BURSTABLE: "/burstable", Qos.BEST_EFFORT: 
 @st.composite
 def worlds(draw: st.DrawFn, version: int) -> World:
     """A node with some pods; each has a sandbox, and one or two containers, some with a runtime's inner level."""
-    kernel = CpusetKernel(version, MemoryStore(), CpuSet.from_ids(range(CPUS)), NodeSet.from_ids(range(NODES)))
-    kernel.store.put("", "cgroup.procs", "")
-    kernel.online(kernel.possible_cpus, kernel.possible_nodes)
-    world = World(version, kernel)
-    world.add("/kubepods", Level.KUBEPODS, Qos.GUARANTEED)
-    world.add("/kubepods/burstable", Level.QOS, Qos.BURSTABLE)
-    world.add("/kubepods/besteffort", Level.QOS, Qos.BEST_EFFORT)
+    world = empty_node(version)
     for number in range(draw(st.integers(1, 5))):
         qos = draw(st.sampled_from([Qos.GUARANTEED, Qos.GUARANTEED, Qos.BURSTABLE, Qos.BEST_EFFORT]))
         uid = f"p{number}"
@@ -140,16 +83,6 @@ def enforce(world: World, ledger: Ledger) -> None:
     """Carry out the plan."""
     for write in plan(ledger, world.names, world.observe(), RULES, MACHINE):
         carry_out(world, write)
-
-
-def carry_out(world: World, write: Write) -> None:
-    """One write; a refusal of the kernel fails the test, and shows the tree."""
-    assert world.kernel.store.get(write.path, write.file) == write.old
-    try:
-        world.kernel.write(write.path, write.file, write.value)
-    except OSError as error:
-        tree = "\n".join(f"{c.path}: {c.cpus} / {c.mems}" for c in world.observe().cgroups)
-        raise AssertionError(f"{write}: {error}\n{tree}") from error
 
 
 def disturb(world: World, data: st.DataObject, times: int) -> None:

@@ -1,0 +1,122 @@
+"""Who changed a set: every cause by example, from a modelled kernel."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from agent.core.drift import Last, find, label
+from agent.core.plan import plan
+from agent.core.wanted import wants
+from agent.model.cgroup import Cause, Drift
+from agent.model.idset import CpuSet, NodeSet
+from agent.model.machine import Machine
+from tests.property.plan_worlds import MACHINE, RULES, World
+from tests.unit.test_plan import LEDGER, OWN, POD, POOL, enforce, node
+
+MAIN = f"{POD}/main"
+V2_OR_V1 = pytest.mark.parametrize("version", [1, 2])
+
+
+def enforced(version: int) -> tuple[World, Last]:
+    """A node where the ledger is in force, and what was written."""
+    world = node(version)
+    enforce(world)
+    wanted = wants(LEDGER, world.names, world.observe(), RULES, MACHINE)
+    return world, {(path, "cpuset.cpus"): str(want.cpus) for path, want in wanted.items()}
+
+
+def drifts(world: World, last: Last, machine: Machine = MACHINE) -> list[tuple[str, Cause]]:
+    """Path and cause of every drift."""
+    return [(drift.path, drift.cause) for drift in found(world, last, machine)]
+
+
+def found(world: World, last: Last, machine: Machine = MACHINE) -> tuple[Drift, ...]:
+    """Every drift."""
+    observed = world.observe()
+    return find(wants(LEDGER, world.names, observed, RULES, machine), last, observed, machine)
+
+
+@V2_OR_V1
+def test_no_drift_where_all_is_well(version: int) -> None:
+    """A node in order has none; nor has one that was never written: that is work, not drift."""
+    world, last = enforced(version)
+    assert drifts(world, last) == []
+    assert drifts(node(version), {}) == []
+
+
+@V2_OR_V1
+def test_another_writer(version: int) -> None:
+    """A set that is neither ours, nor empty, nor the parent's: foreign; the repair carries the cause."""
+    world, last = enforced(version)
+    world.kernel.write(MAIN, "cpuset.cpus", "5-6")
+    assert drifts(world, last) == [(MAIN, Cause.DRIFT_FOREIGN)]
+    writes = label(plan(LEDGER, world.names, world.observe(), RULES, MACHINE), found(world, last))
+    assert {(write.path, write.cause) for write in writes} == {(MAIN, Cause.DRIFT_FOREIGN)}
+
+
+def test_systemd_emptied_it() -> None:
+    """V2, daemon-reload: the file is empty again."""
+    world, last = enforced(2)
+    world.kernel.store.put(MAIN, "cpuset.cpus", "")
+    assert found(world, last) == (Drift(MAIN, "cpuset.cpus", str(OWN), "", str(OWN), Cause.DRIFT_RESET),)
+
+
+@V2_OR_V1
+def test_the_runtime_put_the_parents_set_back(version: int) -> None:
+    """All that the parent has: what a runtime or systemd writes that knows of no set."""
+    world, last = enforced(version)
+    world.kernel.write(MAIN, "cpuset.cpus", "0-15")
+    assert drifts(world, last) == [(MAIN, Cause.DRIFT_RESET)]
+
+
+def test_the_parent_shrank() -> None:
+    """V2: the container asks for what it should, and its parent no longer has it."""
+    world, last = enforced(2)
+    world.kernel.write(POD, "cpuset.cpus", "0-4")
+    assert (MAIN, Cause.DRIFT_PARENT) in drifts(world, last)
+    assert (POD, Cause.DRIFT_FOREIGN) in drifts(world, last)
+
+
+def test_the_parent_shrank_on_v1() -> None:
+    """V1: whoever shrinks the parent must shrink the child first."""
+    world, last = enforced(1)
+    world.kernel.write(MAIN, "cpuset.cpus", "4")
+    for name in ("box", "side", "conmon-main"):
+        world.kernel.write(f"{POD}/{name}", "cpuset.cpus", str(POOL))
+    world.kernel.write(POD, "cpuset.cpus", str(POOL | CpuSet.of(4)))
+    assert (MAIN, Cause.DRIFT_PARENT) in drifts(world, last)
+
+
+@V2_OR_V1
+def test_a_cpu_went_offline(version: int) -> None:
+    """The kernel took it away; on v1 out of the set, on v2 out of what is in force."""
+    world, last = enforced(version)
+    world.kernel.online(MACHINE.online - CpuSet.of(5), NodeSet.of(0, 1, 2, 3))
+    machine = replace(MACHINE, cpus=tuple(cpu for cpu in MACHINE.cpus if cpu.id != 5))
+    causes = dict(drifts(world, last, machine))
+    assert causes.get(MAIN) == (Cause.DRIFT_OFFLINE if version == 2 else None)
+    # on v1 the wanted set is cut to what is online, so that it is in order until the CPU is back
+    world.kernel.online(MACHINE.online, NodeSet.of(0, 1, 2, 3))
+    back = dict(drifts(world, last))
+    assert back.get(MAIN) == (Cause.DRIFT_PARENT if version == 1 else None)  # v1: its pod lost the CPU for good too
+
+
+@V2_OR_V1
+def test_a_new_grant_is_no_drift(version: int) -> None:
+    """What differs because the ledger changed is for the plan alone."""
+    world, last = enforced(version)
+    changed = replace(
+        LEDGER, cpus=replace(LEDGER.cpus, assigned={"db": {"main": CpuSet.of(4)}}, shared=POOL | CpuSet.of(5))
+    )
+    observed = world.observe()
+    wanted = wants(changed, world.names, observed, RULES, MACHINE)
+    assert find(wanted, last, observed, MACHINE) == ()
+
+
+def test_nonsense_in_the_memory_of_writes_is_no_drift() -> None:
+    """A text that is no set (read back from a file that is not ours) counts as never written."""
+    world, _ = enforced(2)
+    world.kernel.write(MAIN, "cpuset.cpus", "4")
+    assert drifts(world, {(MAIN, "cpuset.cpus"): "max"}) == []

@@ -1,0 +1,259 @@
+"""Plans by example: who gets which set, in which order, and what is left alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from agent.core.plan import plan
+from agent.core.wanted import Want, share, wants
+from agent.model.cgroup import Cause, Level, Write
+from agent.model.idset import CpuSet, NodeSet
+from agent.model.ledger import Block, Confinement, CpuBooks, Ledger, MemoryBooks, PodRecord
+from agent.model.machine import Machine
+from agent.model.pod import Container, Pod, Qos
+from agent.model.rules import CpuRules, MemoryRules, Rules
+from tests.property.plan_worlds import MACHINE, RULES, World, carry_out, empty_node
+
+G, B = Qos.GUARANTEED, Qos.BURSTABLE
+OWN, POOL = CpuSet.of(4, 5), CpuSet.from_ids([0, 1, 2, 3, *range(6, 16)])
+RECORD = PodRecord(Pod("db", "db", "ns", (Container("main"), Container("side")), G), "none", "container")
+LEDGER = Ledger(MACHINE.digest, CpuBooks(POOL, assigned={"db": {"main": OWN}}), pods={"db": RECORD})
+POD = "/kubepods/poddb"
+
+
+def node(version: int, *, inner: bool = False) -> World:
+    """Pod db (Guaranteed: sandbox, main, side, a monitor), pod web (Burstable), pod lone (Guaranteed, all shared)."""
+    world = empty_node(version)
+    pods = [
+        (POD, G, "db", ("box", "main", "side", "conmon-main")),
+        ("/kubepods/burstable/podweb", B, "web", ("web",)),
+        ("/kubepods/podlone", G, "lone", ("lone",)),
+    ]
+    for path, qos, uid, containers in pods:
+        world.add(path, Level.POD, qos, uid)
+        for name in containers:
+            world.add(f"{path}/{name}", Level.CONTAINER, qos, uid, name)
+            if inner:
+                world.add(f"{path}/{name}/container", Level.INNER, qos, uid, name)
+            world.spawn(f"{path}/{name}/container" if inner else f"{path}/{name}")
+    world.names = {"main": ("db", "main"), "side": ("db", "side"), "web": ("web", "web"), "lone": ("lone", "lone")}
+    return world
+
+
+def planned(world: World, ledger: Ledger = LEDGER, rules: Rules = RULES) -> list[tuple[str, str, str]]:
+    """Path, file and value of each write."""
+    return [(w.path, w.file, w.value) for w in plan(ledger, world.names, world.observe(), rules, MACHINE)]
+
+
+def in_force(world: World) -> dict[str, str]:
+    """The CPUs in force, by the last part of the path."""
+    return {c.path.rpartition("/")[2]: str(c.effective_cpus) for c in world.observe().cgroups}
+
+
+def enforce(world: World, ledger: Ledger = LEDGER, rules: Rules = RULES) -> tuple[Write, ...]:
+    """Carry out the plan."""
+    writes = plan(ledger, world.names, world.observe(), rules, MACHINE)
+    for write in writes:
+        carry_out(world, write)
+    return writes
+
+
+def test_s6_on_v2_the_pool_is_written_where_it_is_inherited() -> None:
+    """QoS slices and Guaranteed pods get the pool, and every other container of the pod with a grant, by name."""
+    assert planned(node(2)) == [
+        # first the pool
+        ("/kubepods/podlone", "cpuset.cpus", str(POOL)),
+        (f"{POD}/side", "cpuset.cpus", str(POOL)),
+        (f"{POD}/conmon-main", "cpuset.cpus", str(POOL)),
+        (f"{POD}/box", "cpuset.cpus", str(POOL)),
+        ("/kubepods/burstable", "cpuset.cpus", str(POOL)),
+        ("/kubepods/besteffort", "cpuset.cpus", str(POOL)),
+        # then the grant
+        (f"{POD}/main", "cpuset.cpus", str(OWN)),
+        (POD, "cpuset.cpus", "0-15"),
+    ]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("inner", [False, True])
+def test_s6_nobody_else_runs_on_the_grant(version: int, *, inner: bool) -> None:
+    """The grant is the container's alone; sandbox, monitor, the fractional container and other pods have the pool."""
+    world = node(version, inner=inner)
+    enforce(world)
+    found = in_force(world)
+    assert found["main"] == str(OWN)
+    assert {found[name] for name in ("box", "side", "conmon-main", "web", "lone", "burstable")} == {str(POOL)}
+    assert found["kubepods"] == found["poddb"] == "0-15"
+    if inner:
+        assert {str(c.effective_cpus) for c in world.observe().cgroups if c.path.startswith(f"{POD}/main/")} == {
+            str(OWN)
+        }
+    assert planned(world) == []
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_s6_first_the_pool_shrinks_then_the_grant(version: int) -> None:
+    """When the grant's first write comes, nobody but the container itself is on its CPUs; on release the reverse."""
+    world = node(version)
+    enforce(world, replace(LEDGER, cpus=CpuBooks(POOL | OWN)))
+    moved = replace(
+        LEDGER, cpus=CpuBooks(CpuSet.from_ids(range(4, 16)), assigned={"db": {"main": CpuSet.of(0, 1, 2, 3)}})
+    )
+    for ledger in (LEDGER, moved, replace(LEDGER, cpus=CpuBooks(POOL | OWN))):
+        for write in plan(ledger, world.names, world.observe(), RULES, MACHINE):
+            if write.path == f"{POD}/main":
+                others = [
+                    c for c in world.observe().cgroups if c.level is Level.CONTAINER and c.container_id != "main"
+                ]
+                granted = ledger.cpus.assigned.get("db", {}).get("main", CpuSet())
+                assert all(c.effective_cpus.isdisjoint(granted) for c in others)
+            carry_out(world, write)
+        assert plan(ledger, world.names, world.observe(), RULES, MACHINE) == ()
+
+
+def test_two_grants_that_swap_never_overlap() -> None:
+    """A ring of moves is broken by one container waiting on the pool."""
+    world = node(2)
+    one, two = CpuSet.of(4, 5), CpuSet.of(6, 7)
+    pool = CpuSet.from_ids([0, 1, 2, 3, *range(8, 16)])
+    enforce(world, replace(LEDGER, cpus=CpuBooks(pool, assigned={"db": {"main": one, "side": two}})))
+    swapped = replace(LEDGER, cpus=CpuBooks(pool, assigned={"db": {"main": two, "side": one}}))
+    assert planned(world, swapped) == [
+        (f"{POD}/side", "cpuset.cpus", str(pool)),
+        (f"{POD}/main", "cpuset.cpus", "6-7"),
+        (f"{POD}/side", "cpuset.cpus", "4-5"),
+    ]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_confined_pod_keeps_to_its_nodes(version: int) -> None:
+    """numalign.io/align: the pool's CPUs of those nodes, for the whole pod; memory only where it was asked for."""
+    cpus = CpuBooks(POOL, assigned={"db": {"main": OWN}}, confined={"web": Confinement(NodeSet.of(1, 2), ())})
+    record = PodRecord(Pod("web", "web", "ns", (Container("web"),), B), "none", "container")
+    ledger = replace(LEDGER, cpus=cpus, pods={**LEDGER.pods, "web": record})
+    world = node(version)
+    enforce(world, ledger)
+    assert in_force(world)["web"] == in_force(world)["podweb"] == "6-11"
+    assert planned(world, ledger) == []
+    asked = replace(ledger, cpus=replace(cpus, confined={"web": Confinement(NodeSet.of(1, 2), (), memory=True)}))
+    assert planned(world, asked) == [("/kubepods/burstable/podweb/web", "cpuset.mems", "1-2")]
+    none = Rules(cpu=CpuRules(static=True), memory=MemoryRules(static=False))
+    assert planned(world, asked, none) == planned(world, asked)  # the pod's own wish
+
+
+def test_a_confinement_without_shared_cpus_is_not_kept() -> None:
+    """When every CPU of its nodes was granted, a pod gets the pool rather than nothing."""
+    cpus = CpuBooks(CpuSet.of(0, 1), confined={"web": Confinement(NodeSet.of(3), ())})
+    assert share(replace(LEDGER, cpus=cpus), "web", "web", RULES, MACHINE).cpus == CpuSet.of(0, 1)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_policies_none_write_nothing_of_their_kind(version: int) -> None:
+    """CPU policy none: no CPU set; memory policy None: no nodes."""
+    blocks = MemoryBooks(blocks={"db": {"main": (Block("memory", 1, NodeSet.of(1)),)}})
+    ledger = replace(LEDGER, memory=blocks)
+    neither = Rules(cpu=CpuRules(static=False), memory=MemoryRules(static=False))
+    memory = replace(neither, memory=MemoryRules(static=True))
+    cpus = replace(neither, cpu=CpuRules(static=True))
+    assert planned(node(version), ledger, neither) == []
+    assert planned(node(version), ledger, memory) == [(f"{POD}/main", "cpuset.mems", "1")]
+    assert {file for _, file, _ in planned(node(version), ledger, cpus)} == {"cpuset.cpus"}
+
+
+def test_s4_memory_is_not_bound_where_pages_lie_elsewhere() -> None:
+    """No nodes are written to a container that holds pages on others, nor to one whose record forbids it."""
+    ledger = replace(LEDGER, memory=MemoryBooks(blocks={"db": {"main": (Block("memory", 1, NodeSet.of(1)),)}}))
+    world = node(2)
+    enforce(world)
+
+    def mems(held: dict[str, NodeSet], ledger: Ledger = ledger) -> list[str]:
+        return [w.value for w in plan(ledger, world.names, world.observe(), RULES, MACHINE, held=held)]
+
+    assert mems({}) == mems({f"{POD}/main": NodeSet.of(1)}) == ["1"]
+    assert mems({f"{POD}/main": NodeSet.of(0, 1)}) == []
+    adopted = replace(ledger, pods={"db": replace(RECORD, bind_memory=False)})
+    assert mems({}, adopted) == []
+    assert share(adopted, "db", "main", RULES, MACHINE) == Want(OWN, None, exclusive=True)
+
+
+def test_v1_parents_span_their_childrens_nodes() -> None:
+    """On v1 a pod whose nodes were narrowed widens before its container; it is not narrowed again by us."""
+    ledger = replace(LEDGER, memory=MemoryBooks(blocks={"db": {"main": (Block("memory", 1, NodeSet.of(1)),)}}))
+    world = node(1)
+    enforce(world)
+    for path in (f"{POD}/main", f"{POD}/box", f"{POD}/side", f"{POD}/conmon-main", POD):
+        world.kernel.write(path, "cpuset.mems", "0")
+    assert planned(world, ledger) == [(POD, "cpuset.mems", "0-1"), (f"{POD}/main", "cpuset.mems", "1")]
+    enforce(world, ledger)
+    assert planned(world, ledger) == []
+
+
+def test_a_status_that_claims_another_pods_container_is_not_believed() -> None:
+    """A container id counts for the pod in whose cgroup it lies, and for no other."""
+    world = node(2)
+    world.names["web"] = ("db", "main")
+    enforce(world)
+    assert in_force(world)["web"] == str(POOL)
+
+
+def test_a_pod_managed_as_a_whole_shares_its_own_pool() -> None:
+    """PodLevelResourceManagers (spec 4.12): containers may share a set; the sandbox has the node's pool."""
+    own = CpuSet.of(4, 5, 6)
+    cpus = CpuBooks(POOL - own, assigned={"db": {"main": own, "side": own}}, pools={"db": own})
+    world = node(2)
+    enforce(world, replace(LEDGER, cpus=cpus))
+    found = in_force(world)
+    assert found["main"] == found["side"] == "4-6"
+    assert found["box"] == found["conmon-main"] == str(POOL - own)
+
+
+def test_an_empty_pool_is_never_written() -> None:
+    """Without shared CPUs (the invariants keep it from happening) shared cgroups are left alone, not emptied."""
+    ledger = replace(LEDGER, cpus=CpuBooks(CpuSet(), assigned={"db": {"main": OWN}}))
+    assert [(path, value) for path, _, value in planned(node(2), ledger)] == [(f"{POD}/main", "4-5")]
+
+
+def test_an_offline_cpu_is_not_asked_for_on_v1() -> None:
+    """V1 refuses an offline CPU, and took it out of the set itself: nothing to write. v2 keeps the wish."""
+    for version in (1, 2):
+        world = node(version)
+        enforce(world)
+        online = MACHINE.online - CpuSet.of(5)
+        world.kernel.online(online, NodeSet.of(0, 1, 2, 3))
+        machine: Machine = replace(MACHINE, cpus=tuple(cpu for cpu in MACHINE.cpus if cpu.id != 5))
+        assert plan(LEDGER, world.names, world.observe(), RULES, machine) == ()
+        assert in_force(world)["main"] == "4"
+
+
+def test_an_applications_own_levels_are_its_own() -> None:
+    """Below a container on v2 only the runtime's level is ours; on v1 a level is cut to what fits, and no more."""
+    world = node(1)
+    world.add(f"{POD}/main/app", Level.INNER, G, "db", "main")
+    world.kernel.write(f"{POD}/main/app", "cpuset.cpus", "3-4")
+    enforce(world)
+    assert in_force(world)["app"] == "4"
+    assert planned(world) == []
+    wanted = wants(LEDGER, world.names, replace(world.observe(), version=2), RULES, MACHINE)
+    assert f"{POD}/main/app" not in wanted
+
+
+def test_causes_and_old_values_are_told() -> None:
+    """A write carries why it is needed, and what was there."""
+    world = node(2)
+    enforce(world)
+    world.kernel.write("/kubepods/burstable", "cpuset.cpus", "0-15")
+    world.kernel.write(f"{POD}/main", "cpuset.cpus", "4")
+    assert plan(LEDGER, world.names, world.observe(), RULES, MACHINE) == (
+        Write("/kubepods/burstable", "cpuset.cpus", str(POOL), "0-15", Cause.POOL),
+        Write(f"{POD}/main", "cpuset.cpus", "4-5", "4", Cause.GRANT),
+    )
+
+
+def test_kubepods_itself_is_never_written() -> None:
+    """It is the kubelet's, even where it is too narrow for a grant: that is told by the effective set."""
+    for version in (1, 2):
+        world = node(version)
+        world.kernel.online(CpuSet.of(0, 1), NodeSet.of(0))
+        assert "/kubepods" not in {path for path, _, _ in planned(world)}

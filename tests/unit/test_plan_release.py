@@ -1,0 +1,121 @@
+"""Putting things back, and the CPU quota."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from agent.core.release import pod_limit, quota_plan, release_plan
+from agent.model.cgroup import Cause, Write
+from agent.model.idset import CpuSet
+from agent.model.ledger import CpuBooks, PodRecord
+from agent.model.pod import Container, ContainerKind, Pod, Qos
+from tests.property.plan_worlds import World
+from tests.unit.test_plan import LEDGER, POD, enforce, in_force, node
+
+APP, SIDE, INIT = ContainerKind.APP, ContainerKind.SIDECAR, ContainerKind.INIT
+
+
+def limited(name: str, milli: int, kind: ContainerKind = APP) -> Container:
+    """A container with a CPU limit."""
+    return Container(name, kind, {"cpu": milli}, {"cpu": milli})
+
+
+POD_DB = Pod("db", "db", "ns", (limited("main", 2000), limited("side", 500)), Qos.GUARANTEED)
+WITH_LIMITS = replace(LEDGER, pods={"db": PodRecord(POD_DB, "none", "container")})
+
+
+def release(world: World) -> list[tuple[Write, str]]:
+    """Carry out the release; each write and the kernel's refusal."""
+    done = []
+    for write in release_plan(LEDGER, world.names, world.observe()):
+        try:
+            world.kernel.write(write.path, write.file, write.value)
+            done.append((write, ""))
+        except OSError as error:
+            done.append((write, error.strerror or ""))
+    return done
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("inner", [False, True])
+def test_s17_release_gives_everyone_all_cpus(version: int, *, inner: bool) -> None:
+    """First sets widen, which always works; on v2 they are emptied where nobody runs; a refusal changes nothing."""
+    world = node(version, inner=inner)
+    enforce(world)
+    done = release(world)
+    assert {why for write, why in done if write.value} == {""}
+    assert {why for write, why in done if not write.value} == (
+        {"No space left on device", ""} if version == 2 else set()
+    )
+    assert set(in_force(world).values()) == {"0-15"}
+    asked = {c.path: str(c.cpus) for c in world.observe().cgroups}
+    assert asked["/kubepods/besteffort"] == ("" if version == 2 else "0-15")  # nobody there
+    assert all(why for _, why in release(world))  # a second release has nothing left but what is refused
+    assert {write.cause for write, _ in done} == {Cause.RELEASE}
+
+
+def test_release_leaves_alone_what_has_no_set() -> None:
+    """On a v2 node that was never enforced there is nothing to release."""
+    world = node(2)
+    assert release_plan(LEDGER, world.names, world.observe()) == ()
+
+
+def with_quota(version: int, **quotas: str) -> tuple[World, dict[str, str]]:
+    """A node where cgroups of pod db have these quotas."""
+    world = node(version)
+    paths = {"pod": POD} | {name: f"{POD}/{name}" for name in ("main", "side", "box")}
+    return world, {paths[name]: quota for name, quota in quotas.items()}
+
+
+@pytest.mark.parametrize(
+    ("version", "file", "none", "two", "half", "all_of_it"),
+    [(1, "cpu.cfs_quota_us", "-1", "200000", "50000", "250000"),
+     (2, "cpu.max", "max 100000", "200000 100000", "50000 100000", "250000 100000")],
+)  # fmt: skip
+def test_s16_quota_of_the_whole_pod(version: int, file: str, none: str, two: str, half: str, all_of_it: str) -> None:
+    """Lifted on pod, sandbox and the container with exclusive CPUs, not on the fractional one; put back by limits."""
+    world, quotas = with_quota(version, pod=all_of_it, main=two, side=half, box=all_of_it)
+    observed = world.observe()
+    before = replace(observed, cgroups=tuple(replace(c, quota=quotas.get(c.path, none)) for c in observed.cgroups))
+    lifted = quota_plan(WITH_LIMITS, world.names, before, lift=True)
+    assert [(w.path, w.file, w.value, w.old) for w in lifted] == [
+        (POD, file, none, all_of_it), (f"{POD}/box", file, none, all_of_it), (f"{POD}/main", file, none, two)
+    ]  # fmt: skip
+    values = {w.path: w.value for w in lifted}
+    after = replace(before, cgroups=tuple(replace(c, quota=values.get(c.path, c.quota)) for c in before.cgroups))
+    assert quota_plan(WITH_LIMITS, world.names, after, lift=True) == ()
+    back = quota_plan(WITH_LIMITS, world.names, after, lift=False)
+    assert [(w.path, w.value, w.cause) for w in back] == [
+        (f"{POD}/main", two, Cause.QUOTA), (POD, all_of_it, Cause.QUOTA)
+    ]  # fmt: skip
+    assert set(back) <= set(release_plan(WITH_LIMITS, world.names, after))
+
+
+def test_s16_pods_without_exclusive_cpus_keep_their_quota() -> None:
+    """Nothing is lifted for a pod that shares, and nothing where the node has no cpu controller."""
+    world, quotas = with_quota(2, pod="100000 100000")
+    observed = world.observe()
+    with_quotas = replace(observed, cgroups=tuple(replace(c, quota=quotas.get(c.path, "")) for c in observed.cgroups))
+    shared = replace(WITH_LIMITS, cpus=CpuBooks(CpuSet.of(0)))
+    assert quota_plan(shared, world.names, with_quotas, lift=True) == ()
+    assert quota_plan(WITH_LIMITS, world.names, observed, lift=True) == ()
+
+
+def test_s16_another_period_is_kept() -> None:
+    """With cpuCFSQuotaPeriod changed, the quota is of that period."""
+    world = node(2)
+    observed = world.observe()
+    short = replace(observed, cgroups=tuple(replace(c, quota="max 50000") for c in observed.cgroups))
+    assert {w.path: w.value for w in quota_plan(WITH_LIMITS, world.names, short, lift=False)}[POD] == "125000 50000"
+
+
+def test_limit_of_a_pod() -> None:
+    """The facts of spec 8.2, and the pod's own limit and overhead."""
+    sides = (limited("s1", 1000, SIDE), limited("s2", 2000, SIDE), limited("s3", 3000, SIDE))
+    pod = replace(POD_DB, containers=(limited("i", 5000, INIT), *sides, limited("a", 1000)))
+    assert pod_limit(pod) == 7000
+    assert pod_limit(replace(pod, containers=(sides[0], limited("i", 9000, INIT), limited("a", 100)))) == 10_000
+    assert pod_limit(replace(pod, limits={"cpu": 4000}, overhead={"cpu": 250})) == 4250
+    assert pod_limit(replace(pod, qos=Qos.BURSTABLE)) == 0
