@@ -7,17 +7,98 @@ https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/.
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
 
 from agent.errors import SettingsError
 from agent.model.idset import CpuSet
 from agent.model.machine import Machine
 from agent.model.quantity import parse_milli, units
-from agent.model.rules import Compatibility
-from agent.settings.model import Settings
+from agent.model.rules import Compatibility, CpuOptions, CpuRules, MemoryRules, Policy, Rules
+from agent.settings.cpu_options import check_machine, cpu_options
+from agent.settings.kinds import CpuPolicy, MemoryPolicy
+from agent.settings.memory_reserved import memory_rules
+from agent.settings.topology_options import topology_rules
+
+if TYPE_CHECKING:
+    from agent.settings.model import Settings  # which offers rules_of as its method
 
 DEFAULT_EVICTION = "100Mi"
 """evictionHard's memory.available where the kubelet is told none."""
 _MEMORY_SIGNAL = "memory.available"
+
+
+def rules_of(settings: Settings, machine: Machine, node_reserved: int) -> Rules:
+    """The rules that decisions follow on this machine.
+
+    Args:
+        settings: as parsed.
+        machine: what the reservations and options are checked against.
+        node_reserved: thousandths of a CPU that the kubelet keeps from pods (capacity less allocatable), 0 when not
+            known. It counts where our own settings reserve nothing (safety rule S14).
+
+    Raises:
+        SettingsError: what this machine cannot give, with the kubelet's sentence where it has one.
+    """
+    topology = topology_rules(
+        settings.topology_manager_policy,
+        settings.topology_manager_scope,
+        settings.topology_manager_policy_options,
+        machine=machine,
+        compatibility=settings.compatibility,
+    )
+    return Rules(
+        topology=topology,
+        cpu=_cpu_rules(settings, machine, topology.policy, node_reserved),
+        memory=_memory_rules(settings, machine),
+        devices=tuple(device.selector() for device in settings.devices),
+        compatibility=settings.compatibility,
+        pod_level_managers=settings.feature_gates.get("PodLevelResourceManagers", False),
+        on_misalignment=settings.on_misalignment,
+        enforcement=settings.enforcement,
+    )
+
+
+def cpu_options_of(settings: Settings) -> CpuOptions:
+    """The CPU manager's options, checked without a machine.
+
+    The gates for alpha and beta options are open under Compatibility.FIXED unless the file closes them: what is alpha
+    in the kubelet is not less finished here.
+    """
+    fixed = settings.compatibility is Compatibility.FIXED
+    gates = settings.feature_gates
+    return cpu_options(
+        settings.cpu_manager_policy_options,
+        alpha=gates.get("CPUManagerPolicyAlphaOptions", fixed),
+        beta=gates.get("CPUManagerPolicyBetaOptions", True),
+    )
+
+
+def _cpu_rules(settings: Settings, machine: Machine, policy: Policy, node_reserved: int) -> CpuRules:
+    if settings.cpu_manager_policy is CpuPolicy.NONE:
+        return CpuRules(static=False)
+    options = cpu_options_of(settings)
+    sockets = machine.sockets or len(machine.packages)
+    check_machine(options, policy, sockets=sockets, nodes=sum(1 for node in machine.nodes if node.cpus))
+    return CpuRules(
+        options=options,
+        reserved=reserved_cpus(settings, machine),
+        reserved_count=reserved_count(settings, machine, node_reserved),
+    )
+
+
+def _memory_rules(settings: Settings, machine: Machine) -> MemoryRules:
+    if settings.memory_manager_policy is MemoryPolicy.NONE:
+        return MemoryRules(tier=settings.memory_tier)
+    return memory_rules(
+        [
+            (each.numa_node, {name: units(milli) for name, milli in each.limits.items()})
+            for each in settings.reserved_memory
+        ],
+        {"memory": reserved_memory(settings, machine)},
+        machine,
+        tier=settings.memory_tier,
+        compatibility=settings.compatibility,
+    )
 
 
 def reserved_cpus(settings: Settings, machine: Machine) -> CpuSet | None:

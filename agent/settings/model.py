@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Strict
 from pydantic.alias_generators import to_camel
 
 from agent.model.idset import MAX_ID
+from agent.model.machine import Machine
 from agent.model.rules import (
     Compatibility,
     DeviceSelector,
@@ -21,8 +22,10 @@ from agent.model.rules import (
     MemoryTier,
     OnMisalignment,
     Policy,
+    Rules,
     Scope,
 )
+from agent.settings.effective import rules_of
 from agent.settings.kinds import CpuPolicy, Fallback, MemoryPolicy, OnMemoryShortage
 from agent.settings.values import CpuList, NodeLimits, Options, Reservation, Seconds, Thresholds
 
@@ -164,6 +167,15 @@ class Settings(Section):
     ] = True
     waiting: Waiting = Waiting()
     refusals: Refusals = Refusals()
+
+    def rules(self, machine: Machine, *, node_reserved: int = 0) -> Rules:
+        """The rules that decisions follow on a machine; raises SettingsError for what it cannot give.
+
+        Args:
+            machine: the hardware.
+            node_reserved: thousandths of a CPU that the kubelet keeps from pods (capacity less allocatable).
+        """
+        return rules_of(self, machine, node_reserved)
 
     @property
     def lifts_quota(self) -> bool:

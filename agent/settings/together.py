@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from agent.errors import SettingsError
 from agent.model.rules import Enforcement, OnMisalignment
+from agent.settings.cpu_options import check_machine
+from agent.settings.effective import cpu_options_of
 from agent.settings.kinds import CpuPolicy
 from agent.settings.model import Settings
 from agent.settings.topology_options import topology_rules
@@ -55,6 +57,10 @@ def _cpus(settings: Settings, present: frozenset[str]) -> None:
             f"None policy: received unsupported options={','.join(sorted(options))[:120]}; "
             "set cpuManagerPolicy to static, or remove the options",
         )
+    if options:
+        chosen = cpu_options_of(settings)
+        # no machine is needed for this half of the check: zero sockets are never too many
+        check_machine(chosen, settings.topology_manager_policy, sockets=0, nodes=0)
     for key in ("kubeReservedCgroup", "systemReservedCgroup"):
         if settings.reserved_system_cpus and key in present:
             raise SettingsError(

@@ -24,11 +24,11 @@ from agent.model.podspec import pod_from
 from agent.model.quantity import parse_milli, units
 from agent.model.rules import Compatibility, CpuRules, MemoryRules, Policy, Rules
 from agent.settings.cpu_options import check_machine, cpu_options
+from agent.settings.memory_reserved import memory_rules
 from agent.settings.topology_options import topology_rules
 from tests.parity.machines import machine_of
 from tests.parity.manifests import manifest_of
 from tests.parity.merge import hint_out, sentence
-
 
 NOTHING_RESERVED = (
     "[cpumanager] the static policy requires systemreserved.cpu + kubereserved.cpu to be greater than zero"
@@ -45,6 +45,41 @@ def broken(given: dict[str, Any], got: dict[str, Any]) -> list[str]:
     scenario = Scenario(given)
     again = scenario.run()
     return scenario.broken if again == got else [*scenario.broken, "two runs gave two answers"]
+
+
+def unmarked(given: dict[str, Any], expected: dict[str, Any]) -> list[str]:
+    """Where the kubelet hands out what it must not, and the recorder did not see it.
+
+    It looks at pods that got in, and not inside pods with pod-level resources. So it misses reserved CPUs that a
+    refused pod gave "back" into a strictly kept pool, and two containers of such a pod on one CPU.
+    """
+    if "start" not in expected:
+        return []
+    found = set()
+    strict = given["cpu"].get("options", {}).get("strict-cpu-reservation") in {"true", "True", "TRUE", "t", "T", "1"}
+    start = CpuSet.parse(expected["start"]["default"])
+    pods = {event["pod"]["uid"]: event["pod"] for event in given["events"] if "pod" in event}
+    for event in expected["events"]:
+        pool = event.get("state", {}).get("default", "")
+        if strict and not CpuSet.parse(pool).issubset(start):
+            found.add("reserved_cpus_shared")
+        for pod in event.get("pods", []):
+            if _twice(pods[pod["uid"]], pod.get("containers", [])) and given["topology"]["scope"] == "container":
+                found.add("cpus_assigned_twice")
+    return sorted(found)
+
+
+def _twice(pod: dict[str, Any], placed: list[dict[str, Any]]) -> bool:
+    """Whether containers that run together hold a CPU in common."""
+    cpus = {each["name"]: CpuSet.parse(each["cpus"] or "") for each in placed}
+    beside = CpuSet()
+    for container in pod["containers"]:
+        own = cpus.get(container["name"], CpuSet())
+        if own & beside:
+            return True
+        if container["kind"] != "init":
+            beside |= own
+    return False
 
 
 class Scenario:
@@ -118,12 +153,13 @@ class Scenario:
     def describe(self, pod: Pod, name: str) -> dict[str, Any]:
         """What a container is given when it is created."""
         grant = self.ledger.grant(pod.uid, name)
+        blocks = self.ledger.memory.blocks.get(pod.uid, {}).get(name)  # none at all is not the same as no bytes
         described: dict[str, Any] = {
             "name": name,
             "affinity": hint_out(self.ledger.pods[pod.uid].affinity.get(name, ANY_NODES)),
             "cpus": None if grant.cpus is None else str(grant.cpus),
             "mems": None if grant.mems is None else list(grant.mems),
-            "memory": [[block.resource, block.size, list(block.nodes)] for block in grant.memory] or None,
+            "memory": None if blocks is None else [[each.resource, each.size, list(each.nodes)] for each in blocks],
         }
         devices = {resource: sorted(ids) for resource, ids in grant.devices.items() if ids}
         return described | ({"devices": devices} if devices else {})
@@ -217,4 +253,8 @@ def _init_error(error: SettingsError) -> dict[str, str]:
 
 
 def _memory_rules(memory: dict[str, Any], machine: Machine, reservation: dict[str, int]) -> MemoryRules:
-    return MemoryRules()
+    if memory["policy"] != "Static":
+        return MemoryRules()
+    kept = [(int(node), amounts) for node, amounts in sorted((memory.get("reserved") or {}).items())]
+    wanted = {name: units(milli) for name, milli in reservation.items() if name != "cpu"}
+    return memory_rules(kept, wanted, machine, compatibility=Compatibility.KUBELET)
