@@ -1,0 +1,51 @@
+"""No replica storms: how often pods of one owner were refused in the last hour (safety.md S12).
+
+A refused pod of a ReplicaSet is replaced at once, often on the same node, and refused again. After so many refusals
+of one owner within an hour, `fail` and `evict` fall back to something that ends the circle.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+HOUR = 3600.0
+MOST_OWNERS = 10_000
+
+
+def owner_of(body: Mapping[str, Any]) -> str:
+    """The uid of a pod's controller, or the pod's own where it has none."""
+    metadata = body.get("metadata") or {}
+    references = metadata.get("ownerReferences")
+    for reference in references if isinstance(references, list) else ():
+        if isinstance(reference, Mapping) and reference.get("controller") is True:
+            return str(reference.get("uid", ""))
+    return str(metadata.get("uid", ""))
+
+
+class Refusals:
+    """Counts refusals by owner.
+
+    Args:
+        most: so many within an hour are let through.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, most: int, clock: Callable[[], float]) -> None:
+        self.most, self._clock = most, clock
+        self._times: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def another(self, owner: str) -> bool:
+        """Count one more refusal; whether it is still within the limit."""
+        now = self._clock()
+        times = self._times.setdefault(owner, deque())
+        self._times.move_to_end(owner)
+        while times and now - times[0] >= HOUR:
+            times.popleft()
+        times.append(now)
+        if len(times) > self.most + 1:
+            times.popleft()  # more than needed to know
+        while len(self._times) > MOST_OWNERS:
+            self._times.popitem(last=False)
+        return len(times) <= self.most

@@ -1,0 +1,179 @@
+"""What the engine decides, told to the API: stories, Events, and what happens to pods that were refused.
+
+Told by the engine (`agent.engine.ports.Teller`) and by the intake (`agent.kube.intake.Telling`), each on its own
+thread; everything is handed to the publisher's queue at once.
+
+A refused pod's own wish, else the node's setting, says what becomes of it: `run` leaves it on the shared pool, `wait`
+leaves the runtime's refusal to speak (`agent.host.nri.driver`), `fail` has the kubelet end it (design 3.5), `evict`
+asks for its eviction. Pods that ran before the agent came are only reported (safety.md S4); one owner's pods are not
+failed without end (S12).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from agent.core.asks import Ask
+from agent.errors import BadPodError
+from agent.kube import story as stories
+from agent.kube.bodies import Raw, Seen, identity
+from agent.kube.owners import Refusals, owner_of
+from agent.kube.publish import Notice, Publisher, Regarding
+from agent.model.cgroup import Written
+from agent.model.ledger import Ledger
+from agent.model.machine import Machine
+from agent.model.outcome import Refusal
+from agent.model.pod import Pod
+from agent.model.rules import OnMisalignment, Rules
+
+Count = Callable[[str, str], None]
+"""Told of (what, label): ("action", "fail"), ("storm", "run"), ("malformed", "pod")."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Face:
+    """A pod as the API knows it."""
+
+    api_uid: str
+    namespace: str
+    name: str
+    body: Raw
+    ran: bool
+
+
+class ClusterTeller:
+    """Tells the API.
+
+    Args:
+        publisher: the queue.
+        node: this Node, for Events about it.
+        facts: the machine and the rules now.
+        before: pods created before this time that run already are adopted (seconds since the epoch).
+        most_refusals: of one owner within an hour (safety.md S12).
+        fallback: what `fail` and `evict` become beyond that.
+        acting: False while only observing: stories are told, nothing is done to pods (safety.md S3).
+    """
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        node: Regarding,
+        facts: Callable[[], tuple[Machine, Rules]],
+        *,
+        before: float = 0.0,
+        most_refusals: int = 5,
+        fallback: OnMisalignment = OnMisalignment.RUN,
+        acting: Callable[[], bool] = lambda: True,
+        clock: Callable[[], float] = time.monotonic,
+        count: Count = lambda _what, _label: None,
+    ) -> None:
+        self._publisher, self._node, self._facts = publisher, node, facts
+        self._before, self._fallback, self._acting, self._count = before, fallback, acting, count
+        self._refusals = Refusals(most_refusals, clock)
+        self._lock = threading.Lock()
+        self._faces: dict[str, _Face] = {}
+
+    # ---- from the intake
+
+    def pod_known(self, body: Raw, found: Seen) -> None:
+        """Remember how the API calls a pod, and what it carries already."""
+        ran = found.started and found.pod.created < self._before
+        with self._lock:
+            known = self._faces.get(found.pod.uid)
+            self._faces[found.pod.uid] = _Face(
+                found.api_uid, found.pod.namespace, found.pod.name, body, ran or (known is not None and known.ran)
+            )
+
+    def pod_malformed(self, body: Raw, error: BadPodError) -> None:
+        """A pod that cannot be read: said once, on the pod itself."""
+        uid, key = identity(body)
+        namespace, _, name = key.partition("/")
+        self._count("malformed", "pod")
+        about = Regarding("Pod", namespace, name, uid)
+        self._publisher.record(Notice(about, "Warning", "MalformedPod", f"numalign cannot read this pod: {error}"))
+
+    def pod_gone(self, uid: str) -> None:
+        """A pod left the API: nothing more is told about it."""
+        with self._lock:
+            face = self._faces.pop(uid, None)
+        if face is not None:
+            self._publisher.forget(face.api_uid)
+
+    # ---- from the engine
+
+    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask) -> None:
+        """Annotations and the condition."""
+        face = self._face(pod.uid)
+        if face is not None:
+            machine, _ = self._facts()
+            self._tell(face, stories.admitted(pod.uid, ledger, machine))
+            self._problems(face, ask)
+
+    def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:
+        """The reason, and what happens to the pod."""
+        face = self._face(pod.uid)
+        if face is None:
+            return
+        _, rules = self._facts()
+        policy, scope = ask.policy or rules.topology.policy, ask.scope or rules.topology.scope
+        told = stories.refused(pod.uid, pod.namespace, pod.name, refusal, policy=policy, scope=scope)
+        self._tell(face, told)
+        about = Regarding("Pod", face.namespace, face.name, face.api_uid)
+        self._publisher.record(Notice(about, "Warning", refusal.reason.value, refusal.message))
+        self._problems(face, ask)
+        self._act(face, ask.on_misalignment or rules.on_misalignment)
+
+    def released(self, uid: str) -> None:
+        """Nothing to tell: the pod is gone."""
+        with self._lock:
+            face = self._faces.get(uid)
+        if face is not None:
+            self._publisher.forget(face.api_uid)
+
+    def written(self, results: tuple[Written, ...]) -> None:
+        """Writes are for metrics and logs."""
+
+    def problem(self, what: str, text: str) -> None:
+        """Something is wrong with the node: an Event about it."""
+        self._publisher.record(Notice(self._node, "Warning", _reason(what), text))
+
+    # ---- the inside
+
+    def _face(self, uid: str) -> _Face | None:
+        with self._lock:
+            return self._faces.get(uid)
+
+    def _tell(self, face: _Face, told: stories.Story) -> None:
+        """Under the API's own uid, and not again when the pod carries it."""
+        told = replace(told, uid=face.api_uid)
+        if stories.carried(face.body, told):
+            self._publisher.known(told)
+        self._publisher.tell(told)
+
+    def _problems(self, face: _Face, ask: Ask) -> None:
+        about = Regarding("Pod", face.namespace, face.name, face.api_uid)
+        for problem in ask.problems:
+            self._publisher.record(Notice(about, "Warning", "BadAnnotation", str(problem)))
+
+    def _act(self, face: _Face, wish: OnMisalignment) -> None:
+        if face.ran or not self._acting() or wish in {OnMisalignment.RUN, OnMisalignment.WAIT}:
+            return
+        if not self._refusals.another(owner_of(face.body)):
+            self._count("storm", self._fallback.value)
+            text = f"refused too often within an hour; {self._fallback} instead of {wish}"
+            about = Regarding("Pod", face.namespace, face.name, face.api_uid)
+            self._publisher.record(Notice(about, "Warning", "TooManyRefusals", text))
+            return
+        self._count("action", wish.value)
+        if wish is OnMisalignment.FAIL:
+            self._publisher.fail(face.api_uid, face.namespace, face.name)
+        else:
+            self._publisher.evict(face.api_uid, face.namespace, face.name)
+
+
+def _reason(what: str) -> str:
+    """An Event's reason from a problem's word: "checkpoint" -> "NumalignCheckpoint"."""
+    return "Numalign" + "".join(part.capitalize() for part in what.replace("-", " ").split())
