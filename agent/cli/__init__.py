@@ -1,9 +1,9 @@
 """The command line. Each sub-command is a module beside this one with a click command called `command`.
 
-They are imported when they are used: `numalign --help` stays quick, and `numalign topology` loads no Kubernetes client.
+They are imported when they are used: `numalign --help` stays quick, and `numalign topology` loads no client.
 
-Exit codes: 0 done; 1 done, and the answer is no (a pod was refused, drift was found); 2 the input is wrong; 3 a fault of
-this machine, told in one sentence.
+Exit codes: 0 done; 1 done, and the answer is no (a pod was refused, drift was found); 2 the input is wrong; 3 a fault
+of this machine, told in one sentence.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def group() -> None:
       numalign topology                        what this machine is
       numalign run --pods deploy/examples/pods --once
                                                where example pods would go on it
-    """
+    """  # noqa: D301 - click's mark for text that is not folded is this very character
 
 
 def main() -> NoReturn:

@@ -1,14 +1,19 @@
-"""From a saved ledger to the kernel: observe, plan, write in order, remember what was written. Under the engine's lock.
+"""From a saved ledger to the kernel: observe, plan, write in order, remember what was written.
 
-Used by `agent.engine.engine` only. Which writes are needed and in which order is `agent.core.plan`'s.
+Used by `agent.engine.engine` only, under its lock. Which writes are needed, in which order and why is for
+`agent.core.plan`, `release` and `drift`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from agent.core import drift
 from agent.core.plan import plan
+from agent.core.release import quota_plan, release_plan
+from agent.core.wanted import wants
 from agent.engine.ports import Cgroups, Steps
-from agent.model.cgroup import Level, Observed, Written
+from agent.model.cgroup import Level, Observed, Write, Written
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
@@ -16,12 +21,21 @@ from agent.model.rules import Rules
 
 
 class Enforcer:
-    """Keeps which container is which, and what was last written where."""
+    """Keeps which container is which, and what was last written where.
 
-    def __init__(self, cgroups: Cgroups, steps: Steps) -> None:
+    Args:
+        cgroups: the tree.
+        steps: told before each write.
+        lift_quota: whether pods with exclusive CPUs lose their CFS quota (safety.md S16).
+    """
+
+    def __init__(self, cgroups: Cgroups, steps: Steps, *, lift_quota: bool = True) -> None:
         self._cgroups, self._steps = cgroups, steps
+        self.lift_quota = lift_quota
         self.names: dict[str, tuple[str, str]] = {}
         """Container id -> (pod uid, container name)."""
+        self.movers: Collection[str] = ()
+        """Uids of pods that want their memory bound even when the kernel moves it."""
         self._last: dict[tuple[str, str], str] = {}
 
     def observe(self) -> Observed:
@@ -34,20 +48,30 @@ class Enforcer:
 
     def enforce(self, ledger: Ledger, rules: Rules, machine: Machine, observed: Observed) -> tuple[Written, ...]:
         """Write what differs; what was written and read back."""
-        held = self._held(ledger, observed)
-        writes = plan(ledger, self.names, observed, rules, machine, held=held)
+        wanted = wants(ledger, self.names, observed, rules, machine)
+        writes = plan(ledger, self.names, observed, rules, machine, held=self._held(ledger, observed))
+        writes += quota_plan(ledger, self.names, observed, lift=self.lift_quota and rules.cpu.static)
+        results = self._write(drift.label(writes, drift.find(wanted, self._last, observed, machine)))
+        present = {cgroup.path for cgroup in observed.cgroups}
+        self._last = {key: value for key, value in self._last.items() if key[0] in present}
+        return results
+
+    def release(self, ledger: Ledger, observed: Observed) -> tuple[Written, ...]:
+        """Put everything back (safety.md S17)."""
+        self._last.clear()
+        return self._write(release_plan(ledger, self.names, observed))
+
+    def _write(self, writes: tuple[Write, ...]) -> tuple[Written, ...]:
         results: list[Written] = []
-        for write in drift.classified(writes, self._last, observed, machine):
+        for write in writes:
             self._steps(f"write {write.path} {write.file}")
             results += self._cgroups.apply((write,))
         for result in results:
             if not result.error:
                 self._last[result.write.path, result.write.file] = result.write.value
-        present = {cgroup.path for cgroup in observed.cgroups}
-        self._last = {key: value for key, value in self._last.items() if key[0] in present}
         return tuple(results)
 
-    def _held(self, ledger: Ledger, observed: Observed) -> dict[str, NodeSet]:
+    def _held(self, ledger: Ledger, observed: Observed) -> Mapping[str, NodeSet]:
         """Where the pages of containers lie whose memory is to be bound and is not yet (safety.md S4)."""
         held: dict[str, NodeSet] = {}
         for cgroup in observed.cgroups:
@@ -56,7 +80,7 @@ class Enforcer:
             uid, name = self.names[cgroup.container_id]
             record = ledger.pods.get(uid)
             mems = ledger.grant(uid, name).mems
-            if record is None or not record.bind_memory or mems is None or cgroup.mems == mems:
+            if record is None or uid in self.movers or mems is None or cgroup.mems == mems:
                 continue
             nodes = NodeSet.from_ids(node for node, size in self._cgroups.pages(cgroup.path).items() if size)
             if not nodes.issubset(mems):

@@ -18,13 +18,15 @@ from dataclasses import dataclass, replace
 from agent.core import invariants
 from agent.core.admit import Node
 from agent.core.asks import Ask, ask_of
+from agent.engine.carry import Carried, carry
 from agent.engine.enforcer import Enforcer
+from agent.engine.known import Known, on_shared_pool, same, wants_anything
 from agent.engine.ports import Cgroups, Steps, Store, Teller
 from agent.errors import CheckpointUnwritableError, HostError, InvariantError
 from agent.model.cgroup import Observed, Written
-from agent.model.ledger import Ledger, PodRecord
+from agent.model.ledger import Ledger
 from agent.model.outcome import Admitted, Reason, Refusal
-from agent.model.pod import Pod, Qos
+from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment
 
 Exempt = Callable[[Pod], str]
@@ -32,24 +34,18 @@ Exempt = Callable[[Pod], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What the engine remembers of a pod beside the ledger.
+class Switches:
+    """Settings that are the engine's own.
 
     Attributes:
-        pod: as last seen.
-        ask: its annotations, checked.
-        refusal: why it was refused, None when it is in.
-        exempt: why it is left alone, "" when it is not.
-        ran: it ran before the agent knew it.
-        ended: it left the API (or finished); its grant goes when its cgroups have gone.
+        observe_only: the kill switch (S3): decide and tell, write nothing.
+        pin_adopted: pods that ran before the agent get exclusive CPUs, too (S4).
+        lift_quota: pods with exclusive CPUs lose their CFS quota (S16).
     """
 
-    pod: Pod
-    ask: Ask
-    refusal: Refusal | None = None
-    exempt: str = ""
-    ran: bool = False
-    ended: bool = False
+    observe_only: bool = False
+    pin_adopted: bool = True
+    lift_quota: bool = True
 
 
 class Engine:
@@ -57,11 +53,13 @@ class Engine:
 
     Args:
         node: the managers.
-        ledger: the grants to begin with (from recovery).
+        ledger: the grants to begin with (`agent.engine.recover`).
         cgroups, store, teller: the edges.
         exempt: which pods are left alone.
+        switches: see Switches.
         steps: told between every two effects.
-        observe_only: the kill switch (safety.md S3): decide and tell, write nothing.
+        complete: `ledger` comes from a checkpoint. Without one, cgroups of pods that nobody named yet may hold what
+            an earlier agent granted: nothing is written before the first complete list of pods.
     """
 
     def __init__(
@@ -73,18 +71,18 @@ class Engine:
         store: Store,
         teller: Teller,
         exempt: Exempt = lambda _pod: "",
+        switches: Switches = Switches(),
         steps: Steps = lambda _name: None,
-        observe_only: bool = False,
+        complete: bool = True,
     ) -> None:
         self._lock = threading.RLock()
-        self._node, self._ledger = node, ledger
+        self._node, self._ledger, self._switches = node, ledger, switches
         self._store, self._teller, self._exempt, self._steps = store, teller, exempt, steps
-        self._enforcer = Enforcer(cgroups, steps)
+        self._enforcer = Enforcer(cgroups, steps, lift_quota=switches.lift_quota)
         self._known: dict[str, Known] = {
             uid: Known(record.pod, self._ask(record.pod), ran=record.adopted) for uid, record in ledger.pods.items()
         }
-        self._listed = False
-        self.observe_only = observe_only
+        self._listed, self._complete = False, complete
         self.unwritable = ""
         """Why the ledger cannot be saved; "" while it can. New grants are refused meanwhile."""
         self.broken = ""
@@ -103,16 +101,16 @@ class Engine:
             return self._node
 
     @property
+    def switches(self) -> Switches:
+        """The engine's own settings now."""
+        with self._lock:
+            return self._switches
+
+    @property
     def known(self) -> Mapping[str, Known]:
         """Every pod that the engine knows, by uid."""
         with self._lock:
             return dict(self._known)
-
-    @property
-    def refusals(self) -> Mapping[str, Refusal]:
-        """Why pods were refused, by uid."""
-        with self._lock:
-            return {uid: known.refusal for uid, known in self._known.items() if known.refusal is not None}
 
     # ---- pods
 
@@ -127,15 +125,12 @@ class Engine:
             before, told = self._ledger, list[Pod]()
             for pod in sorted(pods, key=lambda each: (each.created, each.uid)):
                 known = self._known.get(pod.uid)
-                if known is not None and not known.ended and _same(known.pod, pod):
+                if known is not None and not known.ended and same(known.pod, pod):
                     self._known[pod.uid] = replace(known, pod=pod)
                     continue
                 self._decide(pod, ran=pod.uid in ran or (known is not None and known.ran))
                 told.append(pod)
-            if self._commit(before):
-                self._enforce()
-            for pod in told:
-                self._tell(pod)
+            self._settle(before, told)
 
     def pods_gone(self, uids: Iterable[str]) -> None:
         """Pods left the API. What they hold is freed when their cgroups have gone (safety.md S13)."""
@@ -154,57 +149,70 @@ class Engine:
 
     def container_seen(self, container_id: str, uid: str, name: str) -> None:
         """A container of a pod appeared, by its runtime's id."""
+        self.containers_seen({container_id: (uid, name)})
+
+    def containers_seen(self, names: Mapping[str, tuple[str, str]]) -> None:
+        """Containers appeared: id -> (pod uid, name). What init containers before them held may go (spec 5.9)."""
         with self._lock:
-            if self._enforcer.names.get(container_id) == (uid, name):
-                return
-            self._enforcer.names[container_id] = (uid, name)
-            self._started(uid, name)
-            self._enforce()
+            before, told_already = self._ledger, self._enforcer.names.items() >= names.items()
+            self._enforcer.names.update(names)
+            for _, (uid, name) in sorted(names.items()):
+                self._ledger = self._node.container_started(self._ledger, uid, name)
+            if self._ledger != before or not told_already:
+                self._commit(before)
+                self._enforce()
 
     def names_known(self, names: Mapping[str, tuple[str, str]]) -> None:
         """Container ids and whose they are, learnt at start; nothing is written yet."""
         with self._lock:
             self._enforcer.names.update(names)
 
+    def retry(self, uids: Iterable[str]) -> None:
+        """Try refused pods again, in order of creation (onMisalignment: wait); those that are in now are told."""
+        with self._lock:
+            before, told = self._ledger, list[Pod]()
+            waiting = [self._known[uid] for uid in uids if uid in self._known]
+            for known in sorted(waiting, key=lambda each: (each.pod.created, each.pod.uid)):
+                if known.refusal is None or known.ended:
+                    continue
+                self._decide(known.pod, ran=known.ran)
+                if self._known[known.pod.uid].refusal is None:
+                    told.append(known.pod)
+            self._settle(before, told)
+
     # ---- time, machine, settings
 
     def reconcile(self) -> tuple[Written, ...]:
-        """Compare the kernel with the ledger and repair; free what ended meanwhile. Called on a timer and on demand."""
+        """Compare the kernel with the ledger and repair; free what ended meanwhile. On a timer and on demand."""
         with self._lock:
             self._free()
+            if self.unwritable and self._save():
+                self.retry([uid for uid, known in self._known.items() if known.unsaved])
             return self._enforce()
 
-    def changed(self, node: Node, ledger: Ledger) -> None:
-        """Another machine or other settings are in force; `ledger` was carried over to them."""
+    def changed(self, node: Node, switches: Switches | None = None) -> Carried:
+        """Another machine or other settings are in force: every grant is carried over; what was lost is told."""
         with self._lock:
             before, self._node = self._ledger, node
-            self._ledger = ledger
+            self._switches = switches or self._switches
+            self._enforcer.lift_quota = self._switches.lift_quota
+            carried = carry(before, node)
+            self._ledger = carried.ledger
             for uid, known in self._known.items():
                 self._known[uid] = replace(known, ask=self._ask(known.pod), exempt=self._exempt(known.pod))
-            if self._commit(before):
-                self._enforce()
+            if not self._commit(before):
+                self._ledger = carried.ledger  # the old one is of another machine: it cannot stand
+            for loss in carried.losses:
+                place = f"container {loss.container} of " if loss.container else ""
+                self._teller.problem("lost", f"{place}pod {self._ledger.pods[loss.uid].pod.key}: {loss.what}")
+            self._enforce()
+            return carried
 
-    def switch(self, *, observe_only: bool) -> None:
-        """The kill switch (safety.md S3)."""
+    def release(self) -> tuple[Written, ...]:
+        """Put the cgroups back as far as the kernel lets us (safety.md S17); the ledger stays as it is."""
         with self._lock:
-            self.observe_only = observe_only
-            if not observe_only:
-                self._enforce()
-
-    def retry(self, uid: str) -> Refusal | None:
-        """Try a refused pod again (onMisalignment: wait); None when it is in now."""
-        with self._lock:
-            known = self._known.get(uid)
-            if known is None or known.ended or known.refusal is None:
-                return known.refusal if known else None
-            before = self._ledger
-            self._decide(known.pod, ran=known.ran)
-            if self._commit(before):
-                self._enforce()
-            after = self._known[uid].refusal
-            if after is None:
-                self._tell(known.pod)
-            return after
+            observed = self._observe()
+            return self._enforcer.release(self._ledger, observed) if observed else ()
 
     # ---- the inside; all of it needs the lock
 
@@ -216,33 +224,45 @@ class Engine:
         """Put a pod into the ledger, or a refusal beside it."""
         ask, exempt = self._ask(pod), self._exempt(pod)
         known = Known(pod, ask, exempt=exempt, ran=ran)
-        if exempt or not ask.pin:
-            self._ledger = _shared(self._ledger, pod, self._node, "", adopted=ran)
-        elif self.unwritable and _wants_anything(pod):
-            known = replace(known, refusal=Refusal(Reason.UNEXPECTED, f"nothing new is granted: {self.unwritable}"))
+        if exempt or not ask.pin or (ran and not self._switches.pin_adopted):
+            if pod.uid not in self._ledger.pods:
+                self._ledger = on_shared_pool(self._ledger, pod, self._node, "", adopted=ran)
+        elif self.unwritable and wants_anything(pod):
+            why = f"nothing new is granted: {self.unwritable}"
+            known = replace(known, refusal=Refusal(Reason.UNEXPECTED, why), unsaved=True)
         else:
             outcome = self._node.admit(
                 self._ledger, pod, policy=ask.policy, scope=ask.scope, cpu_options=ask.cpu_options
             )
+            new = pod.uid not in self._ledger.pods
             self._ledger = outcome.ledger
             if isinstance(outcome, Admitted):
-                self._adopt(pod, ask, ran=ran)
+                self._adopt(pod, ask, ran=ran and new)
             else:
                 known = replace(known, refusal=outcome.refusal)
-                if ran or self._on_misalignment(ask) is OnMisalignment.RUN:
+                if ran or (ask.on_misalignment or self._node.rules.on_misalignment) is OnMisalignment.RUN:
                     why = f"{outcome.refusal.reason}: {outcome.refusal.message}"
-                    self._ledger = _shared(self._ledger, pod, self._node, why, adopted=ran)
+                    self._ledger = on_shared_pool(self._ledger, pod, self._node, why, adopted=ran)
         self._known[pod.uid] = known
 
     def _adopt(self, pod: Pod, ask: Ask, *, ran: bool) -> None:
         """A pod that ran before the agent: its memory is not bound unless it asks, the kernel would move it (S4)."""
+        if not ran:
+            return
         record = self._ledger.pods[pod.uid]
-        bind = record.bind_memory and (not ran or ask.move_memory)
-        record = replace(record, adopted=ran, bind_memory=bind)
+        record = replace(record, adopted=True, bind_memory=record.bind_memory and ask.move_memory)
         self._ledger = replace(self._ledger, pods={**self._ledger.pods, pod.uid: record})
 
-    def _on_misalignment(self, ask: Ask) -> OnMisalignment:
-        return ask.on_misalignment or self._node.rules.on_misalignment
+    def _settle(self, before: Ledger, told: Iterable[Pod]) -> None:
+        """After decisions: check, save, enforce, tell."""
+        if self._commit(before):
+            self._enforce()
+        for pod in told:
+            known = self._known[pod.uid]
+            if known.refusal is not None:
+                self._teller.refused(pod, known.refusal, known.ask)
+            elif pod.uid in self._ledger.pods:
+                self._teller.admitted(pod, self._ledger, known.ask)
 
     def _commit(self, before: Ledger) -> bool:
         """Check and save; on failure everything is as before. Whether the new ledger stands."""
@@ -253,32 +273,30 @@ class Engine:
         except InvariantError:
             self._ledger = before
             raise
+        if self._save():
+            return True
+        for uid in set(self._ledger.pods) - set(before.pods):
+            refusal = Refusal(Reason.UNEXPECTED, f"nothing new is granted: {self.unwritable}")
+            self._known[uid] = replace(self._known[uid], refusal=refusal, unsaved=True)
+        self._ledger = before
+        return False
+
+    def _save(self) -> bool:
         self._steps("save")
         try:
             self._store.save(self._ledger)
         except CheckpointUnwritableError as error:
+            if not self.unwritable:
+                self._teller.problem("checkpoint", str(error))
             self.unwritable = str(error)
-            self._teller.problem("checkpoint", str(error))
-            for uid in set(self._ledger.pods) - set(before.pods):
-                refusal = Refusal(Reason.UNEXPECTED, f"nothing new is granted: {error}")
-                self._known[uid] = replace(self._known[uid], refusal=refusal)
-            self._ledger = before
             return False
         self.unwritable = ""
         return True
 
-    def _started(self, uid: str, name: str) -> None:
-        """What earlier init containers held may go now (spec 5.9)."""
-        before = self._ledger
-        self._ledger = self._node.container_started(self._ledger, uid, name)
-        self._commit(before)
-
     def _free(self) -> None:
         """Release pods that ended and whose cgroups are gone; forget them."""
         ended = [uid for uid, known in self._known.items() if known.ended]
-        if not ended:
-            return
-        observed = self._observe()
+        observed = self._observe() if ended and self._listed else None
         if observed is None:
             return
         alive = {cgroup.pod_uid for cgroup in observed.cgroups}
@@ -287,7 +305,6 @@ class Engine:
             self._ledger = self._node.release(self._ledger, uid)
         if not freed or not self._commit(before):
             return
-        self._steps("release")
         for uid in freed:
             del self._known[uid]
             self._enforcer.forget(uid)
@@ -307,44 +324,14 @@ class Engine:
 
     def _enforce(self) -> tuple[Written, ...]:
         """Bring the kernel to what the (saved) ledger says."""
-        if self.observe_only:
+        if self._switches.observe_only or not (self._complete or self._listed):
             return ()
         observed = self._observe()
         if observed is None:
             return ()
+        self._enforcer.movers = {uid for uid, known in self._known.items() if known.ask.move_memory}
         results = self._enforcer.enforce(self._ledger, self._node.rules, self._node.machine, observed)
         if results:
             self._steps("tell")
             self._teller.written(results)
         return results
-
-    def _tell(self, pod: Pod) -> None:
-        known = self._known.get(pod.uid)
-        if known is None:
-            return
-        if known.refusal is not None:
-            self._teller.refused(pod, known.refusal, known.ask)
-        elif pod.uid in self._ledger.pods:
-            self._teller.admitted(pod, self._ledger, known.ask)
-
-
-def _shared(ledger: Ledger, pod: Pod, node: Node, why: str, *, adopted: bool) -> Ledger:
-    """The ledger with a pod that holds nothing and runs on the shared pool."""
-    record = PodRecord(
-        pod=pod, policy=node.rules.topology.policy, scope=node.rules.topology.scope,
-        aligned=dict.fromkeys((each.name for each in pod.containers), not why), why={"": why} if why else {},
-        adopted=adopted, bind_memory=False,
-    )  # fmt: skip
-    return replace(ledger, pods={**ledger.pods, pod.uid: record})
-
-
-def _same(old: Pod, new: Pod) -> bool:
-    """Whether nothing that a decision depends on changed."""
-    return (old.containers, old.requests, old.limits, old.annotations) == (
-        new.containers, new.requests, new.limits, new.annotations,
-    )  # fmt: skip
-
-
-def _wants_anything(pod: Pod) -> bool:
-    """Whether a pod could be granted something that must be saved first."""
-    return pod.qos is Qos.GUARANTEED or bool(pod.annotations)

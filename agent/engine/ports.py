@@ -38,7 +38,7 @@ class Cgroups(Protocol):
 class Store(Protocol):
     """Where the ledger is kept."""
 
-    def save(self, ledger: Ledger) -> None:
+    def save(self, ledger: Ledger) -> object:
         """Make it durable before returning; raises CheckpointUnwritableError, the old one is then intact."""
 
 

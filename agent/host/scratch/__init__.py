@@ -61,7 +61,9 @@ class Scratch:
         self.folder = Path(folder)
         try:
             facts = json.loads((self.folder / _MARK).read_text("utf-8"))
-            self.layout = Layout(**facts["layout"] | {"root": tuple(facts["layout"]["root"])})
+            made = facts["layout"]
+            kinds = {"driver": Driver(made["driver"]), "runtime": Runtime(made["runtime"])}
+            self.layout = Layout(**made | kinds | {"root": tuple(made["root"])})
             possible = CpuSet.parse(facts["cpus"]), NodeSet.parse(facts["nodes"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise HostError(str(folder), f"is no scratch tree of cgroups: {error}") from error

@@ -1,0 +1,98 @@
+"""Settings and machine: read at start, and again when something about them changed.
+
+Called by `agent.app.standalone`. Reading is cheap only when nothing changed, so a fingerprint is compared first: of
+the configuration file its time, size and inode (a ConfigMap is replaced through links), of the machine which CPUs and
+nodes are online and how many huge pages there are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.core.admit import Node
+from agent.core.exempt import Exemptions
+from agent.engine.engine import Switches
+from agent.host.machines import open_machine
+from agent.host.settings_file import read_settings
+from agent.model.devices import DeviceInventory
+from agent.model.machine import Machine
+from agent.model.rules import Enforcement
+from agent.settings import Settings, parse
+
+_ONLINE = ("/sys/devices/system/cpu/online", "/sys/devices/system/node/online", "/proc/sys/vm/nr_hugepages")
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What decisions depend on.
+
+    Attributes:
+        machine, settings: as read.
+        node: the managers made of both.
+        ignored: what of the configuration file is not needed, one sentence each.
+    """
+
+    machine: Machine
+    settings: Settings
+    node: Node
+    ignored: tuple[str, ...] = ()
+
+    @property
+    def switches(self) -> Switches:
+        """The engine's own settings."""
+        settings = self.settings
+        dry = settings.enforcement is Enforcement.DRY_RUN
+        return Switches(
+            observe_only=settings.observe_only or dry,
+            pin_adopted=settings.pin_adopted,
+            lift_quota=settings.lifts_quota,
+        )
+
+    def exemptions(self, *, static: bool, own: str = "") -> Exemptions:
+        """Which pods are left alone (safety.md S2)."""
+        return Exemptions(self.settings.excluded_namespaces, self.settings.included_pods, own, static)
+
+
+def read_setup(config: Path | None, root: str | None) -> Setup:
+    """Read both.
+
+    Args:
+        config: the configuration file, None for the defaults.
+        root: the machine, None for this one.
+
+    Raises:
+        SettingsError: the file is wrong, or asks for what the machine cannot give.
+        HostError: the machine cannot be read.
+    """
+    settings, ignored = read_settings(config) if config else parse({})
+    return made(settings, open_machine(root), ignored)
+
+
+def made(settings: Settings, machine: Machine, ignored: tuple[str, ...] = ()) -> Setup:
+    """The managers for settings on a machine; raises SettingsError for what the machine cannot give."""
+    rules = settings.rules(machine)
+    node = Node(machine, rules, DeviceInventory.from_machine(machine, rules.devices))
+    node.start()  # says what the managers refuse
+    return Setup(machine, settings, node, ignored)
+
+
+def config_print(config: Path | None) -> object:
+    """Changes when the configuration file does; None while it cannot be read."""
+    with contextlib.suppress(OSError):
+        found = os.stat(config) if config else None  # noqa: PTH116 - because one call of three words is all
+        return (found.st_mtime_ns, found.st_size, found.st_ino) if found else ()
+    return None
+
+
+def machine_print(root: str | None) -> object:
+    """Changes when CPUs or nodes of this machine come and go; a recorded machine never changes."""
+    if root is not None:
+        return ()
+    texts = []
+    for path in _ONLINE:
+        with contextlib.suppress(OSError):
+            texts.append(Path(path).read_text(encoding="ascii"))
+    return tuple(texts)

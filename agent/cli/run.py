@@ -1,0 +1,125 @@
+"""`numalign run`: serve this node. With --pods a folder of manifests, without any cluster."""
+
+from __future__ import annotations
+
+import json
+import platform
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from agent.app.standalone import Options, Standalone
+from agent.app.views import as_json, view_of
+from agent.errors import SettingsError
+from agent.observe import logs
+
+REFUSED = 1
+"""Exit code of --once when a pod was refused and does not run."""
+DEFAULT_STATE = Path("/var/lib/numalign")
+
+
+@click.command("run")
+@click.option("--pods", type=click.Path(path_type=Path), help="Folder of pod manifests to serve (YAML or JSON).")
+@click.option("--once", is_flag=True, help="Go through the folder one time, show the result, and end.")
+@click.option("--config", type=click.Path(path_type=Path), help="Configuration file; a KubeletConfiguration will do.")
+@click.option("--root", metavar="MACHINE", help="Serve a recorded machine: a folder, an archive, or a name.")
+@click.option(
+    "--state-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=DEFAULT_STATE,
+    show_default=True,
+    help="Where the ledger is saved (and a scratch tree lies).",
+)
+@click.option(
+    "--cgroup-root",
+    metavar="scratch|auto|PATH",
+    default="scratch",
+    show_default=True,
+    help="The cgroup tree: a scratch one, a real one of our own where that may be made, or that of a kubelet.",
+)
+@click.option("--node-name", default="", help="The kubelet's node name, for static pods.  [default: the host's name]")
+@click.option("--log-dir", type=click.Path(path_type=Path), default=Path("/var/log"), show_default=True, hidden=True)
+@click.option("--processes/--no-processes", default=True, help="Start a small process per container (on by default).")
+@click.option(
+    "--metrics-address",
+    metavar="HOST:PORT|off",
+    default="127.0.0.1:9177",
+    show_default=True,
+    help="/metrics, /healthz and /readyz; not with --once.",
+)
+@click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default=None,
+    help="[default: info; with --once: error]",
+)
+def command(
+    *, pods: Path | None, once: bool, config: Path | None, root: str | None, state_dir: Path, cgroup_root: str,
+    node_name: str, log_dir: Path, processes: bool, metrics_address: str, output: str, log_format: str,
+    log_level: str | None,
+) -> None:  # fmt: skip
+    """Serve this node: place pods, write their cpusets, keep them so.
+
+    With --pods, the folder is followed: a manifest that is added, changed or removed is admitted or released within
+    a second. SIGTERM ends it and moves nothing; the next start goes on from the saved ledger.
+
+    \b
+    Examples:
+      numalign run --pods deploy/examples/pods --once --state-dir /tmp/numalign
+      numalign run --pods /etc/kubernetes/manifests --cgroup-root /sys/fs/cgroup
+      numalign run --pods pods --once --root two-sockets --output json
+
+    \b
+    Exit codes: 0 done; 1 a pod was refused and does not run (--once); 2 wrong input; 3 a fault of this machine.
+    """  # noqa: D301 - click's mark for text that is not folded is this very character
+    if pods is None:
+        raise SettingsError("--pods", "is missing: name a folder of pod manifests")
+    logs.setup(log_format, log_level or ("error" if once else "info"))
+    options = Options(
+        pods=pods, state=state_dir, config=config, root=root, cgroup_root=cgroup_root, log_dir=log_dir,
+        node_name=node_name or platform.node(), processes=processes,
+        metrics_address="" if once or metrics_address == "off" else metrics_address,
+    )  # fmt: skip
+    with Standalone(options) as node:
+        if once:
+            node.once()
+            sys.exit(show(node, output))
+        serve(node, output)
+
+
+def serve(node: Standalone, output: str) -> None:
+    """Follow the folder until SIGTERM or SIGINT; the table is shown when the first pass is done."""
+
+    def end(_number: int, _frame: FrameType | None) -> None:
+        node.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    node.serve(started=lambda: void(show(node, output)))
+
+
+def void(_code: int) -> None:
+    """A code that nobody asks for."""
+
+
+def show(node: Standalone, output: str) -> int:
+    """Print the result; the exit code that it stands for."""
+    words = node.runtime.words if node.runtime else {}
+    view = view_of(node.engine.ledger, node.engine.node, node.engine.known, words)
+    wrong = [str(each) for each in node.folder.wrong]
+    if output == "json":
+        machine = node.setup.machine
+        facts = {"name": machine.name, "digest": machine.digest, "cpus": len(machine.cpus)}
+        click.echo(json.dumps({"machine": facts, **as_json(view), "wrong": wrong}, indent=2))
+    else:
+        from agent.cli import report  # noqa: PLC0415 - rich is loaded only where a table is shown
+
+        report.print_report(node, view, wrong)
+    if wrong:
+        return 2
+    return REFUSED if view.refused else 0

@@ -1,0 +1,57 @@
+"""What the engine remembers of a pod beside the ledger, and small questions about pods. Values and pure functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from agent.core.admit import Node
+from agent.core.asks import Ask
+from agent.model.ledger import Ledger, PodRecord
+from agent.model.outcome import Refusal
+from agent.model.pod import Pod, Qos
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """One pod.
+
+    Attributes:
+        pod: as last seen.
+        ask: its annotations, checked.
+        refusal: why it was refused, None when it is in.
+        exempt: why it is left alone (safety.md S2), "" when it is not.
+        ran: it ran before the agent knew it.
+        ended: it left the API (or finished); its grant goes when its cgroups have gone.
+        unsaved: it was refused only because the ledger could not be saved: tried again when it can.
+    """
+
+    pod: Pod
+    ask: Ask
+    refusal: Refusal | None = None
+    exempt: str = ""
+    ran: bool = False
+    ended: bool = False
+    unsaved: bool = False
+
+
+def on_shared_pool(ledger: Ledger, pod: Pod, node: Node, why: str, *, adopted: bool) -> Ledger:
+    """The ledger with a pod that holds nothing and runs on the shared pool; `why` when it wanted more."""
+    record = PodRecord(
+        pod=pod, policy=node.rules.topology.policy, scope=node.rules.topology.scope,
+        aligned=dict.fromkeys((each.name for each in pod.containers), not why), why={"": why} if why else {},
+        adopted=adopted, bind_memory=False,
+    )  # fmt: skip
+    return replace(ledger, pods={**ledger.pods, pod.uid: record})
+
+
+def same(old: Pod, new: Pod) -> bool:
+    """Whether nothing that a decision depends on changed."""
+    return (old.containers, old.requests, old.limits, old.annotations) == (
+        new.containers, new.requests, new.limits, new.annotations,
+    )  # fmt: skip
+
+
+def wants_anything(pod: Pod) -> bool:
+    """Whether a pod could be granted something that must be saved first."""
+    extended = any("/" in name for each in pod.containers for name in each.limits)
+    return pod.qos is Qos.GUARANTEED or bool(pod.annotations) or extended

@@ -1,0 +1,187 @@
+"""The ledger at start, from three sources that may disagree: checkpoint, cgroups, and the pods that are known.
+
+Called by `agent.app` before the engine exists. Nothing is written here, nothing running is moved. The rules:
+
+    checkpoint   cgroups                    what happens
+    has the pod  ask for the same           kept
+    has the pod  ask for something else     kept; the engine repairs the cgroups (a crash came between save and write)
+    has the pod  are not there              kept; the engine frees it when a complete list does not name it (S13)
+    lacks it     a known pod's, plausible   adopted: the sets that its containers run on become its grant
+    lacks it     a known pod's, otherwise   left to admission, as a pod that ran before the agent (S4)
+    lacks it     of nobody known            not touched before the first complete list of pods
+    of another machine or other settings    carried over (`agent.engine.carry`), losses are told
+    unreadable                              put aside by the caller; as if it lacked every pod
+
+A set is plausible for a container that is entitled to exclusive CPUs if it has exactly as many CPUs as that, all
+online, none reserved, and none that anybody else holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from agent.core import invariants
+from agent.core.admit import Node
+from agent.core.aligned import Judge
+from agent.core.asks import ask_of
+from agent.core.requests import exclusive_count
+from agent.engine.carry import Loss, carry
+from agent.model.cgroup import Cgroup, Level, Observed
+from agent.model.hint import Hint
+from agent.model.idset import CpuSet, NodeSet
+from agent.model.ledger import Block, Ledger, PodRecord
+from agent.model.pod import ContainerKind, Pod, Qos
+from agent.model.quantity import units
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """The ledger to begin with, and how it came about (uids, sorted).
+
+    Attributes:
+        ledger: what the engine starts from; differs from the checkpoint's unless `as_saved`.
+        kept: pods that the checkpoint had.
+        adopted: pods whose grants were read from their cgroups.
+        running: pods that are known, have cgroups, and are left to admission.
+        unknown: pods that have cgroups, and that nobody knows yet.
+        losses: what could not be carried over.
+        as_saved: the checkpoint's ledger was taken as it is.
+    """
+
+    ledger: Ledger
+    kept: tuple[str, ...] = ()
+    adopted: tuple[str, ...] = ()
+    running: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    as_saved: bool = True
+
+
+def recover(
+    node: Node,
+    saved: Ledger | None,
+    observed: Observed,
+    names: Mapping[str, tuple[str, str]],
+    pods: Iterable[Pod],
+) -> Recovered:
+    """Put the three sources together.
+
+    Args:
+        node: the managers on this machine with these settings.
+        saved: the checkpoint's ledger, of whatever machine; None when there is none that can be read.
+        observed: the cgroups now.
+        names: container id -> (pod uid, container name), as far as known.
+        pods: the pods that are known now; may be empty (the API is away).
+    """
+    base = saved or node.start()
+    mine = {pod.uid: pod for pod in pods if pod.uid not in base.pods}
+    by_pod: dict[str, dict[str, Cgroup]] = {}
+    for cgroup in observed.cgroups:
+        if cgroup.pod_uid:
+            containers = by_pod.setdefault(cgroup.pod_uid, {})
+            uid, name = names.get(cgroup.container_id, ("", ""))
+            if cgroup.level is Level.CONTAINER and uid == cgroup.pod_uid:
+                containers[name] = cgroup
+    adopter = _Adopter(node, base)
+    here = sorted((mine[uid] for uid in by_pod if uid in mine), key=lambda pod: (pod.created, pod.uid))
+    adopted = [pod.uid for pod in here if adopter.adopt(pod, by_pod[pod.uid])]
+    as_saved = saved is not None and not adopted and _stands(base, node)
+    carried = None if as_saved else carry(adopter.ledger, node)
+    return Recovered(
+        ledger=carried.ledger if carried else base,
+        kept=tuple(sorted(base.pods)),
+        adopted=tuple(sorted(adopted)),
+        running=tuple(sorted(uid for uid in by_pod if uid in mine and uid not in adopted)),
+        unknown=tuple(sorted(uid for uid in by_pod if uid not in mine and uid not in base.pods)),
+        losses=carried.losses if carried else (),
+        as_saved=as_saved,
+    )
+
+
+def _stands(ledger: Ledger, node: Node) -> bool:
+    """Whether a saved ledger is exactly what this machine and these settings would have."""
+    if any(invariants.broken_rules(ledger, node, earlier=tuple(ledger.pods))):
+        return False
+    start = node.start()
+    held = CpuSet.union(
+        [*(cpus for each in ledger.cpus.assigned.values() for cpus in each.values()), *ledger.cpus.pools.values()]
+    )
+    accounts = [(book.id, dict(book.total), dict(book.system)) for book in ledger.memory.nodes]
+    return ledger.cpus.shared == start.cpus.shared - held and accounts == [
+        (book.id, dict(book.total), dict(book.system)) for book in start.memory.nodes
+    ]
+
+
+class _Adopter:
+    """Reads grants out of cgroups, pod by pod."""
+
+    def __init__(self, node: Node, base: Ledger) -> None:
+        self._node, self.ledger = node, base
+        self._judge = Judge(node.machine, node.inventory)
+        self._taken = node.reserved | CpuSet.union(
+            [*(cpus for each in base.cpus.assigned.values() for cpus in each.values()), *base.cpus.pools.values()]
+        )
+
+    def adopt(self, pod: Pod, cgroups: Mapping[str, Cgroup]) -> bool:
+        """Take a pod's sets as its grant; False when they are not plausible, or it is entitled to none."""
+        found = self._cpus(pod, cgroups)
+        if not found:
+            return False
+        nodes = {name: self._node.machine.nodes_of(cpus) for name, cpus in found.items()}
+        blocks = self._blocks(pod, cgroups) if self._node.rules.memory.static else {}
+        for name, each in blocks.items():
+            nodes[name] = NodeSet.union([nodes.get(name, NodeSet()), *(block.nodes for block in each)])
+        topology = self._node.rules.topology
+        ask = ask_of(pod, self._node.rules.cpu.options, topology.policy)
+        record = PodRecord(
+            pod=pod, policy=ask.policy or topology.policy, scope=ask.scope or topology.scope, asked=ask.policy or "",
+            affinity={name: Hint(each, preferred=len(each) == 1) for name, each in sorted(nodes.items())},
+            adopted=True, bind_memory=bool(blocks),
+        )  # fmt: skip
+        base = self.ledger
+        ledger = replace(
+            base,
+            cpus=replace(base.cpus, assigned={**base.cpus.assigned, pod.uid: found}),
+            memory=replace(
+                base.memory, blocks={**base.memory.blocks, pod.uid: blocks} if blocks else base.memory.blocks
+            ),
+        )
+        self.ledger = replace(ledger, pods={**ledger.pods, pod.uid: self._judge.judged(ledger, record)})
+        self._taken |= CpuSet.union(found.values())
+        return True
+
+    def _cpus(self, pod: Pod, cgroups: Mapping[str, Cgroup]) -> dict[str, CpuSet]:
+        """Exclusive CPUs per container, {} when one of those that must run has no plausible set."""
+        found: dict[str, CpuSet] = {}
+        beside = CpuSet()
+        for container in pod.containers:
+            count = exclusive_count(pod, container, self._node.rules.pod_level_managers)
+            if not count or (container.kind is ContainerKind.INIT and container.name not in cgroups):
+                continue
+            cgroup = cgroups.get(container.name)
+            cpus = cgroup.cpus if cgroup else CpuSet()
+            free = self._node.machine.online - self._taken - beside
+            if len(cpus) != count or not cpus.issubset(free):
+                return {}
+            found[container.name] = cpus
+            if container.kind is not ContainerKind.INIT:
+                beside |= cpus
+        return found
+
+    def _blocks(self, pod: Pod, cgroups: Mapping[str, Cgroup]) -> dict[str, tuple[Block, ...]]:
+        """Memory as the containers are bound now; what a container asks for says how much."""
+        if pod.qos is not Qos.GUARANTEED:
+            return {}
+        found: dict[str, tuple[Block, ...]] = {}
+        for container in pod.containers:
+            cgroup = cgroups.get(container.name)
+            everywhere = self._node.machine.node_set
+            if cgroup is None or (len(everywhere) > 1 and cgroup.mems in (NodeSet(), everywhere)):
+                continue  # not bound; where there is only one node, nobody can tell, nor needs to
+            found[container.name] = tuple(
+                Block(name, units(milli), cgroup.mems or everywhere)
+                for name, milli in sorted(container.requests.items())
+                if name == "memory" or name.startswith("hugepages-")
+            )
+        return found

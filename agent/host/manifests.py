@@ -1,0 +1,230 @@
+"""A folder of pod manifests: read, and followed as it changes.
+
+Used by `numalign run --pods` (and by `simulate`): YAML with one or several documents, or JSON, as the kubelet's own
+static pod folder has them (https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/). What is wrong with
+one document never keeps the others from being served; it is told with file and field.
+
+A manifest has no uid. As the kubelet does, one is made from all that it says: a changed manifest is another pod, the
+old one ends, and the same manifest is the same pod after a restart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+from asyncinotify import Inotify, Mask
+
+from agent.errors import BadPodError, HostError
+from agent.model.pod import Pod
+from agent.model.podspec import pod_from
+
+SUFFIXES = (".yaml", ".yml", ".json")
+LARGEST = 1 << 20
+MOST_DOCUMENTS = 1000
+MOST_FILES = 10_000
+
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """A file, or a document in it, that is no pod."""
+
+    file: str
+    why: str
+    document: int = 1
+
+    def __str__(self) -> str:
+        place = f"{self.file}, document {self.document}" if self.document > 1 else self.file
+        return f"{place}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """What a folder holds.
+
+    Attributes:
+        files: file name -> its pods, in the order of their documents; a file without a good pod has none.
+        wrong: what is wrong, in the order of files and documents.
+    """
+
+    files: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
+    wrong: tuple[Wrong, ...] = ()
+
+    @property
+    def pods(self) -> tuple[Pod, ...]:
+        """All pods, in the order of files and documents."""
+        return tuple(pod for pods in self.files.values() for pod in pods)
+
+    def keeping(self, last: Folder) -> Folder:
+        """This reading, with the pods that a file had before it was damaged: half-saved files end no pod."""
+        damaged = {wrong.file for wrong in self.wrong}
+        files = dict(self.files)
+        taken = {pod.key for pod in self.pods}
+        for name in damaged & set(files):
+            kept = tuple(pod for pod in last.files.get(name, ()) if pod.key not in taken)
+            files[name] = files[name] + kept
+        return Folder(files, self.wrong)
+
+
+def read_folder(path: Path) -> Folder:
+    """All pods in a folder (or in one file); raises HostError when it cannot be listed."""
+    try:
+        files = [path] if path.is_file() else sorted(each for each in path.iterdir() if _is_manifest(each))
+    except OSError as error:
+        raise HostError(str(path), f"cannot be read: {error.strerror}; name a folder of pod manifests") from None
+    if len(files) > MOST_FILES:
+        raise HostError(str(path), f"holds more than {MOST_FILES} manifests; name a folder of pods")
+    found: dict[str, tuple[Pod, ...]] = {}
+    wrong: list[Wrong] = []
+    keys: dict[str, str] = {}
+    for place, file in enumerate(files):
+        pods = []
+        for number, body in _documents(file, wrong):
+            try:
+                pod = _identified(pod_from(body), body)
+            except BadPodError as error:
+                wrong.append(Wrong(file.name, str(error), number))
+                continue
+            clash = next((keys[each] for each in (pod.key, pod.uid) if each in keys), None)
+            if clash:
+                wrong.append(Wrong(file.name, f"pod {pod.key} is in {clash} already; give it another name", number))
+                continue
+            keys |= {pod.key: file.name, pod.uid: file.name}
+            pods.append(_ordered(pod, place, number))
+        found[file.name] = tuple(pods)
+    return Folder(found, tuple(wrong))
+
+
+def _identified(pod: Pod, body: Mapping[str, Any]) -> Pod:
+    """The pod with the uid that its manifest names, or one made from what the manifest means."""
+    metadata = body.get("metadata")
+    if pod.static or (isinstance(metadata, Mapping) and metadata.get("uid")):
+        return pod
+    says = [
+        pod.key, pod.qos, pod.requests, pod.limits, pod.overhead, pod.priority, pod.annotations,
+        [[each.name, each.kind, each.requests, each.limits] for each in pod.containers],
+    ]  # fmt: skip
+    digest = hashlib.sha256(json.dumps(says, sort_keys=True).encode()).hexdigest()
+    return replace(pod, uid=digest[:32])  # 32 hex digits, as the kubelet's hash of a static pod
+
+
+def _ordered(pod: Pod, place: int, number: int) -> Pod:
+    """Manifests without a creationTimestamp are admitted in the order of their files and documents."""
+    return pod if pod.created else replace(pod, created=place + number / (MOST_DOCUMENTS + 1))
+
+
+def _is_manifest(path: Path) -> bool:
+    return path.suffix in SUFFIXES and not path.name.startswith(".")
+
+
+def _documents(file: Path, wrong: list[Wrong]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """(number, body) of each document; what cannot be read goes to `wrong`."""
+    try:
+        with file.open("rb") as handle:
+            data = handle.read(LARGEST + 1)
+        if len(data) > LARGEST:
+            wrong.append(Wrong(file.name, f"is larger than {LARGEST} bytes, which no pod is"))
+            return
+        text = data.decode("utf-8")
+        loaded = [json.loads(text)] if file.suffix == ".json" else _yaml(text)
+    except OSError as error:
+        wrong.append(Wrong(file.name, f"cannot be read: {error.strerror}; make it readable, or remove it"))
+        return
+    except yaml.MarkedYAMLError as error:
+        line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        wrong.append(Wrong(file.name, f"is not YAML{line}: {error.problem or 'cannot be parsed'}; correct it"))
+        return
+    except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
+        why = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+        wrong.append(Wrong(file.name, f"is neither YAML nor JSON: {why}; correct it"))
+        return
+    number = 0
+    for body in loaded:
+        listed = isinstance(body, dict) and str(body.get("kind", "")).endswith("List")
+        items = body.get("items") if listed else None
+        for item in items[:MOST_DOCUMENTS] if isinstance(items, list) else (body,):
+            number += 1
+            if isinstance(item, dict):
+                yield number, item
+            elif item is not None:
+                wrong.append(Wrong(file.name, "is no object; write apiVersion: v1, kind: Pod, ...", number))
+
+
+def _yaml(text: str) -> list[Any]:
+    documents = []
+    for document in yaml.load_all(text, _Loader):
+        documents.append(document)
+        if len(documents) > MOST_DOCUMENTS:
+            raise ValueError(f"holds more than {MOST_DOCUMENTS} documents")
+    return documents
+
+
+class Follower:
+    """Calls back, from a thread of its own, whenever the folder may have changed: by inotify, and now and then.
+
+    A folder that is replaced, or lies on a file system without inotify events, is noticed by the slow rescan.
+
+    Args:
+        folder: what to follow.
+        changed: called after a change has settled, and every `rescan` seconds; must not raise.
+        rescan: seconds between rescans.
+
+    Raises:
+        HostError: the folder cannot be watched.
+    """
+
+    SETTLE_SECONDS = 0.05
+    """After a change, so long is waited for the next: an editor writes a file in several steps."""
+
+    def __init__(self, folder: Path, changed: Callable[[], None], *, rescan: float = 30.0) -> None:
+        self._folder, self._changed, self._rescan = folder, changed, rescan
+        self._stopping = threading.Event()
+        self._inotify = Inotify()
+        try:
+            mask = Mask.CREATE | Mask.CLOSE_WRITE | Mask.MOVED_TO | Mask.MOVED_FROM | Mask.DELETE | Mask.ATTRIB
+            self._inotify.add_watch(folder if folder.is_dir() else folder.parent, mask)
+        except OSError as error:
+            self._inotify.close()
+            why = os.strerror(error.errno or 0)
+            raise HostError(str(folder), f"cannot be watched: {why}; see fs.inotify.max_user_watches") from error
+        self._thread = threading.Thread(target=self._run, name="manifests", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End it."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self._inotify.close()
+
+    def _run(self) -> None:
+        tick, waited = 0.2, 0.0  # a stop is noticed within one tick
+        while not self._stopping.is_set():
+            self._inotify.sync_timeout = tick
+            event = self._inotify.sync_get()
+            waited += tick
+            if event is None and waited < self._rescan:
+                continue
+            self._settle()
+            waited = 0.0
+            if not self._stopping.is_set():
+                self._changed()
+
+    def _settle(self) -> None:
+        """Swallow what follows closely, but not for ever: a folder that changes all the time is read, too."""
+        self._inotify.sync_timeout = self.SETTLE_SECONDS
+        for _ in range(5):
+            if self._inotify.sync_get() is None:
+                return

@@ -1,0 +1,149 @@
+"""Whether the agent lives and is ready, and the small HTTP server that says so; /metrics is served beside it.
+
+    live   the loop turned not long ago: else the kubelet should restart us
+    ready  recovery is done, and checkpoint and cgroups can be used; the text says what is missing
+
+Started by `agent.app`. Answers GET and HEAD only, on loopback by default (safety.md S20).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
+
+from agent.errors import HostError, SettingsError
+
+STALE_SECONDS = 60.0
+"""A loop that did not turn for so long is stuck; it turns often, and a hanging write stalls nothing (safety.md S8)."""
+READ_SECONDS = 10.0
+"""A client that says nothing for so long is dropped."""
+HIGHEST_PORT = 65_535
+
+Page = Callable[[], tuple[int, str, bytes]]
+"""Status, content type, body."""
+
+
+class Health:
+    """Beats and conditions; any thread may call."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._beat = clock()
+        self._missing: dict[str, str] = {"recovery": "has not finished"}
+
+    def beat(self) -> None:
+        """The loop turned."""
+        with self._lock:
+            self._beat = self._clock()
+
+    def set(self, condition: str, problem: str) -> None:
+        """What stands between us and being ready; "" when nothing of this name does."""
+        with self._lock:
+            self._missing.pop(condition, None)
+            if problem:
+                self._missing[condition] = problem
+
+    def live(self) -> tuple[bool, str]:
+        """Whether the loop turns, and a sentence."""
+        with self._lock:
+            age = self._clock() - self._beat
+        return age < STALE_SECONDS, f"the loop turned {age:.1f} s ago"
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether everything is there, and what is missing."""
+        with self._lock:
+            missing = "; ".join(f"{name}: {text}" for name, text in sorted(self._missing.items()))
+        return not missing, missing or "ready"
+
+    def pages(self) -> dict[str, Page]:
+        """/healthz and /readyz."""
+        return {"/healthz": lambda: _answer(*self.live()), "/readyz": lambda: _answer(*self.ready())}
+
+
+def _answer(good: bool, text: str) -> tuple[int, str, bytes]:  # noqa: FBT001 - the pair that live() and ready() give
+    return 200 if good else 503, "text/plain; charset=utf-8", f"{text}\n".encode()
+
+
+class Server:
+    """The HTTP server, in threads of its own.
+
+    Args:
+        address: "host:port", "[::1]:port", ":port"; port 0 takes a free one.
+        pages: path -> page.
+
+    Raises:
+        SettingsError: the address is malformed.
+        HostError: it cannot be listened on.
+    """
+
+    def __init__(self, address: str, pages: Mapping[str, Page]) -> None:
+        host, port = parse_address(address)
+
+        class Handler(_Handler):
+            served: ClassVar[Mapping[str, Page]] = pages
+
+        try:
+            self._server = ThreadingHTTPServer((host, port), Handler)
+        except OSError as error:
+            raise HostError(
+                address, f"cannot be listened on: {error.strerror}; choose another --metrics-address"
+            ) from None
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), name="http", daemon=True)
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        """Where it listens: host:port."""
+        host, port = self._server.server_address[:2]
+        return f"{host!s}:{port}"
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Host and port of "127.0.0.1:9177"; without a host it is loopback. Raises SettingsError."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not (port.isascii() and port.isdigit()) or int(port) > HIGHEST_PORT:
+        raise SettingsError("--metrics-address", f'"{text[:80]}" is no address such as 127.0.0.1:9177')
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    served: ClassVar[Mapping[str, Page]] = {}
+    timeout = READ_SECONDS
+    server_version, sys_version = "numalign", ""
+
+    def do_GET(self) -> None:
+        self._serve(body=True)
+
+    def do_HEAD(self) -> None:
+        self._serve(body=False)
+
+    def _serve(self, *, body: bool) -> None:
+        page = self.served.get(self.path.partition("?")[0])
+        if page is None:
+            status, kind, text = (
+                404,
+                "text/plain; charset=utf-8",
+                f"no such page; there are {' '.join(self.served)}\n".encode(),
+            )
+        else:
+            status, kind, text = page()
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        if body:
+            self.wfile.write(text)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
+        """Probes come every few seconds: no line for each."""

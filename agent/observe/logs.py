@@ -1,0 +1,102 @@
+"""Log lines for people and machines: one line each, JSON or text, with the id of the operation they belong to.
+
+Set up once by `agent.cli.run`; the edges and the composition root log through `LOG`. Levels: ERROR is what needs
+somebody (a checkpoint that cannot be saved), WARNING what was repaired or refused, INFO each operation's begin
+and end, DEBUG the effects between. One operation (a pod's passage, a repair) is one `op`: eight hex digits are enough
+to tell 10,000 operations of a day apart (a collision has a chance of about one in a hundred). No text from
+outside can begin a line of its own: control characters are escaped by JSON, and replaced in text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import json
+import logging
+import secrets
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, TextIO
+
+LOG = logging.getLogger("numalign")
+LONGEST = 4096
+"""Characters of a message: a line beyond that helps nobody and fills disks."""
+
+_op: contextvars.ContextVar[str] = contextvars.ContextVar("op", default="")
+
+
+class _Lines(logging.Formatter):
+    """Common to both formats: time in UTC, the op, facts given as `extra={"facts": {...}}`."""
+
+    converter = staticmethod(time.gmtime)
+    default_msec_format = "%s.%03dZ"
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+
+    @staticmethod
+    def facts(record: logging.LogRecord) -> Mapping[str, Any]:
+        found = getattr(record, "facts", {})
+        return found if isinstance(found, Mapping) else {}
+
+    def message(self, record: logging.LogRecord) -> str:
+        text = record.getMessage()
+        if record.exc_info:
+            text = f"{text}: {self.formatException(record.exc_info)}"
+        return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+class JsonLines(_Lines):
+    """One JSON object per line: time, level, op, msg, then the facts."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See logging.Formatter."""
+        line: dict[str, Any] = {"time": self.formatTime(record), "level": record.levelname.lower()}
+        if _op.get():
+            line["op"] = _op.get()
+        line["msg"] = self.message(record)
+        for key, value in self.facts(record).items():
+            line[key if key not in line else f"{key}_"] = value
+        return json.dumps(line, default=str)
+
+
+class TextLines(_Lines):
+    """time level [op] message key=value."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See logging.Formatter."""
+        op = f"[{_op.get()}] " if _op.get() else ""
+        facts = "".join(f" {key}={_plain(value)}" for key, value in self.facts(record).items())
+        text = f"{self.formatTime(record)} {record.levelname:<7} {op}{self.message(record)}{facts}"
+        return "".join(letter if letter.isprintable() else "�" for letter in text.replace("\n", " | "))
+
+
+def _plain(value: object) -> str:
+    text = str(value)
+    return json.dumps(text) if not text or " " in text or '"' in text else text
+
+
+def setup(style: str, level: str = "info", stream: TextIO | None = None) -> None:
+    """Send the lines of this program to a stream, stderr by default; a second call replaces the first."""
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonLines() if style == "json" else TextLines())
+    LOG.handlers[:] = [handler]
+    LOG.propagate = False
+    LOG.setLevel(level.upper())
+
+
+@contextlib.contextmanager
+def operation(name: str, **facts: object) -> Iterator[None]:
+    """Everything logged inside carries one op; its begin and its end (with seconds, and whether it failed) too."""
+    token = _op.set(secrets.token_hex(4))
+    started = time.monotonic()
+    LOG.info("begin %s", name, extra={"facts": facts})
+    outcome = "done"
+    try:
+        yield
+    except BaseException:
+        outcome = "failed"
+        raise
+    finally:
+        took = round(time.monotonic() - started, 4)
+        LOG.info("end %s", name, extra={"facts": {"outcome": outcome, "seconds": took}})
+        _op.reset(token)

@@ -1,0 +1,149 @@
+"""Metrics of this node's agent, in Prometheus' text format. The only home of prometheus_client.
+
+`SPECS` is the whole list (name, kind, help, labels), so that documentation, dashboards and alerts can be checked
+against it without starting anything. Labels are bounded: a NUMA node, a resource, a cause, a reason. Left out on
+purpose: pod, namespace, container and Kubernetes node (safety.md S20; the scrape names the node).
+
+Counted by `agent.observe.telling` as things happen; gauges are read from a snapshot when somebody scrapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
+
+from agent import __version__
+from agent.core.usage import NodeUse
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+"""Buckets: a decision takes about a millisecond, the runtime waits for 200 ms at most (safety.md S9)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One metric."""
+
+    name: str
+    kind: Literal["counter", "gauge", "histogram"]
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+SPECS: tuple[Spec, ...] = (
+    Spec("numalign_admissions_total", "counter", "Decisions on pods.", ("outcome", "reason")),
+    Spec("numalign_releases_total", "counter", "Pods whose grants were given back."),
+    Spec("numalign_writes_total", "counter", "Writes to cgroup files; drift-* causes are repairs.",
+         ("file", "cause", "result")),
+    Spec("numalign_problems_total", "counter", "Faults that are no pod's doing.", ("what",)),
+    Spec("numalign_annotation_errors_total", "counter", "Annotations of pods that could not be followed."),
+    Spec("numalign_operation_seconds", "histogram", "How long an operation of the engine took.", ("operation",)),
+    Spec("numalign_cpus", "gauge", "CPUs of a NUMA node by use; free ones are shared too.", ("numa_node", "use")),
+    Spec("numalign_memory_bytes", "gauge", "Memory of a NUMA node by use.", ("numa_node", "resource", "use")),
+    Spec("numalign_pods", "gauge", "Pods that the agent knows, by state.", ("state",)),
+    Spec("numalign_manifest_errors", "gauge", "Manifests of the followed folder that are no pods now."),
+    Spec("numalign_ready", "gauge", "1 when recovered, and checkpoint and cgroups can be used."),
+    Spec("numalign_observe_only", "gauge", "1 when the kill switch is on: nothing is written."),
+    Spec("numalign_build_info", "gauge", "Always 1; the version is the label.", ("version",)),
+)  # fmt: skip
+PREFIX = "numalign_"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What the gauges show.
+
+    Attributes:
+        nodes: CPUs and memory per NUMA node.
+        pods: state -> how many: "pinned", "shared", "refused", "exempt", "ended".
+        manifest_errors: wrong manifests now.
+        ready, observe_only: as the names say.
+    """
+
+    nodes: tuple[NodeUse, ...] = ()
+    pods: dict[str, int] = field(default_factory=dict)
+    manifest_errors: int = 0
+    ready: bool = False
+    observe_only: bool = False
+
+
+class Metrics:
+    """The counters, and the page that is scraped.
+
+    Args:
+        snapshot: asked at each scrape; its exceptions are the scrape's.
+    """
+
+    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
+        self.registry = CollectorRegistry()
+        self._counters: dict[str, Counter] = {}
+        self._histograms: dict[str, Histogram] = {}
+        for spec in SPECS:
+            if spec.kind == "counter":
+                self._counters[spec.name] = Counter(
+                    spec.name.removesuffix("_total"), spec.help, spec.labels, registry=self.registry
+                )
+            elif spec.kind == "histogram":
+                self._histograms[spec.name] = Histogram(
+                    spec.name, spec.help, spec.labels, registry=self.registry, buckets=SECONDS
+                )
+        self.registry.register(_Gauges(snapshot))
+
+    def count(self, name: str, *labels: str, by: int = 1) -> None:
+        """Add to a counter of SPECS, named without the prefix."""
+        counter = self._counters[PREFIX + name]
+        (counter.labels(*labels) if labels else counter).inc(by)
+
+    def time(self, name: str, *labels: str, seconds: float) -> None:
+        """Add an observation to a histogram of SPECS, named without the prefix."""
+        self._histograms[PREFIX + name].labels(*labels).observe(seconds)
+
+    def page(self) -> bytes:
+        """The text that Prometheus reads."""
+        return generate_latest(self.registry)
+
+
+class _Gauges(Collector):
+    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
+        self._snapshot = snapshot
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        """Known without a snapshot: registration must not ask for one."""
+        return [GaugeMetricFamily(spec.name, spec.help) for spec in SPECS if spec.kind == "gauge"]
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        shot = self._snapshot()
+        values: dict[str, list[tuple[tuple[str, ...], float]]] = {
+            "numalign_cpus": list(_cpus(shot.nodes)),
+            "numalign_memory_bytes": list(_memory(shot.nodes)),
+            "numalign_pods": [((state,), count) for state, count in sorted(shot.pods.items())],
+            "numalign_manifest_errors": [((), shot.manifest_errors)],
+            "numalign_ready": [((), shot.ready)],
+            "numalign_observe_only": [((), shot.observe_only)],
+            "numalign_build_info": [((__version__,), 1)],
+        }
+        for spec in SPECS:
+            if spec.kind == "gauge":
+                family = GaugeMetricFamily(spec.name, spec.help, labels=spec.labels)
+                for labels, value in values[spec.name]:
+                    family.add_metric(labels, float(value))
+                yield family
+
+
+def _cpus(nodes: Iterable[NodeUse]) -> Iterator[tuple[tuple[str, str], float]]:
+    for node in nodes:
+        for use in ("exclusive", "shared", "reserved", "free"):
+            yield (str(node.id), use), len(getattr(node, use))
+
+
+def _memory(nodes: Iterable[NodeUse]) -> Iterator[tuple[tuple[str, str, str], float]]:
+    for node in nodes:
+        for resource, memory in node.memory.items():
+            for use in ("total", "system", "granted", "free"):
+                yield (str(node.id), resource, use), getattr(memory, use)
