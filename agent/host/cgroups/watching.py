@@ -1,0 +1,303 @@
+"""New and removed folders below kubepods, told as they happen (inotify): a pin without NRI takes milliseconds.
+
+Called by `agent.app`: what appears is handed to the engine, which enforces. A thread of its own reads the events and
+calls back with everything that one reading found, so that a burst of pods costs a few enforcements.
+
+kernfs tells its watchers of folders that others make and remove (fs/kernfs/dir.c, fsnotify hooks of vfs_mkdir and
+vfs_rmdir), as any file system does. Every level is watched: a folder that is made in a new folder before the watch on
+that one stands is found by listing it right after. What can still be missed is found by a slow rescan:
+
+    the queue overflowed (IN_Q_OVERFLOW, fs.inotify.max_queued_events)      a rescan at once
+    no watch can be had (ENOSPC, fs.inotify.max_user_watches), or no inotify at all    rescans, told as a problem
+    kubepods is not there yet, went away, or came back                      looked for at each rescan, and whenever
+                                                                            the hierarchy's root changes
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from asyncinotify import Inotify, Mask
+
+from agent.errors import HostError
+from agent.host.cgroups import layout, reading
+from agent.host.cgroups.mounts import Mounts
+from agent.host.cgroups.scanning import find_kubepods
+from agent.model.cgroup import Level
+
+_MASK = Mask.CREATE | Mask.DELETE | Mask.DELETE_SELF | Mask.ONLYDIR | Mask.DONT_FOLLOW | Mask.EXCL_UNLINK
+_DEPTH = 8
+"""Levels below a pod that are watched; deeper ones are the application's."""
+_SOON = 0.5
+"""Seconds between two looks for a kubepods that is not there, and between rescans where inotify cannot serve."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A pod's or container's folder that appeared.
+
+    Attributes:
+        path: as in model.cgroup.
+        level: POD, CONTAINER, or INNER for what lies below a container.
+        pod_uid, container_id: as in model.cgroup.Cgroup.
+        seen: time.monotonic() when its event was read.
+        fresh: it appeared while we watched; False for what was there at the start.
+    """
+
+    path: str
+    level: Level
+    pod_uid: str
+    container_id: str
+    seen: float
+    fresh: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What one reading found: paths that are gone, then folders that appeared (parents first).
+
+    A path may be in both: its folder was removed and made again.
+    """
+
+    appeared: tuple[Folder, ...] = ()
+    gone: tuple[str, ...] = ()
+
+
+OnChanges = Callable[[Changes], None]
+"""Called on the watcher's thread; must hand over and return, for events wait meanwhile."""
+
+
+def place(kubepods: str, path: str) -> tuple[Level, str, str] | None:
+    """Level, pod uid and container id of a path below kubepods; None above pods and for what is no pod's."""
+    parts = path.removeprefix(kubepods).strip("/").split("/")
+    above = kubepods.rpartition("/")[2]
+    if parts and layout.qos_of(above, parts[0]) is not None:
+        above, parts = parts[0], parts[1:]
+    uid = layout.uid_of(above, parts[0]) if parts and parts[0] else ""
+    if not uid:
+        return None
+    if len(parts) == 1:
+        return Level.POD, uid, ""
+    return (Level.CONTAINER if len(parts) == 2 else Level.INNER), uid, layout.container_id_of(parts[1])  # noqa: PLR2004 - because pod and container are two parts
+
+
+@dataclass
+class Watcher:
+    """Watches the kubelet's tree.
+
+    Attributes:
+        mounts: the hierarchies; the cpuset one is watched.
+        told: called with every change.
+        kubepods: the path of the kubelet's root, where it cannot be told by looking.
+        rescan: seconds between two rescans while events serve.
+        problem: told once of each thing that keeps events from serving.
+    """
+
+    mounts: Mounts
+    told: OnChanges
+    kubepods: str = ""
+    rescan: float = 30.0
+    problem: Callable[[str], None] = lambda _text: None
+    clock: Callable[[], float] = time.monotonic
+
+    _inotify: Inotify | None = None
+    _thread: threading.Thread | None = None
+    _known: dict[str, Folder | None] = field(default_factory=dict)
+    _watched: set[str] = field(default_factory=set)
+    _root: str = ""
+    _short: bool = False
+    _problems: set[str] = field(default_factory=set)
+    _fresh: bool = False
+    _ready: threading.Event = field(default_factory=threading.Event)
+    _over: threading.Event = field(default_factory=threading.Event)
+    _wake_in: int = -1
+    _wake_out: int = -1
+    _asked: threading.Event = field(default_factory=threading.Event)
+
+    def start(self, *, patience: float = 10.0) -> None:
+        """Begin; returns when the watches stand and what is there was told (or after `patience` seconds)."""
+        self._wake_in, self._wake_out = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._over.clear()
+        self._thread = threading.Thread(target=self._run, name="cgroup folders", daemon=True)
+        self._thread.start()
+        self._ready.wait(patience)
+
+    def close(self) -> None:
+        """End the thread."""
+        if self._thread is None:
+            return
+        self._over.set()
+        self._wake()
+        self._thread.join()
+        self._thread = None
+        for handle in (self._wake_in, self._wake_out):
+            os.close(handle)
+
+    def look(self) -> None:
+        """Rescan now, on the watcher's thread."""
+        self._asked.set()
+        self._wake()
+
+    @property
+    def watching(self) -> int:
+        """Folders that have a watch."""
+        return len(self._watched)
+
+    # ---- the thread
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._wake_out, b".")
+
+    def _run(self) -> None:
+        with contextlib.ExitStack() as stack:
+            try:
+                self._inotify = stack.enter_context(Inotify(cache_size=256, sync_timeout=0))
+            except OSError as error:
+                self._trouble(f"no inotify ({error.strerror}); new cgroups are found by looking every {_SOON} s")
+            self._look()
+            self._fresh = True
+            self._ready.set()
+            due = self.clock() + self._pause()
+            while not self._over.is_set():
+                events = self._wait(due - self.clock())
+                if self._over.is_set():
+                    return
+                if self._asked.is_set() or self.clock() >= due or (events and not self._root):
+                    self._asked.clear()
+                    self._look()
+                    due = self.clock() + self._pause()
+
+    def _pause(self) -> float:
+        serves = self._root and self._inotify is not None and not self._short
+        return self.rescan if serves else min(_SOON, self.rescan)
+
+    def _wait(self, seconds: float) -> bool:
+        """Wait for events, and tell what they say; whether there were any."""
+        handles = [self._wake_in, *([self._inotify.fd] if self._inotify else [])]
+        ready, _, _ = select.select(handles, [], [], max(0.0, seconds))
+        if self._wake_in in ready:
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._wake_in, 4096)
+        if self._inotify is None or self._inotify.fd not in ready:
+            return False
+        self._drain(self._inotify)
+        return True
+
+    def _drain(self, inotify: Inotify) -> None:
+        """Everything that is in the queue now, told as one."""
+        appeared: list[Folder] = []
+        gone: list[str] = []
+        while (event := inotify.sync_get()) is not None:
+            if Mask.Q_OVERFLOW in event.mask:
+                self._asked.set()
+                continue
+            if event.watch is None:
+                continue
+            base = os.fspath(event.watch.path).removeprefix(self.mounts.cpuset)
+            if event.name is None:
+                if Mask.DELETE_SELF in event.mask or Mask.IGNORED in event.mask:
+                    self._watched.discard(base)
+                    if base == self._root:
+                        self._root = ""
+            elif Mask.ISDIR in event.mask and self._root and (base + "/").startswith(self._root + "/"):
+                path = f"{base}/{event.name}"
+                if Mask.CREATE in event.mask:
+                    with self._told_faults():
+                        appeared += self._enter(path, self.clock())
+                elif Mask.DELETE in event.mask:
+                    gone += self._leave(path)
+        self._tell(appeared, gone)
+
+    def _tell(self, appeared: list[Folder], gone: list[str]) -> None:
+        if appeared or gone:
+            self.told(Changes(tuple(each for each in appeared if each.path in self._known), tuple(gone)))
+
+    # ---- what is there
+
+    def _look(self) -> None:
+        """Compare the tree with what is known, and watch what is not watched yet."""
+        self._short = False
+        with self._told_faults():
+            found = self._root if self._root and self._is_there(self._root) else ""
+            self._root = found or find_kubepods(self.mounts, self.kubepods)
+            if not self._root:
+                self._watch("")
+                self._tell([], self._drop(set()))
+                return
+            gone = self._drop({self._root, *self._below(self._root)})
+            self._tell(self._enter(self._root, self.clock()), gone)
+
+    def _is_there(self, path: str) -> bool:
+        return reading.folders(self.mounts.cpuset + path) is not None
+
+    def _below(self, path: str) -> Iterable[str]:
+        for name in reading.folders(self.mounts.cpuset + path) or ():
+            yield f"{path}/{name}"
+            yield from self._below(f"{path}/{name}")
+
+    def _drop(self, present: set[str]) -> list[str]:
+        return [each for path in sorted(set(self._known) - present) for each in self._leave(path)]
+
+    def _enter(self, path: str, seen: float) -> list[Folder]:
+        """A folder is there: watch it first, then list it, so that nothing made meanwhile is missed."""
+        depth = path.removeprefix(self._root).count("/")
+        if depth > _DEPTH:
+            return []
+        self._watch(path)
+        found: list[Folder] = []
+        if path not in self._known:
+            spot = place(self._root, path) if path != self._root else None
+            self._known[path] = folder = Folder(path, *spot, seen, self._fresh) if spot else None
+            if folder is not None:
+                found.append(folder)
+        for name in reading.folders(self.mounts.cpuset + path) or ():
+            if f"{path}/{name}" not in self._known or f"{path}/{name}" not in self._watched:
+                found += self._enter(f"{path}/{name}", seen)
+        return found
+
+    def _leave(self, path: str) -> list[str]:
+        """A folder is gone, and with it everything that was in it."""
+        if path not in self._known:
+            return []
+        gone = [each for each in self._known if each == path or each.startswith(path + "/")]
+        folders = [each for each in gone if self._known[each] is not None]
+        for each in gone:
+            del self._known[each]
+            self._watched.discard(each)
+        return sorted(folders)
+
+    def _watch(self, path: str) -> None:
+        if self._inotify is None or path in self._watched:
+            return
+        try:
+            self._inotify.add_watch(self.mounts.cpuset + path, _MASK)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR):
+                return  # it is gone again
+            self._short = True
+            self._trouble(
+                f"{self.mounts.cpuset}{path} cannot be watched: {error.strerror}; raise fs.inotify.max_user_watches. "
+                f"New cgroups are found by looking every {_SOON} s meanwhile"
+            )
+            return
+        self._watched.add(path)
+
+    @contextlib.contextmanager
+    def _told_faults(self) -> Iterator[None]:
+        try:
+            yield
+        except HostError as error:
+            self._trouble(str(error))
+
+    def _trouble(self, text: str) -> None:
+        if text not in self._problems:
+            self._problems.add(text)
+            self.problem(text)

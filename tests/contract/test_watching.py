@@ -1,0 +1,230 @@
+"""New and removed folders of the kubelet's tree are told as they happen: scratch trees and the real hierarchy."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import asyncinotify
+import pytest
+
+from agent.host.cgroups import watching
+from agent.host.cgroups.mounts import find_mounts
+from agent.host.cgroups.watching import Changes, Folder, Watcher, place
+from agent.model.cgroup import Level
+from tests.contract.trees import Tree
+
+UID = "0f5c1a2e-0000-4000-8000-000000000001"
+
+
+class Seen:
+    """What a watcher told."""
+
+    def __init__(self) -> None:
+        self.appeared: dict[str, Folder] = {}
+        self.gone: list[str] = []
+        self.batches = 0
+        self._changed = threading.Condition()
+
+    def __call__(self, changes: Changes) -> None:
+        with self._changed:
+            self.batches += 1
+            self.gone += changes.gone
+            self.appeared |= {each.path: each for each in changes.appeared}
+            self._changed.notify_all()
+
+    def until(self, true: Callable[[], bool], seconds: float = 10.0) -> bool:
+        """Whether it became true in time."""
+        with self._changed:
+            return self._changed.wait_for(true, seconds)
+
+    def until_told(self, path: str) -> bool:
+        """Whether a folder was told to be there in time."""
+        return self.until(lambda: path in self.appeared)
+
+    def until_gone(self, path: str) -> bool:
+        """Whether a folder was told to be gone in time."""
+        return self.until(lambda: path in self.gone)
+
+
+@contextlib.contextmanager
+def watched(
+    tree: Tree, *, rescan: float = 30.0, problem: Callable[[str], None] = lambda _text: None
+) -> Iterator[tuple[Watcher, Seen]]:
+    """A watcher of the tree's own kubepods, running."""
+    seen = Seen()
+    watcher = Watcher(find_mounts(tree.root), seen, kubepods=f"{tree.base}/kubepods", rescan=rescan, problem=problem)
+    watcher.start()
+    try:
+        yield watcher, seen
+    finally:
+        watcher.close()
+
+
+def test_pods_and_containers_are_told_when_others_make_them(tree: Tree) -> None:
+    """Folders at every level, made by anyone after the start, come as events and not by looking; so do removals."""
+    top = tree.make("/kubepods")
+    tree.make("/kubepods/burstable")
+    with watched(tree, rescan=600) as (watcher, seen):
+        before = time.monotonic()
+        made = [tree.make(f"/kubepods/pod{UID}"), tree.make(f"/kubepods/pod{UID}/abc")]
+        made += [tree.make(f"/kubepods/pod{UID}/abc/inner"), tree.make("/kubepods/burstable/podb")]
+        made += [tree.make("/kubepods/burstable/podb/def")]
+        assert seen.until(lambda: set(seen.appeared) == set(made)), seen.appeared
+        kinds = {
+            each.path.removeprefix(top): (each.level, each.pod_uid, each.container_id)
+            for each in seen.appeared.values()
+        }
+        assert kinds == {
+            f"/pod{UID}": (Level.POD, UID, ""),
+            f"/pod{UID}/abc": (Level.CONTAINER, UID, "abc"),
+            f"/pod{UID}/abc/inner": (Level.INNER, UID, "abc"),
+            "/burstable/podb": (Level.POD, "b", ""),
+            "/burstable/podb/def": (Level.CONTAINER, "b", "def"),
+        }
+        assert all(each.fresh and before <= each.seen <= time.monotonic() for each in seen.appeared.values())
+        for path in reversed(made):
+            assert tree.drop(path) == "ok"
+        assert seen.until(lambda: set(seen.gone) == set(made)), seen.gone
+        assert seen.until(lambda: watcher.watching == 2)  # kubepods and burstable
+
+
+def test_what_is_there_at_the_start_is_told_as_old(tree: Tree) -> None:
+    """A restart is no event: containers that ran before have no window to measure."""
+    for path in ("/kubepods", "/kubepods/poda", "/kubepods/poda/c"):
+        tree.make(path)
+    with watched(tree) as (_, seen):
+        assert {each.path.removeprefix(tree.base): each.fresh for each in seen.appeared.values()} == {
+            "/kubepods/poda": False,
+            "/kubepods/poda/c": False,
+        }
+
+
+def test_kubepods_may_come_go_and_come_back(tree: Tree) -> None:
+    """A kubelet that starts after the agent, and one whose root is made anew, are followed all the same."""
+    with watched(tree, rescan=0.05) as (_, seen):
+        for number in range(2):
+            top = tree.make("/kubepods")
+            pod = tree.make(f"/kubepods/pod{number}")
+            assert seen.until_told(pod)
+            container = tree.make(f"/kubepods/pod{number}/c")
+            assert seen.until_told(container)
+            for path in (container, pod, top):
+                assert tree.drop(path) == "ok"
+            assert seen.until_gone(pod)
+
+
+def test_folders_that_vanish_at_once_do_no_harm(tree: Tree) -> None:
+    """Containers that live for less than a reading leave nothing behind, and the watch goes on."""
+    tree.make("/kubepods")
+    tree.make("/kubepods/poda")
+    with watched(tree, rescan=600) as (watcher, seen):
+        for number in range(100):
+            path = tree.make(f"/kubepods/poda/{number}")
+            assert tree.drop(path) == "ok"
+        last = tree.make("/kubepods/poda/last")
+        assert seen.until(lambda: last in seen.appeared)
+        assert seen.until(lambda: watcher.watching == 3)
+        assert set(watcher._known) == {f"{tree.base}/kubepods", f"{tree.base}/kubepods/poda", last}
+
+
+def test_an_overflowing_queue_is_made_good_by_looking(tree: Tree) -> None:
+    """More events than the kernel keeps (16384 by default): the overflow itself asks for a look at the rest."""
+    limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text("ascii"))
+    if limit > 20_000:
+        pytest.skip(f"this kernel keeps {limit} events: too many to overflow here")
+    top = tree.make("/kubepods")
+    stopped, go = threading.Event(), threading.Event()
+    with watched(tree, rescan=600) as (watcher, seen):
+
+        def busy(changes: Changes) -> None:
+            stopped.set()
+            assert go.wait(60)
+            seen(changes)
+
+        watcher.told = busy
+        first = tree.make("/kubepods/podfirst")
+        assert stopped.wait(10)
+        noise = f"{watcher.mounts.cpuset}{top}/noise"
+        for _ in range(limit // 2 + 1):
+            os.mkdir(noise)  # noqa: PTH102 - because thousands of them are made
+            os.rmdir(noise)  # noqa: PTH106 - as above
+        lost = tree.make("/kubepods/podlost")
+        go.set()
+        assert seen.until(lambda: set(seen.appeared) == {first, lost})
+        watcher.told = seen
+        later = tree.make("/kubepods/podlost/c")
+        assert seen.until(lambda: later in seen.appeared)
+
+
+def test_without_watches_folders_are_found_by_looking(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """fs.inotify.max_user_watches is used up: told once with the remedy, and nothing is missed for long."""
+    told: list[str] = []
+
+    def refuse(_self: object, path: str, _mask: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    monkeypatch.setattr(asyncinotify.Inotify, "add_watch", refuse)
+    monkeypatch.setattr(watching, "_SOON", 0.05)
+    tree.make("/kubepods")
+    with watched(tree, rescan=600, problem=told.append) as (_, seen):
+        path = tree.make("/kubepods/poda")
+        assert seen.until(lambda: path in seen.appeared)
+        assert tree.drop(path) == "ok"
+        assert seen.until(lambda: path in seen.gone)
+    assert told
+    assert len(told) == len(set(told))
+    assert all("max_user_watches" in text for text in told)
+
+
+def test_without_inotify_folders_are_found_by_looking(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No inotify instance can be had (fs.inotify.max_user_instances): the same."""
+
+    def refuse(**_: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    told: list[str] = []
+    monkeypatch.setattr(watching, "Inotify", refuse)
+    monkeypatch.setattr(watching, "_SOON", 0.05)
+    tree.make("/kubepods")
+    with watched(tree, rescan=600, problem=told.append) as (_, seen):
+        path = tree.make("/kubepods/poda")
+        assert seen.until(lambda: path in seen.appeared)
+    assert len(told) == 1
+    assert "no inotify" in told[0]
+
+
+def test_asking_for_a_look_is_answered_at_once(tree: Tree) -> None:
+    """`look` wakes the thread; a hierarchy that is swapped under it (a remount) is seen then."""
+    if tree.root == "/sys/fs/cgroup":
+        pytest.skip("only a scratch folder can be swapped")
+    tree.make("/kubepods")
+    made = tree.make("/kubepods/poda")
+    with watched(tree, rescan=600) as (watcher, seen):
+        folder = Path(find_mounts(tree.root).cpuset + made)
+        shutil.rmtree(folder)
+        watcher.look()
+        assert seen.until(lambda: made in seen.gone)
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/kubepods.slice/kubepods-pod1_2.slice", (Level.POD, "1-2", "")),
+        ("/kubepods.slice/kubepods-burstable.slice", None),
+        ("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podx.slice", (Level.POD, "x", "")),
+        ("/kubepods.slice/kubepods-podx.slice/cri-containerd-ab.scope", (Level.CONTAINER, "x", "ab")),
+        ("/kubepods.slice/kubepods-podx.slice/cri-containerd-ab.scope/container", (Level.INNER, "x", "ab")),
+        ("/kubepods.slice/other", None),
+        ("/kubepods.slice", None),
+    ],
+)
+def test_places_are_told_by_name(path: str, expected: object) -> None:
+    """Level, uid and id of a folder come from its name alone: the event says no more."""
+    assert place("/kubepods.slice", path) == expected
