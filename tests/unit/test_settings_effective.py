@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from agent.errors import SettingsError
 from agent.model.idset import CpuSet
 from agent.model.machine import Cpu, Machine, NumaNode
+from agent.model.rules import CpuOptions, CpuRules, DeviceSelector, MemoryRules, Policy, Scope, TopologyRules
 from agent.settings import parse
 from agent.settings.effective import eviction_memory, reserved_count, reserved_cpus, reserved_memory
 
@@ -97,3 +99,53 @@ def test_memory_reservations_add_up() -> None:
     """KubeReserved + systemReserved + hard eviction, in bytes: what reservedMemory must sum to (spec 5.1)."""
     body = {"kubeReserved": {"memory": "1Gi"}, "systemReserved": {"memory": "100Mi"}}
     assert reserved_memory(of(body), SMT) == (1024 + 100 + 100) * MIB
+
+
+def test_a_pasted_snippet_becomes_rules() -> None:
+    """Policy, scope, options, reservations and gates arrive at the decisions as the file says."""
+    body = {
+        "topologyManagerPolicy": "restricted",
+        "topologyManagerScope": "pod",
+        "topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": "true"},
+        "cpuManagerPolicyOptions": {"full-pcpus-only": "true", "align-by-socket": "true"},
+        "reservedSystemCPUs": "0-1",
+        "memoryManagerPolicy": "Static",
+        "reservedMemory": [{"numaNode": 1, "limits": {"memory": "612Mi"}}],
+        "kubeReserved": {"memory": "512Mi"},
+        "featureGates": {"PodLevelResourceManagers": True},
+        "devices": [{"resource": "numalign.io/nic", "class": "02"}],
+    }
+    distances = tuple(replace(node, distances=(10, 20)) for node in SMT.nodes)
+    rules = of(body).rules(replace(SMT, nodes=distances))
+    assert rules.topology == TopologyRules(Policy.RESTRICTED, Scope.POD, prefer_closest=True)
+    assert rules.cpu == CpuRules(
+        options=CpuOptions(full_pcpus_only=True, align_by_socket=True), reserved=CpuSet.of(0, 1), reserved_count=2
+    )
+    assert rules.memory == MemoryRules(static=True, reserved={1: {"memory": 612 * MIB}})
+    assert rules.pod_level_managers
+    assert rules.devices == (DeviceSelector("numalign.io/nic", class_prefix="02"),)
+
+
+def test_s1_default_rules_bind_no_memory() -> None:
+    """Safety rule S1 once more, where decisions read it."""
+    rules = of({}).rules(SMT)
+    assert (rules.cpu.static, rules.memory.static, rules.topology.policy) == (True, False, Policy.BEST_EFFORT)
+    assert rules.keep_shared
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ({"topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": "true"}}, "has no distance file"),
+        (
+            {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 3, "limits": {"memory": "100Mi"}}]},
+            "NUMA node 3 that does not exist",
+        ),
+        ({"memoryManagerPolicy": "Static"}, "you should specify|is not equal"),
+        ({"compatibility": "kubelet", "cpuManagerPolicyOptions": {"align-by-socket": "true"}}, "Alpha-level Options"),
+    ],
+)
+def test_what_this_machine_cannot_give_is_refused(body: dict[str, Any], why: str) -> None:
+    """Each with the kubelet's sentence and a remedy."""
+    with pytest.raises(SettingsError, match=why):
+        of(body).rules(SMT)
