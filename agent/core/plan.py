@@ -113,15 +113,12 @@ class _Cpus:
         return tuple(self.pen.done)
 
     def _shrink(self) -> None:
-        shared, structural = set(self.shared), {c.path for c in self.order if self._structural(c.path)}
-        passes: tuple[list[Cgroup], ...] = (
-            [],
-            [],
-            [],
-        )  # shared ones, then who is to be alone, then who spans them
-        for cgroup in reversed(self.order):
-            passes[0 if cgroup.path in shared else 2 if cgroup.path in structural else 1].append(cgroup)
-        for cgroup in (*passes[0], *passes[1], *passes[2]):
+        shared = set(self.shared)
+        below_first = [*reversed(self.order)]
+        users = [cgroup for cgroup in below_first if cgroup.path in shared]
+        spans = [cgroup for cgroup in below_first if self._structural(cgroup.path)]
+        alone = [cgroup for cgroup in below_first if self._exclusive(cgroup.path)]
+        for cgroup in (*users, *alone, *spans):
             target = self.target[cgroup.path]
             if self.asked[cgroup.path] == target:
                 continue
@@ -150,8 +147,10 @@ class _Cpus:
     def _grant(self) -> None:
         waiting = [path for path in self.units if self.asked[path] != self.target[path] or self._inner_differs(path)]
         while waiting:
-            free = next((path for path in waiting if not self._standing_on(path, waiting)), None)
-            if free is None:  # a ring: one of them waits on the pool
+            # what a container leaves is never what it is to get, so that its own part of this does no harm
+            leaving = CpuSet.union(self.asked[path] - self.target[path] for path in waiting)
+            free = next((path for path in waiting if self.target[path].isdisjoint(leaving)), None)
+            if free is None:  # a ring: those in the way of one wait on the pool
                 free = waiting[0]
                 for other in self._standing_on(free, waiting):
                     self._park(other)

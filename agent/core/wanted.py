@@ -132,16 +132,18 @@ class _Tree:
         self.pool = self.ledger.cpus.shared if self.rules.cpu.static else CpuSet()
 
     def below_kubepods(self, kubepods: Cgroup) -> None:
+        """While the pool is all that can be inherited, as on a node without grants, v2 needs no set by name."""
+        named = self.v1 or not kubepods.effective_cpus.issubset(self.pool)
         for cgroup in self.kids.get(kubepods.path, ()):
             if cgroup.level is Level.QOS:
-                self._qos(cgroup)
+                self._qos(cgroup, named=named or bool(cgroup.cpus))
             elif cgroup.level is Level.POD:
-                self._pod(cgroup, named=True)
+                self._pod(cgroup, named=named or bool(cgroup.cpus))
 
-    def _qos(self, cgroup: Cgroup) -> None:
+    def _qos(self, cgroup: Cgroup, *, named: bool) -> None:
         pods = self.kids.get(cgroup.path, ())
         own = CpuSet.union(own_of(self.ledger, pod.pod_uid) for pod in pods)  # empty: only Guaranteed pods hold CPUs
-        if self.pool:
+        if self.pool and (named or own):
             self._want(cgroup, Want(self.pool | own, structural=self.v1 or bool(own)))
         for pod in pods:
             self._pod(pod, named=self.v1 or bool(own) or bool(pod.cpus))

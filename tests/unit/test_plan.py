@@ -77,6 +77,19 @@ def test_s6_on_v2_the_pool_is_written_where_it_is_inherited() -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
+def test_a_node_without_grants_is_not_touched(version: int) -> None:
+    """While all CPUs are shared there is nothing to write; with strict reservation there is."""
+    everything = replace(LEDGER, cpus=CpuBooks(POOL | OWN))
+    assert planned(node(version), everything) == []
+    strict = replace(LEDGER, cpus=CpuBooks((POOL | OWN) - CpuSet.of(0)))
+    assert ("/kubepods/burstable", "cpuset.cpus", "1-15") in planned(node(version), strict)
+    world = node(version)
+    enforce(world)
+    enforce(world, everything)
+    assert set(in_force(world).values()) == {"0-15"}
+
+
+@pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("inner", [False, True])
 def test_s6_nobody_else_runs_on_the_grant(version: int, *, inner: bool) -> None:
     """The grant is the container's alone; sandbox, monitor, the fractional container and other pods have the pool."""
