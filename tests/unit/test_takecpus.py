@@ -1,0 +1,150 @@
+"""The worked examples of taking CPUs (spec 4.9.5, 4.10, 4.11), as tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.core.cputopology import CpuTopology
+from agent.core.distribute import Balance, distributed
+from agent.core.takecpus import CannotTake, packed
+from agent.model.idset import CpuSet
+from agent.model.machine import Machine
+from tests.unit.cpu_machines import D2, P4, Q4, S1, U1, U2, U3, U4, UNEVEN, cpus, machine
+
+PACKED = [
+    (S1, "0-7", 1, "0"),
+    (S1, "0-7", 2, "0,4"),
+    (S1, "0-7", 8, "0-7"),
+    (S1, "1,3,5-7", 1, "6"),
+    (S1, "0-3,6", 2, "2,6"),
+    (S1, "1-7", 1, "4"),
+    (D2, "0-11", 6, "0,2,4,6,8,10"),
+    (D2, "0-11", 8, "0-2,4,6-8,10"),
+    (D2, "1-5,7-11", 1, "2"),
+    (Q4, "0-79", 20, "0-9,40-49"),
+    (Q4, "0-79", 40, "0-19,40-59"),
+    (Q4, "0-79", 60, "0-29,40-69"),
+    (Q4, "0-79", 64, "0-31,40-71"),
+    (Q4, "1-39,41-79", 60, "10-39,50-79"),
+    (Q4, "10-39,50-79", 20, "10-19,50-59"),
+    (P4, "1-31", 6, "1-3,17-19"),
+]
+SPREAD = [(S1, "0-7", 3, "0-2"), (D2, "0-11", 2, "0,2"), (D2, "0-11", 3, "0,2,4"), (D2, "0-11", 8, "0-4,6,8,10")]
+UNCORE = [
+    (U1, "1-15", 10, "1-2,4-11"),
+    (U2, "2-7,10-15", 6, "4-6,12-14"),
+    (U2, "1-7,9-15", 10, "1,4-7,9,12-15"),
+    (U3, "2-15", 6, "2-7"),
+    (U4, "2-63,66-127", 3, "2-3,66"),
+    (U4, "2-63,66-127", 8, "4-7,68-71"),
+    (U4, "2-63,65-127", 3, "2,65-66"),
+    (U4, "2-63,65-127", 4, "4-5,68-69"),
+    (U4, "2-63,65-127", 11, "2,4-7,65-66,68-71"),
+]
+DISTRIBUTED = [
+    (Q4, "0-79", 64, 1, "0-7,10-17,20-27,30-37,40-47,50-57,60-67,70-77"),
+    (Q4, "0-79", 48, 1, "0-7,10-17,20-27,40-47,50-57,60-67"),
+    (Q4, "1-29,32-39,41-69,72-79", 48, 1, "1-8,10-17,20-27,41-48,50-57,60-67"),
+    (Q4, "2-29,31-39,42-69,71-79", 48, 1, "10-17,20-27,31-38,50-57,60-67,71-78"),
+    (Q4, "0-79", 26, 1, "0-6,10-16,40-45,50-55"),
+    (Q4, "0-79", 26, 2, "0-6,10-15,40-46,50-55"),
+    (Q4, "0-79", 62, 2, "0-7,10-17,20-27,30-36,40-47,50-57,60-67,70-76"),
+    (Q4, "0-8,10-18,20-48,50-58,60-79", 62, 1, "0-7,10-17,20-27,30-37,40-46,50-56,60-67,70-77"),
+    (D2, "0-11", 8, 1, "0-3,6-9"),
+    (D2, "1-5,7-11", 1, 1, "1"),
+    (D2, "1-5,7-11", 1, 2, "2"),
+    (P4, "1-31", 6, 1, "4-6,20-22"),
+    (P4, "1-31", 10, 1, "4-6,8-10,20-21,24-25"),
+    (P4, "1-31", 10, 2, "4-6,8-9,20-22,24-25"),
+]
+
+
+@pytest.mark.parametrize("literal", [True, False])
+@pytest.mark.parametrize(("on", "free", "count", "expected"), PACKED)
+def test_packed(on: Machine, free: str, count: int, expected: str, literal: bool) -> None:  # noqa: FBT001 - parameter
+    """The most used units first, whole ones before parts: alike by averages and by real sizes on even machines."""
+    assert str(CpuSet(packed(CpuTopology.of(on), cpus(free).bits, count, literal=literal))) == expected
+
+
+@pytest.mark.parametrize(("on", "free", "count", "expected"), SPREAD)
+def test_spread(on: Machine, free: str, count: int, expected: str) -> None:
+    """distribute-cpus-across-cores takes single CPUs along a socket, not the threads of a core together."""
+    assert str(CpuSet(packed(CpuTopology.of(on), cpus(free).bits, count, spread=True))) == expected
+
+
+@pytest.mark.parametrize(("on", "free", "count", "expected"), UNCORE)
+def test_uncore(on: Machine, free: str, count: int, expected: str) -> None:
+    """prefer-align-cpus-by-uncorecache takes whole caches and fits the rest into one, where it can."""
+    assert str(CpuSet(packed(CpuTopology.of(on), cpus(free).bits, count, uncore=True))) == expected
+
+
+@pytest.mark.parametrize(("on", "free", "count", "group", "expected"), DISTRIBUTED)
+def test_distributed(on: Machine, free: str, count: int, group: int, expected: str) -> None:
+    """The same number of CPUs from each node, the rest where the balance stays best."""
+    assert str(CpuSet(distributed(CpuTopology.of(on), cpus(free).bits, count, group=group))) == expected
+
+
+def test_more_than_there_is_is_refused_with_the_kubelets_sentence() -> None:
+    """Both algorithms name what was asked and what is there."""
+    for take in (packed, distributed):
+        with pytest.raises(CannotTake, match=r"^not enough cpus available .* requested=5, available=4$"):
+            take(CpuTopology.of(S1), cpus("0,2,4,6").bits, 5)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "count", "kubelet", "mended"),
+    [
+        (5, 16, "0-11,16-19", "0-15"),
+        (6, 14, "0-10,20-22", "0-10,12-14"),
+        (8, 16, "0-11,28-31", "0-15"),
+        (8, 24, "0-19,28-31", "0-23"),
+        (8, 20, "0-19", "0-19"),
+    ],
+)
+def test_d2_slices_are_overwritten_for_the_kubelet_only(nodes: int, count: int, kubelet: str, mended: str) -> None:
+    """Defect D2: a remembered combination of nodes changes, of some sizes; mended, it does not (spec 4.11)."""
+    on = CpuTopology.of(machine(*([(0, None, [cpu]) for cpu in range(n * 4, n * 4 + 4)] for n in range(nodes))))
+    assert [str(CpuSet(distributed(on, on.all, count, literal=literal))) for literal in (True, False)] == [
+        kubelet,
+        mended,
+    ]
+
+
+@pytest.mark.parametrize("literal", [True, False])
+def test_d3_odd_leftovers_do_not_loop_for_ever(literal: bool) -> None:  # noqa: FBT001 - parameter
+    """Defect D3: the kubelet never returns for this request; here it is answered, with what was offered."""
+    on = CpuTopology.of(machine(*([(0, None, [c, c + 16]) for c in range(n * 4, n * 4 + 4)] for n in range(4))))
+    free = cpus("0,2-5,7-9,12-20,22-27,29-31")
+    taken = CpuSet(distributed(on, free.bits, 22, group=2, literal=literal))
+    assert len(taken) == 22
+    assert taken.issubset(free)
+
+
+def test_averages_hand_out_what_is_not_offered_and_real_sizes_do_not() -> None:
+    """Kubernetes issue 124066: a half-free core looks free; without averages nothing but the offer is taken."""
+    on, offered = CpuTopology.of(UNEVEN), cpus("4,5,6,7")
+    assert on.cpus_per_core == 1
+    assert not CpuSet(packed(on, offered.bits, 2, literal=True)).issubset(offered)
+    assert CpuSet(packed(on, offered.bits, 2)).issubset(offered)
+
+
+def test_a_floor_of_nodes_gives_way_where_it_cannot_be_filled_evenly() -> None:
+    """At least two nodes are used if both can give half; if not, one is better than none."""
+    on = CpuTopology.of(D2)
+    assert str(CpuSet(distributed(on, on.all, 4, at_least=2))) == "0-1,6-7"
+    assert str(CpuSet(distributed(on, cpus("0,1,3,5,7,9,11").bits, 4, at_least=2))) == "1,3,7,9"
+
+
+def test_sixty_four_nodes_are_distributed_over_in_bounded_time() -> None:
+    """64 choose 32 combinations are not walked; the answer is even all the same."""
+    on = CpuTopology.of(machine(*([(n, None, [cpu]) for cpu in range(n * 4, n * 4 + 4)] for n in range(64))))
+    taken = CpuSet(distributed(on, on.all & ~0b1111, 130, at_least=40))
+    assert sorted({len(taken & CpuSet(held)) for held in on.nodes.values()} - {0}) in ([3, 4], [3])
+    assert len(taken) == 130
+
+
+def test_the_balance_is_the_standard_deviation_in_thousandths() -> None:
+    """Mean and deviation are rounded half away from zero, as Go's math.Round does."""
+    values = [1, 2, 2, 7]
+    assert Balance(sum(values), 4).of(sum(value * value for value in values)) == 2345  # sqrt(5.5) = 2.34520...
+    assert Balance(10, 3).mean == 3333
