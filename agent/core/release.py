@@ -5,7 +5,8 @@ Called by the engine for `numalign release`, for the kill switch, and, for the q
 The quota. A container with exclusive CPUs is throttled for nothing when its limit equals what it owns; the kubelet
 lifts the limit on the container, its sandbox and its pod together when its own CPU manager pins (spec 7.4, gate
 DisableCPUQuotaWithExclusiveCPUs), since a parent's limit binds what is below. So does numalign, where it is asked to.
-Fractional containers of the same pod keep theirs. What is put back is computed from the pod, not remembered.
+Fractional containers of the same pod keep theirs. What is put back is computed from the pod, not remembered, and only
+where there is no quota now: a finite one is the kubelet's, perhaps newer than the ledger (an in-place resize).
 """
 
 from __future__ import annotations
@@ -74,7 +75,9 @@ def quota_plan(ledger: Ledger, names: Names, observed: Observed, *, lift: bool) 
 
 def _restored(ledger: Ledger, names: Names, observed: Observed) -> list[Write]:
     """Children first: on v1 a child's quota may not exceed its parent's (EINVAL), and a lifted parent has none."""
-    writes = []
+    writes: list[Write] = []
+    if not _kubelet_limits(ledger, names, observed):
+        return writes
     for cgroup in reversed(observed.cgroups):
         record = ledger.pods.get(cgroup.pod_uid)
         if record is None or not own_of(ledger, cgroup.pod_uid):
@@ -90,6 +93,22 @@ def _restored(ledger: Ledger, names: Names, observed: Observed) -> list[Write]:
         if write:
             writes.append(write)
     return writes
+
+
+def _kubelet_limits(ledger: Ledger, names: Names, observed: Observed) -> bool:
+    """Whether the kubelet sets quotas at all (cpuCFSQuota): it does not if a limited shared container has none."""
+    for cgroup in observed.cgroups:
+        uid, name = names.get(cgroup.container_id, ("", ""))
+        if cgroup.level is not Level.CONTAINER or uid != cgroup.pod_uid or uid not in ledger.pods:
+            continue
+        limited = any(c.name == name and c.limits.get("cpu") for c in ledger.pods[uid].pod.containers)
+        if limited and _unlimited(cgroup.quota) and name not in ledger.cpus.assigned.get(uid, {}):
+            return False
+    return True
+
+
+def _unlimited(quota: str) -> bool:
+    return quota.startswith(("max", "-1"))
 
 
 def pod_limit(pod: Pod) -> int:
@@ -112,7 +131,7 @@ def pod_limit(pod: Pod) -> int:
 
 def _quota(version: int, cgroup: Cgroup, milli: int | None) -> Write | None:
     """The write that gives a cgroup this limit (None lifts it); None where it has it, or has no such file."""
-    if not cgroup.quota:
+    if not cgroup.quota or (milli is not None and not _unlimited(cgroup.quota)):
         return None
     _, _, period = cgroup.quota.partition(" ")  # v2: it stays when the quota goes
     quota = None if milli is None else max(MIN_QUOTA, milli * int(period or PERIOD) // 1000)

@@ -103,11 +103,31 @@ def test_s16_pods_without_exclusive_cpus_keep_their_quota() -> None:
     assert quota_plan(WITH_LIMITS, world.names, observed, lift=True) == ()
 
 
+def test_s16_only_a_lifted_quota_is_put_back() -> None:
+    """A finite quota is the kubelet's own; and where it limits no container, none is made up (cpuCFSQuota: false)."""
+    world = node(2)
+    observed = world.observe()
+
+    def back(**quotas: str) -> list[str]:
+        given = {name: quota.replace("_", " ") for name, quota in quotas.items()}
+        cgroups = [replace(c, quota=given.get(c.path.rpartition("/")[2], "")) for c in observed.cgroups]
+        plan = quota_plan(WITH_LIMITS, world.names, replace(observed, cgroups=tuple(cgroups)), lift=False)
+        return [write.path for write in plan]
+
+    assert back(poddb="300000_100000", main="max_100000", side="50000_100000") == [f"{POD}/main"]
+    assert back(poddb="max_100000", main="max_100000", side="max_100000") == []
+
+
 def test_s16_another_period_is_kept() -> None:
     """With cpuCFSQuotaPeriod changed, the quota is of that period."""
     world = node(2)
     observed = world.observe()
-    short = replace(observed, cgroups=tuple(replace(c, quota="max 50000") for c in observed.cgroups))
+    short = replace(
+        observed,
+        cgroups=tuple(
+            replace(c, quota="25000 50000" if c.container_id == "side" else "max 50000") for c in observed.cgroups
+        ),
+    )
     assert {w.path: w.value for w in quota_plan(WITH_LIMITS, world.names, short, lift=False)}[POD] == "125000 50000"
 
 
