@@ -1,15 +1,18 @@
-"""What devices there are, by resource: the input of the Device Manager. Made by `agent.core.devices_inventory`.
+"""What devices there are, by resource: the input of the Device Manager.
 
-A device is anything that containers ask for by count in their limits: a plugin's GPU as podresources names it, or a
+Made by `agent.app` from the machine and the settings (`from_machine`) and what the kubelet says (`with_reported`). A
+device is anything that containers ask for by count in their limits: a plugin's GPU as podresources names it, or a
 PCI function that numalign hands out itself. Which of them are in use is in the ledger, never here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from agent.model.idset import NodeSet
+from agent.model.machine import Machine, PciDevice
+from agent.model.rules import DeviceSelector
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +36,50 @@ class DeviceInventory:
     """All devices of a node: resource name -> its devices. A resource without devices is known, but has none.
 
     The order in which devices are listed means nothing: they are kept by id.
+
+    Attributes:
+        resources: devices by resource.
+        reported: resources whose devices the kubelet hands out: they are already chosen and can only be followed
+            (safety.md S22). All others are handed out by us.
     """
 
     resources: Mapping[str, tuple[Device, ...]] = field(default_factory=dict)
+    reported: frozenset[str] = frozenset()
+
+    @classmethod
+    def from_machine(cls, machine: Machine, selectors: Iterable[DeviceSelector]) -> DeviceInventory:
+        """PCI functions that numalign hands out itself; one that several selectors match is the first one's.
+
+        A resource that nothing matches is known, so that pods that ask for it are told how many there are.
+        """
+        resources: dict[str, tuple[Device, ...]] = {}
+        taken: set[str] = set()
+        for selector in selectors:
+            found = [each for each in machine.devices if each.address not in taken and _matches(selector, each)]
+            taken |= {each.address for each in found}
+            devices = tuple(Device(each.address, each.numa_nodes or None) for each in found)
+            resources[selector.resource] = resources.get(selector.resource, ()) + devices
+        return cls(resources)
+
+    def with_reported(self, devices: Iterable[tuple[str, str, NodeSet]]) -> DeviceInventory:
+        """With the devices of the kubelet's plugins too.
+
+        Args:
+            devices: (resource, id, nodes; empty when the plugin told none), all that podresources lists as
+                allocatable or held. What a plugin hands out is not ours to hand out: a resource of the same name is
+                the plugin's, and a PCI function that one names by its address counts as unhealthy here.
+        """
+        found: dict[str, dict[str, Device]] = {}
+        for resource, number, nodes in devices:
+            found.setdefault(resource, {})[number] = Device(number, nodes or None)
+        plugins = {number for each in found.values() for number in each}
+        own = {
+            resource: tuple(replace(each, healthy=each.healthy and each.id not in plugins) for each in held)
+            for resource, held in self.resources.items()
+            if resource not in self.reported
+        }
+        known = {resource: tuple(each.values()) for resource, each in found.items()}
+        return DeviceInventory({**own, **known}, frozenset(found))
 
     def __post_init__(self) -> None:
         by_id = {
@@ -50,3 +94,16 @@ class DeviceInventory:
     def of(self, resource: str) -> tuple[Device, ...]:
         """The devices of a resource by id, none for an unknown one."""
         return self.resources.get(resource, ())
+
+
+def _matches(selector: DeviceSelector, device: PciDevice) -> bool:
+    wanted = (
+        (selector.vendor, device.vendor),
+        (selector.device, device.device),
+        (selector.driver, device.driver),
+    )
+    if any(want and want.lower() != has.lower() for want, has in wanted):
+        return False
+    if selector.addresses and device.address not in selector.addresses:
+        return False
+    return device.class_code.lower().startswith(selector.class_prefix.lower())

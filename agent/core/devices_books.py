@@ -1,0 +1,77 @@
+"""The device books: which ids are in use, what init containers leave, and what the kubelet gave.
+
+Used by `agent.core.devices`; `followed` by the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from agent.model.ledger import DeviceBooks, Ledger
+from agent.model.pod import Container, ContainerKind, Pod
+
+
+def followed(ledger: Ledger, uid: str, given: Mapping[str, Mapping[str, Iterable[str]]]) -> Ledger:
+    """The ledger with the devices that the kubelet gave to a pod.
+
+    Called by the engine with what podresources says, before the pod is admitted.
+
+    Args:
+        ledger: the ledger.
+        uid: the pod.
+        given: container name -> resource -> ids.
+    """
+    own = {
+        name: {resource: tuple(sorted(set(ids))) for resource, ids in sorted(by.items())}
+        for name, by in sorted(given.items())
+        if by
+    }
+    held = ledger.devices.held
+    before = held.get(uid, {})
+    merged = {name: {**before.get(name, {}), **own.get(name, {})} for name in sorted({*before, *own})}
+    if merged == before:
+        return ledger
+    return replace(ledger, devices=replace(ledger.devices, held={**held, uid: merged}))
+
+
+def in_use(books: DeviceBooks, resource: str) -> set[str]:
+    """The ids of a resource that any pod holds."""
+    return {
+        number
+        for containers in books.held.values()
+        for own in containers.values()
+        for number in own.get(resource, ())
+    }
+
+
+def left_by_inits(books: DeviceBooks, pod: Pod, container: Container) -> dict[str, set[str]]:
+    """What regular init containers before a container hold and no other container of the pod does, by resource."""
+    left: dict[str, set[str]] = {}
+    held = books.held.get(pod.uid, {})
+    before = True
+    for each in pod.containers if held else ():
+        before = before and each.name != container.name
+        for resource, ids in held.get(each.name, {}).items():
+            mine = left.setdefault(resource, set())
+            if before and each.kind is ContainerKind.INIT:
+                mine |= set(ids)
+            else:
+                mine -= set(ids)
+    return left
+
+
+def kubelets_account(books: DeviceBooks, pod: Pod) -> Mapping[str, Iterable[str]]:
+    """The kubelet's own account of what may be reused, empty after another pod's admission."""
+    return books.reusable[1] if books.reusable and books.reusable[0] == pod.uid else {}
+
+
+def account_after(
+    books: DeviceBooks, pod: Pod, container: Container, own: Mapping[str, Iterable[str]]
+) -> DeviceBooks:
+    """The kubelet's account of what may be reused, once a container has its devices."""
+    left = {resource: tuple(ids) for resource, ids in kubelets_account(books, pod).items()}
+    for resource, ids in own.items():
+        mine = set(left.get(resource, ()))
+        left[resource] = tuple(sorted(mine | set(ids) if container.kind is ContainerKind.INIT else mine - set(ids)))
+    return replace(books, reusable=(pod.uid, left))

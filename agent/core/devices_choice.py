@@ -1,0 +1,111 @@
+"""Which devices a container gets (spec 6.3). Used by `agent.core.devices`.
+
+Order: devices of the affinity's nodes first, then those of other nodes, then devices without a node. Within each
+group the nodes with fewer available devices come first (the rule of https://github.com/kubernetes/kubernetes/pull/101893),
+equal ones by node id, and the devices of a node by their id; the kubelet leaves equal ones to chance. A device near
+several nodes counts for the first of them in that order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from agent.model.idset import NodeSet
+
+NOWHERE = -1
+"""Stands for "no node", as in the kubelet."""
+
+
+class Preference(Protocol):
+    """What a device plugin may have a say in: GetPreferredAllocation."""
+
+    def preferred(self, available: Sequence[str], must_include: Sequence[str], size: int) -> Sequence[str] | None:
+        """The ids it would like to be taken, best first; None when it has no opinion.
+
+        Args:
+            available: ids to choose from, `must_include` among them, sorted.
+            must_include: ids that are taken already, sorted.
+            size: how many ids the container gets in all.
+        """
+
+
+class LowestId:
+    """A plugin that likes the lowest ids."""
+
+    def preferred(self, available: Sequence[str], must_include: Sequence[str], size: int) -> Sequence[str]:
+        """The ids that are taken, and the lowest of the others."""
+        return [*must_include, *(each for each in available if each not in must_include)][:size]
+
+
+class Groups(NamedTuple):
+    """Devices split by an affinity, each part in the order in which it is taken."""
+
+    aligned: list[str]
+    unaligned: list[str]
+    nowhere: list[str]
+
+
+def split(devices: Mapping[str, NodeSet | None], affinity: NodeSet | None) -> Groups:
+    """Split devices by an affinity; without one, none has a place."""
+    if affinity is None:
+        return Groups([], [], sorted(devices))
+    by_node: dict[int, set[str]] = {}
+    for number, nodes in devices.items():
+        for node in nodes or (NOWHERE,):
+            by_node.setdefault(node, set()).add(number)
+
+    def rank(node: int) -> tuple[int, int, int]:
+        group = 2 if node == NOWHERE else int(node not in affinity)
+        return group, len(by_node[node]), node
+
+    groups, seen = Groups([], [], []), set[str]()
+    for node in sorted(by_node, key=rank):
+        groups[rank(node)[0]].extend(sorted(by_node[node] - seen))
+        seen |= by_node[node]
+    return groups
+
+
+class Shortage(NamedTuple):
+    """Too few devices: how many were still needed after the reusable ones, and how many there are."""
+
+    requested: int
+    available: int
+
+
+def pick(size: int, reusable: Groups, available: Groups, preference: Preference | None) -> list[str] | Shortage:
+    """Choose devices.
+
+    Args:
+        size: how many in all.
+        reusable: left by init containers of the pod; taken first.
+        available: nobody's.
+        preference: the plugin's opinion, if it has one.
+    """
+    taken = _first(size, [each for group in reusable for each in group])
+    missing = size - len(taken)
+    aligned, unaligned, nowhere = available
+    everything = [*aligned, *unaligned, *nowhere]
+    if not missing:
+        return taken
+    if len(everything) < missing:
+        return Shortage(missing, len(everything))
+    if missing < len(aligned):  # with exactly enough, the plugin is not asked
+        return _first(size, [*taken, *_liked(preference, aligned, taken, size), *aligned])
+    taken += aligned
+    if len(taken) == size:
+        return taken
+    return _first(size, [*taken, *_liked(preference, everything, taken, size), *unaligned, *nowhere])
+
+
+def _liked(preference: Preference | None, offered: Iterable[str], taken: Sequence[str], size: int) -> list[str]:
+    """What the plugin likes of what is offered; anything else that it says is dropped."""
+    if preference is None:
+        return []
+    known = {*offered, *taken}
+    return [each for each in preference.preferred(sorted(known), sorted(taken), size) or () if each in known]
+
+
+def _first(size: int, ordered: Iterable[str]) -> list[str]:
+    """The first `size` different ids."""
+    return list(dict.fromkeys(ordered))[:size]
