@@ -1,4 +1,4 @@
-"""kopf: this node's pods as a stream of events. Read-only, node-scoped, supervised; started by `agent.app`.
+"""kopf: this node's pods, and its Node, as a stream of events. Read-only, scoped, supervised; started by `agent.app`.
 
 kopf runs in its own thread and event loop, one attempt after the other: whatever ends an attempt (an error in the
 stream, a refusal that it gives up on) starts the next after a jittered delay. One `on.event` handler passes raw pods
@@ -6,7 +6,7 @@ on and returns None; no other kind of handler is used, because those write final
 
 Guards, because a mistake here is a storm on the API server of a large cluster:
 
-    * every read of pods must carry this node's field selector, or it is refused before it leaves;
+    * every read of pods or nodes must carry this node's field selector, or it is refused before it leaves;
     * nothing but GET leaves at all;
     * watches start at most once a second, logins are damped;
     * a list is passed on whole, so that deletions missed while blind are found by comparison.
@@ -34,7 +34,7 @@ import kopf
 from agent import __version__
 from agent.kube.access import Access
 
-PODS = "/api/v1/pods"
+PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
 RESTART_FIRST, RESTART_CAP = 1.0, 60.0
 WATCH_GAP = 1.0
 STEADY_SECONDS = 120.0
@@ -59,6 +59,9 @@ class Listener(Protocol):
 
     def pods_listed(self, uids: frozenset[str]) -> None:
         """A complete list was read: whoever is not in it is gone."""
+
+    def node_changed(self, body: Raw) -> None:
+        """This Node was listed or modified: its annotations, capacity and allocatable."""
 
     def source_failed(self, why: str) -> None:
         """An attempt ended; another follows."""
@@ -120,12 +123,12 @@ class PodSource:
         self, access: Access, node: str, listener: Listener, count: Count = lambda _verb, _status, _seconds: None
     ) -> None:
         self._access, self._node, self._listener, self._count = access, node, listener, count
-        self.selector = f"spec.nodeName={node}"
+        self.selectors = {PODS: f"spec.nodeName={node}", NODES: f"metadata.name={node}"}
         self.restarts = 0
         self.last_contact = 0.0  # time.monotonic() of the last answer; 0 before the first
         self._logins: collections.deque[float] = collections.deque(maxlen=8)
         self._sessions: list[aiohttp.ClientSession] = []
-        self._next_watch = 0.0
+        self._next_watch = dict.fromkeys(self.selectors, 0.0)
         self._listed = False
         self._stopping = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -183,7 +186,8 @@ class PodSource:
 
     def _settings(self) -> kopf.OperatorSettings:
         settings = kopf.OperatorSettings()
-        settings.watching.field_selectors["v1", "pods"] = self.selector
+        settings.watching.field_selectors["v1", "pods"] = self.selectors[PODS]
+        settings.watching.field_selectors["v1", "nodes"] = self.selectors[NODES]
         settings.watching.inactivity_timeout = 70  # bookmarks come every minute; silence beyond is a dead stream
         settings.watching.reconnect_backoff = 1.0
         settings.networking.connect_timeout = 5
@@ -211,6 +215,11 @@ class PodSource:
             else:
                 self._listener.pod_changed(event["object"])
 
+        @kopf.on.event("v1", "nodes", registry=registry)
+        async def node_event(event: Raw, **_: object) -> None:
+            if event.get("type") != "DELETED":
+                self._listener.node_changed(event["object"])
+
         return registry
 
     async def _login(self) -> kopf.AiohttpSession:
@@ -234,8 +243,9 @@ class PodSource:
         if request.method != "GET":
             raise UnscopedReadError(f"kopf tried to write: {request.method} {request.url.path}")
         verb = "discover"
-        if request.url.path.rstrip("/") == PODS:
-            verb = await self._scoped(request)
+        path = request.url.path.rstrip("/")
+        if path in self.selectors:
+            verb = await self._scoped(request, path)
         request.headers["Authorization"] = f"Bearer {self._access.token}"
         began = time.monotonic()
         answer = await send(request)
@@ -246,16 +256,18 @@ class PodSource:
             self._listener.pods_listed(frozenset(pod["metadata"]["uid"] for pod in listed.get("items") or ()))
         return answer
 
-    async def _scoped(self, request: aiohttp.ClientRequest) -> str:
-        query = request.url.query
-        if self.selector not in query.get("fieldSelector", "").split(","):
-            raise UnscopedReadError(f"refusing to read the pods of the whole cluster: {request.url.path_qs}")
+    async def _scoped(self, request: aiohttp.ClientRequest, path: str) -> str:
+        query, kind = request.url.query, path.rpartition("/")[2]
+        if self.selectors[path] not in query.get("fieldSelector", "").split(","):
+            raise UnscopedReadError(f"refusing to read the {kind} of the whole cluster: {request.url.path_qs}")
         if query.get("watch") == "true":
-            wait = self._next_watch - time.monotonic()
-            self._next_watch = max(time.monotonic(), self._next_watch) + WATCH_GAP
+            wait = self._next_watch[path] - time.monotonic()
+            self._next_watch[path] = max(time.monotonic(), self._next_watch[path]) + WATCH_GAP
             if wait > 0:  # a server that accepts and closes at once would otherwise see a thousand requests a second
                 await asyncio.sleep(wait * random.uniform(1, 1.3))  # noqa: S311 - jitter, no secret
-            return "WATCH pods"
+            return f"WATCH {kind}"
+        if path == NODES:
+            return "LIST nodes"
         if not self._listed and "resourceVersion" not in query:
             # The first list may come from the watch cache, as a client-go reflector's does; later ones must be
             # consistent reads, or a server that lags could make us believe that a pod is gone.

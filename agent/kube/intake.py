@@ -58,6 +58,7 @@ class Intake:
         telling: who keeps what the API knows of each pod.
         namespace: annotations of a namespace; may ask the API (once per namespace and while).
         before: pods that were created before this time (seconds since the epoch) and run already are adopted.
+        node: told of this Node; called from kopf's loop, must hand over and return.
     """
 
     def __init__(
@@ -66,8 +67,10 @@ class Intake:
         telling: Telling,
         namespace: Callable[[str], Mapping[str, str]] = lambda _name: {},
         before: float = 0.0,
+        node: Callable[[Raw], None] = lambda _body: None,
     ) -> None:
         self._engine, self._telling, self._namespace, self._before = engine, telling, namespace, before
+        self._node = node
         self._queue: queue.SimpleQueue[tuple[str, object]] = queue.SimpleQueue()
         self._uids: dict[str, str] = {}  # the API's uid -> ours
         self._unreadable: set[str] = set()
@@ -89,6 +92,10 @@ class Intake:
     def pods_listed(self, uids: frozenset[str]) -> None:
         """A list was read. It comes before its pods' own events do: it is looked at after them."""
         self._queue.put(("listed", uids))
+
+    def node_changed(self, body: Raw) -> None:
+        """This Node was listed or modified; looked at apart from pods, so that the kill switch waits for nobody."""
+        self._node(body)
 
     def source_failed(self, why: str) -> None:
         """An attempt ended; pods stay as they are."""

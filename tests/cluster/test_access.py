@@ -138,7 +138,7 @@ def test_events_are_of_the_own_node(cluster: ControlPlane, tokens: dict[str, str
     ("method", "path"),
     [
         ("GET", "/api/v1/secrets"),
-        ("GET", "/api/v1/nodes"),
+        ("GET", "/api/v1/persistentvolumes"),
         ("DELETE", OWN),
         ("POST", "/api/v1/namespaces/access/pods"),
         ("POST", f"{OWN}/eviction"),

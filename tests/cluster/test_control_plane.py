@@ -23,7 +23,7 @@ def test_tokens_are_bound_and_refused_what_rbac_does_not_grant(cluster: ControlP
         {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}},
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "agent", "namespace": "default"}},
     )
-    (mine,) = cluster.create(pod("mine", "n1"))
+    (mine,) = cluster.create(pod("bound", "n1"))
     token = cluster.token("default", "agent", mine)
     with pytest.raises(ApiError, match="cannot list resource") as refused:
         cluster.call("GET", "/api/v1/pods", token=token)

@@ -27,6 +27,7 @@ class Recorder:
         self.deleted: list[str] = []
         self.lists: list[frozenset[str]] = []
         self.failures: list[str] = []
+        self.nodes: list[Raw] = []
 
     def pod_changed(self, body: Raw) -> None:
         with self.lock:
@@ -39,6 +40,9 @@ class Recorder:
     def pods_listed(self, uids: frozenset[str]) -> None:
         with self.lock:
             self.lists.append(uids)
+
+    def node_changed(self, body: Raw) -> None:
+        self.nodes.append(body)
 
     def source_failed(self, why: str) -> None:
         self.failures.append(why)
@@ -57,7 +61,7 @@ def reader(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> A
     """An account that may do nothing but read pods."""
     cluster.create(
         account("watcher"),
-        cluster_role("watcher", rule("", "pods", "get", "list", "watch")),
+        cluster_role("watcher", rule("", "pods", "list", "watch"), rule("", "nodes", "list", "watch")),
         bind("watcher", "watcher"),
         node("w1"),
         node("w2"),
@@ -98,7 +102,7 @@ def test_only_this_nodes_pods_arrive_and_nothing_is_written(
     assert "other" not in listener.changed
     assert "finalizers" not in stored["metadata"]
     assert not [name for name in stored["metadata"].get("annotations", {}) if "kopf" in name]
-    assert {verb for verb, _ in counted} == {"discover", "LIST pods", "WATCH pods"}
+    assert {verb for verb, _ in counted} == {"discover", "LIST pods", "WATCH pods", "LIST nodes", "WATCH nodes"}
     assert {status for _, status in counted} == {200}
 
 
@@ -172,3 +176,20 @@ def test_stop_is_quick(reader: Access) -> None:
     began = time.monotonic()
     assert source.stop()
     assert time.monotonic() - began < 2
+
+
+def test_s3_an_annotation_of_the_own_node_arrives_within_a_second(
+    cluster: ControlPlane, source: tuple[PodSource, Recorder]
+) -> None:
+    """S3: the kill switch is an annotation of this Node; another Node's events never arrive."""
+    _, listener = source
+    wait(lambda: listener.nodes)
+    began = time.monotonic()
+    for name in ("w2", "w1"):
+        cluster.call(
+            "PATCH", f"/api/v1/nodes/{name}", {"metadata": {"annotations": {"numalign.io/observe-only": "true"}}},
+            kind="application/merge-patch+json",
+        )  # fmt: skip
+    wait(lambda: "annotations" in listener.nodes[-1]["metadata"])
+    assert time.monotonic() - began < 1
+    assert {body["metadata"]["name"] for body in listener.nodes} == {"w1"}

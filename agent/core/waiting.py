@@ -1,0 +1,98 @@
+"""The line of pods that wait for room (onMisalignment: wait, safety.md S11). Pure.
+
+    * order of arrival: whenever room appears, whoever came first is tried first;
+    * nobody waits for what can never be: a pod that an empty node would refuse is refused at once;
+    * the head of the line is neither blocked nor delayed by those behind it: one of them may go only if, whichever
+      pod ends next (or if all end), the head would fit as well as without it;
+    * waiting is bounded: after the limit a pod is refused for good.
+
+Called by the engine when a pod was refused and when something was released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from agent.core.admit import Node
+from agent.core.asks import Ask
+from agent.model.ledger import Ledger
+from agent.model.outcome import Admitted, Outcome, Refusal
+from agent.model.pod import Pod
+
+MOST_DEPARTURES = 64
+"""So many single departures are looked at, those who came last first: a bound on the time, not on the rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One pod in line; `since` is any monotonic clock's seconds."""
+
+    pod: Pod
+    ask: Ask
+    since: float
+
+
+def in_line(line: Sequence[Waiting]) -> list[Waiting]:
+    """In order of arrival; of those who came together, the older pod, then the smaller uid."""
+    return sorted(line, key=lambda each: (each.since, each.pod.created, each.pod.uid))
+
+
+def overdue(line: Sequence[Waiting], now: float, limit: float) -> list[Waiting]:
+    """Those who have waited longer than the limit."""
+    return [each for each in in_line(line) if now - each.since > limit]
+
+
+def never(node: Node, pod: Pod, ask: Ask) -> Refusal | None:
+    """Why even an empty node would refuse the pod; None when it would not."""
+    outcome = _tried(node, node.start(), pod, ask)
+    return None if isinstance(outcome, Admitted) else outcome.refusal
+
+
+def let_in(node: Node, ledger: Ledger, line: Sequence[Waiting]) -> tuple[Ledger, tuple[Pod, ...]]:
+    """Let in whoever fits now, in order, without harm to those before them.
+
+    Returns:
+        The ledger with their grants, and the pods that were let in, in order.
+    """
+    entered: list[Pod] = []
+    ahead: list[Waiting] = []
+    for each in in_line(line):
+        outcome = _tried(node, ledger, each.pod, each.ask)
+        if isinstance(outcome, Admitted) and (not ahead or _harmless(node, ledger, outcome.ledger, ahead[0])):
+            ledger = outcome.ledger
+            entered.append(each.pod)
+        else:
+            ahead.append(each)
+    return ledger, tuple(entered)
+
+
+def _harmless(node: Node, without: Ledger, within: Ledger, head: Waiting) -> bool:
+    """Whether the head could still enter as soon as before, whoever leaves next."""
+    newcomers = set(within.pods) - set(without.pods)
+    for leaving in _departures(without):
+        before, after = without, within
+        for uid in leaving:
+            before, after = node.release(before, uid), node.release(after, uid)
+        assert newcomers <= set(after.pods)  # noqa: S101 - nobody who is only just coming in leaves
+        fitted = isinstance(_tried(node, before, head.pod, head.ask), Admitted)
+        if fitted and not isinstance(_tried(node, after, head.pod, head.ask), Admitted):
+            return False
+    return True
+
+
+def _departures(ledger: Ledger) -> Iterator[tuple[str, ...]]:
+    """Who may leave next: each holder alone, the latest first, and all together."""
+    holders = [
+        record.pod
+        for uid, record in ledger.pods.items()
+        if uid in ledger.cpus.assigned or uid in ledger.memory.blocks or uid in ledger.devices.held
+    ]
+    latest = sorted(holders, key=lambda pod: (-pod.created, pod.uid))
+    yield from ((pod.uid,) for pod in latest[:MOST_DEPARTURES])
+    if len(latest) > 1:
+        yield tuple(pod.uid for pod in latest)
+
+
+def _tried(node: Node, ledger: Ledger, pod: Pod, ask: Ask) -> Outcome:
+    return node.admit(ledger, pod, policy=ask.policy, scope=ask.scope, cpu_options=ask.cpu_options)
