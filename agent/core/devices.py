@@ -120,14 +120,12 @@ class Provider:
     def allocate_pod(self, ledger: Ledger, pod: Pod, affinity: Hint) -> Ledger | Refusal:
         """Take the devices of all containers of a pod managed as a whole.
 
-        The kubelet does so when each container starts, and one that finds too few then does not start.
+        The kubelet does nothing here: it leaves that to the start of each container, which fails if too few are left.
         """
-        for container in pod.containers:
+        for container in pod.containers if self._fixed else ():
             taken = self.allocate(ledger, pod, container, affinity)
             if isinstance(taken, Refusal):
-                if self._fixed:
-                    return replace(taken, container=container.name)
-                continue
+                return taken
             ledger = taken
         return ledger
 
