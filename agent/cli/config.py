@@ -60,7 +60,7 @@ def check(file: Path, root: str | None, output: str) -> None:
 def _tried(settings: Settings, machine: Machine) -> dict[str, Any]:
     """What the reservations come to on a machine; raises SettingsError for what it cannot give."""
     rules = settings.rules(machine)
-    node = Node(machine, rules, DeviceInventory())
+    node = Node(machine, rules, DeviceInventory.from_machine(machine, rules.devices))
     ledger = node.start()
     return {
         "name": machine.name,

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from agent.core import cpus, devices, memory
 from agent.core.aligned import Judge
 from agent.core.confine import Confiner, asks
+from agent.core.devices_choice import Preference
 from agent.core.masks import Positions
 from agent.core.merge import Merged, merge_answers
 from agent.core.order import Order
@@ -65,6 +66,7 @@ class Node:
         rules: checked settings.
         inventory: the devices that there are.
         extra_providers: hint providers beyond devices, CPUs and memory.
+        preferences: what device plugins like to hand out, by resource.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Node:
         rules: Rules,
         inventory: DeviceInventory,
         extra_providers: Iterable[Provider] = (),
+        preferences: Mapping[str, Preference] | None = None,
     ) -> None:
         self.machine = machine
         self.rules = rules
@@ -80,7 +83,7 @@ class Node:
         self.positions = Positions.of(machine.node_set)
         self.order = Order.of(machine)
         self._cpus = cpus.Provider(machine, rules)
-        self._devices = devices.Provider(machine, rules, inventory)
+        self._devices = devices.Provider(machine, rules, inventory, preferences)
         self._memory = memory.Provider(machine, rules)
         confiner = Confiner(machine, rules, self._cpus.start().shared - self._cpus.reserved)
         self._others = tuple(sorted((confiner, *extra_providers), key=lambda each: each.name))

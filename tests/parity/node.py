@@ -9,23 +9,25 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from agent.core import cpus
+from agent.core import cpus, devices
 from agent.core.admit import Node
 from agent.core.cputopology import CpuTopology
 from agent.core.invariants import broken_rules
 from agent.errors import SettingsError
-from agent.model.devices import Device, DeviceInventory
-from agent.model.hint import ANY_NODES
-from agent.model.idset import CpuSet, NodeSet
+from agent.model.devices import DeviceInventory
+from agent.model.hint import ANY_NODES, Hint
+from agent.model.idset import CpuSet
+from agent.model.ledger import Ledger
 from agent.model.machine import Machine
 from agent.model.outcome import Refusal, Refused
-from agent.model.pod import Pod
+from agent.model.pod import Container, ContainerKind, Pod
 from agent.model.podspec import pod_from
 from agent.model.quantity import parse_milli, units
 from agent.model.rules import Compatibility, CpuRules, MemoryRules, Policy, Rules
 from agent.settings.cpu_options import check_machine, cpu_options
 from agent.settings.memory_reserved import memory_rules
 from agent.settings.topology_options import topology_rules
+from tests.parity.device import inventory_of, preferences_of
 from tests.parity.machines import machine_of
 from tests.parity.manifests import manifest_of
 from tests.parity.merge import hint_out, sentence
@@ -94,8 +96,9 @@ class Scenario:
     def run(self) -> dict[str, Any]:
         """All events."""
         try:
-            machine = machine_of(self.given["machine"])
-            self.node = Node(machine, rules_of(self.given, machine, self.compatibility), inventory_of(self.given))
+            machine, resources = machine_of(self.given["machine"]), self.given.get("devices") or {}
+            rules = rules_of(self.given, machine, self.compatibility)
+            self.node = Node(machine, rules, inventory_of(resources), preferences=preferences_of(resources))
             self.ledger = self.node.start()
         except SettingsError as error:
             return {"init_error": _init_error(error)}
@@ -137,8 +140,11 @@ class Scenario:
         pods, self.active = self.active, []
         results = []
         waiting: list[str] = []
+        without = DeviceInventory(dict.fromkeys(self.node.inventory.resources, ()))
+        coming_up = Node(self.node.machine, self.node.rules, without)
+        coming_up._devices = _Running(self.node.machine, self.node.rules, without)
         for pod in pods:
-            self.ledger, refusal = self.node.attempt(self.ledger, pod)
+            self.ledger, refusal = coming_up.attempt(self.ledger, pod)
             if refusal is None:
                 self.active.append(pod)
                 described = [self.describe(pod, container.name) for container in pod.containers]
@@ -193,6 +199,16 @@ class Scenario:
         return state | ({"devices": free} if free else {})
 
 
+class _Running(devices.Provider):
+    """The device manager before its plugins have registered: it asks nothing of containers that run (spec 6.3)."""
+
+    def allocate(self, ledger: Ledger, pod: Pod, container: Container, affinity: Hint) -> Ledger | Refusal:
+        """Only a finished init container is allocated again, and fails if it had devices."""
+        if container.kind is not ContainerKind.INIT:
+            return ledger
+        return super().allocate(ledger, pod, container, affinity)
+
+
 def rules_of(given: dict[str, Any], machine: Machine, compatibility: Compatibility) -> Rules:
     """A vector's settings, checked in the order in which the kubelet builds its managers; raises SettingsError."""
     gates, topology, memory = given.get("gates") or {}, given["topology"], given["memory"]
@@ -223,19 +239,6 @@ def _cpu_rules(given: dict[str, Any], machine: Machine, policy: Policy, count: i
     check_machine(options, policy, sockets=topology.num_sockets, nodes=len(topology.nodes))
     return CpuRules(
         options=options, reserved=CpuSet.parse(cpu.get("reserved_cpus") or "") or None, reserved_count=count
-    )
-
-
-def inventory_of(given: dict[str, Any]) -> DeviceInventory:
-    """A vector's devices."""
-    return DeviceInventory(
-        {
-            resource: tuple(
-                Device(name, None if nodes is None else NodeSet.from_ids(nodes), bool(healthy))
-                for name, nodes, healthy in each["devices"]
-            )
-            for resource, each in (given.get("devices") or {}).items()
-        }
     )
 
 
