@@ -25,7 +25,9 @@ help: ## this list
 setup: $(READY) ## create .venv with the pinned versions
 
 run: $(READY) ## place the example pods on this machine (MACHINE=NAME: on a recorded one; ARGS=...: more options)
-	@$(BIN)/numalign run --pods deploy/examples/pods --once --state-dir run/state $(if $(MACHINE),--root $(MACHINE)) $(ARGS)
+	@$(BIN)/numalign run --pods deploy/examples/pods --config deploy/examples/config.yaml --once --cgroup-root auto \
+	    --state-dir "run/$(or $(subst /,_,$(MACHINE)),this-machine)" $(if $(MACHINE),--root "$(MACHINE)") $(ARGS) \
+	    || [ $$? -eq 1 ]  # 1: a pod was refused, which the examples are meant to show
 
 test: lint types layers unit ## every check and test that this machine can run
 

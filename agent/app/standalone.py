@@ -101,7 +101,7 @@ class Standalone:
         self.engine = self._engine = Engine(
             self.setup.node, self.recovered.ledger, cgroups=self.tree.cgroups, store=self.store,
             teller=Telling(self.metrics), exempt=self._exempt, switches=self.setup.switches, steps=self._steps,
-            complete=self.recovered.as_saved or bool(self.recovered.kept),
+            saved=self.recovered.as_saved, complete=self.recovered.saved,
         )  # fmt: skip
         self.engine.names_known(self._names())
         self.runtime: Runtime | None = None

@@ -118,8 +118,7 @@ def _state(record: PodRecord | None, name: str, known: Known | None, *, holds: b
         refusal = known.refusal if known else None
         if refusal is None:
             return "refused", ""
-        own = refusal.container in ("", name)
-        return "refused", f"{refusal.reason.value}: {refusal.message}" if own else "its pod was refused"
+        return "refused", f"{refusal.reason.value}: {refusal.message}"
     if known and known.exempt:
         return "left alone", known.exempt
     why = record.why.get(name) or record.why.get("", "")

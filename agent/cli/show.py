@@ -44,9 +44,10 @@ def pods_table(view: View) -> Table:
     if heard:
         table.add_column("kernel says", overflow="fold")
     table.add_column("aligned?", ratio=1)
-    last = ""
+    last, said = "", ""
     for row in view.rows:
         first, last = row.uid != last, row.uid
+        said = "" if first else said
         cells = [
             escape(row.pod) if first else "",
             escape(row.container) + f"[dim]{_KIND[row.kind]}[/dim]",
@@ -58,7 +59,8 @@ def pods_table(view: View) -> Table:
             cells.append(_memory(row.memory))
         if heard:
             cells.append(str(row.allowed.cpus) if row.allowed else "-")
-        table.add_row(*cells, _verdict(row, first=first))
+        table.add_row(*cells, _verdict(row, repeated=bool(row.why) and row.why == said))
+        said = row.why
     return table
 
 
@@ -71,21 +73,22 @@ def _cpus(row: Row) -> str:
 
 
 def _memory(memory: Mapping[int, Mapping[str, int]]) -> str:
-    return "\n".join(
-        f"{node}: " + ", ".join(f"{size(part)}{_page(name)}" for name, part in sorted(per.items(), reverse=True) if part)
-        for node, per in memory.items()
-    ) or "-"  # fmt: skip
+    lines = []
+    for node, per in memory.items():
+        parts = [f"{size(part)}{_page(name)}" for name, part in sorted(per.items(), reverse=True) if part]
+        lines.append(f"{node}: {', '.join(parts)}")
+    return "\n".join(lines) or "-"
 
 
 def _page(resource: str) -> str:
     return "" if resource == "memory" else f" in {resource.removeprefix('hugepages-')} pages"
 
 
-def _verdict(row: Row, *, first: bool) -> str:
+def _verdict(row: Row, *, repeated: bool) -> str:
     word = {"aligned": "yes", "not aligned": "no", "shared": "-" if not row.why else "no"}.get(row.state, row.state)
     colour = "yellow" if row.state == "shared" and row.why else _COLOUR[row.state]
     text = f"[{colour}]{word}[/{colour}]" if colour else word
-    return f"{text}: {escape(row.why)}" if row.why and (first or row.why != "its pod was refused") else text
+    return f"{text}: {escape(row.why)}" if row.why and not repeated else text
 
 
 def nodes_table(view: View) -> Table:

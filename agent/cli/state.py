@@ -51,7 +51,7 @@ def command(*, state_dir: Path, config: Path | None, root: str | None, output: s
     target = show.console()
     target.print(show.pods_table(view))
     if node is None:
-        text = f"the ledger is of machine {saved.ledger.machine}, not of this one; --root names the one whose nodes to show"
+        text = f"the ledger is of machine {saved.ledger.machine}, not of this one; --root names the one to show"
         show.sentences(target, [text])
     else:
         target.print(show.nodes_table(view))

@@ -49,7 +49,7 @@ class Enforcer:
     def enforce(self, ledger: Ledger, rules: Rules, machine: Machine, observed: Observed) -> tuple[Written, ...]:
         """Write what differs; what was written and read back."""
         wanted = wants(ledger, self.names, observed, rules, machine)
-        writes = plan(ledger, self.names, observed, rules, machine, held=self._held(ledger, observed))
+        writes = plan(ledger, self.names, observed, rules, machine, held=self.held(ledger, observed))
         writes += quota_plan(ledger, self.names, observed, lift=self.lift_quota and rules.cpu.static)
         results = self._write(drift.label(writes, drift.find(wanted, self._last, observed, machine)))
         present = {cgroup.path for cgroup in observed.cgroups}
@@ -71,7 +71,7 @@ class Enforcer:
                 self._last[result.write.path, result.write.file] = result.write.value
         return tuple(results)
 
-    def _held(self, ledger: Ledger, observed: Observed) -> Mapping[str, NodeSet]:
+    def held(self, ledger: Ledger, observed: Observed) -> Mapping[str, NodeSet]:
         """Where the pages of containers lie whose memory is to be bound and is not yet (safety.md S4)."""
         held: dict[str, NodeSet] = {}
         for cgroup in observed.cgroups:

@@ -58,6 +58,7 @@ class Engine:
         exempt: which pods are left alone.
         switches: see Switches.
         steps: told between every two effects.
+        saved: `ledger` is what the store holds; if not, it is saved before anything is written.
         complete: `ledger` comes from a checkpoint. Without one, cgroups of pods that nobody named yet may hold what
             an earlier agent granted: nothing is written before the first complete list of pods.
     """
@@ -73,6 +74,7 @@ class Engine:
         exempt: Exempt = lambda _pod: "",
         switches: Switches = Switches(),
         steps: Steps = lambda _name: None,
+        saved: bool = False,
         complete: bool = True,
     ) -> None:
         self._lock = threading.RLock()
@@ -82,7 +84,7 @@ class Engine:
         self._known: dict[str, Known] = {
             uid: Known(record.pod, self._ask(record.pod), ran=record.adopted) for uid, record in ledger.pods.items()
         }
-        self._listed, self._complete = False, complete
+        self._listed, self._complete, self._saved = False, complete, saved
         self.unwritable = ""
         """Why the ledger cannot be saved; "" while it can. New grants are refused meanwhile."""
         self.broken = ""
@@ -99,6 +101,12 @@ class Engine:
         """The managers now."""
         with self._lock:
             return self._node
+
+    @property
+    def listening(self) -> bool:
+        """Whether cgroups are written at all: see `complete`."""
+        with self._lock:
+            return self._complete or self._listed
 
     @property
     def switches(self) -> Switches:
@@ -201,7 +209,7 @@ class Engine:
             for uid, known in self._known.items():
                 self._known[uid] = replace(known, ask=self._ask(known.pod), exempt=self._exempt(known.pod))
             if not self._commit(before):
-                self._ledger = carried.ledger  # the old one is of another machine: it cannot stand
+                self._ledger, self._saved = carried.ledger, False  # the old one is of another machine
             for loss in carried.losses:
                 place = f"container {loss.container} of " if loss.container else ""
                 self._teller.problem("lost", f"{place}pod {self._ledger.pods[loss.uid].pod.key}: {loss.what}")
@@ -266,7 +274,7 @@ class Engine:
 
     def _commit(self, before: Ledger) -> bool:
         """Check and save; on failure everything is as before. Whether the new ledger stands."""
-        if self._ledger == before:
+        if self._ledger == before and self._saved:
             return True
         try:
             invariants.check(self._ledger, self._node, earlier=tuple(before.pods))
@@ -290,7 +298,7 @@ class Engine:
                 self._teller.problem("checkpoint", str(error))
             self.unwritable = str(error)
             return False
-        self.unwritable = ""
+        self.unwritable, self._saved = "", True
         return True
 
     def _free(self) -> None:
@@ -324,7 +332,7 @@ class Engine:
 
     def _enforce(self) -> tuple[Written, ...]:
         """Bring the kernel to what the (saved) ledger says."""
-        if self._switches.observe_only or not (self._complete or self._listed):
+        if self._switches.observe_only or not self.listening or not (self._saved or self._save()):
             return ()
         observed = self._observe()
         if observed is None:

@@ -46,7 +46,8 @@ class Recovered:
         running: pods that are known, have cgroups, and are left to admission.
         unknown: pods that have cgroups, and that nobody knows yet.
         losses: what could not be carried over.
-        as_saved: the checkpoint's ledger was taken as it is.
+        saved: there was a checkpoint that could be read.
+        as_saved: its ledger was taken as it is.
     """
 
     ledger: Ledger
@@ -55,6 +56,7 @@ class Recovered:
     running: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     losses: tuple[Loss, ...] = ()
+    saved: bool = True
     as_saved: bool = True
 
 
@@ -95,6 +97,7 @@ def recover(
         running=tuple(sorted(uid for uid in by_pod if uid in mine and uid not in adopted)),
         unknown=tuple(sorted(uid for uid in by_pod if uid not in mine and uid not in base.pods)),
         losses=carried.losses if carried else (),
+        saved=saved is not None,
         as_saved=as_saved,
     )
 

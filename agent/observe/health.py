@@ -17,7 +17,7 @@ from typing import ClassVar
 from agent.errors import HostError, SettingsError
 
 STALE_SECONDS = 60.0
-"""A loop that did not turn for so long is stuck; it turns often, and a hanging write stalls nothing (safety.md S8)."""
+"""A loop that did not turn for so long is stuck: it turns often, and a hanging write stalls nothing (S8)."""
 READ_SECONDS = 10.0
 """A client that says nothing for so long is dropped."""
 HIGHEST_PORT = 65_535

@@ -1,0 +1,191 @@
+"""The start: checkpoint, cgroups and pods in every disagreement, and nothing that runs is moved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agent.core.synthetic import parse_synthetic
+from agent.engine.carry import carry
+from agent.model.idset import CpuSet
+from agent.model.ledger import CpuBooks
+from agent.model.podspec import pod_from
+from tests.flow.world import MemoryStore, World, container, manifest
+
+MEMORY = {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}]}
+
+
+def running(folder: Path, store: MemoryStore, settings: Mapping[str, Any] | None = None) -> World:
+    """A node with two pods that hold CPUs, one with a sidecar, and one that shares."""
+    world = World(folder, store=store, settings=settings)
+    world.engine.pods_listed({"db", "cache", "web"})
+    world.run(manifest("db"))
+    side = container("side", cpu="1", restartPolicy="Always")
+    world.run(manifest("cache", container(cpu="1"), inits=[side], created=1))
+    world.run(manifest("web", container(cpu="", memory=""), created=2))
+    return world
+
+
+def test_a_restart_changes_nothing(tmp_path: Path) -> None:
+    """Same ledger, and not one write: neither at start nor when the pods are listed again; nor is it saved again."""
+    store = MemoryStore()
+    before = running(tmp_path, store)
+    after = World(tmp_path, store=store, pods=before.pods.values())
+    assert (after.recovered.as_saved, after.recovered.kept) == (True, ("cache", "db", "web"))
+    after.engine.pods_seen(before.pods.values())
+    after.engine.pods_listed(set(before.pods))
+    assert after.engine.reconcile() == ()
+    assert after.engine.ledger == before.engine.ledger
+    assert after.ears.written_ == []
+    assert "save" not in after.steps
+    after.check()
+
+
+def test_a_restart_without_the_api_keeps_pods_pinned(tmp_path: Path) -> None:
+    """Nobody names a pod: the checkpoint's grants are enforced, a container that restarts is pinned again."""
+    store = MemoryStore()
+    before = running(tmp_path, store)
+    after = World(tmp_path, store=store)
+    after.tree.kernel_write(before.path("db", "app"), "cpuset.cpus", "0-7")
+    after.engine.names_known(before.names())
+    after.engine.reconcile()
+    assert before.effective("db") == "1-2"
+
+
+def test_a_crash_between_save_and_write_is_completed(tmp_path: Path) -> None:
+    """The ledger says so and the cgroups do not yet: the ledger wins."""
+    store = MemoryStore()
+    before = running(tmp_path, store)
+    for each in before.cgroups.observe().cgroups:
+        if each.cpus and each.container_id:
+            before.tree.kernel_write(each.path, "cpuset.cpus", "0-7")
+    after = World(tmp_path, store=store, pods=before.pods.values())
+    after.engine.reconcile()
+    assert after.effective("db") == "1-2"
+    after.check()
+
+
+def test_without_a_checkpoint_grants_are_read_from_the_cgroups(tmp_path: Path) -> None:
+    """The checkpoint was deleted: every pod that runs keeps its very CPUs."""
+    before = running(tmp_path, MemoryStore(), MEMORY)
+    held = before.engine.ledger.cpus.assigned
+    after = World(tmp_path, pods=before.pods.values(), settings=MEMORY)
+    assert after.recovered.adopted == ("cache", "db")
+    assert after.recovered.running == ("web",)
+    assert after.engine.ledger.cpus.assigned == held
+    after.engine.pods_seen(before.pods.values(), ran=after.recovered.running)
+    after.engine.pods_listed(set(before.pods))
+    assert after.ears.refused_ == {}
+    assert (after.effective("db"), after.effective("cache", "side")) == ("1-2", before.holds("cache", "side"))
+    record = after.engine.ledger.pods["db"]
+    assert (record.adopted, record.aligned) == (True, {"app": True})
+    blocks = after.engine.ledger.memory.blocks["db"]["app"]
+    assert [(block.resource, block.size, str(block.nodes)) for block in blocks] == [("memory", 64 << 20, "0")]
+    after.check()
+
+
+def test_without_a_checkpoint_nothing_is_written_before_the_first_list(tmp_path: Path) -> None:
+    """Cgroups of pods that nobody has named yet are not touched: they may hold what an earlier agent granted."""
+    before = running(tmp_path, MemoryStore())
+    after = World(tmp_path)
+    assert after.recovered.unknown == ("cache", "db", "web")
+    after.engine.reconcile()
+    assert after.ears.written_ == []
+    assert before.effective("db") == "1-2"
+
+
+def test_sets_that_cannot_be_a_grant_are_not_adopted(tmp_path: Path) -> None:
+    """Too few CPUs, reserved ones, or those of another pod: left to admission, as a pod that ran before."""
+    before = running(tmp_path, MemoryStore())
+    before.tree.kernel_write(before.path("db", "app"), "cpuset.cpus", "0-1")
+    after = World(tmp_path, pods=before.pods.values())
+    assert after.recovered.adopted == ("cache",)
+    assert after.recovered.running == ("db", "web")
+    after.engine.pods_listed(set(before.pods))
+    after.engine.pods_seen(before.pods.values(), ran=after.recovered.running)
+    assert after.engine.ledger.pods["db"].adopted is True
+    assert after.holds("db") != ""
+    after.check()
+
+
+def test_a_pod_that_is_only_in_the_checkpoint_goes_with_the_first_list(tmp_path: Path) -> None:
+    """Kept at start, since the list may be late; freed once a complete list does not name it."""
+    store = MemoryStore()
+    World(tmp_path, store=store).see(manifest("db"))
+    after = World(tmp_path, store=store)
+    assert after.holds("db") == "1-2"
+    after.engine.pods_listed(set())
+    assert after.holds("db") == ""
+    assert store.saved == after.engine.ledger
+
+
+def test_a_checkpoint_of_another_machine_is_carried_over_as_far_as_it_goes(tmp_path: Path) -> None:
+    """CPUs that do not exist here are lost and told, the rest stays; the ledger is of this machine then."""
+    store = MemoryStore()
+    World(tmp_path / "a", store=store, machine="2 sockets x 1 node x 4 cores x 1 thread, offline 3").see(
+        manifest("low"), manifest("high", container(cpu="3"), created=1)
+    )
+    after = World(tmp_path / "b", store=store, machine="1 socket x 1 node x 4 cores x 1 thread")
+    assert after.recovered.as_saved is False
+    assert (after.holds("low"), after.holds("high")) == ("1-2", "")
+    assert [loss.uid for loss in after.recovered.losses] == ["high"]
+    after.engine.reconcile()
+    assert after.engine.ledger.machine == after.machine.digest
+    after.check()
+
+
+def test_of_two_claims_to_one_cpu_the_older_pod_has_it(tmp_path: Path) -> None:
+    """A ledger that contradicts itself comes out coherent."""
+    world = World(tmp_path)
+    world.see(manifest("b"), manifest("a", created=1))
+    ledger = world.engine.ledger
+    both = {uid: {"app": CpuSet.parse("1-2")} for uid in ("a", "b")}
+    clash = replace(ledger, cpus=CpuBooks(ledger.cpus.shared, assigned=both))
+    carried = carry(clash, world.node())
+    assert carried.ledger.cpus.assigned == {"b": {"app": CpuSet.parse("1-2")}}
+    assert [(loss.uid, loss.container) for loss in carried.losses] == [("a", "app")]
+    assert str(carried.ledger.cpus.shared) == "0,3-7"
+
+
+def test_carrying_over_to_the_same_machine_and_settings_is_the_identity(tmp_path: Path) -> None:
+    """Nothing is lost and nothing differs, memory accounts included."""
+    world = running(tmp_path, MemoryStore(), MEMORY)
+    world.run(manifest("kept", container(cpu="500m"), created=5, align="numa"))
+    carried = carry(world.engine.ledger, world.node())
+    assert (carried.ledger, carried.losses) == (world.engine.ledger, ())
+
+
+def test_memory_is_lost_with_its_node_and_kept_elsewhere(tmp_path: Path) -> None:
+    """A node that is not there any more takes its blocks along; the container is bound to nothing then."""
+    world = World(tmp_path, settings=MEMORY)
+    world.see(*(manifest(name, container(cpu="2"), created=number) for number, name in enumerate("abc")))
+    assert {str(block.nodes) for block in world.engine.ledger.memory.blocks["c"]["app"]} == {"1"}
+    one = parse_synthetic("1 socket x 1 node x 8 cores x 1 thread")
+    carried = carry(world.engine.ledger, world.node(one))
+    assert sorted(carried.ledger.memory.blocks) == ["a"]
+    assert [(loss.uid, loss.container) for loss in carried.losses] == [("b", "app"), ("c", "app")]
+    assert carried.ledger.pods["c"].aligned == {"app": False}
+
+
+def test_policy_none_keeps_the_books_for_later(tmp_path: Path) -> None:
+    """Switching the CPU manager off and on again is no reason to move anybody."""
+    world = running(tmp_path, MemoryStore())
+    held = world.engine.ledger.cpus.assigned
+    world.engine.changed(world.node(cpuManagerPolicy="none"))
+    assert world.engine.ledger.cpus.assigned == held
+    assert world.engine.reconcile() == ()
+    world.engine.changed(world.node(cpuManagerPolicy="static"))
+    assert world.engine.ledger.cpus.assigned == held
+    assert world.effective("db") == "1-2"
+
+
+def test_a_pod_that_changed_while_the_agent_was_down_keeps_its_grant(tmp_path: Path) -> None:
+    """Same uid, other annotations: a restart moves nothing."""
+    store = MemoryStore()
+    before = running(tmp_path, store)
+    after = World(tmp_path, store=store, pods=before.pods.values())
+    after.engine.pods_seen([pod_from(manifest("db", policy="restricted"))])
+    assert after.holds("db") == "1-2"
+    after.check()

@@ -1,0 +1,206 @@
+"""A world for the engine: a machine in words, a scratch tree whose kernel behaves, a store in memory, ears.
+
+State-transition tests: build a world, let one thing happen, look at the world after it. `check` holds in every world
+and is called after every event: the ledger is coherent and saved, and no two containers run on one exclusive CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agent.core import invariants
+from agent.core.admit import Node
+from agent.core.asks import Ask
+from agent.core.synthetic import parse_synthetic
+from agent.engine.engine import Engine, Switches
+from agent.engine.recover import Recovered, recover
+from agent.errors import CheckpointUnwritableError
+from agent.host.cgroups import Cgroups
+from agent.host.scratch import Scratch
+from agent.host.standin import container_id, containers_in
+from agent.model.cgroup import Level, Written
+from agent.model.devices import DeviceInventory
+from agent.model.idset import CpuSet
+from agent.model.ledger import Ledger
+from agent.model.machine import Machine
+from agent.model.outcome import Refusal
+from agent.model.pod import Pod
+from agent.model.podspec import pod_from
+from agent.settings import parse
+
+
+def manifest(
+    name: str, *containers: Mapping[str, Any], inits: Iterable[Mapping[str, Any]] = (), created: int = 0,
+    namespace: str = "default", **annotations: str,
+) -> dict[str, Any]:  # fmt: skip
+    """A pod's manifest; its uid is its name."""
+    stamp = f"2026-01-01T00:{created // 60:02}:{created % 60:02}Z"
+    notes = {f"numalign.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    return {
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": name, "namespace": namespace, "uid": name, "creationTimestamp": stamp, "annotations": notes
+        },
+        "spec": {"initContainers": list(inits), "containers": list(containers or (container(),))},
+    }  # fmt: skip
+
+
+def container(name: str = "app", cpu: str = "2", memory: str = "64Mi", **extra: Any) -> dict[str, Any]:  # noqa: ANN401 - a manifest's fields
+    """A container with equal requests and limits; empty texts leave a resource out."""
+    limits = {key: value for key, value in (("cpu", cpu), ("memory", memory)) if value}
+    return {"name": name, "image": "example.com/x", "resources": {"limits": limits}, **extra}
+
+
+@dataclass
+class MemoryStore:
+    """Keeps the last ledger; refuses while `full`."""
+
+    saved: Ledger | None = None
+    full: str = ""
+    saves: int = 0
+
+    def save(self, ledger: Ledger) -> None:
+        if self.full:
+            raise CheckpointUnwritableError("/state/checkpoint.json", self.full)
+        self.saved, self.saves = ledger, self.saves + 1
+
+
+@dataclass
+class Ears:
+    """Hears what the engine tells."""
+
+    admitted_: list[str] = field(default_factory=list)
+    refused_: dict[str, Refusal] = field(default_factory=dict)
+    released_: list[str] = field(default_factory=list)
+    written_: list[Written] = field(default_factory=list)
+    problems: list[tuple[str, str]] = field(default_factory=list)
+
+    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask) -> None:
+        self.admitted_.append(pod.uid)
+
+    def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:
+        self.refused_[pod.uid] = refusal
+
+    def released(self, uid: str) -> None:
+        self.released_.append(uid)
+
+    def written(self, results: tuple[Written, ...]) -> None:
+        self.written_ += results
+
+    def problem(self, what: str, text: str) -> None:
+        self.problems.append((what, text))
+
+
+class World:
+    """One node. `folder` holds its scratch tree; a second World on the same folder is the node after a restart."""
+
+    def __init__(
+        self, folder: Path, *, machine: str = "2 sockets x 1 node x 4 cores x 1 thread",
+        settings: Mapping[str, Any] | None = None, store: MemoryStore | None = None, pods: Iterable[Pod] = (),
+        exempt: Callable[[Pod], str] = lambda _pod: "", **switches: bool,
+    ) -> None:  # fmt: skip
+        self.settings = {"kubeReserved": {"cpu": "1"}, **(settings or {})}
+        self.machine = parse_synthetic(machine)
+        self.store, self.ears, self.steps = store or MemoryStore(), Ears(), list[str]()
+        try:
+            self.tree = Scratch(folder)
+        except Exception:  # noqa: BLE001 - no tree there yet
+            self.tree = Scratch.create(folder, cpus=self.machine.online, nodes=self.machine.node_set)
+        self.cgroups = Cgroups(folder, kernel=self.tree.kernel)
+        self.pods = {pod.uid: pod for pod in pods}
+        self.recovered: Recovered = recover(
+            self.node(), self.store.saved, self.cgroups.observe(), self.names(), self.pods.values()
+        )
+        self.engine = Engine(
+            self.node(), self.recovered.ledger, cgroups=self.cgroups, store=self.store, teller=self.ears,
+            exempt=exempt, switches=Switches(**switches), steps=self.steps.append,
+            saved=self.recovered.as_saved, complete=self.store.saved is not None,
+        )  # fmt: skip
+        self.engine.names_known(self.names())
+
+    def node(self, machine: Machine | None = None, **settings: Any) -> Node:  # noqa: ANN401 - a document's values
+        """The managers, with other settings if any are named."""
+        self.settings |= settings
+        rules = parse(self.settings)[0].rules(machine or self.machine)
+        return Node(
+            machine or self.machine, rules, DeviceInventory.from_machine(machine or self.machine, rules.devices)
+        )
+
+    def names(self) -> dict[str, tuple[str, str]]:
+        """Ids of the containers that are there."""
+        there = set().union(*containers_in(self.cgroups).values())
+        return {
+            container_id(pod.uid, each.name): (pod.uid, each.name)
+            for pod in self.pods.values()
+            for each in pod.containers
+            if container_id(pod.uid, each.name) in there
+        }
+
+    # ---- events
+
+    def see(self, *bodies: Mapping[str, Any], ran: Iterable[str] = ()) -> None:
+        """Pods are listed by the API."""
+        pods = [pod_from(body) for body in bodies]
+        self.pods |= {pod.uid: pod for pod in pods}
+        self.engine.pods_seen(pods, ran=set(ran))
+        self.check()
+
+    def start(self, uid: str, *names: str) -> None:
+        """The runtime starts containers of a pod, all when none is named."""
+        pod = self.pods[uid]
+        self.tree.add_pod(uid, pod.qos)
+        for each in pod.containers:
+            if not names or each.name in names:
+                number = container_id(uid, each.name)
+                self.tree.add_container(uid, number)
+                self.engine.container_seen(number, uid, each.name)
+        self.check()
+
+    def end(self, uid: str) -> None:
+        """The pod's processes and cgroups end."""
+        self.tree.remove_pod(uid)
+
+    def run(self, body: Mapping[str, Any]) -> None:
+        """A pod is listed, admitted and started."""
+        self.see(body)
+        self.start(body["metadata"]["uid"])
+
+    # ---- what is
+
+    def path(self, uid: str, name: str) -> str:
+        """The cgroup of a container."""
+        number = container_id(uid, name)
+        return next(each.path for each in self.cgroups.observe().cgroups if each.container_id == number)
+
+    def effective(self, uid: str, name: str = "app") -> str:
+        """The CPUs that a container may use now."""
+        number = container_id(uid, name)
+        return next(
+            str(each.effective_cpus) for each in self.cgroups.observe().cgroups if each.container_id == number
+        )
+
+    def holds(self, uid: str, name: str = "app") -> str:
+        """Its exclusive CPUs, "" for none."""
+        return str(self.engine.ledger.grant(uid, name).cpus or "")
+
+    def check(self) -> None:
+        """What is true in every world."""
+        ledger = self.engine.ledger
+        invariants.check(ledger, self.engine.node, earlier=tuple(ledger.pods))
+        assert self.store.saved in (ledger, None) or self.engine.unwritable, "what holds was not saved"
+        if self.engine.switches.observe_only or not self.engine.listening:
+            return
+        names = self.names()
+        everyone = CpuSet.union(cpus for each in ledger.cpus.assigned.values() for cpus in each.values())
+        for cgroup in self.cgroups.observe().cgroups:
+            if cgroup.level is not Level.CONTAINER:
+                continue
+            uid, name = names.get(cgroup.container_id, (cgroup.pod_uid, ""))
+            own = ledger.grant(uid, name).cpus
+            allowed = own or ledger.cpus.shared
+            assert cgroup.effective_cpus.issubset(allowed or everyone), (
+                f"{uid}/{name} runs on {cgroup.effective_cpus}"
+            )
