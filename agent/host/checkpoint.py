@@ -213,6 +213,19 @@ class Checkpoint:
         if envelope.get("sha256") != hashlib.sha256(payload).hexdigest():
             raise CheckpointCorruptError(str(self.path), "was changed after it was written: its checksum differs")
 
+    def forget(self) -> None:
+        """Remove the checkpoint: the next start knows of no grant (`numalign release --forget`).
+
+        Raises:
+            CheckpointUnwritableError: it cannot be removed.
+
+        """
+        try:
+            self.path.unlink(missing_ok=True)
+            _sync_folder(self.path.parent)
+        except OSError as error:
+            raise CheckpointUnwritableError(str(self.path), f"cannot be removed: {error.strerror}") from error
+
     def quarantine(self) -> Path:
         """Put the file aside, for people: checkpoint.json.corrupt-<time>-<n>; only the newest few are kept.
 

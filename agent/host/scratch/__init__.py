@@ -24,7 +24,7 @@ from agent.host.scratch.store import FolderStore
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.pod import Qos
 
-__all__ = ["CpusetKernel", "Driver", "Runtime", "Scratch", "ScratchKernel"]
+__all__ = ["CpusetKernel", "Driver", "Runtime", "Scratch", "ScratchKernel", "is_scratch"]
 
 _MARK = ".numalign-scratch.json"
 _FIRST_PID = 1000
@@ -47,6 +47,11 @@ class Layout:
     runtime: Runtime = Runtime.CONTAINERD
     root: tuple[str, ...] = ()
     inner: bool = False
+
+
+def is_scratch(folder: str | os.PathLike[str]) -> bool:
+    """Whether a folder says of itself that it is a scratch tree."""
+    return Path(folder, _MARK).is_file()
 
 
 class Scratch:

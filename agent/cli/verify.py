@@ -1,0 +1,91 @@
+"""`numalign verify`: is the kernel as the saved ledger says. Reads only; a running agent is not disturbed."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agent.app.offline import Left, Where, open_left
+from agent.cli.run import DEFAULT_STATE
+from agent.core.verify import Line, Report
+
+DRIFT = 1
+"""Exit code when a cgroup is not as it should be."""
+_MOST_THREADS = 50
+"""Threads with an affinity of their own that the table names; JSON has all."""
+
+
+@click.command("verify")
+@click.option(
+    "--state-dir", type=click.Path(path_type=Path, file_okay=False), default=DEFAULT_STATE, show_default=True
+)
+@click.option("--config", type=click.Path(path_type=Path), help="The agent's configuration file.")
+@click.option("--root", metavar="MACHINE", help="The machine that it serves, if not this one.")
+@click.option(
+    "--cgroup-root", metavar="auto|scratch|PATH", default="auto", show_default=True, help="The tree that it serves."
+)
+@click.option(
+    "--kubepods", default="", metavar="CGROUP", help="The kubelet's root in that tree, where there are several."
+)
+@click.option("--log-dir", type=click.Path(path_type=Path), default=Path("/var/log"), show_default=True, hidden=True)
+@click.option("--drift-only", is_flag=True, help="Leave out what is as it should be.")
+@click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def command(
+    *, state_dir: Path, config: Path | None, root: str | None, cgroup_root: str, kubepods: str, log_dir: Path,
+    drift_only: bool, output: str,
+) -> None:  # fmt: skip
+    """Compare the kernel's cgroups with the saved ledger, and say why they differ. Writes nothing.
+
+    \b
+    Causes: drift-foreign  another program wrote another set
+            drift-reset    systemd or the runtime put its own value back
+            drift-parent   the parent has less than the cgroup asks for
+            drift-offline  a CPU or a node went away
+            quota          a CFS quota came back (resize, daemon-reload)
+
+    A thread that chose fewer CPUs than its container has is shown, and is no drift: that is the application's affair.
+
+    \b
+    Exit codes: 0 all is as it should be; 1 drift; 2 wrong input; 3 a fault of this machine, or nothing to compare.
+    """  # noqa: D301 - click's mark for text that is not folded is this very character
+    where = Where(
+        state=state_dir, config=config, root=root, cgroup_root=cgroup_root, kubepods=kubepods, log_dir=log_dir
+    )  # fmt: skip
+    left = open_left(where, needs_ledger=True)
+    report = left.report()
+    lines = report.drifted if drift_only else report.lines
+    if output == "json":
+        click.echo(json.dumps(_as_json(left, report, lines), indent=2))
+    else:
+        from agent.cli.verify_table import print_report  # noqa: PLC0415 - rich is loaded only where a table is shown
+
+        print_report(left, report, lines, _MOST_THREADS)
+    sys.exit(DRIFT if report.drifted else 0)
+
+
+def _as_json(left: Left, report: Report, lines: tuple[Line, ...]) -> dict[str, Any]:
+    return {
+        "ok": not report.drifted,
+        "drift": dict(report.by_cause),
+        "cgroups": [_line(line) for line in lines],
+        "threads": [
+            {"path": each.path, "pod": each.pod, "container": each.container, "thread": each.thread,
+             "cpus": each.cpus, "of": each.of}
+            for each in report.narrow
+        ],
+        "unnamed": list(report.nameless),
+        "notes": list(left.notes),
+    }  # fmt: skip
+
+
+def _line(line: Line) -> Mapping[str, Any]:
+    return {
+        "path": line.path, "file": line.file, "level": line.level.value, "pod": line.pod,
+        "container": line.container, "wanted": line.wanted, "asked": line.asked, "effective": line.effective,
+        "exclusive": line.exclusive, "cause": line.cause.value if line.cause else "", "kept": line.kept,
+    }  # fmt: skip

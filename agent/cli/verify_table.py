@@ -1,0 +1,78 @@
+"""The table of `numalign verify`, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from agent.app.offline import Left
+from agent.cli import show
+from agent.core.verify import Line, Report
+from agent.model.cgroup import Level
+
+
+def print_report(left: Left, report: Report, lines: Iterable[Line], threads: int) -> None:
+    """Print it to standard output.
+
+    Args:
+        left: what was looked at.
+        report: what was found.
+        lines: those of its lines to show.
+        threads: how many threads with an affinity of their own to name.
+    """
+    target = show.console()
+    rows = list(lines)
+    if rows:
+        target.print(_table(rows))
+    for each in report.narrow[:threads]:
+        who = f"{each.pod} {each.container}".strip() or each.path
+        show.sentences(target, [f"thread {each.thread} of {who} chose CPUs {each.cpus} of {each.of}: its own affair"])
+    if len(report.narrow) > threads:
+        show.sentences(target, [f"and {len(report.narrow) - threads} threads more; --output json names them"])
+    show.sentences(target, left.notes, "yellow")
+    show.sentences(target, _verdict(report))
+
+
+def _table(lines: Iterable[Line]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for name in ("cgroup", "file", "ledger says", "asked for", "in force"):
+        table.add_column(name, overflow="fold")
+    table.add_column("why it differs", ratio=1)
+    for line in lines:
+        own = f"[bold]{line.wanted}[/bold]" if line.exclusive else escape(line.wanted)
+        table.add_row(
+            escape(_name(line)), line.file, own or "-", escape(line.asked) or "-", escape(line.effective) or "-",
+            _why(line),
+        )  # fmt: skip
+    return table
+
+
+def _name(line: Line) -> str:
+    """The pod and container where they are known, else the end of the path."""
+    last = line.path.rpartition("/")[2]
+    if line.level is Level.POD:
+        return f"{line.pod} (pod)" if line.pod else last
+    if line.container:
+        below = f" /{last}" if line.level is Level.INNER else ""
+        return f"{line.pod} {line.container}{below}"
+    short = last if len(last) <= 32 else f"{last[:20]}…{last[-8:]}"  # noqa: PLR2004 - what fits a column
+    return f"{line.pod} {short}" if line.pod else short
+
+
+def _why(line: Line) -> str:
+    if line.kept:
+        return f"[dim]left so: {escape(line.kept)}[/dim]"
+    return f"[red]{line.cause.value}[/red]" if line.cause else ""
+
+
+def _verdict(report: Report) -> Iterator[str]:
+    total = len({line.path for line in report.lines})
+    if not report.drifted:
+        yield f"{total} cgroups are as the ledger says"
+        return
+    causes = ", ".join(f"{count} {cause}" for cause, count in report.by_cause.items())
+    drifted = len({line.path for line in report.drifted})
+    yield f"{drifted} of {total} cgroups are not as the ledger says: {causes}; a running agent repairs them"
