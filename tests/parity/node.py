@@ -13,6 +13,7 @@ from agent.core import cpus, devices
 from agent.core.admit import Node
 from agent.core.cputopology import CpuTopology
 from agent.core.invariants import broken_rules
+from agent.core.requests import exclusive_count
 from agent.errors import SettingsError
 from agent.model.devices import DeviceInventory
 from agent.model.hint import ANY_NODES, Hint
@@ -66,20 +67,21 @@ def unmarked(given: dict[str, Any], expected: dict[str, Any]) -> list[str]:
         if strict and not CpuSet.parse(pool).issubset(start):
             found.add("reserved_cpus_shared")
         for pod in event.get("pods", []):
-            if _twice(pods[pod["uid"]], pod.get("containers", [])) and given["topology"]["scope"] == "container":
+            if _twice(pod_from(manifest_of(pods[pod["uid"]])), pod.get("containers", []), given):
                 found.add("cpus_assigned_twice")
     return sorted(found)
 
 
-def _twice(pod: dict[str, Any], placed: list[dict[str, Any]]) -> bool:
-    """Whether containers that run together hold a CPU in common."""
+def _twice(pod: Pod, placed: list[dict[str, Any]], given: dict[str, Any]) -> bool:
+    """Whether containers that run together, and have CPUs of their own, have one in common."""
+    gate = (given.get("gates") or {}).get("PodLevelResourceManagers", False)
     cpus = {each["name"]: CpuSet.parse(each["cpus"] or "") for each in placed}
     beside = CpuSet()
-    for container in pod["containers"]:
-        own = cpus.get(container["name"], CpuSet())
+    for container in pod.containers:
+        own = cpus.get(container.name, CpuSet()) if exclusive_count(pod, container, gate) else CpuSet()
         if own & beside:
             return True
-        if container["kind"] != "init":
+        if container.kind is not ContainerKind.INIT:
             beside |= own
     return False
 
