@@ -38,20 +38,24 @@ class Chooser:
         options: cpuManagerPolicyOptions in force.
         apart: isolated CPUs, to be tried first; empty under Compatibility.KUBELET.
         literal: Compatibility.KUBELET.
+        only_offered: see `Rules.only_offered`.
     """
 
-    def __init__(self, topology: CpuTopology, options: CpuOptions, apart: CpuSet, *, literal: bool) -> None:
+    def __init__(
+        self, topology: CpuTopology, options: CpuOptions, apart: CpuSet, *, literal: bool, only_offered: bool = True
+    ) -> None:
         self._topology = topology
         self._options = options
         self._apart = apart.bits
         self._literal = literal
+        self._only_offered = only_offered
 
     def choose(self, offered: CpuSet, count: int, affinity: Hint = ANY_NODES) -> CpuSet | Refusal:
-        """Pick `count` of the CPUs offered; never others."""
+        """Pick `count` of the CPUs offered; never others (`Rules.only_offered`)."""
         try:
             if self._literal:
                 taken = self._aligned_first(offered.bits, count, affinity.nodes, literal=True)
-                if not taken & ~offered.bits:
+                if not taken & ~offered.bits or not self._only_offered:
                     return CpuSet(taken)
                 return CpuSet(self._aligned_first(offered.bits, count, affinity.nodes))
             return self._mended(offered.bits, count, affinity.nodes)
@@ -63,7 +67,7 @@ class Chooser:
         """Pick `count` of a pod's own CPUs for one of its containers (spec 4.12): cores may be split there."""
         try:
             taken = take(self._topology, offered.bits, count, self._options, literal=self._literal)
-            if taken & ~offered.bits:
+            if taken & ~offered.bits and self._only_offered:
                 taken = take(self._topology, offered.bits, count, self._options)
             return CpuSet(taken)
         except CannotTake as reason:

@@ -61,7 +61,9 @@ class Provider:
             sockets, nodes = topology.num_sockets, len(topology.nodes)
             check_machine(rules.cpu.options, rules.topology.policy, sockets=sockets, nodes=nodes)
         self._pools = Pools(machine, topology, rules)
-        self._chooser = Chooser(topology, options, self._pools.apart, literal=self._kubelet)
+        self._chooser = Chooser(
+            topology, options, self._pools.apart, literal=self._kubelet, only_offered=rules.only_offered
+        )
         self._hinter = Hinter(topology, Positions.of(machine.node_set), by_socket=options.align_by_socket)
 
     @property

@@ -137,6 +137,8 @@ class Rules:
     Attributes:
         pod_level_managers: gate PodLevelResourceManagers (spec 0.3).
         keep_shared: refuse a grant that would empty the shared pool (safety.md S5); off only in the parity harness.
+        only_offered: never hand out a CPU that somebody else holds or that is reserved, where the kubelet's averages
+            would (kubernetes issues 124066, 140495); off only in the parity harness.
     """
 
     topology: TopologyRules = TopologyRules()
@@ -146,5 +148,6 @@ class Rules:
     compatibility: Compatibility = Compatibility.FIXED
     pod_level_managers: bool = False
     keep_shared: bool = True
+    only_offered: bool = True
     on_misalignment: OnMisalignment = OnMisalignment.RUN
     enforcement: Enforcement = Enforcement.AUTO

@@ -25,8 +25,13 @@ Json = dict[str, Any]
 
 
 def answer(given: Json) -> Json:
-    """What `expected` holds: why the policy would not start, or the start and what each step did."""
+    """What the product answers: why the policy would not start, or the start and what each step did."""
     return Scenario(given).run()
+
+
+def answer_literally(given: Json) -> Json:
+    """The same without the product's guard against handing out CPUs that were not offered (Rules.only_offered)."""
+    return Scenario(given, only_offered=False).run()
 
 
 def broken(given: Json, got: Json) -> list[str]:
@@ -35,7 +40,7 @@ def broken(given: Json, got: Json) -> list[str]:
     return scenario.broken if scenario.run() == got else ["two runs gave two answers"]
 
 
-def rules_of(given: Json, compatibility: Compatibility) -> Rules:
+def rules_of(given: Json, compatibility: Compatibility, *, only_offered: bool = True) -> Rules:
     """The vector's settings as rules."""
     gates = given.get("gates") or {}
     named = given.get("reserved_cpus")
@@ -49,6 +54,7 @@ def rules_of(given: Json, compatibility: Compatibility) -> Rules:
         compatibility=compatibility,
         pod_level_managers=gates.get("PodLevelResourceManagers", False),
         keep_shared=False,
+        only_offered=only_offered,
     )
 
 
@@ -76,8 +82,10 @@ def failure_of(refusal: Refusal) -> Json:
 class Scenario:
     """One vector, run once."""
 
-    def __init__(self, given: Json, compatibility: Compatibility = Compatibility.KUBELET) -> None:
-        self.given, self.compatibility = given, compatibility
+    def __init__(
+        self, given: Json, compatibility: Compatibility = Compatibility.KUBELET, *, only_offered: bool = True
+    ) -> None:
+        self.given, self.compatibility, self.only_offered = given, compatibility, only_offered
         self.broken: list[str] = []
         self.pods: dict[str, Pod] = {}
 
@@ -85,7 +93,8 @@ class Scenario:
         """All steps."""
         self.machine = machine_of(self.given["machine"])
         try:
-            self.policy = Provider(self.machine, rules_of(self.given, self.compatibility))
+            rules = rules_of(self.given, self.compatibility, only_offered=self.only_offered)
+            self.policy = Provider(self.machine, rules)
         except SettingsError as error:
             return {"init_error": sentence(error)}
         self.ledger = Ledger(machine="", cpus=self.policy.start())
