@@ -14,7 +14,7 @@ from pathlib import Path
 
 from agent.core.admit import Node
 from agent.core.exempt import Exemptions
-from agent.engine.engine import Switches
+from agent.engine.known import Switches
 from agent.host.machines import open_machine
 from agent.host.settings_file import read_settings
 from agent.model.devices import DeviceInventory

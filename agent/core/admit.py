@@ -86,9 +86,15 @@ class Node:
         self._devices = devices.Provider(machine, rules, inventory, preferences)
         self._memory = memory.Provider(machine, rules)
         confiner = Confiner(machine, rules, self._cpus.start().shared - self._cpus.reserved)
-        self._others = tuple(sorted((confiner, *extra_providers), key=lambda each: each.name))
+        self._made_of = tuple(extra_providers), preferences
+        self._others = tuple(sorted((confiner, *self._made_of[0]), key=lambda each: each.name))
         self._overridden: dict[CpuOptions, cpus.Provider] = {}
         self._judge = Judge(machine, inventory)
+
+    def with_inventory(self, inventory: DeviceInventory) -> Node:
+        """The same managers where other devices are known."""
+        extra, preferences = self._made_of
+        return Node(self.machine, self.rules, inventory, extra, preferences)
 
     @property
     def reserved(self) -> CpuSet:

@@ -13,14 +13,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from agent.core import invariants
 from agent.core.admit import Node
 from agent.core.asks import Ask, ask_of
+from agent.core.kubelet_devices import Given, Offered, explained
 from agent.engine.carry import Carried, carry
 from agent.engine.enforcer import Enforcer
-from agent.engine.known import Known, on_shared_pool, same, wants_anything
+from agent.engine.following import Following, unheld
+from agent.engine.known import SWITCHES, Known, Snapshot, Switches, on_shared_pool, same, wants_anything
 from agent.engine.ports import Cgroups, Steps, Store, Teller
 from agent.errors import CheckpointUnwritableError, HostError, InvariantError
 from agent.model.cgroup import Observed, Written
@@ -31,21 +33,6 @@ from agent.model.rules import OnMisalignment
 
 Exempt = Callable[[Pod], str]
 """Why a pod is left alone (safety.md S2), "" when it is not."""
-
-
-@dataclass(frozen=True, slots=True)
-class Switches:
-    """Settings that are the engine's own.
-
-    Attributes:
-        observe_only: the kill switch (S3): decide and tell, write nothing.
-        pin_adopted: pods that ran before the agent get exclusive CPUs, too (S4).
-        lift_quota: pods with exclusive CPUs lose their CFS quota (S16).
-    """
-
-    observe_only: bool = False
-    pin_adopted: bool = True
-    lift_quota: bool = True
 
 
 class Engine:
@@ -72,7 +59,7 @@ class Engine:
         store: Store,
         teller: Teller,
         exempt: Exempt = lambda _pod: "",
-        switches: Switches = Switches(),
+        switches: Switches = SWITCHES,
         steps: Steps = lambda _name: None,
         saved: bool = False,
         complete: bool = True,
@@ -85,6 +72,9 @@ class Engine:
             uid: Known(record.pod, self._ask(record.pod), ran=record.adopted) for uid, record in ledger.pods.items()
         }
         self._listed, self._complete, self._saved = False, complete, saved
+        self._following = Following(node)
+        self.snapshot = Snapshot(ledger, node, dict(self._known), switches.lift_quota)
+        """What was decided last; read without the lock."""
         self.unwritable = ""
         """Why the ledger cannot be saved; "" while it can. New grants are refused meanwhile."""
         self.broken = ""
@@ -147,6 +137,7 @@ class Engine:
                 known = self._known.get(uid)
                 if known is not None:
                     self._known[uid] = replace(known, ended=True)
+            self._publish()
             self._free()
 
     def pods_listed(self, uids: Collection[str]) -> None:
@@ -188,6 +179,31 @@ class Engine:
                     told.append(known.pod)
             self._settle(before, told)
 
+    def devices_known(self, uid: str, given: Given) -> None:
+        """The kubelet told which devices it gave a pod. One that is decided already may be decided once more."""
+        with self._lock:
+            self._following.given[uid] = given
+            self._rebuilt()
+            before, known = self._ledger, self._known.get(uid)
+            if known is None or known.exempt or known.ended or uid not in before.pods:
+                return  # looked at when the pod is decided, or tried again
+            started = known.ran or any(owner == uid for owner, _ in self._enforcer.names.values())
+            self._ledger, again = self._following.late(self._node, before, uid, started=started)
+            if again:
+                self._ledger = self._node.release(self._ledger, uid)
+                self._decide(known.pod, ran=known.ran)
+            if self._ledger != before:
+                self._settle(before, [known.pod])
+                if self._ledger == before:  # it could not be saved: as it was
+                    self._known[uid] = known
+
+    def devices_offered(self, offered: Iterable[Offered]) -> None:
+        """The kubelet told which devices its plugins have; what the settings select of them is the plugins' (S22)."""
+        with self._lock:
+            for text in self._following.offer(offered):
+                self._teller.problem("devices", text)
+            self._rebuilt()
+
     # ---- time, machine, settings
 
     def reconcile(self) -> tuple[Written, ...]:
@@ -201,7 +217,8 @@ class Engine:
     def changed(self, node: Node, switches: Switches | None = None) -> Carried:
         """Another machine or other settings are in force: every grant is carried over; what was lost is told."""
         with self._lock:
-            before, self._node = self._ledger, node
+            before, self._following.plain = self._ledger, node
+            self._node = node = self._following.node(node)
             self._switches = switches or self._switches
             self._enforcer.lift_quota = self._switches.lift_quota
             carried = carry(before, node)
@@ -239,18 +256,19 @@ class Engine:
             why = f"nothing new is granted: {self.unwritable}"
             known = replace(known, refusal=Refusal(Reason.UNEXPECTED, why), unsaved=True)
         else:
-            outcome = self._node.admit(
-                self._ledger, pod, policy=ask.policy, scope=ask.scope, cpu_options=ask.cpu_options
-            )
+            ledger = self._following.before_admission(self._ledger, pod)
+            outcome = self._node.admit(ledger, pod, policy=ask.policy, scope=ask.scope, cpu_options=ask.cpu_options)
             new = pod.uid not in self._ledger.pods
             self._ledger = outcome.ledger
             if isinstance(outcome, Admitted):
                 self._adopt(pod, ask, ran=ran and new)
             else:
-                known = replace(known, refusal=outcome.refusal)
+                refusal = explained(outcome.refusal, outcome.ledger, self._node.inventory, pod)
+                known = replace(known, refusal=refusal)
                 if ran or (ask.on_misalignment or self._node.rules.on_misalignment) is OnMisalignment.RUN:
-                    why = f"{outcome.refusal.reason}: {outcome.refusal.message}"
+                    why = f"{refusal.reason}: {refusal.message}"
                     self._ledger = on_shared_pool(self._ledger, pod, self._node, why, adopted=ran)
+                self._ledger = unheld(self._node, self._ledger, pod.uid)
         self._known[pod.uid] = known
 
     def _adopt(self, pod: Pod, ask: Ask, *, ran: bool) -> None:
@@ -265,6 +283,7 @@ class Engine:
         """After decisions: check, save, enforce, tell."""
         if self._commit(before):
             self._enforce()
+        self._publish()
         for pod in told:
             known = self._known[pod.uid]
             if known.refusal is not None:
@@ -316,8 +335,16 @@ class Engine:
         for uid in freed:
             del self._known[uid]
             self._enforcer.forget(uid)
+            self._following.forget([uid])
             self._teller.released(uid)
         self._enforce()
+
+    def _rebuilt(self) -> None:
+        self._node = self._following.node(self._node)
+        self._publish()
+
+    def _publish(self) -> None:
+        self.snapshot = Snapshot(self._ledger, self._node, dict(self._known), self._switches.lift_quota)
 
     def _observe(self) -> Observed | None:
         try:
@@ -332,6 +359,7 @@ class Engine:
 
     def _enforce(self) -> tuple[Written, ...]:
         """Bring the kernel to what the (saved) ledger says."""
+        self._publish()
         if self._switches.observe_only or not self.listening or not (self._saved or self._save()):
             return ()
         observed = self._observe()
@@ -342,4 +370,6 @@ class Engine:
         if results:
             self._steps("tell")
             self._teller.written(results)
+            if fight := self._enforcer.fight():
+                self.switch(observe_only=True, why=fight, source="flapping")
         return results

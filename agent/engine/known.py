@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from agent.core.admit import Node
 from agent.core.asks import Ask
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod, Qos
+
+
+@dataclass(frozen=True, slots=True)
+class Switches:
+    """Settings that are the engine's own.
+
+    Attributes:
+        observe_only: the kill switch (S3): decide and tell, write nothing.
+        pin_adopted: pods that ran before the agent get exclusive CPUs, too (S4).
+        lift_quota: pods with exclusive CPUs lose their CFS quota (S16).
+    """
+
+    observe_only: bool = False
+    pin_adopted: bool = True
+    lift_quota: bool = True
+
+
+SWITCHES = Switches()
+"""The defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +52,23 @@ class Known:
     ran: bool = False
     ended: bool = False
     unsaved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What was decided and saved last, for readers that must not wait while something slow is written (S8, S9).
+
+    Attributes:
+        ledger: the grants.
+        node: the managers.
+        known: every known pod, by uid.
+        lift_quota: whether pods with exclusive CPUs lose their CFS quota (S16).
+    """
+
+    ledger: Ledger
+    node: Node
+    known: Mapping[str, Known] = field(default_factory=dict)
+    lift_quota: bool = True
 
 
 def on_shared_pool(ledger: Ledger, pod: Pod, node: Node, why: str, *, adopted: bool) -> Ledger:

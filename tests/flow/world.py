@@ -15,7 +15,8 @@ from agent.core import invariants
 from agent.core.admit import Node
 from agent.core.asks import Ask
 from agent.core.synthetic import parse_synthetic
-from agent.engine.engine import Engine, Switches
+from agent.engine.engine import Engine
+from agent.engine.known import Switches
 from agent.engine.recover import Recovered, recover
 from agent.errors import CheckpointUnwritableError
 from agent.host.cgroups import Cgroups

@@ -1,0 +1,229 @@
+"""Devices that the kubelet's plugins hand out: chosen already, so that CPUs and memory follow them (safety.md S22).
+
+The kubelet allocates devices before it makes a pod's sandbox and tells what it gave over podresources, without saying
+why, and it never chooses again. What it gave is therefore a fixed mask: the node sets that touch every device of a
+resource, the smallest preferred. A device without a node has no preference; one near two is content with either.
+
+The provider of these hints is `agent.core.devices`: devices come first in the order of the providers (spec 2.3),
+whoever hands them out, since they can be moved least. Its input is the ledger's device book, filled by
+`devices_books.followed` before a pod is admitted, and the places in `DeviceInventory.reported`: so what the kubelet
+gave is saved, survives a restart while the kubelet is away, and stands in the pod's annotation like any other grant.
+
+Here is what surrounds that: which devices are still to be told, whether CPUs lie elsewhere than a device that became
+known late, and sentences. Called by `agent.engine.devices` and `agent.host.podresources.lookup`. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from agent.core.devices_books import followed
+from agent.model.devices import DeviceInventory
+from agent.model.idset import NodeSet
+from agent.model.ledger import Ledger
+from agent.model.machine import Machine
+from agent.model.outcome import Reason, Refusal
+from agent.model.pod import ContainerKind, Pod
+from agent.model.quantity import units
+
+
+class Offered(NamedTuple):
+    """One device of a plugin, as podresources lists it; `nodes` is empty when the plugin told none."""
+
+    resource: str
+    id: str
+    nodes: NodeSet
+
+
+Given = Mapping[str, tuple[Offered, ...]]
+"""What the kubelet gave a pod: devices by container name."""
+
+
+def awaited(pod: Pod, own: Collection[str], given: Given | None) -> dict[str, dict[str, int]]:
+    """Devices that a pod asks for and that nobody has told of yet: container name -> resource -> how many.
+
+    Args:
+        pod: the pod. Regular init containers are not waited for: podresources never lists them (spec 6.6).
+        own: resources that numalign hands out itself.
+        given: what was told; None for nothing.
+    """
+    missing: dict[str, dict[str, int]] = {}
+    for container in pod.containers:
+        if container.kind is ContainerKind.INIT:
+            continue
+        told: dict[str, int] = {}
+        for device in (given or {}).get(container.name, ()):
+            told[device.resource] = told.get(device.resource, 0) + 1
+        for resource, milli in sorted(container.limits.items()):
+            left = units(milli) - told.get(resource, 0)
+            if is_extended(resource) and resource not in own and left > 0:
+                missing.setdefault(container.name, {})[resource] = left
+    return missing
+
+
+def is_extended(resource: str) -> bool:
+    """Whether a resource can be a plugin's: a domain and a name, and not one of Kubernetes' own."""
+    domain, slash, _ = resource.partition("/")
+    return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
+
+
+def handed_over(ledger: Ledger, pod: Pod, given: Given) -> Ledger:
+    """The ledger with the devices that the kubelet gave to a pod, before or after its admission.
+
+    The kubelet is the authority on who holds its devices: it gives one to the next pod as soon as the last has ended,
+    which may be a moment before that one's cgroup is gone. Within a pod, of two containers that are said to hold one
+    device the first by name counts; containers that the pod does not have are left out.
+    """
+    names = {container.name for container in pod.containers}
+    own: dict[str, dict[str, list[str]]] = {}
+    mine: set[tuple[str, str]] = set()
+    for name, devices in sorted(given.items()):
+        for device in devices if name in names else ():
+            if (device.resource, device.id) not in mine:
+                own.setdefault(name, {}).setdefault(device.resource, []).append(device.id)
+                mine.add((device.resource, device.id))
+    held = {
+        uid: containers if uid == pod.uid else _without(containers, mine)
+        for uid, containers in ledger.devices.held.items()
+    }
+    kept = {uid: containers for uid, containers in held.items() if containers}
+    if kept != ledger.devices.held:
+        ledger = replace(ledger, devices=replace(ledger.devices, held=kept))
+    return followed(ledger, pod.uid, own)
+
+
+Held = Mapping[str, Mapping[str, tuple[str, ...]]]
+"""Container name -> resource -> ids."""
+
+
+def _without(containers: Held, gone: Collection[tuple[str, str]]) -> Held:
+    """What a pod holds less what went to another."""
+    if not any((resource, each) in gone for by in containers.values() for resource in by for each in by[resource]):
+        return containers
+    left = {
+        name: {
+            resource: kept
+            for resource, numbers in by.items()
+            if (kept := tuple(each for each in numbers if (resource, each) not in gone))
+        }
+        for name, by in containers.items()
+    }
+    return {name: by for name, by in left.items() if by}
+
+
+def clashes(inventory: DeviceInventory, offered: Iterable[Offered]) -> tuple[str, ...]:
+    """Why devices that the settings select are not ours to hand out, a sentence each (safety.md S22).
+
+    Two that hand out one device give it to two pods. The plugin stays, since the kubelet has told the scheduler.
+
+    Args:
+        inventory: what the settings select (`DeviceInventory.from_machine`), nothing reported in it.
+        offered: what plugins hand out.
+    """
+    owner = {device.id.lower(): device.resource for device in offered}
+    plugins = set(owner.values())
+    found = []
+    for resource, devices in sorted(inventory.resources.items()):
+        if resource in plugins:
+            found.append(
+                f"devices: the resource {resource} is handed out by a device plugin of the kubelet; "
+                "numalign follows the plugin, rename the resource or remove its selector"
+            )
+            continue
+        found.extend(
+            f"devices: the selector of {resource} matches {device.id}, which the kubelet hands out as "
+            f"{owner[device.id.lower()]}; numalign does not hand it out, narrow the selector"
+            for device in devices
+            if device.id.lower() in owner
+        )
+    return tuple(found)
+
+
+def places(ledger: Ledger, inventory: DeviceInventory, uid: str) -> dict[str, tuple[Offered, ...]]:
+    """The kubelet's devices that a pod holds, with where they are, by container."""
+    known = {(resource, each.id): each.nodes for resource in inventory.reported for each in inventory.of(resource)}
+    found: dict[str, tuple[Offered, ...]] = {}
+    for name, by in sorted(ledger.devices.held.get(uid, {}).items()):
+        mine = tuple(
+            Offered(resource, number, known.get((resource, number)) or NodeSet())
+            for resource, numbers in sorted(by.items())
+            if resource in inventory.reported
+            for number in numbers
+        )
+        if mine:
+            found[name] = mine
+    return found
+
+
+def apart(ledger: Ledger, inventory: DeviceInventory, machine: Machine, uid: str) -> dict[str, str]:
+    """Containers whose exclusive CPUs lie elsewhere than their kubelet's devices: name -> one sentence."""
+    found: dict[str, str] = {}
+    for name, devices in places(ledger, inventory, uid).items():
+        cpus = ledger.grant(uid, name).cpus
+        located = [each for each in devices if each.nodes & machine.node_set]
+        if not cpus or not located:
+            continue
+        nodes = machine.nodes_of(cpus)
+        near = NodeSet.union(each.nodes for each in located)
+        far = [each for each in located if nodes.isdisjoint(each.nodes)]
+        if far or not nodes.issubset(near):
+            found[name] = f"CPUs {cpus} lie on {_on(nodes)}, {', '.join(map(_named, far or located))}"
+    return found
+
+
+def too_late(ledger: Ledger, uid: str, sentences: Mapping[str, str]) -> Ledger:
+    """The ledger with the reason why a pod that runs already does not lie with its devices."""
+    record = ledger.pods[uid]
+    why = {
+        name: f"{sentence}; the kubelet named the device when the container's place was decided already"
+        for name, sentence in sentences.items()
+    }
+    record = replace(
+        record, aligned={**record.aligned, **dict.fromkeys(why, False)}, why={**record.why, **why}
+    )  # fmt: skip
+    return replace(ledger, pods={**ledger.pods, uid: record})
+
+
+def explained(refusal: Refusal, ledger: Ledger, inventory: DeviceInventory, pod: Pod) -> Refusal:
+    """A refusal for want of a common node, with the devices that the kubelet gave named, if there are any.
+
+    The policy may refuse such a pod for ever, whatever is free: the kubelet gives no other device.
+    """
+    if refusal.reason is not Reason.TOPOLOGY:
+        return refusal
+    held = places(ledger, inventory, pod.uid)
+    mine = [each for name in held if refusal.container in ("", name) for each in held[name] if each.nodes]
+    devices = sorted(mine, key=lambda each: (each.resource, each.id))
+    if not devices:
+        return refusal
+    common = devices[0].nodes
+    for each in devices:
+        common &= each.nodes
+    told = ", ".join(_named(each) for each in devices)
+    why = "no NUMA node is near all of them" if not common else "the rest of the pod finds no room there"
+    message = f"{refusal.message}: the kubelet gave {told}, which cannot be chosen again; {why}"
+    facts = {**refusal.facts, "devices": [f"{each.resource} {each.id}" for each in devices]}
+    return replace(refusal, message=message, facts=facts)
+
+
+def _named(device: Offered) -> str:
+    return f"device {device.id} of {device.resource} is on {_on(device.nodes)}"
+
+
+def _on(nodes: NodeSet) -> str:
+    return f"NUMA node{'s' if len(nodes) > 1 else ''} {nodes}"
+
+
+def merged(listings: Iterable[Iterable[Offered]]) -> tuple[Offered, ...]:
+    """All devices of several listings, each once; what a later one says of a device's nodes counts."""
+    known = {(each.resource, each.id): each for listing in listings for each in listing}
+    return tuple(known[key] for key in sorted(known))
+
+
+def everything(given: Mapping[str, Given]) -> Iterator[Offered]:
+    """All devices that pods hold."""
+    for _, by in sorted(given.items()):
+        for _, devices in sorted(by.items()):
+            yield from devices

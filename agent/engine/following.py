@@ -1,0 +1,93 @@
+"""What the kubelet said of its devices, and what follows from it for a pod. Used by `agent.engine.engine` only.
+
+podresources answers when the kubelet has allocated, which may be after the watch brought the pod. So a pod is decided
+with what is known; what becomes known later is put into the ledger, and a pod whose CPUs then lie elsewhere than its
+device is decided once more if none of its containers runs yet. One that runs is not moved: it is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from agent.core.admit import Node
+from agent.core.kubelet_devices import Given, Offered, apart, clashes, everything, handed_over, merged, too_late
+from agent.model.ledger import Ledger
+from agent.model.pod import Pod
+from agent.model.rules import Policy
+
+
+@dataclass
+class Following:
+    """The kubelet's words. Needs the engine's lock.
+
+    Attributes:
+        plain: the managers as settings and machine make them, nothing reported in their inventory.
+        offered: the devices that plugins offer.
+        given: pod uid -> what it holds.
+        again: pods that were decided once more already.
+        told: sentences that were told already.
+    """
+
+    plain: Node
+    offered: tuple[Offered, ...] = ()
+    given: dict[str, Given] = field(default_factory=dict)
+    again: set[str] = field(default_factory=set)
+    told: frozenset[str] = frozenset()
+
+    def node(self, current: Node) -> Node:
+        """The managers with all devices that are known now; `current` itself when it knows them."""
+        devices = merged([self.offered, everything(self.given)])
+        if not devices:
+            return self.plain if current.inventory.reported else current
+        inventory = self.plain.inventory.with_reported(devices)
+        known = current.machine is self.plain.machine and current.rules is self.plain.rules
+        return current if known and inventory == current.inventory else self.plain.with_inventory(inventory)
+
+    def offer(self, offered: Iterable[Offered]) -> tuple[str, ...]:
+        """Take in what plugins offer; sentences on what the settings select of it, each told once (safety.md S22)."""
+        self.offered = tuple(offered)
+        found = clashes(self.plain.inventory, merged([self.offered, everything(self.given)]))
+        new = tuple(each for each in found if each not in self.told)
+        self.told = frozenset(found)
+        return new
+
+    def before_admission(self, ledger: Ledger, pod: Pod) -> Ledger:
+        """The ledger that a pod is admitted to."""
+        given = self.given.get(pod.uid)
+        return handed_over(ledger, pod, given) if given else ledger
+
+    def forget(self, uids: Iterable[str]) -> None:
+        """Pods are gone."""
+        for uid in uids:
+            self.given.pop(uid, None)
+            self.again.discard(uid)
+
+    def late(self, node: Node, ledger: Ledger, uid: str, *, started: bool) -> tuple[Ledger, bool]:
+        """What became known of a pod that is in the ledger.
+
+        Args:
+            node: the managers, with all devices.
+            ledger: the grants.
+            uid: the pod.
+            started: whether a container of it runs, so that it must stay where it is.
+
+        Returns:
+            The ledger, and whether the pod is to be decided once more.
+        """
+        record = ledger.pods[uid]
+        after = handed_over(ledger, record.pod, self.given[uid])
+        if after is ledger:
+            return ledger, False
+        elsewhere = apart(after, node.inventory, node.machine, uid)
+        if not elsewhere:
+            return after, False
+        if not started and uid not in self.again and record.policy != Policy.NONE:
+            self.again.add(uid)
+            return after, True
+        return too_late(after, uid, elsewhere), False
+
+
+def unheld(node: Node, ledger: Ledger, uid: str) -> Ledger:
+    """The ledger without the devices of a pod that did not get in."""
+    return ledger if uid in ledger.pods else node.release(ledger, uid)
