@@ -12,6 +12,8 @@ from agent.core import drift
 from agent.core.plan import plan
 from agent.core.release import quota_plan, release_plan
 from agent.core.wanted import wants
+from agent.core.writers import flapping
+from agent.engine.backoff import Backoff
 from agent.engine.ports import Cgroups, Steps
 from agent.model.cgroup import Level, Observed, Write, Written
 from agent.model.idset import NodeSet
@@ -36,6 +38,7 @@ class Enforcer:
         """Container id -> (pod uid, container name)."""
         self.movers: Collection[str] = ()
         """Uids of pods that want their memory bound even when the kernel moves it."""
+        self.backoff = Backoff()
         self._last: dict[tuple[str, str], str] = {}
 
     def observe(self) -> Observed:
@@ -51,8 +54,13 @@ class Enforcer:
         wanted = wants(ledger, self.names, observed, rules, machine)
         writes = plan(ledger, self.names, observed, rules, machine, held=self.held(ledger, observed))
         writes += quota_plan(ledger, self.names, observed, lift=self.lift_quota and rules.cpu.static)
-        results = self._write(drift.label(writes, drift.find(wanted, self._last, observed, machine)))
+        labelled = drift.label(writes, drift.find(wanted, self._last, observed, machine))
+        before = dict(self._last)
+        allowed = self.backoff.allowed(labelled, before)
+        results = self._write(allowed)
+        self.backoff.done(allowed, before, {path for path, want in wanted.items() if want.exclusive})
         present = {cgroup.path for cgroup in observed.cgroups}
+        self.backoff.forget(present)
         self._last = {key: value for key, value in self._last.items() if key[0] in present}
         return results
 
@@ -60,6 +68,10 @@ class Enforcer:
         """Put everything back (safety.md S17)."""
         self._last.clear()
         return self._write(release_plan(ledger, self.names, observed))
+
+    def fight(self) -> str:
+        """Who undoes our writes again and again, "" when nobody does (safety.md S10)."""
+        return flapping(self.backoff.repairs, self.backoff.clock())
 
     def _write(self, writes: tuple[Write, ...]) -> tuple[Written, ...]:
         results: list[Written] = []

@@ -68,6 +68,8 @@ class Engine:
         self._node, self._ledger, self._switches = node, ledger, switches
         self._store, self._teller, self._exempt, self._steps = store, teller, exempt, steps
         self._enforcer = Enforcer(cgroups, steps, lift_quota=switches.lift_quota)
+        self.yields: dict[str, str] = {}
+        """Why nothing is written though the settings allow it: who found it -> the sentence (safety.md S10)."""
         self._known: dict[str, Known] = {
             uid: Known(record.pod, self._ask(record.pod), ran=record.adopted) for uid, record in ledger.pods.items()
         }
@@ -100,9 +102,9 @@ class Engine:
 
     @property
     def switches(self) -> Switches:
-        """The engine's own settings now."""
+        """The engine's own settings now; observe-only as well while another program writes cpusets."""
         with self._lock:
-            return self._switches
+            return replace(self._switches, observe_only=self._switches.observe_only or bool(self.yields))
 
     @property
     def known(self) -> Mapping[str, Known]:
@@ -233,6 +235,24 @@ class Engine:
             self._enforce()
             return carried
 
+    def switch(self, *, observe_only: bool, why: str = "", source: str = "writers") -> None:
+        """Another writer of cpusets was found: write nothing from now on; or it is gone (safety.md S10).
+
+        `why` says who it is, told once; `source` who found it: each resumes only what it stopped.
+        """
+        with self._lock:
+            if observe_only:
+                if self.yields.get(source) != why:
+                    self._teller.problem("writers", f"observing only: {why}")
+                self.yields[source] = why
+            elif self.yields.pop(source, None) is not None and not self.yields:
+                self._enforce()
+
+    def repair_in(self) -> float | None:
+        """Seconds until a repair that waits for its turn may be made; None when none waits."""
+        with self._lock:
+            return None if self.switches.observe_only else self._enforcer.backoff.wait()
+
     def release(self) -> tuple[Written, ...]:
         """Put the cgroups back as far as the kernel lets us (safety.md S17); the ledger stays as it is."""
         with self._lock:
@@ -360,7 +380,7 @@ class Engine:
     def _enforce(self) -> tuple[Written, ...]:
         """Bring the kernel to what the (saved) ledger says."""
         self._publish()
-        if self._switches.observe_only or not self.listening or not (self._saved or self._save()):
+        if self.switches.observe_only or not self.listening or not (self._saved or self._save()):
             return ()
         observed = self._observe()
         if observed is None:

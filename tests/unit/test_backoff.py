@@ -1,0 +1,101 @@
+"""Repairs of the same thing wait 0, 1, 2, 4 ... 60 seconds; grants never wait."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from agent.core.writers import REPAIRS
+from agent.engine.backoff import LONGEST, QUIET, Backoff
+from agent.model.cgroup import Cause, Write
+
+LAST = {("/a", "cpuset.cpus"): "1"}
+REPAIR = Write("/a", "cpuset.cpus", "1", "0-3", Cause.DRIFT_FOREIGN)
+
+
+class Clock:
+    """Time that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def repairs_over(seconds: float, clock: Clock, backoff: Backoff) -> list[float]:
+    """When repairs were made, with somebody who undoes each at once and a look every half second."""
+    made, start = [], clock.now
+    while clock.now - start <= seconds:
+        allowed = backoff.allowed((REPAIR,), LAST)
+        backoff.done(allowed, LAST, {"/a"})
+        if allowed:
+            made.append(clock.now - start)
+        clock.now += 0.5
+    return made
+
+
+def test_repairs_come_at_once_and_then_ever_later() -> None:
+    """The pauses are 1, 2, 4 ... 32, and 60 from then on; a look in between writes nothing."""
+    clock = Clock()
+    made = repairs_over(400, clock, Backoff(clock))
+    pauses = [later - earlier for earlier, later in pairwise(made)]
+    assert made[0] == 0
+    assert pauses == [1, 2, 4, 8, 16, 32, LONGEST, LONGEST, LONGEST, LONGEST, LONGEST]
+
+
+def test_a_quiet_time_mends() -> None:
+    """After two minutes without drift the next repair comes at once again, and the one after it a second later."""
+    clock = Clock()
+    backoff = Backoff(clock)
+    repairs_over(20, clock, backoff)
+    clock.now += QUIET + 1
+    assert repairs_over(3, clock, backoff) == [0, 1, 3]
+
+
+def test_a_grant_never_waits() -> None:
+    """Another value than the one written before is no repair, however often the same file is written."""
+    clock = Clock()
+    backoff = Backoff(clock)
+    repairs_over(20, clock, backoff)
+    grant = Write("/a", "cpuset.cpus", "2", "0-3", Cause.GRANT)
+    assert backoff.allowed((grant,), LAST) == (grant,)
+    other = Write("/b", "cpuset.cpus", "1", "0-3", Cause.DRIFT_FOREIGN)
+    assert backoff.allowed((REPAIR, other), LAST) == (other,)
+
+
+def test_a_jump_waits_as_a_whole() -> None:
+    """A file that the plan writes twice is written twice or not at all: never left half way."""
+    clock = Clock()
+    backoff = Backoff(clock)
+    jump = (Write("/a", "cpuset.cpus", "0-1", "0", Cause.POOL), Write("/a", "cpuset.cpus", "1", "0-1", Cause.POOL))
+    assert backoff.allowed(jump, LAST) == jump
+    backoff.done(jump, LAST, ())
+    assert backoff.allowed(jump, LAST) == ()
+    assert backoff.wait() == 1
+    clock.now += 1
+    assert backoff.wait() == 0
+    assert backoff.allowed(jump, LAST) == jump
+    assert backoff.wait() is None
+
+
+def test_repairs_of_exclusive_cgroups_are_remembered_for_a_minute() -> None:
+    """What was found there is kept with its time, for telling who it was; others' repairs are not."""
+    clock = Clock()
+    backoff = Backoff(clock)
+    repairs_over(4, clock, backoff)
+    assert [(each.found, each.path) for each in backoff.repairs] == [("0-3", "/a")] * REPAIRS
+    shared = Write("/s", "cpuset.cpus", "0", "0-3", Cause.DRIFT_FOREIGN)
+    backoff.done((shared,), {("/s", "cpuset.cpus"): "0"}, {"/a"})
+    assert {each.path for each in backoff.repairs} == {"/a"}
+    clock.now += 61
+    backoff.done((), LAST, {"/a"})
+    assert backoff.repairs == ()
+
+
+def test_cgroups_that_are_gone_are_forgotten() -> None:
+    """A container's history ends with it."""
+    clock = Clock()
+    backoff = Backoff(clock)
+    repairs_over(4, clock, backoff)
+    backoff.forget({"/b"})
+    assert backoff.allowed((REPAIR,), LAST) == (REPAIR,)
