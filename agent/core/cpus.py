@@ -186,7 +186,11 @@ class Provider:
                 freed = CpuSet() if kept else own
         else:
             return ledger
-        books = self._assigned(books, uid, kept, self._pools.put_back(books, freed))
+        if self.rules.only_offered:
+            shared = self._pools.put_back(books, freed)
+        else:  # whatever it had been given: reserved CPUs too, but not what lay outside a pod's own pool
+            shared = books.shared | (freed if own is None or kept else own)
+        books = self._assigned(books, uid, kept, shared)
         if own is not None and not kept:
             books = replace(books, pools={key: pool for key, pool in books.pools.items() if key != uid})
         return self._with(ledger, books)
