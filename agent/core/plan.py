@@ -23,6 +23,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_
 
 from agent.core.wanted import Names, Want, children_of, parent_of, wants
 from agent.model.cgroup import Cause, Cgroup, Level, Observed, Write
@@ -98,9 +100,11 @@ class _Cpus:
         # A container and what lies below it change together.
         self.units = [c.path for c in self.order if self._exclusive(c.path) and not self._below_unit(c.path)]
         self.jumping: set[str] = set()
+        self.common = CpuSet()
 
     def writes(self) -> tuple[Write, ...]:
         self._shrink()
+        self.common = self._common()
         for cgroup in self.order:
             if self._structural(cgroup.path):
                 self.pen.write(cgroup.path, self.target[cgroup.path] | self._places(cgroup))
@@ -133,16 +137,20 @@ class _Cpus:
 
     def _leave(self) -> None:
         busy = CpuSet.union(self.asked[path] for path in self.units)
-        alone = busy - self._common()
+        alone = busy - self.common
         for path in self.shared:
             if path in self.jumping:
                 target = self.target[path]
                 self._move(path, target - busy or target - alone or target)
 
     def _common(self) -> CpuSet:
-        """The CPUs that shared cgroups run on already: nobody is alone there, so that others may join."""
-        shared = set(self.shared) - self.jumping
-        return CpuSet.union(self._now(cgroup) for cgroup in self.order if cgroup.path in shared)
+        """The CPUs that are shared, and stay so: those of every QoS slice after pass A. There others may join.
+
+        Not what any shared cgroup runs on: one that somebody else moved may stand on CPUs of a grant.
+        """
+        slices = [self.asked[c.path] or c.effective_cpus for c in self.order if c.level is Level.QOS]
+        shared = [self.asked[path] for path in self.shared if path not in self.jumping]
+        return reduce(and_, slices) if slices else CpuSet.union(shared)
 
     def _grant(self) -> None:
         waiting = [path for path in self.units if self.asked[path] != self.target[path] or self._inner_differs(path)]
@@ -165,7 +173,7 @@ class _Cpus:
 
     def _park(self, path: str) -> None:
         pool = self.target.get(parent_of(path), CpuSet()) - CpuSet.union(self.target[unit] for unit in self.units)
-        self._move(path, pool & self._common() or pool)
+        self._move(path, pool & self.common or pool)
 
     def _move(self, path: str, to: CpuSet) -> None:
         """Bring one cgroup and what lies below it onto a set; on v1 it spans old and new while its children move."""

@@ -184,7 +184,9 @@ class Scratch:
         pid = _FIRST_PID
         with contextlib.suppress(OSError):
             pid = int(mark.read_text("utf-8")) + 1
-        mark.write_text(str(pid), "utf-8")
+        spare = mark.with_suffix(".new")
+        spare.write_text(str(pid), "utf-8")
+        spare.replace(mark)  # a kill leaves the old number or the new one
         self._store.put("", "cgroup.procs", f"{self._store.get('', 'cgroup.procs')}\n{pid}".strip())
         self.kernel_write(path, "cgroup.procs", str(pid))
         return pid
