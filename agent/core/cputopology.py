@@ -1,7 +1,7 @@
 """The CPU topology as the CPU manager sees it (spec 1.2): every unit's CPUs as one integer, by the unit's id.
 
-Built once per machine from `agent.model.machine.Machine` and read by `agent.core.takecpus` and `agent.core.cpus`. Ids:
-a core is called by its lowest CPU, a socket by its package, an uncore cache by its own id or, where none was
+Built once per machine from `agent.model.machine.Machine`; read by `agent.core.takecpus` and `agent.core.cpus`. Ids: a
+core is called by its lowest CPU, a socket by its package, an uncore cache by its own id or, where none was
 recorded for the core, by the socket's. `cpus_per_core` and its like are the kubelet's machine-wide floored averages.
 """
 

@@ -1,7 +1,8 @@
 """Which CPUs to take: the packed algorithm (spec 4.9). `agent.core.distribute` has the one that spreads over nodes.
 
-Whole units first, from the largest that fits to single threads; among units of a level those with the fewest free CPUs
-first, then the lowest id: what is broken already is used up before something whole is broken. All sets are integers.
+Whole units first, from the largest that fits to single threads; among units of a level those with the fewest free
+CPUs first, then the lowest id: what is broken already is used up before something whole is broken. All sets are
+integers.
 
     1. whole NUMA nodes (or sockets, whichever is larger), 2. the other of the two
     3. with prefer-align-cpus-by-uncorecache: whole caches, then the rest within one cache
@@ -9,9 +10,9 @@ first, then the lowest id: what is broken already is used up before something wh
     5. single CPUs, along the cores (packed) or along the sockets (spread)
 
 The kubelet calls a core or socket whole when its free CPUs equal the machine's *average*; on machines with uneven
-units it then takes all CPUs of the unit, free or not (kubernetes issues 124066, 140495). `literal` answers so; whoever
-uses it must see to it that nobody else's CPUs are handed out (`agent.core.cpus` does). Without it units are whole when
-all of their CPUs are free.
+units it then takes all CPUs of the unit, free or not (kubernetes issues 124066, 140495). `literal` answers so;
+whoever uses it must see to it that nobody else's CPUs are handed out (`agent.core.cpus` does). Without it units are
+whole when all of their CPUs are free.
 """
 
 from __future__ import annotations
