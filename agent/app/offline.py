@@ -90,7 +90,7 @@ class Left:
             for cgroup in self.observed.cgroups:
                 if cgroup.level is Level.CONTAINER:
                     affinities[cgroup.path] = self.cgroups.affinities(cgroup.path)
-        held = enforcer.held(self.ledger, self.observed)
+        held = enforcer.held(self.ledger, node.rules, node.machine, self.observed)
         case = Case(self.ledger, self.names, self.observed, node.rules, node.machine, held)
         return check(replace(case, lift_quota=self.setup.switches.lift_quota, affinities=affinities))
 

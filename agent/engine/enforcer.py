@@ -7,11 +7,12 @@ Used by `agent.engine.engine` only, under its lock. Which writes are needed, in 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from itertools import groupby
 
 from agent.core import drift
-from agent.core.plan import plan
+from agent.core.plan import MEMS, plan
 from agent.core.release import quota_plan, release_plan
-from agent.core.wanted import wants
+from agent.core.wanted import share, wants
 from agent.core.writers import flapping
 from agent.engine.backoff import Backoff
 from agent.engine.ports import Cgroups, Steps
@@ -52,7 +53,7 @@ class Enforcer:
     def enforce(self, ledger: Ledger, rules: Rules, machine: Machine, observed: Observed) -> tuple[Written, ...]:
         """Write what differs; what was written and read back."""
         wanted = wants(ledger, self.names, observed, rules, machine)
-        writes = plan(ledger, self.names, observed, rules, machine, held=self.held(ledger, observed))
+        writes = plan(ledger, self.names, observed, rules, machine, held=self.held(ledger, rules, machine, observed))
         writes += quota_plan(ledger, self.names, observed, lift=self.lift_quota and rules.cpu.static)
         labelled = drift.label(writes, drift.find(wanted, self._last, observed, machine))
         before = dict(self._last)
@@ -75,15 +76,18 @@ class Enforcer:
 
     def _write(self, writes: tuple[Write, ...]) -> tuple[Written, ...]:
         results: list[Written] = []
-        for write in writes:
-            self._steps(f"write {write.path} {write.file}")
-            results += self._cgroups.apply((write,))
+        for slow, group in groupby(writes, key=lambda write: write.file == MEMS):
+            # writes of memory nodes may hang (S8): they share one patience; the others are told and done one by one
+            together = tuple(group)
+            for part in (together,) if slow else ((write,) for write in together):
+                self._steps(" ".join(f"write {write.path} {write.file}" for write in part))
+                results += self._cgroups.apply(part)
         for result in results:
             if not result.error:
                 self._last[result.write.path, result.write.file] = result.write.value
         return tuple(results)
 
-    def held(self, ledger: Ledger, observed: Observed) -> Mapping[str, NodeSet]:
+    def held(self, ledger: Ledger, rules: Rules, machine: Machine, observed: Observed) -> Mapping[str, NodeSet]:
         """Where the pages of containers lie whose memory is to be bound and is not yet (safety.md S4)."""
         held: dict[str, NodeSet] = {}
         for cgroup in observed.cgroups:
@@ -91,7 +95,7 @@ class Enforcer:
                 continue
             uid, name = self.names[cgroup.container_id]
             record = ledger.pods.get(uid)
-            mems = ledger.grant(uid, name).mems
+            mems = share(ledger, uid, name, rules, machine).mems
             if record is None or uid in self.movers or mems is None or cgroup.mems == mems:
                 continue
             nodes = NodeSet.from_ids(node for node, size in self._cgroups.pages(cgroup.path).items() if size)
