@@ -24,7 +24,7 @@ from agent.core.demand import Demand, fewest
 from agent.core.masks import Positions
 from agent.core.needs import Budget, Family, Need
 from agent.core.provider import Answer
-from agent.core.requests import exclusive_count
+from agent.core.requests import exclusive_count, pod_exclusive_count
 from agent.model.hint import IMPOSSIBLE, Hint, Stance
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Confinement, CpuBooks, Ledger
@@ -112,10 +112,11 @@ class Confiner:
         if not milli:
             return Stance.NO_PREFERENCE
         limit = self.limit(pod)
-        family = Family(self._domain, self._needs(milli, limit, self._free(ledger), self._free_memory(ledger)))
+        both = milli + 1000 * self._exclusive(pod)  # its own exclusive CPUs leave the pool of these nodes first
+        family = Family(self._domain, self._needs(both, limit, self._free(ledger), self._free_memory(ledger)))
         if not family.possible:
             return {ALIGN: IMPOSSIBLE}
-        capacity = Family(self._domain, self._needs(milli, limit, self._capacity(), self._memory_capacity()))
+        capacity = Family(self._domain, self._needs(both, limit, self._capacity(), self._memory_capacity()))
         return {ALIGN: Demand(family, fewest(capacity, Budget()))}
 
     def allocate(self, ledger: Ledger, pod: Pod, container: Container, affinity: Hint) -> Ledger | Refusal:  # noqa: ARG002 - Provider
@@ -165,6 +166,11 @@ class Confiner:
             return (pod.requests or {})["cpu"]
         shared = [each for each in pod.containers if pod.pod_level or not exclusive_count(pod, each, gate)]
         return together(replace(pod, containers=tuple(shared)), lambda each: each.requests.get("cpu", 0))
+
+    def _exclusive(self, pod: Pod) -> int:
+        """Exclusive CPUs that the pod gets besides; none where pod-level resources keep the CPU manager away."""
+        gate = self._rules.pod_level_managers
+        return 0 if pod.pod_level and not gate else pod_exclusive_count(pod, gate)
 
     def limit(self, pod: Pod) -> int:
         """Bytes of memory to bind; 0 when it is not asked for, or when some container has no limit (S7)."""

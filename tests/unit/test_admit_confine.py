@@ -209,3 +209,15 @@ def test_whole_cpus_are_kept_back_for_confined_pods() -> None:
     assert kept_back(books, node, CpuSet()) == CpuSet.of(0, 3)
     assert kept_back(books, node, CpuSet.of(0)) == CpuSet.of(2, 3)
     assert kept_back(CpuBooks(node.online), node, CpuSet()) == CpuSet()
+
+
+def test_a_pods_own_exclusive_cpus_come_out_of_the_same_room() -> None:
+    """Three exclusive CPUs and one and a half shared ones do not fit a node of four, though each part would."""
+    node = machine()
+    containers = [
+        {"name": name, "resources": {"limits": {"cpu": cpu, "memory": "1Gi"}}}
+        for name, cpu in (("whole", "3"), ("part", "1500m"))
+    ]
+    metadata = {"name": "m", "annotations": {ALIGN: "numa"}}
+    mixed = pod_from({"metadata": metadata, "spec": {"containers": containers}})
+    assert masks(node, confiner(node).pod_hints(ledger(node), mixed)) == [("0-1", True)]
