@@ -209,7 +209,7 @@ def explained(refusal: Refusal, ledger: Ledger, inventory: DeviceInventory, pod:
 
 
 def _named(device: Offered) -> str:
-    return f"device {device.id} of {device.resource} is on {_on(device.nodes)}"
+    return f"device {device.id} of {device.resource} on {_on(device.nodes)}"
 
 
 def _on(nodes: NodeSet) -> str:

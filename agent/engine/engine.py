@@ -163,6 +163,11 @@ class Engine:
                 self._commit(before)
                 self._enforce()
 
+    def container_gone(self, container_id: str) -> None:
+        """The runtime removed a container: its id names nobody any more."""
+        with self._lock:
+            self._enforcer.names.pop(container_id, None)
+
     def names_known(self, names: Mapping[str, tuple[str, str]]) -> None:
         """Container ids and whose they are, learnt at start; nothing is written yet."""
         with self._lock:

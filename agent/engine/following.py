@@ -40,7 +40,9 @@ class Following:
         devices = merged([self.offered, everything(self.given)])
         if not devices:
             return self.plain if current.inventory.reported else current
-        inventory = self.plain.inventory.with_reported(devices)
+        exist = self.plain.machine.node_set  # of nodes that the machine lacks nothing can be said (spec 6.1)
+        located = [each._replace(nodes=each.nodes & exist) for each in devices]
+        inventory = self.plain.inventory.with_reported(located)
         known = current.machine is self.plain.machine and current.rules is self.plain.rules
         return current if known and inventory == current.inventory else self.plain.with_inventory(inventory)
 

@@ -138,7 +138,7 @@ class Driver:
         want = self._decisions.want(sandbox.uid, container.name)
         env, devices = self._decisions.devices(sandbox.uid, container.name)
         self._count("pinned" if want.exclusive else "shared")
-        lifted = self._decisions.quota_lifted(sandbox.uid)
+        lifted = want.exclusive and self._decisions.quota_lifted(sandbox.uid)  # a fractional one keeps its limit
         return Adjustment(cpus=want.cpus, mems=want.mems, quota=-1 if lifted else None, env=env, devices=devices)
 
     def update_container(self, sandbox: Sandbox, container: RuntimeContainer) -> Adjustment:
@@ -146,7 +146,7 @@ class Driver:
         if not self._enforcing() or not self._decisions.knows(sandbox.uid):
             return Adjustment()
         want = self._decisions.want(sandbox.uid, container.name)
-        lifted = self._decisions.quota_lifted(sandbox.uid)
+        lifted = want.exclusive and self._decisions.quota_lifted(sandbox.uid)
         return Adjustment(cpus=want.cpus, mems=want.mems, quota=-1 if lifted else None)
 
     def event(self, name: str, sandbox: Sandbox, container: RuntimeContainer | None) -> None:

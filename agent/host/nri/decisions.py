@@ -1,0 +1,181 @@
+"""The engine as `driver.Decisions`: what the runtime is answered comes from the last snapshot, never from the lock.
+
+A write of the engine may hang (safety.md S8) while the runtime waits for us with a lock around all plugins (S9). So
+everything that is asked is read from `Engine.snapshot`, and everything that is told is queued for a thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol
+
+from agent.core.kubelet_devices import is_extended
+from agent.core.wanted import Want, own_of, share
+from agent.engine.known import Snapshot
+from agent.errors import NumalignError
+from agent.host.device_nodes import Usable, variable
+from agent.host.nri.values import DeviceNode
+from agent.model.pod import Pod
+from agent.model.rules import OnMisalignment
+
+_log = logging.getLogger(__name__)
+
+FIND_WITHIN = 0.1
+"""Seconds that RunPodSandbox waits for the decision on a pod that is found only then; all of it has 0.2 s (S9)."""
+HOLDING = frozenset({OnMisalignment.WAIT, OnMisalignment.FAIL})
+"""Wishes that keep a refused pod from starting. `evict` lets it start: its eviction may be forbidden or late."""
+
+Wish = Callable[[str, OnMisalignment], OnMisalignment]
+"""(pod uid, what its owner wants): what is done, which safety.md S12 may make something milder."""
+
+
+class Engine(Protocol):
+    """What of the engine is used."""
+
+    snapshot: Snapshot
+
+    def containers_seen(self, names: Mapping[str, tuple[str, str]]) -> None:
+        """Containers appeared."""
+
+    def container_gone(self, container_id: str) -> None:
+        """A container was removed."""
+
+    def pods_seen(self, pods: Iterable[Pod], *, ran: Collection[str] = ()) -> None:
+        """Pods appeared."""
+
+
+class EngineDecisions:
+    """Decisions of an engine.
+
+    Args:
+        engine: who decides.
+        usable: how a self-handed PCI function gets usable in a container, by address.
+        wish: see Wish.
+        live: told of the pods that the runtime has sandboxes of; called on the thread.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        usable: Callable[[str], Usable],
+        *,
+        wish: Wish = lambda _uid, wish: wish,
+        live: Callable[[frozenset[str]], None] = lambda _uids: None,
+    ) -> None:
+        self._engine, self._usable, self._wish, self._live = engine, usable, wish, live
+        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="nri-news", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, within: float = 5.0) -> bool:
+        """Carry out what is queued, then end; whether it ended in time."""
+        self._queue.put(None)
+        self._thread.join(within)
+        return not self._thread.is_alive()
+
+    # ---- asked by the driver
+
+    def knows(self, uid: str) -> bool:
+        """Whether the pod was decided on."""
+        return uid in self._engine.snapshot.known
+
+    def verdict(self, uid: str) -> str:
+        """The sentence that keeps a refused pod from starting, where its wish is to wait or to fail."""
+        snapshot = self._engine.snapshot
+        known = snapshot.known.get(uid)
+        if known is None or known.refusal is None or known.exempt or known.ran or uid in snapshot.ledger.pods:
+            return ""
+        asked = known.ask.on_misalignment or snapshot.node.rules.on_misalignment
+        if self._wish(uid, asked) not in HOLDING:
+            return ""
+        where = f"container {known.refusal.container}: " if known.refusal.container else ""
+        return f"{where}{known.refusal.message}"
+
+    def want(self, uid: str, container: str) -> Want:
+        """The sets of one container.
+
+        A container whose pod holds no CPU of its own is not named: it inherits the pool that is written to the slices
+        above it, and a set of its own would have to be written again with every change of the pool (S9).
+        """
+        snapshot = self._engine.snapshot
+        known = snapshot.known.get(uid)
+        if known is None or known.exempt:
+            return Want()
+        rules, machine = snapshot.node.rules, snapshot.node.machine
+        want = share(snapshot.ledger, uid, container, rules, machine)
+        return want if own_of(snapshot.ledger, uid) else Want(mems=want.mems)
+
+    def quota_lifted(self, uid: str) -> bool:
+        """Whether the pod's exclusive containers run without a CFS quota (S16)."""
+        snapshot = self._engine.snapshot
+        return snapshot.lift_quota and snapshot.node.rules.cpu.static and bool(own_of(snapshot.ledger, uid))
+
+    def devices(self, uid: str, container: str) -> tuple[Mapping[str, str], tuple[DeviceNode, ...]]:
+        """What makes the devices that numalign hands out itself usable in a container (S22)."""
+        env: dict[str, str] = {}
+        nodes: dict[str, DeviceNode] = {}
+        for resource, addresses in self._own(uid, container).items():
+            env[variable(resource)] = ",".join(addresses)
+            for address in addresses:
+                nodes.update({node.path: node for node in self._usable(address).nodes})
+        return env, tuple(nodes[path] for path in sorted(nodes))
+
+    def hints(self, uid: str, container: str) -> dict[str, str]:
+        """Self-handed devices that the container cannot use through a device file: address -> why."""
+        found = {}
+        for addresses in self._own(uid, container).values():
+            for address in addresses:
+                hint = self._usable(address).hint
+                if hint:
+                    found[address] = hint
+        return found
+
+    def _own(self, uid: str, container: str) -> dict[str, tuple[str, ...]]:
+        snapshot = self._engine.snapshot
+        known = snapshot.known.get(uid)
+        if known is None or known.exempt:
+            return {}
+        inventory = snapshot.node.inventory
+        held = snapshot.ledger.devices.held.get(uid, {}).get(container, {})
+        return {
+            resource: held[resource]
+            for resource in sorted(held)
+            if is_extended(resource) and resource in inventory.resources and resource not in inventory.reported
+        }
+
+    # ---- told by the driver
+
+    def containers_named(self, names: Mapping[str, tuple[str, str]]) -> None:
+        """Containers of pods; the engine enforces them soon."""
+        told = dict(names)
+        self._queue.put(lambda: self._engine.containers_seen(told))
+
+    def container_gone(self, container_id: str) -> None:
+        """A container was removed."""
+        self._queue.put(lambda: self._engine.container_gone(container_id))
+
+    def pods_live(self, uids: frozenset[str]) -> None:
+        """The pods that the runtime has sandboxes of."""
+        self._queue.put(lambda: self._live(uids))
+
+    def decide(self, pod: Pod, within: float = FIND_WITHIN) -> bool:
+        """Have a pod decided that the watch has not brought; whether it was in time. For `driver.Find`."""
+        self._queue.put(lambda: self._engine.pods_seen([pod]))
+        deadline = time.monotonic() + within
+        while not self.knows(pod.uid) and time.monotonic() < deadline:
+            time.sleep(0.002)
+        return self.knows(pod.uid)
+
+    def _run(self) -> None:
+        while (work := self._queue.get()) is not None:
+            try:
+                work()
+            except NumalignError:
+                _log.exception("what the runtime told could not be carried out")

@@ -1,0 +1,232 @@
+"""Asks the kubelet which devices it gave, and hands the answers to the engine. On a thread of its own.
+
+    at start, every minute, and when the kubelet is back    List and GetAllocatableResources: everything
+    a pod that asks for a plugin's devices was decided      Get, soon and then more and more rarely, until it is told
+
+The watch is quicker than the kubelet's allocation, so the first Get often comes too early: a pod that the kubelet
+does not know yet is asked for again. Nothing here runs in an NRI handler (safety.md S9): podresources may wait for a
+lock that the kubelet holds while it waits for the runtime. The kubelet may be away; what is known stays.
+
+Started by `agent.app.edges`; hears of pods as an `agent.engine.ports.Teller`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from agent.core.asks import Ask
+from agent.core.kubelet_devices import Given, Offered, awaited
+from agent.engine.known import Snapshot
+from agent.errors import RuntimeLinkError
+from agent.host.podresources.client import Held, HeldDevice
+from agent.model.cgroup import Written
+from agent.model.ledger import Ledger
+from agent.model.outcome import Refusal
+from agent.model.pod import Pod
+
+_log = logging.getLogger(__name__)
+
+DELAYS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Seconds between one Get for a pod and the next; after the last one it is left to the listing."""
+RESYNC = 60.0
+BETWEEN_LISTS = 1.0
+"""Where the kubelet offers no Get (it came with Kubernetes 1.27 and a gate), listings are at least this far apart."""
+
+
+class Client(Protocol):
+    """What of `client.PodResources` is used."""
+
+    def list(self) -> dict[tuple[str, str], Held]:
+        """What all pods hold."""
+
+    def get(self, namespace: str, name: str) -> Held | None:
+        """What one pod holds."""
+
+    def allocatable(self) -> tuple[HeldDevice, ...]:
+        """What plugins offer."""
+
+
+class Sink(Protocol):
+    """What of the engine is used."""
+
+    snapshot: Snapshot
+
+    def devices_known(self, uid: str, given: Given) -> None:
+        """A pod's devices."""
+
+    def devices_offered(self, offered: tuple[Offered, ...]) -> None:
+        """All devices."""
+
+
+class Lookup:
+    """The thread.
+
+    Args:
+        client: the kubelet.
+        engine: who is told.
+        name_of: a pod's name as the kubelet has it; a static pod's ends in the node's name there.
+        problem: told once when the kubelet cannot be asked.
+        resync: seconds between listings.
+        delays: see DELAYS.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        engine: Sink,
+        *,
+        name_of: Callable[[Pod], str] = lambda pod: pod.name,
+        problem: Callable[[str], None] = _log.warning,
+        resync: float = RESYNC,
+        delays: tuple[float, ...] = DELAYS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client, self._engine, self._name_of, self._problem = client, engine, name_of, problem
+        self._resync, self._delays, self._clock = resync, delays, clock
+        self._news: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
+        self._due: list[tuple[float, str, int]] = []
+        self._given: dict[str, Given] = {}
+        self._offered: tuple[Offered, ...] | None = None
+        self._list_at = clock()
+        self._gets = True
+        self._thread = threading.Thread(target=self._run, name="podresources", daemon=True)
+        self.away = ""
+        """Why the kubelet could not be asked last time, "" when it could."""
+
+    # ---- Teller: called under the engine's lock
+
+    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask) -> None:  # noqa: ARG002 - of the protocol
+        """A pod was decided."""
+        self._news.put(("decided", pod.uid))
+
+    def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:  # noqa: ARG002 - of the protocol
+        """As well; it may run all the same, and a waiting one is tried again with what is known then."""
+        self._news.put(("decided", pod.uid))
+
+    def released(self, uid: str) -> None:
+        """A pod is gone."""
+        self._news.put(("gone", uid))
+
+    def written(self, results: tuple[Written, ...]) -> None:
+        """Of no interest."""
+
+    def problem(self, what: str, text: str) -> None:
+        """Of no interest."""
+
+    # ---- the thread
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, within: float = 5.0) -> bool:
+        """End it; whether it ended in time."""
+        self._news.put(("stop", ""))
+        self._thread.join(within)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while True:
+            wait = max(0.0, min([self._list_at, *(due for due, _, _ in self._due[:1])]) - self._clock())
+            with contextlib.suppress(queue.Empty):
+                what, uid = self._news.get(timeout=wait)
+                if what == "stop":
+                    return
+                self.heard(what, uid)
+            self.work()
+
+    def heard(self, what: str, uid: str) -> None:
+        """One piece of news: a pod was decided, or is gone."""
+        if what == "gone":
+            self._given.pop(uid, None)
+        elif self._waited_for(uid) and all(uid != each for _, each, _ in self._due):
+            heapq.heappush(self._due, (self._clock() + self._delays[0], uid, 0))
+
+    def work(self) -> None:
+        """Do all that is due by now."""
+        now = self._clock()
+        if now >= self._list_at:
+            self._list()
+        while self._due and self._due[0][0] <= now:
+            _, uid, attempt = heapq.heappop(self._due)
+            if not self._waited_for(uid):
+                continue
+            self._get(uid)
+            if self._waited_for(uid) and attempt + 1 < len(self._delays):
+                heapq.heappush(self._due, (self._clock() + self._delays[attempt + 1], uid, attempt + 1))
+
+    def _waited_for(self, uid: str) -> bool:
+        """Whether a pod has devices of plugins to be told."""
+        snapshot = self._engine.snapshot
+        known = snapshot.known.get(uid)
+        if known is None or known.ended or known.exempt:
+            return False
+        inventory = snapshot.node.inventory
+        own = inventory.resources.keys() - inventory.reported
+        return bool(awaited(known.pod, own, self._given.get(uid)))
+
+    def _get(self, uid: str) -> None:
+        pod = self._engine.snapshot.known[uid].pod
+        if not self._gets:
+            self._list_at = min(self._list_at, max(self._clock(), self._list_at - self._resync + BETWEEN_LISTS))
+            return
+        try:
+            held = self._client.get(pod.namespace, self._name_of(pod))
+        except RuntimeLinkError as error:
+            if "disabled" in str(error) or "UNIMPLEMENTED" in str(error):
+                self._gets = False
+                _log.info("the kubelet offers no podresources Get; its listing is read instead")
+            else:
+                self._is_away(str(error))
+            return
+        self._back()
+        if held is not None:
+            self._tell(uid, held)
+
+    def _list(self) -> None:
+        self._list_at = self._clock() + self._resync
+        try:
+            offered = tuple(map(_offered, self._client.allocatable()))
+            listing = self._client.list()
+        except RuntimeLinkError as error:
+            self._is_away(str(error))
+            self._list_at = self._clock() + min(self._resync, self._delays[-1])
+            return
+        self._back()
+        if offered != self._offered:
+            self._offered = offered
+            self._engine.devices_offered(offered)
+        for uid, known in sorted(self._engine.snapshot.known.items()):
+            held = listing.get((known.pod.namespace, self._name_of(known.pod)))
+            if held is not None and not known.ended and not known.exempt:
+                self._tell(uid, held)
+
+    def _tell(self, uid: str, held: Held) -> None:
+        given: Mapping[str, tuple[Offered, ...]] = {
+            name: tuple(map(_offered, devices)) for name, devices in sorted(held.items()) if devices
+        }
+        if given != self._given.get(uid, {}):
+            self._given[uid] = given
+            self._engine.devices_known(uid, given)
+
+    def _is_away(self, why: str) -> None:
+        if not self.away:
+            self._problem(f"the kubelet's devices are not known: {why}")
+        self.away = why
+
+    def _back(self) -> None:
+        """It answers: after an absence everything is listed again."""
+        if self.away:
+            self.away = ""
+            self._list_at = self._clock()
+
+
+def _offered(device: HeldDevice) -> Offered:
+    return Offered(device.resource, device.id, device.nodes)
