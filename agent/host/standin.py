@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
@@ -30,6 +31,10 @@ from agent.model.pod import Pod, Qos
 OWN_FOLDER = "numalign"
 """Below the hierarchy's root; everything of ours is inside, and only what is inside is ever removed."""
 _SLICE, _V2 = ".slice", 2
+_LAST_FILE = "cpuset.mems.effective"
+"""The last file that a scratch tree gives to a new cgroup."""
+_LAST_FILES_V1 = {"cpuset": "tasks", "cpu": "cpu.cfs_period_us"}
+"""The same per hierarchy of v1; that of memory has no files."""
 
 
 def container_id(uid: str, name: str) -> str:
@@ -85,10 +90,13 @@ class ScratchStandIn:
     real = False
 
     def __init__(self, folder: Path, machine: Machine) -> None:
-        try:
-            self._tree = Scratch(folder)
-        except HostError:
-            self._tree = Scratch.create(folder, cpus=machine.online | machine.offline, nodes=machine.node_set)
+        if not folder.exists():
+            spare = folder.with_name(f".{folder.name}.new")  # a kill leaves no half tree under the real name
+            shutil.rmtree(spare, ignore_errors=True)
+            Scratch.create(spare, cpus=machine.online | machine.offline, nodes=machine.node_set)
+            spare.rename(folder)
+        _sweep(folder)
+        self._tree = Scratch(folder)
         self._tree.online(machine.online, machine.node_set)
         self.cgroups = Cgroups(folder, kernel=self._tree.kernel)
 
@@ -198,6 +206,17 @@ class RealStandIn:
         for each in (*_folders_below(folder), folder):
             with contextlib.suppress(OSError):  # it is gone, or a process still lives there
                 each.rmdir()
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what a kill left of cgroups half made: a kernel makes one with all its files, or not at all."""
+    v1 = {folder / name: last for name, last in _LAST_FILES_V1.items() if (folder / name).is_dir()}
+    for top, last in (v1 or {folder: _LAST_FILE}).items():
+        for path, names, files in os.walk(top, topdown=True):
+            if last not in files and Path(path) != top:
+                for hierarchy in (*v1, folder / "memory") if v1 else (top,):
+                    shutil.rmtree(hierarchy / Path(path).relative_to(top), ignore_errors=True)
+                names.clear()
 
 
 def has_kubelet(root: str) -> bool:

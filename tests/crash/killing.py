@@ -1,0 +1,125 @@
+"""What the crash tests share: the template process, and what must be true of the files after any kill."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from agent.app.setup import made
+from agent.core import invariants
+from agent.core.requests import exclusive_count
+from agent.host.cgroups import Cgroups
+from agent.host.checkpoint import Checkpoint
+from agent.host.machines import open_machine
+from agent.host.manifests import read_folder
+from agent.host.standin import container_id
+from agent.model.cgroup import Level
+from agent.model.idset import CpuSet
+from agent.model.ledger import Ledger
+from agent.settings import parse
+
+Grants = dict[str, dict[str, CpuSet]]
+
+
+class Template:
+    """Gives orders to `tests.crash.template`."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def run(self, options: Mapping[str, Any], **kill: float) -> dict[str, Any]:
+        """One life of the agent: {"status": exit code or minus the signal, "steps": ..., "seconds": ...}."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"options": dict(options), **kill}) + "\n")
+        self._process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return answer
+
+
+@contextmanager
+def template() -> Iterator[Template]:
+    """A template process for the length of a test."""
+    command = [sys.executable, "-m", "tests.crash.template"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield Template(process)
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(30) == 0
+
+
+class Node:
+    """One node's files between two lives of the agent."""
+
+    def __init__(self, folder: Path, machine: str) -> None:
+        self.pods, self.state, self.machine = folder / "pods", folder / "state", machine
+        self.pods.mkdir()
+        self.options: dict[str, Any] = {"pods": str(self.pods), "state": str(self.state), "root": machine}
+        self.setup = made(parse({"kubeReserved": {"cpu": "1"}})[0], open_machine(machine))
+        config = folder / "config.yaml"
+        config.write_text("kubeReserved: {cpu: '1'}\n", "utf-8")
+        self.options["config"] = str(config)
+        self.first: Grants = {}
+        """What each pod was first saved with, as long as it is there."""
+
+    def ledger(self) -> Ledger | None:
+        """The saved ledger; fails on one that cannot be read or is not coherent."""
+        saved = Checkpoint(self.state / "checkpoint.json").load(self.setup.machine.digest)
+        if saved is None:
+            return None
+        invariants.check(saved.ledger, self.setup.node)
+        return saved.ledger
+
+    def check(self) -> None:
+        """After any kill: the ledger is whole, nothing moved, and no cgroup has more than was saved for it."""
+        ledger = self.ledger()
+        held: Grants = {uid: dict(each) for uid, each in ledger.cpus.assigned.items()} if ledger is not None else {}
+        here = {pod.uid: pod for pod in read_folder(self.pods).pods}
+        for uid, grants in self.first.items():
+            if uid in here:
+                kept = {name: cpus for name, cpus in held.get(uid, {}).items() if name != "init"}
+                assert kept == grants, f"{uid} moved"
+        self.first = {
+            uid: {name: cpus for name, cpus in grants.items() if name != "init"} for uid, grants in held.items()
+        }
+        if not (self.state / "cgroup").is_dir() or ledger is None:
+            return
+        containers = {
+            container_id(uid, each.name): (uid, each)
+            for uid, record in ledger.pods.items()
+            for each in record.pod.containers
+        }
+        for cgroup in Cgroups(self.state / "cgroup").observe().cgroups:
+            if cgroup.level is Level.CONTAINER and cgroup.container_id in containers:
+                uid, each = containers[cgroup.container_id]
+                count = exclusive_count(ledger.pods[uid].pod, each, pod_level_managers=False)
+                if count and len(cgroup.cpus) == count:
+                    assert cgroup.cpus == held.get(uid, {}).get(each.name, cgroup.cpus), f"{uid} is not as saved"
+
+    def check_settled(self) -> None:
+        """After a life that ended well: every pod has its CPUs in the kernel, nothing leaked, nobody overlaps."""
+        self.check()
+        ledger = self.ledger()
+        assert ledger is not None
+        here = {pod.uid: pod for pod in read_folder(self.pods).pods}
+        assert set(ledger.pods) == set(here)
+        seen: dict[int, str] = {}
+        observed = Cgroups(self.state / "cgroup").observe()
+        assert {cgroup.pod_uid for cgroup in observed.cgroups if cgroup.pod_uid} == set(here)
+        names = {
+            container_id(uid, each.name): (uid, each.name) for uid, pod in here.items() for each in pod.containers
+        }
+        for cgroup in observed.cgroups:
+            if cgroup.level is not Level.CONTAINER:
+                continue
+            uid, name = names[cgroup.container_id]
+            own = ledger.grant(uid, name).cpus
+            assert cgroup.effective_cpus == (own or ledger.cpus.shared), f"{uid}/{name}"
+            for cpu in own or ():
+                assert cpu not in seen, f"CPU {cpu} is {seen.get(cpu)}'s and {uid}'s"
+                seen[cpu] = uid
