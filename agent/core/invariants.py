@@ -208,13 +208,15 @@ def _sums(ledger: Ledger) -> Iterator[str]:
         for node in joined:
             tied[node] = joined
         sizes[known[0], block.resource] = sizes.get((known[0], block.resource), 0) + block.size
-    resources = sorted({name for book in ledger.memory.nodes for name in book.reserved} | {name for _, name in sizes})
-    for group in sorted(set(tied.values())):
-        for resource in resources:
-            granted = sum(book.reserved.get(resource, 0) for book in ledger.memory.nodes if book.id in group)
-            held = sum(size for (node, name), size in sizes.items() if node in group and name == resource)
-            if granted != held:
-                yield (f"NUMA nodes {group} granted {granted} bytes of {resource}, and containers hold {held}")
+    totals: dict[tuple[NodeSet, str], list[int]] = {}
+    for book in ledger.memory.nodes:
+        for resource, size in book.reserved.items():
+            totals.setdefault((tied[book.id], resource), [0, 0])[0] += size
+    for (node, resource), size in sizes.items():
+        totals.setdefault((tied[node], resource), [0, 0])[1] += size
+    for (group, resource), (granted, held) in sorted(totals.items()):
+        if granted != held:
+            yield f"NUMA nodes {group} granted {granted} bytes of {resource}, and containers hold {held}"
 
 
 def _devices(ledger: Ledger) -> Iterator[str]:

@@ -4,8 +4,9 @@
     machine    Machine: everything discovered about a node, one immutable value
     quantity   Kubernetes quantities as exact integers (thousandths)
     pod        Pod, Container: what the managers need to know of a pod
+    podspec    from a manifest or API object to a Pod, untrusted; fields reads such documents
     hint       Hint, and the three things a provider can say
-    ledger     Ledger: who holds what
+    ledger     Ledger: who holds what; ledgerjson saves and loads it
     outcome    Admitted | Refused: a refusal is a value
 
 Nothing here decides; `agent.core` does.
