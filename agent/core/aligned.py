@@ -85,7 +85,8 @@ class Judge:
             allowed = self._same_sockets(nodes) if by_socket and kind is Kind.CPUS else nodes
             outside = places - allowed if kind is not Kind.DEVICE or not places & nodes else NodeSet()
             if outside:
-                return f"{what} lie on NUMA nodes {outside}, outside the affinity {nodes}"
+                verb = "is local to" if kind is Kind.DEVICE else "lie on"
+                return f"{what} {verb} NUMA nodes {outside}, outside the affinity {nodes}"
         return "" if hint.preferred else UNPREFERRED
 
     def _apart(self, held: list[Held]) -> str:

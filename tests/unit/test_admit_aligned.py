@@ -1,0 +1,87 @@
+"""agent.core.aligned: whether a grant lies as its policy wants, and the sentence when it does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.core.aligned import UNPREFERRED, Judge
+from agent.core.synthetic import parse_synthetic
+from agent.model.devices import Device, DeviceInventory
+from agent.model.hint import Hint
+from agent.model.idset import CpuSet, NodeSet
+from agent.model.ledger import Block, CpuBooks, DeviceBooks, Ledger, MemoryBooks, PodRecord
+from agent.model.pod import Container, Pod, Qos
+
+FOUR = parse_synthetic("2 sockets x 2 nodes x 2 cores, 1G per node")
+"""CPUs 0-1, 2-3, 4-5, 6-7 on nodes 0, 1 (socket 0), 2, 3 (socket 1)."""
+GPU = "example.com/gpu"
+INVENTORY = DeviceInventory({GPU: (Device("near-1-2", NodeSet.of(1, 2)), Device("nowhere"))})
+ZERO = Hint(NodeSet.of(0), preferred=True)
+
+
+def judged(
+    hint: Hint, policy: str = "restricted", *, by_socket: bool = False, cpus: str = "", mems: str = "", gpus: str = ""
+) -> tuple[bool, str]:
+    """The verdict on one container that holds these."""
+    pod = Pod("u", "u", "default", (Container("c"),), Qos.GUARANTEED)
+    ledger = Ledger(
+        FOUR.digest,
+        CpuBooks(FOUR.online, {"u": {"c": CpuSet.parse(cpus)}} if cpus else {}),
+        MemoryBooks(blocks={"u": {"c": (Block("memory", 5, NodeSet.parse(mems)),)}} if mems else {}),
+        DeviceBooks({"u": {"c": {GPU: (gpus,)}}} if gpus else {}),
+    )
+    record = PodRecord(pod, policy, "container", affinity={"c": hint})
+    found = Judge(FOUR, INVENTORY).judged(ledger, record, by_socket=by_socket)
+    return found.aligned["c"], found.why.get("c", "")
+
+
+@pytest.mark.parametrize(
+    ("hint", "held"),
+    [
+        (ZERO, {"cpus": "0-1", "mems": "0"}),
+        (Hint(NodeSet.of(2), preferred=True), {"cpus": "4", "gpus": "near-1-2"}),
+        (Hint(None, preferred=True), {"cpus": "0-7", "mems": "0-3"}),
+        (ZERO, {"gpus": "nowhere"}),
+        (Hint(NodeSet.of(0), preferred=False), {}),
+    ],
+)
+def test_what_lies_within_a_preferred_affinity_is_aligned(hint: Hint, held: dict[str, str]) -> None:
+    """CPUs and memory wholly, a device by any of its nodes; nothing without a place can be out of place."""
+    assert judged(hint, **held) == (True, "")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("held", "why"),
+    [
+        ({"cpus": "1-2"}, "CPUs 1-2 lie on NUMA nodes 1, outside the affinity 0"),
+        ({"cpus": "0", "mems": "0-1"}, "5 bytes of memory lie on NUMA nodes 1, outside the affinity 0"),
+        (
+            {"cpus": "0", "gpus": "near-1-2"},
+            f"device near-1-2 of {GPU} is local to NUMA nodes 1-2, outside the affinity 0",
+        ),
+    ],
+)
+def test_what_lies_outside_is_named(held: dict[str, str], why: str) -> None:
+    """The sentence says what lies where."""
+    assert judged(ZERO, **held) == (False, why)  # type: ignore[arg-type]
+
+
+def test_an_affinity_that_is_not_preferred_is_not_alignment() -> None:
+    """Best-effort lets a pod in on two nodes where one would do on an empty machine: it is told."""
+    assert judged(Hint(NodeSet.of(0, 1), preferred=False), "best-effort", cpus="0,2") == (False, UNPREFERRED)
+
+
+def test_with_align_by_socket_the_sockets_cpus_will_do() -> None:
+    """Node 1 shares socket 0 with node 0; node 2 does not; memory must be on the node in any case."""
+    assert judged(ZERO, by_socket=True, cpus="0,2") == (True, "")
+    assert not judged(ZERO, by_socket=True, cpus="0,4")[0]
+    assert not judged(ZERO, by_socket=True, cpus="0", mems="1")[0]
+
+
+def test_under_policy_none_one_common_node_counts() -> None:
+    """Nobody merged: a grant that one node could hold is fine, another says where it lies."""
+    anywhere = Hint(None, preferred=False)
+    assert judged(anywhere, "none", cpus="2-3", gpus="near-1-2") == (True, "")
+    aligned, why = judged(anywhere, "none", cpus="0,2")
+    assert not aligned
+    assert why == "policy none aligns nothing: it lies on NUMA nodes 0-1"
