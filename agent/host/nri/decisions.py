@@ -36,7 +36,9 @@ Wish = Callable[[str, OnMisalignment], OnMisalignment]
 class Engine(Protocol):
     """What of the engine is used."""
 
-    snapshot: Snapshot
+    @property
+    def snapshot(self) -> Snapshot:
+        """What was decided last; never waits."""
 
     def containers_seen(self, names: Mapping[str, tuple[str, str]]) -> None:
         """Containers appeared."""

@@ -56,7 +56,9 @@ class Client(Protocol):
 class Sink(Protocol):
     """What of the engine is used."""
 
-    snapshot: Snapshot
+    @property
+    def snapshot(self) -> Snapshot:
+        """What was decided last; never waits."""
 
     def devices_known(self, uid: str, given: Given) -> None:
         """A pod's devices."""

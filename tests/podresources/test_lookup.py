@@ -1,0 +1,272 @@
+"""When the kubelet is asked for devices, and what the engine is told; with the real client at the end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.core.kubelet_devices import Given, Offered
+from agent.engine.engine import Engine
+from agent.engine.known import Snapshot
+from agent.errors import RuntimeLinkError
+from agent.host.podresources import podresources_pb2 as pb
+from agent.host.podresources.client import Held, HeldDevice, PodResources
+from agent.host.podresources.lookup import DELAYS, RESYNC, Lookup
+from agent.model.idset import NodeSet
+from tests.flow.world import World, container, manifest
+from tests.podresources.test_client import Kubelet, device
+
+GPU = "vendor.com/gpu"
+ON_ONE = HeldDevice(GPU, "g1", NodeSet.of(1))
+TOLD = Offered(GPU, "g1", NodeSet.of(1))
+
+
+class Client:
+    """A kubelet of the test's choice, which counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.pods: dict[tuple[str, str], Held] = {}
+        self.offers: tuple[HeldDevice, ...] = ()
+        self.away = ""
+        self.no_get = False
+        self.asked: list[str] = []
+
+    def _ask(self, what: str) -> None:
+        self.asked.append(what)
+        if self.away:
+            raise RuntimeLinkError(self.away)
+
+    def list(self) -> dict[tuple[str, str], Held]:
+        self._ask("list")
+        return dict(self.pods)
+
+    def get(self, namespace: str, name: str) -> Held | None:
+        self._ask(f"get {namespace}/{name}")
+        if self.no_get:
+            raise RuntimeLinkError("podresources Get: UNKNOWN: PodResources API Get method disabled")
+        return self.pods.get((namespace, name))
+
+    def allocatable(self) -> tuple[HeldDevice, ...]:
+        self._ask("allocatable")
+        return self.offers
+
+
+class Clock:
+    """A clock that is moved."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Desk:
+    """A lookup whose thread is the test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.world = World(folder)
+        self.world.engine.pods_listed(set())
+        self.client, self.clock, self.problems = Client(), Clock(), list[str]()
+        self.told: list[tuple[str, Given]] = []
+        self.offered: list[tuple[Offered, ...]] = []
+        self.lookup = Lookup(self.client, self, problem=self.problems.append, clock=self.clock)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The engine's."""
+        return self.world.engine.snapshot
+
+    def devices_known(self, uid: str, given: Given) -> None:
+        """Note it and pass it on."""
+        self.told.append((uid, given))
+        self.world.engine.devices_known(uid, given)
+
+    def devices_offered(self, offered: tuple[Offered, ...]) -> None:
+        """Note it and pass it on."""
+        self.offered.append(offered)
+        self.world.engine.devices_offered(offered)
+
+    def see(self, name: str = "job", gpus: int = 1) -> None:
+        """A pod is decided."""
+        body = container()
+        if gpus:
+            body["resources"]["limits"][GPU] = str(gpus)
+        self.world.see(manifest(name, body))
+        self.lookup.heard("decided", name)
+
+    def wait(self, seconds: float) -> list[str]:
+        """Time passes; what the kubelet was asked meanwhile."""
+        self.client.asked.clear()
+        self.clock.now += seconds
+        self.lookup.work()
+        return list(self.client.asked)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """A lookup that has read its first listing."""
+    made = Desk(tmp_path)
+    assert made.wait(0) == ["allocatable", "list"]
+    return made
+
+
+def test_a_pod_is_asked_for_until_the_kubelet_knows(desk: Desk) -> None:
+    """The first Get is too early; the second brings the device; then there is nothing more to ask."""
+    desk.see()
+    assert desk.wait(DELAYS[0]) == ["get default/job"]
+    assert desk.told == []
+    desk.client.pods["default", "job"] = {"app": (ON_ONE,)}
+    assert desk.wait(DELAYS[1]) == ["get default/job"]
+    assert desk.told == [("job", {"app": (TOLD,)})]
+    assert desk.world.holds("job") == "4-5"
+    desk.lookup.heard("decided", "job")
+    assert desk.wait(5.0) == []
+
+
+def test_half_an_answer_is_told_and_the_rest_is_asked_for(desk: Desk) -> None:
+    """One of two devices is known: it counts, and the pod is asked for again."""
+    desk.see(gpus=2)
+    desk.client.pods["default", "job"] = {"app": (ON_ONE,)}
+    desk.wait(DELAYS[0])
+    assert len(desk.told) == 1
+    assert desk.wait(DELAYS[1]) == ["get default/job"]
+    assert len(desk.told) == 1
+
+
+def test_a_pod_without_such_devices_is_not_asked_for(desk: Desk) -> None:
+    """CPUs and memory alone cost the kubelet nothing."""
+    desk.see(gpus=0)
+    assert desk.wait(5.0) == []
+
+
+def test_s9_asking_gets_rarer_and_ends(desk: Desk) -> None:
+    """S9: eight times in all for a pod that the kubelet never knows; then only the listing asks."""
+    desk.see()
+    asked = 0
+    for _ in range(210):
+        asked += len([each for each in desk.wait(0.1) if each.startswith("get")])
+    assert asked == len(DELAYS)
+    assert desk.wait(RESYNC) == ["allocatable", "list"]
+
+
+def test_the_listing_finds_what_was_missed(desk: Desk) -> None:
+    """Devices that nobody asked for in time come with the next listing, and are told once."""
+    desk.see()
+    desk.client.pods["default", "job"] = {"app": (ON_ONE,)}
+    desk.client.offers = (ON_ONE,)
+    desk.lookup._due.clear()
+    assert desk.wait(RESYNC) == ["allocatable", "list"]
+    desk.wait(RESYNC)
+    assert [uid for uid, _ in desk.told] == ["job"]
+    assert desk.offered == [(), (TOLD,)]
+
+
+def test_a_kubelet_that_is_away_is_told_once_and_asked_again(desk: Desk) -> None:
+    """What is known stays; when it is back, everything is listed."""
+    desk.see()
+    desk.client.away = "podresources List: UNAVAILABLE: no such file"
+    desk.wait(DELAYS[0])
+    desk.wait(DELAYS[1])
+    assert desk.problems == [f"the kubelet's devices are not known: {desk.client.away}"]
+    assert desk.lookup.away
+    desk.client.away = ""
+    desk.client.pods["default", "job"] = {"app": (ON_ONE,)}
+    assert desk.wait(DELAYS[2]) == ["get default/job"]
+    assert desk.wait(0) == ["allocatable", "list"]
+    assert (desk.lookup.away, len(desk.told)) == ("", 1)
+
+
+def test_a_kubelet_without_get_is_listed_instead(desk: Desk) -> None:
+    """Gate off: one Get finds out, then listings at least a second apart serve all pods."""
+    desk.client.no_get = True
+    desk.see()
+    desk.see("other")
+    assert desk.wait(DELAYS[0]) == ["get default/job"]
+    desk.client.pods |= {("default", "job"): {"app": (ON_ONE,)}}
+    asked = [each for _ in range(30) for each in desk.wait(0.1)]
+    assert set(asked) == {"allocatable", "list"}
+    assert 1 <= asked.count("list") <= 4
+    assert [uid for uid, _ in desk.told] == ["job"]
+
+
+def test_pods_that_are_gone_are_forgotten(desk: Desk) -> None:
+    """A new pod of the same name is asked for anew: the answer carries no uid (spec 6.6)."""
+    desk.see()
+    desk.world.engine.pods_gone(["job"])
+    desk.lookup.heard("gone", "job")
+    assert desk.wait(DELAYS[0]) == []
+
+
+def test_static_pods_have_the_nodes_name_behind_theirs(tmp_path: Path) -> None:
+    """The kubelet knows them as <pod>-<node>."""
+    desk = Desk(tmp_path)
+    desk.lookup = Lookup(desk.client, desk, name_of=lambda pod: f"{pod.name}-n1", clock=desk.clock)
+    desk.client.pods["default", "job-n1"] = {"app": (ON_ONE,)}
+    desk.see()
+    assert desk.wait(DELAYS[0]) == ["allocatable", "list"]
+    assert [uid for uid, _ in desk.told] == ["job"]
+
+
+@pytest.fixture
+def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
+    """A gRPC server on a unix socket."""
+    server = Kubelet(tmp_path / "kubelet.sock")
+    yield server
+    server.stop()
+
+
+class Fan:
+    """A teller that passes on to one that is made later."""
+
+    def __init__(self) -> None:
+        self.to: Lookup | None = None
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.to, name)
+
+
+def test_over_grpc_the_cpus_follow_the_device(kubelet: Kubelet, tmp_path: Path) -> None:
+    """Engine, thread, client and a server: a pod that was decided on node 0 moves to its device before it starts."""
+    answer = pb.GetPodResourcesResponse(pod_resources=pb.PodResources(
+        name="job", namespace="default",
+        containers=[pb.ContainerResources(name="app", devices=[device(GPU, ["g1"], 1)])],
+    ))  # fmt: skip
+    kubelet.answers = {
+        "List": lambda _request, _context: pb.ListPodResourcesResponse().SerializeToString(),
+        "GetAllocatableResources": lambda _request, _context: pb.AllocatableResourcesResponse(
+            devices=[device(GPU, ["g0"], 0), device(GPU, ["g1"], 1)]
+        ).SerializeToString(),
+        "Get": lambda _request, _context: answer.SerializeToString(),
+    }
+    world, fan = World(tmp_path / "node"), Fan()
+    engine: Engine = world.engine
+    engine._teller = fan  # type: ignore[assignment]
+    client = PodResources(str(tmp_path / "kubelet.sock"))
+    fan.to = lookup = Lookup(client, engine)
+    lookup.start()
+    body = container()
+    body["resources"]["limits"][GPU] = "1"
+    engine.pods_listed(set())
+    world.see(manifest("job", body))
+    deadline = time.monotonic() + 20
+    while world.holds("job") != "4-5" and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert world.holds("job") == "4-5"
+    assert engine.node.inventory.reported == {GPU}
+    assert lookup.stop()
+    client.close()
+    assert "podresources" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_news_is_handed_over_without_waiting(tmp_path: Path) -> None:
+    """S9: what the engine tells under its lock is queued, whatever the kubelet does."""
+    desk = Desk(tmp_path)
+    started = time.monotonic()
+    for number in range(1000):
+        desk.lookup.released(str(number))
+    assert time.monotonic() - started < 1.0
+    assert desk.client.asked == []
