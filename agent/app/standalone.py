@@ -81,6 +81,8 @@ class Standalone:
         self.metrics = Metrics(self.snapshot)
         self.folder = Folder()
         self._engine: Engine | None = None
+        self.address = ""
+        """Where the pages are served, "" when they are not."""
         try:
             self._open()
         except BaseException:
@@ -139,7 +141,8 @@ class Standalone:
                 pages = {**self.health.pages(), "/metrics": lambda: (200, CONTENT_TYPE, self.metrics.page())}
                 server = Server(self.options.metrics_address, pages)
                 open_now.callback(server.close)
-                LOG.info("serving metrics", extra={"facts": {"address": server.address}})
+                self.address = server.address
+                LOG.info("serving metrics", extra={"facts": {"address": self.address}})
             for folder in self._followed():
                 follower = Follower(folder, self._wake.set)
                 open_now.callback(follower.stop)

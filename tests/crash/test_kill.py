@@ -98,7 +98,7 @@ def test_kill_9_at_each_boundary_of_an_admission_and_of_a_release(fast: Path) ->
         assert agent.run(node.options)["status"] == 0
         boundary = 0
         while not all(through.values()):
-            boundary += 1 if boundary < 40 else rng.randint(1, 4)  # later ones are more of the same
+            boundary += 1 if boundary < 40 else rng.randint(2, 6)  # later ones are more of the same
             for what in ("comes", "goes"):
                 if what == "comes":
                     (node.pods / "new.yaml").write_text(body, "utf-8")

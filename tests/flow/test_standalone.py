@@ -1,0 +1,308 @@
+"""`numalign run --pods` as it runs: follows the folder, repairs, serves its pages, ends cleanly."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from agent.app.standalone import Options, Standalone
+from agent.errors import AnotherAgentError, HostError, SettingsError
+from agent.host.cgroups import Cgroups
+from agent.host.standin import container_id
+from tests.flow.world import container, manifest
+
+MACHINE = "synthetic:2 sockets x 1 node x 4 cores x 1 thread"
+WITHIN = 1.0
+"""Seconds in which a change of the folder must be in force."""
+
+
+def write(folder: Path, name: str, *containers: dict[str, Any], **annotations: str) -> None:
+    """A manifest without a uid, written as an editor does: beside, then renamed."""
+    body = manifest(name, *containers)
+    body["metadata"]["annotations"] = {
+        f"numalign.io/{key.replace('_', '-')}": text for key, text in annotations.items()
+    }
+    del body["metadata"]["uid"], body["metadata"]["creationTimestamp"]
+    spare = folder / f".{name}.swp"
+    spare.write_text(yaml.safe_dump(body), "utf-8")
+    spare.rename(folder / f"{name}.yaml")
+
+
+class Running:
+    """A node that serves, in a thread."""
+
+    def __init__(self, node: Standalone) -> None:
+        self.node = node
+
+    def held(self) -> dict[str, str]:
+        """Pod name -> its exclusive CPUs."""
+        ledger = self.node.engine.ledger
+        return {
+            record.pod.name: str(ledger.grant(uid, "app").cpus or "shared") for uid, record in ledger.pods.items()
+        }
+
+    def cpuset(self, name: str) -> Path:
+        """The cpuset.cpus of a pod's container app, once it is there."""
+        number = container_id(next(pod.uid for pod in self.node.folder.pods if pod.name == name), "app")
+        found: list[Path] = []
+
+        def there() -> bool:
+            root = self.node.options.state / "cgroup"
+            found[:] = [
+                Path(f"{root}{each.path}", "cpuset.cpus")
+                for each in Cgroups(root).observe().cgroups
+                if each.container_id == number
+            ]
+            return bool(found)
+
+        eventually(there)
+        return found[0]
+
+    def runs_on(self, name: str) -> str:
+        """The CPUs in force for it."""
+        return self.cpuset(name).with_name("cpuset.cpus.effective").read_text("ascii").strip()
+
+    def get(self, page: str) -> tuple[int, str]:
+        """Status and text of a page."""
+        try:
+            with urllib.request.urlopen(f"http://{self.node.address}{page}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+
+@contextmanager
+def serving(folder: Path, **options: Any) -> Iterator[Running]:  # noqa: ANN401 - fields of Options
+    """A node over folder/pods, until the end of the block."""
+    (folder / "pods").mkdir(exist_ok=True)
+    chosen = {"root": MACHINE, "metrics_address": "127.0.0.1:0", **options}
+    up = threading.Event()
+    with Standalone(Options(pods=folder / "pods", state=folder / "state", **chosen)) as node:
+        thread = threading.Thread(target=node.serve, args=(up.set,))
+        thread.start()
+        try:
+            assert up.wait(10)
+            yield Running(node)
+        finally:
+            node.stop()
+            thread.join(10)
+        assert not thread.is_alive()
+
+
+def eventually(true: Callable[[], bool], within: float = WITHIN) -> float:
+    """Wait until something is so; how long it took, in seconds."""
+    began = time.monotonic()
+    while not true():
+        assert time.monotonic() - began < within * 5, "it never came true"
+        time.sleep(0.01)
+    return time.monotonic() - began
+
+
+def test_the_folder_is_followed_within_a_second(tmp_path: Path) -> None:
+    """A manifest that is added is admitted, one that is changed is another pod, one that is removed is released."""
+    with serving(tmp_path) as node:
+        folder = tmp_path / "pods"
+        write(folder, "db", container(cpu="2"))
+        took = [eventually(lambda: node.held() == {"db": "1-2"})]
+        eventually(lambda: node.runs_on("db") == "1-2")
+        write(folder, "web", container(cpu="", memory=""))
+        took.append(eventually(lambda: node.held() == {"db": "1-2", "web": "shared"}))
+        write(folder, "db", container(cpu="3"))
+        took.append(eventually(lambda: node.held() == {"db": "1-3", "web": "shared"}))
+        (folder / "db.yaml").unlink()
+        took.append(eventually(lambda: node.held() == {"web": "shared"}))
+        eventually(lambda: node.runs_on("web") == "0-7")
+    assert max(took) < WITHIN
+
+
+def test_a_damaged_manifest_ends_no_pod(tmp_path: Path) -> None:
+    """Half-saved or malformed, its pod runs on; mended, it is the same pod; others are served meanwhile."""
+    with serving(tmp_path) as node:
+        folder = tmp_path / "pods"
+        write(folder, "db", container(cpu="2"))
+        eventually(lambda: node.held() == {"db": "1-2"})
+        good = (folder / "db.yaml").read_text("utf-8")
+        (folder / "db.yaml").write_text("kind: Pod\nmetadata: {name: [", "utf-8")
+        write(folder, "web", container(cpu="1"))
+        eventually(lambda: node.held() == {"db": "1-2", "web": "3"})
+        assert "numalign_manifest_errors 1.0" in node.get("/metrics")[1]
+        (folder / "db.yaml").write_text(good, "utf-8")
+        eventually(lambda: "numalign_manifest_errors 0.0" in node.get("/metrics")[1])
+        assert node.held() == {"db": "1-2", "web": "3"}
+
+
+def test_drift_is_repaired(tmp_path: Path) -> None:
+    """Somebody else's write is undone within the reconcile period, and counted."""
+    config = tmp_path / "config.yaml"
+    config.write_text("cpuManagerReconcilePeriod: 1s\n", "utf-8")
+    with serving(tmp_path, config=config) as node:
+        write(tmp_path / "pods", "db", container(cpu="2"))
+        eventually(lambda: node.held() == {"db": "1-2"})
+        eventually(lambda: node.runs_on("db") == "1-2")
+        file = node.cpuset("db")
+        file.write_text("4\n", "ascii")
+        eventually(lambda: file.read_text("ascii").strip() == "1-2", within=3)
+        text = node.get("/metrics")[1]
+        assert 'numalign_writes_total{cause="drift-foreign",file="cpuset.cpus",result="ok"} 1.0' in text
+
+
+def test_settings_change_at_run_time(tmp_path: Path) -> None:
+    """A new configuration is in force without a restart; a wrong one is told, and the old one stays."""
+    config = tmp_path / "config.yaml"
+    config.write_text("reservedSystemCPUs: '0'\n", "utf-8")
+    with serving(tmp_path, config=config) as node:
+        write(tmp_path / "pods", "db", container(cpu="2"))
+        eventually(lambda: node.held() == {"db": "1-2"})
+        config.write_text("reservedSystemCPUs: 0-3\n", "utf-8")
+        eventually(lambda: str(node.node.engine.node.reserved) == "0-3", within=3)
+        assert node.held() == {"db": "1-2"}
+        config.write_text("reservedSystemCPUs: 0-900\n", "utf-8")
+        eventually(lambda: 'numalign_problems_total{what="settings"} 1.0' in node.get("/metrics")[1], within=3)
+        assert str(node.node.engine.node.reserved) == "0-3"
+        assert node.get("/readyz")[0] == 200
+
+
+def test_pages_tell_health_and_metrics(tmp_path: Path) -> None:
+    """Live, ready, gauges per NUMA node; no pod's name anywhere (S20); unknown pages are not found."""
+    with serving(tmp_path) as node:
+        write(tmp_path / "pods", "secret-name", container(cpu="2"))
+        eventually(lambda: node.held() == {"secret-name": "1-2"})
+        assert node.get("/healthz")[0] == 200
+        assert node.get("/readyz") == (200, "ready\n")
+        status, text = node.get("/metrics")
+        assert status == 200
+        assert 'numalign_cpus{numa_node="0",use="exclusive"} 2.0' in text
+        assert 'numalign_admissions_total{outcome="aligned",reason=""} 1.0' in text
+        assert 'numalign_pods{state="pinned"} 1.0' in text
+        assert "secret-name" not in text
+        assert node.get("/pods")[0] == 404
+
+
+def test_a_full_disk_makes_it_unready_and_grants_nothing(tmp_path: Path) -> None:
+    """/readyz names the reason; what runs stays; once there is room, the pod that waited is admitted."""
+    with serving(tmp_path) as node:
+        write(tmp_path / "pods", "db", container(cpu="2"))
+        eventually(lambda: node.held() == {"db": "1-2"})
+        blocker = tmp_path / "state" / ".checkpoint.json.new"
+        blocker.mkdir()  # whatever is saved next finds no place
+        write(tmp_path / "pods", "next", container(cpu="1"))
+        eventually(lambda: node.get("/readyz")[0] == 503)
+        assert "cannot be saved" in node.get("/readyz")[1]
+        assert node.held() == {"db": "1-2"}
+        blocker.rmdir()
+        node.node.engine.reconcile()
+        assert node.held() == {"db": "1-2", "next": "3"}
+
+
+def test_two_agents_on_one_node_are_impossible(tmp_path: Path) -> None:
+    """The second one is told who holds the lock."""
+    options = Options(pods=tmp_path, state=tmp_path / "state", root=MACHINE)
+    with Standalone(options), pytest.raises(AnotherAgentError, match=str(os.getpid())):
+        Standalone(options)
+
+
+def test_a_recorded_machine_is_never_served_on_real_cgroups(tmp_path: Path) -> None:
+    """Its CPUs are not here."""
+    options = Options(pods=tmp_path, state=tmp_path / "state", root=MACHINE, cgroup_root="/sys/fs/cgroup")
+    with pytest.raises(SettingsError, match="--cgroup-root: /sys/fs/cgroup is of this machine"):
+        Standalone(options)
+
+
+def test_a_missing_folder_is_one_sentence(tmp_path: Path) -> None:
+    """Not a traceback."""
+    with pytest.raises(HostError, match="nowhere: cannot be read: No such file or directory; name a folder"):
+        Standalone(Options(pods=tmp_path / "nowhere", state=tmp_path / "state", root=MACHINE))
+
+
+def cats() -> set[int]:
+    """The processes of this user that are a cat without arguments."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if (entry / "cmdline").read_bytes() == b"/bin/cat\0":
+                    found.add(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def start(folder: Path, *options: str) -> subprocess.Popen[str]:
+    """`numalign run` as a process of its own, once its first table is out."""
+    command = [
+        sys.executable, "-m", "agent", "run", "--pods", str(folder / "pods"), "--state-dir", str(folder / "state"),
+        "--metrics-address", "off", "--output", "json", *options,
+    ]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    while process.stdout.readline().rstrip() != "}":
+        assert process.poll() is None, process.communicate()[1]
+    return process
+
+
+@pytest.mark.parametrize("ending", ["SIGTERM", "SIGKILL"])
+def test_processes_are_where_the_table_says_and_none_is_left(tmp_path: Path, ending: str) -> None:
+    """On this very machine, by sched_setaffinity; after SIGTERM or kill -9 no process remains."""
+    (tmp_path / "pods").mkdir()
+    write(tmp_path / "pods", "web", container(cpu="500m"))
+    write(tmp_path / "pods", "db", container(cpu="", memory=""))
+    before = cats()
+    process = start(tmp_path)
+    mine = cats() - before
+    assert len(mine) >= 2
+    if ending == "SIGTERM":
+        process.terminate()
+        assert process.wait(10) == 0
+        assert "the ledger is saved" in process.communicate()[1]
+    else:
+        process.kill()
+        process.wait(10)
+    eventually(lambda: not mine & cats(), within=3)
+    process.communicate()
+
+
+def test_after_kill_9_it_starts_again_without_moving_anything(tmp_path: Path) -> None:
+    """The same ledger and the same cgroups, and not one write, by the command line itself."""
+    (tmp_path / "pods").mkdir()
+    for number, name in enumerate(("a", "b", "c")):
+        write(tmp_path / "pods", name, container(cpu=str(number + 1)))
+    tree = Cgroups
+    seen = []
+    for _ in range(3):
+        process = start(tmp_path, "--root", MACHINE, "--log-level", "debug")
+        process.kill()
+        text = process.communicate()[1]
+        observed = tree(tmp_path / "state" / "cgroup").observe()
+        seen.append((observed, (tmp_path / "state" / "checkpoint.json").read_bytes(), "written" in text))
+    assert seen[0][2] is True
+    assert seen[1] == seen[2] == (*seen[0][:2], False)
+
+
+def test_json_output_is_for_programs(tmp_path: Path) -> None:
+    """--once --output json: containers, NUMA nodes, refusals; exit code 1 says that a pod does not run."""
+    (tmp_path / "pods").mkdir()
+    write(tmp_path / "pods", "db", container(cpu="2"))
+    write(tmp_path / "pods", "big", container(cpu="99"), policy="single-numa-node", on_misalignment="fail")
+    command = [
+        sys.executable, "-m", "agent", "run", "--pods", f"{tmp_path}/pods", "--state-dir", f"{tmp_path}/state", "--once",
+        "--root", MACHINE, "--output", "json",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    answer = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert [each["cpus"] for each in answer["containers"]] == [None, "1-2"]
+    assert [each["reason"] for each in answer["refused"].values()] == ["TopologyAffinityError"]
+    assert answer["numaNodes"][0]["free"] == "3"
