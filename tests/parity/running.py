@@ -7,7 +7,6 @@ A family's module is `tests.parity.<family, "-" as "_">` and has
     answer_literally(input)      optional, for vectors without quirks: the same without the product's guards against
                                  what the kubelet gets away with where its recorder does not look (a CPU that was
                                  not offered, inside a pod with pod-level resources or for a pod that is refused)
-    unmarked(input, expected)    optional: quirks that the kubelet's own answer shows and its recorder did not mark
 
 Vectors with `quirks` are those where the kubelet breaks its own rules (it crashes, or hands CPUs out twice). Being
 equal there is no aim: ours must not crash and must break no rule, and what it answered instead is counted apart.
@@ -19,7 +18,7 @@ import json
 import traceback
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -82,8 +81,6 @@ def run(vectors: Iterable[Vector], keep: int = 5, tick: Callable[[], None] = lam
         elif isinstance(module, str):
             _count(tally, vector, Difference(vector, None, crash=module), keep)
         else:
-            if not vector.quirks and hasattr(module, "unmarked"):
-                vector = replace(vector, quirks=tuple(module.unmarked(vector.input, vector.expected)))  # noqa: PLW2901 - the same vector, marked
             _count(tally, vector, _answer(module, vector), keep)
         tick()
     return report

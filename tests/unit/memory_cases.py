@@ -46,11 +46,20 @@ def machine(*nodes: NumaNode) -> Machine:
 
 
 def container(
-    name: str, kind: ContainerKind = APP, *, cpus: int = 1, limits: Mapping[str, int] | None = None, **memory: int
+    name: str,
+    kind: ContainerKind = APP,
+    *,
+    cpus: int = 1,
+    limits: Mapping[str, int] | None = None,
+    **memory: int | None,
 ) -> Container:
     """A container with whole CPUs and bytes, requests equal to limits; "huge1g" and "huge2m" are page sizes."""
     names = {"memory": "memory", "huge1g": HUGE_1G, "huge2m": HUGE_2M}
-    asked = {"cpu": cpus, **{names[key]: amount for key, amount in memory.items()}, **(limits or {})}
+    asked = {
+        "cpu": cpus,
+        **{names[key]: amount for key, amount in memory.items() if amount is not None},
+        **(limits or {}),
+    }
     milli = {key: amount * 1000 for key, amount in asked.items()}
     return Container(name, kind, milli, milli)
 
