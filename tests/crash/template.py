@@ -50,7 +50,7 @@ def child(order: dict[str, Any]) -> None:
         setattr(os, name, _announced(getattr(os, name), steps, name))
     for name in () if order.get("coarse") else ("make", "put", "remove"):
         setattr(FolderStore, name, _announced(getattr(FolderStore, name), steps, name))
-    options = {key: Path(value) if key in {"pods", "state", "config"} else value
+    options: dict[str, Any] = {key: Path(value) if key in {"pods", "state", "config"} else value
                for key, value in order["options"].items()}  # fmt: skip
     logs.setup("text", "error")
     with Standalone(Options(**options), steps=steps) as node:

@@ -117,7 +117,7 @@ class Exhaustive:
                 self.node.check_settled()
                 assert quiet["steps"] == 0, f"boundary {boundary}: a life with nothing to do had effects"
             if not died:
-                print(f"{boundary - 1} boundaries")  # noqa: T201 - for pytest -s
+                print(f"{boundary - 1} boundaries")
                 return boundary - 1
             self.back()
 
