@@ -1,0 +1,279 @@
+"""The engine behind the NRI driver: every answer from a snapshot, every word of the runtime on another thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.core.kubelet_devices import Offered
+from agent.core.wanted import Want
+from agent.host.device_nodes import Usable
+from agent.host.nri.decisions import EngineDecisions
+from agent.host.nri.driver import Driver
+from agent.host.nri.plugin import Plugin
+from agent.host.nri.session import Identity
+from agent.host.nri.values import Adjustment, DeviceNode, RuntimeContainer, Sandbox, SandboxRefused
+from agent.host.standin import container_id
+from agent.model.idset import CpuSet, NodeSet
+from agent.model.podspec import pod_from
+from agent.model.rules import OnMisalignment
+from tests import peers
+from tests.flow.world import World, container, manifest
+from tests.nri.peer import Peer
+
+MACHINE = "2 sockets x 1 node x 4 cores x 1 thread, 4G per node, nic on 0, nic on 1"
+NICS = {"devices": [{"resource": "numalign.io/nic", "class": "02"}]}
+VFIO = DeviceNode("/dev/vfio/vfio", "c", 10, 196)
+
+
+def usable(address: str) -> Usable:
+    """Functions of bus 0 have a group of their own; others have no file."""
+    if address.startswith("0000:00"):
+        return Usable((DeviceNode(f"/dev/vfio/{address[-4:-2]}", "c", 243, 1), VFIO))
+    return Usable((), f"{address} has none")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """Two nodes; CPU 0 is the system's."""
+    made = World(tmp_path / "node", machine=MACHINE, settings=NICS)
+    made.engine.pods_listed(set())
+    return made
+
+
+@pytest.fixture
+def decisions(world: World) -> Iterator[EngineDecisions]:
+    """The adapter, its thread running."""
+    made = EngineDecisions(world.engine, usable)
+    made.start()
+    yield made
+    assert made.stop()
+
+
+def until(true: Callable[[], bool]) -> bool:
+    """Wait for another thread, at most ten seconds."""
+    deadline = time.monotonic() + 10
+    while not true() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return true()
+
+
+def refused_for(world: World, wish: str) -> None:
+    """A pod that no node has the CPUs for."""
+    world.see(manifest("big", container(cpu="6"), policy="single-numa-node", on_misalignment=wish))
+
+
+@pytest.mark.parametrize(("wish", "held"), [("wait", True), ("fail", True), ("evict", False), ("run", False)])
+def test_only_wait_and_fail_keep_a_pod_from_starting(
+    world: World, decisions: EngineDecisions, wish: str, *, held: bool
+) -> None:
+    """The verdict names the container and the reason; a pod that is to run, or is being evicted, starts."""
+    refused_for(world, wish)
+    sentence = "container app: Resources cannot be allocated with Topology locality"
+    assert decisions.verdict("big") == (sentence if held else "")
+    assert decisions.knows("big")
+
+
+def test_s2_s4_nobody_else_is_held(tmp_path: Path) -> None:
+    """S2, S4: pods that are left alone, that ran before, or that nobody knows."""
+    world = World(tmp_path, exempt=lambda pod: "ours" if pod.name == "big" else "")
+    decisions = EngineDecisions(world.engine, usable)
+    refused_for(world, "fail")
+    assert (decisions.knows("big"), decisions.verdict("big"), decisions.want("big", "app")) == (True, "", Want())
+    world.see(manifest("old", container(cpu="6"), policy="single-numa-node", on_misalignment="fail"), ran=["old"])
+    assert (decisions.verdict("old"), decisions.verdict("nobody"), decisions.knows("nobody")) == ("", "", False)
+    assert decisions.want("nobody", "app") == Want()
+    assert decisions.devices("nobody", "app") == ({}, ())
+
+
+def test_s12_a_milder_wish_lets_the_pod_start(world: World) -> None:
+    """S12: where too many of one owner were refused, fail has become run."""
+    refused_for(world, "fail")
+    mild = EngineDecisions(world.engine, usable, wish=lambda _uid, _wish: OnMisalignment.RUN)
+    assert mild.verdict("big") == ""
+
+
+def test_sets_of_containers(world: World, decisions: EngineDecisions) -> None:
+    """Exclusive ones get theirs, others of such a pod the pool by name; sharers inherit the slices' pool (S9)."""
+    world.see(
+        manifest("db", container(), container("log", cpu="500m")),
+        manifest("web", container(cpu="", memory=""), created=1),
+    )
+    assert decisions.want("db", "app") == Want(CpuSet.parse("1-2"), exclusive=True)
+    assert decisions.want("db", "log") == Want(CpuSet.parse("0,3-7"))
+    assert decisions.want("web", "app") == Want()
+
+
+def test_memory_is_bound_where_it_is_managed(tmp_path: Path) -> None:
+    """With memoryManagerPolicy Static the nodes come with the container."""
+    settings = {
+        "memoryManagerPolicy": "Static", "topologyManagerPolicy": "single-numa-node",
+        "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1124Mi"}}],
+        "kubeReserved": {"cpu": "1", "memory": "1Gi"},
+    }  # fmt: skip
+    world = World(tmp_path, machine=MACHINE, settings=settings)
+    world.see(manifest("db"))
+    want = EngineDecisions(world.engine, usable).want("db", "app")
+    assert (want.cpus, want.mems, want.exclusive) == (CpuSet.parse("1-2"), NodeSet.of(0), True)
+
+
+@pytest.mark.parametrize(("lift", "cpu", "lifted"), [(True, "2", True), (False, "2", False), (True, "500m", False)])
+def test_s16_the_quota(tmp_path: Path, cpu: str, *, lift: bool, lifted: bool) -> None:
+    """S16: lifted for pods with exclusive CPUs, if the settings say so; a fractional container keeps its limit."""
+    world = World(tmp_path, lift_quota=lift)
+    world.see(manifest("db", container(cpu=cpu), container("log", cpu="500m")))
+    decisions = EngineDecisions(world.engine, usable)
+    assert decisions.quota_lifted("db") is lifted
+    driver = Driver(decisions)
+    pod = Sandbox(id="s", name="db", namespace="default", uid="db")
+    decisions.start()
+    made = [driver.create_container(pod, RuntimeContainer("c", "s", name)).quota for name in ("app", "log")]
+    assert made == [-1 if lifted else None, None]
+    assert decisions.stop()
+
+
+def test_s22_self_handed_devices_come_with_environment_and_files(world: World, decisions: EngineDecisions) -> None:
+    """S22: by limits and by annotation; addresses comma-separated, files once; what has no file is a hint."""
+    both = container()
+    both["resources"]["limits"]["numalign.io/nic"] = "2"
+    world.see(manifest("two", both))
+    first, second = world.engine.ledger.grant("two", "app").devices["numalign.io/nic"]
+    env, files = decisions.devices("two", "app")
+    assert env == {"PCIDEVICE_NUMALIGN_IO_NIC": f"{first},{second}"}
+    assert files == tuple(sorted({*usable(first).nodes, *usable(second).nodes}, key=lambda node: node.path))
+    hinted = {address for address in (first, second) if not usable(address).nodes}
+    assert set(decisions.hints("two", "app")) == hinted
+    world.engine.pods_gone(["two"])
+    world.see(manifest("one", container(), container("side"), devices="numalign.io/nic=1", created=1))
+    assert decisions.devices("one", "app")[0] == {"PCIDEVICE_NUMALIGN_IO_NIC": first}
+    assert decisions.devices("one", "side") == ({}, ())
+
+
+def test_s22_the_kubelets_devices_are_its_own_business(world: World, decisions: EngineDecisions) -> None:
+    """S22: what a plugin handed out is in the container already; nothing of it is added."""
+    given = Offered("numalign.io/nic", "0000:ff:00.0", NodeSet.of(1))
+    world.engine.devices_offered([given])
+    world.engine.devices_known("job", {"app": (given,)})
+    world.see(manifest("job"))
+    assert world.engine.ledger.grant("job", "app").devices == {"numalign.io/nic": ("0000:ff:00.0",)}
+    assert decisions.devices("job", "app") == ({}, ())
+
+
+def test_s8_s9_answers_do_not_wait_for_a_write_that_hangs(world: World, decisions: EngineDecisions) -> None:
+    """S8, S9: the engine's lock is held by somebody; everything is answered, and names are taken, at once."""
+    world.see(manifest("db"))
+    held, free = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        with world.engine._lock:
+            held.set()
+            free.wait(20)
+
+    thread = threading.Thread(target=hang)
+    thread.start()
+    assert held.wait(10)
+    began = time.monotonic()
+    assert decisions.knows("db")
+    assert decisions.verdict("db") == ""
+    assert decisions.want("db", "app").exclusive
+    assert decisions.quota_lifted("db")
+    assert decisions.devices("db", "app") == ({}, ())
+    decisions.containers_named({"c1": ("db", "app")})
+    decisions.container_gone("c0")
+    decisions.pods_live(frozenset({"db"}))
+    assert not decisions.decide(pod_from(manifest("late", created=1)), within=0.05)
+    took = time.monotonic() - began
+    free.set()
+    thread.join()
+    assert took < 1.0, f"answered in {took:.3f} s"
+    assert until(lambda: world.engine._enforcer.names.get("c1") == ("db", "app") and decisions.knows("late"))
+
+
+def test_names_reach_the_engine_and_leave_it(world: World, decisions: EngineDecisions) -> None:
+    """A container that the runtime names is enforced soon after; one that it removed names nobody."""
+    world.see(manifest("db"))
+    pod = world.pods["db"]
+    world.tree.add_pod("db", pod.qos)
+    number = container_id("db", "app")
+    world.tree.add_container("db", number)
+    decisions.containers_named({number: ("db", "app")})
+    assert until(lambda: world.effective("db") == "1-2")
+    decisions.container_gone(number)
+    assert until(lambda: number not in world.engine._enforcer.names)
+
+
+def test_a_pod_that_is_found_in_time_is_decided(world: World, decisions: EngineDecisions) -> None:
+    """RunPodSandbox comes before the watch: the pod is handed in and decided while the runtime waits."""
+    assert decisions.decide(pod_from(manifest("quick")), within=10.0)
+    assert decisions.want("quick", "app").exclusive
+
+
+def test_a_fault_ends_nothing(world: World, decisions: EngineDecisions, caplog: pytest.LogCaptureFixture) -> None:
+    """One word of the runtime that cannot be carried out is logged; the next one is."""
+    world.see(manifest("db"))
+    world.store.full = "no space left"
+    decisions.pods_live(frozenset())
+    decisions.containers_named({"c": ("nobody", "app")})
+    decisions.containers_named({"d": ("db", "app")})
+    assert until(lambda: "d" in world.engine._enforcer.names)
+    assert caplog.records == []
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    """The built Go peer."""
+    try:
+        return peers.build("nri")
+    except peers.PeerMissingError as error:
+        pytest.skip(str(error))
+
+
+def quick() -> Iterator[float]:
+    """Reconnect at once."""
+    while True:
+        yield 0.02
+
+
+@pytest.mark.go
+def test_engine_to_runtime_through_the_real_protocol(
+    program: Path, tmp_path: Path, world: World, decisions: EngineDecisions
+) -> None:
+    """A pod with CPUs and a device is created with both; a pod that waits is refused with the engine's sentence."""
+    world.see(manifest("db", devices="numalign.io/nic=1"))
+    address = world.engine.ledger.grant("db", "app").devices["numalign.io/nic"][0]
+    refused_for(world, "wait")
+    with Peer(program, tmp_path / "nri.sock") as peer:
+        peer.ask("state", pods=[], containers=[])
+        patient = Identity(answer_within=30.0)
+        plugin = Plugin(str(peer.socket), Driver(decisions), delays=quick, identity=patient)
+        plugin.start()
+        peer.event("synchronized")
+        pod: dict[str, Any] = {"id": "s", "name": "db", "namespace": "default", "uid": "db"}
+        assert "error" not in peer.ask("run_pod_sandbox", pod=pod)
+        created = peer.ask(
+            "create_container", pod=pod, container={"id": "c", "pod_sandbox_id": "s", "name": "app"}
+        )["result"]["adjust"]  # fmt: skip
+        assert created["linux"]["resources"]["cpu"]["cpus"] == world.holds("db") == "1-2"
+        assert created["env"] == [{"key": "PCIDEVICE_NUMALIGN_IO_NIC", "value": address}]
+        files = [each["path"] for each in created["linux"].get("devices", [])]
+        assert files == [node.path for node in usable(address).nodes]
+        assert len(created["linux"]["resources"].get("devices", [])) == len(files)
+        answer = peer.ask("run_pod_sandbox", pod={**pod, "id": "t", "name": "big", "uid": "big"})
+        assert "numalign: container app: Resources cannot be allocated with Topology locality" in answer["error"]
+        assert plugin.stop()
+    assert until(lambda: world.engine._enforcer.names.get("c") == ("db", "app"))
+
+
+def test_the_driver_refuses_with_the_engines_sentence(world: World, decisions: EngineDecisions) -> None:
+    """The same without a runtime: what `kubectl describe pod` will show."""
+    refused_for(world, "fail")
+    with pytest.raises(SandboxRefused, match=r"^numalign: container app: Resources cannot be allocated"):
+        Driver(decisions).run_sandbox(Sandbox(id="s", name="big", namespace="default", uid="big"))
+    assert Driver(decisions).create_container(
+        Sandbox(id="s", name="x", namespace="default", uid="x"), RuntimeContainer("c", "s", "app")
+    ) == Adjustment()  # fmt: skip
