@@ -102,8 +102,11 @@ class Draft:
         for node in block.nodes:
             left -= self._free(node, block.resource, min(own.get(node, 0), left))
             self._leave(node)
-        for node in block.nodes:  # without a split, or where the books no longer have what it says
-            left -= self._free(node, block.resource, left) if left else 0
+        # without a split from the lowest node up; and elsewhere, where a single user of a group's node (defect D5) had
+        # its bytes given back by the group: the kubelet then keeps bytes that nobody holds
+        idle_first = sorted(self._books, key=lambda node: (self._books[node].users > 0, node))
+        for node in (*block.nodes, *idle_first) if left else ():
+            left -= self._free(node, block.resource, left)
 
     def _free(self, node: int, resource: str, amount: int) -> int:
         """Free up to `amount` bytes on a node; how many that were."""
