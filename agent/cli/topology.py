@@ -1,0 +1,127 @@
+"""`numalign topology`: what a machine is, for people, for programs, and as a picture.
+
+Works offline on anything that --root accepts; with --ledger it also shows who holds what.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TextIO
+
+import click
+from rich.console import Console
+
+from agent.core.machinejson import to_facts
+from agent.errors import CheckpointError, HostError, MalformedError
+from agent.host.checkpoint import Checkpoint
+from agent.host.machines import open_machine
+from agent.model.ledger import Ledger
+from agent.model.machine import Machine
+from agent.observe.drawing import draw
+from agent.observe.drawing.holders import holders
+from agent.observe.tree import tree
+
+UNBOUND = 4096
+"""Columns of output that is no terminal: lines are cut by whoever reads it."""
+EXAMPLES = """\b
+Examples:
+  numalign topology
+  numalign topology --full | less
+  numalign topology -o json | jq '.numa[].memory_bytes'
+  numalign topology -o svg -f machine.svg
+  numalign topology --ledger /var/lib/numalign/checkpoint.json
+  numalign topology --root two-sockets
+  numalign topology --root 'synthetic:2 sockets x 2 nodes x 8 cores x 2 threads, gpu on 1'
+"""
+
+
+@click.command("topology", epilog=EXAMPLES)
+@click.option("--root", metavar="SPEC", default=None, help="A machine that is not this one; see below.")
+@click.option("--output", "-o", type=click.Choice(["tree", "json", "svg"]), default="tree", show_default=True)
+@click.option("--ledger", metavar="CHECKPOINT", type=click.Path(path_type=Path), default=None,
+              help="Show who holds what, from this saved ledger.")  # fmt: skip
+@click.option("--file", "-f", "target", type=click.Path(dir_okay=False, path_type=Path), default=None,
+              help="Write to this file instead of the terminal.")  # fmt: skip
+@click.option("--full", is_flag=True, help="Every core and device, and equal nodes one by one.")
+def command(root: str | None, output: str, ledger: Path | None, target: Path | None, *, full: bool) -> None:
+    """Show sockets, NUMA nodes, caches, cores, memory, devices and distances of a machine.
+
+    SPEC is a folder with sys/ in it, an archive made by `numalign record`, the name of a machine that comes with
+    numalign, or a description after "synthetic:". Without it, this machine is shown.
+
+    Exit code 0: shown; 2: SPEC or CHECKPOINT cannot be used, with the reason.
+    """
+    machine = _machine(root)
+    held = _ledger(ledger, machine) if ledger else None
+    if target is None:
+        if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that knows no "×" gets a "?"
+            sys.stdout.reconfigure(errors="replace")
+        _print(sys.stdout, machine, held, output, full=full)
+        return
+    text = io.StringIO()
+    _print(text, machine, held, output, full=full)
+    try:
+        target.write_text(text.getvalue(), encoding="utf-8")
+    except OSError as error:
+        raise click.BadParameter(f"{target} cannot be written: {error.strerror}", param_hint="--file") from error
+
+
+def _machine(root: str | None) -> Machine:
+    try:
+        return open_machine(root)
+    except (HostError, MalformedError) as error:
+        if root is None:
+            raise
+        raise click.BadParameter(str(error), param_hint="--root") from error
+
+
+def _ledger(path: Path, machine: Machine) -> Ledger:
+    try:
+        saved = Checkpoint(path, boot="").load()
+    except CheckpointError as error:
+        raise click.BadParameter(str(error), param_hint="--ledger") from error
+    if saved is None:
+        raise click.BadParameter(f"{path}: no such file", param_hint="--ledger")
+    if saved.ledger.machine != machine.digest:
+        click.echo(
+            f"warning: {path} is of machine {saved.ledger.machine}, shown is {machine.digest}: what this machine "
+            "does not have is left out",
+            err=True,
+        )
+    return saved.ledger
+
+
+def _print(stream: TextIO, machine: Machine, ledger: Ledger | None, output: str, *, full: bool) -> None:
+    if output == "svg":
+        stream.write(draw(machine, ledger, full=full))
+    elif output == "json":
+        stream.write(json.dumps(_facts(machine, ledger), indent=2) + "\n")
+    else:
+        bound = stream.isatty() or "COLUMNS" in os.environ
+        console = Console(file=stream, width=None if bound else UNBOUND, highlight=False, emoji=False, markup=False)
+        for part in tree(machine, ledger, full=full):
+            console.print(part)
+
+
+def _facts(machine: Machine, ledger: Ledger | None) -> dict[str, object]:
+    """The machine's facts; with a ledger also who holds what, in the order of admission."""
+    facts: dict[str, object] = to_facts(machine)
+    if ledger is not None:
+        facts["holders"] = [
+            {
+                "pod": holder.name,
+                "uid": holder.uid,
+                "cpus": list(holder.cpus),
+                "confined_to": list(holder.confined),
+                "memory_bytes": {str(node): dict(found) for node, found in sorted(holder.memory.items())},
+                "over_nodes": [[block.resource, block.size, list(block.nodes)] for block in holder.over],
+                "devices": list(holder.devices),
+                "aligned": holder.aligned,
+            }
+            for holder in holders(ledger)
+        ]
+    return facts

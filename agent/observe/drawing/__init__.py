@@ -1,0 +1,36 @@
+"""The drawing of a machine: a picture (SVG text) from values, without files, clock or network.
+
+Called by `numalign topology --output svg`, by the live page and for the README. From a machine to a picture:
+
+    units    what contains what            holders  who holds what, from the ledger (scene: both together)
+    layout   units as boxes (memory, chips, side: the parts of it; fold: equal neighbours become one)
+    boxes    sizes and places              paint    SVG text (look: colours; text: widths; words: names)
+"""
+
+from __future__ import annotations
+
+from agent.model.ledger import Ledger
+from agent.model.machine import Machine
+from agent.observe.drawing.page import page_box
+from agent.observe.drawing.paint import paint
+from agent.observe.drawing.scene import Scene
+from agent.observe.drawing.text import clean
+from agent.observe.drawing.words import headline
+
+
+def draw(machine: Machine, ledger: Ledger | None = None, *, full: bool = False) -> str:
+    """The picture of a machine as SVG text; the same input gives the same text.
+
+    Args:
+        machine: what to draw.
+        ledger: who holds what on it; CPUs, nodes and devices that the machine does not have are left out.
+        full: draw equal neighbours one by one on large machines too.
+
+    Returns:
+        A whole SVG document that needs nothing from elsewhere, light or dark as its viewer prefers.
+    """
+    scene = Scene(machine, ledger, full=full)
+    page = page_box(scene)
+    held = f" {len(scene.holders)} pods hold CPUs, memory or devices." if scene.holders else ""
+    about = f"{headline(machine)}.{held} Boxes in boxes: sockets, NUMA nodes, caches, cores, CPUs, devices."
+    return paint(page, f"Topology of {clean(machine.name) or 'a machine'}", about)

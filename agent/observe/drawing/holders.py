@@ -1,0 +1,142 @@
+"""Who holds what, per pod, from the ledger: what the drawing colours and the tree tells.
+
+Used by the drawing and by `agent.observe.tree`. One entry per pod: containers of a pod may use the same CPUs one
+after the other (init containers), so that a CPU belongs to one pod but not always to one container.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from agent.model.idset import CpuSet, NodeSet
+from agent.model.ledger import Block, Ledger
+from agent.observe.drawing.text import clean
+from agent.observe.drawing.words import size
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What one pod holds.
+
+    Attributes:
+        number: its place in the order of admission, from 0: decides colour and pattern.
+        name: namespace/name; the uid where nothing else is known.
+        cpus: exclusive CPUs.
+        confined: nodes on whose shared CPUs it is kept.
+        memory: node -> resource -> bytes, where the books say which node gives them.
+        over: what a group of nodes gives together, the books keep no more than the sum.
+        devices: ids, sorted.
+        containers: one line per container that holds something.
+        aligned: whether all of it lies as the policy wants; None where nobody said.
+    """
+
+    number: int
+    uid: str
+    name: str
+    cpus: CpuSet = CpuSet()
+    confined: NodeSet = NodeSet()
+    memory: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
+    over: tuple[Block, ...] = ()
+    devices: tuple[str, ...] = ()
+    containers: tuple[str, ...] = ()
+    aligned: bool | None = None
+
+    @property
+    def key(self) -> str:
+        """A, B, ... Z, AA, AB, ...: the third sign of who it is, beside colour and pattern."""
+        text, left = "", self.number + 1
+        while left:
+            left, digit = divmod(left - 1, 26)
+            text = string.ascii_uppercase[digit] + text
+        return text
+
+    @property
+    def nodes(self) -> NodeSet:
+        """The nodes that its memory comes from or may come from, and those that it is confined to."""
+        over = NodeSet.union(block.nodes for block in self.over)
+        return NodeSet.from_ids(self.memory) | over | self.confined
+
+
+def holders(ledger: Ledger) -> tuple[Holder, ...]:
+    """Every pod that holds something, in the order of admission (time of creation, then uid)."""
+    cpus, memory = ledger.cpus, ledger.memory
+    uids = {*cpus.assigned, *cpus.pools, *cpus.confined, *memory.blocks, *memory.pools, *ledger.devices.held}
+    found = [holder for uid in sorted(uids, key=lambda uid: _order(ledger, uid)) if (holder := _holder(ledger, uid))]
+    return tuple(replace(holder, number=number) for number, holder in enumerate(found))
+
+
+def _order(ledger: Ledger, uid: str) -> tuple[float, str]:
+    record = ledger.pods.get(uid)
+    return (record.pod.created if record else 0.0, uid)
+
+
+def _holder(ledger: Ledger, uid: str) -> Holder | None:
+    record = ledger.pods.get(uid)
+    assigned = ledger.cpus.assigned.get(uid, {})
+    held = ledger.devices.held.get(uid, {})
+    confined = ledger.cpus.confined.get(uid)
+    blocks = tuple(_blocks(ledger, uid))
+    known, over = _by_node(blocks)
+    if confined:
+        for node, amount in confined.limit:
+            known.setdefault(node, {}).setdefault("memory", 0)
+            known[node]["memory"] += amount
+    holder = Holder(
+        number=0,
+        uid=uid,
+        name=clean(record.pod.key if record else uid),
+        cpus=CpuSet.union([*assigned.values(), ledger.cpus.pools.get(uid, CpuSet())]),
+        confined=confined.nodes if confined else NodeSet(),
+        memory=known,
+        over=over,
+        devices=tuple(sorted({i for by_resource in held.values() for ids in by_resource.values() for i in ids})),
+        containers=tuple(_containers(ledger, uid)),
+        aligned=all(record.aligned.values()) if record and record.aligned else None,
+    )
+    return holder if holder.cpus or holder.confined or blocks or holder.devices else None
+
+
+def _blocks(ledger: Ledger, uid: str) -> Iterator[Block]:
+    """A pod managed as a whole has its pool; its containers' shares are parts of that."""
+    pool = ledger.memory.pools.get(uid)
+    if pool is not None:
+        yield from pool
+        return
+    for _, blocks in sorted(ledger.memory.blocks.get(uid, {}).items()):
+        yield from blocks
+
+
+def _by_node(blocks: tuple[Block, ...]) -> tuple[dict[int, dict[str, int]], tuple[Block, ...]]:
+    known: dict[int, dict[str, int]] = {}
+    over: list[Block] = []
+    for block in blocks:
+        parts = block.split or ([(block.nodes.first, block.size)] if len(block.nodes) == 1 else [])
+        if not parts and block.size:
+            over.append(block)
+        for node, amount in parts:
+            here = known.setdefault(node, {})
+            here[block.resource] = here.get(block.resource, 0) + amount
+    return known, tuple(over)
+
+
+def _containers(ledger: Ledger, uid: str) -> Iterator[str]:
+    assigned, held = ledger.cpus.assigned.get(uid, {}), ledger.devices.held.get(uid, {})
+    blocks = ledger.memory.blocks.get(uid, {})
+    for name in sorted({*assigned, *held, *blocks}):
+        mine = assigned.get(name, CpuSet())
+        parts = [f"{'CPU' if len(mine) == 1 else 'CPUs'} {mine}"] if mine else []
+        parts += [text for block in blocks.get(name, ()) if block.size for text in _from(block)]
+        parts += [", ".join(ids) for _, ids in sorted(held.get(name, {}).items()) if ids]
+        if parts:
+            yield clean(f"{name}: {', '.join(parts)}")
+
+
+def _from(block: Block) -> Iterator[str]:
+    """As "4 GiB on node 0", or over which nodes where the books keep a sum."""
+    what = "" if block.resource == "memory" else f"{block.resource} "
+    if block.split:
+        yield from (f"{size(part)} {what}on node {node}" for node, part in block.split)
+    else:
+        yield f"{size(block.size)} {what}{'on node' if len(block.nodes) == 1 else 'over nodes'} {block.nodes}"

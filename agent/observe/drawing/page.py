@@ -1,0 +1,61 @@
+"""The page: title, the machine, and what stands beside or below it.
+
+Called by `draw`.
+"""
+
+from __future__ import annotations
+
+from agent.observe.drawing.boxes import Box, Grid, Line
+from agent.observe.drawing.layout import machine_box
+from agent.observe.drawing.scene import Scene
+from agent.observe.drawing.side import WIDE, heat_box, holder_boxes, legend_box
+from agent.observe.drawing.text import clean, fit, width
+from agent.observe.drawing.words import headline
+
+MARGIN = 18
+TITLE, SUBTITLE = 18, 12
+"""Sizes of fonts."""
+
+
+def page_box(scene: Scene) -> Box:
+    """Everything, measured and placed at 0, 0."""
+    machine = machine_box(scene)
+    below: list[Grid] = []
+    beside = _beside(scene, pods=True)
+    if scene.holders:
+        across = max(1, int((machine.w + WIDE) // (WIDE + 20)))
+        under = _pods(scene, across).measure().h
+        if max(machine.h, Box("plain", grids=[Grid(beside)], pad=0, gap=18).measure().h) > machine.h + under:
+            beside = _beside(scene, pods=False)
+            below = [Grid([_pods(scene, across)])]
+    column = Box("plain", grids=[Grid([box], fill=False) for box in beside], pad=0, gap=18, w=WIDE).measure()
+    body = Grid([machine, column], 2, gap=24, fill=False, even=False)
+    page = Box("page", _head(scene, body.size()[0]), [body, *below], pad=MARGIN, gap=14, round=8).measure()
+    page.place(0, 0, page.w, page.h)
+    return page
+
+
+def _beside(scene: Scene, *, pods: bool) -> list[Box]:
+    """The column beside the machine, from above."""
+    heat = heat_box(scene)
+    return [*([heat] if heat else []), legend_box(scene), *([_pods(scene, 1)] if pods and scene.holders else [])]
+
+
+def _pods(scene: Scene, across: int) -> Box:
+    return Box(
+        "plain", [Line("Who holds what", bold=True)], [Grid(holder_boxes(scene), across, 9, fill=False)], pad=0
+    )
+
+
+def _head(scene: Scene, room: float) -> list[Line]:
+    """Title and one line about the machine, in as many lines as it takes."""
+    name = clean(scene.machine.name) or "machine"
+    lines = [Line(fit(name, TITLE, room, bold=True), size=TITLE, bold=True)]
+    here = ""
+    for part in headline(scene.machine).split(", "):
+        if here and width(f"{here}, {part}", SUBTITLE) > room:
+            lines.append(Line(here + ",", size=SUBTITLE, look="d"))
+            here = part
+        else:
+            here = f"{here}, {part}" if here else part
+    return [*lines, Line(here, size=SUBTITLE, look="d")]

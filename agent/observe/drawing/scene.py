@@ -1,0 +1,93 @@
+"""What the drawing knows beside the machine: who holds what, by CPU, node and device.
+
+Made by `draw`, read by `layout` and `side`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from agent.model.idset import CpuSet
+from agent.model.ledger import Ledger, NodeBook
+from agent.model.machine import Machine, NumaNode
+from agent.observe.drawing.holders import Holder, holders
+from agent.observe.drawing.units import Unit
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A machine and, perhaps, its ledger.
+
+    Attributes:
+        full: draw every unit, equal ones too.
+        fold_over: units of a kind above which equal neighbours are folded.
+    """
+
+    machine: Machine
+    ledger: Ledger | None = None
+    full: bool = False
+    fold_over: int = 16
+    holders: tuple[Holder, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "holders", holders(self.ledger) if self.ledger else ())
+
+    @cached_property
+    def of_cpu(self) -> dict[int, Holder]:
+        """Holder of each exclusive CPU."""
+        return {cpu: holder for holder in self.holders for cpu in holder.cpus}
+
+    @cached_property
+    def of_device(self) -> dict[str, Holder]:
+        """Holder of each device."""
+        return {device: holder for holder in self.holders for device in holder.devices}
+
+    @cached_property
+    def kept(self) -> CpuSet:
+        """CPUs that are in no pool and held by nobody: reserved, or isolated by the kernel's command line."""
+        if self.ledger is None:
+            return CpuSet()
+        held = CpuSet.union(holder.cpus for holder in self.holders)
+        return self.machine.online - self.ledger.cpus.shared - held
+
+    @cached_property
+    def kinds(self) -> dict[int, str]:
+        """Kind of each CPU of a hybrid machine."""
+        return {cpu.id: cpu.kind for cpu in self.machine.cpus if cpu.kind}
+
+    @cached_property
+    def digits(self) -> int:
+        """Digits of the largest CPU number."""
+        return len(str(max(self.machine.online)))
+
+    @cached_property
+    def folds(self) -> bool:
+        """Whether equal neighbours are folded: on machines that would not be readable otherwise."""
+        return not self.full and max(len(self.machine.nodes), len(self.machine.l3)) > self.fold_over
+
+    def special(self, unit: Unit) -> bool:
+        """Whether a unit shows something that no other one does."""
+        odd = self.machine.isolated | self.kept
+        if not unit.cpus.isdisjoint(odd) or any(cpu in self.of_cpu for cpu in unit.cpus):
+            return True
+        nodes = [unit.node, *(child.node for child in unit.children)]
+        return any(self.book(node) and self._used(node) for node in nodes if node) or any(
+            device.address in self.of_device for device in unit.devices
+        )
+
+    def book(self, node: NumaNode) -> NodeBook | None:
+        """The memory accounts of a node; None where nobody keeps any."""
+        found = [book for book in self.ledger.memory.nodes if book.id == node.id] if self.ledger else []
+        return found[0] if found else None
+
+    def on_node(self, node: NumaNode) -> Iterator[tuple[Holder, dict[str, int]]]:
+        """Who has memory of a node, and how many bytes of each resource."""
+        for holder in self.holders:
+            if holder.memory.get(node.id):
+                yield holder, dict(holder.memory[node.id])
+
+    def _used(self, node: NumaNode) -> bool:
+        book = self.book(node)
+        return bool(book and (any(book.reserved.values()) or any(book.system.values()))) or any(self.on_node(node))

@@ -1,0 +1,190 @@
+"""The picture of a machine, read back from its own text: nothing overlaps or is missing, nothing is from outside."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.core.synthetic import parse_synthetic
+from agent.host.machines import open_machine
+from agent.model.ledger import Ledger
+from agent.model.machine import Machine
+from agent.observe.drawing import draw
+from tests.replay.descriptions import descriptions
+from tests.replay.trees import SHARED
+from tests.unit.drawing_cases import (
+    DESCRIPTIONS,
+    SVG,
+    Group,
+    Rect,
+    crowd,
+    grants,
+    read_groups,
+    references,
+    two_sockets,
+)
+
+RECORDED = sorted(path.name.removesuffix(".tar.bz2") for path in SHARED.glob("*.tar.bz2"))
+
+
+def check(svg: str) -> None:
+    """What holds for every picture: boxes nest, siblings and texts do not touch, nothing leaves its box."""
+    page, top = read_groups(svg)
+    assert top.outline == Rect(0, 0, page.w, page.h, "page")
+    for group in top.every():
+        _nested(group, page)
+    texts = [text for group in top.every() for text in group.texts]
+    _apart(texts)
+
+
+def _nested(group: Group, page: Rect) -> None:
+    around = group.outline or page
+    for inner in (each.outline for each in group.inner if each.outline):
+        assert inner.inside(around), f"{inner} leaves {around}"
+    for one, other in combinations([each.outline for each in group.inner if each.outline], 2):
+        assert not one.overlaps(other), f"{one} and {other} overlap"
+    for text in group.texts:
+        assert text.inside(page), f"{text} leaves the page"
+        assert text.inside(around), f"{text} leaves {around}"
+
+
+def _apart(texts: list[Rect]) -> None:
+    rows = sorted(texts, key=lambda text: text.y)
+    for at, one in enumerate(rows):
+        for other in rows[at + 1 :]:
+            if other.y > one.y + one.h:
+                break
+            assert not one.overlaps(other), f"{one} and {other} overlap"
+
+
+@pytest.mark.parametrize("text", DESCRIPTIONS)
+def test_boxes_nest_and_texts_fit(text: str) -> None:
+    """Of machines of many forms, folded and in full."""
+    machine = parse_synthetic(text)
+    check(draw(machine))
+    check(draw(machine, full=True))
+
+
+@given(text=descriptions())
+@settings(max_examples=40, deadline=None)
+def test_boxes_of_any_described_machine_nest(text: str) -> None:
+    """Of random machines: memory-only nodes, dies, devices, offline and isolated CPUs."""
+    check(draw(parse_synthetic(text)))
+
+
+@pytest.mark.skipif(not RECORDED, reason="the recordings of ../shared/machines are not beside this checkout")
+@pytest.mark.parametrize("name", RECORDED)
+def test_recorded_machines_are_drawn_whole(name: str) -> None:
+    """Of real machines, odd ones too: every CPU and every node is in the picture once."""
+    machine = open_machine(name)
+    svg = draw(machine, full=True)
+    check(svg)
+    _, top = read_groups(svg)
+    drawn = [text.what for group in top.every() if _is(group, "cpu") for text in group.texts]
+    assert sorted(map(int, drawn)) == list(machine.online)
+    nodes = [group.texts[0].what for group in top.every() if _is(group, "node")]
+    assert sorted(nodes) == sorted(f"NUMA node {node.id}" for node in machine.nodes)
+
+
+def _is(group: Group, kind: str) -> bool:
+    """Whether it is a box of a kind; a sample in the legend has no text."""
+    return bool(group.outline and group.outline.what.split()[0] == kind and group.texts)
+
+
+def test_holders_are_told_by_letter_colour_and_pattern() -> None:
+    """Each CPU of a pod carries its letter; the legend names it; every pair of colour and pattern is its own."""
+    machine = two_sockets()
+    svg = draw(machine, grants(machine))
+    check(svg)
+    _, top = read_groups(svg)
+    letters = {
+        texts[0].what: texts[1].what for group in top.every() if _is(group, "cpu") and len(texts := group.texts) > 1
+    }
+    assert {cpu for cpu, key in letters.items() if key == "A"} == {"1", "2", "3", "33", "34", "35"}
+    assert {cpu for cpu, key in letters.items() if key == "D"} == {"24"}
+    told = {text.what for group in top.every() for text in group.texts}
+    assert {"telco/upf-0", "web/cache-0", "not aligned as its policy wants", "on its shared CPUs: F"} <= told
+    assert {"GPU 01:00.0 B", "NIC VF 03:00.1 A"} <= told
+    assert "24 GiB granted" in svg
+
+
+@pytest.mark.parametrize("number", [1, 43, 64])
+def test_a_crowd_of_pods_fits(number: int) -> None:
+    """Dozens of pods with long names: a letter each, no overlap, more pods than styles."""
+    machine = two_sockets()
+    svg = draw(machine, crowd(machine, number))
+    check(svg)
+    assert svg.count("a-rather-long-namespace-") >= number
+
+
+def test_a_ledger_of_another_machine_is_drawn_as_far_as_it_goes() -> None:
+    """CPUs, nodes and devices that the machine does not have are left out."""
+    machine = parse_synthetic("1 socket x 2 cores")
+    check(draw(machine, grants(two_sockets())))
+
+
+@pytest.mark.parametrize("ledger", [None, "grants"])
+def test_nothing_comes_from_outside(ledger: str | None) -> None:
+    """No script, image, font or style sheet; every reference is to a pattern in the picture, each defined once."""
+    machine = two_sockets()
+    svg = draw(machine, grants(machine) if ledger else None)
+    root = ET.fromstring(svg)  # noqa: S314 - because the picture is our own
+    ids = [element.attrib["id"] for element in root.iter() if "id" in element.attrib]
+    assert len(ids) == len(set(ids))
+    assert {reference.removeprefix("#") for reference in references(svg)} <= set(ids)
+    assert all(reference.startswith("#nl-") for reference in references(svg))
+    assert {element.tag.removeprefix(SVG) for element in root.iter()} <= {
+        "svg", "title", "desc", "style", "defs", "pattern", "g", "rect", "text", "path", "circle"
+    }  # fmt: skip
+
+
+def test_pictures_tell_what_they_show_and_know_the_dark() -> None:
+    """Title and description for readers of screens, named by aria-labelledby; rules for a dark background."""
+    machine = two_sockets()
+    svg = draw(machine, grants(machine))
+    root = ET.fromstring(svg)  # noqa: S314 - because the picture is our own
+    named = {
+        element.attrib.get("id"): element.text for element in root if element.tag in (f"{SVG}title", f"{SVG}desc")
+    }
+    assert root.attrib["aria-labelledby"].split() == list(named)
+    assert named["nl-title"] == "Topology of two-sockets"
+    assert "4 NUMA nodes" in str(named["nl-about"])
+    assert "6 pods hold" in str(named["nl-about"])
+    assert "@media(prefers-color-scheme:dark)" in svg
+
+
+def test_equal_input_gives_equal_text() -> None:
+    """Twice the same, so that a picture in a repository changes only with its machine."""
+    machine = two_sockets()
+    assert draw(machine, grants(machine)) == draw(two_sockets(), grants(machine))
+
+
+def test_large_machines_are_folded_unless_all_is_asked_for() -> None:
+    """32 nodes: those without a GPU become one box per run; the odd one stands alone."""
+    machine = parse_synthetic(DESCRIPTIONS[7])
+    folded, full = draw(machine), draw(machine, full=True)
+    assert "sockets 1-6" in folded
+    assert "sockets 9-31" in folded
+    assert "same as" not in full
+    assert full.count(">NUMA node ") > 32
+    assert folded.count('class="core"') < full.count('class="core"') / 4
+
+
+HOSTILE = "<script>alert(1)</script>&\"']]>\x00\x1b[31m\u202e\ud800 "
+
+
+@given(name=st.text(max_size=80) | st.just(HOSTILE))
+@settings(max_examples=60, deadline=None)
+def test_any_name_gives_a_sound_picture(name: str) -> None:
+    """Names come from files and clusters: markup and control characters are text, never structure."""
+    base = two_sockets()
+    machine = Machine(base.cpus, base.nodes, name=name, devices=base.devices, caches=base.caches)
+    ledger = grants(base)
+    pods = {uid: record for uid, record in ledger.pods.items() if uid != "u1"}
+    held = {**ledger.cpus.assigned, name or "u1": ledger.cpus.assigned["u1"]}
+    cpus = type(ledger.cpus)(ledger.cpus.shared, held)
+    check(draw(machine, Ledger(ledger.machine, cpus, ledger.memory, ledger.devices, pods)))
