@@ -12,6 +12,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.app.kept import Kept
 from agent.core.admit import Node
 from agent.core.exempt import Exemptions
 from agent.engine.known import Switches
@@ -21,6 +22,7 @@ from agent.model.devices import DeviceInventory
 from agent.model.machine import Machine
 from agent.model.rules import Enforcement
 from agent.settings import Settings, parse
+from agent.settings.from_node import with_node_memory
 
 _ONLINE = ("/sys/devices/system/cpu/online", "/sys/devices/system/node/online", "/proc/sys/vm/nr_hugepages")
 
@@ -56,24 +58,26 @@ class Setup:
         return Exemptions(self.settings.excluded_namespaces, self.settings.included_pods, own, static)
 
 
-def read_setup(config: Path | None, root: str | None) -> Setup:
+def read_setup(config: Path | None, root: str | None, kept: Kept | None = None) -> Setup:
     """Read both.
 
     Args:
         config: the configuration file, None for the defaults.
         root: the machine, None for this one.
+        kept: what the Node says that the kubelet keeps from pods; None where there is no Node.
 
     Raises:
         SettingsError: the file is wrong, or asks for what the machine cannot give.
         HostError: the machine cannot be read.
     """
     settings, ignored = read_settings(config) if config else parse({})
-    return made(settings, open_machine(root), ignored)
+    return made(settings, open_machine(root), ignored, kept)
 
 
-def made(settings: Settings, machine: Machine, ignored: tuple[str, ...] = ()) -> Setup:
+def made(settings: Settings, machine: Machine, ignored: tuple[str, ...] = (), kept: Kept | None = None) -> Setup:
     """The managers for settings on a machine; raises SettingsError for what the machine cannot give."""
-    rules = settings.rules(machine)
+    filled = with_node_memory(settings, machine, kept.memory if kept else None)
+    rules = filled.rules(machine, node_reserved=kept.cpu_milli if kept else 0)
     node = Node(machine, rules, DeviceInventory.from_machine(machine, rules.devices))
     node.start()  # says what the managers refuse
     return Setup(machine, settings, node, ignored)

@@ -22,6 +22,21 @@ from agent.model.rules import Policy
 UNPREFERRED = "the best that could be had under this policy is not as good as this machine allows"
 
 
+def kind_of(record: PodRecord) -> str:
+    """Why a pod is not aligned, as one of a few words; "" when it is. For a metric's label."""
+    texts = [record.why[name] for name in sorted(record.why)]
+    if not texts and all(record.aligned.values()):
+        return ""
+    for word, part in (
+        ("NotConfined", "confined"), ("NotConfined", "memory is not bound"), ("OutsideAffinity", "outside the affinity"),
+        ("NothingAligned", "policy none aligns nothing"), ("Unpreferred", UNPREFERRED), ("Lost", "it lost"),
+        ("Resize", "resize"),
+    ):  # fmt: skip
+        if any(part in text for text in texts):
+            return word
+    return "Other"
+
+
 class Kind(Enum):
     """What is held: a device near several nodes is in place on any of them, the rest only on all."""
 

@@ -39,6 +39,8 @@ class Enforcer:
         """Container id -> (pod uid, container name)."""
         self.movers: Collection[str] = ()
         """Uids of pods that want their memory bound even when the kernel moves it."""
+        self.halted = False
+        """The kill switch, without the engine's lock: nothing is written from now on, not even the rest of a plan."""
         self.backoff = Backoff()
         self._last: dict[tuple[str, str], str] = {}
 
@@ -68,18 +70,20 @@ class Enforcer:
     def release(self, ledger: Ledger, observed: Observed) -> tuple[Written, ...]:
         """Put everything back (safety.md S17)."""
         self._last.clear()
-        return self._write(release_plan(ledger, self.names, observed))
+        return self._write(release_plan(ledger, self.names, observed), always=True)
 
     def fight(self) -> str:
         """Who undoes our writes again and again, "" when nobody does (safety.md S10)."""
         return flapping(self.backoff.repairs, self.backoff.clock())
 
-    def _write(self, writes: tuple[Write, ...]) -> tuple[Written, ...]:
+    def _write(self, writes: tuple[Write, ...], *, always: bool = False) -> tuple[Written, ...]:
         results: list[Written] = []
         for slow, group in groupby(writes, key=lambda write: write.file == MEMS):
             # writes of memory nodes may hang (S8): they share one patience; the others are told and done one by one
             together = tuple(group)
             for part in (together,) if slow else ((write,) for write in together):
+                if self.halted and not always:
+                    break
                 self._steps(" ".join(f"write {write.path} {write.file}" for write in part))
                 results += self._cgroups.apply(part)
         for result in results:

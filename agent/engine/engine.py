@@ -104,7 +104,17 @@ class Engine:
     def switches(self) -> Switches:
         """The engine's own settings now; observe-only as well while another program writes cpusets."""
         with self._lock:
-            return replace(self._switches, observe_only=self._switches.observe_only or bool(self.yields))
+            stopped = self._switches.observe_only or bool(self.yields) or self._enforcer.halted
+            return replace(self._switches, observe_only=stopped)
+
+    @property
+    def halted(self) -> bool:
+        """The kill switch that waits for no lock (safety.md S3): a plan that is being written stops where it is."""
+        return self._enforcer.halted
+
+    @halted.setter
+    def halted(self, halted: bool) -> None:
+        self._enforcer.halted = halted
 
     @property
     def known(self) -> Mapping[str, Known]:

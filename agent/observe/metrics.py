@@ -9,7 +9,7 @@ Counted by `agent.observe.telling` as things happen; gauges are read from a snap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -37,13 +37,35 @@ class Spec:
 
 
 SPECS: tuple[Spec, ...] = (
-    Spec("numalign_admissions_total", "counter", "Decisions on pods.", ("outcome", "reason")),
+    Spec("numalign_admissions_total", "counter", "Decisions on pods: aligned, misaligned or refused, and why.",
+         ("policy", "outcome", "reason")),
     Spec("numalign_releases_total", "counter", "Pods whose grants were given back."),
     Spec("numalign_writes_total", "counter", "Writes to cgroup files; drift-* causes are repairs.",
          ("file", "cause", "result")),
     Spec("numalign_problems_total", "counter", "Faults that are no pod's doing.", ("what",)),
     Spec("numalign_annotation_errors_total", "counter", "Annotations of pods that could not be followed."),
     Spec("numalign_operation_seconds", "histogram", "How long an operation of the engine took.", ("operation",)),
+    Spec("numalign_start_to_pin_seconds", "histogram",
+         "From a container's cgroup folder to the CPUs written into it, where NRI had not pinned it before."),
+    Spec("numalign_start_to_pin_seconds", "histogram",
+         "From a container's cgroup appearing to its exclusive CPUs being written; 0 through NRI.", ("through",)),
+    Spec("numalign_nri_answers_total", "counter", "Answers to the runtime.", ("what",)),
+    Spec("numalign_pod_actions_total", "counter", "What was done to refused pods.", ("action",)),
+    Spec("numalign_malformed_total", "counter", "Objects that could not be read.", ("kind",)),
+    Spec("numalign_api_requests_total", "counter", "Requests to the API server; code 0: no answer.",
+         ("verb", "code")),
+    Spec("numalign_api_request_seconds", "histogram", "How long the API server took to answer.", ("verb",)),
+    Spec("numalign_checkpoint_saves_total", "counter", "Saves of the ledger.", ("result",)),
+    Spec("numalign_checkpoint_save_seconds", "histogram", "How long a save of the ledger took, synced to disk."),
+    Spec("numalign_queue_length", "gauge", "What waits to be decided (intake) or told (publisher).", ("queue",)),
+    Spec("numalign_waiting_pods", "gauge", "Pods that wait for room (onMisalignment: wait)."),
+    Spec("numalign_largest_aligned", "gauge",
+         "Fragmentation: the largest request that still fits one NUMA node, in CPUs or bytes.", ("resource",)),
+    Spec("numalign_local_memory_ratio", "gauge",
+         "Locality: share of the pages of containers with exclusive CPUs that lie on their nodes; absent without any."),
+    Spec("numalign_reserved_mismatch_millicpus", "gauge",
+         "CPU that numalign reserves beyond the kubelet: the scheduler may overfill the node by it."),
+    Spec("numalign_api_silent_seconds", "gauge", "Since the API server last answered the watch; absent before."),
     Spec("numalign_cpus", "gauge", "CPUs of a NUMA node by use; free ones are shared too.", ("numa_node", "use")),
     Spec("numalign_memory_bytes", "gauge", "Memory of a NUMA node by use.", ("numa_node", "resource", "use")),
     Spec("numalign_pods", "gauge", "Pods that the agent knows, by state.", ("state",)),
@@ -64,6 +86,12 @@ class Snapshot:
         pods: state -> how many: "pinned", "shared", "refused", "exempt", "ended".
         manifest_errors: wrong manifests now.
         ready, observe_only: as the names say.
+        queues: queue -> how many wait in it.
+        waiting: pods that wait for room.
+        largest: resource -> the largest request that fits one node.
+        locality: share of pages in place, None where there are none.
+        mismatch: thousandths of a CPU reserved beyond the kubelet.
+        silent: seconds since the API answered, None before it did.
     """
 
     nodes: tuple[NodeUse, ...] = ()
@@ -71,6 +99,12 @@ class Snapshot:
     manifest_errors: int = 0
     ready: bool = False
     observe_only: bool = False
+    queues: Mapping[str, int] = field(default_factory=dict)
+    waiting: int = 0
+    largest: Mapping[str, int] = field(default_factory=dict)
+    locality: float | None = None
+    mismatch: int = 0
+    silent: float | None = None
 
 
 class Metrics:
@@ -102,7 +136,8 @@ class Metrics:
 
     def time(self, name: str, *labels: str, seconds: float) -> None:
         """Add an observation to a histogram of SPECS, named without the prefix."""
-        self._histograms[PREFIX + name].labels(*labels).observe(seconds)
+        histogram = self._histograms[PREFIX + name]
+        (histogram.labels(*labels) if labels else histogram).observe(seconds)
 
     def page(self) -> bytes:
         """The text that Prometheus reads."""
@@ -126,6 +161,12 @@ class _Gauges(Collector):
             "numalign_manifest_errors": [((), shot.manifest_errors)],
             "numalign_ready": [((), shot.ready)],
             "numalign_observe_only": [((), shot.observe_only)],
+            "numalign_queue_length": [((queue,), count) for queue, count in sorted(shot.queues.items())],
+            "numalign_waiting_pods": [((), shot.waiting)],
+            "numalign_largest_aligned": [((name,), count) for name, count in sorted(shot.largest.items())],
+            "numalign_local_memory_ratio": [] if shot.locality is None else [((), shot.locality)],
+            "numalign_reserved_mismatch_millicpus": [((), shot.mismatch)],
+            "numalign_api_silent_seconds": [] if shot.silent is None else [((), shot.silent)],
             "numalign_build_info": [((__version__,), 1)],
         }
         for spec in SPECS:

@@ -7,7 +7,9 @@ Called under the engine's lock, so nothing in here waits: a log line and a count
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
+from agent.core.aligned import kind_of
 from agent.core.asks import Ask
 from agent.model.cgroup import VANISHED, Written
 from agent.model.ledger import Ledger
@@ -18,24 +20,30 @@ from agent.observe.metrics import Metrics
 
 
 class Telling:
-    """Logs and counts."""
+    """Logs and counts.
 
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
+    Args:
+        metrics: where to count.
+        policy: the node's policy, for pods that ask for none.
+    """
+
+    def __init__(self, metrics: Metrics, policy: Callable[[], str] = lambda: "default") -> None:
+        self._metrics, self._policy = metrics, policy
 
     def admitted(self, pod: Pod, ledger: Ledger, ask: Ask) -> None:
         """See Teller."""
         record = ledger.pods[pod.uid]
         holds = {name: str(cpus) for name, cpus in sorted(ledger.cpus.assigned.get(pod.uid, {}).items())}
         aligned = all(record.aligned.values()) and not record.why
-        self._metrics.count("admissions_total", "aligned" if aligned else "misaligned", "")
+        outcome, reason = ("aligned", "") if aligned else ("misaligned", kind_of(record))
+        self._metrics.count("admissions_total", record.policy, outcome, reason)
         self._annotations(pod, ask)
         facts = {"pod": pod.key, "uid": pod.uid, "cpus": holds, "aligned": aligned, "why": dict(record.why)}
         LOG.info("admitted", extra={"facts": {key: value for key, value in facts.items() if value not in ({}, "")}})
 
     def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:
         """See Teller."""
-        self._metrics.count("admissions_total", "refused", refusal.reason.value)
+        self._metrics.count("admissions_total", ask.policy or self._policy(), "refused", refusal.reason.value)
         self._annotations(pod, ask)
         facts = {"pod": pod.key, "uid": pod.uid, "reason": refusal.reason.value, "container": refusal.container}
         LOG.warning("refused: %s", refusal.message, extra={"facts": {**facts, **refusal.facts}})

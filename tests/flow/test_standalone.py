@@ -185,7 +185,7 @@ def test_pages_tell_health_and_metrics(tmp_path: Path) -> None:
         status, text = node.get("/metrics")
         assert status == 200
         assert 'numalign_cpus{numa_node="0",use="exclusive"} 2.0' in text
-        assert 'numalign_admissions_total{outcome="aligned",reason=""} 1.0' in text
+        assert 'numalign_admissions_total{outcome="aligned",policy="best-effort",reason=""} 1.0' in text
         assert 'numalign_pods{state="pinned"} 1.0' in text
         assert "secret-name" not in text
         assert node.get("/pods")[0] == 404
@@ -297,8 +297,8 @@ def test_json_output_is_for_programs(tmp_path: Path) -> None:
     write(tmp_path / "pods", "db", container(cpu="2"))
     write(tmp_path / "pods", "big", container(cpu="99"), policy="single-numa-node", on_misalignment="fail")
     command = [
-        sys.executable, "-m", "agent", "run", "--pods", f"{tmp_path}/pods", "--state-dir", f"{tmp_path}/state", "--once",
-        "--root", MACHINE, "--output", "json",
+        sys.executable, "-m", "agent", "run", "--once", "--pods", f"{tmp_path}/pods", "--state-dir",
+        f"{tmp_path}/state",        "--root", MACHINE, "--output", "json",
     ]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     answer = json.loads(done.stdout)

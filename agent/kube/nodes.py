@@ -1,0 +1,62 @@
+"""What this Node's object says that decisions depend on. Pure; read by `agent.app.cluster`.
+
+capacity less allocatable     what the kubelet keeps from pods: kubeReserved + systemReserved + hard eviction
+numalign.io/observe-only      the kill switch of this node (safety.md S3)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agent.errors import MalformedError
+from agent.model.quantity import parse_milli, units
+
+OBSERVE_ONLY = "numalign.io/observe-only"
+_OFF = frozenset({"", "0", "f", "F", "FALSE", "false", "False"})
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """One Node.
+
+    Attributes:
+        uid: metadata.uid.
+        cpu_milli: thousandths of a CPU that the kubelet keeps from pods; None when the object does not say.
+        memory: bytes that it keeps; None when the object does not say.
+        observe_only: the annotation's value where it switches us off, "" where it does not.
+    """
+
+    uid: str = ""
+    cpu_milli: int | None = None
+    memory: int | None = None
+    observe_only: str = ""
+
+
+def node_facts(body: Mapping[str, Any]) -> NodeFacts:
+    """Read a Node. What cannot be understood counts as not said, but for the kill switch: any word but a no is a yes."""
+    metadata, status = _mapping(body.get("metadata")), _mapping(body.get("status"))
+    asked = _mapping(metadata.get("annotations")).get(OBSERVE_ONLY)
+    memory = _kept(status, "memory")
+    return NodeFacts(
+        uid=str(metadata.get("uid", "")),
+        cpu_milli=_kept(status, "cpu"),
+        memory=None if memory is None else units(memory),
+        observe_only="" if asked is None or asked in _OFF else str(asked)[:60],
+    )
+
+
+def _kept(status: Mapping[str, Any], resource: str) -> int | None:
+    """Capacity less allocatable in thousandths; never below nothing."""
+    amounts = []
+    for part in ("capacity", "allocatable"):
+        try:
+            amounts.append(parse_milli(_mapping(status.get(part)).get(resource)))
+        except MalformedError:
+            return None
+    return max(0, amounts[0] - amounts[1])
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

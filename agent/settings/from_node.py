@@ -1,0 +1,59 @@
+"""Reservations that the settings leave open, taken from the Node: capacity less allocatable (safety.md S14).
+
+Used by `agent.app.setup`. CPUs: the number goes to `Settings.rules`, and the CPU manager's own rule chooses which
+(spec 4.1). Memory: the kubelet knows no rule, it wants reservedMemory per NUMA node spelled out (spec 5.1); here the
+sum is spread over the nodes with CPUs in proportion to their memory, whole pages, the rest on the lowest node.
+"""
+
+from __future__ import annotations
+
+from agent.model.machine import Machine
+from agent.model.quantity import units
+from agent.settings.effective import eviction_memory, reserved_cpus, reserved_memory
+from agent.settings.kinds import CpuPolicy, MemoryPolicy
+from agent.settings.model import NodeReservation, Settings
+
+_PAGE = 4096
+_MEMORY = "memory"
+
+
+def derives_cpus(settings: Settings, machine: Machine) -> bool:
+    """Whether the number of reserved CPUs is left to the Node."""
+    if settings.cpu_manager_policy is CpuPolicy.NONE or reserved_cpus(settings, machine) is not None:
+        return False
+    return not any(part.get("cpu", 0) for part in (settings.kube_reserved, settings.system_reserved))
+
+
+def derives_memory(settings: Settings) -> bool:
+    """Whether the reserved memory is left to the Node."""
+    return settings.memory_manager_policy is not MemoryPolicy.NONE and not settings.reserved_memory
+
+
+def with_node_memory(settings: Settings, machine: Machine, kept: int | None) -> Settings:
+    """Settings with reservedMemory filled in where it is unset.
+
+    Args:
+        settings: as parsed.
+        machine: whose nodes share it.
+        kept: bytes that the kubelet keeps from pods; 0 when that is not known yet, so that the sum of the settings'
+            own reservations counts; None where there is no Node: the settings stay as they are.
+    """
+    if kept is None or not derives_memory(settings):
+        return settings
+    told = units(sum(part.get(_MEMORY, 0) for part in (settings.kube_reserved, settings.system_reserved)))
+    eviction = eviction_memory(settings, machine)
+    total = reserved_memory(settings, machine) if told or not kept else max(kept, eviction)
+    nodes = [node for node in machine.nodes if node.cpus and node.memory]
+    if not total or not nodes:
+        return settings
+    room = sum(node.memory for node in nodes)
+    parts = {node.id: total * node.memory // room // _PAGE * _PAGE for node in nodes}
+    parts[nodes[0].id] += total - sum(parts.values())
+    update: dict[str, object] = {
+        "reserved_memory": tuple(
+            NodeReservation(numaNode=number, limits={_MEMORY: str(part)}) for number, part in parts.items() if part
+        )
+    }
+    if not told:  # the sums must agree with Node Allocatable's
+        update["system_reserved"] = {**settings.system_reserved, _MEMORY: 1000 * (total - eviction)}
+    return settings.model_copy(update=update)
