@@ -102,11 +102,18 @@ class Draft:
         for node in block.nodes:
             left -= self._free(node, block.resource, min(own.get(node, 0), left))
             self._leave(node)
-        # without a split from the lowest node up; and elsewhere, where a single user of a group's node (defect D5) had
-        # its bytes given back by the group: the kubelet then keeps bytes that nobody holds
-        idle_first = sorted(self._books, key=lambda node: (self._books[node].users > 0, node))
-        for node in (*block.nodes, *idle_first) if left else ():
+        for node in self._rest(block) if left else ():
             left -= self._free(node, block.resource, left)
+
+    def _rest(self, block: Block) -> list[int]:
+        """Where else to give bytes back, without a split or where the books no longer have what it says.
+
+        From the lowest of its nodes up, as the kubelet does. Then elsewhere, unused nodes first: after a single user
+        of a node of a group (defect D5), the group may have given back bytes of the single. The kubelet keeps its
+        books wrong then.
+        """
+        others = sorted(self._books, key=lambda node: (self._books[node].users > 0, node))
+        return [*block.nodes, *others]
 
     def _free(self, node: int, resource: str, amount: int) -> int:
         """Free up to `amount` bytes on a node; how many that were."""
