@@ -28,9 +28,9 @@ def kind_of(record: PodRecord) -> str:
     if not texts and all(record.aligned.values()):
         return ""
     for word, part in (
-        ("NotConfined", "confined"), ("NotConfined", "memory is not bound"), ("OutsideAffinity", "outside the affinity"),
-        ("NothingAligned", "policy none aligns nothing"), ("Unpreferred", UNPREFERRED), ("Lost", "it lost"),
-        ("Resize", "resize"),
+        ("NotConfined", "confined"), ("NotConfined", "memory is not bound"), ("Resize", "resize"),
+        ("OutsideAffinity", "outside the affinity"), ("NothingAligned", "policy none aligns nothing"),
+        ("Unpreferred", UNPREFERRED), ("Lost", "it lost"),
     ):  # fmt: skip
         if any(part in text for text in texts):
             return word

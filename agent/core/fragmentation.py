@@ -22,10 +22,7 @@ def largest_aligned(nodes: Iterable[NodeUse], machine: Machine, *, whole_cores: 
     found = {"cpu": 0}
     for node in nodes:
         free = node.free
-        if whole_cores:
-            count = sum(len(core) for core in machine.cores if core.issubset(free))
-        else:
-            count = len(free)
+        count = sum(len(core) for core in machine.cores if core.issubset(free)) if whole_cores else len(free)
         found["cpu"] = max(found["cpu"], count)
         for name, use in node.memory.items():
             found[name] = max(found.get(name, 0), use.free)

@@ -35,7 +35,7 @@ class NodeFacts:
 
 
 def node_facts(body: Mapping[str, Any]) -> NodeFacts:
-    """Read a Node. What cannot be understood counts as not said, but for the kill switch: any word but a no is a yes."""
+    """Read a Node. What cannot be understood counts as not said; as kill switch any word but a no is a yes."""
     metadata, status = _mapping(body.get("metadata")), _mapping(body.get("status"))
     asked = _mapping(metadata.get("annotations")).get(OBSERVE_ONLY)
     memory = _kept(status, "memory")

@@ -51,7 +51,9 @@ def with_node_memory(settings: Settings, machine: Machine, kept: int | None) -> 
     parts[nodes[0].id] += total - sum(parts.values())
     update: dict[str, object] = {
         "reserved_memory": tuple(
-            NodeReservation(numaNode=number, limits={_MEMORY: str(part)}) for number, part in parts.items() if part
+            NodeReservation.model_validate({"numaNode": number, "limits": {_MEMORY: str(part)}})
+            for number, part in parts.items()
+            if part
         )
     }
     if not told:  # the sums must agree with Node Allocatable's
