@@ -75,7 +75,7 @@ class Engine:
         }
         self._listed, self._complete, self._saved = False, complete, saved
         self._following = Following(node)
-        self.snapshot = Snapshot(ledger, node, dict(self._known), switches.lift_quota)
+        self.snapshot = Snapshot(ledger, node, dict(self._known), switches)
         """What was decided last; read without the lock."""
         self.unwritable = ""
         """Why the ledger cannot be saved; "" while it can. New grants are refused meanwhile."""
@@ -379,7 +379,7 @@ class Engine:
         self._publish()
 
     def _publish(self) -> None:
-        self.snapshot = Snapshot(self._ledger, self._node, dict(self._known), self._switches.lift_quota)
+        self.snapshot = Snapshot(self._ledger, self._node, dict(self._known), self._switches)
 
     def _observe(self) -> Observed | None:
         try:

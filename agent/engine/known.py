@@ -62,13 +62,13 @@ class Snapshot:
         ledger: the grants.
         node: the managers.
         known: every known pod, by uid.
-        lift_quota: whether pods with exclusive CPUs lose their CFS quota (S16).
+        switches: the engine's own settings.
     """
 
     ledger: Ledger
     node: Node
     known: Mapping[str, Known] = field(default_factory=dict)
-    lift_quota: bool = True
+    switches: Switches = SWITCHES
 
 
 def on_shared_pool(ledger: Ledger, pod: Pod, node: Node, why: str, *, adopted: bool) -> Ledger:

@@ -117,7 +117,7 @@ class EngineDecisions:
     def quota_lifted(self, uid: str) -> bool:
         """Whether the pod's exclusive containers run without a CFS quota (S16)."""
         snapshot = self._engine.snapshot
-        return snapshot.lift_quota and snapshot.node.rules.cpu.static and bool(own_of(snapshot.ledger, uid))
+        return snapshot.switches.lift_quota and snapshot.node.rules.cpu.static and bool(own_of(snapshot.ledger, uid))
 
     def devices(self, uid: str, container: str) -> tuple[Mapping[str, str], tuple[DeviceNode, ...]]:
         """What makes the devices that numalign hands out itself usable in a container (S22)."""
