@@ -63,7 +63,7 @@ def digest(source: Path) -> str:
 
 
 def generate(program: Path, family: str, seed: int, count: int, repeats: int = 0) -> list[dict[str, Any]]:
-    """Vectors that nobody has seen before; those that the kubelet answers in two ways in `repeats` runs are dropped."""
+    """Vectors that nobody has seen before; what the kubelet answers in two ways in `repeats` runs is dropped."""
     command = [str(program), "gen", "--family", family, "--seed", str(seed), "--count", str(count)]
     command += ["--repeats", str(repeats)] if repeats else []
     done = subprocess.run(command, check=True, capture_output=True, text=True)
