@@ -45,6 +45,8 @@ SPECS: tuple[Spec, ...] = (
     Spec("numalign_problems_total", "counter", "Faults that are no pod's doing.", ("what",)),
     Spec("numalign_annotation_errors_total", "counter", "Annotations of pods that could not be followed."),
     Spec("numalign_operation_seconds", "histogram", "How long an operation of the engine took.", ("operation",)),
+    Spec("numalign_start_to_pin_seconds", "histogram",
+         "From a container's cgroup folder to its set, where NRI had not written it before."),
     Spec("numalign_nri_answers_total", "counter", "Answers to the runtime.", ("what",)),
     Spec("numalign_pod_actions_total", "counter", "What was done to refused pods.", ("action",)),
     Spec("numalign_malformed_total", "counter", "Objects that could not be read.", ("kind",)),
