@@ -37,7 +37,8 @@ class Processes:
 
     def start(self, key: Key) -> int:
         """Start the process of a container, or find the one that runs; its id. Raises HostError."""
-        if key not in self._running or self._running[key].poll() is not None:
+        if self.pid(key) is None:
+            self.stop(*key)  # what is left of one that died
             try:
                 self._running[key] = subprocess.Popen(
                     ["/bin/cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, close_fds=True, cwd="/",

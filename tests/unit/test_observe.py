@@ -1,0 +1,175 @@
+"""Logs, metrics and health: what is said, and that it can be said without harm."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import re
+import socket
+import urllib.error
+import urllib.request
+
+import pytest
+
+from agent.core.usage import MemoryUse, NodeUse
+from agent.errors import HostError, SettingsError
+from agent.model.idset import CpuSet
+from agent.observe import logs
+from agent.observe.health import STALE_SECONDS, Health, Server, parse_address
+from agent.observe.metrics import SPECS, Metrics, Snapshot
+
+
+def lines(style: str, level: str = "info") -> io.StringIO:
+    """Where log lines go from now on."""
+    stream = io.StringIO()
+    logs.setup(style, level, stream)
+    return stream
+
+
+def test_json_lines_carry_the_operation_and_its_facts() -> None:
+    """Begin and end, with one op of eight hex digits, seconds and outcome; facts never hide a field of ours."""
+    stream = lines("json")
+    with logs.operation("sync", pods=3):
+        logs.LOG.warning("refused", extra={"facts": {"pod": "default/a", "level": "high"}})
+    logs.LOG.info("after")
+    begin, middle, end, after = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert re.fullmatch("[0-9a-f]{8}", begin["op"])
+    assert begin["op"] == middle["op"] == end["op"]
+    assert (begin["msg"], begin["pods"]) == ("begin sync", 3)
+    assert (middle["level"], middle["level_"], middle["pod"]) == ("warning", "high", "default/a")
+    assert (end["msg"], end["outcome"]) == ("end sync", "done")
+    assert "op" not in after
+
+
+def test_a_failed_operation_says_so() -> None:
+    """The exception goes on its way."""
+    stream = lines("json")
+    with pytest.raises(HostError), logs.operation("sync"):
+        raise HostError("/x", "is gone")
+    assert json.loads(stream.getvalue().splitlines()[-1])["outcome"] == "failed"
+
+
+def test_no_text_from_outside_begins_a_line_of_its_own() -> None:
+    """Line ends, escape codes and endless texts in names stay within their line."""
+    for style in ("text", "json"):
+        stream = lines(style)
+        logs.LOG.error("%s", "evil\n2026 INFO all is well\x1b[2J" + "x" * 10_000, extra={"facts": {"a b": 'q"\nz'}})
+        assert len(stream.getvalue().splitlines()) == 1
+        assert "\x1b" not in stream.getvalue()
+        assert len(stream.getvalue()) < logs.LONGEST + 300
+
+
+def test_levels_are_kept() -> None:
+    """Below the level nothing is written; a second setup replaces the first."""
+    stream = lines("text", "error")
+    logs.LOG.warning("quiet")
+    assert stream.getvalue() == ""
+    assert len(logging.getLogger("numalign").handlers) == 1
+
+
+def test_every_metric_is_in_the_table_and_on_the_page() -> None:
+    """SPECS is the whole truth: names, kinds and labels on the page are those of the table, and no others."""
+    node = NodeUse(
+        0, CpuSet.parse("1-2"), CpuSet.parse("0,3"), CpuSet.parse("0"), CpuSet.parse("3"),
+        {"memory": MemoryUse(100, 10, 30)},
+    )  # fmt: skip
+    metrics = Metrics(lambda: Snapshot((node,), {"pinned": 2}, 1, ready=True))
+    for spec in SPECS:
+        name = spec.name.removeprefix("numalign_")
+        if spec.kind == "counter":
+            metrics.count(name, *("x" for _ in spec.labels))
+        elif spec.kind == "histogram":
+            metrics.time(name, *("x" for _ in spec.labels), seconds=0.01)
+    page = metrics.page().decode()
+    kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.MULTILINE))
+    expected = {spec.name: spec.kind for spec in SPECS}
+    assert {name: kind for name, kind in kinds.items() if not name.endswith("_created")} == expected
+    found = {
+        (name, tuple(re.findall(r'(\w+)="', labels)))
+        for name, labels in re.findall(r"^(\w+)\{(.*)\}", page, re.MULTILINE)
+    }
+    labelled = {spec.name: set(spec.labels) for spec in SPECS if spec.kind != "histogram"}
+    assert {name: set(labels) for name, labels in found if name in labelled}.items() <= labelled.items()
+    assert {spec.name for spec in SPECS if spec.kind == "counter" and spec.labels} <= {name for name, _ in found}
+    assert 'numalign_memory_bytes{numa_node="0",resource="memory",use="free"} 60.0' in page
+    assert 'numalign_cpus{numa_node="0",use="shared"} 2.0' in page
+    assert "numalign_ready 1.0" in page
+
+
+def test_metric_names_follow_the_rules_of_prometheus() -> None:
+    """Prefix, unit or _total at the end, help as a sentence, no label that grows with pods (S20)."""
+    for spec in SPECS:
+        assert re.fullmatch(r"numalign_[a-z_]+", spec.name)
+        assert spec.name.endswith("_total") == (spec.kind == "counter")
+        assert spec.help.endswith(".")
+        assert not {"pod", "uid", "container", "namespace", "node"} & set(spec.labels)
+
+
+def test_live_means_that_the_loop_turns() -> None:
+    """A loop that stands still for a minute is not alive."""
+    now = [0.0]
+    health = Health(lambda: now[0])
+    now[0] = STALE_SECONDS - 1
+    assert health.live()[0] is True
+    now[0] = STALE_SECONDS + 1
+    assert health.live() == (False, "the loop turned 61.0 s ago")
+    health.beat()
+    assert health.live()[0] is True
+
+
+def test_ready_means_recovered_and_nothing_missing() -> None:
+    """Every condition must be met; the text names those that are not."""
+    health = Health()
+    assert health.ready() == (False, "recovery: has not finished")
+    health.set("recovery", "")
+    health.set("checkpoint", "disk full")
+    assert health.ready() == (False, "checkpoint: disk full")
+    health.set("checkpoint", "")
+    assert health.ready() == (True, "ready")
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [("127.0.0.1:9177", ("127.0.0.1", 9177)), (":0", ("127.0.0.1", 0)), ("[::1]:80", ("::1", 80)), ("*:1", None)],
+)
+def test_addresses(text: str, parsed: tuple[str, int] | None) -> None:
+    """Loopback where no host is named (S20)."""
+    assert parse_address(text) == (parsed or ("*", 1))
+
+
+@pytest.mark.parametrize("text", ["", "9177", "localhost", "a:b", "a:99999", "a:-1", "a:١"])
+def test_addresses_that_are_none(text: str) -> None:
+    """One sentence that names the option."""
+    with pytest.raises(SettingsError, match=r"--metrics-address: .* is no address such as"):
+        parse_address(text)
+
+
+def test_pages_answer_get_and_head_and_nothing_else() -> None:
+    """Other paths are 404, other methods 501; a taken port is one sentence."""
+    server = Server("127.0.0.1:0", {"/x": lambda: (200, "text/plain", b"hello")})
+    base = f"http://{server.address}"
+    with urllib.request.urlopen(f"{base}/x?y=1") as answer:
+        assert (answer.status, answer.read()) == (200, b"hello")
+    with urllib.request.urlopen(urllib.request.Request(f"{base}/x", method="HEAD")) as answer:
+        assert (answer.headers["Content-Length"], answer.read()) == ("5", b"")
+    for request, status in ((f"{base}/", 404), (urllib.request.Request(f"{base}/x", data=b"", method="POST"), 501)):
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(request)
+        assert caught.value.code == status
+        caught.value.close()
+    with pytest.raises(HostError, match="cannot be listened on: Address already in use"):
+        Server(server.address, {})
+    server.close()
+
+
+def test_a_client_that_says_nonsense_disturbs_nobody() -> None:
+    """Bytes that are no HTTP end their own connection only."""
+    server = Server("127.0.0.1:0", {"/x": lambda: (200, "text/plain", b"hello")})
+    host, _, port = server.address.rpartition(":")
+    with socket.create_connection((host, int(port))) as client:
+        client.sendall(b"\x00\xff\r\n\r\n")
+        client.recv(100)
+    with urllib.request.urlopen(f"http://{server.address}/x") as answer:
+        assert answer.read() == b"hello"
+    server.close()
