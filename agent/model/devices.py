@@ -72,9 +72,9 @@ class DeviceInventory:
         found: dict[str, dict[str, Device]] = {}
         for resource, number, nodes in devices:
             found.setdefault(resource, {})[number] = Device(number, nodes or None)
-        plugins = {number for each in found.values() for number in each}
+        plugins = {number.lower() for each in found.values() for number in each}
         own = {
-            resource: tuple(replace(each, healthy=each.healthy and each.id not in plugins) for each in held)
+            resource: tuple(replace(each, healthy=each.healthy and each.id.lower() not in plugins) for each in held)
             for resource, held in self.resources.items()
             if resource not in self.reported
         }

@@ -385,7 +385,7 @@ def test_s22_what_the_kubelet_gave_is_followed_never_chosen() -> None:
 def test_s22_a_device_of_a_plugin_is_not_ours_to_give() -> None:
     """A selector that matches what a plugin hands out: by address, and by the name of the resource."""
     ours = DeviceInventory({NIC: devices("n", [[0], [1]]), GPU: devices("g", [[0]])})
-    both = ours.with_reported([("sriov.io/vf", "n00", NodeSet.of(0)), (GPU, "x", NodeSet.of(1))])
+    both = ours.with_reported([("sriov.io/vf", "N00", NodeSet.of(0)), (GPU, "x", NodeSet.of(1))])
     assert [each.healthy for each in both.of(NIC)] == [False, True]
     assert both.of(GPU) == (Device("x", NodeSet.of(1)),)
     assert both.reported == {"sriov.io/vf", GPU}
