@@ -81,6 +81,12 @@ class Driver:
         self.runtime = ""
         """Name and version of the runtime, "" while it is away."""
 
+    @property
+    def sandboxes(self) -> tuple[Sandbox, ...]:
+        """The pods that the runtime has sandboxes of, in the order in which it told them; none while it is away."""
+        with self._lock:
+            return tuple(self._sandboxes.values()) if self.runtime else ()
+
     def configured(self, runtime: str, version: str) -> None:
         """The runtime took us in."""
         self.runtime = f"{runtime} {version}".strip()
