@@ -23,6 +23,9 @@ from agent.kube.access import Access
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 JSON = "application/json"
+BRIEF = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+"""An answer without spec and status, where the caller does not read them: half the bytes of every write.
+https://kubernetes.io/docs/reference/using-api/api-concepts/#metadata-only-fetches"""
 CONNECT_SECONDS, READ_SECONDS = 3.0, 10.0
 MANAGER = "numalign"
 UNREACHABLE = 0
@@ -56,6 +59,7 @@ class KubeClient:
         kind: str = JSON,
         query: Sequence[tuple[str, str]] = (),
         verb: str = "",
+        brief: bool = False,
     ) -> dict[str, Any]:
         """One request; the JSON answer.
 
@@ -66,11 +70,12 @@ class KubeClient:
             kind: content type of the body.
             query: query parameters.
             verb: what to count it as, the method where empty.
+            brief: of the object in the answer only the metadata is wanted.
 
         Raises:
             KubeError: with the HTTP status, or UNREACHABLE when there was no answer; the text is the server's own.
         """
-        headers = {"Accept": JSON, "Authorization": f"Bearer {self._access.token}"}
+        headers = {"Accept": BRIEF if brief else JSON, "Authorization": f"Bearer {self._access.token}"}
         if body is not None:
             headers["Content-Type"] = kind
         began, status = time.monotonic(), UNREACHABLE
@@ -103,7 +108,7 @@ class KubeClient:
         metadata = {**patch.get("metadata", {}), "uid": uid}
         return self.call(
             "PATCH", f"/api/v1/namespaces/{namespace}/pods/{name}", {**patch, "metadata": metadata}, kind=MERGE,
-            query=(("fieldManager", MANAGER),), verb="PATCH pods",
+            query=(("fieldManager", MANAGER),), verb="PATCH pods", brief=True,
         )  # fmt: skip
 
     def patch_condition(self, namespace: str, name: str, uid: str, condition: Body) -> dict[str, Any]:
@@ -111,7 +116,7 @@ class KubeClient:
         body = {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
         return self.call(
             "PATCH", f"/api/v1/namespaces/{namespace}/pods/{name}/status", body, kind=STRATEGIC,
-            query=(("fieldManager", MANAGER),), verb="PATCH pods/status",
+            query=(("fieldManager", MANAGER),), verb="PATCH pods/status", brief=True,
         )  # fmt: skip
 
     def evict(self, namespace: str, name: str, uid: str) -> None:
@@ -124,7 +129,7 @@ class KubeClient:
 
     def create_event(self, namespace: str, event: Body) -> None:
         """Record an Event."""
-        self.call("POST", f"/api/v1/namespaces/{namespace}/events", event, verb="POST events")
+        self.call("POST", f"/api/v1/namespaces/{namespace}/events", event, verb="POST events", brief=True)
 
     def close(self) -> None:
         """Close the connections."""

@@ -199,7 +199,7 @@ class Publisher:
         }
         self._client.call(
             "PATCH", f"/api/v1/namespaces/{story.namespace}/pods/{story.name}/status", body, kind=STRATEGIC,
-            query=(("fieldManager", "numalign"),), verb="PATCH pods/status",
+            query=(("fieldManager", "numalign"),), verb="PATCH pods/status", brief=True,
         )  # fmt: skip
         with self._wake:
             self._told[story.uid] = story

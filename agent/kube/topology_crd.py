@@ -156,13 +156,23 @@ def _legacy(policy: Policy, rules: Rules) -> str:
 
 
 class TopologyPublisher:
-    """Creates and patches the object; one PATCH per change, none when nothing changed."""
+    """Creates and patches the object; one request per change, none when nothing changed.
+
+    The object is read once. Later patches name the version that the last answer told: when somebody else wrote in
+    between, the API refuses (409) and the object is read and judged again.
+    https://kubernetes.io/docs/reference/using-api/api-concepts/#patch-and-update
+    """
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
         self._last: Json | None = None
+        self._version = ""
         self.foreign = ""
         """Who else publishes this node's object, "" for nobody."""
+
+    def forget(self) -> None:
+        """Look at the stored object again at the next publishing: somebody may have removed or changed it."""
+        self._last = None
 
     def publish(self, body: Json) -> bool:
         """Make the API agree; whether something was written.
@@ -171,14 +181,27 @@ class TopologyPublisher:
         """
         if body == self._last:
             return False
-        path = f"{PATH}/{body['metadata']['name']}"
+        if self._last is not None and self._version:
+            try:
+                self._patch(body, _difference(self._last, body), self._version)
+            except KubeError as error:
+                if error.status not in {NOT_FOUND, CONFLICT}:
+                    raise
+                self._last, self._version = None, ""
+            else:
+                return True
+        return self._judge(body)
+
+    def _judge(self, body: Json) -> bool:
+        """Read what is there; write where it is ours or nobody's."""
         try:
-            stored = self._client.get(path)
+            stored = self._client.get(f"{PATH}/{body['metadata']['name']}")
         except KubeError as error:
             if error.status != NOT_FOUND:
                 raise
-            self._client.call("POST", PATH, body, verb="POST noderesourcetopologies")
-            self.foreign, self._last = "", body
+            answer = self._client.call("POST", PATH, body, verb="POST noderesourcetopologies", brief=True)
+            self.foreign = ""
+            self._wrote(body, answer)
             return True
         metadata = stored.get("metadata", {})
         if WRITER not in (metadata.get("annotations") or {}):
@@ -186,12 +209,28 @@ class TopologyPublisher:
             self.foreign = ", ".join(sorted(managers)) or "an unknown writer"
             return False
         self.foreign = ""
-        patch = {
-            key: body[key] for key in ("topologyPolicies", "attributes", "zones") if stored.get(key) != body[key]
-        }
-        if metadata.get("ownerReferences") != body["metadata"]["ownerReferences"]:
-            patch["metadata"] = {"ownerReferences": body["metadata"]["ownerReferences"]}
+        patch = _difference(stored, body)
         if patch:
-            self._client.call("PATCH", path, patch, kind=MERGE, verb="PATCH noderesourcetopologies")
-        self._last = body
+            self._patch(body, patch, "")
+        else:
+            self._wrote(body, stored)
         return bool(patch)
+
+    def _patch(self, body: Json, patch: Json, version: str) -> None:
+        if version:
+            patch = {**patch, "metadata": {**patch.get("metadata", {}), "resourceVersion": version}}
+        path = f"{PATH}/{body['metadata']['name']}"
+        verb = "PATCH noderesourcetopologies"
+        self._wrote(body, self._client.call("PATCH", path, patch, kind=MERGE, verb=verb, brief=True))
+
+    def _wrote(self, body: Json, answer: Json) -> None:
+        self._last, self._version = body, str(answer.get("metadata", {}).get("resourceVersion", ""))
+
+
+def _difference(stored: Json, body: Json) -> Json:
+    """The merge patch that makes what is stored say what the body says."""
+    patch = {key: body[key] for key in ("topologyPolicies", "attributes", "zones") if stored.get(key) != body[key]}
+    owners = body["metadata"]["ownerReferences"]
+    if stored.get("metadata", {}).get("ownerReferences") != owners:
+        patch["metadata"] = {"ownerReferences": owners}
+    return patch

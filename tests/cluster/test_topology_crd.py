@@ -73,3 +73,31 @@ def test_another_writers_object_is_left_alone(cluster: ControlPlane, client: Kub
     assert not publisher.publish(body)
     assert publisher.foreign
     assert cluster.call("GET", f"{PATH}/t2")["zones"] == []
+
+
+def test_a_change_is_one_request_and_another_writer_between_is_noticed(
+    cluster: ControlPlane, client: KubeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the first read only patches are sent; a version that not ours any more makes it read and judge again."""
+    body = named("t3", cluster)
+    counted: list[tuple[str, int]] = []
+    monkeypatch.setattr(client, "_count", lambda verb, status, _seconds: counted.append((verb, status)))
+    publisher = TopologyPublisher(client)
+    publisher.publish(body)
+    counted.clear()
+    for part in (slice(2), slice(3)):
+        assert publisher.publish({**body, "zones": body["zones"][part]})  # type: ignore[index]
+    assert counted == [("PATCH noderesourcetopologies", 200)] * 2
+    foreign = {"metadata": {"annotations": {"numalign.io/publisher": None}}, "zones": []}
+    cluster.call("PATCH", f"{PATH}/t3", foreign, kind="application/merge-patch+json")
+    counted.clear()
+    assert not publisher.publish(body)
+    assert publisher.foreign
+    assert counted == [("PATCH noderesourcetopologies", 409), ("GET", 200)]
+    cluster.call("DELETE", f"{PATH}/t3")
+    assert publisher.publish(body), "it is gone, so it is ours again"
+    assert cluster.call("GET", f"{PATH}/t3")["zones"] == body["zones"]
+    cluster.call("DELETE", f"{PATH}/t3")
+    changed = {**body, "zones": body["zones"][:1]}  # type: ignore[index]
+    assert publisher.publish(changed), "deleted between two patches"
+    assert len(cluster.call("GET", f"{PATH}/t3")["zones"]) == 1
