@@ -20,6 +20,7 @@ from typing import Self
 
 from agent import __version__
 from agent.app import setup
+from agent.app.node_events import Measured, NodeEvents, mind_other_writers, windows
 from agent.app.runtime import Runtime, names_of
 from agent.app.trees import SCRATCH, Tree, open_tree
 from agent.core.changes import changes
@@ -40,7 +41,6 @@ from agent.model.rules import OnMisalignment
 from agent.observe.health import Health, Server
 from agent.observe.logs import LOG, operation
 from agent.observe.metrics import CONTENT_TYPE, Metrics, Snapshot
-from agent.observe.telling import Telling
 
 TICK = 1.0
 """Seconds between looks at the clock, the configuration file and what is online."""
@@ -56,6 +56,7 @@ class Options:
     root: str | None = None
     cgroup_root: str = SCRATCH
     log_dir: Path = Path("/var/log")
+    kubelet_dir: Path = Path("/var/lib/kubelet")
     node_name: str = ""
     processes: bool = True
     metrics_address: str = ""
@@ -79,6 +80,8 @@ class Standalone:
         self._wake, self._stop = threading.Event(), threading.Event()
         self.health = Health()
         self.metrics = Metrics(self.snapshot)
+        self.windows = windows(self.metrics)
+        self.events: NodeEvents | None = None
         self.folder = Folder()
         self._engine: Engine | None = None
         self.address = ""
@@ -100,9 +103,11 @@ class Standalone:
         self.folder = read_folder(options.pods)
         self.quarantined = ""
         self.recovered = self._recover()
+        teller = Measured(self.metrics)
+        teller.windows = self.windows
         self.engine = self._engine = Engine(
             self.setup.node, self.recovered.ledger, cgroups=self.tree.cgroups, store=self.store,
-            teller=Telling(self.metrics), exempt=self._exempt, switches=self.setup.switches, steps=self._steps,
+            teller=teller, exempt=self._exempt, switches=self.setup.switches, steps=self._steps,
             saved=self.recovered.as_saved, complete=self.recovered.saved,
         )  # fmt: skip
         self.engine.names_known(self._names())
@@ -147,6 +152,10 @@ class Standalone:
                 follower = Follower(folder, self._wake.set)
                 open_now.callback(follower.stop)
                 follower.start()
+            if self.tree.standin is None:
+                self.events = NodeEvents(self.tree.cgroups, self.windows, self.metrics, self._wake.set)
+                open_now.callback(self.events.close)
+                self.events.start()
             self._turn(self._sync)
             started()
             self._loop()
@@ -161,13 +170,17 @@ class Standalone:
         period = self.setup.settings.cpu_manager_reconcile_period
         due = time.monotonic() + period
         while not self._stop.is_set():
-            woken = self._wake.wait(TICK)
+            woken = self._wake.wait(min(TICK, self.engine.repair_in() or TICK))
             self._wake.clear()
             if self._stop.is_set():
                 return
             self._turn(self._follow_setup)
+            if self.events is not None and self.events.take():
+                self._turn(self._cgroups_changed)
             if woken:
                 self._turn(self._sync)
+            if self.engine.repair_in() == 0:
+                self._turn(self._repair)
             if time.monotonic() >= due:
                 self._turn(self._reconcile)
                 due = time.monotonic() + self.setup.settings.cpu_manager_reconcile_period
@@ -207,9 +220,18 @@ class Standalone:
         else:
             self.engine.containers_seen(self._names())
 
+    def _cgroups_changed(self) -> None:
+        """Folders came or went where a kubelet makes them: confine at once whatever can be told by name."""
+        self.engine.containers_seen(self._names())
+        self.engine.reconcile()
+
+    def _repair(self) -> None:
+        self.engine.reconcile()
+
     def _reconcile(self) -> None:
         started = time.monotonic()
         if self.runtime is None:
+            mind_other_writers(self.engine, Path("/"), self.options.kubelet_dir)
             self._sync()
         self.engine.reconcile()
         if self.runtime is not None:

@@ -1,0 +1,101 @@
+"""What the node itself tells: new cgroup folders, as they appear, and traces of other writers of cpusets.
+
+Owned by whoever runs the engine (`agent.app.standalone`, the cluster's loop): `wake` is called when there is work to
+do, `take` says whether cgroups came or went since the last time, and then the engine reconciles. The time from a
+folder to its set is measured on the way (`agent.observe.windows`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from agent.engine.engine import Engine
+from agent.host.cgroups import Cgroups
+from agent.host.cgroups.watching import Changes, Watcher
+from agent.host.writers import look
+from agent.model.cgroup import Level, Written
+from agent.observe.logs import LOG
+from agent.observe.metrics import Metrics
+from agent.observe.telling import Telling
+from agent.observe.windows import Windows
+
+SOURCE = "files"
+"""Whose word stops and resumes the engine here (`Engine.switch`)."""
+
+
+def windows(metrics: Metrics) -> Windows:
+    """Windows that end in the histogram."""
+    return Windows(lambda seconds: metrics.time("start_to_pin_seconds", seconds=seconds))
+
+
+class Measured(Telling):
+    """Logs and counts, and ends the windows of containers that were pinned.
+
+    Attributes:
+        windows: None where nobody opens any.
+    """
+
+    windows: Windows | None = None
+
+    def written(self, results: tuple[Written, ...]) -> None:
+        """See Teller."""
+        if self.windows is not None:
+            self.windows.written(results)
+        super().written(results)
+
+
+class NodeEvents:
+    """Follows the kubelet's tree.
+
+    Args:
+        cgroups: the tree.
+        open_windows: told of containers that appear; the engine's teller closes them.
+        metrics: problems are counted.
+        wake: called on the watcher's thread after every change.
+    """
+
+    def __init__(self, cgroups: Cgroups, open_windows: Windows, metrics: Metrics, wake: Callable[[], None]) -> None:
+        self._windows, self._metrics, self._wake = open_windows, metrics, wake
+        self._changed = threading.Event()
+        self._watcher = Watcher(cgroups.mounts, self._told, kubepods=cgroups.kubepods, problem=self._problem)
+
+    def start(self) -> None:
+        """Begin to follow."""
+        self._watcher.start()
+
+    def close(self) -> None:
+        """End."""
+        self._watcher.close()
+
+    def take(self) -> bool:
+        """Whether cgroups came or went since the last time that this was asked."""
+        changed = self._changed.is_set()
+        self._changed.clear()
+        return changed
+
+    def _told(self, changes: Changes) -> None:
+        self._windows.gone(changes.gone)
+        self._windows.appeared(
+            (each.path, each.seen) for each in changes.appeared if each.fresh and each.level is Level.CONTAINER
+        )
+        self._changed.set()
+        self._wake()
+
+    def _problem(self, text: str) -> None:
+        self._metrics.count("problems_total", "watch")
+        LOG.warning("%s", text)
+
+
+def mind_other_writers(engine: Engine, root: Path, kubelet: Path) -> None:
+    """Look for whoever else writes cpusets here; while there is one, the engine observes only (safety.md S10).
+
+    Args:
+        engine: the engine.
+        root: where the host's file system is seen.
+        kubelet: the kubelet's folder, --root-dir.
+
+    """
+    found = look(root, kubelet)
+    engine.switch(observe_only=bool(found), why="; ".join(found), source=SOURCE)

@@ -1,0 +1,167 @@
+"""Beside a kubelet: containers are confined as they appear, the window is measured, other writers are minded."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from agent.app.standalone import Options, Standalone
+from agent.host.scratch import Scratch
+from agent.model.cgroup import Cause, Write, Written
+from agent.model.idset import CpuSet, NodeSet
+from agent.model.pod import Qos
+from agent.observe.windows import Windows
+from tests.flow.world import container, manifest
+
+UID = "5d1f" * 8
+APP, SANDBOX = "a" * 64, "b" * 64
+GRANT = Write("/p/a", "cpuset.cpus", "1", "0-1", Cause.GRANT)
+COUNT = "numalign_start_to_pin_seconds_count"
+
+
+class Clock:
+    """Time that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def done(path: str, cause: Cause = Cause.GRANT, error: str = "") -> tuple[Written, ...]:
+    """One write that was carried out."""
+    return (Written(Write(path, "cpuset.cpus", "1", "0-1", cause), "1", "1", error),)
+
+
+def test_a_window_is_from_the_folder_to_the_first_grant() -> None:
+    """Pool writes and refused writes leave it open, the grant closes it, a repair later is none; each counts once."""
+    clock, seen = Clock(), list[float]()
+    windows = Windows(seen.append, clock)
+    windows.appeared([("/p/a", 100.0), ("/p/b", 100.5)])
+    clock.now = 101.0
+    windows.written(done("/p/a", Cause.POOL))
+    windows.written(done("/p/a", error="EBUSY"))
+    assert (seen, windows.waiting) == ([], 2)
+    windows.appeared([("/p/a", 101.0)])
+    windows.written(done("/p/a"))
+    windows.written(done("/p/a", Cause.DRIFT_FOREIGN))
+    windows.written(done("/p/a"))
+    assert (seen, windows.waiting) == ([1.0], 1)
+
+
+def test_windows_do_not_pile_up() -> None:
+    """Containers that are gone, or that need no set of their own, are forgotten."""
+    clock, seen = Clock(), list[float]()
+    windows = Windows(seen.append, clock)
+    windows.appeared([(f"/p/{number}", clock.now) for number in range(100)])
+    windows.gone(["/p/0", "/p/unknown"])
+    assert windows.waiting == 99
+    clock.now += 1000
+    windows.appeared([("/p/new", clock.now)])
+    assert windows.waiting == 1
+    windows.written(done("/p/1"))
+    assert seen == []
+
+
+class Site:
+    """A node with a kubelet: its cgroups (a scratch tree), its log folder, its manifests, its state files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("pods", "log/pods", "log/containers", "kubelet"):
+            (folder / name).mkdir(parents=True)
+        online = CpuSet.from_ids(os.sched_getaffinity(0))
+        self.tree = Scratch.create(folder / "cgroup", cpus=online, nodes=NodeSet.of(0))
+        body = manifest("a", container(cpu="1"))
+        del body["metadata"]["uid"]
+        (folder / "pods/a.yaml").write_text(yaml.safe_dump(body), "utf-8")
+
+    def starts(self) -> None:
+        """The kubelet and the runtime start the pod: log folder, cgroups, then the log's link."""
+        log = self.folder / "log/pods" / f"default_a-node_{UID}/app/0.log"
+        log.parent.mkdir(parents=True)
+        log.touch()
+        self.tree.add_pod(UID, Qos.GUARANTEED)
+        self.tree.add_container(UID, SANDBOX)
+        self.tree.add_container(UID, APP)
+        (self.folder / "log/containers" / f"a-node_default_app-{APP}.log").symlink_to(log)
+
+    def asked(self, number: str) -> str:
+        """What a container asks for."""
+        path = f"{self.tree.pod_path(UID)}/cri-containerd-{number}.scope"
+        return (self.folder / f"cgroup{path}/cpuset.cpus").read_text("utf-8").strip()
+
+    @contextlib.contextmanager
+    def served(self) -> Iterator[Standalone]:
+        """The agent, following."""
+        config = self.folder / "config.yaml"
+        config.write_text("{reservedSystemCPUs: '0', cpuManagerReconcilePeriod: 1s}", "utf-8")
+        options = Options(
+            pods=self.folder / "pods", state=self.folder / "state", config=config,
+            cgroup_root=str(self.folder / "cgroup"), log_dir=self.folder / "log", node_name="node",
+            kubelet_dir=self.folder / "kubelet",
+        )  # fmt: skip
+        started = threading.Event()
+        with Standalone(options) as node:
+            thread = threading.Thread(target=node.serve, args=(started.set,))
+            thread.start()
+            try:
+                assert started.wait(20)
+                yield node
+            finally:
+                node.stop()
+                thread.join(20)
+
+
+def eventually(true: Callable[[], bool], within: float = 20.0) -> bool:
+    """Whether it became true in time."""
+    end = time.monotonic() + within
+    while not true():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+needs_two = pytest.mark.skipif(
+    not {0, 1} <= os.sched_getaffinity(0), reason="needs CPUs 0 and 1: one is reserved, one granted"
+)
+
+
+@needs_two
+def test_containers_are_confined_as_they_appear_and_the_window_is_measured(tmp_path: Path) -> None:
+    """A static pod starts while the agent follows: its container gets its CPU, its sandbox not."""
+    site = Site(tmp_path)
+    with site.served() as node:
+        site.starts()
+        assert eventually(lambda: f"{COUNT} 1.0" in node.metrics.page().decode())
+        own = node.engine.ledger.grant(UID, "app").cpus
+        assert own is not None
+        assert site.asked(APP) == str(own)
+        assert eventually(lambda: bool(site.asked(SANDBOX)) and own.isdisjoint(CpuSet.parse(site.asked(SANDBOX))))
+
+
+@needs_two
+def test_s10_beside_a_static_kubelet_nothing_is_written_until_it_is_gone(tmp_path: Path) -> None:
+    """The kubelet's state file of policy static: observe only, said why; without it the container gets its CPU."""
+    site = Site(tmp_path)
+    state = site.folder / "kubelet/cpu_manager_state"
+    state.write_text(json.dumps({"policyName": "static", "defaultCpuSet": "0-1"}), "utf-8")
+    with site.served() as node:
+        assert eventually(lambda: node.engine.switches.observe_only)
+        assert "cpu_manager_state" in node.engine.yields["files"]
+        site.starts()
+        assert eventually(lambda: node.engine.ledger.grant(UID, "app").cpus is not None)
+        assert site.asked(APP) == ""
+        state.write_text(json.dumps({"policyName": "none", "defaultCpuSet": ""}), "utf-8")
+        assert eventually(lambda: site.asked(APP) != "")
+        assert not node.engine.switches.observe_only
