@@ -62,7 +62,7 @@ def broken_rules(ledger: Ledger, node: Managed, *, earlier: Collection[str] = ()
     yield from _within_pods(ledger)
     yield from _room(ledger, node)
     yield from _blocks(ledger, node.machine)
-    yield from _accounts(ledger)
+    yield from _accounts(ledger, node)
     yield from _devices(ledger)
 
 
@@ -173,7 +173,7 @@ def _all_blocks(ledger: Ledger) -> Iterator[tuple[str, str, Block]]:
             yield uid, "", block
 
 
-def _accounts(ledger: Ledger) -> Iterator[str]:
+def _accounts(ledger: Ledger, node: Managed) -> Iterator[str]:
     """Per node and resource: granted + free + the system's = total, and what is granted is what the blocks say.
 
     The kubelet fills and empties the nodes of a group from the lowest up, so only sums over nodes that blocks tie
@@ -192,11 +192,13 @@ def _accounts(ledger: Ledger) -> Iterator[str]:
                     f"NUMA node {book.id} has {book.total.get(resource, 0)} bytes of {resource}, keeps "
                     f"{book.system.get(resource, 0)} for the system and granted {granted}"
                 )
-    yield from _sums(ledger)
+    yield from _sums(ledger, node)
 
 
-def _sums(ledger: Ledger) -> Iterator[str]:
+def _sums(ledger: Ledger, node: Managed) -> Iterator[str]:
     tied: dict[int, NodeSet] = {book.id: NodeSet.of(book.id) for book in ledger.memory.nodes}
+    if node.rules.compatibility is Compatibility.KUBELET:  # a group may give back a single's bytes (defect D5)
+        tied = dict.fromkeys(tied, NodeSet.from_ids(tied))
     sizes: dict[tuple[int, str], int] = {}
     for uid, container, block in _all_blocks(ledger):
         if container and uid in ledger.memory.pools:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from agent.core.admit import Node
+from agent.core.invariants import broken_rules
 from agent.core.memory_choice import BREAKS_GROUP, NO_DEFAULT
+from agent.model.devices import DeviceInventory
+from agent.model.ledger import PodRecord
 from agent.model.outcome import Reason
-from agent.model.rules import Compatibility
+from agent.model.rules import Compatibility, CpuRules, MemoryRules, Rules
 from tests.parity.memory import wrong_books
 from tests.unit.memory_cases import (
     ANYWHERE,
@@ -226,3 +232,19 @@ def test_a_grant_without_any_preference_takes_one_node() -> None:
     desk = Desk(TWO)
     one = desk.admit(pod("a", container("c", memory=GIB)), ANYWHERE)
     assert desk.held(one, "c") == {"memory": (GIB, "0")}
+
+
+def test_d5_the_kubelets_books_pass_the_invariants_all_the_same() -> None:
+    """A group gave back a single user's bytes: node 0 grants fewer than its user holds, node 1 more; the sum is right."""
+    made = Rules(memory=MemoryRules(static=True, reserved={0: {"memory": 1}}), compatibility=KUBELET)
+    admission = Node(TWO, replace(made, cpu=CpuRules(static=False)), DeviceInventory())
+    desk = Desk(machine(node(0, 4 * GIB + 1), node(1, 4 * GIB)), KUBELET)
+    first = desk.admit(pod("a", container("c", memory=3 * GIB)), nodes(0, 1))
+    second = desk.admit(pod("d", container("c", memory=3 * GIB)), nodes(0, 1))
+    desk.release(first)
+    single = desk.admit(pod("b", container("c", memory=3 * GIB)), nodes(0))
+    desk.release(second)
+    assert desk.reserved_bytes() == [GIB, 2 * GIB]
+    pods = {"b": PodRecord(single, "best-effort", "container")}
+    ledger = replace(admission.start(), memory=desk.ledger.memory, pods=pods)
+    assert list(broken_rules(ledger, admission)) == []
