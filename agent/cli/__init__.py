@@ -68,7 +68,7 @@ def group() -> None:
 def main() -> NoReturn:
     """The entry point: every fault of our own tree is one sentence and an exit code."""
     try:
-        code = group.main(standalone_mode=False)
+        code = group.main(prog_name="numalign", standalone_mode=False)
     except click.exceptions.Abort:
         sys.exit(130)
     except click.ClickException as error:

@@ -47,3 +47,7 @@ def record(root: str | None, name: str, output: Path | None, *, force: bool) -> 
     )
     for warning in machine.warnings:
         click.echo(f"warning: {warning}", err=True)
+
+
+command = record
+"""What `agent.cli` looks for."""

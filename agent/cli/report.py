@@ -46,6 +46,7 @@ def machine_sentence(machine: Machine) -> str:
 
 
 def _foot(node: Standalone) -> Iterator[str]:
+    yield from (f"machine: {warning}" for warning in node.setup.machine.warnings)
     yield f"cpusets: {node.tree.where}; ledger: {node.store.path}"
     if node.runtime is None:
         return

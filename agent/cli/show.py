@@ -131,6 +131,6 @@ def size(amount: int) -> str:
 
 
 def sentences(target: Console, lines: Iterable[str], style: str = "") -> None:
-    """Lines of text, not interpreted; folded at words."""
+    """Lines of text, not interpreted, and left to the terminal to fold."""
     for line in lines:
-        target.print(escape(line), style=style or None)
+        target.print(escape(line), style=style or None, soft_wrap=True)
