@@ -1,6 +1,7 @@
 """What a pod is told, as values: annotations and the condition. Pure; `publish` sends it.
 
-numalign.io/assignment    JSON: per container cpus, mems, devices, aligned, why; policy, scope, what was asked for
+numalign.io/assignment    JSON: per container cpus, mems, devices, aligned, why; policy, scope, what was asked for;
+                          under "hints" the devices that the container cannot open, and why
 numalign.io/cpus          the exclusive CPUs of the whole pod, for `kubectl get -o custom-columns`
 numalign.io/numa-nodes    the NUMA nodes that they and the bound memory lie on
 condition numalign.io/Aligned    True, or False with the reason and one sentence
@@ -9,7 +10,7 @@ condition numalign.io/Aligned    True, or False with the reason and one sentence
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,7 +45,16 @@ class Story:
     message: str
 
 
-def admitted(uid: str, ledger: Ledger, machine: Machine) -> Story:
+Hints = Callable[[str, str], Mapping[str, str]]
+"""(pod uid, container) -> devices that it holds and cannot use through a device file, each with the reason (S22)."""
+
+
+def no_hints(_uid: str, _container: str) -> Mapping[str, str]:
+    """Where no devices are handed out."""
+    return {}
+
+
+def admitted(uid: str, ledger: Ledger, machine: Machine, hints: Hints = no_hints) -> Story:
     """The story of a pod that is in the ledger; raises KeyError for any other."""
     record = ledger.pods[uid]
     containers: dict[str, Any] = {}
@@ -60,6 +70,9 @@ def admitted(uid: str, ledger: Ledger, machine: Machine) -> Story:
             nodes |= grant.mems
         if grant.devices:
             mine["devices"] = {name: list(ids) for name, ids in sorted(grant.devices.items())}
+            hinted = hints(uid, container.name)
+            if hinted:
+                mine["hints"] = dict(sorted(hinted.items()))
         mine["aligned"] = record.aligned.get(container.name, True)
         if container.name in record.why:
             mine["why"] = record.why[container.name]
@@ -112,7 +125,7 @@ def _verdict(record: PodRecord, cpus: CpuSet, nodes: NodeSet) -> tuple[str, str,
         why = record.why.get("") or record.why.get(bad[0], "")
         return "False", NOT_ALIGNED, (f"{', '.join(bad)}: {why}" if bad else why)[:MAX_MESSAGE]
     if not cpus and not nodes:
-        return "True", SHARED, "no exclusive resources asked for; runs on the shared pool"
+        return "True", SHARED, "no exclusive CPUs asked for; runs on the shared pool"
     held = f"CPUs {cpus} on " if cpus else ""
     return "True", ALIGNED, f"{held}NUMA node{'s' if len(nodes) > 1 else ''} {nodes}, policy {record.policy}"
 

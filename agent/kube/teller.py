@@ -54,6 +54,7 @@ class ClusterTeller:
         before: pods created before this time that run already are adopted (seconds since the epoch).
         most_refusals: of one owner within an hour (safety.md S12).
         fallback: what `fail` and `evict` become beyond that.
+        hints: which devices containers cannot use through a file (safety.md S22).
         acting: False while only observing: stories are told, nothing is done to pods (safety.md S3).
     """
 
@@ -69,8 +70,9 @@ class ClusterTeller:
         acting: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = time.monotonic,
         count: Count = lambda _what, _label: None,
+        hints: stories.Hints = stories.no_hints,
     ) -> None:
-        self._publisher, self._node, self._facts = publisher, node, facts
+        self._publisher, self._node, self._facts, self._hints = publisher, node, facts, hints
         self._before, self._fallback, self._acting, self._count = before, fallback, acting, count
         self._refusals = Refusals(most_refusals, clock)
         self._lock = threading.Lock()
@@ -109,7 +111,7 @@ class ClusterTeller:
         face = self._face(pod.uid)
         if face is not None:
             machine, _ = self._facts()
-            self._tell(face, stories.admitted(pod.uid, ledger, machine))
+            self._tell(face, stories.admitted(pod.uid, ledger, machine, self._hints))
             self._problems(face, ask)
 
     def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from agent.kube.publish import Notice, Publisher, Regarding
 from agent.kube.story import ASSIGNMENT, CONDITION, CPUS, NODES, Story, admitted, carried
 from agent.kube.teller import ClusterTeller
 from agent.model.idset import CpuSet
-from agent.model.ledger import CpuBooks, Ledger, PodRecord
+from agent.model.ledger import CpuBooks, DeviceBooks, Ledger, PodRecord
 from agent.model.machine import Cpu, Machine, NumaNode
 from agent.model.outcome import Reason, Refusal
 from agent.model.pod import Pod
@@ -120,6 +121,20 @@ def test_the_story_of_a_misaligned_and_of_a_shared_pod(queue: Queue) -> None:
     assert (bad.status, bad.message) == ("False", "c: spread over two nodes")
     assert bad.annotations[NODES] == "0-1"
     assert (shared.status, shared.reason, shared.annotations[CPUS]) == ("True", "SharedPool", None)
+
+
+def test_s22_a_device_that_cannot_be_opened_is_called_a_hint(queue: Queue) -> None:
+    """S22: which device and why, beside what was chosen; a container without such a device has no such entry."""
+    why = {"0000:01:00.0": "its network interface eth1 has no device file"}
+    it = teller(queue, hints=lambda _uid, container: why if container == "c" else {})
+    pod = known(it, body())
+    grants = ledger(pod, c="4-5")
+    held = {pod.uid: {"c": {"numalign.io/nic": ("0000:01:00.0",)}}}
+    it.admitted(pod, replace(grants, devices=DeviceBooks(held)), Ask())
+    it.admitted(pod, grants, Ask())
+    hinted, plain = (json.loads(story.annotations[ASSIGNMENT] or "")["containers"]["c"] for story in queue.told)
+    assert (hinted["devices"], hinted["hints"]) == ({"numalign.io/nic": ["0000:01:00.0"]}, why)
+    assert "hints" not in plain
 
 
 def test_what_a_pod_carries_is_not_sent_again(queue: Queue) -> None:
