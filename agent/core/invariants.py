@@ -17,7 +17,7 @@ from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Ledger
 from agent.model.machine import Machine
 from agent.model.pod import Container, ContainerKind
-from agent.model.rules import Rules
+from agent.model.rules import Compatibility, Rules
 
 
 class Managed(Protocol):
@@ -192,13 +192,17 @@ def _accounts(ledger: Ledger, node: Managed) -> Iterator[str]:
                     f"NUMA node {book.id} has {book.total.get(resource, 0)} bytes of {resource}, keeps "
                     f"{book.system.get(resource, 0)} for the system and granted {granted}"
                 )
-    yield from _sums(ledger, node)
+    yield from _sums(ledger, _start_of_ties(ledger, node))
 
 
-def _sums(ledger: Ledger, node: Managed) -> Iterator[str]:
-    tied: dict[int, NodeSet] = {book.id: NodeSet.of(book.id) for book in ledger.memory.nodes}
-    if node.rules.compatibility is Compatibility.KUBELET:  # a group may give back a single's bytes (defect D5)
-        tied = dict.fromkeys(tied, NodeSet.from_ids(tied))
+def _start_of_ties(ledger: Ledger, node: Managed) -> dict[int, NodeSet]:
+    """Each node alone; under KUBELET all of them, since a group may give back a single user's bytes (defect D5)."""
+    nodes = NodeSet.from_ids(book.id for book in ledger.memory.nodes)
+    exact = node.rules.compatibility is not Compatibility.KUBELET
+    return {number: NodeSet.of(number) if exact else nodes for number in nodes}
+
+
+def _sums(ledger: Ledger, tied: dict[int, NodeSet]) -> Iterator[str]:
     sizes: dict[tuple[int, str], int] = {}
     for uid, container, block in _all_blocks(ledger):
         if container and uid in ledger.memory.pools:

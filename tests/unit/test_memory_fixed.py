@@ -235,7 +235,7 @@ def test_a_grant_without_any_preference_takes_one_node() -> None:
 
 
 def test_d5_the_kubelets_books_pass_the_invariants_all_the_same() -> None:
-    """A group gave back a single user's bytes: node 0 grants fewer than its user holds, node 1 more; the sum is right."""
+    """A group gave back a single user's bytes: node 0 grants fewer than its user holds; the sum is right."""
     made = Rules(memory=MemoryRules(static=True, reserved={0: {"memory": 1}}), compatibility=KUBELET)
     admission = Node(TWO, replace(made, cpu=CpuRules(static=False)), DeviceInventory())
     desk = Desk(machine(node(0, 4 * GIB + 1), node(1, 4 * GIB)), KUBELET)
