@@ -26,6 +26,7 @@ from agent.host.nri.driver import Driver
 from agent.host.nri.plugin import DEFAULT_SOCKET as NRI_SOCKET
 from agent.host.nri.plugin import Plugin
 from agent.host.nri.session import Identity
+from agent.host.nri.values import Sandbox
 from agent.host.podresources.client import DEFAULT_SOCKET as PODRESOURCES_SOCKET
 from agent.host.podresources.client import PodResources
 from agent.host.podresources.lookup import Lookup
@@ -168,6 +169,11 @@ class NodeEdges:
     def stop(self) -> None:
         """Stop both; nothing is written or released."""
         self._closing.close()
+
+    @property
+    def sandboxes(self) -> tuple[Sandbox, ...]:
+        """The runtime's sandboxes; none while it is away."""
+        return self.driver.sandboxes if self.driver is not None else ()
 
     def enforcing(self) -> bool:
         """Whether the runtime is told anything (safety.md S3, S10)."""

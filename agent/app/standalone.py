@@ -13,15 +13,17 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from agent import __version__
 from agent.app import setup
+from agent.app.edges import AUTO, Fan, NodeEdges, Sockets
 from agent.app.node_events import Measured, NodeEvents, mind_other_writers, windows
 from agent.app.runtime import Runtime, names_of
+from agent.app.static_pods import StaticPods
 from agent.app.trees import SCRATCH, Tree, open_tree
 from agent.core.changes import changes
 from agent.core.usage import usage
@@ -58,6 +60,8 @@ class Options:
     log_dir: Path = Path("/var/log")
     kubelet_dir: Path = Path("/var/lib/kubelet")
     node_name: str = ""
+    nri_socket: str = AUTO
+    podresources_socket: str = AUTO
     processes: bool = True
     metrics_address: str = ""
 
@@ -82,6 +86,10 @@ class Standalone:
         self.metrics = Metrics(self.snapshot)
         self.windows = windows(self.metrics)
         self.events: NodeEvents | None = None
+        self.edges: NodeEdges | None = None
+        self.static = StaticPods(
+            options.node_name, options.log_dir, lambda: self.edges.sandboxes if self.edges is not None else ()
+        )
         self.folder = Folder()
         self._engine: Engine | None = None
         self.address = ""
@@ -105,9 +113,10 @@ class Standalone:
         self.recovered = self._recover()
         teller = Measured(self.metrics)
         teller.windows = self.windows
+        self.fan = Fan(teller)
         self.engine = self._engine = Engine(
             self.setup.node, self.recovered.ledger, cgroups=self.tree.cgroups, store=self.store,
-            teller=teller, exempt=self._exempt, switches=self.setup.switches, steps=self._steps,
+            teller=self.fan, exempt=self._exempt, switches=self.setup.switches, steps=self._steps,
             saved=self.recovered.as_saved, complete=self.recovered.saved,
         )  # fmt: skip
         self.engine.names_known(self._names())
@@ -156,6 +165,9 @@ class Standalone:
                 self.events = NodeEvents(self.tree.cgroups, self.windows, self.metrics, self._wake.set)
                 open_now.callback(self.events.close)
                 self.events.start()
+                self.edges = self._node_edges()
+                open_now.callback(self.edges.stop)
+                self.edges.start()
             self._turn(self._sync)
             started()
             self._loop()
@@ -265,10 +277,7 @@ class Standalone:
         """The pods to serve; with a kubelet those that it has started, by the uid that their cgroups carry."""
         if self.tree.standin is not None:
             return self.folder.pods
-        uids = read_pod_logs(self.options.log_dir).uids
-        node = self.options.node_name.lower()
-        named = [(pod, uids.get((pod.namespace, f"{pod.name}-{node}"))) for pod in self.folder.pods]
-        return tuple(replace(pod, uid=uid, static=True) for pod, uid in named if uid)
+        return self.static.running(self.folder.pods)
 
     def snapshot(self) -> Snapshot:
         """What the gauges show."""
@@ -307,6 +316,16 @@ class Standalone:
         there = set().union(*containers_in(self.tree.cgroups).values())
         named = {number: each for pod in self.folder.pods for number, each in names_of(pod).items()}
         return {number: each for number, each in named.items() if number in there}
+
+    def _node_edges(self) -> NodeEdges:
+        """NRI and podresources of a node with a kubelet, as far as they are there."""
+        return NodeEdges(
+            engine=self.engine, fan=self.fan,
+            sockets=Sockets(nri=self.options.nri_socket, podresources=self.options.podresources_socket),
+            enforcement=lambda: self.setup.settings.enforcement,
+            find=lambda namespace, name, uid: self.static.find(self.folder.pods, namespace, name, uid),
+            name_of=self.static.name_of, count=lambda what: self.metrics.count("nri_answers_total", what),
+        )  # fmt: skip
 
     def _exempt(self, pod: Pod) -> str:
         return self.setup.exemptions(static=False).why(pod)

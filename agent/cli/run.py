@@ -42,6 +42,20 @@ DEFAULT_STATE = Path("/var/lib/numalign")
 )
 @click.option("--node-name", default="", help="The kubelet's node name, for static pods.  [default: the host's name]")
 @click.option("--log-dir", type=click.Path(path_type=Path), default=Path("/var/log"), show_default=True, hidden=True)
+@click.option(
+    "--nri-socket",
+    metavar="auto|off|PATH",
+    default="auto",
+    show_default=True,
+    help="The runtime's NRI socket, on a node with a kubelet: containers are pinned before they start.",
+)
+@click.option(
+    "--podresources-socket",
+    metavar="auto|off|PATH",
+    default="auto",
+    show_default=True,
+    help="The kubelet's podresources socket: CPUs follow the devices that it gave.",
+)
 @click.option("--processes/--no-processes", default=True, help="Start a small process per container (on by default).")
 @click.option(
     "--metrics-address",
@@ -60,8 +74,8 @@ DEFAULT_STATE = Path("/var/lib/numalign")
 )
 def command(
     *, pods: Path | None, once: bool, config: Path | None, root: str | None, state_dir: Path, cgroup_root: str,
-    node_name: str, log_dir: Path, processes: bool, metrics_address: str, output: str, log_format: str,
-    log_level: str | None,
+    node_name: str, log_dir: Path, nri_socket: str, podresources_socket: str, processes: bool,
+    metrics_address: str, output: str, log_format: str, log_level: str | None,
 ) -> None:  # fmt: skip
     """Serve this node: place pods, write their cpusets, keep them so.
 
@@ -82,7 +96,8 @@ def command(
     logs.setup(log_format, log_level or ("error" if once else "info"))
     options = Options(
         pods=pods, state=state_dir, config=config, root=root, cgroup_root=cgroup_root, log_dir=log_dir,
-        node_name=node_name or platform.node(), processes=processes,
+        node_name=node_name or platform.node(), nri_socket=nri_socket, podresources_socket=podresources_socket,
+        processes=processes,
         metrics_address="" if once or metrics_address == "off" else metrics_address,
     )  # fmt: skip
     with Standalone(options) as node:
