@@ -18,7 +18,7 @@ $(READY): deploy/lock/dev.txt pyproject.toml deploy/lock/venv.sh
 	@bash deploy/lock/venv.sh "$(PYTHON)" $(VENV)
 	@touch $@
 
-.PHONY: help run test lint types layers unit bench lock protos setup clean
+.PHONY: help run test lint types layers unit bench lock pictures protos setup clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 12
 
@@ -46,6 +46,9 @@ unit: $(READY)
 
 lock: $(READY) ## resolve the dependencies again
 	bash deploy/lock/resolve.sh $(BIN)
+
+pictures: $(READY) ## draw the README's picture from a real run
+	@$(BIN)/python -m tests.pictures
 
 protos: $(READY) ## generate the protobuf modules from the .proto files
 	@for proto in $$(find agent -name '*.proto'); do \

@@ -16,11 +16,18 @@ from agent.host.processes import Allowed
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Ledger, PodRecord
 from agent.model.machine import Machine
-from agent.model.outcome import Refusal
+from agent.model.outcome import Reason, Refusal
 from agent.model.pod import Container, Pod
+from agent.model.rules import Policy
 
 Words = Mapping[tuple[str, str], Allowed]
 """(pod uid, container) -> what the kernel said of its process."""
+
+
+_MEANING = {
+    Policy.SINGLE_NUMA_NODE.value: "no one NUMA node has all that it asks for",
+    Policy.RESTRICTED.value: "not to be had on as few NUMA nodes as this machine allows",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +67,13 @@ class View:
 
     Attributes:
         rows: containers, pods in order of admission.
+        shared: the pool of all who hold no CPUs of their own.
         nodes: NUMA nodes; empty when the machine is not known.
         refused: uid -> why, of pods that do not run at all.
     """
 
     rows: tuple[Row, ...]
+    shared: CpuSet = CpuSet()
     nodes: tuple[NodeUse, ...] = ()
     refused: Mapping[str, Refusal] = field(default_factory=dict)
 
@@ -90,7 +99,7 @@ def view_of(
         for container in pod.containers
     ]
     refused = {uid: each.refusal for uid, each in known.items() if each.refusal and uid not in ledger.pods}
-    return View(tuple(rows), usage(ledger, node) if node else (), refused)
+    return View(tuple(rows), ledger.cpus.shared, usage(ledger, node) if node else (), refused)
 
 
 def _row(
@@ -118,7 +127,7 @@ def _state(record: PodRecord | None, name: str, known: Known | None, *, holds: b
         refusal = known.refusal if known else None
         if refusal is None:
             return "refused", ""
-        return "refused", f"{refusal.reason.value}: {refusal.message}"
+        return "refused", in_words(refusal)
     if known and known.exempt:
         return "left alone", known.exempt
     why = record.why.get(name) or record.why.get("", "")
@@ -127,6 +136,15 @@ def _state(record: PodRecord | None, name: str, known: Known | None, *, holds: b
     if not holds:
         return "shared", why
     return ("aligned" if record.aligned.get(name, True) and not why else "not aligned"), why
+
+
+def in_words(refusal: Refusal) -> str:
+    """The reason, and for the commonest one what the kubelet's sentence means."""
+    if refusal.reason is Reason.TOPOLOGY:
+        plain = _MEANING.get(str(refusal.facts.get("policy")))
+        if plain:
+            return f"{plain} ({refusal.reason.value})"
+    return f"{refusal.reason.value}: {refusal.message}"
 
 
 def _memory(blocks: tuple[Block, ...]) -> dict[int, dict[str, int]]:

@@ -12,13 +12,15 @@ from agent.cli import show
 from agent.model.machine import Machine
 
 
-def print_report(node: Standalone, view: View, wrong: list[str], target: Console | None = None) -> None:
-    """Print it to standard output, or to another console."""
+def print_report(
+    node: Standalone, view: View, wrong: list[str], target: Console | None = None, *, foot: bool = True
+) -> None:
+    """Print it to standard output, or to another console; `foot` adds where things are and who says so."""
     target = target or show.console()
     show.sentences(target, head(node), "bold")
     target.print(show.pods_table(view))
     target.print(show.nodes_table(view))
-    show.sentences(target, _foot(node))
+    show.sentences(target, _foot(node) if foot else ())
     show.sentences(target, (f"wrong manifest, not served: {each}" for each in wrong), "red")
 
 

@@ -52,7 +52,7 @@ def pods_table(view: View) -> Table:
             escape(row.pod) if first else "",
             escape(row.container) + f"[dim]{_KIND[row.kind]}[/dim]",
             row.qos if first else "",
-            _cpus(row),
+            _cpus(row, view.shared),
             str(row.nodes) or "-",
         ]
         if memory:
@@ -64,12 +64,17 @@ def pods_table(view: View) -> Table:
     return table
 
 
-def _cpus(row: Row) -> str:
+def _cpus(row: Row, shared: CpuSet) -> str:
     if row.state == "refused":
         return "-"
-    own = f"[bold]{row.cpus}[/bold]" if row.cpus else f"[dim]shared {row.pool}[/dim]"
+    own = f"[bold]{row.cpus}[/bold]" if row.cpus else f"[dim]{_pool(row, shared)}[/dim]"
     devices = "".join(f"\n{escape(name)}: {escape(' '.join(ids))}" for name, ids in sorted(row.devices.items()))
     return own + devices
+
+
+def _pool(row: Row, shared: CpuSet) -> str:
+    """The pool is the same for all, and shown by NUMA node; a confined pod's part of it is its own."""
+    return "shared" if row.pool == shared else f"shared, on {row.pool}"
 
 
 def _memory(memory: Mapping[int, Mapping[str, int]]) -> str:

@@ -1,0 +1,1 @@
+"""The README's picture, drawn and checked."""
