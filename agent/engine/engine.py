@@ -21,7 +21,7 @@ from agent.core.asks import Ask, ask_of
 from agent.core.kubelet_devices import Given, Offered, explained
 from agent.engine.carry import Carried, carry
 from agent.engine.enforcer import Enforcer
-from agent.engine.following import Following, unheld
+from agent.engine.following import Following, reported_before, unheld
 from agent.engine.known import SWITCHES, Known, Snapshot, Switches, on_shared_pool, same, wants_anything
 from agent.engine.ports import Cgroups, Steps, Store, Teller
 from agent.errors import CheckpointUnwritableError, HostError, InvariantError
@@ -74,7 +74,8 @@ class Engine:
             uid: Known(record.pod, self._ask(record.pod), ran=record.adopted) for uid, record in ledger.pods.items()
         }
         self._listed, self._complete, self._saved = False, complete, saved
-        self._following = Following(node)
+        self._following = Following(node, reported_before(ledger, node))
+        self._node = node = self._following.node(node)
         self.snapshot = Snapshot(ledger, node, dict(self._known), switches)
         """What was decided last; read without the lock."""
         self.unwritable = ""
@@ -121,6 +122,11 @@ class Engine:
         """Every pod that the engine knows, by uid."""
         with self._lock:
             return dict(self._known)
+
+    @property
+    def names(self) -> Mapping[str, tuple[str, str]]:
+        """Container id -> (pod uid, container name), as far as known."""
+        return dict(self._enforcer.names)
 
     # ---- pods
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from agent.core.admit import Node
 from agent.core.kubelet_devices import Given, Offered, apart, clashes, everything, handed_over, merged, too_late
+from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
 from agent.model.pod import Pod
 from agent.model.rules import Policy
@@ -23,6 +24,7 @@ class Following:
 
     Attributes:
         plain: the managers as settings and machine make them, nothing reported in their inventory.
+        saved: devices of others that the ledger had at start: the kubelet's, of whatever node, until it is asked.
         offered: the devices that plugins offer.
         given: pod uid -> what it holds.
         again: pods that were decided once more already.
@@ -30,6 +32,7 @@ class Following:
     """
 
     plain: Node
+    saved: tuple[Offered, ...] = ()
     offered: tuple[Offered, ...] = ()
     given: dict[str, Given] = field(default_factory=dict)
     again: set[str] = field(default_factory=set)
@@ -37,7 +40,7 @@ class Following:
 
     def node(self, current: Node) -> Node:
         """The managers with all devices that are known now; `current` itself when it knows them."""
-        devices = merged([self.offered, everything(self.given)])
+        devices = merged([self.saved, self.offered, everything(self.given)])
         if not devices:
             return self.plain if current.inventory.reported else current
         exist = self.plain.machine.node_set  # of nodes that the machine lacks nothing can be said (spec 6.1)
@@ -88,6 +91,21 @@ class Following:
             self.again.add(uid)
             return after, True
         return too_late(after, uid, elsewhere), False
+
+
+def reported_before(ledger: Ledger, node: Node) -> tuple[Offered, ...]:
+    """Devices of a saved ledger that we do not hand out: without them, nobody would know whose their resource is.
+
+    A resource that nobody reports counts as ours, and one of ours that is not in the settings is refused.
+    """
+    return tuple(
+        Offered(resource, number, NodeSet())
+        for _, containers in sorted(ledger.devices.held.items())
+        for _, by in sorted(containers.items())
+        for resource, numbers in sorted(by.items())
+        if resource not in node.inventory.resources
+        for number in numbers
+    )
 
 
 def unheld(node: Node, ledger: Ledger, uid: str) -> Ledger:

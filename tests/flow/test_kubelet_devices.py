@@ -200,6 +200,20 @@ def test_what_the_kubelet_gave_survives_a_restart_and_a_reconfiguration(tmp_path
     assert again.engine.ledger.grant("job", "app").devices == {GPU: ("g1",)}
 
 
+def test_after_a_restart_with_the_kubelet_away_its_resource_is_still_its_own(tmp_path: Path) -> None:
+    """A saved device says whose the resource is: a new pod that asks for one is placed, without a preference."""
+    store = MemoryStore()
+    made = world(tmp_path, gpu("g1", 1), store=store)
+    made.engine.devices_known("job", {"app": (gpu("g1", 1),)})
+    made.run(asking())
+    again = World(tmp_path, store=store, pods=[pod_from(asking())])
+    again.see(asking(), asking("next", created=1, policy="single-numa-node", on_misalignment="fail"))
+    assert (again.ears.refused_, nodes(again, "next")) == ({}, "0")
+    again.engine.devices_offered([gpu("g1", 1), gpu("g2", 1)])
+    again.engine.devices_known("next", {"app": (gpu("g2", 1),)})
+    assert nodes(again, "next") == "1"
+
+
 def test_s22_a_selector_that_matches_a_plugins_device_is_refused() -> None:
     """S22: both are named; a resource of the plugin's own name is told once, not per device."""
     inventory = DeviceInventory({
