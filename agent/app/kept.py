@@ -32,11 +32,13 @@ class Kept:
         cpu_milli: thousandths of a CPU.
         memory: bytes.
         known: the Node was read, now or by an earlier start.
+        observe_only: the Node's kill switch as last read (safety.md S3); "" while it is off.
     """
 
     cpu_milli: int = 0
     memory: int = 0
     known: bool = False
+    observe_only: str = ""
 
 
 def load(state: Path) -> Kept:
@@ -46,13 +48,13 @@ def load(state: Path) -> Kept:
             found = json.loads(file.read(_LARGEST))
         cpu, memory = found["cpuMilli"], found["memoryBytes"]
         if all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in (cpu, memory)):
-            return Kept(cpu, memory, known=True)
+            return Kept(cpu, memory, known=True, observe_only=str(found.get("observeOnly", ""))[:60])
     return Kept()
 
 
 def save(state: Path, kept: Kept) -> None:
     """Remember; raises OSError."""
-    text = json.dumps({"cpuMilli": kept.cpu_milli, "memoryBytes": kept.memory})
+    text = json.dumps({"cpuMilli": kept.cpu_milli, "memoryBytes": kept.memory, "observeOnly": kept.observe_only})
     spare = state / f".{FILE}.new"
     spare.write_text(text + "\n", encoding="utf-8")
     os.replace(spare, state / FILE)  # noqa: PTH105 - because it says what it does: atomic, replacing

@@ -1,4 +1,4 @@
-"""`numalign run`: serve this node. With --pods a folder of manifests, without any cluster."""
+"""`numalign run`: serve this node of a cluster. With --pods a folder of manifests, without any cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from types import FrameType
 
 import click
 
+from agent.app.edges import Sockets
 from agent.app.standalone import Options, Standalone
+from agent.app.trees import MOUNT, SCRATCH
 from agent.app.views import as_json, view_of
 from agent.errors import SettingsError
 from agent.observe import logs
@@ -36,9 +38,9 @@ DEFAULT_STATE = Path("/var/lib/numalign")
 @click.option(
     "--cgroup-root",
     metavar="scratch|auto|PATH",
-    default="scratch",
-    show_default=True,
-    help="The cgroup tree: a scratch one, a real one of our own where that may be made, or that of a kubelet.",
+    default=None,
+    help="The cgroup tree: a scratch one, a real one of our own where that may be made, or that of a kubelet.  "
+    "[default: scratch with --pods, else /sys/fs/cgroup]",
 )
 @click.option("--node-name", default="", help="The kubelet's node name, for static pods.  [default: the host's name]")
 @click.option("--log-dir", type=click.Path(path_type=Path), default=Path("/var/log"), show_default=True, hidden=True)
@@ -64,6 +66,9 @@ DEFAULT_STATE = Path("/var/lib/numalign")
     show_default=True,
     help="/metrics, /healthz and /readyz; not with --once.",
 )
+@click.option("--host-root", type=click.Path(path_type=Path), default=Path("/"), hidden=True)
+@click.option("--api-server", default="", hidden=True, help="Instead of the one that a pod is told of.")
+@click.option("--api-account", type=click.Path(path_type=Path), hidden=True, help="Folder with token and ca.crt.")
 @click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(
@@ -73,14 +78,18 @@ DEFAULT_STATE = Path("/var/lib/numalign")
     help="[default: info; with --once: error]",
 )
 def command(
-    *, pods: Path | None, once: bool, config: Path | None, root: str | None, state_dir: Path, cgroup_root: str,
-    node_name: str, log_dir: Path, nri_socket: str, podresources_socket: str, processes: bool,
-    metrics_address: str, output: str, log_format: str, log_level: str | None,
+    *, pods: Path | None, once: bool, config: Path | None, root: str | None, state_dir: Path,
+    cgroup_root: str | None, node_name: str, log_dir: Path, nri_socket: str, podresources_socket: str,
+    processes: bool, metrics_address: str, host_root: Path, api_server: str, api_account: Path | None,
+    output: str, log_format: str, log_level: str | None,
 ) -> None:  # fmt: skip
     """Serve this node: place pods, write their cpusets, keep them so.
 
-    With --pods, the folder is followed: a manifest that is added, changed or removed is admitted or released within
-    a second. SIGTERM ends it and moves nothing; the next start goes on from the saved ledger.
+    In a pod of a DaemonSet this serves the cluster's Node that NODE_NAME (or --node-name) names: its pods come from
+    the API server, what they got is told in their annotations, and no other option is needed.
+
+    With --pods there is no cluster: the folder is followed, and a manifest that is added, changed or removed is
+    admitted or released within a second. SIGTERM ends it and moves nothing; the next start goes on from the ledger.
 
     \b
     Examples:
@@ -91,11 +100,23 @@ def command(
     \b
     Exit codes: 0 done; 1 a pod was refused and does not run (--once); 2 wrong input; 3 a fault of this machine.
     """  # noqa: D301 - click's mark for text that is not folded is this very character
-    if pods is None:
-        raise SettingsError("--pods", "is missing: name a folder of pod manifests")
     logs.setup(log_format, log_level or ("error" if once else "info"))
+    if pods is None:
+        if once:
+            raise SettingsError("--once", "goes through a folder of manifests; name it with --pods")
+        from agent.cli import run_cluster  # noqa: PLC0415 - the API's clients are loaded only where there is an API
+
+        sockets = Sockets(nri=nri_socket, podresources=podresources_socket)
+        address = "" if metrics_address == "off" else metrics_address
+        run_cluster.serve(
+            run_cluster.options(
+                state=state_dir, config=config, root=root, cgroup_root=cgroup_root or MOUNT, node_name=node_name,
+                sockets=sockets, metrics_address=address, host=host_root, server=api_server, account=api_account,
+            )
+        )  # fmt: skip
+        return
     options = Options(
-        pods=pods, state=state_dir, config=config, root=root, cgroup_root=cgroup_root, log_dir=log_dir,
+        pods=pods, state=state_dir, config=config, root=root, cgroup_root=cgroup_root or SCRATCH, log_dir=log_dir,
         node_name=node_name or platform.node(), nri_socket=nri_socket, podresources_socket=podresources_socket,
         processes=processes,
         metrics_address="" if once or metrics_address == "off" else metrics_address,

@@ -18,18 +18,18 @@ from dataclasses import replace
 from agent.core import invariants
 from agent.core.admit import Node
 from agent.core.asks import Ask, ask_of
-from agent.core.kubelet_devices import Given, Offered, explained
+from agent.core.kubelet_devices import Given, Offered
 from agent.engine.carry import Carried, carry
+from agent.engine.deciding import decided
 from agent.engine.enforcer import Enforcer
-from agent.engine.following import Following, reported_before, unheld
-from agent.engine.known import SWITCHES, Known, Snapshot, Switches, on_shared_pool, same, wants_anything
+from agent.engine.following import Following, reported_before
+from agent.engine.known import SWITCHES, Known, Snapshot, Switches, same
 from agent.engine.ports import Cgroups, Steps, Store, Teller
 from agent.errors import CheckpointUnwritableError, HostError, InvariantError
 from agent.model.cgroup import Observed, Written
 from agent.model.ledger import Ledger
-from agent.model.outcome import Admitted, Reason, Refusal
+from agent.model.outcome import Reason, Refusal
 from agent.model.pod import Pod
-from agent.model.rules import OnMisalignment
 
 Exempt = Callable[[Pod], str]
 """Why a pod is left alone (safety.md S2), "" when it is not."""
@@ -288,37 +288,11 @@ class Engine:
 
     def _decide(self, pod: Pod, *, ran: bool) -> None:
         """Put a pod into the ledger, or a refusal beside it."""
-        ask, exempt = self._ask(pod), self._exempt(pod)
-        known = Known(pod, ask, exempt=exempt, ran=ran)
-        if exempt or not ask.pin or (ran and not self._switches.pin_adopted):
-            if pod.uid not in self._ledger.pods:
-                self._ledger = on_shared_pool(self._ledger, pod, self._node, "", adopted=ran)
-        elif self.unwritable and wants_anything(pod):
-            why = f"nothing new is granted: {self.unwritable}"
-            known = replace(known, refusal=Refusal(Reason.UNEXPECTED, why), unsaved=True)
-        else:
-            ledger = self._following.before_admission(self._ledger, pod)
-            outcome = self._node.admit(ledger, pod, policy=ask.policy, scope=ask.scope, cpu_options=ask.cpu_options)
-            new = pod.uid not in self._ledger.pods
-            self._ledger = outcome.ledger
-            if isinstance(outcome, Admitted):
-                self._adopt(pod, ask, ran=ran and new)
-            else:
-                refusal = explained(outcome.refusal, outcome.ledger, self._node.inventory, pod)
-                known = replace(known, refusal=refusal)
-                if ran or (ask.on_misalignment or self._node.rules.on_misalignment) is OnMisalignment.RUN:
-                    why = f"{refusal.reason}: {refusal.message}"
-                    self._ledger = on_shared_pool(self._ledger, pod, self._node, why, adopted=ran)
-                self._ledger = unheld(self._node, self._ledger, pod.uid)
-        self._known[pod.uid] = known
-
-    def _adopt(self, pod: Pod, ask: Ask, *, ran: bool) -> None:
-        """A pod that ran before the agent: its memory is not bound unless it asks, the kernel would move it (S4)."""
-        if not ran:
-            return
-        record = self._ledger.pods[pod.uid]
-        record = replace(record, adopted=True, bind_memory=record.bind_memory and ask.move_memory)
-        self._ledger = replace(self._ledger, pods={**self._ledger.pods, pod.uid: record})
+        known = Known(pod, self._ask(pod), exempt=self._exempt(pod), ran=ran)
+        self._ledger, self._known[pod.uid] = decided(
+            self._node, self._ledger, known, given=self._following.given.get(pod.uid), unwritable=self.unwritable,
+            pin_adopted=self._switches.pin_adopted,
+        )  # fmt: skip
 
     def _settle(self, before: Ledger, told: Iterable[Pod]) -> None:
         """After decisions: check, save, enforce, tell."""

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from agent.errors import BadPodError, KubeError
+from agent.errors import BadPodError, KubeError, NumalignError
 from agent.kube.bodies import Raw, Seen, identity, seen
 from agent.model.pod import Pod
 
@@ -59,6 +59,7 @@ class Intake:
         namespace: annotations of a namespace; may ask the API (once per namespace and while).
         before: pods that were created before this time (seconds since the epoch) and run already are adopted.
         node: told of this Node; called from kopf's loop, must hand over and return.
+        failed: told why a batch could not be decided on; the next ones are.
     """
 
     def __init__(
@@ -68,9 +69,10 @@ class Intake:
         namespace: Callable[[str], Mapping[str, str]] = lambda _name: {},
         before: float = 0.0,
         node: Callable[[Raw], None] = lambda _body: None,
+        failed: Callable[[str], None] = lambda _text: None,
     ) -> None:
         self._engine, self._telling, self._namespace, self._before = engine, telling, namespace, before
-        self._node = node
+        self._node, self._failed = node, failed
         self._queue: queue.SimpleQueue[tuple[str, object]] = queue.SimpleQueue()
         self._uids: dict[str, str] = {}  # the API's uid -> ours
         self._unreadable: set[str] = set()
@@ -124,8 +126,12 @@ class Intake:
                     batch.append(self._queue.get_nowait())
                 except queue.Empty:
                     break
-            if not self._batch(batch):
-                return
+            try:
+                if not self._batch(batch):
+                    return
+            except NumalignError as error:  # one bad batch must not make the agent blind
+                _log.exception("a batch of %d events could not be decided on", len(batch))
+                self._failed(str(error))
 
     def _batch(self, batch: list[tuple[str, object]]) -> bool:
         """Decide on a batch; False when it held the order to stop."""

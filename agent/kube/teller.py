@@ -55,6 +55,7 @@ class ClusterTeller:
         most_refusals: of one owner within an hour (safety.md S12).
         fallback: what `fail` and `evict` become beyond that.
         hints: which devices containers cannot use through a file (safety.md S22).
+        exempt: why a pod is left alone (safety.md S2): then it carries no word of ours either.
         acting: False while only observing: stories are told, nothing is done to pods (safety.md S3).
     """
 
@@ -71,12 +72,18 @@ class ClusterTeller:
         clock: Callable[[], float] = time.monotonic,
         count: Count = lambda _what, _label: None,
         hints: stories.Hints = stories.no_hints,
+        exempt: Callable[[Pod], str] = lambda _pod: "",
     ) -> None:
         self._publisher, self._node, self._facts, self._hints = publisher, node, facts, hints
+        self._exempt = exempt
         self._before, self._fallback, self._acting, self._count = before, fallback, acting, count
         self._refusals = Refusals(most_refusals, clock)
         self._lock = threading.Lock()
         self._faces: dict[str, _Face] = {}
+
+    def configure(self, most_refusals: int, fallback: OnMisalignment) -> None:
+        """Other settings are in force from now on."""
+        self._refusals.most, self._fallback = most_refusals, fallback
 
     # ---- from the intake
 
@@ -109,10 +116,21 @@ class ClusterTeller:
     def admitted(self, pod: Pod, ledger: Ledger, ask: Ask) -> None:
         """Annotations and the condition."""
         face = self._face(pod.uid)
-        if face is not None:
+        if face is not None and not self._exempt(pod):
             machine, _ = self._facts()
             self._tell(face, stories.admitted(pod.uid, ledger, machine, self._hints))
             self._problems(face, ask)
+
+    def retold(self, pod: Pod, ledger: Ledger, ask: Ask) -> None:
+        """After a restart: what a pod of the saved ledger must carry, in case nobody could tell it before.
+
+        One that was refused and runs on the shared pool keeps the words of its refusal.
+        """
+        face = self._face(pod.uid)
+        notes = (face.body.get("metadata") or {}).get("annotations") if face else None
+        if '"refused":' in str((notes or {}).get(stories.ASSIGNMENT, "")) and ledger.pods[pod.uid].why:
+            return
+        self.admitted(pod, ledger, ask)
 
     def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:
         """The reason, and what happens to the pod."""
@@ -163,6 +181,8 @@ class ClusterTeller:
     def _act(self, face: _Face, wish: OnMisalignment) -> None:
         if face.ran or not self._acting() or wish in {OnMisalignment.RUN, OnMisalignment.WAIT}:
             return
+        if (face.body.get("spec") or {}).get("activeDeadlineSeconds") == 1 or _leaving(face.body):
+            return  # done before, by us or by somebody who wants the same
         if not self._refusals.another(owner_of(face.body)):
             self._count("storm", self._fallback.value)
             text = f"refused too often within an hour; {self._fallback} instead of {wish}"
@@ -174,6 +194,10 @@ class ClusterTeller:
             self._publisher.fail(face.api_uid, face.namespace, face.name)
         else:
             self._publisher.evict(face.api_uid, face.namespace, face.name)
+
+
+def _leaving(body: Raw) -> bool:
+    return "deletionTimestamp" in (body.get("metadata") or {})
 
 
 def _reason(what: str) -> str:

@@ -1,0 +1,101 @@
+"""What an agent learns of its node at start, from the API if it answers in time: the Node, and the node's pods.
+
+One GET and one LIST with the node's selector, together within PATIENCE; without an answer the agent starts from its
+ledger and its cgroups alone, and the watch brings the rest. Used by `agent.app.cluster`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.errors import BadPodError, KubeError
+from agent.kube.bodies import seen
+from agent.kube.client import KubeClient
+from agent.kube.nodes import NodeFacts, node_facts
+from agent.model.pod import Pod
+from agent.observe.logs import LOG
+
+PATIENCE = 10.0
+"""Seconds."""
+FIND_WITHIN = 0.05
+"""Seconds that the runtime can wait for one GET; all of its answer has 0.2 (safety.md S9)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What was learnt.
+
+    Attributes:
+        node: the Node, None when it could not be read.
+        pods: the node's pods that have not ended; empty when they could not be read.
+        names: container id -> (pod uid, container name).
+        listed: the pods were read.
+    """
+
+    node: NodeFacts | None = None
+    pods: tuple[Pod, ...] = ()
+    names: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    listed: bool = False
+
+
+def read_start(
+    client: KubeClient, node: str, defaults: Callable[[str], Mapping[str, str]], patience: float = PATIENCE
+) -> Start:
+    """Ask; never waits longer than `patience` seconds, never raises."""
+    answers: dict[str, dict[str, Any]] = {}
+
+    def ask() -> None:
+        try:
+            answers["node"] = client.get(f"/api/v1/nodes/{node}")
+            query = (("fieldSelector", f"spec.nodeName={node}"),)
+            answers["pods"] = client.call("GET", "/api/v1/pods", query=query, verb="LIST pods")
+        except KubeError as error:
+            LOG.warning("starting without the API server: %s", error)
+
+    thread = threading.Thread(target=ask, name="start", daemon=True)
+    thread.start()
+    thread.join(patience)
+    if thread.is_alive():
+        LOG.warning("starting without the API server: no answer within %.0f s", patience)
+    found = dict(answers)  # what comes later is the watch's
+    facts = node_facts(found["node"]) if "node" in found else None
+    pods, names = _pods(found.get("pods", {}), defaults)
+    return Start(facts, pods, names, "pods" in found)
+
+
+def _pods(
+    answer: Mapping[str, Any], defaults: Callable[[str], Mapping[str, str]]
+) -> tuple[tuple[Pod, ...], dict[str, tuple[str, str]]]:
+    pods: list[Pod] = []
+    names: dict[str, tuple[str, str]] = {}
+    for body in answer.get("items") or ():
+        space = str((body.get("metadata") or {}).get("namespace", "")) if isinstance(body, Mapping) else ""
+        try:
+            found = seen(body, _defaults(defaults, space))
+        except BadPodError:
+            continue  # told by the intake
+        if not found.ended:
+            pods.append(found.pod)
+            names |= {each: (found.pod.uid, name) for each, name in found.containers.items()}
+    return tuple(pods), names
+
+
+def _defaults(defaults: Callable[[str], Mapping[str, str]], space: str) -> Mapping[str, str]:
+    try:
+        return defaults(space)
+    except KubeError:
+        return {}
+
+
+def find_pod(
+    client: KubeClient, defaults: Callable[[str], Mapping[str, str]], namespace: str, name: str, uid: str
+) -> Pod | None:
+    """One pod, None when it is not there, another one of that name, or cannot be read."""
+    try:
+        found = seen(client.pod(namespace, name), _defaults(defaults, namespace))
+    except (KubeError, BadPodError):
+        return None
+    return found.pod if found.pod.uid == uid and not found.ended else None

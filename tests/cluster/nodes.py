@@ -1,0 +1,280 @@
+"""A node for the agent to serve: a Node object, a scratch tree whose kubelet and runtime are played, the real process.
+
+`Place` has everything that outlives an agent: the state folder, the tree, the token of the agent's own pod. `Agent`
+is one process of `numalign run` on it. The kubelet's part (cgroups, the pod's status) is played through the admin.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import yaml
+
+from agent.core.synthetic import parse_synthetic
+from agent.host.cgroups import Cgroups
+from agent.host.checkpoint import Checkpoint
+from agent.host.scratch import Scratch
+from agent.host.standin import container_id
+from agent.kube.story import ASSIGNMENT, CONDITION
+from agent.model.ledger import Ledger
+from agent.model.pod import Qos
+from tests.cluster.control_plane import ApiError, ControlPlane
+from tests.cluster.objects import Object, namespace, node, pod
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+SYSTEM = "numalign-system"
+MACHINE = "synthetic:2 sockets x 1 node x 4 cores x 2 threads, 8G per node"
+MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
+
+
+def wait(condition: Callable[[], object], seconds: float = 20.0, what: str = "") -> float:
+    """Poll until true; the seconds that it took."""
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < seconds, f"waited in vain for {what or condition}"
+        time.sleep(0.02)
+    return time.monotonic() - began
+
+
+def install(cluster: ControlPlane) -> None:
+    """What the chart installs, once per cluster: namespace, role, admission policy, CRD."""
+    with contextlib.suppress(ApiError):
+        cluster.create(namespace(SYSTEM))
+    for file in ("access/rbac", "access/rbac-eviction", "access/admission-policy", "crds/noderesourcetopologies"):
+        for each in yaml.safe_load_all((DEPLOY / f"{file}.yaml").read_text()):
+            try:
+                cluster.create(each)
+            except ApiError as error:
+                assert error.status == 409, error
+
+
+class Place:
+    """One node.
+
+    Args:
+        cluster: the control plane, installed.
+        name: of the Node; also of the pods' namespace.
+        folder: for state and tree.
+        settings: the configuration file.
+        machine: as --root.
+        keeps: CPUs that the kubelet keeps from pods: capacity less allocatable.
+    """
+
+    def __init__(
+        self, cluster: ControlPlane, name: str, folder: Path, *, settings: Mapping[str, Any] | None = None,
+        machine: str = MACHINE, keeps: str = "1",
+    ) -> None:  # fmt: skip
+        self.cluster, self.name, self.folder, self.machine_spec = cluster, name, folder, machine
+        self.machine = parse_synthetic(machine.removeprefix("synthetic:"))
+        self.state, self.config = folder / "state", folder / "config.yaml"
+        self.tree = Scratch.create(folder / "cgroup", cpus=self.machine.online, nodes=self.machine.node_set)
+        self.cgroups = Cgroups(self.tree.folder, kernel=self.tree.kernel)
+        self.configure(settings or {})
+        install(cluster)
+        cluster.create(node(name), namespace(name))
+        count = len(self.machine.online)
+        sizes = {"capacity": {"cpu": str(count), "memory": "16Gi", "pods": "500"}}
+        sizes["allocatable"] = {**sizes["capacity"], "cpu": str(count - int(keeps)), "memory": "15Gi"}
+        cluster.call("PATCH", f"/api/v1/nodes/{name}/status", {"status": sizes}, kind=MERGE)
+        (own,) = cluster.create(pod(f"agent-{name}", name, space=SYSTEM, serviceAccountName="numalign"))
+        self.own_uid = own["metadata"]["uid"]
+        self.account = folder / "account"
+        self.account.mkdir()
+        (self.account / "token").write_text(cluster.token(SYSTEM, "numalign", own))
+        (self.account / "ca.crt").write_bytes(cluster.ca.read_bytes())
+
+    # ---- the admin's part
+
+    def configure(self, settings: Mapping[str, Any]) -> None:
+        """Replace the configuration file as the kubelet replaces a mounted one."""
+        spare = self.config.with_suffix(".new")
+        spare.write_text(yaml.safe_dump(dict(settings)))
+        spare.replace(self.config)
+
+    def path(self, name: str) -> str:
+        """Of a pod in this node's namespace."""
+        return f"/api/v1/namespaces/{self.name}/pods/{name}"
+
+    def create(self, name: str, *, cpu: str = "2", space: str = "", **more: Any) -> Object:  # noqa: ANN401 - JSON
+        """A pod on this node; `annotations` by their short names, the rest is its spec's."""
+        notes = {f"numalign.io/{key.replace('_', '-')}": value for key, value in more.pop("annotations", {}).items()}
+        others = more.pop("others", {})
+        body = pod(name, self.name, space=space or self.name, cpu=cpu, **more)
+        body["metadata"]["annotations"] = {**notes, **others}
+        (stored,) = self.cluster.create(body)
+        return stored  # type: ignore[no-any-return]
+
+    def pod(self, name: str) -> Object:
+        """As stored now."""
+        return self.cluster.call("GET", self.path(name))  # type: ignore[no-any-return]
+
+    def patch(self, name: str, body: Object, part: str = "", kind: str = STRATEGIC) -> Object:
+        """By the admin."""
+        return self.cluster.call("PATCH", self.path(name) + part, body, kind=kind)  # type: ignore[no-any-return]
+
+    def delete(self, name: str, grace: int = 0) -> None:
+        """Delete a pod."""
+        self.cluster.call("DELETE", f"{self.path(name)}?gracePeriodSeconds={grace}")
+
+    # ---- the kubelet's and the runtime's part
+
+    def start(self, name: str, *containers: str, attempt: int = 0, uid: str = "") -> str:
+        """Make the cgroups of a pod and report its containers as running; the uid of its cgroup."""
+        body = self.pod(name)
+        uid = uid or body["metadata"]["uid"]
+        with contextlib.suppress(Exception):
+            self.tree.pod_path(uid)
+        self.tree.add_pod(uid, Qos(body["status"]["qosClass"]))
+        names = containers or tuple(each["name"] for each in body["spec"]["containers"])
+        statuses = [each for each in body["status"].get("containerStatuses", []) if each["name"] not in names]
+        for each in names:
+            number = self.number(uid, each, attempt)
+            self.tree.add_container(uid, number)
+            statuses.append(_status(each, number, attempt))
+        self.patch(name, {"status": {"phase": "Running", "containerStatuses": statuses}}, "/status")
+        return str(uid)
+
+    def number(self, uid: str, container: str, attempt: int = 0) -> str:
+        """The runtime's id of a container."""
+        return container_id(uid, f"{container}/{attempt}" if attempt else container)
+
+    def effective(self, uid: str, container: str = "c", attempt: int = 0) -> str:
+        """The CPUs that a container may use now, "" where it is not there."""
+        number = self.number(uid, container, attempt)
+        found = (each for each in self.cgroups.observe().cgroups if each.container_id == number)
+        return next((str(each.effective_cpus) for each in found), "")
+
+    # ---- what is
+
+    def ledger(self) -> Ledger:
+        """As saved."""
+        saved = Checkpoint(self.state / "checkpoint.json").load()
+        assert saved is not None, "nothing was saved"
+        return saved.ledger
+
+    def held(self, uid: str, container: str = "c") -> str:
+        """Exclusive CPUs in the saved ledger, "" for none."""
+        return (
+            str(self.ledger().grant(uid, container).cpus or "") if (self.state / "checkpoint.json").exists() else ""
+        )
+
+    def assignment(self, name: str) -> Object:
+        """What a pod carries, {} before."""
+        notes = self.pod(name)["metadata"].get("annotations", {})
+        return json.loads(notes.get(ASSIGNMENT, "{}"))  # type: ignore[no-any-return]
+
+    def condition(self, name: str) -> Object:
+        """Our condition of a pod, {} before."""
+        found = self.pod(name).get("status", {}).get("conditions", [])
+        return next((each for each in found if each["type"] == CONDITION), {})
+
+    def events(self, reason: str, name: str = "") -> list[Object]:
+        """Events of a reason about a pod of this node, or about the Node."""
+        space = self.name if name else "default"
+        items = self.cluster.call("GET", f"/api/v1/namespaces/{space}/events")["items"]
+        about = name or self.name
+        return [each for each in items if (each["reason"], each["involvedObject"]["name"]) == (reason, about)]
+
+    def topology(self) -> Object:
+        """This node's NodeResourceTopology, {} before."""
+        try:
+            path = f"/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/{self.name}"
+            return self.cluster.call("GET", path)  # type: ignore[no-any-return]
+        except ApiError:
+            return {}
+
+
+class Agent:
+    """One process of the agent: `with Agent(place) as agent: ...`."""
+
+    def __init__(self, place: Place, *arguments: str, server: str = "") -> None:
+        self.place, self._arguments, self._server = place, arguments, server or place.cluster.server
+        self.log = place.folder / "agent.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.address = ""
+
+    def __enter__(self) -> Self:
+        place = self.place
+        self._from = self.log.stat().st_size if self.log.exists() else 0
+        environment = {**os.environ, "NODE_NAME": place.name, "POD_UID": place.own_uid, "POD_NAMESPACE": SYSTEM}
+        command = [
+            sys.executable, "-m", "agent", "run", "--root", place.machine_spec, "--state-dir", place.state,
+            "--config", place.config, "--cgroup-root", place.tree.folder, "--api-server", self._server,
+            "--api-account", place.account, "--metrics-address", "127.0.0.1:0", "--log-format", "json",
+            "--nri-socket", "off", "--podresources-socket", "off", "--host-root", place.folder, *self._arguments,
+        ]  # fmt: skip
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        wait(lambda: self._find("serving") or self.process.poll() is not None, 40, "the agent")  # type: ignore[union-attr]
+        assert self.process.poll() is None, self.words()
+        self.address = str(self._find("serving metrics").get("address"))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        code = self.end()
+        if kind is None:
+            assert code == 0, self.words()
+            assert "Traceback" not in self.words(), self.words()
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """End the process; its exit code."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        return self.process.wait(20)
+
+    def words(self) -> str:
+        """What this process logged."""
+        with self.log.open() as file:
+            file.seek(self._from)
+            return file.read()
+
+    def _find(self, message: str) -> Mapping[str, Any]:
+        for line in self.words().splitlines():
+            with contextlib.suppress(ValueError):
+                found = json.loads(line)
+                if found.get("message", found.get("msg")) == message:
+                    return found  # type: ignore[no-any-return]
+        return {}
+
+    def get(self, path: str) -> str:
+        """A page of its server."""
+        with urllib.request.urlopen(f"http://{self.address}{path}", timeout=10) as answer:
+            return answer.read().decode()  # type: ignore[no-any-return]
+
+    def metric(self, line: str) -> float:
+        """The value of a line of /metrics, 0 where it is not there."""
+        for each in self.get("/metrics").splitlines():
+            name, _, value = each.rpartition(" ")
+            if name == line:
+                return float(value)
+        return 0.0
+
+    def patches(self) -> float:
+        """Requests that changed something of a pod."""
+        lines = self.get("/metrics").splitlines()
+        return sum(
+            float(each.rpartition(" ")[2])
+            for each in lines
+            if each.startswith("numalign_api_requests_total") and 'verb="PATCH pods' in each
+        )
+
+
+def _status(name: str, number: str, attempt: int) -> Object:
+    return {
+        "name": name, "containerID": f"containerd://{number}", "ready": True, "started": True, "image": "none",
+        "imageID": "none", "restartCount": attempt, "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
+    }  # fmt: skip
