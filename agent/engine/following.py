@@ -14,7 +14,6 @@ from agent.core.admit import Node
 from agent.core.kubelet_devices import Given, Offered, apart, clashes, everything, handed_over, merged, too_late
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
-from agent.model.pod import Pod
 from agent.model.rules import Policy
 
 
@@ -56,11 +55,6 @@ class Following:
         new = tuple(each for each in found if each not in self.told)
         self.told = frozenset(found)
         return new
-
-    def before_admission(self, ledger: Ledger, pod: Pod) -> Ledger:
-        """The ledger that a pod is admitted to."""
-        given = self.given.get(pod.uid)
-        return handed_over(ledger, pod, given) if given else ledger
 
     def forget(self, uids: Iterable[str]) -> None:
         """Pods are gone."""
