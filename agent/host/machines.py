@@ -69,8 +69,8 @@ def find(spec: str) -> Path:
 def _candidates(spec: str) -> Iterator[Path]:
     yield Path(spec)
     if "/" not in spec:
-        for folder in folders():
-            for suffix in SUFFIXES[1:]:
+        for suffix in SUFFIXES[1:]:  # a recording anywhere is better than a description in words
+            for folder in folders():
                 yield folder / (spec + suffix)
 
 
