@@ -62,9 +62,9 @@ def test_sizes_have_three_digits(amount: int, text: str) -> None:
 @pytest.mark.parametrize(
     ("code", "vendor", "kind"),
     [("020000", "8086", "NIC"), ("020700", "15b3", "InfiniBand"), ("030200", "10de", "GPU"),
-     ("030000", "1a03", "VGA"), ("010802", "144d", "NVMe"), ("010601", "8086", "disk"), ("120000", "1da3", "accelerator"),
-     ("0b4000", "8086", "accelerator"), ("050210", "1e98", "CXL memory"), ("060400", "8086", ""),
-     ("088000", "8086", "")],
+     ("030000", "1a03", "VGA"), ("010802", "144d", "NVMe"), ("010601", "8086", "disk"),
+     ("120000", "1da3", "accelerator"), ("0b4000", "8086", "accelerator"), ("050210", "1e98", "CXL memory"),
+     ("060400", "8086", ""), ("088000", "8086", "")],
 )  # fmt: skip
 def test_devices_are_told_apart_by_their_class(code: str, vendor: str, kind: str) -> None:
     """The class code says what it is; bridges and parts of the chipset are nothing that a pod is given."""

@@ -1,0 +1,91 @@
+"""`python -m tests.guests`: list the shapes, or record them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tarfile
+import tempfile
+from io import BytesIO
+from pathlib import Path
+
+from agent.errors import NumalignError
+from agent.host.archives import open_root
+from agent.host.record import check, record
+from tests.guests.boot import GuestError, Sent, boot
+from tests.guests.needs import MissingError, initramfs, kernel, program
+from tests.guests.shapes import BY_NAME, SHAPES, Shape
+from tests.guests.truth import KIB, truth
+
+PLACE = Path(__file__).resolve().parents[1] / "replay" / "machines"
+
+
+def main() -> int:
+    """Exit code 0: done; 1: a guest failed; 2: wrong arguments; 3: something is not installed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.guests", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("list", help="name the shapes")
+    recording = commands.add_parser("record", help="boot guests and record them")
+    recording.add_argument("shape", nargs="*", choices=[*BY_NAME, []], help="all of them without any")
+    asked = parser.parse_args()
+    if asked.command == "list":
+        for shape in SHAPES:
+            print(f"{shape.name:<20} {shape.why}")
+        return 0
+    return _record([BY_NAME[name] for name in asked.shape] or list(SHAPES))
+
+
+def _record(shapes: list[Shape]) -> int:
+    try:
+        qemu, image = program("qemu-system-x86_64", "qemu-system-x86"), kernel()
+        initramfs()
+    except MissingError as error:
+        print(f"cannot record: {error}", file=sys.stderr)
+        return 3
+    print(f"{qemu}, kernel {image.name}; {len(shapes)} guests, recordings go to {PLACE}")
+    failed = 0
+    for number, shape in enumerate(shapes, 1):
+        print(f"[{number}/{len(shapes)}] {shape.name}: {shape.why} ... ", end="", flush=True)
+        try:
+            sent = boot(shape)
+            size = keep(shape, sent)
+        except (GuestError, MissingError, NumalignError) as error:
+            print(f"FAILED\n{error}")
+            failed += 1
+        else:
+            print(f"{sent.seconds:.1f} s, {len(sent.archive)} bytes sent, {size} kept")
+    return 1 if failed else 0
+
+
+def keep(shape: Shape, sent: Sent) -> int:
+    """Write a guest's recording and its facts; returns the bytes kept."""
+    PLACE.mkdir(parents=True, exist_ok=True)
+    archive, facts = PLACE / f"{shape.name}.tar.xz", PLACE / f"{shape.name}.json"
+    with tempfile.NamedTemporaryFile(suffix=".tar.gz") as file:
+        file.write(sent.archive)
+        file.flush()
+        with open_root(file.name) as files:
+            made = record(files, shape.name, live=False)
+    archive.write_bytes(made.archive)
+    check(str(archive), made.machine)
+    told = {
+        "shape": shape.why,
+        "qemu": list(sent.command),
+        "facts": truth(sent.command),
+        "memory_bytes": _memory(sent.archive),
+    }
+    facts.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+    return archive.stat().st_size + facts.stat().st_size
+
+
+def _memory(archive: bytes) -> dict[str, int]:
+    """MemTotal of each node as the guest's shell read it."""
+    with tarfile.open(fileobj=BytesIO(archive)) as tar:
+        file = tar.extractfile("guest/memory")
+        lines = file.read().decode().splitlines() if file else []
+    return {node: int(kilobytes) * KIB for node, kilobytes in (line.split() for line in lines)}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""One guest: boot it, take what it sends, check that it is whole."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.guests.needs import QEMU, initramfs, kernel, program
+from tests.guests.shapes import Shape
+
+STILL = 60
+"""Seconds without a new byte from a guest after which it is given up."""
+ATTEMPTS = 3
+COMMON = ("-accel", "tcg", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot")
+APPEND = "console=ttyS0 no_timer_check mitigations=off panic=-1"
+_SENT = re.compile(r"numalign: sent ([0-9a-f]{64})")
+
+
+class GuestError(Exception):
+    """A guest did not do what it should; the text holds the end of its console."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What a guest sent.
+
+    Attributes:
+        archive: a .tar.gz with its sys and proc.
+        command: QEMU's arguments, without paths of this machine.
+        seconds: from start to end.
+    """
+
+    archive: bytes
+    command: tuple[str, ...]
+    seconds: float
+
+
+def boot(shape: Shape) -> Sent:
+    """Boot a shape and wait for its end; raises MissingError and GuestError.
+
+    A guest whose console says nothing new for a while is started again: emulated processors that are set up side by
+    side do, rarely, wait for each other for ever when the host is busy.
+    """
+    told = (*shape.arguments, "-append", f"{APPEND} {shape.append}".strip())
+    for left in reversed(range(ATTEMPTS)):
+        with tempfile.TemporaryDirectory(prefix="numalign-guest-") as name:
+            start = time.monotonic()
+            try:
+                _run(shape, told, Path(name))
+                return Sent(_received(shape, Path(name)), told, time.monotonic() - start)
+            except _StillError as error:
+                if not left:
+                    raise GuestError(f"{shape.name}: silent for {STILL} s, {ATTEMPTS} times; {error}") from error
+    raise AssertionError("the last attempt either returns or raises")
+
+
+class _StillError(Exception):
+    """Nothing new on the console."""
+
+
+def _run(shape: Shape, told: tuple[str, ...], folder: Path) -> None:
+    """Start QEMU and wait for its end."""
+    (folder / "initrd").write_bytes(initramfs())
+    ports = (part for file in ("console", "sent") for part in ("-serial", f"file:{folder / file}"))
+    files = ("-kernel", str(kernel()), "-initrd", str(folder / "initrd"))
+    with (folder / "said").open("w") as said:
+        qemu = subprocess.Popen(
+            [program(QEMU, "qemu-system-x86"), *COMMON, *ports, *files, *told], stdout=said, stderr=said
+        )
+        try:
+            _wait(qemu, folder)
+        finally:
+            qemu.kill()
+            qemu.wait()
+    if qemu.returncode:
+        raise GuestError(f"{shape.name}: QEMU says: {(folder / 'said').read_text('utf-8', 'replace').strip()[-500:]}")
+
+
+def _wait(qemu: subprocess.Popen[bytes], folder: Path) -> None:
+    """Wait as long as what the guest wrote grows."""
+    size, since = -1, time.monotonic()
+    while qemu.poll() is None:
+        time.sleep(0.1)
+        now = sum(path.stat().st_size for path in (folder / "console", folder / "sent") if path.exists())
+        if now != size:
+            size, since = now, time.monotonic()
+        elif time.monotonic() - since > STILL:
+            raise _StillError(_end(folder))
+
+
+def _received(shape: Shape, folder: Path) -> bytes:
+    """What the guest sent, if it is whole."""
+    archive = (folder / "sent").read_bytes()
+    told = _SENT.search((folder / "console").read_text("utf-8", "replace"))
+    if not told or hashlib.sha256(archive).hexdigest() != told[1]:
+        raise GuestError(f"{shape.name}: what arrived ({len(archive)} bytes) is not what was sent; {_end(folder)}")
+    return archive
+
+
+def _end(folder: Path) -> str:
+    """The last lines of a guest's console."""
+    console = folder / "console"
+    text = console.read_text("utf-8", "replace") if console.exists() else ""
+    return "its console ends with:\n" + "\n".join(text.splitlines()[-15:])

@@ -1,0 +1,120 @@
+"""What a guest needs: QEMU, busybox, a kernel, an initramfs. Checked before anything is booted.
+
+The kernel is taken out of Debian's package without installing it. It is kept outside the work tree, by version, in
+~/.cache/numalign/guests (XDG_CACHE_HOME is respected).
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import shutil
+import stat
+import struct
+import subprocess
+from pathlib import Path
+
+QEMU, BUSYBOX, APT, DPKG = "qemu-system-x86_64", "busybox", "apt-get", "dpkg-deb"
+META = "linux-image-cloud-amd64"
+"""The package whose dependency is the kernel's: small, with NUMA, HMAT, hot-plug and NVMe built in."""
+KERNEL = "NUMALIGN_GUEST_KERNEL"
+"""Environment variable: a kernel to boot instead of Debian's."""
+INIT = Path(__file__).with_name("init.sh")
+_ELF_INTERPRETER = 3
+
+
+class MissingError(Exception):
+    """Something is not there; the text says what and how to get it."""
+
+
+def cache() -> Path:
+    """Where kernels are kept."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    place = Path(base) / "numalign" / "guests"
+    place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def program(name: str, package: str) -> str:
+    """The path of a program; raises MissingError naming the package that has it."""
+    found = shutil.which(name)
+    if not found:
+        raise MissingError(f"{name} is not there: apt-get install {package}")
+    return found
+
+
+def kernel() -> Path:
+    """The kernel to boot: NUMALIGN_GUEST_KERNEL, the newest one kept, or the one that apt offers."""
+    given = os.environ.get(KERNEL)
+    if given:
+        if not Path(given).is_file():
+            raise MissingError(f"{KERNEL}={given}: no such file")
+        return Path(given)
+    kept = sorted(cache().glob("vmlinuz-*"), key=lambda path: path.stat().st_mtime)
+    return kept[-1] if kept else _fetch()
+
+
+def initramfs() -> bytes:
+    """A compressed newc archive with busybox and init.sh, as the kernel unpacks it."""
+    busybox = Path(program(BUSYBOX, "busybox-static")).read_bytes()
+    if _is_dynamic(busybox):
+        raise MissingError("busybox is linked dynamically and cannot run alone: apt-get install busybox-static")
+    folder, node = stat.S_IFDIR | 0o755, stat.S_IFCHR | 0o600
+    entries = [
+        _entry(1, "bin", folder),
+        _entry(2, "bin/busybox", stat.S_IFREG | 0o755, busybox),
+        _entry(3, "init", stat.S_IFREG | 0o755, INIT.read_bytes()),
+        _entry(4, "dev", folder),
+        _entry(5, "dev/console", node, device=(5, 1)),
+        _entry(6, "TRAILER!!!", 0),
+    ]
+    return gzip.compress(b"".join(entries), 6, mtime=0)
+
+
+def _entry(number: int, name: str, mode: int, data: bytes = b"", device: tuple[int, int] = (0, 0)) -> bytes:
+    """One member: https://docs.kernel.org/driver-api/early-userspace/buffer-format.html."""
+    fields = (number, mode, 0, 0, 1, 0, len(data), 0, 0, *device, len(name) + 1, 0)
+    head = b"070701" + b"".join(f"{field:08x}".encode() for field in fields) + name.encode() + b"\0"
+    return _padded(head) + _padded(data)
+
+
+def _padded(data: bytes) -> bytes:
+    return data + b"\0" * (-len(data) % 4)
+
+
+def _is_dynamic(program: bytes) -> bool:
+    """Whether a 64-bit ELF file names an interpreter (elf(5), PT_INTERP)."""
+    start, size, count = (
+        struct.unpack_from(form, program, at)[0] for form, at in (("<Q", 32), ("<H", 54), ("<H", 56))
+    )
+    return any(struct.unpack_from("<I", program, start + size * n)[0] == _ELF_INTERPRETER for n in range(count))
+
+
+def _fetch() -> Path:
+    """Download the kernel's package and keep its vmlinuz."""
+    apt, dpkg = program(APT, "apt"), program(DPKG, "dpkg")
+    found = re.search(r"Depends: (linux-image-\S+)", _run(["apt-cache", "depends", META]))
+    if not found:
+        raise MissingError(f"apt knows no {META}: apt-get update, or set {KERNEL} to a kernel with NUMA support")
+    folder = cache()
+    _run([apt, "download", "-q", found[1]], folder)
+    (package,) = folder.glob(f"{found[1]}_*.deb")
+    target = folder / f"vmlinuz-{package.name.split('_')[1]}"
+    unpacked = folder / "unpacked"
+    _run([dpkg, "--extract", str(package), str(unpacked)])
+    (image,) = (unpacked / "boot").glob("vmlinuz-*")
+    image.replace(target)
+    shutil.rmtree(unpacked)
+    package.unlink()
+    return target
+
+
+def _run(command: list[str], folder: Path | None = None) -> str:
+    try:
+        done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+    except FileNotFoundError as error:
+        raise MissingError(f"{command[0]} is not there: this needs Debian or Ubuntu, or {KERNEL}") from error
+    except subprocess.CalledProcessError as error:
+        raise MissingError(f"{' '.join(command)} failed: {error.stderr.strip()[-300:]}") from error
+    return done.stdout
