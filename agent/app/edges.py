@@ -155,7 +155,10 @@ class NodeEdges:
             self._closing.callback(self.lookup.stop)
         if nri:
             self.decisions = EngineDecisions(self.engine, self._usable, wish=self.wish)
-            self.driver = Driver(self.decisions, find=self._found, enforcing=self.enforcing, count=self.count)
+            self.driver = Driver(
+                self.decisions, find=self._found, enforcing=self.enforcing, count=self.count,
+                starting=self.lookup.starting if self.lookup is not None else lambda _uid: None,
+            )  # fmt: skip
             self.plugin = Plugin(nri, self.driver, identity=self.identity, count=self.timed)
             self.decisions.start()
             self._closing.callback(self.decisions.stop)

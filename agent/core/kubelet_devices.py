@@ -15,6 +15,7 @@ known late, and sentences. Called by `agent.engine.devices` and `agent.host.podr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -113,17 +114,62 @@ def _without(containers: Held, gone: Collection[tuple[str, str]]) -> Held:
     return {name: by for name, by in left.items() if by}
 
 
-def clashes(inventory: DeviceInventory, offered: Iterable[Offered]) -> tuple[str, ...]:
+VENDORS = (
+    (re.compile(r"nvidia\.com/.+"), "10de"),
+    (re.compile(r"amd\.com/.+"), "1002"),
+    (re.compile(r"(?:gpu\.)?intel\.com/(?:gpu|i915|xe|npu).*"), "8086"),
+    (re.compile(r"habana\.ai/.+"), "1da3"),
+)
+"""Plugins that name accelerators by other ids than PCI addresses: resource -> PCI vendor."""
+ACCELERATORS = ("03", "12")
+"""PCI base classes: display controllers and processing accelerators."""
+_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+
+
+def owners(machine: Machine, offered: Iterable[Offered]) -> dict[str, str]:
+    """PCI functions that plugins hand out: address -> the plugin's resource.
+
+    Those whose address is a device's id (SR-IOV and other PCI plugins), and all accelerators of a vendor whose plugin
+    offers some under ids of its own (NVIDIA's are UUIDs): which of them it has cannot be told, so it has them all.
+    """
+    offered = tuple(offered)
+    found = {each.id.lower(): each.resource for each in offered if _ADDRESS.fullmatch(each.id.lower())}
+    pools: dict[str, str] = {}
+    for each in sorted(offered, key=lambda device: device.resource, reverse=True):
+        vendor = next((vendor for pattern, vendor in VENDORS if pattern.fullmatch(each.resource)), "")
+        if vendor and each.id.lower() not in found:
+            pools[vendor] = each.resource
+    for function in machine.devices:
+        if function.class_code.startswith(ACCELERATORS) and function.vendor in pools:
+            found.setdefault(function.address, pools[function.vendor])
+    return found
+
+
+def left_to_plugins(inventory: DeviceInventory, taken: Mapping[str, str]) -> DeviceInventory:
+    """The inventory with the functions that plugins hand out marked: they are never given here."""
+    resources = {
+        resource: tuple(
+            replace(each, healthy=each.healthy and (resource in inventory.reported or each.id not in taken))
+            for each in devices
+        )
+        for resource, devices in inventory.resources.items()
+    }
+    return DeviceInventory(resources, inventory.reported)
+
+
+def clashes(inventory: DeviceInventory, machine: Machine, offered: Iterable[Offered]) -> tuple[str, ...]:
     """Why devices that the settings select are not ours to hand out, a sentence each (safety.md S22).
 
     Two that hand out one device give it to two pods. The plugin stays, since the kubelet has told the scheduler.
 
     Args:
         inventory: what the settings select (`DeviceInventory.from_machine`), nothing reported in it.
+        machine: the hardware.
         offered: what plugins hand out.
     """
-    owner = {device.id.lower(): device.resource for device in offered}
-    plugins = set(owner.values())
+    offered = tuple(offered)
+    owner = owners(machine, offered)
+    plugins = {device.resource for device in offered}
     found = []
     for resource, devices in sorted(inventory.resources.items()):
         if resource in plugins:
@@ -134,9 +180,9 @@ def clashes(inventory: DeviceInventory, offered: Iterable[Offered]) -> tuple[str
             continue
         found.extend(
             f"devices: the selector of {resource} matches {device.id}, which the kubelet hands out as "
-            f"{owner[device.id.lower()]}; numalign does not hand it out, narrow the selector"
+            f"{owner[device.id]}; numalign does not hand it out, narrow the selector"
             for device in devices
-            if device.id.lower() in owner
+            if device.id in owner
         )
     return tuple(found)
 

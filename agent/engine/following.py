@@ -11,7 +11,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from agent.core.admit import Node
-from agent.core.kubelet_devices import Given, Offered, apart, clashes, everything, handed_over, merged, too_late
+from agent.core.kubelet_devices import (
+    Given,
+    Offered,
+    apart,
+    clashes,
+    everything,
+    handed_over,
+    left_to_plugins,
+    merged,
+    owners,
+    too_late,
+)
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
 from agent.model.rules import Policy
@@ -45,13 +56,14 @@ class Following:
         exist = self.plain.machine.node_set  # of nodes that the machine lacks nothing can be said (spec 6.1)
         located = [each._replace(nodes=each.nodes & exist) for each in devices]
         inventory = self.plain.inventory.with_reported(located)
+        inventory = left_to_plugins(inventory, owners(self.plain.machine, devices))
         known = current.machine is self.plain.machine and current.rules is self.plain.rules
         return current if known and inventory == current.inventory else self.plain.with_inventory(inventory)
 
     def offer(self, offered: Iterable[Offered]) -> tuple[str, ...]:
         """Take in what plugins offer; sentences on what the settings select of it, each told once (safety.md S22)."""
         self.offered = tuple(offered)
-        found = clashes(self.plain.inventory, merged([self.offered, everything(self.given)]))
+        found = clashes(self.plain.inventory, self.plain.machine, merged([self.offered, everything(self.given)]))
         new = tuple(each for each in found if each not in self.told)
         self.told = frozenset(found)
         return new

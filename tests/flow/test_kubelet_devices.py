@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from agent.core.synthetic import parse_synthetic
 from agent.host.standin import container_id
 from agent.model.devices import Device, DeviceInventory
 from agent.model.idset import CpuSet, NodeSet
+from agent.model.machine import PciDevice
 from agent.model.podspec import pod_from
 from tests.flow.world import MemoryStore, World, container, manifest
 
@@ -216,11 +218,12 @@ def test_after_a_restart_with_the_kubelet_away_its_resource_is_still_its_own(tmp
 
 def test_s22_a_selector_that_matches_a_plugins_device_is_refused() -> None:
     """S22: both are named; a resource of the plugin's own name is told once, not per device."""
+    machine = parse_synthetic("1 socket x 1 node x 2 cores x 1 thread")
     inventory = DeviceInventory({
         "numalign.io/nic": (Device("0000:01:00.0"), Device("0000:02:00.0")), GPU: (Device("0000:03:00.0"),),
     })  # fmt: skip
     offered = (Offered("intel.com/sriov", "0000:01:00.0", NodeSet.of(0)), gpu("g0", 0))
-    assert clashes(inventory, offered) == (
+    assert clashes(inventory, machine, offered) == (
         (
             "devices: the selector of numalign.io/nic matches 0000:01:00.0, which the kubelet hands out as "
             "intel.com/sriov; numalign does not hand it out, narrow the selector"
@@ -230,7 +233,28 @@ def test_s22_a_selector_that_matches_a_plugins_device_is_refused() -> None:
             "numalign follows the plugin, rename the resource or remove its selector"
         ),
     )
-    assert clashes(inventory, ()) == ()
+    assert clashes(inventory, machine, ()) == ()
+
+
+def test_s22_a_vendors_pool_keeps_its_accelerators(tmp_path: Path) -> None:
+    """S22: a plugin that names GPUs by UUID has all of its vendor's; network cards and other vendors stay ours."""
+    pci = (
+        PciDevice("0000:01:00.0", "030200", "10de", "2330", numa_nodes=NodeSet.of(0)),
+        PciDevice("0000:02:00.0", "030000", "1002", "7408", numa_nodes=NodeSet.of(1)),
+        PciDevice("0000:03:00.0", "020000", "10de", "0001", numa_nodes=NodeSet.of(1)),
+    )
+    selectors = [{"resource": "numalign.io/any", "addresses": [each.address for each in pci]}]
+    made = World(tmp_path, machine="2 sockets x 1 node x 4 cores x 1 thread", settings={"devices": selectors})
+    made.machine = replace(made.machine, devices=pci)
+    made.engine.changed(made.node())
+    made.engine.devices_offered([Offered("nvidia.com/gpu", "GPU-7c9e", NodeSet.of(0))])
+    (told,) = (text for _, text in made.ears.problems)
+    assert told == (
+        "devices: the selector of numalign.io/any matches 0000:01:00.0, which the kubelet hands out as "
+        "nvidia.com/gpu; numalign does not hand it out, narrow the selector"
+    )
+    healthy = {each.id: each.healthy for each in made.engine.node.inventory.of("numalign.io/any")}
+    assert healthy == {"0000:01:00.0": False, "0000:02:00.0": True, "0000:03:00.0": True}
 
 
 def test_s22_a_clash_is_told_once_and_the_device_is_not_handed_out(tmp_path: Path) -> None:

@@ -127,6 +127,20 @@ def test_a_pod_is_asked_for_until_the_kubelet_knows(desk: Desk) -> None:
     assert desk.wait(5.0) == []
 
 
+def test_a_pod_that_is_about_to_start_is_asked_for_at_once(desk: Desk) -> None:
+    """Its sandbox comes after the kubelet's allocation: whatever the next turn would be, it is now."""
+    desk.see()
+    for delay in DELAYS[:5]:
+        desk.wait(delay)
+    desk.client.pods["default", "job"] = {"app": (ON_ONE,)}
+    assert desk.wait(0) == []
+    desk.lookup.heard("starting", "job")
+    assert desk.wait(0) == ["get default/job"]
+    assert len(desk.told) == 1
+    desk.lookup.heard("starting", "job")
+    assert desk.wait(5.0) == []
+
+
 def test_half_an_answer_is_told_and_the_rest_is_asked_for(desk: Desk) -> None:
     """One of two devices is known: it counts, and the pod is asked for again."""
     desk.see(gpus=2)

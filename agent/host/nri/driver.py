@@ -63,6 +63,7 @@ class Driver:
     Args:
         decisions: the engine.
         find: for pods that the watch has not brought yet.
+        starting: told of each pod's uid when its sandbox is about to run; must return at once.
         enforcing: False while only observing (safety.md S3): nothing is refused and nothing adjusted.
         count: told of what became of each: "pinned", "shared", "unknown", "refused", "observed".
     """
@@ -72,10 +73,12 @@ class Driver:
         decisions: Decisions,
         *,
         find: Find = lambda _namespace, _name, _uid: False,
+        starting: Callable[[str], None] = lambda _uid: None,
         enforcing: Callable[[], bool] = lambda: True,
         count: Callable[[str], None] = lambda _what: None,
     ) -> None:
         self._decisions, self._find, self._enforcing, self._count = decisions, find, enforcing, count
+        self._starting = starting
         self._lock = threading.Lock()
         self._sandboxes: dict[str, Sandbox] = {}
         self.runtime = ""
@@ -122,6 +125,7 @@ class Driver:
         """Refuse here what must not run; everything later is too late."""
         with self._lock:
             self._sandboxes[sandbox.id] = sandbox
+        self._starting(sandbox.uid)
         if not self._enforcing():
             self._count("observed")
             return

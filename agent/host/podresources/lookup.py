@@ -2,6 +2,7 @@
 
     at start, every minute, and when the kubelet is back    List and GetAllocatableResources: everything
     a pod that asks for a plugin's devices was decided      Get, soon and then more and more rarely, until it is told
+    its sandbox is about to run (`driver`)                  Get at once: the kubelet allocates before that
 
 The watch is quicker than the kubelet's allocation, so the first Get often comes too early: a pod that the kubelet
 does not know yet is asked for again. Nothing here runs in an NRI handler (safety.md S9): podresources may wait for a
@@ -122,6 +123,10 @@ class Lookup:
     def problem(self, what: str, text: str) -> None:
         """Of no interest."""
 
+    def starting(self, uid: str) -> None:
+        """A pod's sandbox is about to run: the kubelet has allocated, so it is asked at once. Returns at once."""
+        self._news.put(("starting", uid))
+
     # ---- the thread
 
     def start(self) -> None:
@@ -145,9 +150,13 @@ class Lookup:
             self.work()
 
     def heard(self, what: str, uid: str) -> None:
-        """One piece of news: a pod was decided, or is gone."""
+        """One piece of news: a pod was decided, is about to start, or is gone."""
         if what == "gone":
             self._given.pop(uid, None)
+        elif what == "starting" and self._waited_for(uid):
+            self._due = [each for each in self._due if each[1] != uid]
+            heapq.heapify(self._due)
+            heapq.heappush(self._due, (self._clock(), uid, 0))
         elif self._waited_for(uid) and all(uid != each for _, each, _ in self._due):
             heapq.heappush(self._due, (self._clock() + self._delays[0], uid, 0))
 
