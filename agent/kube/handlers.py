@@ -129,7 +129,7 @@ class PodSource:
         self._logins: collections.deque[float] = collections.deque(maxlen=8)
         self._sessions: list[aiohttp.ClientSession] = []
         self._next_watch = dict.fromkeys(self.selectors, 0.0)
-        self._listed = False
+        self._listed: set[str] = set()
         self._stopping = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
@@ -266,11 +266,9 @@ class PodSource:
             if wait > 0:  # a server that accepts and closes at once would otherwise see a thousand requests a second
                 await asyncio.sleep(wait * random.uniform(1, 1.3))  # noqa: S311 - jitter, no secret
             return f"WATCH {kind}"
-        if path == NODES:
-            return "LIST nodes"
-        if not self._listed and "resourceVersion" not in query:
+        if path not in self._listed and "resourceVersion" not in query:
             # The first list may come from the watch cache, as a client-go reflector's does; later ones must be
             # consistent reads, or a server that lags could make us believe that a pod is gone.
             request.url = request.url.update_query(resourceVersion="0")
-        self._listed = True
-        return "LIST pods"
+        self._listed.add(path)
+        return f"LIST {kind}"

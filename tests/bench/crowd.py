@@ -20,6 +20,7 @@ from tests.cluster.objects import Object, node, pod
 MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
 PODS = "/api/v1/namespaces/{}/pods"
 OTHERS, SERVED = "others", "served"
+IDLE_SECONDS = 30.0
 Job = Callable[["Line"], object]
 
 
@@ -30,19 +31,22 @@ class Line:
         context = ssl.create_default_context(cafile=str(cluster.ca))
         context.check_hostname = False  # the certificate names the machine, not the loopback address
         self._connection = http.client.HTTPSConnection("127.0.0.1", cluster.port, timeout=60, context=context)
+        self._used = time.monotonic()
 
     def call(self, method: str, path: str, body: object = None, kind: str = "application/json") -> Any:  # noqa: ANN401 - JSON
         """One request; raises ApiError."""
         headers = {"Authorization": f"Bearer {ADMIN}", "Content-Type": kind}
         data = None if body is None else json.dumps(body)
+        if time.monotonic() - self._used > IDLE_SECONDS:  # the server closes idle connections after 90 s
+            self._connection.close()
+        self._used = time.monotonic()
         try:
             self._connection.request(method, path, data, headers)
             answer = self._connection.getresponse()
-        except (http.client.RemoteDisconnected, BrokenPipeError):  # idle for too long: once more on a new connection
+            text = answer.read()
+        except (http.client.HTTPException, OSError):
             self._connection.close()
-            self._connection.request(method, path, data, headers)
-            answer = self._connection.getresponse()
-        text = answer.read()
+            raise
         if answer.status >= 400:
             raise ApiError(answer.status, text.decode(errors="replace")[:500])
         return json.loads(text)
@@ -103,7 +107,7 @@ class Crowd:
         while (job := self._jobs.get()) is not None:
             try:
                 job(line)
-            except (ApiError, OSError, ValueError) as error:
+            except (ApiError, http.client.HTTPException, OSError, ValueError) as error:
                 self.errors.append(f"{type(error).__name__}: {error}")
             finally:
                 with self._done:

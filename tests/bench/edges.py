@@ -1,7 +1,7 @@
 """Many agents' edges to the API server in one process, for `tests.bench.api`.
 
-Each agent is the real `PodSource`, `Intake`, `Namespaces`, `ClusterTeller`, `Publisher` and `TopologyPublisher` with its own token,
-connections and threads, as on its own node. Two things are stand-ins, and only these:
+Each agent is the real `PodSource`, `Intake`, `Namespaces`, `ClusterTeller`, `Publisher` and `TopologyPublisher` with
+its own token, connections and threads, as on its own node. Two things are stand-ins, and only these:
 
     * the engine: `AdmitsAtOnce` gives every pod the next whole CPUs of a machine of two NUMA nodes and tells the
       teller, without a decision, a disk or a cgroup. What is measured is the API server, which sees no difference;

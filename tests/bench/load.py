@@ -32,7 +32,6 @@ from tests.cluster.control_plane import ControlPlane, cpu_seconds
 from tests.cluster.objects import namespace, pod
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-SETTLE_SECONDS = 3.0
 OTHERS_MIX = 6
 """Of so many changes of others one is a node's status, the rest are pods."""
 
@@ -50,6 +49,7 @@ class Plan:
         rate: others' changes per second.
         own_rate: changes per second of the agents' own pods; each pod is three.
         own: pods that come and go, in all, per phase.
+        settle: seconds of rest after a level's pods were made.
     """
 
     agents: int = 200
@@ -61,6 +61,7 @@ class Plan:
     rate: float = 60.0
     own_rate: float = 20.0
     own: int = 200
+    settle: float = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +211,7 @@ class Scenario:
                 c.add_pod(c.OTHERS, f"p-{number}", self.strange[number % len(self.strange)])
                 for number in range(first, level)
             )
-        time.sleep(SETTLE_SECONDS)
+        time.sleep(self.plan.settle)
 
     # ---- what happens in phases; each returns (others' changes, own pods)
 

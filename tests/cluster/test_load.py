@@ -1,0 +1,30 @@
+"""The load on the API server does not depend on other nodes' pods: `tests.bench.api` in small."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.bench.figures import broken, figures
+from tests.bench.load import Plan, Scenario
+
+pytestmark = pytest.mark.cluster
+PLAN = Plan(agents=10, processes=1, nodes=60, levels=(0, 300), present=2, quiet=3, rate=60, own=10, settle=1)
+
+
+@pytest.mark.timeout(120)
+def test_other_nodes_pods_cost_nothing(kube: Path, tmp_path: Path) -> None:
+    """Agents ask and get the same while 300 pods of others change; an own pod costs three requests."""
+    with Scenario(kube, tmp_path / "cluster", PLAN) as scenario:
+        phases = scenario.run()
+    assert broken(phases, PLAN.agents) == []
+    (others,) = [phase for phase in phases if phase.name == "others"]
+    assert others.changes >= 100, "others did change"
+    found = figures(phases, PLAN.agents, PLAN.present)
+    assert found.pod.requests == {"PATCH pods/status": 1.0, "PATCH noderesourcetopologies": 2.0}
+    assert found.start.requests["PATCH pods/status"] == PLAN.present + 1, "each pod once, the agent's own too"
+    assert found.restart.requests == {
+        "GET": 1.0, "GET namespaces": 2.0, "LIST nodes": 1.0, "LIST pods": 1.0, "WATCH nodes": 1.0, "WATCH pods": 1.0,
+        "discover": 5.0,
+    }  # fmt: skip
