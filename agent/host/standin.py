@@ -12,6 +12,7 @@ Where there is a kubelet, nobody stands in: its cgroups are found and never made
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
@@ -136,7 +137,8 @@ class RealStandIn:
         root: where the host's cgroups are mounted, usually /sys/fs/cgroup.
 
     Raises:
-        HostError: there is no cpuset hierarchy there, or we may not write to it; the text names the remedy.
+        HostError: there is no cpuset hierarchy there, we may not write to it, or another run of ours has it; the text
+            names the remedy.
     """
 
     real = True
@@ -145,14 +147,20 @@ class RealStandIn:
         self._mounts: Mounts = find_mounts(root)
         self._base = Path(self._mounts.cpuset)
         self._kubepods = f"/{OWN_FOLDER}/{layout.KUBEPODS}{_SLICE}"
+        self._lock = -1
         try:
+            self._make(f"/{OWN_FOLDER}")
+            self._lock = os.open(self._base / OWN_FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for folder in ("", "/kubepods-burstable.slice", "/kubepods-besteffort.slice"):
                 self._make(self._kubepods + folder)
         except OSError as error:
-            raise HostError(
-                str(self._base),
-                f"cgroups cannot be made here ({error.strerror}); run as root, or with --cgroup-root scratch",
-            ) from error
+            if self._lock >= 0:
+                os.close(self._lock)
+            why = f"cgroups cannot be made here ({error.strerror}); run as root, or with --cgroup-root scratch"
+            if isinstance(error, BlockingIOError):
+                why = f"another run of numalign has its cgroups in {OWN_FOLDER}; end it, or use --cgroup-root scratch"
+            raise HostError(str(self._base), why) from error
         self.cgroups = Cgroups(root, kubepods=self._kubepods)
 
     def add_pod(self, pod: Pod) -> None:
@@ -185,6 +193,7 @@ class RealStandIn:
     def close(self) -> None:
         """See StandIn: what nothing lives in goes; the rest is found by the next start."""
         self._remove(self._base / OWN_FOLDER)
+        os.close(self._lock)
 
     def _make(self, path: str) -> None:
         """Mkdir -p as runc does: v1 copies the parent's sets, v2 enables the controller for what is below."""
