@@ -24,7 +24,17 @@ from agent.observe.drawing.look import COLOURS, style_of
 from agent.observe.drawing.scene import Scene
 from agent.observe.drawing.text import clean
 from agent.observe.drawing.units import Unit, UnitKind, units
-from agent.observe.drawing.words import MEMORY_WORDS, cores, device_kind, headline, pages, short_address, size
+from agent.observe.drawing.words import (
+    MEMORY_WORDS,
+    cores,
+    count,
+    cpu_list,
+    device_kind,
+    headline,
+    pages,
+    short_address,
+    size,
+)
 
 FOLD_OVER = 8
 """Nodes, or L3 caches, above which equal neighbours become one line."""
@@ -80,9 +90,9 @@ def _label(scene: Scene, unit: Unit) -> Text:
         part = " (part)" if unit.part else ""
         if _bare(scene, unit):
             return text.append(part + "  ").append_text(next(_core_lines(scene, unit)))
-        return text.append(f"  CPUs {unit.cpus}{part}", style=DIM)
+        return text.append(f"  {cpu_list(unit.cpus)}{part}", style=DIM)
     text = Text(unit.label, style="bold" if unit.node else "")
-    text.append(f"  CPUs {unit.cpus}" if unit.cpus else "  no CPUs", style="cyan" if unit.cpus else DIM)
+    text.append(f"  {cpu_list(unit.cpus)}", style="cyan" if unit.cpus else DIM)
     return text.append_text(_memory(scene, unit.node)) if unit.node else text
 
 
@@ -127,7 +137,7 @@ def _siblings(found: list[CpuSet]) -> str:
     first = CpuSet.from_ids(cpus.first for cpus in found)
     rest = every - first
     if not rest:
-        return f"{'CPU' if len(every) == 1 else 'CPUs'} {every}"
+        return cpu_list(every)
     if all(max(cpus) - cpus.first == len(cpus) - 1 for cpus in found):
         return f"CPUs {every}, siblings side by side"
     return f"CPUs {first} with siblings {rest}"
@@ -148,7 +158,7 @@ def _devices(scene: Scene, unit: Unit) -> Iterator[Text]:
     for (kind, parent), found in groups.items():
         yield Text(f"{len(found)} {kind} VFs of {short_address(scene.machine, parent)}")
     if others:
-        yield Text(f"{others} other PCI functions (chipset, bridges)", style=DIM)
+        yield Text(f"{count(others, 'other PCI function')} (chipset, bridges)", style=DIM)
 
 
 def _device(scene: Scene, kind: str, device: PciDevice, unit: Unit) -> Text:
@@ -166,10 +176,10 @@ def _on_node(scene: Scene, node: NumaNode) -> Iterator[Text]:
     for word, cpus in (("isolated", scene.machine.isolated), ("reserved", scene.kept)):
         here = cpus & node.cpus
         if here:
-            yield Text(f"{word}: CPUs {here}", style="yellow")
+            yield Text(f"{word}: {cpu_list(here)}", style="yellow")
     for holder in scene.holders:
         cpus, memory = holder.cpus & node.cpus, holder.memory.get(node.id, {})
-        parts = [f"CPUs {cpus}"] if cpus else []
+        parts = [cpu_list(cpus)] if cpus else []
         parts += ["shared CPUs"] if node.id in holder.confined else []
         parts += [
             f"{size(amount)}{'' if r == 'memory' else ' ' + r}" for r, amount in sorted(memory.items()) if amount
@@ -194,7 +204,7 @@ def _told(holder: Holder) -> Text:
 
 def _apart(machine: Machine) -> Iterator[str]:
     if machine.offline:
-        yield f"offline: CPUs {machine.offline}"
+        yield f"offline: {cpu_list(machine.offline)}"
 
 
 def _distances(machine: Machine, *, full: bool) -> Iterator[RenderableType]:

@@ -27,12 +27,15 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("list", help="name the shapes")
     recording = commands.add_parser("record", help="boot guests and record them")
-    recording.add_argument("shape", nargs="*", choices=[*BY_NAME, []], help="all of them without any")
+    recording.add_argument("shape", nargs="*", help="all of them without any")
     asked = parser.parse_args()
     if asked.command == "list":
         for shape in SHAPES:
             print(f"{shape.name:<20} {shape.why}")
         return 0
+    unknown = [name for name in asked.shape if name not in BY_NAME]
+    if unknown:
+        recording.error(f"no such shape: {', '.join(unknown)}; there are {', '.join(BY_NAME)}")
     return _record([BY_NAME[name] for name in asked.shape] or list(SHAPES))
 
 

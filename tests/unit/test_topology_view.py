@@ -112,7 +112,7 @@ def test_large_machines_take_few_lines() -> None:
     text = shown(machine)
     assert len(text.splitlines()) < 40
     assert "sockets 3-15, same as socket 2" in text
-    assert "isolated: CPUs 9" in text
+    assert "isolated: CPU 9" in text
     assert "--full shows the matrix" in text
     full = shown(machine, full=True, width=400)
     assert full.count("NUMA node ") == 64

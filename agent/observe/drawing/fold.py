@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from agent.model.idset import CpuSet, IdSet
 from agent.model.machine import NumaNode
 from agent.observe.drawing.units import Unit
-from agent.observe.drawing.words import device_kind, size
+from agent.observe.drawing.words import cpu_list, device_kind, size
 
 FEWEST = 3
 """Shorter runs are shown one by one: folding two saves nothing."""
@@ -63,7 +63,7 @@ def same_as(run: list[Unit]) -> list[str]:
     else:
         found = [f"{first.label.rpartition(' ')[0]}s {ids}", f"same as {first.label}"]
     if cpus:
-        found.append(f"CPUs {cpus}")
+        found.append(cpu_list(cpus))
     amounts = sorted(unit.node.memory for unit in rest if unit.node)
     if amounts and {size(each) for each in amounts} != {size(first.node.memory) if first.node else ""}:
         least, most = size(amounts[0]), size(amounts[-1])

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Ledger
 from agent.observe.drawing.text import clean
-from agent.observe.drawing.words import size
+from agent.observe.drawing.words import cpu_list, size
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def _containers(ledger: Ledger, uid: str) -> Iterator[str]:
     blocks = ledger.memory.blocks.get(uid, {})
     for name in sorted({*assigned, *held, *blocks}):
         mine = assigned.get(name, CpuSet())
-        parts = [f"{'CPU' if len(mine) == 1 else 'CPUs'} {mine}"] if mine else []
+        parts = [cpu_list(mine)] if mine else []
         parts += [text for block in blocks.get(name, ()) if block.size for text in _from(block)]
         parts += [", ".join(ids) for _, ids in sorted(held.get(name, {}).items()) if ids]
         if parts:

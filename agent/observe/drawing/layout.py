@@ -16,7 +16,7 @@ from agent.observe.drawing.memory import memory_bar
 from agent.observe.drawing.scene import Scene
 from agent.observe.drawing.text import width
 from agent.observe.drawing.units import Unit, UnitKind, units
-from agent.observe.drawing.words import MEMORY_WORDS, cores, size
+from agent.observe.drawing.words import MEMORY_WORDS, cores, cpu_list, size
 
 CPU_SIZE = 10
 """Size of the font of a CPU's number."""
@@ -43,7 +43,7 @@ def machine_box(scene: Scene) -> Box:
 
 
 def _offline(scene: Scene) -> str:
-    return f"CPUs {scene.machine.offline} are offline" if scene.machine.offline else ""
+    return f"offline: {cpu_list(scene.machine.offline)}" if scene.machine.offline else ""
 
 
 def _warnings(scene: Scene) -> str:
@@ -116,15 +116,15 @@ def _box(scene: Scene, unit: Unit, room: float) -> Box:
     if unit.cache:
         amount = f" {size(unit.cache.size)}" if unit.cache.size else ""
         line = Line(f"{unit.label}{amount}", size=10, look="d")
-        tip = f"{unit.label} cache{amount}, shared by CPUs {unit.cache.cpus}"
+        tip = f"{unit.label} cache{amount}, shared by {cpu_list(unit.cache.cpus)}"
         return _filled(Box("cache", [line], tip=tip, pad=5, gap=4), scene, unit, room)
-    line = Line(unit.label, f"CPUs {unit.cpus}", bold=True)
-    tip = f"{unit.label}: {cores(scene.machine, unit.cpus)}, CPUs {unit.cpus}"
+    line = Line(unit.label, cpu_list(unit.cpus), bold=True)
+    tip = f"{unit.label}: {cores(scene.machine, unit.cpus)}, {cpu_list(unit.cpus)}"
     return _filled(Box(unit.kind.value, [line], tip=tip, pad=8, gap=8, round=6), scene, unit, room)
 
 
 def _node(scene: Scene, unit: Unit, node: NumaNode, room: float) -> Box:
-    where = f"CPUs {node.cpus}" if node.cpus else "no CPUs"
+    where = cpu_list(node.cpus)
     about = [where, size(node.memory), MEMORY_WORDS[node.kind], "" if node.online else "not online"]
     lines = [Line(unit.label, where if node.cpus else "", bold=True)]
     if not node.cpus:
@@ -149,7 +149,7 @@ def _core(scene: Scene, unit: Unit) -> Box:
     kinds = {scene.kinds.get(number, "") for number in unit.cpus} - {""}
     kind = f" ({' and '.join(sorted(kinds))})" if kinds else ""
     across = min(len(cpus), 4)  # eight threads in one row are too wide
-    tip = f"core{kind}: CPU {unit.cpus}" if len(cpus) == 1 else f"core{kind}: CPUs {unit.cpus}"
+    tip = f"core{kind}: {cpu_list(unit.cpus)}"
     return Box("core", [], [Grid(cpus, across, gap=2)], tip, pad=2, round=4)
 
 

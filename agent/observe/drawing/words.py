@@ -73,6 +73,11 @@ def count(number: int, word: str) -> str:
     return f"{number} {word if same else word + 's'}"
 
 
+def cpu_list(cpus: CpuSet) -> str:
+    """As "CPU 9", "CPUs 0-3,8", "no CPUs"."""
+    return f"CPU{'' if len(cpus) == 1 else 's'} {cpus}" if cpus else "no CPUs"
+
+
 def cores(machine: Machine, cpus: CpuSet) -> str:
     """How many cores and threads a set of CPUs is: "8 cores × 2 threads", "6 cores × 2 + 8 × 1 threads"."""
     sizes = Counter(len(core & cpus) for core in machine.cores if not core.isdisjoint(cpus))
