@@ -141,7 +141,7 @@ class Cluster:
         )  # fmt: skip
         self.source = PodSource(options.access, options.node_name, self.intake, count)
         self.edges = NodeEdges(
-            engine=engine, fan=self.fan, sockets=options.sockets, find=self._find,
+            engine=engine, fan=self.fan, sockets=options.sockets, find=self._find, wish=self.cluster_teller.wish,
             enforcement=lambda: self.setup.settings.enforcement,
             count=lambda what: self.metrics.count("nri_answers_total", what),
             timed=lambda method, _outcome, seconds: self.metrics.time("operation_seconds", method, seconds=seconds),

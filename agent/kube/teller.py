@@ -80,6 +80,7 @@ class ClusterTeller:
         self._refusals = Refusals(most_refusals, clock)
         self._lock = threading.Lock()
         self._faces: dict[str, _Face] = {}
+        self._mild: set[str] = set()
 
     def configure(self, most_refusals: int, fallback: OnMisalignment) -> None:
         """Other settings are in force from now on."""
@@ -108,8 +109,19 @@ class ClusterTeller:
         """A pod left the API: nothing more is told about it."""
         with self._lock:
             face = self._faces.pop(uid, None)
+            if face is not None:
+                self._mild.discard(face.api_uid)
         if face is not None:
             self._publisher.forget(face.api_uid)
+
+    def wish(self, uid: str, asked: OnMisalignment) -> OnMisalignment:
+        """What becomes of a refused pod: what was asked, or the fallback where its owner had too many refused (S12).
+
+        Asked by the runtime's side, which keeps pods that are to fail or to wait from starting; answers at once.
+        """
+        with self._lock:
+            face = self._faces.get(uid)
+            return self._fallback if face is not None and face.api_uid in self._mild else asked
 
     # ---- from the engine
 
@@ -185,6 +197,8 @@ class ClusterTeller:
             return  # done before, by us or by somebody who wants the same
         if not self._refusals.another(owner_of(face.body)):
             self._count("storm", self._fallback.value)
+            with self._lock:
+                self._mild.add(face.api_uid)
             text = f"refused too often within an hour; {self._fallback} instead of {wish}"
             about = Regarding("Pod", face.namespace, face.name, face.api_uid)
             self._publisher.record(Notice(about, "Warning", "TooManyRefusals", text))

@@ -200,6 +200,13 @@ def test_s12_no_replica_storm(queue: Queue) -> None:
     it.refused(known(it, body("b", owner="rs-2")), REFUSAL, Ask())
     assert [uid for _, uid in queue.actions] == ["uid-a0", "uid-a1", "uid-b"]
     assert [notice.reason for notice in queue.notices].count("TooManyRefusals") == 2
+    wishes = {uid: it.wish(uid, OnMisalignment.FAIL) for uid in ("uid-a1", "uid-a2", "uid-b", "stranger")}
+    assert wishes == {
+        "uid-a1": OnMisalignment.FAIL, "uid-a2": OnMisalignment.RUN, "uid-b": OnMisalignment.FAIL,
+        "stranger": OnMisalignment.FAIL,
+    }  # fmt: skip
+    it.pod_gone("uid-a2")
+    assert it.wish("uid-a2", OnMisalignment.FAIL) is OnMisalignment.FAIL
     now[0] = HOUR + 1
     it.refused(known(it, body("a9", owner="rs-1")), REFUSAL, Ask())
     assert queue.actions[-1] == ("fail", "uid-a9")
