@@ -1,0 +1,380 @@
+"""`python -m tests.bench.node`: how fast a node with 500 containers is put right, and how little is written.
+
+    restart    the agent starts on a node whose sets were all reset: load, recover, scan, plan, write, read back
+    at rest    the same start where nothing differs: not one write may happen
+    verify     `numalign verify`'s comparison of the whole tree
+    burst      the folders of 250 pods appear at once: from each mkdir to its set being written, by inotify alone
+
+"files" are plain folders written as the kernel's own would be: what it costs is ours. "kernel" is the real v1
+hierarchy of this machine, where we are root and it has one; all folders there are our own and removed at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agent.core.admit import Node
+from agent.core.synthetic import parse_synthetic
+from agent.core.verify import Case, check
+from agent.engine.engine import Engine
+from agent.engine.recover import recover
+from agent.host.cgroups import Cgroups, Kernel, RealKernel
+from agent.host.cgroups.watching import Changes, Watcher
+from agent.host.checkpoint import Checkpoint
+from agent.host.scratch import Layout, Scratch
+from agent.host.standin import container_id
+from agent.model.cgroup import Level, Written
+from agent.model.devices import DeviceInventory
+from agent.model.ledger import Ledger
+from agent.model.machine import Machine
+from agent.model.pod import Container, Pod, Qos
+from agent.observe.windows import Windows
+from agent.settings import parse
+
+PODS, FEW = 250, 20
+WIDE = "8 sockets x 1 nodes x 40 cores x 1 thread, 16G per node"
+NARROW = "1 sockets x 1 nodes x 2 cores x 1 thread, 16G per node"
+TRIES = 5
+"""Of which the quickest counts: the machine may be busy with something else."""
+RESTART_S, VERIFY_S, BURST_P99_S, SINGLE_S = 1.0, 1.0, 1.0, 0.02
+ROOT = "/sys/fs/cgroup"
+FILES = ("cpuset.cpus", "cpuset.mems")
+
+
+class Silent:
+    """A teller that only passes on what was written."""
+
+    def __init__(self, heard: Callable[[tuple[Written, ...]], None] = lambda _results: None) -> None:
+        self.count, self._heard = 0, heard
+
+    def admitted(self, *_: Any) -> None: ...  # noqa: ANN401 - a Teller's arguments
+
+    refused = released = problem = admitted
+
+    def written(self, results: tuple[Written, ...]) -> None:
+        self.count += len(results)
+        self._heard(results)
+
+
+class Plain:
+    """Writes a set and what is in force of it: all that a kernel would show of these trees."""
+
+    def write(self, hierarchy: str, path: str, file: str, value: str) -> None:
+        Path(f"{hierarchy}{path}/{file}").write_text(value, "ascii")
+        effective = Path(f"{hierarchy}{path}/{file}.effective")
+        if effective.exists():
+            effective.write_text(value, "ascii")
+
+
+def pod(number: int, *, exclusive: bool) -> Pod:
+    """A pod of two containers: one with a CPU of its own (or none), one that shares."""
+    cpu = 1000 if exclusive else 500
+    containers = tuple(
+        Container(name, requests=each, limits=each)
+        for name, each in (("app", {"cpu": cpu, "memory": 1 << 26}), ("side", {"cpu": 100, "memory": 1 << 26}))
+    )
+    return Pod(f"pod-{number:03}", f"pod-{number:03}", "default", containers, Qos.GUARANTEED, created=float(number))
+
+
+PINNED = [pod(number, exclusive=True) for number in range(PODS)]
+SHARING = [pod(number, exclusive=False) for number in range(PODS)]
+
+
+def node_of(machine: Machine) -> Node:
+    """The managers with the defaults."""
+    rules = parse({"kubeReserved": {"cpu": "1"}})[0].rules(machine)
+    return Node(machine, rules, DeviceInventory.from_machine(machine, rules.devices))
+
+
+def names_of(pods: list[Pod]) -> dict[str, tuple[str, str]]:
+    """Container ids."""
+    return {container_id(each.uid, c.name): (each.uid, c.name) for each in pods for c in each.containers}
+
+
+def granted(node: Node, pods: list[Pod]) -> Ledger:
+    """A ledger that holds them all."""
+    ledger = node.start()
+    for each in pods:
+        ledger = node.admit(ledger, each).ledger
+    return ledger
+
+
+@dataclass
+class Start:
+    """A start of the agent on a tree that is there.
+
+    Attributes:
+        seconds: until everything was written and read back.
+        writes: how many there were.
+        failed: those that the kernel refused.
+    """
+
+    seconds: float
+    writes: int
+    failed: int
+
+
+def start(node: Node, pods: list[Pod], cgroups: Cgroups, store: Checkpoint) -> Start:
+    """Load, recover, enforce; as `agent.app` does."""
+    failed: list[Written] = []
+    teller = Silent(lambda results: failed.extend(each for each in results if each.error))
+    names = names_of(pods)
+    began = time.perf_counter()
+    saved = store.load(node.machine.digest)
+    assert saved is not None
+    found = recover(node, saved.ledger, cgroups.observe(), names, pods)
+    engine = Engine(
+        node, found.ledger, cgroups=cgroups, store=store, teller=teller, saved=found.as_saved, complete=True
+    )
+    engine.names_known(names)
+    engine.reconcile()
+    return Start(time.perf_counter() - began, teller.count, len(failed))
+
+
+class Files:
+    """The kubelet's tree in plain files."""
+
+    def __init__(self, folder: Path, version: int) -> None:
+        machine = parse_synthetic(WIDE)
+        self.node, self.pods = node_of(machine), PINNED
+        self.tree = Scratch.create(
+            folder / "cgroup", cpus=machine.online, nodes=machine.node_set, setup=Layout(version=version)
+        )
+        for each in self.pods:
+            self.tree.add_pod(each.uid, each.qos)
+            for container in each.containers:
+                self.tree.add_container(each.uid, container_id(each.uid, container.name), processes=0)
+        self.cgroups = Cgroups(folder / "cgroup", kernel=Plain())
+        self.store = Checkpoint(folder / "checkpoint.json")
+        self.store.save(granted(self.node, self.pods))
+
+    def close(self) -> None:
+        """The folder goes with its maker."""
+
+
+class Real:
+    """Folders of our own on the machine's v1 hierarchy. All containers share CPU 0, CPU 1 is another pod's."""
+
+    def __init__(self, folder: Path, pods: list[Pod]) -> None:
+        machine = parse_synthetic(NARROW)
+        self.node, self.pods = node_of(machine), pods
+        self.base = f"/numalign-bench-{os.getpid()}-{len(pods)}"
+        self._hierarchy = f"{ROOT}/cpuset"
+        self._made: list[str] = []
+        self.races = 0
+        """How often a parent shrank while a child copied its set."""
+        self.store = Checkpoint(folder / "checkpoint.json")
+        self.store.save(granted(self.node, [pod(PODS, exclusive=True), *self.pods]))
+        self.cgroups = Cgroups(ROOT, kubepods=f"{self.base}/kubepods")
+
+    def ready(self) -> None:
+        """The kubelet's root."""
+        for path in ("", "/kubepods"):
+            self.make(path)
+
+    def make(self, path: str) -> None:
+        """A cgroup as runc makes it on v1: its parent's sets are copied."""
+        folder = Path(self._hierarchy + self.base + path)
+        folder.mkdir()
+        self._made.append(str(folder))
+        for file in FILES:
+            while True:  # its parent may shrink between the two: runc fails then, and the kubelet tries again
+                with suppress(PermissionError):
+                    (folder / file).write_text((folder.parent / file).read_text("ascii"), "ascii")
+                    break
+                self.races += 1
+        if not path:
+            (folder / FILES[0]).write_text("0-1", "ascii")
+
+    def fill(self, pause: float) -> dict[str, float]:
+        """All pods' folders, so many seconds apart; path of each container -> when it was asked for."""
+        times = {}
+        for each in self.pods:
+            time.sleep(pause)
+            self.make(f"/kubepods/pod{each.uid}")
+            for container in each.containers:
+                path = f"/kubepods/pod{each.uid}/{container_id(each.uid, container.name)}"
+                times[self.base + path] = time.monotonic()
+                self.make(path)
+        return times
+
+    def at_rest(self, path: str) -> bool:
+        """Whether a container has the shared pool."""
+        return Path(f"{self._hierarchy}{path}/{FILES[0]}").read_text("ascii").strip() == "0"
+
+    def close(self) -> None:
+        """Remove all of it."""
+        for folder in reversed(self._made):
+            with suppress(OSError):
+                Path(folder).rmdir()
+        self._made.clear()
+
+
+def reset(cgroups: Cgroups, kernel: Kernel) -> int:
+    """Everybody gets what kubepods has, as after a daemon-reload of systemd; how many containers there are."""
+    observed = cgroups.observe()
+    top = observed.cgroups[0]
+    for cgroup in observed.cgroups[1:]:
+        kernel.write(cgroups.mounts.cpuset, cgroup.path, "cpuset.cpus", str(top.effective_cpus))
+    return sum(cgroup.level is Level.CONTAINER for cgroup in observed.cgroups)
+
+
+def verify(site: Files | Real) -> float:
+    """Seconds of one comparison, scan included."""
+    saved = site.store.load()
+    assert saved is not None
+    began = time.perf_counter()
+    case = Case(saved.ledger, names_of(site.pods), site.cgroups.observe(), site.node.rules, site.node.machine)
+    report = check(replace(case, lift_quota=False))
+    assert not report.drifted, report.by_cause
+    return time.perf_counter() - began
+
+
+@contextmanager
+def following(site: Real, windows: Windows, teller: Silent) -> Iterator[Engine]:
+    """An agent that knows the pods, and hears of their cgroups by inotify alone."""
+    saved = site.store.load()
+    assert saved is not None
+    engine = Engine(
+        site.node, saved.ledger, cgroups=site.cgroups, store=site.store, teller=teller, saved=True, complete=True
+    )
+    engine.names_known(names_of(site.pods))
+    wake, over = threading.Event(), threading.Event()
+
+    def told(changes: Changes) -> None:
+        windows.appeared((each.path, each.seen) for each in changes.appeared if each.level is Level.CONTAINER)
+        wake.set()
+
+    def work() -> None:
+        while not over.is_set():
+            if wake.wait(0.5):
+                wake.clear()
+                engine.reconcile()
+
+    watcher = Watcher(site.cgroups.mounts, told, kubepods=f"{site.base}/kubepods")
+    watcher.start()
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        yield engine
+    finally:
+        over.set()
+        wake.set()
+        worker.join()
+        watcher.close()
+
+
+def burst(site: Real, pause: float = 0.0) -> list[float]:
+    """Seconds from each container's mkdir to its CPUs being written, in ascending order."""
+    done: dict[str, float] = {}
+
+    def heard(results: tuple[Written, ...]) -> None:
+        now = time.monotonic()
+        for each in results:
+            if not each.error and each.write.file == "cpuset.cpus":
+                done.setdefault(each.write.path, now)
+
+    with following(site, Windows(lambda _seconds: None), Silent(heard)):
+        asked = site.fill(pause)
+        end = time.monotonic() + 60
+        while time.monotonic() < end and not all(path in done or site.at_rest(path) for path in asked):
+            time.sleep(0.01)
+    # one that was made in a pod that had its set already copied that: it never ran anywhere else
+    missed = [path for path in asked if path not in done and not site.at_rest(path)]
+    assert not missed, f"never written: {missed}"
+    return sorted(done[path] - at for path, at in asked.items() if path in done)
+
+
+class Table:
+    """Prints rows, remembers what was missed."""
+
+    def __init__(self) -> None:
+        self.missed = False
+        click.echo(f"{'case':54}{'result':>12}{'goal':>12}")
+
+    def row(self, case: str, value: float, goal: float | None, unit: str = "ms") -> None:
+        """One figure; a goal is an upper limit."""
+        scale = 1e3 if unit == "ms" else 1
+        bad = goal is not None and value > goal
+        self.missed |= bad
+        limit = "" if goal is None else f"{goal * scale:,.0f} {unit}"
+        click.echo(f"{case:54}{f'{value * scale:,.0f} {unit}':>12}{limit:>12}{'  missed' if bad else ''}")
+
+
+def measure(table: Table, name: str, site: Files | Real, kernel: Kernel) -> None:
+    """Restart, rest and verify on one tree."""
+    start(site.node, site.pods, site.cgroups, site.store)
+    number, starts = 0, list[Start]()
+    for _ in range(TRIES):
+        number = reset(site.cgroups, kernel)
+        starts.append(start(site.node, site.pods, site.cgroups, site.store))
+    first = min(starts, key=lambda each: each.seconds)
+    table.row(f"restart, {number} containers all reset ({name})", first.seconds, RESTART_S)
+    table.row(f"  writes ({name})", first.writes, None, "")
+    table.row(f"  refused writes ({name})", first.failed, 0, "")
+    rest = min(
+        (start(site.node, site.pods, site.cgroups, site.store) for _ in range(TRIES)), key=lambda each: each.seconds
+    )
+    table.row(f"restart at rest ({name})", rest.seconds, RESTART_S)
+    table.row(f"  writes ({name})", rest.writes, 0, "")
+    table.row(f"verify, {number} containers ({name})", min(verify(site) for _ in range(TRIES)), VERIFY_S)
+
+
+def events(table: Table, site: Real) -> None:
+    """From mkdir to written: few pods one after the other, or many at once."""
+    few = len(site.pods) == FEW
+    times = burst(site, 0.1 if few else 0.0)
+    case = "a pod now and then" if few else f"burst of {PODS} pods"
+    table.row(f"{case}, event to written, p50 (kernel, v1)", times[len(times) // 2], SINGLE_S if few else None)
+    table.row("  p99", times[int(len(times) * 0.99)], None if few else BURST_P99_S)
+    table.row("  last", times[-1], None)
+    table.row("  parents that shrank while a child copied them", site.races, None, "")
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--files-only", is_flag=True, help="Leave this machine's own cgroups alone.")
+def main(*, files_only: bool) -> None:
+    """Time a node of 500 containers. Exit code 1: a goal is missed, or something was written without need."""
+    table = Table()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        for version in (2, 1):
+            (folder / f"v{version}").mkdir()
+            measure(table, f"files, v{version}", Files(folder / f"v{version}", version), Plain())
+        why = "left out by wish" if files_only else why_not_real()
+        if why:
+            click.echo(f"not on this machine's own cgroups: {why}")
+        else:
+            for pods in (SHARING[:FEW], SHARING):
+                site = Real(folder, pods)
+                stack.callback(site.close)
+                site.ready()
+                events(table, site)
+                if len(pods) == PODS:
+                    measure(table, "kernel, v1", site, RealKernel())
+                site.close()
+    sys.exit(1 if table.missed else 0)
+
+
+def why_not_real() -> str:
+    """Why this machine's own hierarchy cannot be used, "" where it can."""
+    if os.geteuid() != 0:
+        return "only root may make cgroups"
+    if not Path(ROOT, "cpuset", "cpuset.cpus").is_file():
+        return f"no v1 cpuset hierarchy at {ROOT}/cpuset"
+    return "" if os.access(f"{ROOT}/cpuset", os.W_OK) else f"{ROOT}/cpuset is read-only"
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m tests.bench.node")
