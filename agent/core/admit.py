@@ -181,6 +181,16 @@ class Node:
         judged = self._judge.judged(admission.ledger, record, by_socket=by_socket)
         return _recorded(admission.ledger, judged), None
 
+    def cpu_provider(self, options: CpuOptions | None = None) -> cpus.Provider:
+        """The CPU manager under a pod's own options, the node's where it has none."""
+        found = next(each for each in self._providers_for(options) if each.name == self._cpus.name)
+        return found if isinstance(found, cpus.Provider) else self._cpus
+
+    def judged(self, ledger: Ledger, record: PodRecord, options: CpuOptions | None = None) -> PodRecord:
+        """The record with its grant judged anew: aligned or not, and why."""
+        by_socket = (options or self.rules.cpu.options).align_by_socket
+        return self._judge.judged(ledger, record, by_socket=by_socket)
+
     def release(self, ledger: Ledger, uid: str) -> Ledger:
         """Give back all that a pod holds. A pod that is not in the ledger changes nothing."""
         for provider in self.providers:

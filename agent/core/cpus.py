@@ -89,6 +89,24 @@ class Provider:
         """The same grants under these rules: the shared pool is made anew (reservation or isolation changed)."""
         return replace(books, shared=self._pools.shared(granted(books)))
 
+    def free(self, books: CpuBooks) -> CpuSet:
+        """CPUs that may be granted now."""
+        return self._pools.free(books)
+
+    @property
+    def chooser(self) -> Chooser:
+        """Picks CPUs under these options; for changes of what is granted already (`agent.core.resize`)."""
+        return self._chooser
+
+    def regranted(self, ledger: Ledger, uid: str, container: str, cpus: CpuSet) -> Ledger:
+        """The ledger where a container holds these CPUs instead of what it held; none for the shared pool."""
+        books = ledger.cpus
+        held = books.assigned.get(uid, {})
+        others = {name: mine for name, mine in held.items() if name != container}
+        kept = CpuSet.union([cpus, *others.values()])
+        shared = self._pools.put_back(books, held.get(container, CpuSet()) - kept) - cpus
+        return self._with(ledger, self._assigned(books, uid, {**others, container: cpus} if cpus else others, shared))
+
     def container_hints(self, ledger: Ledger, pod: Pod, container: Container) -> Answer:
         """Where the container's exclusive CPUs could lie."""
         count = self._count(pod, container)

@@ -1,0 +1,247 @@
+"""In-place resize of a running pod: its exclusive CPUs and bound memory follow its requests, nothing moves. Pure.
+
+Called by the engine when the requests of a pod in the ledger changed
+(https://kubernetes.io/docs/tasks/configure-pod-container/resize-container-resources/). The rules, per container:
+
+    fewer CPUs       it keeps a part of what it has: whole nodes and sockets first, then whole cores (spec 4.9)
+    more CPUs        it keeps all that it has, and gets the nearest: siblings of its own cores, its caches, its nodes;
+                     beyond its nodes only under policies that do not promise alignment
+    no whole number  it gives its CPUs back and shares; one that shared and asks for whole ones now gets some
+    memory           the same nodes hold more or less of it, if they have room; it never moves to others
+
+What cannot be had leaves the container with what it has, and says so: a resize is never ignored in silence, and never
+costs a container what it was promised (KEP 1287). Whoever was refused so is tried again when something is released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from agent.core.admit import Node
+from agent.core.memory_books import Draft
+from agent.core.requests import exclusive_count, memory_requests
+from agent.model.hint import Hint
+from agent.model.idset import CpuSet, NodeSet
+from agent.model.ledger import Block, Ledger, PodRecord
+from agent.model.outcome import Reason, Refusal
+from agent.model.pod import Container, Pod
+from agent.model.rules import Compatibility, CpuOptions, Policy
+
+STRICT = frozenset({Policy.RESTRICTED.value, Policy.SINGLE_NUMA_NODE.value})
+"""Policies under which a pod never leaves its nodes."""
+PREFIX = "resize not followed"
+
+
+@dataclass(frozen=True, slots=True)
+class Resized:
+    """What became of a resize.
+
+    Attributes:
+        ledger: with what the containers hold now, and the pod as it asks now.
+        refused: container -> why its resize could not be followed; it keeps what it had.
+    """
+
+    ledger: Ledger
+    refused: Mapping[str, str]
+
+
+def changed(old: Pod, new: Pod) -> bool:
+    """Whether a resize lies between two pictures of a pod."""
+    before = {each.name: (each.requests, each.limits) for each in old.containers}
+    after = {each.name: (each.requests, each.limits) for each in new.containers}
+    return before != after or (old.requests, old.limits) != (new.requests, new.limits)
+
+
+def pending(ledger: Ledger) -> tuple[str, ...]:
+    """Pods that hold something else than they ask for since a resize could not be followed."""
+    return tuple(
+        uid
+        for uid, record in sorted(ledger.pods.items())
+        if any(why.startswith(PREFIX) for why in record.why.values())
+    )
+
+
+def resized(node: Node, ledger: Ledger, pod: Pod, options: CpuOptions | None = None) -> Resized:
+    """Follow a resize.
+
+    Args:
+        node: the managers.
+        ledger: where the pod is.
+        pod: as it asks now; containers that the ledger's record lacks are not granted anything.
+        options: the pod's own CPU options.
+
+    Raises:
+        KeyError: the pod is not in the ledger.
+    """
+    return _Resize(node, ledger, pod, options).run()
+
+
+class _Resize:
+    def __init__(self, node: Node, ledger: Ledger, pod: Pod, options: CpuOptions | None) -> None:
+        self._node, self._ledger, self._pod, self._options = node, ledger, pod, options
+        self._record = ledger.pods[pod.uid]
+        self._cpus = node.cpu_provider(options)
+        self._refused: dict[str, str] = {}
+        self._shares = "" in self._record.why  # refused once and left on the shared pool: a resize admits nobody
+
+    def run(self) -> Resized:
+        names = {each.name for each in self._record.pod.containers}
+        if self._as_a_whole():
+            if changed(self._record.pod, self._pod):
+                why = (
+                    f"{PREFIX}: the pod is managed as a whole and keeps the CPUs and memory that it was admitted with"
+                )
+                self._refused[self._pod.containers[0].name] = why
+        else:
+            for container in self._pod.containers:
+                if container.name in names:
+                    self._resize_cpus(container)
+                    self._resize_memory(container)
+        record = replace(self._record, pod=self._pod, affinity=self._affinity())
+        judged = self._node.judged(self._ledger, record, self._options)
+        if self._shares:
+            judged = replace(judged, why={**judged.why, "": self._record.why[""]}, aligned=self._record.aligned)
+        why = {**judged.why, **self._refused}
+        aligned = {name: good and name not in self._refused for name, good in judged.aligned.items()}
+        pods = {**self._ledger.pods, self._pod.uid: replace(judged, why=why, aligned=aligned)}
+        return Resized(replace(self._ledger, pods=pods), self._refused)
+
+    def _as_a_whole(self) -> bool:
+        uid = self._pod.uid
+        return uid in self._ledger.cpus.pools or uid in self._ledger.memory.pools
+
+    # ---- CPUs
+
+    def _resize_cpus(self, container: Container) -> None:
+        uid, name, rules = self._pod.uid, container.name, self._node.rules
+        if not rules.cpu.static or (self._pod.pod_level and not rules.pod_level_managers):
+            return
+        held = self._ledger.cpus.assigned.get(uid, {}).get(name, CpuSet())
+        count = exclusive_count(self._pod, container, rules.pod_level_managers)
+        if len(held) == count or (not held and self._shares):
+            return
+        found = self._fewer(held, count) if count < len(held) else self._more(name, held, count)
+        if isinstance(found, Refusal):
+            kept = f"it keeps CPUs {held}" if held else "it stays on the shared pool"
+            self._refused[name] = f"{PREFIX} from {len(held)} to {count} CPUs: {found.message}; {kept}"
+            return
+        self._ledger = self._cpus.regranted(self._ledger, uid, name, found)
+
+    def _fewer(self, held: CpuSet, count: int) -> CpuSet | Refusal:
+        """A part of its own: the same rule that would choose if nothing else were free."""
+        if not count:
+            return CpuSet()
+        return self._cpus.chooser.check_cores(count, held) or self._cpus.chooser.part(held, count)
+
+    def _more(self, name: str, held: CpuSet, count: int) -> CpuSet | Refusal:
+        """All of its own and the nearest others."""
+        free = self._cpus.free(self._ledger.cpus)
+        refusal = self._cpus.chooser.check_cores(count, held | free)
+        if refusal is not None:
+            return refusal
+        last: Refusal | None = None
+        for near in self._zones(self._home(name, held), held, free):
+            siblings = _lowest(near & self._beside(held), count - len(held))
+            rest = count - len(held) - len(siblings)
+            others = self._cpus.chooser.choose(near - siblings, rest) if rest else CpuSet()
+            if isinstance(others, Refusal):
+                last = others
+                continue
+            pool = self._ledger.cpus.shared
+            if pool and not pool - siblings - others and self._node.rules.keep_shared:
+                return replace(_full(free, count - len(held)), message="the shared pool would become empty")
+            return held | siblings | others
+        return last or _full(free, count - len(held))
+
+    def _beside(self, held: CpuSet) -> CpuSet:
+        """The other threads of its cores."""
+        return CpuSet.union(core for core in self._node.machine.cores if core & held) - held
+
+    def _zones(self, home: NodeSet, held: CpuSet, free: CpuSet) -> Iterator[CpuSet]:
+        """What to take from, nearest first, each with all that is nearer; never beyond its nodes if that is promised."""
+        machine = self._node.machine
+        inside = free & machine.cpus_of(home)
+        if held:
+            yield inside & (CpuSet.union(group for group in machine.l3 if group & held) | self._beside(held))
+        else:
+            for node in sorted(home, key=lambda each: (-len(free & machine.by_node[each].cpus), each)):
+                yield free & machine.by_node[node].cpus
+        if held or self._record.policy != Policy.SINGLE_NUMA_NODE:
+            yield inside
+        if self._record.policy in STRICT:
+            return
+        far = sorted(
+            (node for node in machine.nodes if node.id not in home),
+            key=lambda node: (self._distance(home, node.id), node.id),
+        )
+        reach = home
+        for node in far:
+            reach |= NodeSet.of(node.id)
+            yield free & machine.cpus_of(reach)
+
+    def _home(self, name: str, held: CpuSet) -> NodeSet:
+        """The nodes that it is to stay on: its affinity's, or those where it has something."""
+        machine = self._node.machine
+        hint = self._record.affinity.get(name)
+        if self._record.policy in STRICT and hint is not None and hint.nodes:
+            return hint.nodes & machine.node_set
+        own = self._ledger.cpus.assigned.get(self._pod.uid, {}).values()
+        here = machine.nodes_of(held or CpuSet.union(own))
+        return here or machine.node_set
+
+    def _distance(self, home: NodeSet, other: int) -> int:
+        machine = self._node.machine
+        order = [node.id for node in machine.nodes]
+        distances = [machine.by_node[each].distances for each in home if each in machine.by_node]
+        return min((each[order.index(other)] for each in distances if each), default=0)
+
+    # ---- memory
+
+    def _resize_memory(self, container: Container) -> None:
+        uid, name, rules = self._pod.uid, container.name, self._node.rules
+        blocks = self._ledger.memory.blocks.get(uid, {}).get(name, ())
+        wanted = memory_requests(self._pod, container, rules.pod_level_managers)
+        if not blocks or all(block.size == wanted.get(block.resource, block.size) for block in blocks):
+            return
+        draft = Draft(self._ledger.memory.nodes, exact=rules.compatibility is Compatibility.FIXED)
+        kept: list[Block] = []
+        for block in blocks:
+            size = wanted.get(block.resource, block.size)
+            draft.give(block)
+            entered = draft.enter(replace(block, size=size, split=() if size != block.size else block.split))
+            if entered is None:
+                why = f"NUMA nodes {block.nodes} have no {size - block.size} bytes of {block.resource} more"
+                said = self._refused.get(name)
+                text = f"{PREFIX}: {why}; it keeps what it has"
+                self._refused[name] = f"{said}; {why}" if said else text
+                return
+            kept.append(entered)
+        books = self._ledger.memory
+        mine = {**books.blocks[uid], name: tuple(kept)}
+        books = replace(books, nodes=draft.nodes, blocks={**books.blocks, uid: mine})
+        self._ledger = replace(self._ledger, memory=books)
+
+    def _affinity(self) -> Mapping[str, Hint]:
+        """Where a container that got its first CPUs now belongs; the others belong where they did."""
+        affinity = dict(self._record.affinity)
+        machine = self._node.machine
+        before = self._node_of(self._record)
+        for name, cpus in self._ledger.cpus.assigned.get(self._pod.uid, {}).items():
+            hint = affinity.get(name)
+            if (hint is None or hint.nodes is None) and name not in before:
+                nodes = machine.nodes_of(cpus)
+                affinity[name] = Hint(nodes, preferred=len(nodes) == 1)
+        return affinity
+
+    @staticmethod
+    def _node_of(record: PodRecord) -> frozenset[str]:
+        return frozenset(name for name, hint in record.affinity.items() if hint.nodes is not None)
+
+
+def _lowest(cpus: CpuSet, count: int) -> CpuSet:
+    return CpuSet.from_ids(sorted(cpus)[:count])
+
+
+def _full(free: CpuSet, more: int) -> Refusal:
+    return Refusal(Reason.UNEXPECTED, f"{more} CPUs more are needed, and {len(free)} are free")

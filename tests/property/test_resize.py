@@ -1,0 +1,145 @@
+"""In-place resize: whatever happens to pods, promised CPUs stay, the books stay right, and nothing is ignored."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.core import invariants
+from agent.core.admit import Node
+from agent.core.resize import PREFIX, resized
+from agent.core.synthetic import parse_synthetic
+from agent.model.devices import DeviceInventory
+from agent.model.idset import CpuSet
+from agent.model.outcome import Admitted
+from agent.model.pod import Container, Pod, Qos
+from agent.settings import parse
+
+MACHINES = (
+    "2 sockets x 1 node x 4 cores x 2 threads, 8G per node",
+    "1 socket x 4 nodes x 2 cores x 2 threads, 8G per node",
+    "2 sockets x 2 nodes x 3 cores x 1 thread, 8G per node",
+)
+POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
+MI = 1000 << 20
+
+
+def pod_of(name: str, milli: int, size: int) -> Pod:
+    """A Guaranteed pod of one container: thousandths of a CPU, MiB."""
+    asks = {"cpu": milli, "memory": size * MI}
+    return Pod(name, name, "default", (Container("c", requests=asks, limits=asks),), Qos.GUARANTEED)
+
+
+def node_of(machine: str, policy: str, *, whole: bool) -> Node:
+    """The managers."""
+    config = {
+        "topologyManagerPolicy": policy, "kubeReserved": {"cpu": "1"}, "memoryManagerPolicy": "Static",
+        "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}],
+        "cpuManagerPolicyOptions": {"full-pcpus-only": str(whole).lower()},
+    }  # fmt: skip
+    found = parse_synthetic(machine)
+    rules = parse(config)[0].rules(found)
+    return Node(found, rules, DeviceInventory.from_machine(found, rules.devices))
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.integers(0, 3), st.sampled_from((500, 1000, 2000, 3000, 4000, 6000)), st.sampled_from((64, 512, 4096))
+    ),
+    max_size=14,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(machine=st.sampled_from(MACHINES), policy=st.sampled_from(POLICIES), whole=st.booleans(), steps=STEPS)
+def test_any_history_of_resizes(machine: str, policy: str, whole: bool, steps: list[tuple[int, int, int]]) -> None:  # noqa: FBT001 - drawn
+    """Growing keeps all that was held, shrinking a part of it; counts are followed or said; books stay coherent."""
+    node = node_of(machine, policy, whole=whole)
+    ledger = node.start()
+    for number, milli, size in steps:
+        pod = pod_of(f"p{number}", milli, size)
+        if pod.uid not in ledger.pods:
+            outcome = node.admit(ledger, pod)
+            ledger = outcome.ledger if isinstance(outcome, Admitted) else ledger
+            continue
+        before = ledger.grant(pod.uid, "c")
+        others = {uid: ledger.grant(uid, "c") for uid in ledger.pods if uid != pod.uid}
+        done = resized(node, ledger, pod)
+        ledger = done.ledger
+        invariants.check(ledger, node, earlier=tuple(ledger.pods))
+        after, wanted = ledger.grant(pod.uid, "c"), 0 if milli % 1000 else milli // 1000
+        had, has = before.cpus or CpuSet(), after.cpus or CpuSet()
+        assert had <= has if wanted >= len(had) else has <= had
+        assert {uid: ledger.grant(uid, "c") for uid in others} == others
+        assert after.mems in (before.mems, None), "memory never moves"
+        record = ledger.pods[pod.uid]
+        if "c" in done.refused:
+            assert record.why["c"].startswith(PREFIX)
+            assert not record.aligned["c"]
+        else:
+            assert len(has) == wanted
+            assert all(block.size == size << 20 for block in after.memory if block.resource == "memory")
+            if policy == "single-numa-node" and has:
+                assert len(node.machine.nodes_of(has)) == 1
+    for uid in sorted(ledger.pods):
+        ledger = node.release(ledger, uid)
+    assert ledger == node.start()
+
+
+def test_shrinking_keeps_whole_cores_and_growing_completes_them() -> None:
+    """Of two cores and a thread the two cores stay; one more CPU is the sibling of the half core."""
+    node = node_of(MACHINES[0], "best-effort", whole=False)
+    admitted = node.admit(node.start(), pod_of("p", 5000, 64))
+    held = admitted.ledger.grant("p", "c").cpus or CpuSet()
+    smaller = resized(node, admitted.ledger, pod_of("p", 4000, 64)).ledger
+    kept = smaller.grant("p", "c").cpus or CpuSet()
+    assert all(core <= kept or not core & kept for core in node.machine.cores)
+    larger = resized(node, admitted.ledger, pod_of("p", 6000, 64)).ledger.grant("p", "c").cpus or CpuSet()
+    assert all(core <= larger or not core & larger for core in node.machine.cores)
+    assert held < larger
+
+
+def test_a_resize_beyond_the_node_depends_on_the_policy() -> None:
+    """single-numa-node keeps what it has and says so; best-effort goes to the next node and says that too."""
+    for policy, count in (("single-numa-node", 4), ("best-effort", 9)):
+        node = node_of(MACHINES[0], policy, whole=False)
+        ledger = node.admit(node.start(), pod_of("p", 4000, 64)).ledger
+        done = resized(node, ledger, pod_of("p", 9000, 64))
+        assert len(done.ledger.grant("p", "c").cpus or ()) == count
+        assert not done.ledger.pods["p"].aligned["c"]
+        assert done.ledger.pods["p"].why["c"]
+
+
+def test_memory_grows_where_it_is_or_stays() -> None:
+    """Bound memory grows on its node while that has room; else the container keeps its size and nodes."""
+    node = node_of(MACHINES[0], "single-numa-node", whole=False)
+    ledger = node.admit(node.start(), pod_of("p", 2000, 1024)).ledger
+    home = ledger.grant("p", "c").mems
+    grown = resized(node, ledger, pod_of("p", 2000, 4096))
+    assert (grown.refused, grown.ledger.grant("p", "c").mems) == ({}, home)
+    assert sum(block.size for block in grown.ledger.grant("p", "c").memory) == 4096 << 20
+    full = resized(node, grown.ledger, pod_of("p", 2000, 20000))
+    assert "no" in full.refused["c"]
+    assert sum(block.size for block in full.ledger.grant("p", "c").memory) == 4096 << 20
+
+
+def test_full_pcpus_only_refuses_half_cores() -> None:
+    """With full-pcpus-only a resize to an odd number is not followed, with the kubelet's sentence."""
+    node = node_of(MACHINES[0], "best-effort", whole=True)
+    ledger = node.admit(node.start(), pod_of("p", 2000, 64)).ledger
+    done = resized(node, ledger, pod_of("p", 3000, 64))
+    assert "SMT Alignment Error" in done.refused["c"]
+    assert done.ledger.grant("p", "c").cpus == ledger.grant("p", "c").cpus
+
+
+def test_a_pod_left_on_the_shared_pool_is_not_admitted_by_a_resize() -> None:
+    """Whoever was refused and runs on the shared pool stays there, with the first reason."""
+    node = node_of(MACHINES[0], "best-effort", whole=False)
+    ledger = node.admit(node.start(), pod_of("p", 1500, 64)).ledger
+    refused = replace(ledger.pods["p"], why={"": "TopologyAffinityError: no"}, aligned={"c": False})
+    ledger = replace(ledger, pods={"p": refused})
+    done = resized(node, ledger, pod_of("p", 2000, 64))
+    assert done.ledger.grant("p", "c").cpus is None
+    assert done.ledger.pods["p"].why[""] == "TopologyAffinityError: no"
