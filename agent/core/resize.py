@@ -102,9 +102,9 @@ class _Resize:
         judged = self._node.judged(self._ledger, record, self._options)
         if self._shares:
             judged = replace(judged, why={**judged.why, "": self._record.why[""]}, aligned=self._record.aligned)
-        why = {**judged.why, **self._refused}
         aligned = {name: good and name not in self._refused for name, good in judged.aligned.items()}
-        pods = {**self._ledger.pods, self._pod.uid: replace(judged, why=why, aligned=aligned)}
+        told = replace(judged, why={**judged.why, **self._refused}, aligned=aligned)
+        pods = {**self._ledger.pods, self._pod.uid: told}
         return Resized(replace(self._ledger, pods=pods), self._refused)
 
     def _as_a_whole(self) -> bool:
@@ -159,14 +159,14 @@ class _Resize:
         return CpuSet.union(core for core in self._node.machine.cores if core & held) - held
 
     def _zones(self, home: NodeSet, held: CpuSet, free: CpuSet) -> Iterator[CpuSet]:
-        """What to take from, nearest first, each with all that is nearer; never beyond its nodes if that is promised."""
+        """What to take from, nearest first, each with all that is nearer; not beyond its nodes if it is strict."""
         machine = self._node.machine
         inside = free & machine.cpus_of(home)
         if held:
             yield inside & (CpuSet.union(group for group in machine.l3 if group & held) | self._beside(held))
         else:
-            for node in sorted(home, key=lambda each: (-len(free & machine.by_node[each].cpus), each)):
-                yield free & machine.by_node[node].cpus
+            for number in sorted(home, key=lambda each: (-len(free & machine.by_node[each].cpus), each)):
+                yield free & machine.by_node[number].cpus
         if held or self._record.policy != Policy.SINGLE_NUMA_NODE:
             yield inside
         if self._record.policy in STRICT:

@@ -35,7 +35,7 @@ def pod_of(name: str, milli: int, size: int) -> Pod:
 def node_of(machine: str, policy: str, *, whole: bool) -> Node:
     """The managers."""
     config = {
-        "topologyManagerPolicy": policy, "kubeReserved": {"cpu": "1"}, "memoryManagerPolicy": "Static",
+        "topologyManagerPolicy": policy, "kubeReserved": {"cpu": "2"}, "memoryManagerPolicy": "Static",
         "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}],
         "cpuManagerPolicyOptions": {"full-pcpus-only": str(whole).lower()},
     }  # fmt: skip
