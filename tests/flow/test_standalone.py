@@ -60,20 +60,18 @@ class Running:
         found: list[Path] = []
 
         def there() -> bool:
-            root = self.node.options.state / "cgroup"
-            found[:] = [
-                Path(f"{root}{each.path}", "cpuset.cpus")
-                for each in Cgroups(root).observe().cgroups
-                if each.container_id == number
-            ]
+            found[:] = (self.node.options.state / "cgroup").rglob(f"*{number}.scope/cpuset.cpus")
             return bool(found)
 
         eventually(there)
         return found[0]
 
     def runs_on(self, name: str) -> str:
-        """The CPUs in force for it."""
-        return self.cpuset(name).with_name("cpuset.cpus.effective").read_text("ascii").strip()
+        """The CPUs in force for it, "" while its cgroup is being made: a plain folder gets its files one by one."""
+        try:
+            return self.cpuset(name).with_name("cpuset.cpus.effective").read_text("ascii").strip()
+        except FileNotFoundError:
+            return ""
 
     def get(self, page: str) -> tuple[int, str]:
         """Status and text of a page."""
