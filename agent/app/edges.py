@@ -11,6 +11,7 @@ goes on without us, and cgroups stay as they are), then what it told is carried 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -38,6 +39,8 @@ from agent.model.rules import Enforcement
 from agent.observe.logs import LOG
 
 AUTO, OFF = "auto", "off"
+CONNECTED_WITHIN = 10.0
+"""Seconds after which a runtime that has not synchronized us counts as one that does not speak NRI."""
 
 
 class Fan:
@@ -139,6 +142,7 @@ class NodeEdges:
     plugin: Plugin | None = None
     decisions: EngineDecisions | None = None
     driver: Driver | None = None
+    _started: float = 0.0
     _closing: ExitStack = field(default_factory=ExitStack)
 
     def start(self) -> None:
@@ -153,6 +157,7 @@ class NodeEdges:
             self.fan.add(self.lookup)
             self.lookup.start()
             self._closing.callback(self.lookup.stop)
+        self._started = time.monotonic()
         if nri:
             self.decisions = EngineDecisions(self.engine, self._usable, wish=self.wish)
             self.driver = Driver(
@@ -186,10 +191,15 @@ class NodeEdges:
 
     def hints(self, uid: str, container: str) -> dict[str, str]:
         """Devices handed out by numalign that a container cannot use through a file, and why (safety.md S22)."""
-        if self.decisions is None or self.plugin is None or not self.plugin.connected:
+        if self.decisions is None or self.plugin is None or self._silent():
             found = self._self_handed(uid, container)
             return dict.fromkeys(found, "without NRI no device file can be added to the container: a hint only")
         return self.decisions.hints(uid, container)
+
+    def _silent(self) -> bool:
+        """Whether the runtime does not take part: not while it is only being connected to, as after every start."""
+        late = time.monotonic() - self._started > CONNECTED_WITHIN
+        return late and self.plugin is not None and not self.plugin.connected
 
     def _self_handed(self, uid: str, container: str) -> list[str]:
         snapshot = self.engine.snapshot

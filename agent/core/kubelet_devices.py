@@ -75,7 +75,8 @@ def handed_over(ledger: Ledger, pod: Pod, given: Given) -> Ledger:
 
     The kubelet is the authority on who holds its devices: it gives one to the next pod as soon as the last has ended,
     which may be a moment before that one's cgroup is gone. Within a pod, of two containers that are said to hold one
-    device the first by name counts; containers that the pod does not have are left out.
+    device the first by name counts, and its last word over an earlier one; containers that the pod does not have are
+    left out.
     """
     names = {container.name for container in pod.containers}
     own: dict[str, dict[str, list[str]]] = {}
@@ -85,33 +86,30 @@ def handed_over(ledger: Ledger, pod: Pod, given: Given) -> Ledger:
             if (device.resource, device.id) not in mine:
                 own.setdefault(name, {}).setdefault(device.resource, []).append(device.id)
                 mine.add((device.resource, device.id))
-    held = {
-        uid: containers if uid == pod.uid else _without(containers, mine)
-        for uid, containers in ledger.devices.held.items()
-    }
-    kept = {uid: containers for uid, containers in held.items() if containers}
+    kept: dict[str, dict[str, Mapping[str, tuple[str, ...]]]] = {}
+    for uid, containers in ledger.devices.held.items():
+        for name, by in containers.items():
+            gone = mine - _pairs(own.get(name, {})) if uid == pod.uid else mine
+            left = _without(by, gone)
+            if left:
+                kept.setdefault(uid, {})[name] = left
     if kept != ledger.devices.held:
         ledger = replace(ledger, devices=replace(ledger.devices, held=kept))
     return followed(ledger, pod.uid, own)
 
 
-Held = Mapping[str, Mapping[str, tuple[str, ...]]]
-"""Container name -> resource -> ids."""
+def _pairs(by: Mapping[str, Iterable[str]]) -> set[tuple[str, str]]:
+    return {(resource, each) for resource, numbers in by.items() for each in numbers}
 
 
-def _without(containers: Held, gone: Collection[tuple[str, str]]) -> Held:
-    """What a pod holds less what went to another."""
-    if not any((resource, each) in gone for by in containers.values() for resource in by for each in by[resource]):
-        return containers
+def _without(by: Mapping[str, tuple[str, ...]], gone: Collection[tuple[str, str]]) -> Mapping[str, tuple[str, ...]]:
+    """What a container holds (ids by resource) less what went elsewhere."""
+    if not gone or _pairs(by).isdisjoint(gone):
+        return by
     left = {
-        name: {
-            resource: kept
-            for resource, numbers in by.items()
-            if (kept := tuple(each for each in numbers if (resource, each) not in gone))
-        }
-        for name, by in containers.items()
+        resource: tuple(each for each in numbers if (resource, each) not in gone) for resource, numbers in by.items()
     }
-    return {name: by for name, by in left.items() if by}
+    return {resource: numbers for resource, numbers in left.items() if numbers}
 
 
 VENDORS = (

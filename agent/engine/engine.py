@@ -205,7 +205,7 @@ class Engine:
     def devices_known(self, uid: str, given: Given) -> None:
         """The kubelet told which devices it gave a pod. One that is decided already may be decided once more."""
         with self._lock:
-            self._following.given[uid] = given
+            self._following.tell(uid, given)
             self._rebuilt()
             before, known = self._ledger, self._known.get(uid)
             if known is None or known.exempt or known.ended or uid not in before.pods:

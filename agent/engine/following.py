@@ -34,7 +34,8 @@ class Following:
 
     Attributes:
         plain: the managers as settings and machine make them, nothing reported in their inventory.
-        saved: devices of others that the ledger had at start: the kubelet's, of whatever node, until it is asked.
+        saved: devices that the ledger had at start (the kubelet's, of whatever node, until it is asked), and those
+            that a later word left out.
         offered: the devices that plugins offer.
         given: pod uid -> what it holds.
         again: pods that were decided once more already.
@@ -59,6 +60,11 @@ class Following:
         inventory = left_to_plugins(inventory, owners(self.plain.machine, devices))
         known = current.machine is self.plain.machine and current.rules is self.plain.rules
         return current if known and inventory == current.inventory else self.plain.with_inventory(inventory)
+
+    def tell(self, uid: str, given: Given) -> None:
+        """Take in what a pod holds. What it held before by an earlier word stays in the ledger, so it stays known."""
+        self.saved = merged([self.saved, everything({uid: self.given.get(uid, {})})])
+        self.given[uid] = given
 
     def offer(self, offered: Iterable[Offered]) -> tuple[str, ...]:
         """Take in what plugins offer; sentences on what the settings select of it, each told once (safety.md S22)."""

@@ -182,14 +182,22 @@ def test_s3_s10_the_runtime_is_left_alone(node: Node, enforcement: Enforcement) 
     assert not node.edges(sockets=Sockets(), enforcement=lambda: enforcement).enforcing()
 
 
-def test_s22_without_nri_a_device_is_called_a_hint(node: Node, tmp_path: Path) -> None:
-    """S22: chosen and told, with the reason why the container cannot open it."""
+def test_s22_without_nri_a_device_is_called_a_hint(
+    node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S22: chosen and told, with the reason why the container cannot open it; also when the runtime stays away."""
     node.world.see(manifest("one", devices="numalign.io/nic=1"))
     edges = node.edges(sockets=Sockets(nri=OFF, podresources=OFF), files=HostFiles(tmp_path))
     (address,) = node.world.engine.ledger.grant("one", "app").devices["numalign.io/nic"]
     assert edges.hints("one", "app") == {
         address: "without NRI no device file can be added to the container: a hint only"
     }
+    away = node.edges(sockets=Sockets(nri=str(tmp_path / "nri.sock"), podresources=OFF), files=HostFiles(tmp_path))
+    away.start()
+    assert "is no PCI function" in away.hints("one", "app")[address]
+    monkeypatch.setattr("agent.app.edges.CONNECTED_WITHIN", -1.0)
+    assert away.hints("one", "app") == edges.hints("one", "app")
+    away.stop()
     assert edges._usable(address).hint == f"{address} is no PCI function of this machine now"
 
 
