@@ -8,6 +8,7 @@ folder to its set is measured on the way (`agent.observe.windows`).
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +22,10 @@ from agent.observe.metrics import Metrics
 from agent.observe.telling import Telling
 from agent.observe.windows import Windows
 
+SETTLE_V1 = 0.002
+"""Seconds from an event to its consequences on v1. There runc reads the parent's set and writes it into the folder
+that it has just made; if the parent shrinks in between, that fails (EACCES) and the container with it. Two
+milliseconds let it finish. On v2 nothing is copied."""
 SOURCE = "files"
 """Whose word stops and resumes the engine here (`Engine.switch`)."""
 
@@ -59,6 +64,7 @@ class NodeEvents:
     def __init__(self, cgroups: Cgroups, open_windows: Windows, metrics: Metrics, wake: Callable[[], None]) -> None:
         self._windows, self._metrics, self._wake = open_windows, metrics, wake
         self._changed = threading.Event()
+        self._settle = SETTLE_V1 if cgroups.version == 1 else 0.0
         self._watcher = Watcher(cgroups.mounts, self._told, kubepods=cgroups.kubepods, problem=self._problem)
 
     def start(self) -> None:
@@ -81,6 +87,8 @@ class NodeEvents:
             (each.path, each.seen) for each in changes.appeared if each.fresh and each.level is Level.CONTAINER
         )
         self._changed.set()
+        if self._settle:
+            time.sleep(self._settle)
         self._wake()
 
     def _problem(self, text: str) -> None:

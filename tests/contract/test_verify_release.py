@@ -199,6 +199,9 @@ def test_s15_a_threads_own_affinity_is_told_and_is_no_drift(site: Site) -> None:
     mine = [each for each in found["threads"] if each["path"] == site.at(WEB)]
     assert [(each["thread"], each["cpus"], each["of"]) for each in mine] == [(site.pids[WEB], "1", "0-1")]
     assert "its own affair" in site.run("verify").stdout
+    cgroups = Cgroups(site.tree.root, kubepods=f"{site.tree.base}/kubepods")
+    everywhere = Ledger(MACHINE.digest, wide, pods=LEDGER.pods)
+    assert plan(everywhere, NAMES, cgroups.observe(), RULES, MACHINE) == ()
     assert os.sched_getaffinity(site.pids[WEB]) == {1}
 
 
