@@ -2,20 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from agent.core.admit import Node
+from agent.core.asks import DEVICES, Ask, Problem, ask_of
 from agent.core.kubelet_devices import Given, explained, handed_over
+from agent.core.resize import changed, resized
+from agent.core.waiting import Waiting, may_pass
 from agent.engine.following import unheld
-from agent.engine.known import Known, on_shared_pool, wants_anything
+from agent.engine.known import Known, Switches, on_shared_pool, wants_anything
+from agent.engine.line import queued, waits
 from agent.model.ledger import Ledger
 from agent.model.outcome import Admitted, Reason, Refusal
+from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment
 
 
+def asked(node: Node, pod: Pod) -> Ask:
+    """A pod's annotations, checked, also against what is handed out here: nobody would notice a device not given."""
+    ask = ask_of(pod, node.rules.cpu.options, node.rules.topology.policy)
+    problems = []
+    for resource in sorted(ask.devices):
+        if resource in node.inventory.reported:
+            why = f"names {resource}, which a device plugin of the kubelet hands out: ask for it in the limits"
+        elif resource not in node.inventory.resources:
+            known = ", ".join(sorted(node.inventory.resources.keys() - node.inventory.reported)) or "nothing"
+            why = f"names {resource}, which numalign does not hand out (devices in its settings: {known})"
+        else:
+            continue
+        problems.append(Problem(DEVICES, pod.annotations[DEVICES], why))
+    return replace(ask, problems=(*ask.problems, *problems)) if problems else ask
+
+
+BEHIND = "pods that came before it wait for room, and it would delay them"
+
+
 def decided(
-    node: Node, ledger: Ledger, known: Known, *, given: Given | None, unwritable: str, pin_adopted: bool
-) -> tuple[Ledger, Known]:
+    node: Node, ledger: Ledger, known: Known, *, given: Given | None, unwritable: str, switches: Switches,
+    line: Sequence[Waiting] = (), now: float = 0.0,
+) -> tuple[Ledger, Known]:  # fmt: skip
     """Decide on a pod.
 
     Args:
@@ -24,13 +50,15 @@ def decided(
         known: the pod as it is known; a refusal of before counts no more.
         given: the devices that the kubelet gave it.
         unwritable: why nothing new can be saved, "" when it can.
-        pin_adopted: pods that ran before the agent get exclusive CPUs, too (safety.md S4).
+        switches: the engine's settings.
+        line: who waits for room already, without this pod.
+        now: seconds, monotonic.
 
     Returns:
         The ledger after it, and what is known of the pod.
     """
     pod, ask, ran = known.pod, known.ask, known.ran
-    if known.exempt or not ask.pin or (ran and not pin_adopted):
+    if known.exempt or not ask.pin or (ran and not switches.pin_adopted):
         if pod.uid not in ledger.pods:
             ledger = on_shared_pool(ledger, pod, node, "", adopted=ran)
         return ledger, known
@@ -38,13 +66,22 @@ def decided(
         why = f"nothing new is granted: {unwritable}"
         return ledger, replace(known, refusal=Refusal(Reason.UNEXPECTED, why), unsaved=True)
     new = pod.uid not in ledger.pods
+    if not new and changed(ledger.pods[pod.uid].pod, pod):
+        return resized(node, ledger, pod, ask.cpu_options).ledger, known
     if given:
         ledger = handed_over(ledger, pod, given)
     outcome = node.admit(ledger, pod, policy=ask.policy, scope=ask.scope, cpu_options=ask.cpu_options)
-    ledger = outcome.ledger
+    waiting = new and waits(known, node.rules)
+    if isinstance(outcome, Admitted) and (not waiting or may_pass(node, ledger, outcome.ledger, line)):
+        return (_adopted(outcome.ledger, known) if ran and new else outcome.ledger), known
     if isinstance(outcome, Admitted):
-        return (_adopted(ledger, known) if ran and new else ledger), known
-    refusal = explained(outcome.refusal, ledger, node.inventory, pod)
+        refusal = Refusal(Reason.TOPOLOGY, BEHIND)
+    else:
+        ledger = outcome.ledger
+        refusal = explained(outcome.refusal, ledger, node.inventory, pod)
+    if waiting:
+        ledger = unheld(node, ledger, pod.uid)
+        return ledger, queued(known, refusal, node=node, line=line, switches=switches, now=now, given=given)
     if ran or (ask.on_misalignment or node.rules.on_misalignment) is OnMisalignment.RUN:
         why = f"{refusal.reason}: {refusal.message}"
         ledger = on_shared_pool(ledger, pod, node, why, adopted=ran)

@@ -12,18 +12,20 @@ Driven by `agent.app`: the watch of the API, the folder of manifests, NRI, new c
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from agent.core import invariants
 from agent.core.admit import Node
-from agent.core.asks import Ask, ask_of
+from agent.core.asks import Ask
 from agent.core.kubelet_devices import Given, Offered
 from agent.engine.carry import Carried, carry
-from agent.engine.deciding import decided
+from agent.engine.deciding import asked, decided
 from agent.engine.enforcer import Enforcer
 from agent.engine.following import Following, reported_before
 from agent.engine.known import SWITCHES, Known, Snapshot, Switches, same
+from agent.engine.line import FINAL, line_of, turn
 from agent.engine.ports import Cgroups, Steps, Store, Teller
 from agent.errors import CheckpointUnwritableError, HostError, InvariantError
 from agent.model.cgroup import Observed, Written
@@ -202,6 +204,27 @@ class Engine:
                     told.append(known.pod)
             self._settle(before, told)
 
+    def let_in(self) -> None:
+        """Room may have appeared: whoever waits for it is tried, in order of arrival (safety.md S11)."""
+        with self._lock:
+            before = self._ledger
+            self._ledger, told = turn(
+                self._node, before, self._known, switches=self._switches, now=time.monotonic(),
+                given=self._following.given,
+            )  # fmt: skip
+            if told:
+                self._settle(before, told)
+
+    def soften(self, uid: str, wish: OnMisalignment) -> None:
+        """A refused pod's owner was refused too often: from now on something milder is done to it (safety.md S12)."""
+        with self._lock:
+            known = self._known.get(uid)
+            if known is not None and known.refusal is not None:
+                facts = {name: fact for name, fact in known.refusal.facts.items() if name != FINAL}
+                ask, refusal = replace(known.ask, on_misalignment=wish), replace(known.refusal, facts=facts)
+                self._known[uid] = replace(known, ask=ask, refusal=refusal, since=time.monotonic())
+                self._publish()
+
     def devices_known(self, uid: str, given: Given) -> None:
         """The kubelet told which devices it gave a pod. One that is decided already may be decided once more."""
         with self._lock:
@@ -235,6 +258,8 @@ class Engine:
             self._free()
             if self.unwritable and self._save():
                 self.retry([uid for uid, known in self._known.items() if known.unsaved])
+            if not self.unwritable:
+                self.let_in()
             return self._enforce()
 
     def changed(self, node: Node, switches: Switches | None = None) -> Carried:
@@ -283,15 +308,15 @@ class Engine:
     # ---- the inside; all of it needs the lock
 
     def _ask(self, pod: Pod) -> Ask:
-        rules = self._node.rules
-        return ask_of(pod, rules.cpu.options, rules.topology.policy)
+        return asked(self._node, pod)
 
     def _decide(self, pod: Pod, *, ran: bool) -> None:
         """Put a pod into the ledger, or a refusal beside it."""
-        known = Known(pod, self._ask(pod), exempt=self._exempt(pod), ran=ran)
+        before = self._known.get(pod.uid)
+        known = Known(pod, self._ask(pod), exempt=self._exempt(pod), ran=ran, since=before.since if before else 0.0)
         self._ledger, self._known[pod.uid] = decided(
             self._node, self._ledger, known, given=self._following.given.get(pod.uid), unwritable=self.unwritable,
-            pin_adopted=self._switches.pin_adopted,
+            switches=self._switches, line=line_of(self._known, self._node.rules, but=pod.uid), now=time.monotonic(),
         )  # fmt: skip
 
     def _settle(self, before: Ledger, told: Iterable[Pod]) -> None:
@@ -353,6 +378,7 @@ class Engine:
             self._following.forget([uid])
             self._teller.released(uid)
         self._enforce()
+        self.let_in()
 
     def _rebuilt(self) -> None:
         self._node = self._following.node(self._node)

@@ -274,6 +274,20 @@ def test_s22_a_clash_is_told_once_and_the_device_is_not_handed_out(tmp_path: Pat
     assert "numalign.io/nic" in made.ears.refused_["two"].message
 
 
+def test_an_annotation_that_asks_for_what_is_not_handed_out_is_told(tmp_path: Path) -> None:
+    """Nobody would notice a device that is not given: an unknown resource, and one of a plugin's."""
+    made = world(tmp_path, gpu("g0", 0), settings={"devices": [{"resource": "numalign.io/nic", "class": "02"}]})
+    made.see(manifest("job", devices=f"numalign.io/nick=1,{GPU}=1"))
+    problems = [str(each) for each in made.engine.known["job"].ask.problems]
+    assert problems == [
+        f'numalign.io/devices: "numalign.io/nick=1,{GPU}=1" {why}; the default of the node applies'
+        for why in (
+            "names numalign.io/nick, which numalign does not hand out (devices in its settings: numalign.io/nic)",
+            "names vendor.com/gpu, which a device plugin of the kubelet hands out: ask for it in the limits",
+        )
+    ]
+
+
 def test_what_is_waited_for() -> None:
     """Extended resources in limits that are not ours, not of init containers, less what was told."""
     init = {**container("first"), "resources": {"limits": {GPU: "1"}}}
