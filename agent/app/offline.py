@@ -19,7 +19,7 @@ from agent.app.trees import AUTO, MOUNT, SCRATCH
 from agent.core.asks import ask_of
 from agent.core.verify import Case, Report, check, named
 from agent.engine.enforcer import Enforcer
-from agent.errors import CheckpointCorruptError, CheckpointTooNewError, HostError
+from agent.errors import CheckpointCorruptError, CheckpointTooNewError, HostError, SettingsError
 from agent.host.cgroups import Cgroups
 from agent.host.cgroups.mounts import find_mounts
 from agent.host.checkpoint import Checkpoint, Saved
@@ -106,7 +106,12 @@ def open_left(where: Where, *, needs_ledger: bool) -> Left:
         SettingsError, MalformedError: the input is wrong.
         HostError: the machine, the checkpoint or the cgroups cannot be read; or there are none.
     """
-    found = setup.read_setup(where.config, where.root)
+    try:
+        found = setup.read_setup(where.config, where.root)
+    except HostError as error:
+        if where.root is None:
+            raise
+        raise SettingsError("--root", str(error)) from None
     store = Checkpoint(where.state / "checkpoint.json")
     notes: list[str] = []
     saved = None

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from agent.cli import group
 from agent.core.plan import plan
 from agent.core.release import quota_plan
-from agent.errors import AnotherAgentError, HostError
+from agent.errors import AnotherAgentError, HostError, SettingsError
 from agent.host.cgroups import Cgroups
 from agent.host.checkpoint import Checkpoint
 from agent.model.cgroup import Written
@@ -281,3 +281,11 @@ def test_verify_without_a_ledger_says_so(site: Site) -> None:
     result = site.run("verify")
     assert isinstance(result.exception, HostError)
     assert "no agent has saved anything" in str(result.exception)
+
+
+@pytest.mark.parametrize("command", ["verify", "release"])
+def test_a_wrong_machine_is_wrong_input(tmp_path: Path, command: str) -> None:
+    """A --root that names nothing is the user's error, with the option's name: exit code 2 at the top."""
+    result = CliRunner().invoke(group, [command, "--state-dir", str(tmp_path), "--root", str(tmp_path / "none")])
+    assert isinstance(result.exception, SettingsError)
+    assert str(result.exception).startswith("--root: ")
