@@ -55,8 +55,8 @@ def tree(machine: Machine, ledger: Ledger | None = None, *, full: bool = False) 
     """
     scene = Scene(machine, ledger, full=full, fold_over=FOLD_OVER)
     root = units(machine)
-    name = Text(clean(machine.name) or "machine", style="bold")
-    top = Tree(name.append(f"  {headline(machine)}", style="not bold"), guide_style=DIM)
+    name = Text().append(clean(machine.name) or "machine", style="bold")
+    top = Tree(name.append(f"  {headline(machine)}"), guide_style=DIM)
     _below(scene, root, top)
     for text in _apart(machine):
         top.add(Text(text))
@@ -91,7 +91,7 @@ def _label(scene: Scene, unit: Unit) -> Text:
         if _bare(scene, unit):
             return text.append(part + "  ").append_text(next(_core_lines(scene, unit)))
         return text.append(f"  {cpu_list(unit.cpus)}{part}", style=DIM)
-    text = Text(unit.label, style="bold" if unit.node else "")
+    text = Text().append(unit.label, style="bold" if unit.node else "")
     text.append(f"  {cpu_list(unit.cpus)}", style="cyan" if unit.cpus else DIM)
     return text.append_text(_memory(scene, unit.node)) if unit.node else text
 
@@ -104,7 +104,9 @@ def _bare(scene: Scene, unit: Unit) -> bool:
 
 def _memory(scene: Scene, node: NumaNode) -> Text:
     word = MEMORY_WORDS[node.kind]
-    text = Text(f"  {size(node.memory)}{' ' + word if word else ''}" if node.memory else "  no memory", style="green")
+    text = Text().append(
+        f"  {size(node.memory)}{' ' + word if word else ''}" if node.memory else "  no memory", style="green"
+    )
     huge = pages(node.hugepages)
     granted = sum(amount for _, found in scene.on_node(node) for amount in found.values())
     about = [

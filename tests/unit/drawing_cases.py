@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 from agent.core.synthetic import parse_synthetic
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Confinement, CpuBooks, DeviceBooks, Ledger, MemoryBooks, NodeBook, PodRecord
-from agent.model.machine import Machine
+from agent.model.machine import Cpu, Machine, NumaNode
 from agent.model.pod import Container, Pod, Qos
 from agent.observe.drawing.text import width
 
@@ -39,6 +39,14 @@ DESCRIPTIONS = (
 def two_sockets() -> Machine:
     """Four nodes of 16 CPUs with huge pages, GPUs and virtual functions."""
     return parse_synthetic(DESCRIPTIONS[1], "two-sockets")
+
+
+def interleaved() -> Machine:
+    """Two sockets whose CPUs take turns, as on many old servers: no list of CPUs is short."""
+    cpus = tuple(Cpu(number, number % 2, number, number % 2, number % 2) for number in range(48))
+    halves = [CpuSet.from_ids(range(node, 48, 2)) for node in (0, 1)]
+    nodes = tuple(NumaNode(node, half, GIB, distances=(10, 21)[:: 1 - 2 * node]) for node, half in enumerate(halves))
+    return Machine(cpus, nodes, name="interleaved")
 
 
 def record(uid: str, key: str, created: float, *, aligned: bool = True) -> PodRecord:

@@ -23,6 +23,7 @@ from tests.unit.drawing_cases import (
     Rect,
     crowd,
     grants,
+    interleaved,
     read_groups,
     references,
     two_sockets,
@@ -67,6 +68,15 @@ def test_boxes_nest_and_texts_fit(text: str) -> None:
     machine = parse_synthetic(text)
     check(draw(machine))
     check(draw(machine, full=True))
+
+
+def test_long_lists_of_cpus_are_shortened_and_told_whole_elsewhere() -> None:
+    """CPUs that take turns between sockets: the header has an ellipsis, the tip the whole list."""
+    svg = draw(interleaved())
+    check(svg)
+    assert "CPUs 0,2,4" in svg
+    assert "…" in svg
+    assert "CPUs 1,3,5,7,9,11,13,15,17,19,21,23,25,27,29,31,33,35,37,39,41,43,45,47</title>" in svg
 
 
 @given(text=descriptions())

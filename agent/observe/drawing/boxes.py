@@ -109,12 +109,12 @@ class Grid:
         high = sum(max(box.h for box in row) for row in rows) + self.gap * (len(rows) - 1)
         return sum(across) + self.gap * (len(across) - 1), high
 
-    def place(self, left: float, top: float, room: float) -> float:
-        """Place the boxes; returns the height used."""
+    def place(self, left: float, top: float, room: float, more: float = 0) -> float:
+        """Place the boxes; returns the height used. The rows share what height there is more than they need."""
         across = self.widths(room)
         at = top
         for row in self.rows():
-            high = max(box.h for box in row)
+            high = max(box.h for box in row) + more / len(self.rows())
             x = left
             for box, w in zip(row, across, strict=False):
                 box.place(x, at, w, high)
@@ -142,6 +142,8 @@ class Box:
         round: radius of the corners.
         marks: further classes.
         middle: its lines stand in the middle of its height.
+        grow: what is inside takes the height that the box has more than it needs.
+        wide, high: it is never smaller than that.
         x, y, w, h: where it lies; w and h are the least size until `place`.
     """
 
@@ -160,6 +162,9 @@ class Box:
     round: float = 4
     marks: str = ""
     middle: bool = False
+    grow: bool = False
+    wide: float = 0
+    high: float = 0
     x: float = 0
     y: float = 0
     w: float = 0
@@ -167,18 +172,18 @@ class Box:
     gap: float = 6
 
     def measure(self) -> Box:
-        """Find the least size of the box and all in it; returns itself. A size set before is a lower limit."""
+        """Find the least size of the box and all in it; returns itself."""
         for grid in self.grids:
             for box in grid.boxes:
                 box.measure()
         self.grids = [grid for grid in self.grids if grid.boxes]
         sizes = [grid.size() for grid in self.grids]
         inner = max([line.least() for line in self.lines] + [w for w, _ in sizes], default=0)
-        self.w = math.ceil(max(self.w, inner + 2 * self.pad))
+        self.w = math.ceil(max(self.wide, inner + 2 * self.pad))
         heights = [h for _, h in sizes] + ([self.bar_height] if self.bar_height else [])
         text = sum(line.height for line in self.lines)
         gaps = self.gap * max(0, len(heights) - (0 if self.lines else 1))
-        self.h = math.ceil(max(self.h, text + sum(heights) + gaps + 2 * self.pad))
+        self.h = math.ceil(max(self.high, text + sum(heights) + gaps + 2 * self.pad))
         return self
 
     @property
@@ -189,6 +194,7 @@ class Box:
 
     def place(self, x: float, y: float, w: float, h: float) -> None:
         """Give the box its place and arrange what is in it; w and h are at least the measured size."""
+        more = h - self.h if self.grow else 0
         self.x, self.y, self.w, self.h = x, y, w, h
         room = w - 2 * self.pad
         for line in self.lines:
@@ -197,7 +203,7 @@ class Box:
         for number, grid in enumerate(self.grids):
             if number or self.lines:
                 top += self.gap
-            top += grid.place(x + self.pad, top, room)
+            top += grid.place(x + self.pad, top, room, 0 if number else more)
 
 
 def columns(boxes: list[Box], gap: float, shape: float, *, room: float = 0, most: float = math.inf) -> int:

@@ -24,7 +24,8 @@ KEY_SIZE = 9
 """Size of the font of its holder's letter."""
 MOST_WIDE = 860
 """Width that the machine keeps to, where it can."""
-CHIP_SHAPE = 6.0
+MANY_CHIPS = 4
+"""From so many on, two devices stand side by side even where that widens their node."""
 CORE_STRETCH = 1.45
 """Cores use the room that their node has, without becoming bars."""
 _SHAPES = {UnitKind.MACHINE: 1.5, UnitKind.SOCKET: 1.7, UnitKind.DIE: 1.7, UnitKind.NODE: 1.7, UnitKind.CACHE: 2.2}
@@ -60,15 +61,31 @@ def _inside(scene: Scene, unit: Unit, room: float = 0) -> Iterator[Grid]:
         room: width that its own texts take anyway.
     """
     shape = _SHAPES[unit.kind]
-    found = chips(scene, unit)
-    hung = [_grid(found, CHIP_SHAPE, room, gap=4, stretch=1)] if found else []
-    room = max([room, *(grid.size()[0] for grid in hung)])
     for group in _groups(unit):
         if group[0].kind is UnitKind.CORE:
-            yield _grid([_core(scene, core) for core in group], shape, room, gap=4, stretch=CORE_STRETCH)
+            grid = _grid([_core(scene, core) for core in group], shape, room, gap=4, stretch=CORE_STRETCH)
         else:
-            yield _grid(list(_folded(scene, group, room if len(group) == 1 else 0)), shape, room)
-    yield from hung
+            boxes = list(_folded(scene, group, room if len(group) == 1 else 0))
+            grid = _grid(_agreed(boxes), shape, room)
+        yield grid
+        room = max(room, grid.size()[0])
+    found = [box.measure() for box in chips(scene, unit)]
+    if found:
+        fitting = int((room + 4) // (max(box.w for box in found) + 4))
+        yield Grid(found, max(1 if len(found) < MANY_CHIPS else 2, fitting), gap=4, stretch=1)
+
+
+def _agreed(boxes: list[Box]) -> list[Box]:
+    """Siblings that hold the same number of boxes arrange them in the same number of columns: the most of any."""
+    most: dict[tuple[str, int, int], int] = {}
+    for box in boxes:
+        for at, grid in enumerate(box.grids):
+            key = (box.kind, at, len(grid.boxes))
+            most[key] = max(grid.columns, most.get(key, 1))
+    for box in boxes:
+        for at, grid in enumerate(box.grids):
+            grid.columns = most[box.kind, at, len(grid.boxes)]
+    return boxes
 
 
 def _groups(unit: Unit) -> list[list[Unit]]:
@@ -83,7 +100,7 @@ def _groups(unit: Unit) -> list[list[Unit]]:
 
 
 def _grid(boxes: list[Box], shape: float, room: float, *, gap: float = 8, stretch: float = math.inf) -> Grid:
-    """Boxes in columns; cores and devices (which do not stretch to any width) get half the page at most."""
+    """Boxes in columns; cores, which do not stretch to any width, get half the page at most."""
     for box in boxes:
         box.measure()
     area = sum((box.w + gap) * (box.h + gap) for box in boxes)
@@ -120,7 +137,7 @@ def _box(scene: Scene, unit: Unit, room: float) -> Box:
         return _filled(Box("cache", [line], tip=tip, pad=5, gap=4), scene, unit, room)
     line = Line(unit.label, cpu_list(unit.cpus), bold=True)
     tip = f"{unit.label}: {cores(scene.machine, unit.cpus)}, {cpu_list(unit.cpus)}"
-    return _filled(Box(unit.kind.value, [line], tip=tip, pad=8, gap=8, round=6), scene, unit, room)
+    return _filled(Box(unit.kind.value, [line], tip=tip, pad=8, gap=8, round=6, grow=True), scene, unit, room)
 
 
 def _node(scene: Scene, unit: Unit, node: NumaNode, room: float) -> Box:
@@ -169,5 +186,5 @@ def _cpu(scene: Scene, number: int) -> Box:
     tip += ", isolated" if number in scene.machine.isolated else ""
     box = Box(kind, lines, tip=tip, pad=2, round=2, middle=True, marks=" ".join(marks))
     box.holder = holder.number if holder else None
-    box.w, box.h = max(width("9" * scene.digits, CPU_SIZE) + 6, 21), 31 if scene.of_cpu else 0
+    box.wide, box.high = max(width("9" * scene.digits, CPU_SIZE) + 6, 21), 31 if scene.of_cpu else 0
     return box

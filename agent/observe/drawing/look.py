@@ -98,7 +98,7 @@ def _common() -> str:
         f".nl text{{font-family:{FONT};white-space:pre}}.nl .b{{font-weight:700}}.nl .e{{text-anchor:end}}"
         ".nl .m{text-anchor:middle}.nl .alone{stroke-dasharray:2.5 1.5;stroke-width:1.4}"
         ".nl .fold{stroke-dasharray:5 3}.nl .node{stroke-width:1.5}.nl .far{stroke-dasharray:7 2}"
-        ".nl .ico{fill:none;stroke-width:1;stroke-linejoin:round}"
+        ".nl .heat{shape-rendering:crispEdges}.nl .ico{fill:none;stroke-width:1;stroke-linejoin:round}"
         f".nl .halo{{paint-order:stroke;stroke-width:3px;stroke-linejoin:round}}{held}"
     )
 

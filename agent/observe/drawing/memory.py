@@ -25,13 +25,15 @@ def memory_bar(scene: Scene, node: NumaNode) -> Box:
     tip = f"{size(node.memory)} of {word or 'memory'}{f', of which huge pages: {huge}' if huge else ''}"
     shares = list(_even(_shares(scene, node)))
     granted = sum(bytes_ for _, found in scene.on_node(node) for bytes_ in found.values())
-    right = f"huge pages {huge}" if huge else ""
-    if granted:
-        right = f"{size(granted)} granted" + (f" · {huge}" if huge else "")
+    lines = [Line(text, f"{size(granted)} granted" if granted else "", size=10, look="d")]
+    if huge and granted:
+        lines.append(Line("huge pages", huge, size=10, look="d"))
+    elif huge:
+        lines[0].right = f"huge pages {huge}"
     height = 9 if node.kind is not MemoryKind.NONE or node.memory else 0
     return Box(
-        "plain", [Line(text, right, size=10, look="d")], tip=tip, pad=0, gap=2, bar=shares if height else [],
-        bar_height=height, w=110,
+        "plain", lines, tip=tip, pad=0, gap=2, bar=shares if height else [],
+        bar_height=height, wide=110,
     )  # fmt: skip
 
 

@@ -28,7 +28,7 @@ def page_box(scene: Scene) -> Box:
         if max(machine.h, Box("plain", grids=[Grid(beside)], pad=0, gap=18).measure().h) > machine.h + under:
             beside = _beside(scene, pods=False)
             below = [Grid([_pods(scene, across)])]
-    column = Box("plain", grids=[Grid([box], fill=False) for box in beside], pad=0, gap=18, w=WIDE).measure()
+    column = Box("plain", grids=[Grid([box], fill=False) for box in beside], pad=0, gap=18, wide=WIDE).measure()
     body = Grid([machine, column], 2, gap=24, fill=False, even=False)
     page = Box("page", _head(scene, body.size()[0]), [body, *below], pad=MARGIN, gap=14, round=8).measure()
     page.place(0, 0, page.w, page.h)

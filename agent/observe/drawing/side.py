@@ -73,7 +73,7 @@ def _rows(nodes: list[NumaNode], scale: tuple[int, int]) -> Grid:
 
 
 def _scale(least: int, most: int) -> str:
-    return f"{least} is local, the stronger the colour, the farther: {most}" if most > least else f"all {least}"
+    return f"{least} is local; the stronger the colour, the farther" if most > least else f"all {least}"
 
 
 def _name(text: str) -> Box:
@@ -86,7 +86,7 @@ def _field(w: float, h: float, way: str, number: int, scale: tuple[int, int], *,
     heat = (number - least) / (most - least) if most > least else 0.0
     shown = width(str(number), ID_SIZE) + 2 <= w and h >= ID_SIZE * LINE
     lines = [Line(str(number), size=ID_SIZE, centre=True, look="hot" if heat > HOT else "t")] if shown else []
-    return Box("heat", lines, tip=f"{way}: {number}", pad=0, heat=0.06 + 0.9 * heat, w=w, h=h, round=round_,
+    return Box("heat", lines, tip=f"{way}: {number}", pad=0, heat=0.06 + 0.9 * heat, wide=w, high=h, round=round_,
                middle=True)  # fmt: skip
 
 
@@ -131,4 +131,4 @@ def _holder(holder: Holder) -> Box:
     if holder.aligned is False:
         lines.append(Line("not aligned as its policy wants", size=10, look="warn", inset=SWATCH))
     return Box("plain", lines, tip="; ".join((holder.name, *holder.containers)), pad=0, holder=holder.number,
-               letter=holder.key, swatch="held", w=WIDE)  # fmt: skip
+               letter=holder.key, swatch="held", wide=WIDE)  # fmt: skip
