@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from agent.core.writers import kubelet_writes
 from agent.engine.engine import Engine
 from agent.host.cgroups import Cgroups
 from agent.host.cgroups.watching import Changes, Watcher
@@ -26,7 +27,7 @@ SETTLE_V1 = 0.002
 """Seconds from an event to its consequences on v1. There runc reads the parent's set and writes it into the folder
 that it has just made; if the parent shrinks in between, that fails (EACCES) and the container with it. Two
 milliseconds let it finish. On v2 nothing is copied."""
-SOURCE = "files"
+SOURCE, CONFIGZ = "files", "configz"
 """Whose word stops and resumes the engine here (`Engine.switch`)."""
 
 
@@ -107,3 +108,15 @@ def mind_other_writers(engine: Engine, root: Path, kubelet: Path) -> None:
     """
     found = look(root, kubelet)
     engine.switch(observe_only=bool(found), why="; ".join(found), source=SOURCE)
+
+
+def mind_kubelet(engine: Engine, configuration: Mapping[str, object]) -> None:
+    """The kubelet told its configuration (nodes/configz, S19): with a static policy, observe only.
+
+    Args:
+        engine: the engine.
+        configuration: {"kubeletconfig": {...}}, or a KubeletConfiguration.
+
+    """
+    why = kubelet_writes(configuration)
+    engine.switch(observe_only=bool(why), why=why, source=CONFIGZ)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.app.node_events import mind_kubelet
 from agent.host.writers import look
 from agent.model.cgroup import Cause
 from tests.flow.world import World, container, manifest
@@ -117,6 +118,16 @@ def test_s10_the_kubelets_own_manager_stops_us_until_it_is_gone(tmp_path: Path) 
     world.engine.switch(observe_only=False, source="kubelet")
     assert list(world.engine.yields) == []
     assert world.effective("a") == world.holds("a")
+
+
+def test_s10_the_kubelets_configuration_stops_and_resumes(tmp_path: Path) -> None:
+    """What nodes/configz says is followed both ways, beside whatever else was found."""
+    world = pinned(tmp_path)
+    mind_kubelet(world.engine, {"kubeletconfig": {"cpuManagerPolicy": "static"}})
+    assert "cpuManagerPolicy" in world.engine.yields["configz"]
+    world.engine.switch(observe_only=True, why="an NRI plugin", source="files")
+    mind_kubelet(world.engine, {"kubeletconfig": {"cpuManagerPolicy": "none"}})
+    assert world.engine.yields == {"files": "an NRI plugin"}
 
 
 def test_s10_a_reload_of_settings_does_not_bring_the_fight_back(tmp_path: Path) -> None:
