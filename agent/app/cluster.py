@@ -178,6 +178,7 @@ class Cluster:
             saved=recovered.as_saved, complete=recovered.saved,
         )  # fmt: skip
         engine.names_known(start.names)
+        self.cluster_teller.soften = engine.soften
         return engine
 
     def _recover(self, start: Start) -> Recovered:

@@ -16,6 +16,7 @@ from agent.app.kept import Kept
 from agent.core.admit import Node
 from agent.core.exempt import Exemptions
 from agent.engine.known import Switches
+from agent.engine.line import most_waiting
 from agent.host.machines import open_machine
 from agent.host.settings_file import read_settings
 from agent.model.devices import DeviceInventory
@@ -51,6 +52,8 @@ class Setup:
             observe_only=settings.observe_only or dry,
             pin_adopted=settings.pin_adopted,
             lift_quota=settings.lifts_quota,
+            waiting_limit=settings.waiting.limit,
+            most_waiting=most_waiting(settings.waiting.sandboxes_per_minute),
         )
 
     def exemptions(self, *, static: bool, own: str = "") -> Exemptions:

@@ -11,7 +11,7 @@ Called by the engine when a pod was refused and when something was released.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from agent.core.admit import Node
@@ -22,6 +22,13 @@ from agent.model.pod import Pod
 
 MOST_DEPARTURES = 64
 """So many single departures are looked at, those who came last first: a bound on the time, not on the rule."""
+
+
+Prepare = Callable[[Ledger, Pod], Ledger]
+
+
+def _as_it_is(ledger: Ledger, _pod: Pod) -> Ledger:
+    return ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +50,27 @@ def overdue(line: Sequence[Waiting], now: float, limit: float) -> list[Waiting]:
     return [each for each in in_line(line) if now - each.since > limit]
 
 
-def never(node: Node, pod: Pod, ask: Ask) -> Refusal | None:
+def never(node: Node, pod: Pod, ask: Ask, prepare: Prepare = _as_it_is) -> Refusal | None:
     """Why even an empty node would refuse the pod; None when it would not."""
-    outcome = _tried(node, node.start(), pod, ask)
+    outcome = _tried(node, prepare(node.start(), pod), pod, ask)
     return None if isinstance(outcome, Admitted) else outcome.refusal
 
 
-def let_in(node: Node, ledger: Ledger, line: Sequence[Waiting]) -> tuple[Ledger, tuple[Pod, ...]]:
+def may_pass(node: Node, without: Ledger, within: Ledger, ahead: Sequence[Waiting]) -> bool:
+    """Whether a newcomer that fits may go in before those who wait: it delays the first of them by nothing."""
+    return not ahead or _harmless(node, without, within, in_line(ahead)[0])
+
+
+def let_in(
+    node: Node, ledger: Ledger, line: Sequence[Waiting], prepare: Prepare = _as_it_is
+) -> tuple[Ledger, tuple[Pod, ...]]:
     """Let in whoever fits now, in order, without harm to those before them.
+
+    Args:
+        node: the managers.
+        ledger: the grants.
+        line: who waits.
+        prepare: the ledger that a pod is admitted to (devices that the kubelet gave it already are in it).
 
     Returns:
         The ledger with their grants, and the pods that were let in, in order.
@@ -58,7 +78,7 @@ def let_in(node: Node, ledger: Ledger, line: Sequence[Waiting]) -> tuple[Ledger,
     entered: list[Pod] = []
     ahead: list[Waiting] = []
     for each in in_line(line):
-        outcome = _tried(node, ledger, each.pod, each.ask)
+        outcome = _tried(node, prepare(ledger, each.pod), each.pod, each.ask)
         if isinstance(outcome, Admitted) and (not ahead or _harmless(node, ledger, outcome.ledger, ahead[0])):
             ledger = outcome.ledger
             entered.append(each.pod)

@@ -25,13 +25,14 @@ from agent.engine.deciding import asked, decided
 from agent.engine.enforcer import Enforcer
 from agent.engine.following import Following, reported_before
 from agent.engine.known import SWITCHES, Known, Snapshot, Switches, same
-from agent.engine.line import FINAL, line_of, turn
+from agent.engine.line import line_of, softened, turn
 from agent.engine.ports import Cgroups, Steps, Store, Teller
 from agent.errors import CheckpointUnwritableError, HostError, InvariantError
 from agent.model.cgroup import Observed, Written
 from agent.model.ledger import Ledger
 from agent.model.outcome import Reason, Refusal
 from agent.model.pod import Pod
+from agent.model.rules import OnMisalignment
 
 Exempt = Callable[[Pod], str]
 """Why a pod is left alone (safety.md S2), "" when it is not."""
@@ -192,17 +193,13 @@ class Engine:
             self._enforcer.names.update(names)
 
     def retry(self, uids: Iterable[str]) -> None:
-        """Try refused pods again, in order of creation (onMisalignment: wait); those that are in now are told."""
+        """Try refused pods again, in order of creation; those that are in now are told."""
         with self._lock:
-            before, told = self._ledger, list[Pod]()
-            waiting = [self._known[uid] for uid in uids if uid in self._known]
-            for known in sorted(waiting, key=lambda each: (each.pod.created, each.pod.uid)):
-                if known.refusal is None or known.ended:
-                    continue
+            before, tried = self._ledger, [self._known[uid] for uid in uids if uid in self._known]
+            tried = [known for known in tried if known.refusal is not None and not known.ended]
+            for known in sorted(tried, key=lambda each: (each.pod.created, each.pod.uid)):
                 self._decide(known.pod, ran=known.ran)
-                if self._known[known.pod.uid].refusal is None:
-                    told.append(known.pod)
-            self._settle(before, told)
+            self._settle(before, [each.pod for each in tried if self._known[each.pod.uid].refusal is None])
 
     def let_in(self) -> None:
         """Room may have appeared: whoever waits for it is tried, in order of arrival (safety.md S11)."""
@@ -218,11 +215,8 @@ class Engine:
     def soften(self, uid: str, wish: OnMisalignment) -> None:
         """A refused pod's owner was refused too often: from now on something milder is done to it (safety.md S12)."""
         with self._lock:
-            known = self._known.get(uid)
-            if known is not None and known.refusal is not None:
-                facts = {name: fact for name, fact in known.refusal.facts.items() if name != FINAL}
-                ask, refusal = replace(known.ask, on_misalignment=wish), replace(known.refusal, facts=facts)
-                self._known[uid] = replace(known, ask=ask, refusal=refusal, since=time.monotonic())
+            if uid in self._known:
+                self._known[uid] = softened(self._known[uid], wish, time.monotonic())
                 self._publish()
 
     def devices_known(self, uid: str, given: Given) -> None:

@@ -20,11 +20,15 @@ class Switches:
         observe_only: the kill switch (S3): decide and tell, write nothing.
         pin_adopted: pods that ran before the agent get exclusive CPUs, too (S4).
         lift_quota: pods with exclusive CPUs lose their CFS quota (S16).
+        waiting_limit: seconds that a pod may wait for room (S11).
+        most_waiting: pods that may wait at once (S11).
     """
 
     observe_only: bool = False
     pin_adopted: bool = True
     lift_quota: bool = True
+    waiting_limit: float = 600.0
+    most_waiting: int = 2
 
 
 SWITCHES = Switches()
@@ -43,6 +47,7 @@ class Known:
         ran: it ran before the agent knew it.
         ended: it left the API (or finished); its grant goes when its cgroups have gone.
         unsaved: it was refused only because the ledger could not be saved: tried again when it can.
+        since: when it began to wait for room, on a monotonic clock; 0.0 where it never did.
     """
 
     pod: Pod
@@ -52,6 +57,7 @@ class Known:
     ran: bool = False
     ended: bool = False
     unsaved: bool = False
+    since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

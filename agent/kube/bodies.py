@@ -6,12 +6,16 @@ API's object has: status, deletion, the runtime's ids.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from agent.model.pod import Pod
+from agent.core.asks import OURS
+from agent.errors import MalformedError
+from agent.model.pod import Container, Pod
 from agent.model.podspec import PREFIX, pod_from
+from agent.model.quantity import parse_milli
 
 Raw = Mapping[str, Any]
 ENDED = frozenset({"Succeeded", "Failed"})
@@ -51,8 +55,10 @@ def seen(body: Raw, defaults: Mapping[str, str] | None = None) -> Seen:
     """
     pod = pod_from(body)
     ours = {key: value for key, value in (defaults or {}).items() if key.startswith(PREFIX)}
-    if ours:
-        pod = replace(pod, annotations={**ours, **pod.annotations})
+    asked = {**ours, **pod.annotations}
+    for key in OURS:  # what we wrote ourselves is no wish: it must not look like a change of the pod
+        asked.pop(key, None)
+    pod = replace(pod, annotations=asked, containers=_allocated(pod.containers, body))
     status = _mapping(body.get("status"))
     containers, started = {}, False
     for entry in _statuses(status):
@@ -75,6 +81,39 @@ def identity(body: Raw) -> tuple[str, str]:
     """(uid of the API, "namespace/name") of any object, for messages about a pod that cannot be read."""
     metadata = _mapping(body.get("metadata"))
     return str(metadata.get("uid", "")), f"{metadata.get('namespace', '?')}/{metadata.get('name', '?')}"
+
+
+def _allocated(containers: tuple[Container, ...], body: Raw) -> tuple[Container, ...]:
+    """What the kubelet has granted while a resize that the spec asks for waits or is impossible (KEP 1287).
+
+    Then the status has the resources that are in force, and following the spec would be too early.
+    """
+    status = _mapping(body.get("status"))
+    conditions = status.get("conditions")
+    waiting = any(
+        isinstance(each, Mapping) and (each.get("type"), each.get("status")) == ("PodResizePending", "True")
+        for each in (conditions if isinstance(conditions, list) else ())
+    )
+    if not waiting:
+        return containers
+    held = {str(each.get("name")): _mapping(each.get("resources")) for each in _statuses(status)}
+    return tuple(
+        replace(
+            each,
+            requests=_amounts(held.get(each.name, {}).get("requests"), each.requests),
+            limits=_amounts(held.get(each.name, {}).get("limits"), each.limits),
+        )
+        for each in containers
+    )
+
+
+def _amounts(found: object, spec: Mapping[str, int]) -> Mapping[str, int]:
+    """The spec's amounts with those that the status names instead; unreadable ones count as not named."""
+    amounts = dict(spec)
+    for name, text in _mapping(found).items():
+        with contextlib.suppress(MalformedError):
+            amounts[name] = parse_milli(text) if name in spec else amounts.get(name, 0)
+    return {name: milli for name, milli in amounts.items() if name in spec}
 
 
 def _statuses(status: Raw) -> Iterator[Raw]:

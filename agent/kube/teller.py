@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from agent.core.asks import Ask
+from agent.engine.line import FINAL
 from agent.errors import BadPodError
 from agent.kube import story as stories
 from agent.kube.bodies import Raw, Seen, identity
@@ -78,6 +79,8 @@ class ClusterTeller:
         self._exempt = exempt
         self._before, self._fallback, self._acting, self._count = before, fallback, acting, count
         self._refusals = Refusals(most_refusals, clock)
+        self.soften: Callable[[str, OnMisalignment], None] = lambda _uid, _wish: None
+        """Told of a pod to which something milder is done; the engine's, which is made after this."""
         self._lock = threading.Lock()
         self._faces: dict[str, _Face] = {}
         self._mild: set[str] = set()
@@ -156,7 +159,10 @@ class ClusterTeller:
         about = Regarding("Pod", face.namespace, face.name, face.api_uid)
         self._publisher.record(Notice(about, "Warning", refusal.reason.value, refusal.message))
         self._problems(face, ask)
-        self._act(face, ask.on_misalignment or rules.on_misalignment)
+        wish = ask.on_misalignment or rules.on_misalignment
+        if wish is OnMisalignment.WAIT and FINAL in refusal.facts:
+            wish = OnMisalignment.FAIL
+        self._act(pod.uid, face, wish)
 
     def released(self, uid: str) -> None:
         """Nothing to tell: the pod is gone."""
@@ -190,7 +196,7 @@ class ClusterTeller:
         for problem in ask.problems:
             self._publisher.record(Notice(about, "Warning", "BadAnnotation", str(problem)))
 
-    def _act(self, face: _Face, wish: OnMisalignment) -> None:
+    def _act(self, uid: str, face: _Face, wish: OnMisalignment) -> None:
         if face.ran or not self._acting() or wish in {OnMisalignment.RUN, OnMisalignment.WAIT}:
             return
         if (face.body.get("spec") or {}).get("activeDeadlineSeconds") == 1 or _leaving(face.body):
@@ -202,6 +208,7 @@ class ClusterTeller:
             text = f"refused too often within an hour; {self._fallback} instead of {wish}"
             about = Regarding("Pod", face.namespace, face.name, face.api_uid)
             self._publisher.record(Notice(about, "Warning", "TooManyRefusals", text))
+            self.soften(uid, self._fallback)
             return
         self._count("action", wish.value)
         if wish is OnMisalignment.FAIL:

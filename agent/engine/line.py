@@ -1,0 +1,125 @@
+"""The line of pods that wait for room, and resizes that wait for it. Needs the engine's lock.
+
+The rules are `agent.core.waiting`'s (safety.md S11) and `agent.core.resize`'s; here is who stands in line: pods that
+were refused, whose wish is to wait, and who were not refused for good. Why a pod is refused for good:
+
+    never      an empty node would refuse it, too
+    crowd      so many wait already that the kubelet's retries would make sandboxes without end
+    overdue    it waited as long as the settings allow
+
+Whoever tells the API has a pod that is refused for good ended (`agent.kube.teller`). Pods whose wish is another are
+decided when they are seen, and may take what the line waits for: its wait is bounded in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from agent.core.admit import Node
+from agent.core.kubelet_devices import Given, handed_over
+from agent.core.resize import pending, resized
+from agent.core.waiting import Waiting, let_in, never, overdue
+from agent.engine.known import Known, Switches
+from agent.model.ledger import Ledger
+from agent.model.outcome import Refusal
+from agent.model.pod import Pod
+from agent.model.rules import OnMisalignment, Rules
+
+FINAL = "final"
+"""The fact of a refusal that says that it is for good."""
+KUBELET_RETRY = 12
+"""Seconds between two tries of the kubelet to make a sandbox (backOffPeriod and jitter, pkg/kubelet)."""
+
+
+def most_waiting(sandboxes_per_minute: int) -> int:
+    """How many pods may wait at once so that their retries stay below a rate; one may in any case."""
+    return max(1, sandboxes_per_minute * KUBELET_RETRY // 60)
+
+
+def waits(known: Known, rules: Rules) -> bool:
+    """Whether a refused pod's wish is to wait."""
+    return not known.ran and (known.ask.on_misalignment or rules.on_misalignment) is OnMisalignment.WAIT
+
+
+def line_of(known: Mapping[str, Known], rules: Rules, but: str = "") -> list[Waiting]:
+    """Who stands in line, without one pod."""
+    return [
+        Waiting(each.pod, each.ask, each.since)
+        for uid, each in known.items()
+        if uid != but and each.refusal and not each.ended and not each.unsaved
+        and FINAL not in each.refusal.facts and waits(each, rules)
+    ]  # fmt: skip
+
+
+def queued(
+    known: Known, refusal: Refusal, *, node: Node, line: Sequence[Waiting], switches: Switches, now: float,
+    given: Given | None,
+) -> Known:  # fmt: skip
+    """A refused pod whose wish is to wait: in line, or refused for good."""
+    hopeless = never(node, known.pod, known.ask, _prepare({known.pod.uid: given} if given else {}))
+    if hopeless is not None:
+        text = f"{hopeless.message}; not even an empty node has room for it, so it does not wait"
+        refusal = replace(hopeless, message=text, facts={**hopeless.facts, FINAL: "never"})
+    elif len(line) >= switches.most_waiting:
+        text = f"{refusal.message}; {len(line)} pods wait here already (waiting.sandboxesPerMinute), it does not"
+        refusal = replace(refusal, message=text, facts={**refusal.facts, FINAL: "crowd"})
+    return replace(known, refusal=refusal, since=known.since or now)
+
+
+def softened(known: Known, wish: OnMisalignment, now: float) -> Known:
+    """A refused pod to which something milder is done than it asks for; one that waits now begins to."""
+    if known.refusal is None:
+        return known
+    facts = {name: fact for name, fact in known.refusal.facts.items() if name != FINAL}
+    ask = replace(known.ask, on_misalignment=wish)
+    return replace(known, ask=ask, refusal=replace(known.refusal, facts=facts), since=now)
+
+
+def turn(
+    node: Node, ledger: Ledger, known: dict[str, Known], *, switches: Switches, now: float,
+    given: Mapping[str, Given],
+) -> tuple[Ledger, list[Pod]]:  # fmt: skip
+    """Room may have appeared, and time has passed.
+
+    Args:
+        node: the managers.
+        ledger: the grants.
+        known: every known pod; those whose lot changes are replaced in it.
+        switches: the engine's settings.
+        now: seconds, monotonic.
+        given: devices that the kubelet gave, by pod.
+
+    Returns:
+        The ledger, and the pods that must be told something new, in order.
+    """
+    told: list[Pod] = []
+    for uid in pending(ledger):
+        if uid in known and not known[uid].ended:
+            done = resized(node, ledger, ledger.pods[uid].pod, known[uid].ask.cpu_options)
+            if done.ledger.pods[uid] != ledger.pods[uid]:
+                ledger = done.ledger
+                told.append(known[uid].pod)
+    line = line_of(known, node.rules)
+    ledger, entered = let_in(node, ledger, line, _prepare(given)) if line else (ledger, ())
+    for pod in entered:
+        known[pod.uid] = replace(known[pod.uid], refusal=None)
+        told.append(pod)
+    inside = {pod.uid for pod in entered}
+    late = overdue([each for each in line if each.pod.uid not in inside], now, switches.waiting_limit)
+    for each in late:
+        mine = known[each.pod.uid]
+        if mine.refusal is not None:
+            text = f"{mine.refusal.message}; it waited {now - each.since:.0f} s for room, longer than waiting.limit"
+            final = replace(mine.refusal, message=text, facts={**mine.refusal.facts, FINAL: "overdue"})
+            known[each.pod.uid] = replace(mine, refusal=final)
+            told.append(each.pod)
+    return ledger, told
+
+
+def _prepare(given: Mapping[str, Given]) -> Callable[[Ledger, Pod], Ledger]:
+    def prepared(ledger: Ledger, pod: Pod) -> Ledger:
+        mine = given.get(pod.uid)
+        return handed_over(ledger, pod, mine) if mine else ledger
+
+    return prepared
