@@ -195,7 +195,7 @@ class TopologyPublisher:
     def _judge(self, body: Json) -> bool:
         """Read what is there; write where it is ours or nobody's."""
         try:
-            stored = self._client.get(f"{PATH}/{body['metadata']['name']}")
+            stored = self._client.call("GET", f"{PATH}/{body['metadata']['name']}", verb="GET noderesourcetopologies")
         except KubeError as error:
             if error.status != NOT_FOUND:
                 raise

@@ -11,6 +11,7 @@ import argparse
 import importlib.metadata
 import json
 import platform
+import signal
 import sys
 import tempfile
 import time
@@ -22,7 +23,7 @@ from tests.bench.figures import as_json, broken, figures
 from tests.bench.load import Plan, Scenario
 
 DOCUMENT = Path(__file__).parents[2] / "deploy/docs/api-load.md"
-QUICK = Plan(agents=20, processes=2, nodes=200, levels=(0, 1000), quiet=7, own=20, settle=1)
+QUICK = Plan(agents=20, processes=2, nodes=200, levels=(0, 1000), quiet=6, own=20, settle=1)
 
 
 def main() -> int:
@@ -34,6 +35,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 2
     plan, began = _plan(options), time.monotonic()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the servers are ended then, too
 
     def say(text: str) -> None:
         print(f"{time.monotonic() - began:5.0f} s  {text}", file=sys.stderr, flush=True)

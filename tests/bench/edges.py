@@ -1,12 +1,13 @@
 """Many agents' edges to the API server in one process, for `tests.bench.api`.
 
-Each agent is the real `PodSource`, `Intake`, `Namespaces`, `ClusterTeller`, `Publisher` and `TopologyPublisher` with
-its own token, connections and threads, as on its own node. Two things are stand-ins, and only these:
+Each agent is the real `PodSource`, `Intake`, `Namespaces`, `ClusterTeller`, `Publisher`, `TopologyLoop` and
+`read_start` with its own token, connections and threads, as on its own node. Two things are stand-ins, no others:
 
     * the engine: `AdmitsAtOnce` gives every pod the next whole CPUs of a machine of two NUMA nodes and tells the
       teller, without a decision, a disk or a cgroup. What is measured is the API server, which sees no difference;
-    * the composition: publishing the topology is done by one thread per process for its agents, at most once a second
-      per agent.
+    * the composition: `Agent` starts these in the order that `agent.app.cluster` does, and nothing of the host. A
+      real agent knows its pods from its saved ledger when it starts again; here its topology waits for the first
+      list instead.
 """
 
 from __future__ import annotations
@@ -22,8 +23,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from agent.app.cluster_start import read_start
+from agent.app.topology_loop import TopologyLoop
+from agent.core.admit import Node
 from agent.core.asks import Ask
-from agent.errors import KubeError
+from agent.engine.known import Known, Snapshot
 from agent.kube.access import Access
 from agent.kube.bodies import Raw
 from agent.kube.client import KubeClient
@@ -32,7 +36,8 @@ from agent.kube.intake import Intake
 from agent.kube.namespaces import Namespaces
 from agent.kube.publish import Publisher, Regarding
 from agent.kube.teller import ClusterTeller
-from agent.kube.topology_crd import TopologyPublisher, topology_object
+from agent.kube.topology_crd import TopologyPublisher
+from agent.model.devices import DeviceInventory
 from agent.model.idset import CpuSet
 from agent.model.ledger import CpuBooks, Ledger, PodRecord
 from agent.model.machine import Cpu, Machine, NumaNode
@@ -40,7 +45,6 @@ from agent.model.pod import Pod
 from agent.model.rules import Policy, Rules, TopologyRules
 
 WIDTH, GIB = 64, 1 << 30
-TOPOLOGY_GAP = 1.0
 RULES = Rules(topology=TopologyRules(policy=Policy.SINGLE_NUMA_NODE))
 MACHINE = Machine(
     cpus=tuple(Cpu(id=each, node=each // 32, core=each, package=each // 32, die=0) for each in range(WIDTH)),
@@ -55,6 +59,7 @@ MACHINE = Machine(
         for number in range(2)
     ),
 )
+NODE = Node(MACHINE, RULES, DeviceInventory())
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +79,7 @@ class Report:
         requests: "verb" or "verb status" (where the status is not of success) -> number, by the clients' own count.
         events: pods' events that reached the agents.
         strangers: events of pods of other nodes among them; must stay 0.
-        synced: agents whose first list has been decided on.
+        synced: agents whose first list has been decided on and whose watches are open.
         waiting: things that are not decided or not told yet.
         restarts: watches that ended and were started again by the supervisor.
         cpu: seconds of this process.
@@ -98,8 +103,16 @@ class AdmitsAtOnce:
         self.node = node
         self.teller: ClusterTeller | None = None
         self.ledger = Ledger(machine="", cpus=CpuBooks(shared=CpuSet.from_ids(range(WIDTH))))
-        self.changed = True
+        self._shot = Snapshot(self.ledger, NODE)
         self.lock = threading.Lock()
+
+    def snapshot(self) -> Snapshot:
+        """What the topology's loop reads; the same object while nothing changes."""
+        with self.lock:
+            if self._shot.ledger is not self.ledger:
+                known = {uid: Known(record.pod, Ask()) for uid, record in self.ledger.pods.items()}
+                self._shot = Snapshot(self.ledger, NODE, known)
+            return self._shot
 
     def pods_seen(self, pods: list[Pod], *, ran: frozenset[str]) -> None:
         """Admit the new ones; those that are known are told again, as the teller must bear."""
@@ -122,7 +135,6 @@ class AdmitsAtOnce:
                 shared = cpus.shared | CpuSet.union(cpus.assigned[uid].values())
                 pods = {key: value for key, value in self.ledger.pods.items() if key != uid}
                 self.ledger = replace(self.ledger, cpus=CpuBooks(shared, assigned), pods=pods)
-                self.changed = True
             if self.teller is not None:
                 self.teller.released(uid)
 
@@ -147,7 +159,6 @@ class AdmitsAtOnce:
             cpus=CpuBooks(shared, {**cpus.assigned, pod.uid: mine}),
             pods={**self.ledger.pods, pod.uid: record},
         )
-        self.changed = True
 
 
 class Counting(Intake):
@@ -183,51 +194,48 @@ class Agent:
         self.engine = AdmitsAtOnce(place.node)
         about = Regarding("Node", "", place.node, place.uid)
         self.engine.teller = ClusterTeller(self.publisher, about, lambda: (MACHINE, RULES))
-        self.intake = Counting(self.engine, self.engine.teller, Namespaces(self._read_namespace).annotations)
+        self._spaces = Namespaces(self._read_namespace)
+        self.intake = Counting(self.engine, self.engine.teller, self._spaces.annotations)
         self.intake.node_name = place.node
         self.source = PodSource(access, place.node, self.intake, self._count)
-        self.topology = TopologyPublisher(self.client)
-        self.due = 0.0
+        self.topology = TopologyLoop(
+            TopologyPublisher(self.client), place.node, snapshot=self.engine.snapshot, node_uid=self._uid,
+            enforcing=lambda: True, problem=logging.getLogger(__name__).error,
+        )  # fmt: skip
 
     def start(self) -> None:
-        """Start the threads."""
+        """What is asked at start, then the threads."""
+        read_start(self.client, self.place.node, self._spaces.annotations)
         self.publisher.start()
+        self.topology.start()
         self.intake.start()
         self.source.start()
 
-    def publish_topology(self) -> None:
-        """When something changed and the last time is a second ago."""
-        if time.monotonic() < self.due or not self.intake.synced.is_set():
-            return
-        with self.engine.lock:
-            if not self.engine.changed:
-                return
-            self.engine.changed, ledger = False, self.engine.ledger
-        self.due = time.monotonic() + TOPOLOGY_GAP
-        pods = [record.pod for record in ledger.pods.values()]
-        body = topology_object(
-            MACHINE, ledger, RULES, reserved=CpuSet(), node=self.place.node, node_uid=self.place.uid, pods=pods
-        )
-        try:
-            self.topology.publish(body)
-        except KubeError:
-            logging.getLogger(__name__).exception("the topology of %s", self.place.node)
-            self.engine.changed = True
+    @property
+    def synced(self) -> bool:
+        """Whether it is up: listed, decided, watching."""
+        watches = self.requests["WATCH pods"] and self.requests["WATCH nodes"]
+        return bool(watches) and self.intake.synced.is_set()
 
     @property
     def waiting(self) -> int:
         """What is not done yet."""
-        return self.intake.waiting + self.publisher.waiting + int(self.engine.changed)
+        return self.intake.waiting + self.publisher.waiting
 
     def stop(self) -> None:
         """End the threads."""
         self.source.stop()
         self.intake.stop()
+        self.topology.stop()
         self.publisher.stop()
         self.client.close()
 
     def _count(self, verb: str, status: int, _seconds: float) -> None:
         self.requests[verb if 200 <= status < 300 else f"{verb} {status}"] += 1
+
+    def _uid(self) -> str:
+        """Of the Node; "" keeps the topology back until the pods are known."""
+        return self.place.uid if self.intake.synced.is_set() else ""
 
     def _read_namespace(self, path: str) -> Mapping[str, Any]:
         return self.client.call("GET", path, verb="GET namespaces")
@@ -241,12 +249,9 @@ def run(server: str, ca: Path, places: list[Place], pipe: Connection) -> None:
     for agent in agents:
         agent.start()
     while True:
-        if pipe.poll(0.2):
-            if pipe.recv() != "report":
-                break
-            pipe.send(_report(agents))
-        for agent in agents:
-            agent.publish_topology()
+        if pipe.recv() != "report":
+            break
+        pipe.send(_report(agents))
     enders = [threading.Thread(target=agent.stop) for agent in agents]
     for ender in enders:
         ender.start()
@@ -264,7 +269,7 @@ def _report(agents: list[Agent]) -> Report:
         requests=dict(total),
         events=sum(agent.intake.events for agent in agents),
         strangers=sum(agent.intake.strangers for agent in agents),
-        synced=sum(agent.intake.synced.is_set() for agent in agents),
+        synced=sum(agent.synced for agent in agents),
         waiting=sum(agent.waiting for agent in agents),
         restarts=sum(agent.source.restarts for agent in agents),
         cpu=time.process_time(),

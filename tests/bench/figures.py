@@ -14,6 +14,8 @@ BOOKMARK = 500
 SLACK = 1.15
 """What the same work may cost more at another level: pods' names and versions differ in length."""
 MINUTE = 60.0
+FIRST = "GET noderesourcetopologies 404"
+"""An agent that starts for the first time looks whether its topology object is there."""
 RENEWAL = 45.0
 """Minutes that the server keeps a watch open on average: 30 to 60, at random (--min-request-timeout 1800)."""
 
@@ -138,7 +140,7 @@ def _anywhere(phase: Phase) -> Iterator[str]:
     if phase.strangers:
         yield f"{phase.name}: {phase.strangers} events of other nodes' pods reached agents"
     refused = [verb for verb in phase.requests if verb.rpartition(" ")[2].isdigit()]
-    if wrong := [verb for verb in refused if (phase.name, verb) != ("start", "GET 404")]:
+    if wrong := [verb for verb in refused if (phase.name, verb) != ("start", FIRST)]:
         yield f"{phase.name}: the server refused requests: {', '.join(wrong)}"
 
 

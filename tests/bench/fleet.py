@@ -12,8 +12,9 @@ from pathlib import Path
 
 from tests.bench.edges import Place, Report, run
 
-CALM = 3
-"""Reports in a row without anything left to do: then the agents are at rest."""
+CALM = 7
+"""Reports in a row with nothing left to do and no request made, 0.3 s apart: then the agents are at rest. Longer than
+the second between two looks of the loop that publishes the topology."""
 
 
 @dataclass(slots=True)
@@ -49,10 +50,11 @@ class Fleet:
 
     def wait(self, seconds: float = 300) -> None:
         """Until every agent is synced and has nothing left to tell."""
-        deadline, calm = time.monotonic() + seconds, 0
+        deadline, calm, before = time.monotonic() + seconds, 0, self.before.requests
         while calm < CALM:
             now = self.report()
-            calm = calm + 1 if now.synced == len(self.places) and not now.waiting else 0
+            rests = now.synced == len(self.places) and not now.waiting and now.requests == before
+            calm, before = calm + 1 if rests else 0, now.requests
             if time.monotonic() > deadline:
                 raise AssertionError(f"the agents did not come to rest within {seconds} s: {now}")
             time.sleep(0.3)

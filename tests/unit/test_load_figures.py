@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.bench import paper
-from tests.bench.figures import bookmarks, broken, figures
+from tests.bench.figures import FIRST, bookmarks, broken, figures
 from tests.bench.load import Phase, Plan
 from tests.bench.relay import Traffic
 
@@ -33,7 +33,7 @@ def good() -> list[Phase]:
     }  # fmt: skip
     busy = {"changes": 3000, "sent": {"pods": 2600, "nodes": 500}}
     return [
-        phase("start", requests={"LIST pods": 10, "GET 404": 10}, pods=0),
+        phase("start", requests={"LIST pods": 10, FIRST: 10}, pods=0),
         phase("idle"),
         phase("own", server_cpu=3.0, events=50, **own),
         phase("others", others=1000, server_cpu=8.0, **busy),
@@ -62,7 +62,7 @@ def test_a_good_run_is_not_faulted() -> None:
         (4, {"traffic": Traffic(received=400_000)}, "more than"),
         (5, {"requests": {"PATCH pods/status": 1}}, "a restart wrote"),
         (2, {"requests": {"PATCH pods/status 429": 1}}, "refused"),
-        (5, {"requests": {"GET 404": 1}}, "refused"),
+        (5, {"requests": {FIRST: 1}}, "refused"),
     ],
 )
 def test_each_rule_speaks_when_it_is_broken(index: int, wrong: dict[str, object], sentence: str) -> None:
