@@ -6,6 +6,7 @@ import json
 import platform
 import signal
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import FrameType
 
@@ -123,9 +124,19 @@ def command(
     )  # fmt: skip
     with Standalone(options) as node:
         if once:
-            node.once()
+            with busy(f"placing {len(node.folder.pods)} pods"):
+                node.once()
             sys.exit(show(node, output))
         serve(node, output)
+
+
+def busy(text: str) -> AbstractContextManager[object]:
+    """A sign of life on a terminal while something may take long; nothing anywhere else."""
+    if not sys.stderr.isatty():
+        return nullcontext()
+    from rich.console import Console  # noqa: PLC0415 - rich is loaded only where a terminal is
+
+    return Console(stderr=True).status(text)
 
 
 def serve(node: Standalone, output: str) -> None:

@@ -95,9 +95,12 @@ class FolderStore:
 
     def put(self, path: str, file: str, text: str) -> None:
         """See Store. The kernel ends every text with a line's end; cgroup.procs of nobody is empty."""
-        target = self._file(path, file)
+        target, line = self._file(path, file), f"{text}\n" if text or file.startswith("cpuset") else ""
+        if not target.exists():
+            target.write_text(line, "utf-8")
+            return
         spare = target.with_name(f".{file}.new")  # replaced as a whole, as a kernel does: a kill leaves no half file
-        spare.write_text(f"{text}\n" if text or file.startswith("cpuset") else "", "utf-8")
+        spare.write_text(line, "utf-8")
         spare.replace(target)
 
     def children(self, path: str) -> list[str]:
