@@ -9,15 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.core.admit import Node
 from agent.core.synthetic import parse_synthetic
 from agent.host.machines import open_machine
+from agent.model.devices import DeviceInventory
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
+from agent.model.outcome import Admitted
+from agent.model.pod import Container, Pod, Qos
 from agent.observe.drawing import draw
+from agent.observe.drawing.words import size
+from agent.settings import parse
 from tests.replay.descriptions import descriptions
 from tests.replay.trees import SHARED
 from tests.unit.drawing_cases import (
     DESCRIPTIONS,
+    GIB,
     SVG,
     Group,
     Rect,
@@ -120,6 +127,28 @@ def test_holders_are_told_by_letter_colour_and_pattern() -> None:
     assert {"telco/upf-0", "web/cache-0", "not aligned as its policy wants", "on its shared CPUs: F"} <= told
     assert {"GPU 01:00.0 B", "NIC VF 03:00.1 A"} <= told
     assert "24 GiB granted" in svg
+
+
+def test_what_the_core_grants_is_what_is_drawn() -> None:
+    """A pod admitted by the decision core over two nodes: its CPUs and its bytes per node are in the picture."""
+    machine = two_sockets()
+    settings_, _ = parse({
+        "cpuManagerPolicy": "static", "memoryManagerPolicy": "Static", "topologyManagerPolicy": "best-effort",
+        "reservedSystemCPUs": "0,32", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}],
+    })  # fmt: skip
+    node = Node(machine, settings_.rules(machine), DeviceInventory())
+    asked = {"cpu": 20_000, "memory": 80 * GIB * 1000}
+    pod = Pod("u", "wide", "ns", (Container("app", requests=asked, limits=asked),), Qos.GUARANTEED)
+    outcome = node.admit(node.start(), pod)
+    assert isinstance(outcome, Admitted)
+    svg = draw(machine, outcome.ledger)
+    check(svg)
+    _, top = read_groups(svg)
+    held = [texts[0].what for group in top.every() if _is(group, "cpu") and len(texts := group.texts) > 1]
+    assert sorted(map(int, held)) == list(outcome.ledger.cpus.assigned["u"]["app"])
+    given = {n: size(amount) for block in outcome.ledger.memory.blocks["u"]["app"] for n, amount in block.split}
+    assert len(given) == 2
+    assert all(f"{amount} granted" in svg for amount in given.values())
 
 
 @pytest.mark.parametrize("number", [1, 43, 64])
