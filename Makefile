@@ -18,7 +18,7 @@ $(READY): deploy/lock/dev.txt pyproject.toml deploy/lock/venv.sh
 	@bash deploy/lock/venv.sh "$(PYTHON)" $(VENV)
 	@touch $@
 
-.PHONY: help run test lint types layers unit bench lock pictures protos setup clean
+.PHONY: help run test lint types layers unit bench bench-api lock pictures protos setup clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 12
 
@@ -48,6 +48,9 @@ bench: $(READY) ## time what runs on a node, one after the other: merge, admissi
 	@failed=0; for name in merge admission node; do \
 	    echo "== $$name"; $(BIN)/python -m tests.bench.$$name || failed=1; \
 	done; exit $$failed
+
+bench-api: $(READY) ## load on a real API server: 200 agents, 5,000 nodes (ARGS=--quick: a minute; ARGS=--write: save)
+	$(BIN)/python -m tests.bench.api $(ARGS)
 
 lock: $(READY) ## resolve the dependencies again
 	bash deploy/lock/resolve.sh $(BIN)
