@@ -1,0 +1,142 @@
+"""What people are shown: rows, words, and tables that a pipe can take."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from agent.app.views import View, as_json, in_words, view_of
+from agent.cli import show
+from agent.core.admit import Node
+from agent.core.synthetic import parse_synthetic
+from agent.core.usage import usage
+from agent.engine.known import Known
+from agent.host.processes import Allowed
+from agent.model.devices import DeviceInventory
+from agent.model.idset import CpuSet, NodeSet
+from agent.model.ledger import Ledger
+from agent.model.outcome import Admitted, Reason, Refusal
+from agent.model.podspec import pod_from
+from agent.settings import parse
+from tests.flow.world import container, manifest
+
+SETTINGS = {
+    "kubeReserved": {"cpu": "1"}, "memoryManagerPolicy": "Static",
+    "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}],
+}  # fmt: skip
+
+
+def a_node(settings: Mapping[str, object] = SETTINGS) -> Node:
+    """Two nodes of four CPUs, 1 GiB each."""
+    machine = parse_synthetic("2 sockets x 4 cores, 1G per node")
+    rules = parse(settings)[0].rules(machine)
+    return Node(machine, rules, DeviceInventory.from_machine(machine, rules.devices))
+
+
+def admitted(node: Node, *bodies: dict[str, object]) -> Ledger:
+    """The ledger after these pods."""
+    ledger = node.start()
+    for body in bodies:
+        outcome = node.admit(ledger, pod_from(body))
+        assert isinstance(outcome, Admitted)
+        ledger = outcome.ledger
+    return ledger
+
+
+def text_of(view: View, width: int = 200) -> str:
+    """Both tables as a pipe gets them."""
+    stream = io.StringIO()
+    target = Console(file=stream, width=width, highlight=False)
+    target.print(show.pods_table(view))
+    target.print(show.nodes_table(view))
+    return stream.getvalue()
+
+
+def test_rows_say_who_has_what() -> None:
+    """Exclusive CPUs and memory per node; who shares; who is confined; what the kernel said."""
+    node = a_node()
+    ledger = admitted(
+        node,
+        manifest("db", container(cpu="2", memory="256Mi")),
+        manifest("kept", container(cpu="500m", memory=""), align="numa"),
+        manifest("web", container(cpu="", memory="")),
+    )
+    words = {("db", "app"): Allowed(CpuSet.parse("1-2"), NodeSet.parse("0"))}
+    view = view_of(ledger, node, words=words)
+    db, kept, web = view.rows
+    assert (str(db.cpus), str(db.nodes), db.memory, db.state) == ("1-2", "0", {0: {"memory": 256 << 20}}, "aligned")
+    assert (kept.cpus, kept.state, len(kept.nodes)) == (None, "aligned", 1)
+    assert kept.pool != web.pool == ledger.cpus.shared
+    assert (web.state, web.why) == ("shared", "")
+    lines = {line.split()[0]: line for line in text_of(view).splitlines() if line.strip()}
+    assert "1-2" in lines["default/db"]
+    assert "256Mi" in lines["default/db"]
+    assert "shared, on " in lines["default/kept"]
+    assert json.loads(json.dumps(as_json(view)))["containers"][0]["kernel"]["cpusAllowed"] == "1-2"
+
+
+def test_a_reason_is_said_once_per_pod() -> None:
+    """Containers of one pod with the same reason do not repeat it."""
+    node = a_node()
+    pod = pod_from(manifest("big", container("a", cpu="9"), container("b", cpu="9")))
+    why = Refusal(Reason.UNEXPECTED, "not enough of it")
+    known = {"big": Known(pod, ask=None, refusal=why)}  # type: ignore[arg-type]  # what it asked for is not shown
+    view = view_of(node.start(), node, known)
+    assert [row.state for row in view.rows] == ["refused", "refused"]
+    assert text_of(view).count("not enough of it") == 1
+    assert view.refused == {"big": why}
+
+
+def test_words_for_the_commonest_refusal() -> None:
+    """The kubelet's sentence says little; what it means under the policy is said instead."""
+    refusal = Refusal(Reason.TOPOLOGY, "Resources cannot ...", facts={"policy": "single-numa-node"})
+    assert in_words(refusal) == "no one NUMA node has all that it asks for (TopologyAffinityError)"
+    assert in_words(Refusal(Reason.SMT, "odd")) == "SMTAlignmentError: odd"
+
+
+def test_each_cpu_of_a_node_is_counted_once() -> None:
+    """Exclusive, shared, reserved and free of a node; under strict reservation the pool lacks the reserved ones."""
+    node = a_node()
+    first, second = usage(admitted(node, manifest("db", container(cpu="2", memory="256Mi"))), node)
+    assert [str(each) for each in (first.exclusive, first.shared, first.reserved, first.free)] == [
+        "1-2",
+        "0,3",
+        "0",
+        "3",
+    ]
+    assert [str(each) for each in (second.exclusive, second.shared, second.free)] == ["", "4-7", "4-7"]
+    memory = first.memory["memory"]
+    assert (memory.total, memory.system, memory.granted, memory.free) == (1 << 30, 100 << 20, 256 << 20, 668 << 20)
+    strict = a_node({**SETTINGS, "cpuManagerPolicyOptions": {"strict-cpu-reservation": "true"}})
+    alone = usage(strict.start(), strict)[0]
+    assert (str(alone.shared), str(alone.free)) == ("1-3", "1-3")
+
+
+@pytest.mark.parametrize(
+    ("amount", "shown"),
+    [
+        (0, "0"),
+        (999, "999"),
+        (1024, "1Ki"),
+        (1536, "1.5Ki"),
+        (1_048_575, "1024Ki"),
+        (5 << 30, "5Gi"),
+        (3 << 60, "3072Pi"),
+    ],
+)
+def test_sizes_for_people(amount: int, shown: str) -> None:
+    """Three digits and a binary suffix."""
+    assert show.size(amount) == shown
+
+
+def test_names_from_outside_are_not_markup() -> None:
+    """A pod called [red] is shown as that."""
+    node = a_node()
+    view = view_of(admitted(node, manifest("db", container(cpu="1"))), node)
+    sneaky = View(tuple(replace(row, why="[bold]x[/]", state="not aligned") for row in view.rows))
+    assert "no: [bold]x[/]" in text_of(sneaky)
