@@ -1,4 +1,4 @@
-"""A node for the agent to serve: a Node object, a scratch tree whose kubelet and runtime are played, the real process.
+"""A node for the agent to serve: a Node object, a scratch tree with kubelet and runtime played, the real process.
 
 `Place` has everything that outlives an agent: the state folder, the tree, the token of the agent's own pod. `Agent`
 is one process of `numalign run` on it. The kubelet's part (cgroups, the pod's status) is played through the admin.
@@ -56,7 +56,8 @@ def install(cluster: ControlPlane) -> None:
             try:
                 cluster.create(each)
             except ApiError as error:
-                assert error.status == 409, error
+                if error.status != 409:
+                    raise
 
 
 class Place:
@@ -141,7 +142,8 @@ class Place:
         for each in names:
             number = self.number(uid, each, attempt)
             self.tree.add_container(uid, number)
-            statuses.append(_status(each, number, attempt))
+            spec = (part for part in body["spec"]["containers"] if part["name"] == each)
+            statuses.append({**_status(each, number, attempt), "resources": next(spec, {}).get("resources", {})})
         self.patch(name, {"status": {"phase": "Running", "containerStatuses": statuses}}, "/status")
         return str(uid)
 
