@@ -26,7 +26,8 @@ from agent.app import setup
 from agent.app.cluster_start import FIND_WITHIN, Start, find_pod, read_start
 from agent.app.cluster_views import Locality, shown
 from agent.app.edges import Fan, NodeEdges, Sockets
-from agent.app.node_events import Measured, NodeEvents, mind_other_writers, windows
+from agent.app.machine_watch import MachineWatch, second_opinion
+from agent.app.node_events import Measured, NodeEvents, mind_kubelet, mind_other_writers, windows
 from agent.app.saving import CountedStore
 from agent.app.topology_loop import TopologyLoop
 from agent.core.admit import Node
@@ -41,6 +42,7 @@ from agent.host.checkpoint import Checkpoint
 from agent.host.scratch import Scratch, is_scratch
 from agent.kube.access import Access
 from agent.kube.client import KubeClient
+from agent.kube.configz import kubelet_configuration
 from agent.kube.handlers import PodSource
 from agent.kube.intake import Intake
 from agent.kube.namespaces import Namespaces
@@ -54,6 +56,8 @@ from agent.observe.health import Health, Server
 from agent.observe.logs import LOG, operation
 from agent.observe.metrics import CONTENT_TYPE, Metrics, Snapshot
 
+ASK_KUBELET = 600.0
+"""Seconds between questions to the kubelet: a change of its policies needs a restart of it and a drain of the node."""
 TICK = 0.25
 """Seconds between looks at settings, machine and Node: the kill switch works within a second (safety.md S3)."""
 
@@ -66,6 +70,7 @@ class Options:
         node_name: this Node (spec.nodeName of our own pod).
         own_uid, own_namespace: of our own pod, "" where the agent runs in none.
         host: where the host's file system is seen, for traces of other writers.
+        host_ip: this node's address, where the kubelet is asked for its configuration; "" for not at all.
     """
 
     node_name: str
@@ -78,6 +83,7 @@ class Options:
     kubelet_dir: Path = Path("/var/lib/kubelet")
     host: Path = Path("/")
     metrics_address: str = ""
+    host_ip: str = ""
     own_uid: str = ""
     own_namespace: str = ""
     sockets: Sockets = field(default_factory=Sockets)
@@ -105,6 +111,7 @@ class Cluster:
         self.source: PodSource | None = None
         self.address = ""
         self._facts, self._halted_told = NodeFacts(), False
+        self._ask_kubelet_at = 0.0
         self._asking = ThreadPoolExecutor(max_workers=1, thread_name_prefix="find")
         self._closing.callback(self._asking.shutdown, wait=False, cancel_futures=True)
         self._news = False
@@ -130,6 +137,7 @@ class Cluster:
         if start.node is not None:
             self._facts = start.node
             self._remember(start.node)
+        self.hotplug = MachineWatch(options.root, self._wake.set, lambda text: self.fan.problem("hot-plug", text))
         self._prints = self._fingerprints()
         self.setup = setup.read_setup(options.config, options.root, self.kept)
         self.cgroups = _cgroups(options)
@@ -201,6 +209,8 @@ class Cluster:
     def _tell_start(self) -> None:
         for text in (*self.setup.ignored, *keeping.sentences(self.setup.settings, self._node(), self.kept)):
             LOG.info("%s", text)
+        for text in second_opinion(self.setup.machine, self.options.root):
+            LOG.warning("cross-check: %s", text)
         text = keeping.mismatch_sentence(self._node(), self.kept)
         if text:
             self.fan.problem("reservation", text)
@@ -228,7 +238,7 @@ class Cluster:
                 open_now.callback(server.close)
                 self.address = server.address
                 LOG.info("serving metrics", extra={"facts": {"address": server.address}})
-            mind_other_writers(self._engine, self.options.host, self.options.kubelet_dir)
+            self._mind_others()
             for part, stop in self._parts():
                 part.start()
                 open_now.callback(stop)
@@ -247,6 +257,7 @@ class Cluster:
         return [
             (self.publisher, self.publisher.stop), (self.topology, self.topology.stop),
             (self.intake, self.intake.stop), (self.edges, self.edges.stop), (self.events, self.events.close),
+            (self.hotplug, self.hotplug.stop),
             *([(source, source.stop)] if source else []),
         ]  # fmt: skip
 
@@ -288,8 +299,17 @@ class Cluster:
 
     def _on_the_clock(self) -> None:
         self._reconcile()
-        mind_other_writers(self._engine, self.options.host, self.options.kubelet_dir)
+        self._mind_others()
         self.locality.look(self._engine.ledger, self._engine.names, self._node().machine)
+
+    def _mind_others(self) -> None:
+        """Who else writes cpusets (S10): traces on this node, and now and then the kubelet's own word."""
+        mind_other_writers(self._engine, self.options.host, self.options.kubelet_dir)
+        if self.options.host_ip and time.monotonic() >= self._ask_kubelet_at:
+            self._ask_kubelet_at = time.monotonic() + ASK_KUBELET
+            configuration = kubelet_configuration(self.options.access, self.options.host_ip)
+            if configuration is not None:
+                mind_kubelet(self._engine, configuration)
 
     def _retell(self) -> None:
         """The first complete list came: pods of the saved ledger carry what they hold, whoever was killed before."""
@@ -400,8 +420,9 @@ class Cluster:
         else:
             self.metrics.count("pod_actions_total", label if what == "action" else f"{what}-{label}")
 
-    def _fingerprints(self) -> tuple[object, object]:
-        return setup.config_print(self.options.config), setup.machine_print(self.options.root)
+    def _fingerprints(self) -> tuple[object, ...]:
+        options = self.options
+        return setup.config_print(options.config), setup.machine_print(options.root), self.hotplug.seen
 
     def snapshot(self) -> Snapshot:
         """What the gauges show."""

@@ -33,7 +33,7 @@ def options(
         host: where the host's file system is seen.
         server: the API server instead of the one that the environment names; its certificate may name another host.
         account: the folder with token and ca.crt instead of the mounted one.
-        environment: NODE_NAME, POD_UID, POD_NAMESPACE (downward API), KUBERNETES_SERVICE_HOST and _PORT.
+        environment: NODE_NAME, HOST_IP, POD_UID, POD_NAMESPACE (downward API), KUBERNETES_SERVICE_HOST and _PORT.
 
     Raises:
         SettingsError: something that is needed is not there; names it.
@@ -49,6 +49,7 @@ def options(
     return Options(
         node_name=name, access=access, state=state, config=config, root=root, cgroup_root=cgroup_root, host=host,
         metrics_address=metrics_address, sockets=sockets, own_uid=environment.get("POD_UID", ""),
+        host_ip=environment.get("HOST_IP", ""),
         own_namespace=environment.get("POD_NAMESPACE", ""),
     )  # fmt: skip
 
