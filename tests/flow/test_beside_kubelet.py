@@ -5,16 +5,19 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import yaml
 
 from agent.app import standalone
+from agent.app.edges import NodeEdges
 from agent.app.standalone import Options, Standalone
 from agent.app.trees import Tree
 from agent.core.synthetic import parse_synthetic
 from agent.host.cgroups import Cgroups
+from agent.host.nri.session import Identity
 from agent.host.podresources import podresources_pb2 as pb
 from agent.host.scratch import Scratch
 from agent.host.standin import container_id
@@ -43,6 +46,14 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scratch:
     made = Scratch.create(tmp_path / "cgroup", cpus=machine.online, nodes=machine.node_set)
     served = Tree(Cgroups(tmp_path / "cgroup", kernel=made.kernel), None, "the kubelet's cgroups of the test")
     monkeypatch.setattr(standalone, "open_tree", lambda *_args, **_more: served)
+    plain = Standalone._node_edges
+
+    def patient(node: Standalone) -> NodeEdges:
+        edges = plain(node)
+        edges.identity = Identity(answer_within=30.0)  # a busy test machine must not decide what is answered
+        return edges
+
+    monkeypatch.setattr(Standalone, "_node_edges", patient)
     return made
 
 
@@ -83,8 +94,9 @@ def test_a_static_pod_from_its_manifest_to_its_cgroup(kubelet: Kubelet, tree: Sc
             log_dir=tmp_path / "log", kubelet_dir=tmp_path / "kubelet", nri_socket=str(peer.socket),
             podresources_socket=str(tmp_path / "kubelet.sock"),
         )  # fmt: skip
-        with Standalone(options) as node:
-            thread = threading.Thread(target=node.serve)
+        with Standalone(options) as node, ExitStack() as last:
+            last.callback(node.stop)
+            thread = threading.Thread(target=node.serve, daemon=True)
             thread.start()
             peer.event("synchronized")
             pod = {"id": "s", "name": "web-n1", "namespace": "default", "uid": "hash"}
