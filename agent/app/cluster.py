@@ -57,7 +57,7 @@ from agent.observe.logs import LOG, operation
 from agent.observe.metrics import CONTENT_TYPE, Metrics, Snapshot
 
 ASK_KUBELET = 600.0
-"""Seconds between questions to the kubelet: a change of its policies needs a restart of it and a drain of the node."""
+"""Seconds between questions to the kubelet: a change of its policies needs its restart and a drain of the node."""
 TICK = 0.25
 """Seconds between looks at settings, machine and Node: the kill switch works within a second (safety.md S3)."""
 
