@@ -21,6 +21,7 @@ from typing import Self
 from agent import __version__
 from agent.app import setup
 from agent.app.edges import AUTO, Fan, NodeEdges, Sockets
+from agent.app.machine_watch import MachineWatch, second_opinion
 from agent.app.node_events import Measured, NodeEvents, mind_other_writers, windows
 from agent.app.runtime import Runtime, names_of
 from agent.app.static_pods import StaticPods
@@ -102,6 +103,7 @@ class Standalone:
 
     def _open(self) -> None:
         options = self.options
+        self.hotplug = MachineWatch(options.root, self._wake.set, self._no_hotplug)
         self._prints = self._fingerprints()
         self.setup = setup.read_setup(options.config, options.root)
         self.store = Checkpoint(options.state / "checkpoint.json", by=__version__)
@@ -127,6 +129,7 @@ class Standalone:
             self._closing.callback(self.runtime.close)
         for ignored in self.setup.ignored:
             LOG.warning("%s", ignored)
+        self._cross_check()
 
     def __enter__(self) -> Self:
         return self
@@ -168,6 +171,8 @@ class Standalone:
                 self.edges = self._node_edges()
                 open_now.callback(self.edges.stop)
                 self.edges.start()
+            open_now.callback(self.hotplug.stop)
+            self.hotplug.start()
             self._turn(self._sync)
             started()
             self._loop()
@@ -268,8 +273,17 @@ class Standalone:
         with operation("setup"):
             for change in changes(before.machine, self.setup.machine):
                 LOG.warning("machine: %s", change.text)
+            self._cross_check()
             self.engine.changed(self.setup.node, self.setup.switches)
             self._apply()
+
+    def _cross_check(self) -> None:
+        for text in second_opinion(self.setup.machine, self.options.root):
+            LOG.warning("cross-check: %s", text)
+
+    def _no_hotplug(self, text: str) -> None:
+        self.metrics.count("problems_total", "hot-plug")
+        LOG.warning("%s", text)
 
     # ---- what is known
 
@@ -338,8 +352,9 @@ class Standalone:
         logs = self.options.log_dir / "containers"
         return (self.options.pods, logs) if self.tree.standin is None and logs.is_dir() else (self.options.pods,)
 
-    def _fingerprints(self) -> tuple[object, object]:
-        return setup.config_print(self.options.config), setup.machine_print(self.options.root)
+    def _fingerprints(self) -> tuple[object, ...]:
+        options = self.options
+        return setup.config_print(options.config), setup.machine_print(options.root), self.hotplug.seen
 
     def _ready(self) -> None:
         self.health.set("recovery", "")

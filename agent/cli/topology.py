@@ -15,6 +15,7 @@ from typing import TextIO
 import click
 from rich.console import Console
 
+from agent.app.machine_watch import second_opinion
 from agent.core.machinejson import to_facts
 from agent.errors import CheckpointError, HostError, MalformedError
 from agent.host.checkpoint import Checkpoint
@@ -56,6 +57,8 @@ def command(root: str | None, output: str, ledger: Path | None, target: Path | N
     Exit code 0: shown; 2: SPEC or CHECKPOINT cannot be used, with the reason.
     """
     machine = _machine(root)
+    for difference in second_opinion(machine, root):
+        click.echo(f"warning: {difference}", err=True)
     held = _ledger(ledger, machine) if ledger else None
     if target is None:
         if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that knows no "×" gets a "?"
