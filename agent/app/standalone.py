@@ -337,9 +337,14 @@ class Standalone:
             engine=self.engine, fan=self.fan,
             sockets=Sockets(nri=self.options.nri_socket, podresources=self.options.podresources_socket),
             enforcement=lambda: self.setup.settings.enforcement,
-            find=lambda namespace, name, uid: self.static.find(self.folder.pods, namespace, name, uid),
+            find=self._found,
             name_of=self.static.name_of, count=lambda what: self.metrics.count("nri_answers_total", what),
         )  # fmt: skip
+
+    def _found(self, namespace: str, name: str, uid: str) -> Pod | None:
+        """A pod of the folder that the runtime is about to start."""
+        self._wake.set()  # a pass over the folder that had begun before would take the pod for one that left
+        return self.static.find(self.folder.pods, namespace, name, uid)
 
     def _exempt(self, pod: Pod) -> str:
         return self.setup.exemptions(static=False).why(pod)

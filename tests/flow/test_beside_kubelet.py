@@ -101,6 +101,7 @@ def test_a_static_pod_from_its_manifest_to_its_cgroup(kubelet: Kubelet, tree: Sc
             peer.event("synchronized")
             pod = {"id": "s", "name": "web-n1", "namespace": "default", "uid": "hash"}
             assert "hash" not in node.engine.snapshot.known
+            tree.add_pod("hash", Qos.GUARANTEED)  # as the kubelet does, before any sandbox
             assert "error" not in peer.ask("run_pod_sandbox", pod=pod)
             assert until(lambda: str(node.engine.ledger.grant("hash", "app").cpus) == "4-5")
             number = container_id("hash", "app")
@@ -108,7 +109,6 @@ def test_a_static_pod_from_its_manifest_to_its_cgroup(kubelet: Kubelet, tree: Sc
                 "create_container", pod=pod, container={"id": number, "pod_sandbox_id": "s", "name": "app"}
             )
             assert made["result"]["adjust"]["linux"]["resources"]["cpu"]["cpus"] == "4-5"
-            tree.add_pod("hash", Qos.GUARANTEED)
             tree.add_container("hash", number)
             path = next(each for each in node.tree.cgroups.observe().cgroups if each.container_id == number).path
 
