@@ -44,8 +44,8 @@ layers: $(READY)
 unit: $(READY)
 	$(BIN)/python -m pytest
 
-bench: $(READY) ## time what runs on a node, one after the other: merge, admission, 500 containers
-	@failed=0; for name in merge admission node; do \
+bench: $(READY) ## time what runs on a node, one after the other: discovery, merge, admission, 500 containers
+	@failed=0; for name in discovery merge admission node; do \
 	    echo "== $$name"; $(BIN)/python -m tests.bench.$$name || failed=1; \
 	done; exit $$failed
 
