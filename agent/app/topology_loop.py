@@ -20,7 +20,8 @@ from agent.model.ledger import Ledger
 
 EVERY = 1.0
 AGAIN = 600.0
-"""Seconds after which a stored object is looked at again though nothing changed here."""
+"""Seconds, more or less by a quarter by chance, after which a stored object is looked at again though nothing changed
+here: agents that started together do not ask together."""
 LONGEST = 60.0
 
 
@@ -46,7 +47,7 @@ class TopologyLoop:
         self._stopping = threading.Event()
         self._seen: tuple[object, ...] = ()
         self._told = ""
-        self._looked = time.monotonic()
+        self._look = time.monotonic() + _about(AGAIN)
         self._thread = threading.Thread(target=self._run, name="topology", daemon=True)
 
     def start(self) -> None:
@@ -69,16 +70,15 @@ class TopologyLoop:
                 missing = error.status == NOT_FOUND
                 if missing:
                     self._tell("the CRD noderesourcetopologies.topology.node.k8s.io is not installed: not published")
-                top = AGAIN if missing else LONGEST
-                delay = top if missing else min(top, 2 * delay) * random.uniform(0.5, 1)  # noqa: S311 - jitter
+                delay = _about(AGAIN) if missing else _about(min(LONGEST, 2 * delay))
 
     def step(self) -> bool:
         """Publish if something changed; whether something was written. Raises KubeError."""
         shot, uid, enforcing = self._snapshot(), self._uid(), self._enforcing()
         if not uid:
             return False
-        if time.monotonic() - self._looked > AGAIN:
-            self._looked, self._seen = time.monotonic(), ()
+        if time.monotonic() > self._look:
+            self._look, self._seen = time.monotonic() + _about(AGAIN), ()
             self._publisher.forget()
         seen = (shot.ledger, shot.node, shot.known, uid, enforcing)
         if len(self._seen) == len(seen) and all(old is new for old, new in zip(self._seen, seen, strict=True)):
@@ -98,6 +98,11 @@ class TopologyLoop:
         if text and text != self._told:
             self._problem(text)
         self._told = text
+
+
+def _about(seconds: float) -> float:
+    """That time, more or less by a quarter."""
+    return seconds * random.uniform(0.75, 1.25)  # noqa: S311 - jitter, no secret
 
 
 def devices_per_node(ledger: Ledger, inventory: DeviceInventory) -> Mapping[int, Mapping[str, tuple[int, int]]]:

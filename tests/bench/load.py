@@ -34,6 +34,8 @@ from tests.cluster.objects import namespace, pod
 DEPLOY = Path(__file__).parents[2] / "deploy"
 OTHERS_MIX = 6
 """Of so many changes of others one is a node's status, the rest are pods."""
+BRIEF = 110
+"""After so many changes a new pod of others is deleted: long enough for its creation to be answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,8 +260,8 @@ class Scenario:
                 yield c.beat(self.strange[turn % len(self.strange)], turn)
             elif turn % 20 == 1:
                 yield c.add_pod(c.OTHERS, f"brief-{turn}", self.strange[turn % len(self.strange)])
-            elif turn % 20 == 11 and turn - 10 >= first and (turn - 10) % OTHERS_MIX:
-                yield c.drop_pod(c.OTHERS, f"brief-{turn - 10}")
+            elif turn % 20 == 11 and turn - BRIEF >= first and (turn - BRIEF) % OTHERS_MIX:
+                yield c.drop_pod(c.OTHERS, f"brief-{turn - BRIEF}")
             else:
                 yield c.mark_pod(c.OTHERS, f"p-{turn * 7919 % max(1, self._others)}", turn)
 
@@ -295,10 +297,10 @@ class Scenario:
             after.report.cpu - before.report.cpu, self._memory(),
         )  # fmt: skip
         self.phases.append(found)
-        self.say(
-            f"{name}: {found.seconds:.0f} s, {sum(found.requests.values())} requests, {found.traffic.received} B in, "
-            f"{found.server_cpu:.1f} s of the server's CPU"
-        )
+        asked = ", ".join(f"{number} {verb}" for verb, number in found.requests.items()) or "no request"
+        asked = ", ".join(f"{number} {verb}" for verb, number in found.requests.items()) or "no request"
+        received, used = found.traffic.received, found.server_cpu
+        self.say(f"{name}: {found.seconds:.0f} s, {received:,} B in, {used:.1f} s of the server's CPU; {asked}")
 
     def _reading(self) -> _Reading:
         report = self.fleet.report()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from agent.app.topology_loop import AGAIN
 from tests.bench.figures import BOOKMARK, MINUTE, RENEWAL, WATCHES, Cost, Figures
 from tests.bench.load import Phase, Plan
 
@@ -59,8 +60,9 @@ than without others; a restart may write nothing; the server may refuse nothing.
 
 * **Standing.** {watches:,} open watches over about {lines:,.0f} connections, each with its own node as selector.
   {watches:,} bookmarks a minute are {marks:.0f} a second, {idle_kb:.0f} kB/s in all. The server closes a watch after
-  30 to 60 minutes, so {renewals:.1f} requests a second open them again. That is the whole steady load:
-  {renewals:.1f} requests a second and {idle_cpu:.0f} ms of CPU a second, over all API servers together.
+  30 to 60 minutes, so {renewals:.1f} requests a second open them again, and each agent looks at its topology object
+  every ten minutes, {looks:.1f} requests a second. That is the whole steady load: {steady:.0f} requests a second and
+  {idle_cpu:.0f} ms of CPU a second, over all API servers together.
 * **Per pod.** A pod that comes, runs and goes costs {pod:.1f} requests, {pod_kb:.1f} kB from the server and
   {pod_cpu:.1f} ms of its CPU. At {rate} such pods a second over the whole cluster: {pod_rps:.0f} requests a second,
   {pod_mb:.2f} MB/s, {pod_cores:.2f} cores. Each pod is told to one agent only, so this grows with the pods that
@@ -94,7 +96,8 @@ def _meaning(found: Figures) -> dict[str, float]:
     pods, cold, warm = found.pod, found.start, found.restart
     return {
         "watches": watches, "lines": NODES * found.connections, "marks": watches / MINUTE,
-        "renewals": watches / (RENEWAL * MINUTE), "idle_kb": NODES * found.minute.down / MINUTE / 1e3,
+        "renewals": watches / (RENEWAL * MINUTE), "looks": NODES / AGAIN,
+        "steady": watches / (RENEWAL * MINUTE) + NODES / AGAIN, "idle_kb": NODES * found.minute.down / MINUTE / 1e3,
         "idle_cpu": NODES * found.minute.cpu / MINUTE,
         "pod": pods.total, "pod_kb": pods.down / 1e3, "pod_cpu": pods.cpu, "rate": PODS_PER_SECOND,
         "pod_rps": PODS_PER_SECOND * pods.total, "pod_mb": PODS_PER_SECOND * pods.down / 1e6,
