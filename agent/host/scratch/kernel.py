@@ -16,9 +16,12 @@ Not played: partitions and exclusive flags of v1, time, and anything but cpuset,
 from __future__ import annotations
 
 import errno
+import functools
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Concatenate, ParamSpec
 
 from agent.host.scratch.parsing import parse_list, parse_quota
 from agent.host.scratch.store import Store
@@ -27,6 +30,22 @@ from agent.model.idset import CpuSet, IdSet, NodeSet
 CPUS, MEMS = "cpuset.cpus", "cpuset.mems"
 MAX_NODES = 1024
 """Nodes that a kernel built with NODES_SHIFT=10 knows (the usual x86 configuration)."""
+
+
+Arguments = ParamSpec("Arguments")
+
+
+def _alone(
+    method: Callable[Concatenate[CpusetKernel, Arguments], None], /
+) -> Callable[Concatenate[CpusetKernel, Arguments], None]:
+    """One change at a time, whoever makes it: the agent's process and one that plays the kubelet."""
+
+    @functools.wraps(method)
+    def changed(self: CpusetKernel, /, *arguments: Arguments.args, **named: Arguments.kwargs) -> None:
+        with self.store.alone():
+            method(self, *arguments, **named)
+
+    return changed
 
 
 @dataclass
@@ -46,6 +65,7 @@ class CpusetKernel:
 
     # --- what user space does ----------------------------------------------------------------------------------
 
+    @_alone
     def write(self, path: str, file: str, value: str) -> None:
         """Take what a program writes to a control file. Raises OSError."""
         path = path.rstrip("/")
@@ -61,6 +81,7 @@ class CpusetKernel:
         else:
             raise _refused(errno.EINVAL)  # a file without a write handler
 
+    @_alone
     def mkdir(self, path: str) -> None:
         """Make a cgroup; its parent must be there."""
         parent = _parent(path)
@@ -78,6 +99,7 @@ class CpusetKernel:
         for file, text in files.items():
             self.store.put(path, file, text)
 
+    @_alone
     def rmdir(self, path: str) -> None:
         """Remove a cgroup. Raises OSError EBUSY where processes or cgroups are in it."""
         if self.store.children(path) or self.store.get(path, "cgroup.procs"):
@@ -86,6 +108,7 @@ class CpusetKernel:
 
     # --- what the machine does ---------------------------------------------------------------------------------
 
+    @_alone
     def online(self, cpus: CpuSet, nodes: NodeSet) -> None:
         """These CPUs and nodes are online now; cpuset_hotplug_workfn."""
         if self.version == 2:  # noqa: PLR2004 - because the version
@@ -99,6 +122,7 @@ class CpusetKernel:
         for child in self.store.children(""):
             self._offline_v1(child)
 
+    @_alone
     def exit(self, path: str, pid: int) -> None:
         """A process of a cgroup ends."""
         pids = [word for word in self.store.get(path, "cgroup.procs").split() if word != str(pid)]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
+import threading
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -37,6 +40,38 @@ class Store(Protocol):
         """Remove a cgroup and its files."""
         ...
 
+    def alone(self) -> AbstractContextManager[object]:
+        """Nobody else changes anything meanwhile, as under the kernel's cgroup_mutex; may be entered again."""
+        ...
+
+
+class _Mutex:
+    """Across threads and processes: a lock on a file, entered by one thread of one process, any number of times."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._thread, self._depth, self._handle = path, threading.RLock(), 0, -1
+
+    def __enter__(self) -> None:
+        self._thread.acquire()
+        try:
+            if self._depth == 0:
+                self._handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                fcntl.flock(self._handle, fcntl.LOCK_EX)
+            self._depth += 1
+        except OSError:
+            self._thread.release()
+            raise
+
+    def __exit__(self, *_error: object) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            os.close(self._handle)
+        self._thread.release()
+
+
+_MUTEXES: dict[Path, _Mutex] = {}
+"""One per tree: two stores of one process on one folder must not wait for each other."""
+
 
 @dataclass
 class MemoryStore:
@@ -56,6 +91,10 @@ class MemoryStore:
     def put(self, path: str, file: str, text: str) -> None:
         """See Store."""
         self.files[path][file] = text
+
+    def alone(self) -> AbstractContextManager[object]:
+        """See Store. Nobody else has this memory."""
+        return nullcontext()
 
     def children(self, path: str) -> list[str]:
         """See Store."""
@@ -117,6 +156,10 @@ class FolderStore:
         """See Store."""
         for hierarchy in self.hierarchies:
             shutil.rmtree(f"{hierarchy}{path}")
+
+    def alone(self) -> AbstractContextManager[object]:
+        """See Store."""
+        return _MUTEXES.setdefault(self.root, _Mutex(self.root / ".numalign-mutex"))
 
     @property
     def hierarchies(self) -> tuple[Path, ...]:
