@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from agent import __version__
 from agent.app import kept as keeping
-from agent.app import setup
+from agent.app import recovery_report, setup
 from agent.app.cluster_start import FIND_WITHIN, Start, find_pod, read_start
 from agent.app.cluster_views import Locality, shown
 from agent.app.edges import Fan, NodeEdges, Sockets
@@ -190,20 +190,18 @@ class Cluster:
         return engine
 
     def _recover(self, start: Start) -> Recovered:
+        quarantined = ""
         try:
             saved = self.store.load()
         except (CheckpointCorruptError, CheckpointTooNewError) as error:
             aside = self.store.quarantine()
-            text = f"{error}; it was put aside as {aside.name}, the grants are rebuilt from the cgroups"
-            self.fan.problem("checkpoint", text)
+            quarantined = f"{error}; it was put aside as {aside.name}, the grants are rebuilt from the cgroups"
+            self.fan.problem("checkpoint", quarantined)
             saved = None
         ledger = saved.ledger if saved else None
         pods = [pod for pod in start.pods if not self._exempt(pod)]
         found = recover(self.setup.node, ledger, self.cgroups.observe(), start.names, pods)
-        facts = {"kept": len(found.kept), "adopted": len(found.adopted), "unknown": len(found.unknown)}
-        LOG.info("recovered", extra={"facts": {**facts, "as_saved": found.as_saved, "listed": start.listed}})
-        for loss in found.losses:
-            LOG.warning("not carried over: %s", loss.what, extra={"facts": {"uid": loss.uid}})
+        recovery_report.tell(self.options.state, found, quarantined)
         return found
 
     def _tell_start(self) -> None:

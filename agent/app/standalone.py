@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Self
 
 from agent import __version__
-from agent.app import setup
+from agent.app import recovery_report, setup
 from agent.app.edges import AUTO, Fan, NodeEdges, Sockets
 from agent.app.machine_watch import MachineWatch, second_opinion
 from agent.app.node_events import Measured, NodeEvents, mind_other_writers, windows
@@ -317,10 +317,7 @@ class Standalone:
         observed = self.tree.cgroups.observe()
         ledger = saved.ledger if saved else None
         found = recover(self.setup.node, ledger, observed, self._names(), self.pods())
-        facts = {"kept": len(found.kept), "adopted": len(found.adopted), "unknown": len(found.unknown)}
-        LOG.info("recovered", extra={"facts": {**facts, "as_saved": found.as_saved}})
-        for loss in found.losses:
-            LOG.warning("not carried over: %s", loss.what, extra={"facts": {"uid": loss.uid}})
+        recovery_report.tell(self.options.state, found, self.quarantined)
         return found
 
     def _names(self) -> Mapping[str, tuple[str, str]]:

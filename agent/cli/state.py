@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from agent.app import setup
+from agent.app import recovery_report, setup
 from agent.app.views import as_json, view_of
 from agent.cli.run import DEFAULT_STATE
 from agent.errors import HostError, NumalignError
@@ -43,8 +44,9 @@ def command(*, state_dir: Path, config: Path | None, root: str | None, output: s
             raise
         node = None
     view = view_of(saved.ledger, node)
+    report = recovery_report.load(state_dir)
     if output == "json":
-        click.echo(json.dumps(as_json(view), indent=2))
+        click.echo(json.dumps({**as_json(view), "lastStart": asdict(report) if report else None}, indent=2))
         return
     from agent.cli import show  # noqa: PLC0415 - rich is loaded only where a table is shown
 
@@ -55,4 +57,5 @@ def command(*, state_dir: Path, config: Path | None, root: str | None, output: s
         show.sentences(target, [text])
     else:
         target.print(show.nodes_table(view))
+    show.sentences(target, recovery_report.sentences(report) if report else ())
     show.sentences(target, [f"saved by numalign {saved.by or '(unknown)'} in {store.path}"])

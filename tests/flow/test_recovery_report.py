@@ -1,0 +1,72 @@
+"""What a start adopted, dropped and put aside is shown: in `numalign state`, and as data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from agent.app import recovery_report
+from agent.cli import group
+from tests.flow.test_standalone import MACHINE, write
+from tests.flow.world import container
+
+
+def _run(folder: Path, *more: str, machine: str = MACHINE) -> None:
+    arguments = ["run", "--pods", str(folder / "pods"), "--once", "--state-dir", str(folder / "state")]
+    found = CliRunner().invoke(group, [*arguments, "--root", machine, *more])
+    assert found.exit_code == 0, found.output
+
+
+def _state(folder: Path, *more: str) -> str:
+    found = CliRunner().invoke(group, ["state", "--state-dir", str(folder / "state"), "--root", MACHINE, *more])
+    assert found.exit_code == 0, found.output
+    return " ".join(found.output.split())
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A node that served one pod with two exclusive CPUs."""
+    (tmp_path / "pods").mkdir()
+    write(tmp_path / "pods", "db", container(cpu="2"))
+    _run(tmp_path)
+    return tmp_path
+
+
+def test_a_first_start_and_a_second_one_are_told(folder: Path) -> None:
+    """Nothing was saved before the first; the second kept the pod."""
+    assert "there was no checkpoint" in _state(folder)
+    _run(folder)
+    assert "kept 1, adopted 0 from their cgroups, dropped 0, quarantined 0" in _state(folder)
+    body = json.loads(_state(folder, "--output", "json"))
+    assert len(body["lastStart"]["kept"]) == 1
+
+
+def test_a_damaged_checkpoint_is_told_with_its_new_name_and_the_pod_is_adopted(folder: Path) -> None:
+    """The grant comes back from the cgroups; what was put aside is named."""
+    place = folder / "state" / "checkpoint.json"
+    place.write_text(place.read_text("utf-8")[:-20], "utf-8")
+    _run(folder)
+    said = _state(folder)
+    assert "kept 0, adopted 1 from their cgroups, dropped 0, quarantined 1" in said
+    assert "adopted as they ran: pods" in said
+    aside = next(each.name for each in (folder / "state").iterdir() if each.name.startswith("checkpoint.json."))
+    assert f"put aside as {aside}" in said
+
+
+def test_what_a_smaller_machine_cannot_hold_is_told(folder: Path) -> None:
+    """The CPUs of a grant went away while the agent did not run: dropped, by pod."""
+    _run(folder, machine=MACHINE + ", offline 2")
+    report = recovery_report.load(folder / "state")
+    assert report is not None
+    assert report.dropped
+    assert all(each.startswith("pod ") for each in report.dropped)
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"version": 2}', "[]", '"x"', '{"version": 1, "at": "x"}'])
+def test_a_report_that_cannot_be_read_is_no_report(folder: Path, text: str) -> None:
+    """A newer version's or a damaged one: `state` says what it can."""
+    (folder / "state" / recovery_report.FILE).write_text(text, "utf-8")
+    assert "last start" not in _state(folder)
