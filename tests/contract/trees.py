@@ -112,38 +112,44 @@ class ScratchTree:
         """The folder is the test's own."""
 
 
-class RealV1:
-    """The v1 cpuset (and cpu) hierarchy of this machine: only folders of our own, all removed at the end."""
+class Real:
+    """A hierarchy of this machine: only folders of our own, all removed at the end.
 
-    def __init__(self) -> None:
-        self.version, self.root = 1, REAL_ROOT
+    Args:
+        version: 1 or 2.
+        root: where it is mounted, on v1 the folder with the mounts.
+        parts: the mounts below root that a cgroup has a folder in; "" is root itself.
+    """
+
+    def __init__(self, version: int, root: str, parts: tuple[str, ...]) -> None:
+        self.version, self.root, self._parts = version, root, parts
         self.kernel: Kernel = RealKernel()
         self.base = f"/numalign-test-{os.getpid()}-{time.monotonic_ns()}"
         self._made: list[str] = []
         self._children: dict[int, subprocess.Popen[bytes]] = {}
         self.make("")
         for file, value in (("cpuset.cpus", "0-1"), ("cpuset.mems", "0")):
-            self.kernel.write(f"{REAL_ROOT}/cpuset", self.base, file, value)
+            self.kernel.write(root + parts[0], self.base, file, value)
 
     def make(self, path: str) -> str:
         path = self.base + path
-        for hierarchy in ("cpuset", "cpu"):
-            Path(f"{REAL_ROOT}/{hierarchy}{path}").mkdir()
+        for part in self._parts:
+            Path(f"{self.root}{part}{path}").mkdir()
         self._made.append(path)
         return path
 
     def drop(self, path: str) -> str:
         try:
-            for hierarchy in ("cpuset", "cpu"):
-                Path(f"{REAL_ROOT}/{hierarchy}{path}").rmdir()
+            for part in self._parts:
+                Path(f"{self.root}{part}{path}").rmdir()
         except OSError as error:
             return errno.errorcode[error.errno or 0]
         self._made.remove(path)
         return "ok"
 
     def read(self, path: str, file: str) -> str:
-        hierarchy = "cpu" if file.startswith("cpu.") else "cpuset"
-        return Path(f"{REAL_ROOT}/{hierarchy}{path}", file).read_text("utf-8").strip()
+        part = self._parts[-1] if file.startswith("cpu.") else self._parts[0]
+        return Path(f"{self.root}{part}{path}", file).read_text("utf-8").strip()
 
     def spawn(self) -> int:
         script = (
@@ -172,6 +178,52 @@ class RealV1:
                 time.sleep(0.02)
 
 
+class RealV1(Real):
+    """The v1 cpuset and cpu hierarchies."""
+
+    def __init__(self) -> None:
+        super().__init__(1, REAL_ROOT, ("/cpuset", "/cpu"))
+
+
+class RealV2(Real):
+    """The unified hierarchy. A child has control files only where its parent hands the controllers on."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(2, root, ("",))
+
+    def make(self, path: str) -> str:
+        if path:
+            above = Path(f"{self.root}{self.base}{path}").parent / "cgroup.subtree_control"
+            above.write_text("+cpuset +cpu", "ascii")  # as a runtime does, before anything runs in there
+        return super().make(path)
+
+
+def v2_root() -> str:
+    """Where cgroup v2 is mounted, also beside v1 (hybrid); "" where it is not."""
+    for root in (REAL_ROOT, f"{REAL_ROOT}/unified"):
+        if Path(root, "cgroup.controllers").is_file():
+            return root
+    return ""
+
+
+def why_not_real_v2() -> str:
+    """Why the unified hierarchy cannot be used here, "" where it can."""
+    if os.geteuid() != 0:
+        return "the real hierarchy is written by root only"
+    root = v2_root()
+    if not root:
+        return f"this machine mounts no cgroup v2 at {REAL_ROOT}"
+    handed = Path(root, "cgroup.subtree_control").read_text("ascii").split()
+    if not {"cpuset", "cpu"} <= set(handed):
+        return f"{root}/cgroup.subtree_control does not hand on cpuset and cpu, only: {' '.join(handed) or 'nothing'}"
+    if os.statvfs(root).f_flag & 1:
+        return f"{root} is read-only here"
+    own = Path(root, "cpuset.cpus.effective")
+    if own.exists() and not CpuSet.of(FIRST, SECOND).issubset(CpuSet.parse(own.read_text("ascii"))):
+        return "CPUs 0 and 1 are not both online"
+    return ""
+
+
 def why_not_real() -> str:
     """Why the real v1 hierarchy cannot be used here, "" where it can."""
     if os.geteuid() != 0:
@@ -196,9 +248,16 @@ ALL = [
         id="real-v1",
         marks=[pytest.mark.root_cgroup, pytest.mark.skipif(bool(why_not_real()), reason=why_not_real() or "-")],
     ),
+    pytest.param(
+        "real-v2",
+        id="real-v2",
+        marks=[pytest.mark.root_cgroup, pytest.mark.skipif(bool(why_not_real_v2()), reason=why_not_real_v2() or "-")],
+    ),
 ]
 
 
 def open_tree(kind: str, folder: Path) -> Tree:
     """The tree of a parameter of ALL."""
-    return RealV1() if kind == "real-v1" else ScratchTree(folder / "tree", int(kind[-1]))
+    if kind.startswith("real"):
+        return RealV1() if kind == "real-v1" else RealV2(v2_root())
+    return ScratchTree(folder / "tree", int(kind[-1]))
