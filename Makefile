@@ -18,7 +18,7 @@ $(READY): deploy/lock/dev.txt pyproject.toml deploy/lock/venv.sh
 	@bash deploy/lock/venv.sh "$(PYTHON)" $(VENV)
 	@touch $@
 
-.PHONY: help run test lint types layers unit bench bench-api lock pictures protos setup clean
+.PHONY: help run soak metrics test lint types layers unit bench bench-api lock pictures protos setup clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 12
 
@@ -51,6 +51,13 @@ bench: $(READY) ## time what runs on a node, one after the other: discovery, mer
 
 bench-api: $(READY) ## load on a real API server: 200 agents, 5,000 nodes (ARGS=--quick: a minute; ARGS=--write: save)
 	$(BIN)/python -m tests.bench.api $(ARGS)
+
+soak: $(READY) ## 500 pods churn for five minutes while API server, etcd and connections fail
+	nice $(BIN)/python -m tests.cluster.soak $(or $(ARGS),500 300)
+
+metrics: $(READY) ## generate the table of metrics
+	@mkdir -p deploy/docs
+	$(BIN)/python -m agent.observe.metrics > deploy/docs/metrics.md
 
 lock: $(READY) ## resolve the dependencies again
 	bash deploy/lock/resolve.sh $(BIN)

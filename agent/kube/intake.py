@@ -76,6 +76,7 @@ class Intake:
         self._queue: queue.SimpleQueue[tuple[str, object]] = queue.SimpleQueue()
         self._uids: dict[str, str] = {}  # the API's uid -> ours
         self._unreadable: set[str] = set()
+        self._left: set[str] = set()  # of the API's uids: deleted since the list that is awaited was read
         self._awaited: frozenset[str] | None = None
         self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
         self.synced = threading.Event()
@@ -145,6 +146,7 @@ class Intake:
                 if found is not None:
                     changed[found.pod.uid] = found
             elif what == "deleted" and isinstance(value, Mapping):
+                self._left.add(identity(value)[0])
                 uid = self._uids.pop(identity(value)[0], "")
                 self._unreadable.discard(identity(value)[0])
                 if uid:
@@ -158,6 +160,8 @@ class Intake:
         listed = listed if listed is not None else self._awaited
         if listed is not None:
             self._relisted(listed)
+        else:
+            self._left.clear()
         return running
 
     def _read(self, body: Raw) -> Seen | None:
@@ -197,11 +201,13 @@ class Intake:
     def _relisted(self, listed: frozenset[str]) -> None:
         """Whoever is known and not in a complete list left while nobody looked.
 
-        A list is read before the events of its pods come; it counts when the last of them has.
+        A list is read before the events of its pods come; it counts when the last of them has. One of them may be
+        deleted before that: then its deletion is its last event.
         """
-        self._awaited = None if listed <= self._uids.keys() | self._unreadable else listed
+        self._awaited = None if listed <= self._uids.keys() | self._unreadable | self._left else listed
         if self._awaited is not None:
             return
+        self._left.clear()
         for api_uid in [each for each in self._uids if each not in listed]:
             self._telling.pod_gone(self._uids.pop(api_uid))
         self._unreadable &= listed

@@ -79,9 +79,10 @@ def setup(style: str, level: str = "info", stream: TextIO | None = None) -> None
     """Send the lines of this program to a stream, stderr by default; a second call replaces the first."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines() if style == "json" else TextLines())
-    LOG.handlers[:] = [handler]
-    LOG.propagate = False
-    LOG.setLevel(level.upper())
+    for logger, lowest in ((LOG, level), (logging.getLogger("agent"), level), (logging.getLogger("kopf"), "error")):
+        logger.handlers[:] = [handler]  # rooms below this one log under their own names
+        logger.propagate = False
+        logger.setLevel(lowest.upper())
 
 
 @contextlib.contextmanager

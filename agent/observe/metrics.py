@@ -186,3 +186,23 @@ def _memory(nodes: Iterable[NodeUse]) -> Iterator[tuple[tuple[str, str, str], fl
         for resource, memory in node.memory.items():
             for use in ("total", "system", "granted", "free"):
                 yield (str(node.id), resource, use), getattr(memory, use)
+
+
+def table() -> str:
+    """All metrics as a Markdown page: `python -m agent.observe.metrics`, kept in deploy/docs/metrics.md."""
+    lines = [
+        "# Metrics", "",
+        "Made by `make metrics` from agent/observe/metrics.py. Every label has few values: a NUMA node, a resource,",
+        "a file, a cause, a reason, a code. No metric names a pod, a namespace or a container.", "",
+        "| Metric | Type | Labels | Meaning |", "|---|---|---|---|",
+    ]  # fmt: skip
+    for spec in SPECS:
+        labels = ", ".join(f"`{label}`" for label in spec.labels)
+        lines.append(f"| `{spec.name}` | {spec.kind} | {labels} | {spec.help} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    import sys
+
+    sys.stdout.write(table())

@@ -114,7 +114,7 @@ class Place:
         body = pod(name, self.name, space=space or self.name, cpu=cpu, **more)
         body["metadata"]["annotations"] = {**notes, **others}
         (stored,) = self.cluster.create(body)
-        return stored  # type: ignore[no-any-return]
+        return stored
 
     def pod(self, name: str) -> Object:
         """As stored now."""
@@ -143,9 +143,9 @@ class Place:
             number = self.number(uid, each, attempt)
             self.tree.add_container(uid, number)
             spec = (part for part in body["spec"]["containers"] if part["name"] == each)
-            statuses.append({**_status(each, number, attempt), "resources": next(spec, {}).get("resources", {})})
+            statuses.append({**_status(each, number, attempt), "resources": next(spec).get("resources", {})})
         self.patch(name, {"status": {"phase": "Running", "containerStatuses": statuses}}, "/status")
-        return str(uid)
+        return uid
 
     def number(self, uid: str, container: str, attempt: int = 0) -> str:
         """The runtime's id of a container."""
@@ -210,7 +210,7 @@ class Agent:
         place = self.place
         self._from = self.log.stat().st_size if self.log.exists() else 0
         environment = {**os.environ, "NODE_NAME": place.name, "POD_UID": place.own_uid, "POD_NAMESPACE": SYSTEM}
-        command = [
+        command: list[str | os.PathLike[str]] = [
             sys.executable, "-m", "agent", "run", "--root", place.machine_spec, "--state-dir", place.state,
             "--config", place.config, "--cgroup-root", place.tree.folder, "--api-server", self._server,
             "--api-account", place.account, "--metrics-address", "127.0.0.1:0", "--log-format", "json",

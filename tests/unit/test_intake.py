@@ -143,6 +143,16 @@ def test_s13_a_list_counts_when_the_last_of_its_pods_has_come(world: World, inta
     assert world.calls[-1] == ("listed", ["uid-a", "uid-b"])
 
 
+def test_s13_a_listed_pod_that_is_deleted_at_once_holds_nothing_up(world: World, intake: Intake) -> None:
+    """The list counts although one of its pods never shows up: its deletion was its last event."""
+    intake.pods_listed(frozenset({"uid-a", "uid-b"}))
+    intake.pod_changed(body("a"))
+    intake.pod_deleted(body("b"))
+    intake.start()
+    settle(intake.synced.is_set)
+    assert world.calls[-1] == ("listed", ["uid-a"])
+
+
 def test_a_deletion_that_nobody_saw_is_found_in_the_next_list(world: World, intake: Intake) -> None:
     """After an outage the list lacks a pod: it is gone."""
     intake.pod_changed(body("a"))
