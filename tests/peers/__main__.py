@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 from tests import peers
 
 
 def main() -> int:
     """Build them; 1 when one cannot be built."""
-    for name, build in (("nri", lambda: peers.build("nri")), ("kube", peers.kube)):
+    builds: dict[str, Callable[[], Path]] = {"nri": lambda: peers.build("nri"), "kube": peers.kube}
+    for name, build in builds.items():
         began = time.monotonic()
         print(f"{name}: ", end="", flush=True)
         try:

@@ -348,4 +348,4 @@ def test_a_full_node_is_observed_quickly(version: int) -> None:
             assert len(cgroups.observe().cgroups) == 3 + 250 + 500
             times.append(time.perf_counter() - start)
     assert min(times) < 0.3
-    print(f"v{version}: {min(times) * 1000:.0f} ms")  # noqa: T201 - because pytest -s shows the figure
+    print(f"v{version}: {min(times) * 1000:.0f} ms")
