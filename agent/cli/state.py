@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from agent.app import recovery_report, setup
+from agent.app import kept, recovery_report, setup
 from agent.app.views import as_json, view_of
 from agent.cli.run import DEFAULT_STATE
 from agent.errors import HostError, NumalignError
@@ -36,9 +36,11 @@ def command(*, state_dir: Path, config: Path | None, root: str | None, output: s
     if output == "ledger":
         click.echo(json.dumps(ledger_to_json(saved.ledger), indent=2))
         return
+    known, reserved = kept.load(state_dir), list[str]()
     try:
-        found = setup.read_setup(config, root)
+        found = setup.read_setup(config, root, known if known.known else None)
         node = found.node if found.machine.digest == saved.ledger.machine else None
+        reserved = list(kept.sentences(found.settings, found.node, known)) if node else []
     except NumalignError:
         if config or root:
             raise
@@ -46,7 +48,11 @@ def command(*, state_dir: Path, config: Path | None, root: str | None, output: s
     view = view_of(saved.ledger, node)
     report = recovery_report.load(state_dir)
     if output == "json":
-        click.echo(json.dumps({**as_json(view), "lastStart": asdict(report) if report else None}, indent=2))
+        click.echo(
+            json.dumps(
+                {**as_json(view), "reserved": reserved, "lastStart": asdict(report) if report else None}, indent=2
+            )
+        )
         return
     from agent.cli import show  # noqa: PLC0415 - rich is loaded only where a table is shown
 
@@ -57,5 +63,6 @@ def command(*, state_dir: Path, config: Path | None, root: str | None, output: s
         show.sentences(target, [text])
     else:
         target.print(show.nodes_table(view))
+        show.sentences(target, reserved)
     show.sentences(target, recovery_report.sentences(report) if report else ())
     show.sentences(target, [f"saved by numalign {saved.by or '(unknown)'} in {store.path}"])
