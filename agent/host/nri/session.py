@@ -64,7 +64,6 @@ class Identity:
 
     name: str = "numalign"
     index: str = "90"
-    fail_closed: bool = False  # ask the runtime (NRI >= 0.12) to fail requests that we do not answer
     answer_within: float = ANSWER_WITHIN  # seconds
 
 
@@ -198,10 +197,7 @@ class Session:
         await self._call(
             self._identity.answer_within, lambda: self._handler.configured(asked.runtime_name, asked.runtime_version)
         )
-        answer = nri_pb2.ConfigureResponse(events=EVENT_MASK)
-        if self._identity.fail_closed:
-            answer.failure_policy.fail_request = True
-        return answer, "ok"
+        return nri_pb2.ConfigureResponse(events=EVENT_MASK), "ok"
 
     async def _synchronize(self, request: nri_pb2.Request) -> tuple[Message, str]:
         chunk = ttrpc.decode(nri_pb2.SynchronizeRequest(), request.payload, "SynchronizeRequest")
