@@ -1,0 +1,293 @@
+"""Makes what a node of a cluster is served with: clients, tellers, the engine with its recovered ledger, the threads.
+
+Nothing runs yet when it is made; `agent.app.cluster.Cluster` starts and feeds it. Also here: the small questions that
+its parts ask of each other, and the kill switch, which waits for nobody (safety.md S3).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from agent import __version__
+from agent.app import kept as keeping
+from agent.app import recovery_report, setup
+from agent.app.cluster_start import FIND_WITHIN, Start, find_pod, read_start
+from agent.app.cluster_views import Locality, shown
+from agent.app.edges import Fan, NodeEdges, Sockets
+from agent.app.machine_watch import MachineWatch, second_opinion
+from agent.app.node_events import Measured, NodeEvents, windows
+from agent.app.saving import CountedStore
+from agent.app.topology_loop import TopologyLoop
+from agent.core.admit import Node
+from agent.core.exempt import Exemptions
+from agent.engine.engine import Engine
+from agent.engine.ports import Steps
+from agent.engine.recover import Recovered, recover
+from agent.errors import CheckpointCorruptError, CheckpointTooNewError, HostError
+from agent.host.cgroups import Cgroups
+from agent.host.checkpoint import Checkpoint
+from agent.host.scratch import Scratch, is_scratch
+from agent.kube.access import Access
+from agent.kube.client import KubeClient
+from agent.kube.handlers import PodSource
+from agent.kube.intake import Intake
+from agent.kube.namespaces import Namespaces
+from agent.kube.nodes import NodeFacts, node_facts
+from agent.kube.publish import Publisher, Regarding
+from agent.kube.teller import ClusterTeller
+from agent.kube.topology_crd import TopologyPublisher
+from agent.model.pod import Pod
+from agent.model.rules import OnMisalignment
+from agent.observe.health import Health
+from agent.observe.logs import LOG
+from agent.observe.metrics import Metrics, Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to serve; see `numalign run --help`.
+
+    Attributes:
+        node_name: this Node (spec.nodeName of our own pod).
+        own_uid, own_namespace: of our own pod, "" where the agent runs in none.
+        host: where the host's file system is seen, for traces of other writers.
+        host_ip: this node's address, where the kubelet is asked for its configuration; "" for not at all.
+    """
+
+    node_name: str
+    access: Access
+    state: Path
+    config: Path | None = None
+    root: str | None = None
+    cgroup_root: str = "/sys/fs/cgroup"
+    kubepods: str = ""
+    kubelet_dir: Path = Path("/var/lib/kubelet")
+    host: Path = Path("/")
+    metrics_address: str = ""
+    host_ip: str = ""
+    own_uid: str = ""
+    own_namespace: str = ""
+    sockets: Sockets = field(default_factory=Sockets)
+
+
+class Made:
+    """One node of a cluster, made and not yet served: see `agent.app.cluster.Cluster`."""
+
+    def __init__(self, options: Options, *, steps: Steps = lambda _name: None) -> None:
+        self.options, self._steps = options, steps
+        self._closing = ExitStack()
+        self._wake, self._stop = threading.Event(), threading.Event()
+        self.health = Health()
+        self.metrics = Metrics(self.snapshot)
+        self.engine: Engine | None = None
+        self.source: PodSource | None = None
+        self.address = ""
+        self._facts, self._halted_told = NodeFacts(), False
+        self._ask_kubelet_at = 0.0
+        self._asking = ThreadPoolExecutor(max_workers=1, thread_name_prefix="find")
+        self._closing.callback(self._asking.shutdown, wait=False, cancel_futures=True)
+        self._news = False
+        try:
+            self._open()
+        except BaseException:
+            self._closing.close()
+            raise
+
+    # ---- making it
+
+    def _open(self) -> None:
+        options, count = self.options, self._count_request
+        self.client = KubeClient(options.access, options.node_name, count)
+        self._closing.callback(self.client.close)
+        self.namespaces = Namespaces(self.client.get)
+        self._began = time.time()
+        self.store = Checkpoint(options.state / "checkpoint.json", by=__version__)
+        self.store.lock()
+        self._closing.callback(self.store.unlock)
+        start = read_start(self.client, options.node_name, self.namespaces.annotations)
+        self.kept = keeping.load(options.state)
+        if start.node is not None:
+            self._facts = start.node
+            self._remember(start.node)
+        self.hotplug = MachineWatch(options.root, self._wake.set, lambda text: self.fan.problem("hot-plug", text))
+        self._prints = self._fingerprints()
+        self.setup = setup.read_setup(options.config, options.root, self.kept)
+        self.cgroups = _cgroups(options)
+        self._make_tellers()
+        self.engine = engine = self._make_engine(start)
+        self.intake = Intake(
+            engine, self.cluster_teller, self.namespaces.annotations, self._began, self._node_changed,
+            lambda text: self.fan.problem("intake", text),
+        )  # fmt: skip
+        self.source = PodSource(options.access, options.node_name, self.intake, count)
+        self.edges = NodeEdges(
+            engine=engine, fan=self.fan, sockets=options.sockets, find=self._find, wish=self.cluster_teller.wish,
+            enforcement=lambda: self.setup.settings.enforcement,
+            count=lambda what: self.metrics.count("nri_answers_total", what),
+            timed=lambda method, _outcome, seconds: self.metrics.time("operation_seconds", method, seconds=seconds),
+        )  # fmt: skip
+        self.events = NodeEvents(self.cgroups, self.windows, self.metrics, self._wake.set)
+        self.locality = Locality(self.cgroups)
+        self.topology = TopologyLoop(
+            TopologyPublisher(self.client), options.node_name, snapshot=lambda: engine.snapshot,
+            node_uid=lambda: self._facts.uid, enforcing=self._acting,
+            problem=lambda text: self.fan.problem("topology", text),
+        )  # fmt: skip
+        self._switch()
+        self._tell_start()
+
+    def _make_tellers(self) -> None:
+        options, settings = self.options, self.setup.settings
+        about = Regarding("Node", "", options.node_name, options.node_name)
+        self.publisher = Publisher(self.client, options.node_name)
+        self.cluster_teller = ClusterTeller(
+            self.publisher, about, lambda: (self._node().machine, self._node().rules), before=self._began,
+            most_refusals=settings.refusals.per_owner_per_hour, fallback=self._fallback(), acting=self._acting,
+            count=self._count_told, hints=self._hints, exempt=self._exempt,
+        )  # fmt: skip
+        self.windows = windows(self.metrics)
+        measured = Measured(self.metrics, lambda: self._node().rules.topology.policy)
+        measured.windows = self.windows
+        self.fan = Fan(measured, self.cluster_teller)
+
+    def _make_engine(self, start: Start) -> Engine:
+        recovered = self._recover(start)
+        engine = Engine(
+            self.setup.node, recovered.ledger, cgroups=self.cgroups, store=CountedStore(self.store, self.metrics),
+            teller=self.fan, exempt=self._exempt, switches=self.setup.switches, steps=self._steps,
+            saved=recovered.as_saved, complete=recovered.saved,
+        )  # fmt: skip
+        engine.names_known(start.names)
+        self.cluster_teller.soften = engine.soften
+        return engine
+
+    def _recover(self, start: Start) -> Recovered:
+        quarantined = ""
+        try:
+            saved = self.store.load()
+        except (CheckpointCorruptError, CheckpointTooNewError) as error:
+            aside = self.store.quarantine()
+            quarantined = f"{error}; it was put aside as {aside.name}, the grants are rebuilt from the cgroups"
+            self.fan.problem("checkpoint", quarantined)
+            saved = None
+        ledger = saved.ledger if saved else None
+        pods = [pod for pod in start.pods if not self._exempt(pod)]
+        found = recover(self.setup.node, ledger, self.cgroups.observe(), start.names, pods)
+        recovery_report.tell(self.options.state, found, quarantined)
+        return found
+
+    def _tell_start(self) -> None:
+        for text in (*self.setup.ignored, *keeping.sentences(self.setup.settings, self._node(), self.kept)):
+            LOG.info("%s", text)
+        for text in second_opinion(self.setup.machine, self.options.root):
+            LOG.warning("cross-check: %s", text)
+        text = keeping.mismatch_sentence(self._node(), self.kept)
+        if text:
+            self.fan.problem("reservation", text)
+
+    # ---- the kill switch
+
+    def _node_changed(self, body: Mapping[str, Any]) -> None:
+        """On kopf's thread. Switching off waits for nobody; switching on again is the loop's."""
+        self._facts = facts = node_facts(body)
+        if facts.observe_only:
+            self._engine.halted = True
+        self._news = True
+        self._wake.set()
+
+    def _switch(self) -> None:
+        """Bring the engine to what Node and settings say of the kill switch (safety.md S3)."""
+        halted = bool(self.kept.observe_only) or self.setup.switches.observe_only
+        was, self._engine.halted = self._engine.halted, halted
+        if halted and not self._halted_told:
+            self.fan.problem("observe-only", "the kill switch is on: nothing is written, refused or held")
+        if was and not halted:
+            LOG.info("the kill switch is off")
+            self._engine.reconcile()
+        self._halted_told = halted
+
+    def _remember(self, facts: NodeFacts) -> None:
+        found = replace(self.kept, observe_only=facts.observe_only)
+        if facts.cpu_milli is not None and facts.memory is not None:
+            found = replace(found, cpu_milli=facts.cpu_milli, memory=facts.memory, known=True)
+        if found != self.kept:
+            self.kept = found
+            try:
+                keeping.save(self.options.state, found)
+            except OSError as error:
+                LOG.warning("what the Node says is not remembered: %s", error)
+
+    # ---- small questions
+
+    @property
+    def _engine(self) -> Engine:
+        if self.engine is None:
+            raise HostError(str(self.options.state), "the engine is not made yet")
+        return self.engine
+
+    def _node(self) -> Node:
+        return self.engine.snapshot.node if self.engine else self.setup.node
+
+    def _acting(self) -> bool:
+        """Whether anything is done to pods and cgroups; asked without the engine's lock."""
+        engine = self._engine
+        return not (engine.halted or engine.yields or engine.snapshot.switches.observe_only)
+
+    def _fallback(self) -> OnMisalignment:
+        return OnMisalignment(self.setup.settings.refusals.fallback.value)
+
+    def _exempt(self, pod: Pod) -> str:
+        settings = self.setup.settings
+        namespaces = {*settings.excluded_namespaces, self.options.own_namespace or "numalign-system"}
+        return Exemptions(namespaces, settings.included_pods, self.options.own_uid).why(pod)
+
+    def _find(self, namespace: str, name: str, uid: str) -> Pod | None:
+        """A pod that the runtime starts before the watch brought it: one GET, as long as the runtime can wait."""
+        asked = self._asking.submit(find_pod, self.client, self.namespaces.annotations, namespace, name, uid)
+        try:
+            return asked.result(FIND_WITHIN)
+        except TimeoutError:
+            return None
+
+    def _hints(self, uid: str, container: str) -> Mapping[str, str]:
+        return self.edges.hints(uid, container)
+
+    def _count_request(self, verb: str, status: int, seconds: float) -> None:
+        self.metrics.count("api_requests_total", verb, str(status))
+        self.metrics.time("api_request_seconds", verb, seconds=seconds)
+
+    def _count_told(self, what: str, label: str) -> None:
+        if what == "malformed":
+            self.metrics.count("malformed_total", label)
+        else:
+            self.metrics.count("pod_actions_total", label if what == "action" else f"{what}-{label}")
+
+    def _fingerprints(self) -> tuple[object, ...]:
+        options = self.options
+        return setup.config_print(options.config), setup.machine_print(options.root), self.hotplug.seen
+
+    def snapshot(self) -> Snapshot:
+        """What the gauges show."""
+        engine, source = self.engine, self.source
+        if engine is None or source is None:
+            return Snapshot()
+        ready, mismatch = self.health.ready()[0], keeping.mismatch(self._node(), self.kept)
+        silent = time.monotonic() - source.last_contact if source.last_contact else None
+        queues = {"intake": self.intake.waiting, "publisher": self.publisher.waiting}
+        return replace(
+            shown(engine.snapshot), ready=ready, observe_only=not self._acting(), queues=queues,
+            locality=self.locality.ratio, mismatch=mismatch, silent=silent,
+        )  # fmt: skip
+
+
+def _cgroups(options: Options) -> Cgroups:
+    if is_scratch(options.cgroup_root):
+        return Cgroups(options.cgroup_root, kernel=Scratch(options.cgroup_root).kernel, kubepods=options.kubepods)
+    return Cgroups(options.cgroup_root, kubepods=options.kubepods)
