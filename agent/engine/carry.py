@@ -14,7 +14,7 @@ What was lost is told, and stands in the pod's record. Nothing is placed anew: t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.core.admit import Node
@@ -41,6 +41,12 @@ class Carried:
 
     ledger: Ledger
     losses: tuple[Loss, ...] = ()
+
+    def sentences(self) -> Iterator[str]:
+        """What was lost, for people."""
+        for loss in self.losses:
+            place = f"container {loss.container} of " if loss.container else ""
+            yield f"{place}pod {self.ledger.pods[loss.uid].pod.key}: {loss.what}"
 
 
 def carry(old: Ledger, node: Node) -> Carried:

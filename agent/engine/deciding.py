@@ -40,7 +40,7 @@ BEHIND = "pods that came before it wait for room, and it would delay them"
 
 def decided(
     node: Node, ledger: Ledger, known: Known, *, given: Given | None, unwritable: str, switches: Switches,
-    line: Sequence[Waiting] = (), now: float = 0.0,
+    line: Sequence[Waiting] = (),
 ) -> tuple[Ledger, Known]:  # fmt: skip
     """Decide on a pod.
 
@@ -52,7 +52,6 @@ def decided(
         unwritable: why nothing new can be saved, "" when it can.
         switches: the engine's settings.
         line: who waits for room already, without this pod.
-        now: seconds, monotonic.
 
     Returns:
         The ledger after it, and what is known of the pod.
@@ -81,7 +80,7 @@ def decided(
         refusal = explained(outcome.refusal, ledger, node.inventory, pod)
     if waiting:
         ledger = unheld(node, ledger, pod.uid)
-        return ledger, queued(known, refusal, node=node, line=line, switches=switches, now=now, given=given)
+        return ledger, queued(known, refusal, node=node, line=line, switches=switches, given=given)
     if ran or (ask.on_misalignment or node.rules.on_misalignment) is OnMisalignment.RUN:
         why = f"{refusal.reason}: {refusal.message}"
         ledger = on_shared_pool(ledger, pod, node, why, adopted=ran)

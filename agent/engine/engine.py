@@ -12,13 +12,11 @@ Driven by `agent.app`: the watch of the API, the folder of manifests, NRI, new c
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from agent.core import invariants
 from agent.core.admit import Node
-from agent.core.asks import Ask
 from agent.core.kubelet_devices import Given, Offered
 from agent.engine.carry import Carried, carry
 from agent.engine.deciding import asked, decided
@@ -73,8 +71,8 @@ class Engine:
         self._enforcer = Enforcer(cgroups, steps, lift_quota=switches.lift_quota)
         self.yields: dict[str, str] = {}
         """Why nothing is written though the settings allow it: who found it -> the sentence (safety.md S10)."""
-        self._known: dict[str, Known] = {
-            uid: Known(record.pod, self._ask(record.pod), ran=record.adopted) for uid, record in ledger.pods.items()
+        self._known = {
+            uid: Known(each.pod, asked(node, each.pod), ran=each.adopted) for uid, each in ledger.pods.items()
         }
         self._listed, self._complete, self._saved = False, complete, saved
         self._following = Following(node, reported_before(ledger, node))
@@ -195,8 +193,8 @@ class Engine:
     def retry(self, uids: Iterable[str]) -> None:
         """Try refused pods again, in order of creation; those that are in now are told."""
         with self._lock:
-            before, tried = self._ledger, [self._known[uid] for uid in uids if uid in self._known]
-            tried = [known for known in tried if known.refusal is not None and not known.ended]
+            before, found = self._ledger, [self._known[uid] for uid in uids if uid in self._known]
+            tried = [known for known in found if known.refusal is not None and not known.ended]
             for known in sorted(tried, key=lambda each: (each.pod.created, each.pod.uid)):
                 self._decide(known.pod, ran=known.ran)
             self._settle(before, [each.pod for each in tried if self._known[each.pod.uid].refusal is None])
@@ -204,11 +202,9 @@ class Engine:
     def let_in(self) -> None:
         """Room may have appeared: whoever waits for it is tried, in order of arrival (safety.md S11)."""
         with self._lock:
-            before = self._ledger
-            self._ledger, told = turn(
-                self._node, before, self._known, switches=self._switches, now=time.monotonic(),
-                given=self._following.given,
-            )  # fmt: skip
+            before, told = self._ledger, list[Pod]()
+            if not self.unwritable:
+                self._ledger, told = turn(self._node, before, self._known, self._switches, self._following.given)
             if told:
                 self._settle(before, told)
 
@@ -216,7 +212,7 @@ class Engine:
         """A refused pod's owner was refused too often: from now on something milder is done to it (safety.md S12)."""
         with self._lock:
             if uid in self._known:
-                self._known[uid] = softened(self._known[uid], wish, time.monotonic())
+                self._known[uid] = softened(self._known[uid], wish)
                 self._publish()
 
     def devices_known(self, uid: str, given: Given) -> None:
@@ -252,8 +248,7 @@ class Engine:
             self._free()
             if self.unwritable and self._save():
                 self.retry([uid for uid, known in self._known.items() if known.unsaved])
-            if not self.unwritable:
-                self.let_in()
+            self.let_in()
             return self._enforce()
 
     def changed(self, node: Node, switches: Switches | None = None) -> Carried:
@@ -266,12 +261,11 @@ class Engine:
             carried = carry(before, node)
             self._ledger = carried.ledger
             for uid, known in self._known.items():
-                self._known[uid] = replace(known, ask=self._ask(known.pod), exempt=self._exempt(known.pod))
+                self._known[uid] = replace(known, ask=asked(self._node, known.pod), exempt=self._exempt(known.pod))
             if not self._commit(before):
                 self._ledger, self._saved = carried.ledger, False  # the old one is of another machine
-            for loss in carried.losses:
-                place = f"container {loss.container} of " if loss.container else ""
-                self._teller.problem("lost", f"{place}pod {self._ledger.pods[loss.uid].pod.key}: {loss.what}")
+            for text in carried.sentences():
+                self._teller.problem("lost", text)
             self._enforce()
             return carried
 
@@ -301,16 +295,13 @@ class Engine:
 
     # ---- the inside; all of it needs the lock
 
-    def _ask(self, pod: Pod) -> Ask:
-        return asked(self._node, pod)
-
     def _decide(self, pod: Pod, *, ran: bool) -> None:
         """Put a pod into the ledger, or a refusal beside it."""
-        before = self._known.get(pod.uid)
-        known = Known(pod, self._ask(pod), exempt=self._exempt(pod), ran=ran, since=before.since if before else 0.0)
+        since = self._known[pod.uid].since if pod.uid in self._known else 0.0
+        known = Known(pod, asked(self._node, pod), exempt=self._exempt(pod), ran=ran, since=since)
         self._ledger, self._known[pod.uid] = decided(
             self._node, self._ledger, known, given=self._following.given.get(pod.uid), unwritable=self.unwritable,
-            switches=self._switches, line=line_of(self._known, self._node.rules, but=pod.uid), now=time.monotonic(),
+            switches=self._switches, line=line_of(self._known, self._node.rules, but=pod.uid),
         )  # fmt: skip
 
     def _settle(self, before: Ledger, told: Iterable[Pod]) -> None:
@@ -336,8 +327,8 @@ class Engine:
             raise
         if self._save():
             return True
+        refusal = Refusal(Reason.UNEXPECTED, f"nothing new is granted: {self.unwritable}")
         for uid in set(self._ledger.pods) - set(before.pods):
-            refusal = Refusal(Reason.UNEXPECTED, f"nothing new is granted: {self.unwritable}")
             self._known[uid] = replace(self._known[uid], refusal=refusal, unsaved=True)
         self._ledger = before
         return False

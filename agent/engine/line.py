@@ -13,6 +13,7 @@ decided when they are seen, and may take what the line waits for: its wait is bo
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -53,9 +54,8 @@ def line_of(known: Mapping[str, Known], rules: Rules, but: str = "") -> list[Wai
 
 
 def queued(
-    known: Known, refusal: Refusal, *, node: Node, line: Sequence[Waiting], switches: Switches, now: float,
-    given: Given | None,
-) -> Known:  # fmt: skip
+    known: Known, refusal: Refusal, *, node: Node, line: Sequence[Waiting], switches: Switches, given: Given | None
+) -> Known:
     """A refused pod whose wish is to wait: in line, or refused for good."""
     hopeless = never(node, known.pod, known.ask, _prepare({known.pod.uid: given} if given else {}))
     if hopeless is not None:
@@ -64,22 +64,21 @@ def queued(
     elif len(line) >= switches.most_waiting:
         text = f"{refusal.message}; {len(line)} pods wait here already (waiting.sandboxesPerMinute), it does not"
         refusal = replace(refusal, message=text, facts={**refusal.facts, FINAL: "crowd"})
-    return replace(known, refusal=refusal, since=known.since or now)
+    return replace(known, refusal=refusal, since=known.since or time.monotonic())
 
 
-def softened(known: Known, wish: OnMisalignment, now: float) -> Known:
+def softened(known: Known, wish: OnMisalignment) -> Known:
     """A refused pod to which something milder is done than it asks for; one that waits now begins to."""
     if known.refusal is None:
         return known
     facts = {name: fact for name, fact in known.refusal.facts.items() if name != FINAL}
     ask = replace(known.ask, on_misalignment=wish)
-    return replace(known, ask=ask, refusal=replace(known.refusal, facts=facts), since=now)
+    return replace(known, ask=ask, refusal=replace(known.refusal, facts=facts), since=time.monotonic())
 
 
 def turn(
-    node: Node, ledger: Ledger, known: dict[str, Known], *, switches: Switches, now: float,
-    given: Mapping[str, Given],
-) -> tuple[Ledger, list[Pod]]:  # fmt: skip
+    node: Node, ledger: Ledger, known: dict[str, Known], switches: Switches, given: Mapping[str, Given]
+) -> tuple[Ledger, list[Pod]]:
     """Room may have appeared, and time has passed.
 
     Args:
@@ -87,13 +86,12 @@ def turn(
         ledger: the grants.
         known: every known pod; those whose lot changes are replaced in it.
         switches: the engine's settings.
-        now: seconds, monotonic.
         given: devices that the kubelet gave, by pod.
 
     Returns:
         The ledger, and the pods that must be told something new, in order.
     """
-    told: list[Pod] = []
+    told, now = list[Pod](), time.monotonic()
     for uid in pending(ledger):
         if uid in known and not known[uid].ended:
             done = resized(node, ledger, ledger.pods[uid].pod, known[uid].ask.cpu_options)
