@@ -40,7 +40,6 @@ from agent.host.processes import Processes
 from agent.host.standin import containers_in
 from agent.model.ledger import Ledger
 from agent.model.pod import Pod
-from agent.model.rules import OnMisalignment
 from agent.observe.health import Health, Server
 from agent.observe.logs import LOG, operation
 from agent.observe.metrics import CONTENT_TYPE, Metrics, Snapshot
@@ -230,7 +229,7 @@ class Standalone:
         if self.runtime is not None:
             self.runtime.stop(sorted((self.runtime.present() | set(self.runtime.running)) - uids))
         self.engine.pods_listed(uids)
-        self.engine.retry([uid for uid, known in self.engine.known.items() if self._waits(known)])
+        self.engine.let_in()
         self.engine.pods_seen(pods, ran=self.recovered.running)
         if self.runtime is not None:
             self.runtime.run(pods)
@@ -345,10 +344,6 @@ class Standalone:
 
     def _exempt(self, pod: Pod) -> str:
         return self.setup.exemptions(static=False).why(pod)
-
-    def _waits(self, known: Known) -> bool:
-        asked = known.ask.on_misalignment or self.setup.node.rules.on_misalignment
-        return known.refusal is not None and asked is OnMisalignment.WAIT
 
     def _followed(self) -> tuple[Path, ...]:
         logs = self.options.log_dir / "containers"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from agent.core.asks import Ask, Problem
+from agent.engine.line import FINAL
 from agent.kube.bodies import Raw, seen
 from agent.kube.owners import HOUR, MOST_OWNERS, Refusals, owner_of
 from agent.kube.publish import Notice, Publisher, Regarding
@@ -261,3 +262,23 @@ def test_a_static_pod_is_told_under_the_apis_uid(queue: Queue) -> None:
 def test_a_pod_without_controller_is_its_own_owner(references: object) -> None:
     """Whatever the field holds."""
     assert owner_of({"metadata": {"uid": "u", "ownerReferences": references}}) == "u"
+
+
+def test_s11_a_pod_refused_for_good_does_not_wait(queue: Queue) -> None:
+    """One that waits is left to the runtime's answer; one that can never fit, or waited too long, is ended."""
+    it = teller(queue, OnMisalignment.WAIT)
+    pod = known(it, body())
+    it.refused(pod, REFUSAL, Ask())
+    assert queue.actions == []
+    it.refused(pod, replace(REFUSAL, facts={FINAL: "never"}), Ask())
+    assert queue.actions == [("fail", "uid-p")]
+
+
+def test_what_was_done_before_a_restart_is_not_done_again(queue: Queue) -> None:
+    """A pod that has the deadline, or is being deleted, gets no second request."""
+    it = teller(queue, OnMisalignment.FAIL)
+    done = body("done")
+    done["spec"]["activeDeadlineSeconds"] = 1
+    for raw in (done, body("leaving", deletionTimestamp="2026-01-01T00:00:00Z")):
+        it.refused(known(it, raw), REFUSAL, Ask())
+    assert queue.actions == []
