@@ -78,6 +78,7 @@ class Intake:
         self._unreadable: set[str] = set()
         self._left: set[str] = set()  # of the API's uids: deleted since the list that is awaited was read
         self._awaited: frozenset[str] | None = None
+        self._missing: set[str] = set()  # of the API's uids: known when the list was read, and not in it
         self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
         self.synced = threading.Event()
         """Set when the first complete list has been decided on."""
@@ -153,7 +154,7 @@ class Intake:
                     changed.pop(uid, None)
                     gone.append(uid)
             elif what == "listed" and isinstance(value, frozenset):
-                listed = value
+                listed, self._missing = value, self._uids.keys() - value
             elif what == "stop":
                 running = False
         self._decide(changed, gone)
@@ -174,6 +175,7 @@ class Intake:
             self._telling.pod_malformed(body, error)
             return None
         self._uids[found.api_uid] = found.pod.uid
+        self._missing.discard(found.api_uid)
         self._telling.pod_known(body, found)
         return found
 
@@ -199,17 +201,19 @@ class Intake:
             self._telling.pod_gone(uid)
 
     def _relisted(self, listed: frozenset[str]) -> None:
-        """Whoever is known and not in a complete list left while nobody looked.
+        """Whoever was known before a complete list and is not in it left while nobody looked.
 
         A list is read before the events of its pods come; it counts when the last of them has. One of them may be
-        deleted before that: then its deletion is its last event.
+        deleted before that: then its deletion is its last event. A pod whose event comes meanwhile and that is not in
+        the list is younger than the list: it stays.
         """
         self._awaited = None if listed <= self._uids.keys() | self._unreadable | self._left else listed
         if self._awaited is not None:
             return
         self._left.clear()
-        for api_uid in [each for each in self._uids if each not in listed]:
+        for api_uid in sorted(self._missing & self._uids.keys()):
             self._telling.pod_gone(self._uids.pop(api_uid))
+        self._missing.clear()
         self._unreadable &= listed
         self._engine.pods_listed(frozenset(self._uids.values()))
         self.synced.set()

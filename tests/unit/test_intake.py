@@ -153,6 +153,17 @@ def test_s13_a_listed_pod_that_is_deleted_at_once_holds_nothing_up(world: World,
     assert world.calls[-1] == ("listed", ["uid-a"])
 
 
+def test_s13_a_pod_younger_than_the_list_stays(world: World, intake: Intake) -> None:
+    """S13: a pod is created while the listed one's event is on its way: the list says nothing about it."""
+    intake.pods_listed(frozenset({"uid-a"}))
+    intake.pod_changed(body("young"))
+    intake.pod_changed(body("a"))
+    intake.start()
+    settle(lambda: any(what == "listed" for what, _ in world.calls))
+    assert world.gone == []
+    assert world.calls[-1] == ("listed", ["uid-a", "uid-young"])
+
+
 def test_a_deletion_that_nobody_saw_is_found_in_the_next_list(world: World, intake: Intake) -> None:
     """After an outage the list lacks a pod: it is gone."""
     intake.pod_changed(body("a"))
