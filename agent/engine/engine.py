@@ -193,10 +193,10 @@ class Engine:
     def retry(self, uids: Iterable[str]) -> None:
         """Try refused pods again, in order of creation; those that are in now are told."""
         with self._lock:
-            before, found = self._ledger, [self._known[uid] for uid in uids if uid in self._known]
-            tried = [known for known in found if known.refusal is not None and not known.ended]
-            for known in sorted(tried, key=lambda each: (each.pod.created, each.pod.uid)):
-                self._decide(known.pod, ran=known.ran)
+            before, known = self._ledger, [self._known[uid] for uid in uids if uid in self._known]
+            tried = [each for each in known if each.refusal is not None and not each.ended]
+            for each in sorted(tried, key=lambda each: (each.pod.created, each.pod.uid)):
+                self._decide(each.pod, ran=each.ran)
             self._settle(before, [each.pod for each in tried if self._known[each.pod.uid].refusal is None])
 
     def let_in(self) -> None:
@@ -211,9 +211,8 @@ class Engine:
     def soften(self, uid: str, wish: OnMisalignment) -> None:
         """A refused pod's owner was refused too often: from now on something milder is done to it (safety.md S12)."""
         with self._lock:
-            if uid in self._known:
-                self._known[uid] = softened(self._known[uid], wish)
-                self._publish()
+            self._known |= {uid: softened(self._known[uid], wish)} if uid in self._known else {}
+            self._publish()
 
     def devices_known(self, uid: str, given: Given) -> None:
         """The kubelet told which devices it gave a pod. One that is decided already may be decided once more."""
