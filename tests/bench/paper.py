@@ -47,10 +47,11 @@ Others' pods lie on {strange:,} nodes without an agent. They change, come and go
 One change of others costs the server {change_alone:.2f} ms of CPU without agents and {change_beside:.2f} ms beside
 {agents} agents (at the last level, their idle cost taken off).
 
-{verdict} no event of another node's pod may reach an agent; while others' pods and nodes change, the agents may
-make no request and get no more than their bookmarks (at most {bookmark} bytes each); the server may send no more
-watch events per change of others than without agents; an own pod may cost no more requests and bytes at any level
-than without others; a restart may write nothing; the server may refuse nothing.
+{verdict}
+no event of another node's pod may reach an agent; while others' pods and nodes change, the agents may make no request
+except to renew a watch or to look at their topology object, and get no more than their bookmarks (at most {bookmark}
+bytes each); the server may send no more watch events per change of others than without agents; an own pod may cost no
+more requests and bytes at any level than without others; a restart may write nothing; the server may refuse nothing.
 
 ## Phases
 
