@@ -6,7 +6,7 @@ Called by `agent.core.admit`. The state is `Ledger.memory`; the rules are in mod
     memory_hints    which node sets will do           memory_beyond   the same for nodes without CPUs (tiers)
     memory_choice   which of them is taken            memory_reuse    what init containers leave to others
     memory_pods     pods managed as a whole           memory_tiers    who is near to nodes without CPUs
-    memory_placing  which of these rules applies
+    memory_placing  which of these rules applies    memory_confined what confined pods leave
 
 Only Guaranteed pods get memory of their own. Compatibility.KUBELET answers as kubelet 1.36 does, defects D4, D5, D7,
 D9, D10 and D11 (spec 10) included, but never crashes (D8) and never lets the books go wrong; FIXED mends all of them
@@ -21,6 +21,7 @@ from dataclasses import replace
 from agent.core import memory_reuse as reuse
 from agent.core.memory_books import Draft, empty_books
 from agent.core.memory_choice import NO_EXTENSION, unexpected
+from agent.core.memory_confined import Seen
 from agent.core.memory_hints import Placement
 from agent.core.memory_placing import Placer
 from agent.core.memory_pods import empty_pool, pool_blocks, shares
@@ -66,7 +67,7 @@ class Provider:
 
     def container_hints(self, ledger: Ledger, pod: Pod, container: Container) -> Answer:
         """Where this container's memory could lie."""
-        books = ledger.memory
+        books = self._seen(ledger, pod)
         if not self._manages(books, pod) or self._is_over(books, pod, container):
             return Stance.NO_PREFERENCE
         if is_fractional(container.requests) and not self._fixed:
@@ -79,7 +80,7 @@ class Provider:
 
     def pod_hints(self, ledger: Ledger, pod: Pod) -> Answer:
         """Where the whole pod's memory could lie; what init containers leave to others is in the sum already."""
-        books = ledger.memory
+        books = self._seen(ledger, pod)
         if not self._manages(books, pod):
             return Stance.NO_PREFERENCE
         asked = [pod.requests or {}] if self._as_whole(pod) else [each.requests for each in pod.containers]
@@ -99,6 +100,22 @@ class Provider:
 
     def allocate(self, ledger: Ledger, pod: Pod, container: Container, affinity: Hint) -> Ledger | Refusal:
         """Take a container's memory; nothing is taken if it has some already."""
+        if not (self._fixed and ledger.cpus.confined):
+            return self._allocated(ledger, pod, container, affinity)
+        seen = Seen(ledger, pod.uid)
+        return seen.undone(self._allocated(seen.ledger, pod, container, affinity))
+
+    def allocate_pod(self, ledger: Ledger, pod: Pod, affinity: Hint) -> Ledger | Refusal:
+        """Take the memory of a pod managed as a whole, and share it out; once, even if asked twice (D9)."""
+        if not (self._fixed and ledger.cpus.confined):
+            return self._allocated_pod(ledger, pod, affinity)
+        seen = Seen(ledger, pod.uid)
+        return seen.undone(self._allocated_pod(seen.ledger, pod, affinity))
+
+    def _seen(self, ledger: Ledger, pod: Pod) -> MemoryBooks:
+        return Seen(ledger, pod.uid).ledger.memory if self._fixed and ledger.cpus.confined else ledger.memory
+
+    def _allocated(self, ledger: Ledger, pod: Pod, container: Container, affinity: Hint) -> Ledger | Refusal:
         books = ledger.memory
         if not self._manages(books, pod) or self._is_over(books, pod, container):
             return ledger
@@ -114,8 +131,7 @@ class Provider:
         after, blocks = taken
         return self._kept(ledger, after, pod, container, blocks)
 
-    def allocate_pod(self, ledger: Ledger, pod: Pod, affinity: Hint) -> Ledger | Refusal:
-        """Take the memory of a pod managed as a whole, and share it out; once, even if asked twice (D9)."""
+    def _allocated_pod(self, ledger: Ledger, pod: Pod, affinity: Hint) -> Ledger | Refusal:
         books = ledger.memory
         if pod.qos is not Qos.GUARANTEED or not books.nodes or (self._fixed and pod.uid in books.pools):
             return ledger

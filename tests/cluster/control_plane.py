@@ -164,6 +164,15 @@ class ControlPlane:
         """Create objects of any kind that the paths below know; returns them as stored."""
         return [self.call("POST", path_of(each), each) for each in objects]
 
+    def ensure(self, *objects: dict[str, Any]) -> None:
+        """Create what is there once per cluster, whichever test comes first: one that is there already will do."""
+        for each in objects:
+            try:
+                self.create(each)
+            except ApiError as error:
+                if error.status != 409:
+                    raise
+
     def token(self, namespace: str, account: str, pod: dict[str, Any] | None = None) -> str:
         """A service account's token, bound to a pod (and so to its node) when one is given."""
         spec: dict[str, Any] = {"expirationSeconds": 3600}

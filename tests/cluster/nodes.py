@@ -49,15 +49,9 @@ def wait(condition: Callable[[], object], seconds: float = 20.0, what: str = "")
 
 def install(cluster: ControlPlane) -> None:
     """What the chart installs, once per cluster: namespace, role, admission policy, CRD."""
-    with contextlib.suppress(ApiError):
-        cluster.create(namespace(SYSTEM))
+    cluster.ensure(namespace(SYSTEM))
     for file in ("access/rbac", "access/rbac-eviction", "access/admission-policy", "crds/noderesourcetopologies"):
-        for each in yaml.safe_load_all((DEPLOY / f"{file}.yaml").read_text()):
-            try:
-                cluster.create(each)
-            except ApiError as error:
-                if error.status != 409:
-                    raise
+        cluster.ensure(*yaml.safe_load_all((DEPLOY / f"{file}.yaml").read_text()))
 
 
 class Place:

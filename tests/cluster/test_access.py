@@ -24,9 +24,10 @@ OTHER = "/api/v1/namespaces/access/pods/other"
 def tokens(cluster: ControlPlane) -> dict[str, str]:
     """The agent's account with its role and policy; tokens bound to its pod on node a1, and bound to nothing."""
     space = namespace("numalign-system")
-    cluster.create(space, namespace("access"), node("a1"), node("a2"))
+    cluster.ensure(space)
+    cluster.create(namespace("access"), node("a1"), node("a2"))
     for name in ("rbac", "admission-policy"):
-        cluster.create(*yaml.safe_load_all((DEPLOY / f"access/{name}.yaml").read_text()))
+        cluster.ensure(*yaml.safe_load_all((DEPLOY / f"access/{name}.yaml").read_text()))
     (agent,) = cluster.create(pod("agent", "a1", space="numalign-system", serviceAccountName="numalign"))
     cluster.create(*(pod(name, on, space="access") for name, on in (("own", "a1"), ("plain", "a1"), ("other", "a2"))))
     tokens = {
@@ -94,7 +95,7 @@ def test_what_the_agent_does_is_let_through(cluster: ControlPlane, tokens: dict[
         "condition",
     ],
 )
-def test_everything_else_is_refused(
+def test_s19_everything_else_is_refused(
     cluster: ControlPlane, tokens: dict[str, str], path: str, body: Object, why: str
 ) -> None:
     """Another node's pod, a label, a foreign annotation, a finalizer, a spec field, a status field, a condition."""
@@ -146,7 +147,7 @@ def test_events_are_of_the_own_node(cluster: ControlPlane, tokens: dict[str, str
         ("GET", "/api/v1/configmaps"),
     ],
 )
-def test_no_other_verbs(cluster: ControlPlane, tokens: dict[str, str], method: str, path: str) -> None:
+def test_s19_no_other_verbs(cluster: ControlPlane, tokens: dict[str, str], method: str, path: str) -> None:
     """RBAC grants no more than what is used; eviction is a switch of its own."""
     body = pod("x", "a1", space="access") if method == "POST" else None
     with pytest.raises(ApiError) as refused:

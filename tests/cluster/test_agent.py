@@ -104,7 +104,7 @@ def test_fail_and_run(place: Make) -> None:
         assert uid in node.ledger().pods
 
 
-def test_evict(place: Make) -> None:
+def test_s19_evict(place: Make) -> None:
     """evict: the pod is evicted, which the chart's switch allows (safety.md S19)."""
     node = place()
     with Agent(node):

@@ -22,7 +22,7 @@ CRD = Path(__file__).parents[2] / "deploy/crds/noderesourcetopologies.yaml"
 @pytest.fixture(scope="module")
 def client(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> KubeClient:
     """A client that may read and write these objects, with the CRD installed."""
-    cluster.create(yaml.safe_load(CRD.read_text()))
+    cluster.ensure(yaml.safe_load(CRD.read_text()))
     deadline = time.monotonic() + 30
     while True:
         try:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from agent.core import memory as memory_manager
 from agent.core.asks import ALIGN
 from agent.core.confine import Confiner, accounted, kept_back
 from agent.core.demand import Demand, listed
@@ -16,7 +18,7 @@ from agent.model.ledger import Confinement, CpuBooks, Ledger
 from agent.model.machine import Cpu, Machine, NumaNode
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
-from agent.model.rules import CpuRules, Rules
+from agent.model.rules import CpuRules, MemoryRules, Rules
 
 GIB = 1 << 30
 ANY = Hint(None, preferred=False)
@@ -221,3 +223,45 @@ def test_a_pods_own_exclusive_cpus_come_out_of_the_same_room() -> None:
     metadata = {"name": "m", "annotations": {ALIGN: "numa"}}
     mixed = pod_from({"metadata": metadata, "spec": {"containers": containers}})
     assert masks(node, confiner(node).pod_hints(ledger(node), mixed)) == [("0-1", True)]
+
+
+def guaranteed(memory: str) -> Pod:
+    """A Guaranteed pod that the memory manager grants memory."""
+    resources = {"limits": {"cpu": "500m", "memory": memory}}
+    return pod_from(
+        {"metadata": {"name": "g", "uid": "g"}, "spec": {"containers": [{"name": "app", "resources": resources}]}}
+    )
+
+
+def static_memory() -> Rules:
+    """Memory Manager Static, nothing reserved but 1 MiB."""
+    return Rules(memory=MemoryRules(static=True, reserved={0: {"memory": 1 << 20}}))
+
+
+def test_s7_what_confined_pods_may_use_is_not_granted_to_others() -> None:
+    """3 GiB of node 0 belong to a confined pod's limit: a Guaranteed pod of 2 GiB is granted node 1, not node 0."""
+    node = machine()
+    memory = memory_manager.Provider(node, static_memory())
+    held = Confinement(NodeSet.of(0), ((0, 1500),), memory=True, limit=((0, 3 * GIB),))
+    before = replace(ledger(node, u1=held), memory=memory.start())
+    asks = guaranteed("2Gi")
+    demand = memory.container_hints(before, asks, asks.containers[0])["memory"]
+    offered = listed(demand, Positions.of(node.node_set))
+    assert [str(hint.nodes) for hint in offered if hint.preferred] == ["1"]
+    after = memory.allocate(before, asks, asks.containers[0], Hint(NodeSet.of(1), preferred=True))
+    assert isinstance(after, Ledger)
+    assert [book.reserved["memory"] for book in after.memory.nodes] == [0, 2 * GIB]
+
+
+def test_s7_the_books_never_keep_a_confined_pods_limit() -> None:
+    """Taken and released while others are confined, the books are as before, and a pod is not in its own way."""
+    node = machine()
+    memory = memory_manager.Provider(node, static_memory())
+    held = Confinement(NodeSet.of(0), ((0, 1500),), memory=True, limit=((0, 3 * GIB),))
+    before = replace(ledger(node, u1=held, g=held), memory=memory.start())
+    asks = guaranteed("512Mi")
+    after = memory.allocate(before, asks, asks.containers[0], Hint(NodeSet.of(0), preferred=True))
+    assert isinstance(after, Ledger)
+    assert after.memory.nodes[0].reserved["memory"] == GIB // 2
+    assert memory.release(after, "g").memory.nodes == before.memory.nodes
+    assert memory.allocate(after, asks, asks.containers[0], Hint(NodeSet.of(0), preferred=True)) is after
