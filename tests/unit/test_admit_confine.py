@@ -65,9 +65,9 @@ def ledger(of: Machine, taken: CpuSet = CpuSet(), **confined: Confinement) -> Le
     return Ledger(of.digest, CpuBooks(of.online - taken, confined=confined))
 
 
-def masks(of: Machine, answer: Any) -> list[tuple[str, bool]]:  # noqa: ANN401 - a provider's Answer
+def masks(of: Machine, answer: Any, resource: str = ALIGN) -> list[tuple[str, bool]]:  # noqa: ANN401 - a provider's Answer
     """The hints that an answer stands for."""
-    demand = answer[ALIGN]
+    demand = answer[resource]
     assert isinstance(demand, Demand)
     return [(str(hint.nodes), hint.preferred) for hint in listed(demand, Positions.of(of.node_set))]
 
@@ -245,9 +245,8 @@ def test_s7_what_confined_pods_may_use_is_not_granted_to_others() -> None:
     held = Confinement(NodeSet.of(0), ((0, 1500),), memory=True, limit=((0, 3 * GIB),))
     before = replace(ledger(node, u1=held), memory=memory.start())
     asks = guaranteed("2Gi")
-    demand = memory.container_hints(before, asks, asks.containers[0])["memory"]
-    offered = listed(demand, Positions.of(node.node_set))
-    assert [str(hint.nodes) for hint in offered if hint.preferred] == ["1"]
+    answer = memory.container_hints(before, asks, asks.containers[0])
+    assert [nodes for nodes, preferred in masks(node, answer, "memory") if preferred] == ["1"]
     after = memory.allocate(before, asks, asks.containers[0], Hint(NodeSet.of(1), preferred=True))
     assert isinstance(after, Ledger)
     assert [book.reserved["memory"] for book in after.memory.nodes] == [0, 2 * GIB]
