@@ -8,10 +8,10 @@ started again, etcd stands still, the agent's connections are cut; once the agen
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import random
 import signal
-import sys
 import tempfile
 import threading
 import time
@@ -216,9 +216,12 @@ def _resident(agent: Agent) -> int:
 
 
 if __name__ == "__main__":
-    count, duration = (int(each) for each in (sys.argv[1:] or ("500", "300")))
+    words = argparse.ArgumentParser(prog="python -m tests.cluster.soak", description=(__doc__ or "").split("\n")[0])
+    words.add_argument("pods", type=int, nargs="?", default=500, help="how many are created (500)")
+    words.add_argument("seconds", type=int, nargs="?", default=300, help="over how long (300)")
+    asked = words.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         base = Path(temporary)
         with ControlPlane(peers.kube(), base / "cluster") as plane:
             (base / "node").mkdir()
-            print(soak(plane, base / "node", count, duration))
+            print(soak(plane, base / "node", asked.pods, asked.seconds))
