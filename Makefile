@@ -18,7 +18,7 @@ $(READY): deploy/lock/dev.txt pyproject.toml deploy/lock/venv.sh
 	@bash deploy/lock/venv.sh "$(PYTHON)" $(VENV)
 	@touch $@
 
-.PHONY: help run soak metrics test lint types layers unit bench bench-api lock pictures protos setup clean
+.PHONY: help chart run soak lab lab-up lab-shell lab-down lab-soak metrics dashboards settings test lint types layers unit bench bench-api lock pictures protos setup clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 12
 
@@ -44,8 +44,8 @@ layers: $(READY)
 unit: $(READY)
 	$(BIN)/python -m pytest
 
-bench: $(READY) ## time what runs on a node, one after the other: discovery, merge, admission, 500 containers
-	@failed=0; for name in discovery merge admission node; do \
+bench: $(READY) ## time what runs: discovery, merge, admission, 500 containers, 10,000 simulated pods
+	@failed=0; for name in discovery merge admission node simulate; do \
 	    echo "== $$name"; $(BIN)/python -m tests.bench.$$name || failed=1; \
 	done; exit $$failed
 
@@ -55,12 +55,36 @@ bench-api: $(READY) ## load on a real API server: 200 agents, 5,000 nodes (ARGS=
 soak: $(READY) ## 500 pods churn for five minutes while API server, etcd and connections fail
 	nice $(BIN)/python -m tests.cluster.soak $(or $(ARGS),500 300)
 
+lab: $(READY) ## a cluster of emulated NUMA machines: numalign beside a kubelet that pins (LAB=...: arguments, see --help)
+	$(BIN)/python -m tests.lab run $(LAB)
+
+lab-up: $(READY) ## start the lab and leave it running, for kubectl and a look
+	$(BIN)/python -m tests.lab up
+
+lab-shell: $(READY) ## a root shell on a node of the lab (NODE=numalign or shadow)
+	$(BIN)/python -m tests.lab shell $(or $(NODE),numalign)
+
+lab-down: $(READY) ## end the lab
+	$(BIN)/python -m tests.lab down
+
+lab-soak: $(READY) ## faults at random for an hour, 300 kills of the agent (ARGS="--minutes 10 --kills 50": shorter)
+	$(BIN)/python -m tests.lab.soak $(ARGS)
+
 metrics: $(READY) ## generate the table of metrics
 	@mkdir -p deploy/docs
 	$(BIN)/python -m agent.observe.metrics > deploy/docs/metrics.md
 
+settings: $(READY) ## generate the table of settings
+	$(BIN)/python -m agent.settings.table > deploy/docs/settings.md
+
+chart: $(READY) ## generate the chart's schema and table of values, and the rendered manifests
+	$(BIN)/python -m tests.chart
+
 lock: $(READY) ## resolve the dependencies again
 	bash deploy/lock/resolve.sh $(BIN)
+
+dashboards: $(READY) ## Grafana's JSON, and its panels filled by a real Prometheus, as pictures (ARGS=--json-only: no pictures)
+	$(BIN)/python -m tests.dashboards $(ARGS)
 
 pictures: $(READY) ## draw the README's picture from a real run
 	@$(BIN)/python -m tests.pictures

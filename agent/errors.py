@@ -3,6 +3,7 @@
     NumalignError
       MalformedError              a text that does not follow its format (a set, a quantity, a manifest field)
         BadPodError(field)        a pod that cannot be understood; names the field
+        BadInputError(sentences)  files of which several things may be wrong; each is a sentence
       SettingsError(key)          a setting that is unknown or impossible; names the key and the remedy; exit code 2
       HostError(path)             this node's files
         SysfsMissingError         a file that discovery cannot do without is not there
@@ -24,6 +25,8 @@ Every text says what is wrong, where, and what to do.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class NumalignError(Exception):
     """Any fault of this program's own tree."""
@@ -39,6 +42,14 @@ class BadPodError(MalformedError):
     def __init__(self, field: str, why: str) -> None:
         super().__init__(f"{field}: {why}")
         self.field = field
+
+
+class BadInputError(MalformedError):
+    """Several things may be wrong with the input; each is a sentence."""
+
+    def __init__(self, sentences: Sequence[str]) -> None:
+        super().__init__("; ".join(sentences))
+        self.sentences = tuple(sentences)
 
 
 class SettingsError(NumalignError):

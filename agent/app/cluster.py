@@ -12,22 +12,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
-from types import TracebackType
-from typing import Any, Self
+from functools import cached_property
+from typing import Any
 
 from agent.app import setup
 from agent.app.cluster_made import Made, Options
+from agent.app.kubelet_questions import KubeletQuestions
 from agent.app.node_events import mind_kubelet, mind_other_writers
 from agent.core.changes import changes
 from agent.errors import NumalignError
+from agent.kube.cleanup import Cleanup, Rule
 from agent.kube.configz import kubelet_configuration
-from agent.observe.health import Server
 from agent.observe.logs import LOG, operation
-from agent.observe.metrics import CONTENT_TYPE
 
-ASK_KUBELET = 600.0
-"""Seconds between questions to the kubelet: a change of its policies needs its restart and a drain of the node."""
 TICK = 0.25
 """Seconds between looks at settings, machine and Node: the kill switch works within a second (safety.md S3)."""
 
@@ -44,14 +41,6 @@ class Cluster(Made):
         HostError: the machine, the state folder or the cgroups cannot be used; or another agent runs.
     """
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._closing.close()
-
     # ---- running
 
     def serve(self, started: Callable[[], None] = lambda: None) -> None:
@@ -60,25 +49,37 @@ class Cluster(Made):
         Args:
             started: called when everything runs.
         """
-        with ExitStack() as open_now:
-            if self.options.metrics_address:
-                pages = {**self.health.pages(), "/metrics": lambda: (200, CONTENT_TYPE, self.metrics.page())}
-                server = Server(self.options.metrics_address, pages)
-                open_now.callback(server.close)
-                self.address = server.address
-                LOG.info("serving metrics", extra={"facts": {"address": server.address}})
+        with self._serving(self.options.metrics_address) as open_now:
             self._mind_others()
+            open_now.callback(self.page.close)
+            self.page.follow(self.setup.settings.page)
             for part, stop in self._parts():
                 part.start()
                 open_now.callback(stop)
             started()
             self._loop()
-        LOG.info("stopped; the ledger is saved, nothing was released")
+        LOG.info("stopped; nothing was released by that")
+        self.leaving.sweep(self.store)
 
-    def stop(self) -> None:
-        """End `serve` after what it does now; safe to call from a signal handler."""
-        self._stop.set()
-        self._wake.set()
+    @cached_property
+    def questions(self) -> KubeletQuestions:
+        """When the kubelet is asked for its configuration."""
+        return KubeletQuestions(self.options.sockets.podresources_path)
+
+    @cached_property
+    def cleanup(self) -> Cleanup:
+        """Deletes Failed pods that we refused, where that is wanted (safety.md S12)."""
+        return Cleanup(
+            self.client, self.publisher, self.cluster_teller.bodies, self._cleanup_rule,
+            count=lambda: self._count_told("action", "delete"),
+            problem=lambda text: self.fan.problem("cleanup", text),
+        )  # fmt: skip
+
+    def _cleanup_rule(self) -> Rule | None:
+        after = self.setup.settings.refusals.delete_after
+        if after is None or not self._acting():
+            return None
+        return Rule(self.options.node_name, after, self._exemptions())
 
     def _parts(self) -> list[tuple[Any, Callable[[], object]]]:
         """In the order of starting; stopped in the reverse one: no new pods, then the last ones are told."""
@@ -98,6 +99,7 @@ class Cluster(Made):
             if self._stop.is_set():
                 return
             self._turn(self._follow)
+            self._turn(self._leave)
             if self.events.take() or self._engine.repair_in() == 0:
                 self._turn(self._reconcile)
             if not retold and self.intake.synced.is_set():
@@ -115,9 +117,7 @@ class Cluster(Made):
         except (NumalignError, OSError) as error:
             self.metrics.count("problems_total", "host")
             LOG.error("%s", error)
-        self.health.set("recovery", "")
-        self.health.set("checkpoint", self._engine.unwritable)
-        self.health.set("cgroups", self._engine.broken)
+        self._show(self._engine)
 
     # ---- pieces of work
 
@@ -129,16 +129,27 @@ class Cluster(Made):
     def _on_the_clock(self) -> None:
         self._reconcile()
         self._mind_others()
+        self.cleanup.turn()
+        self.page.follow(self.setup.settings.page)
         self.locality.look(self._engine.ledger, self._engine.names, self._node().machine)
 
     def _mind_others(self) -> None:
-        """Who else writes cpusets (S10): traces on this node, and now and then the kubelet's own word."""
+        """Who else writes cpusets (S10): traces on this node, and at times the kubelet's own word."""
         mind_other_writers(self._engine, self.options.host, self.options.kubelet_dir)
-        if self.options.host_ip and time.monotonic() >= self._ask_kubelet_at:
-            self._ask_kubelet_at = time.monotonic() + ASK_KUBELET
+        if self.options.host_ip and self.questions.due(time.monotonic()):
             configuration = kubelet_configuration(self.options.access, self.options.host_ip)
+            self.questions.asked(time.monotonic(), answered=configuration is not None)
             if configuration is not None:
                 mind_kubelet(self._engine, configuration)
+
+    def _leave(self) -> None:
+        """Asked to release the node, or asked no more."""
+        if self.leaving.turn(self._engine, self.cgroups, self.topology.leave):
+            self._switch()
+            self._retell()
+            for each in self._engine.snapshot.known.values():
+                if each.refusal is not None and not each.ended:
+                    self.cluster_teller.refused(each.pod, each.refusal, each.ask)
 
     def _retell(self) -> None:
         """The first complete list came: pods of the saved ledger carry what they hold, whoever was killed before."""
@@ -166,12 +177,16 @@ class Cluster(Made):
         same = (before.settings, before.machine.digest, before.node.rules)
         if same == (self.setup.settings, self.setup.machine.digest, self.setup.node.rules):
             return
+        self.page.follow(self.setup.settings.page)
         self._switch()
         with operation("setup"):
             for change in changes(before.machine, self.setup.machine):
                 LOG.warning("machine: %s", change.text)
             self.cluster_teller.configure(self.setup.settings.refusals.per_owner_per_hour, self._fallback())
-            self._engine.changed(self.setup.node, self.setup.switches)
+            lost = self._engine.changed(self.setup.node, self.setup.switches).losses
+            self.edges.follow()
+            if lost:  # what a pod carries is what it has now, and why
+                self._retell()
             self._tell_start()
 
 

@@ -6,11 +6,9 @@ its parts ask of each other, and the kill switch, which waits for nobody (safety
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,18 +19,24 @@ from agent.app import recovery_report, setup
 from agent.app.cluster_start import FIND_WITHIN, Start, find_pod, read_start
 from agent.app.cluster_views import Locality, shown
 from agent.app.edges import Fan, NodeEdges, Sockets
+from agent.app.leaving import Leaving
+from agent.app.loading import load
 from agent.app.machine_watch import MachineWatch, second_opinion
 from agent.app.node_events import Measured, NodeEvents, windows
+from agent.app.outsiders import Outsiders
+from agent.app.page import NodePage
 from agent.app.saving import CountedStore
+from agent.app.service import Service
 from agent.app.topology_loop import TopologyLoop
 from agent.core.admit import Node
 from agent.core.exempt import Exemptions
 from agent.engine.engine import Engine
 from agent.engine.ports import Steps
 from agent.engine.recover import Recovered, recover
-from agent.errors import CheckpointCorruptError, CheckpointTooNewError, HostError
+from agent.errors import HostError
 from agent.host.cgroups import Cgroups
 from agent.host.checkpoint import Checkpoint
+from agent.host.node_memory import NodeMemory
 from agent.host.scratch import Scratch, is_scratch
 from agent.kube.access import Access
 from agent.kube.client import KubeClient
@@ -45,9 +49,8 @@ from agent.kube.teller import ClusterTeller
 from agent.kube.topology_crd import TopologyPublisher
 from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment
-from agent.observe.health import Health
 from agent.observe.logs import LOG
-from agent.observe.metrics import Metrics, Snapshot
+from agent.observe.metrics import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,28 +80,20 @@ class Options:
     sockets: Sockets = field(default_factory=Sockets)
 
 
-class Made:
+class Made(Service):
     """One node of a cluster, made and not yet served: see `agent.app.cluster.Cluster`."""
 
     def __init__(self, options: Options, *, steps: Steps = lambda _name: None) -> None:
-        self.options, self._steps = options, steps
-        self._closing = ExitStack()
-        self._wake, self._stop = threading.Event(), threading.Event()
-        self.health = Health()
-        self.metrics = Metrics(self.snapshot)
+        super().__init__(steps)
+        self.options = options
+        self.outsiders = Outsiders(options.state)
         self.engine: Engine | None = None
         self.source: PodSource | None = None
-        self.address = ""
+        self._news = False
         self._facts, self._halted_told = NodeFacts(), False
-        self._ask_kubelet_at = 0.0
         self._asking = ThreadPoolExecutor(max_workers=1, thread_name_prefix="find")
         self._closing.callback(self._asking.shutdown, wait=False, cancel_futures=True)
-        self._news = False
-        try:
-            self._open()
-        except BaseException:
-            self._closing.close()
-            raise
+        self._open_or_close()
 
     # ---- making it
 
@@ -121,10 +116,13 @@ class Made:
         self.setup = setup.read_setup(options.config, options.root, self.kept)
         self.cgroups = _cgroups(options)
         self._make_tellers()
+        self.leaving = Leaving(options.own_uid, self.client, self.cluster_teller, self.publisher, self._wake.set)
+        self.leaving.begin(start.pods)
+        self.memory = None if options.root else NodeMemory()
         self.engine = engine = self._make_engine(start)
         self.intake = Intake(
             engine, self.cluster_teller, self.namespaces.annotations, self._began, self._node_changed,
-            lambda text: self.fan.problem("intake", text),
+            lambda text: self.fan.problem("intake", text), lambda body: self.leaving.seen(body, self._halt),
         )  # fmt: skip
         self.source = PodSource(options.access, options.node_name, self.intake, count)
         self.edges = NodeEdges(
@@ -135,6 +133,7 @@ class Made:
         )  # fmt: skip
         self.events = NodeEvents(self.cgroups, self.windows, self.metrics, self._wake.set)
         self.locality = Locality(self.cgroups)
+        self.page = NodePage.of(options.node_name, engine, self.cgroups, self.health, self.fan)
         self.topology = TopologyLoop(
             TopologyPublisher(self.client), options.node_name, snapshot=lambda: engine.snapshot,
             node_uid=lambda: self._facts.uid, enforcing=self._acting,
@@ -150,7 +149,8 @@ class Made:
         self.cluster_teller = ClusterTeller(
             self.publisher, about, lambda: (self._node().machine, self._node().rules), before=self._began,
             most_refusals=settings.refusals.per_owner_per_hour, fallback=self._fallback(), acting=self._acting,
-            count=self._count_told, hints=self._hints, exempt=self._exempt,
+            count=self._count_told, exempt=self._exempt,
+            hints=lambda uid, name: self.edges.hints(uid, name),  # noqa: PLW0108 - the edges are made after this
         )  # fmt: skip
         self.windows = windows(self.metrics)
         measured = Measured(self.metrics, lambda: self._node().rules.topology.policy)
@@ -162,25 +162,21 @@ class Made:
         engine = Engine(
             self.setup.node, recovered.ledger, cgroups=self.cgroups, store=CountedStore(self.store, self.metrics),
             teller=self.fan, exempt=self._exempt, switches=self.setup.switches, steps=self._steps,
-            saved=recovered.as_saved, complete=recovered.saved,
+            saved=recovered.as_saved, complete=recovered.complete, room=self.memory.room if self.memory else None,
         )  # fmt: skip
         engine.names_known(start.names)
+        engine.keep()
         self.cluster_teller.soften = engine.soften
         return engine
 
     def _recover(self, start: Start) -> Recovered:
-        quarantined = ""
-        try:
-            saved = self.store.load()
-        except (CheckpointCorruptError, CheckpointTooNewError) as error:
-            aside = self.store.quarantine()
-            quarantined = f"{error}; it was put aside as {aside.name}, the grants are rebuilt from the cgroups"
-            self.fan.problem("checkpoint", quarantined)
-            saved = None
-        ledger = saved.ledger if saved else None
         pods = [pod for pod in start.pods if not self._exempt(pod)]
-        found = recover(self.setup.node, ledger, self.cgroups.observe(), start.names, pods)
-        recovery_report.tell(self.options.state, found, quarantined)
+        observed = self.cgroups.observe()
+        loaded = load(self.store, self.setup.node, observed, pods)
+        if loaded.aside:
+            self.fan.problem("checkpoint", loaded.aside)
+        found = recover(self.setup.node, loaded.ledger, observed, start.names, pods, complete=loaded.complete)
+        recovery_report.tell(self.options.state, found, loaded.aside)
         return found
 
     def _tell_start(self) -> None:
@@ -198,15 +194,18 @@ class Made:
         """On kopf's thread. Switching off waits for nobody; switching on again is the loop's."""
         self._facts = facts = node_facts(body)
         if facts.observe_only:
-            self._engine.halted = True
+            self._halt()
         self._news = True
         self._wake.set()
 
+    def _halt(self) -> None:
+        self._engine.halted = True
+
     def _switch(self) -> None:
         """Bring the engine to what Node and settings say of the kill switch (safety.md S3)."""
-        halted = bool(self.kept.observe_only) or self.setup.switches.observe_only
+        halted = bool(self.kept.observe_only) or self.setup.switches.observe_only or bool(self.leaving.asked)
         was, self._engine.halted = self._engine.halted, halted
-        if halted and not self._halted_told:
+        if halted and not self._halted_told and not self.leaving.asked:
             self.fan.problem("observe-only", "the kill switch is on: nothing is written, refused or held")
         if was and not halted:
             LOG.info("the kill switch is off")
@@ -243,10 +242,13 @@ class Made:
     def _fallback(self) -> OnMisalignment:
         return OnMisalignment(self.setup.settings.refusals.fallback.value)
 
-    def _exempt(self, pod: Pod) -> str:
+    def _exemptions(self) -> Exemptions:
         settings = self.setup.settings
         namespaces = {*settings.excluded_namespaces, self.options.own_namespace or "numalign-system"}
-        return Exemptions(namespaces, settings.included_pods, self.options.own_uid).why(pod)
+        return Exemptions(namespaces, settings.included_pods, self.options.own_uid)
+
+    def _exempt(self, pod: Pod) -> str:
+        return self._exemptions().why(pod)
 
     def _find(self, namespace: str, name: str, uid: str) -> Pod | None:
         """A pod that the runtime starts before the watch brought it: one GET, as long as the runtime can wait."""
@@ -255,9 +257,6 @@ class Made:
             return asked.result(FIND_WITHIN)
         except TimeoutError:
             return None
-
-    def _hints(self, uid: str, container: str) -> Mapping[str, str]:
-        return self.edges.hints(uid, container)
 
     def _count_request(self, verb: str, status: int, seconds: float) -> None:
         self.metrics.count("api_requests_total", verb, str(status))
@@ -282,7 +281,7 @@ class Made:
         silent = time.monotonic() - source.last_contact if source.last_contact else None
         queues = {"intake": self.intake.waiting, "publisher": self.publisher.waiting}
         return replace(
-            shown(engine.snapshot), ready=ready, observe_only=not self._acting(), queues=queues,
+            shown(engine, self.memory), ready=ready, observe_only=not self._acting(), queues=queues,
             locality=self.locality.ratio, mismatch=mismatch, silent=silent,
         )  # fmt: skip
 

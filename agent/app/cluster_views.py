@@ -1,13 +1,16 @@
-"""What the gauges of a node in a cluster show. Read from the engine's snapshot: a scrape waits for no lock."""
+"""What a node's gauges show. Read from the engine's snapshot: a scrape waits for no lock."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from agent.app.node_events import SOURCES
 from agent.core.fragmentation import largest_aligned
 from agent.core.usage import usage
 from agent.engine import known as knowing
+from agent.engine.engine import Engine
 from agent.host.cgroups import Cgroups
+from agent.host.node_memory import NodeMemory
 from agent.model.cgroup import Level
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
@@ -17,8 +20,9 @@ from agent.observe.metrics import Snapshot
 STATES = ("pinned", "shared", "refused", "exempt", "ended")
 
 
-def shown(snapshot: knowing.Snapshot) -> Snapshot:
-    """The gauges that follow from what was decided."""
+def shown(engine: Engine, memory: NodeMemory | None) -> Snapshot:
+    """The gauges that follow from what was decided, and from the kernel's word on free memory."""
+    snapshot = engine.snapshot
     ledger, node = snapshot.ledger, snapshot.node
     pods, waiting = dict.fromkeys(STATES, 0), 0
     for uid, each in snapshot.known.items():
@@ -27,7 +31,22 @@ def shown(snapshot: knowing.Snapshot) -> Snapshot:
         waiting += not each.ended and each.refusal is not None and wish is OnMisalignment.WAIT
     nodes = usage(ledger, node)
     largest = largest_aligned(nodes, node.machine, whole_cores=node.rules.cpu.options.full_pcpus_only)
-    return Snapshot(nodes=nodes, pods=pods, waiting=waiting, largest=largest)
+    found = engine.yields.copy()
+    return Snapshot(
+        nodes=nodes, pods=pods, waiting=waiting, largest=largest, placed=_placed(ledger),
+        available=memory.available(node.machine.node_set) if memory else {},
+        writers={source: source in found for source in SOURCES},
+    )  # fmt: skip
+
+
+def _placed(ledger: Ledger) -> dict[str, int]:
+    """Pods that hold something which has a place: do they lie as their policy wants?"""
+    books = (ledger.cpus.assigned, ledger.cpus.pools, ledger.cpus.confined, ledger.memory.blocks, ledger.devices.held)
+    found = dict.fromkeys(("aligned", "misaligned"), 0)
+    for uid, record in ledger.pods.items():
+        if any(book.get(uid) for book in books):
+            found["aligned" if all(record.aligned.values()) and not record.why else "misaligned"] += 1
+    return found
 
 
 def _state(uid: str, known: knowing.Known, ledger: Ledger) -> str:

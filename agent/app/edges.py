@@ -143,6 +143,7 @@ class NodeEdges:
     decisions: EngineDecisions | None = None
     driver: Driver | None = None
     _started: float = 0.0
+    _parting: ExitStack = field(default_factory=ExitStack)
     _closing: ExitStack = field(default_factory=ExitStack)
 
     def start(self) -> None:
@@ -157,25 +158,38 @@ class NodeEdges:
             self.fan.add(self.lookup)
             self.lookup.start()
             self._closing.callback(self.lookup.stop)
-        self._started = time.monotonic()
-        if nri:
-            self.decisions = EngineDecisions(self.engine, self._usable, wish=self.wish)
-            self.driver = Driver(
-                self.decisions, find=self._found, enforcing=self.enforcing, count=self.count,
-                starting=self.lookup.starting if self.lookup is not None else lambda _uid: None,
-            )  # fmt: skip
-            self.plugin = Plugin(nri, self.driver, identity=self.identity, count=self.timed)
-            self.decisions.start()
-            self._closing.callback(self.decisions.stop)
-            self.plugin.start()
-            self._closing.callback(self.plugin.stop)
-        elif self.enforcement() is Enforcement.NRI:
-            self.fan.problem("nri", f"enforcement is nri, and there is no {NRI_SOCKET}: containers start unpinned")
+        self.follow()
         facts = {"podresources": podresources or OFF, "nri": nri or OFF}
         LOG.info("edges", extra={"facts": facts})
 
+    def follow(self) -> None:
+        """The settings may have changed: take part in the runtime's requests, or leave it alone, as they say now."""
+        path = self.sockets.nri_path(self.enforcement())
+        if path and self.plugin is None:
+            self._take_part(path)
+        elif not path and self.plugin is not None:
+            self._parting.close()
+            self.plugin = self.driver = self.decisions = None
+            LOG.info("NRI is left: enforcement is %s", self.enforcement().value)
+        if not path and self.enforcement() is Enforcement.NRI:
+            self.fan.problem("nri", f"enforcement is nri, and there is no {NRI_SOCKET}: containers start unpinned")
+
+    def _take_part(self, path: str) -> None:
+        self._started = time.monotonic()
+        self.decisions = EngineDecisions(self.engine, self._usable, wish=self.wish)
+        self.driver = Driver(
+            self.decisions, find=self._found, enforcing=self.enforcing, count=self.count,
+            starting=self.lookup.starting if self.lookup is not None else lambda _uid: None,
+        )  # fmt: skip
+        self.plugin = Plugin(path, self.driver, identity=self.identity, count=self._answered)
+        self.decisions.start()
+        self._parting.callback(self.decisions.stop)
+        self.plugin.start()
+        self._parting.callback(self.plugin.stop)
+
     def stop(self) -> None:
         """Stop both; nothing is written or released."""
+        self._parting.close()
         self._closing.close()
 
     @property
@@ -189,6 +203,12 @@ class NodeEdges:
             return False
         return not (self.engine.halted or self.engine.yields or self.engine.snapshot.switches.observe_only)
 
+    def _answered(self, method: str, outcome: str, seconds: float) -> None:
+        """A request of the runtime got its answer; one that was given without the decision is counted as such."""
+        if outcome == "late":
+            self.count(outcome)
+        self.timed(method, outcome, seconds)
+
     def hints(self, uid: str, container: str) -> dict[str, str]:
         """Devices handed out by numalign that a container cannot use through a file, and why (safety.md S22)."""
         if self.decisions is None or self.plugin is None or self._silent():
@@ -199,7 +219,8 @@ class NodeEdges:
     def _silent(self) -> bool:
         """Whether the runtime does not take part: not while it is only being connected to, as after every start."""
         late = time.monotonic() - self._started > CONNECTED_WITHIN
-        return late and self.plugin is not None and not self.plugin.connected
+        plugin = self.plugin  # read once: settings may take it away on another thread
+        return late and plugin is not None and not plugin.connected
 
     def _self_handed(self, uid: str, container: str) -> list[str]:
         snapshot = self.engine.snapshot

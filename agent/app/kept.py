@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.app.small_files import keep
 from agent.core.admit import Node
 from agent.model.quantity import show_bytes
 from agent.settings import Settings
@@ -54,10 +54,10 @@ def load(state: Path) -> Kept:
 
 def save(state: Path, kept: Kept) -> None:
     """Remember; raises OSError."""
-    text = json.dumps({"cpuMilli": kept.cpu_milli, "memoryBytes": kept.memory, "observeOnly": kept.observe_only})
-    spare = state / f".{FILE}.new"
-    spare.write_text(text + "\n", encoding="utf-8")
-    os.replace(spare, state / FILE)  # noqa: PTH105 - because it says what it does: atomic, replacing
+    keep(
+        state / FILE,
+        {"cpuMilli": kept.cpu_milli, "memoryBytes": kept.memory, "observeOnly": kept.observe_only},
+    )
 
 
 def sentences(settings: Settings, node: Node, kept: Kept) -> Iterator[str]:

@@ -29,6 +29,8 @@ that it has just made; if the parent shrinks in between, that fails (EACCES) and
 milliseconds let it finish. On v2 nothing is copied."""
 SOURCE, CONFIGZ = "files", "configz"
 """Whose word stops and resumes the engine here (`Engine.switch`)."""
+SOURCES = (SOURCE, CONFIGZ, "flapping")
+"""All of them; the last is the engine's own: sets that change back and forth."""
 
 
 def windows(metrics: Metrics) -> Windows:

@@ -15,11 +15,12 @@ from pathlib import Path
 
 from agent.app import setup
 from agent.app.runtime import names_of
+from agent.app.state_folder import saved_in, setup_of
 from agent.app.trees import AUTO, MOUNT, SCRATCH
 from agent.core.asks import ask_of
 from agent.core.verify import Case, Report, check, named
 from agent.engine.enforcer import Enforcer
-from agent.errors import CheckpointCorruptError, CheckpointTooNewError, HostError, SettingsError
+from agent.errors import CheckpointCorruptError, CheckpointTooNewError
 from agent.host.cgroups import Cgroups
 from agent.host.cgroups.mounts import find_mounts
 from agent.host.checkpoint import Checkpoint, Saved
@@ -106,23 +107,16 @@ def open_left(where: Where, *, needs_ledger: bool) -> Left:
         SettingsError, MalformedError: the input is wrong.
         HostError: the machine, the checkpoint or the cgroups cannot be read; or there are none.
     """
-    try:
-        found = setup.read_setup(where.config, where.root)
-    except HostError as error:
-        if where.root is None:
-            raise
-        raise SettingsError("--root", str(error)) from None
+    found = setup_of(where.state, where.config, where.root)
     store = Checkpoint(where.state / "checkpoint.json")
     notes: list[str] = []
     saved = None
     try:
-        saved = store.load()
+        saved = saved_in(store) if needs_ledger else store.load()
     except (CheckpointCorruptError, CheckpointTooNewError) as error:
         if needs_ledger:
             raise
         notes.append(f"{error}; going on without it: quotas are not put back")
-    if saved is None and needs_ledger:
-        raise HostError(str(store.path), "is not there: no agent has saved anything in this --state-dir")
     if saved is not None and saved.ledger.machine != found.machine.digest:
         notes.append(f"the ledger is of machine {saved.ledger.machine}, this one is {found.machine.digest}")
     if found.switches.observe_only:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from agent.app.small_files import keep
 from agent.engine.recover import Recovered
 from agent.observe.logs import LOG
 
@@ -58,10 +58,8 @@ def tell(state: Path, found: Recovered, quarantined: str = "") -> Report:
         dropped=tuple(f"pod {loss.uid}: {loss.what}" if loss.uid else loss.what for loss in found.losses),
         quarantined=quarantined, saved=found.saved,
     )  # fmt: skip
-    spare = state / f".{FILE}.new"
     try:
-        spare.write_text(json.dumps({"version": VERSION, **asdict(report)}) + "\n", encoding="utf-8")
-        os.replace(spare, state / FILE)  # noqa: PTH105 - because it says what it does: atomic, replacing
+        keep(state / FILE, {"version": VERSION, **asdict(report)})
     except OSError as error:
         LOG.warning("the report of this start is not kept: %s", error)
     return report

@@ -1,4 +1,4 @@
-"""Putting cgroups back without an agent: what `numalign release` does (safety.md S3, S17, S18).
+"""Putting cgroups back: what `numalign release` does, and an agent that is asked to leave (safety.md S3, S17, S18).
 
 The plan is `agent.core.release`'s. Afterwards the tree is read again, and what remains is told with its reason: a
 clean uninstall is one where nothing remains, or only what the kernel keeps and what means the same.
@@ -62,9 +62,18 @@ def release(left: Left) -> Released:
         HostError: the tree cannot be read afterwards.
     """
     written = left.cgroups.apply(release_plan(left.ledger, left.names, left.observed))
-    after = left.cgroups.observe()
+    return Released(written, remaining(written, left.cgroups.observe()))
+
+
+def remaining(written: tuple[Written, ...], after: Observed) -> tuple[Remains, ...]:
+    """What is not as it was before numalign.
+
+    Args:
+        written: the writes of the release.
+        after: the tree as read afterwards.
+    """
     errors = {(each.write.path, each.write.file): each.error for each in written if each.error}
-    return Released(written, (*_sets(after, errors), *_quotas(written)))
+    return (*_sets(after, errors), *_quotas(written))
 
 
 def _sets(observed: Observed, errors: dict[tuple[str, str], str]) -> Iterator[Remains]:

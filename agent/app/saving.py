@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from agent.engine.ports import Store
 from agent.errors import CheckpointUnwritableError
@@ -16,11 +17,11 @@ class CountedStore:
     def __init__(self, store: Store, metrics: Metrics) -> None:
         self._store, self._metrics = store, metrics
 
-    def save(self, ledger: Ledger) -> object:
+    def save(self, ledger: Ledger, extra: Mapping[str, object] | None = None) -> object:
         """See Store."""
         began = time.monotonic()
         try:
-            found = self._store.save(ledger)
+            found = self._store.save(ledger, extra)
         except CheckpointUnwritableError:
             self._metrics.count("checkpoint_saves_total", "failed")
             raise

@@ -28,6 +28,10 @@ from agent.settings.from_node import with_node_memory
 _ONLINE = ("/sys/devices/system/cpu/online", "/sys/devices/system/node/online", "/proc/sys/vm/nr_hugepages")
 
 
+CONFIG = Path("/etc/numalign/config.yaml")
+"""Where the chart puts it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Setup:
     """What decisions depend on.
@@ -84,6 +88,11 @@ def made(settings: Settings, machine: Machine, ignored: tuple[str, ...] = (), ke
     node = Node(machine, rules, DeviceInventory.from_machine(machine, rules.devices))
     node.start()  # says what the managers refuse
     return Setup(machine, settings, node, ignored)
+
+
+def config_of(config: Path | None, root: str | None) -> Path | None:
+    """The file named, or the one of the agent's own pod if this is one and its own machine is meant."""
+    return CONFIG if config is None and root is None and CONFIG.is_file() else config
 
 
 def config_print(config: Path | None) -> object:

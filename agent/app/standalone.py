@@ -9,64 +9,23 @@ its pods' uids and containers are found by the names in the kubelet's log folder
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from agent import __version__
-from agent.app import recovery_report, setup
-from agent.app.edges import AUTO, Fan, NodeEdges, Sockets
-from agent.app.machine_watch import MachineWatch, second_opinion
-from agent.app.node_events import Measured, NodeEvents, mind_other_writers, windows
-from agent.app.runtime import Runtime, names_of
-from agent.app.static_pods import StaticPods
-from agent.app.trees import SCRATCH, Tree, open_tree
+from agent.app import setup
+from agent.app.node_events import NodeEvents, mind_other_writers
+from agent.app.standalone_made import Made, Options
 from agent.core.changes import changes
-from agent.core.usage import usage
-from agent.engine.engine import Engine
-from agent.engine.known import Known
-from agent.engine.ports import Steps
-from agent.engine.recover import Recovered, recover
-from agent.errors import CheckpointCorruptError, CheckpointTooNewError, HostError, NumalignError
-from agent.host.checkpoint import Checkpoint
-from agent.host.manifests import Folder, Follower, read_folder
-from agent.host.podlogs import read_pod_logs
-from agent.host.processes import Processes
-from agent.host.standin import containers_in
-from agent.model.ledger import Ledger
-from agent.model.pod import Pod
-from agent.observe.health import Health, Server
+from agent.errors import HostError, NumalignError
+from agent.host.manifests import Follower, read_folder
 from agent.observe.logs import LOG, operation
-from agent.observe.metrics import CONTENT_TYPE, Metrics, Snapshot
 
 TICK = 1.0
 """Seconds between looks at the clock, the configuration file and what is online."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What to serve; see `numalign run --help`."""
-
-    pods: Path
-    state: Path
-    config: Path | None = None
-    root: str | None = None
-    cgroup_root: str = SCRATCH
-    log_dir: Path = Path("/var/log")
-    kubelet_dir: Path = Path("/var/lib/kubelet")
-    node_name: str = ""
-    nri_socket: str = AUTO
-    podresources_socket: str = AUTO
-    processes: bool = True
-    metrics_address: str = ""
-
-
-class Standalone:
+class Standalone(Made):
     """One node, served from a folder. A context manager: leaving it ends processes and threads.
 
     Args:
@@ -77,66 +36,6 @@ class Standalone:
         SettingsError, MalformedError: the input is wrong.
         HostError: the machine, the state folder or the cgroups cannot be used; or another agent runs.
     """
-
-    def __init__(self, options: Options, *, steps: Steps = lambda _name: None) -> None:
-        self.options, self._steps = options, steps
-        self._closing = ExitStack()
-        self._wake, self._stop = threading.Event(), threading.Event()
-        self.health = Health()
-        self.metrics = Metrics(self.snapshot)
-        self.windows = windows(self.metrics)
-        self.events: NodeEvents | None = None
-        self.edges: NodeEdges | None = None
-        self.static = StaticPods(
-            options.node_name, options.log_dir, lambda: self.edges.sandboxes if self.edges is not None else ()
-        )
-        self.folder = Folder()
-        self._engine: Engine | None = None
-        self.address = ""
-        """Where the pages are served, "" when they are not."""
-        try:
-            self._open()
-        except BaseException:
-            self._closing.close()
-            raise
-
-    def _open(self) -> None:
-        options = self.options
-        self.hotplug = MachineWatch(options.root, self._wake.set, self._no_hotplug)
-        self._prints = self._fingerprints()
-        self.setup = setup.read_setup(options.config, options.root)
-        self.store = Checkpoint(options.state / "checkpoint.json", by=__version__)
-        self.store.lock()
-        self._closing.callback(self.store.unlock)
-        self.tree: Tree = open_tree(options.cgroup_root, self.setup.machine, options.state, live=options.root is None)
-        self.folder = read_folder(options.pods)
-        self.quarantined = ""
-        self.recovered = self._recover()
-        teller = Measured(self.metrics)
-        teller.windows = self.windows
-        self.fan = Fan(teller)
-        self.engine = self._engine = Engine(
-            self.setup.node, self.recovered.ledger, cgroups=self.tree.cgroups, store=self.store,
-            teller=self.fan, exempt=self._exempt, switches=self.setup.switches, steps=self._steps,
-            saved=self.recovered.as_saved, complete=self.recovered.saved,
-        )  # fmt: skip
-        self.engine.names_known(self._names())
-        self.runtime: Runtime | None = None
-        if self.tree.standin is not None:
-            processes = Processes() if options.processes and options.root is None else None
-            self.runtime = Runtime(self.tree, self.engine, processes)
-            self._closing.callback(self.runtime.close)
-        for ignored in self.setup.ignored:
-            LOG.warning("%s", ignored)
-        self._cross_check()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._closing.close()
 
     # ---- running
 
@@ -152,13 +51,7 @@ class Standalone:
         Args:
             started: called when the first pass is done.
         """
-        with ExitStack() as open_now:
-            if self.options.metrics_address:
-                pages = {**self.health.pages(), "/metrics": lambda: (200, CONTENT_TYPE, self.metrics.page())}
-                server = Server(self.options.metrics_address, pages)
-                open_now.callback(server.close)
-                self.address = server.address
-                LOG.info("serving metrics", extra={"facts": {"address": self.address}})
+        with self._serving(self.options.metrics_address) as open_now:
             for folder in self._followed():
                 follower = Follower(folder, self._wake.set)
                 open_now.callback(follower.stop)
@@ -173,14 +66,11 @@ class Standalone:
             open_now.callback(self.hotplug.stop)
             self.hotplug.start()
             self._turn(self._sync)
+            open_now.callback(self.page.close)
+            self.page.follow(self.setup.settings.page)
             started()
             self._loop()
         LOG.info("stopped; the ledger is saved, nothing was released")
-
-    def stop(self) -> None:
-        """End `serve` after what it does now; safe to call from a signal handler."""
-        self._stop.set()
-        self._wake.set()
 
     def _loop(self) -> None:
         period = self.setup.settings.cpu_manager_reconcile_period
@@ -246,6 +136,7 @@ class Standalone:
 
     def _reconcile(self) -> None:
         started = time.monotonic()
+        self.page.follow(self.setup.settings.page)
         if self.runtime is None:
             mind_other_writers(self.engine, Path("/"), self.options.kubelet_dir)
             self._sync()
@@ -253,6 +144,7 @@ class Standalone:
         if self.runtime is not None:
             self.runtime.run(self.pods())
         self.metrics.time("operation_seconds", "reconcile", seconds=time.monotonic() - started)
+        self.locality.look(self.engine.ledger, self.engine.names, self.setup.machine)
 
     def _follow_setup(self) -> None:
         """Settings or machine changed: read again; what is wrong is told once, the old ones stay."""
@@ -269,102 +161,23 @@ class Standalone:
             return
         if (before.settings, before.machine.digest) == (self.setup.settings, self.setup.machine.digest):
             return
+        self.page.follow(self.setup.settings.page)
         with operation("setup"):
             for change in changes(before.machine, self.setup.machine):
                 LOG.warning("machine: %s", change.text)
             self._cross_check()
             self.engine.changed(self.setup.node, self.setup.switches)
+            if self.edges is not None:
+                self.edges.follow()
             self._apply()
-
-    def _cross_check(self) -> None:
-        for text in second_opinion(self.setup.machine, self.options.root):
-            LOG.warning("cross-check: %s", text)
-
-    def _no_hotplug(self, text: str) -> None:
-        self.metrics.count("problems_total", "hot-plug")
-        LOG.warning("%s", text)
-
-    # ---- what is known
-
-    def pods(self) -> tuple[Pod, ...]:
-        """The pods to serve; with a kubelet those that it has started, by the uid that their cgroups carry."""
-        if self.tree.standin is not None:
-            return self.folder.pods
-        return self.static.running(self.folder.pods)
-
-    def snapshot(self) -> Snapshot:
-        """What the gauges show."""
-        if self._engine is None:
-            return Snapshot()
-        ledger, node, known = self._engine.ledger, self._engine.node, self._engine.known
-        pods = dict.fromkeys(("pinned", "shared", "refused", "exempt", "ended"), 0)
-        for uid, each in known.items():
-            pods[_state(uid, each, ledger)] += 1
-        return Snapshot(
-            nodes=usage(ledger, node), pods=pods, manifest_errors=len(self.folder.wrong),
-            ready=self.health.ready()[0], observe_only=self._engine.switches.observe_only,
-        )  # fmt: skip
-
-    def _recover(self) -> Recovered:
-        try:
-            saved = self.store.load()
-        except (CheckpointCorruptError, CheckpointTooNewError) as error:
-            aside = self.store.quarantine()
-            self.quarantined = f"{error}; it was put aside as {aside.name}, the grants are rebuilt from the cgroups"
-            LOG.error("%s", self.quarantined)
-            saved = None
-        observed = self.tree.cgroups.observe()
-        ledger = saved.ledger if saved else None
-        found = recover(self.setup.node, ledger, observed, self._names(), self.pods())
-        recovery_report.tell(self.options.state, found, self.quarantined)
-        return found
-
-    def _names(self) -> Mapping[str, tuple[str, str]]:
-        """Container id -> (pod uid, container name) of the containers that are there now."""
-        if self.tree.standin is None:
-            return read_pod_logs(self.options.log_dir).containers
-        there = set().union(*containers_in(self.tree.cgroups).values())
-        named = {number: each for pod in self.folder.pods for number, each in names_of(pod).items()}
-        return {number: each for number, each in named.items() if number in there}
-
-    def _node_edges(self) -> NodeEdges:
-        """NRI and podresources of a node with a kubelet, as far as they are there."""
-        return NodeEdges(
-            engine=self.engine, fan=self.fan,
-            sockets=Sockets(nri=self.options.nri_socket, podresources=self.options.podresources_socket),
-            enforcement=lambda: self.setup.settings.enforcement,
-            find=self._found,
-            name_of=self.static.name_of, count=lambda what: self.metrics.count("nri_answers_total", what),
-        )  # fmt: skip
-
-    def _found(self, namespace: str, name: str, uid: str) -> Pod | None:
-        """A pod of the folder that the runtime is about to start."""
-        self._wake.set()  # a pass over the folder that had begun before would take the pod for one that left
-        return self.static.find(self.folder.pods, namespace, name, uid)
-
-    def _exempt(self, pod: Pod) -> str:
-        return self.setup.exemptions(static=False).why(pod)
 
     def _followed(self) -> tuple[Path, ...]:
         logs = self.options.log_dir / "containers"
         return (self.options.pods, logs) if self.tree.standin is None and logs.is_dir() else (self.options.pods,)
 
-    def _fingerprints(self) -> tuple[object, ...]:
-        options = self.options
-        return setup.config_print(options.config), setup.machine_print(options.root), self.hotplug.seen
-
     def _ready(self) -> None:
-        self.health.set("recovery", "")
-        self.health.set("checkpoint", self.engine.unwritable)
-        self.health.set("cgroups", self.engine.broken)
         self.health.beat()
+        self._show(self.engine)
 
 
-def _state(uid: str, known: Known, ledger: Ledger) -> str:
-    if known.ended:
-        return "ended"
-    if known.exempt:
-        return "exempt"
-    if known.refusal is not None:
-        return "refused"
-    return "pinned" if uid in ledger.cpus.assigned or uid in ledger.cpus.pools else "shared"
+__all__ = ["Options", "Standalone"]

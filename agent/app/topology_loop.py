@@ -45,6 +45,7 @@ class TopologyLoop:
         self._publisher, self._node, self._snapshot, self._uid = publisher, node, snapshot, node_uid
         self._enforcing, self._problem, self._every = enforcing, problem, every
         self._stopping = threading.Event()
+        self._leaving, self._withdrawn = False, False
         self._seen: tuple[object, ...] = ()
         self._told = ""
         self._look = time.monotonic() + _about(AGAIN)
@@ -58,6 +59,12 @@ class TopologyLoop:
         """End it."""
         self._stopping.set()
         self._thread.join(within)
+
+    def leave(self, leaving: bool) -> bool:  # noqa: FBT001 - the question itself
+        """Remove the object and publish nothing more (safety.md S18), or publish again; whether that is done."""
+        self._leaving = leaving
+        self._withdrawn = self._withdrawn and leaving
+        return self._withdrawn or not leaving
 
     def _run(self) -> None:
         delay = self._every
@@ -74,6 +81,11 @@ class TopologyLoop:
 
     def step(self) -> bool:
         """Publish if something changed; whether something was written. Raises KubeError."""
+        if self._leaving:
+            if not self._withdrawn:
+                self._publisher.withdraw(self._node)
+                self._withdrawn, self._seen = True, ()
+            return False
         shot, uid, enforcing = self._snapshot(), self._uid(), self._enforcing()
         if not uid:
             return False

@@ -123,13 +123,11 @@ def _row(
 
 
 def _state(record: PodRecord | None, name: str, known: Known | None, *, holds: bool) -> tuple[str, str]:
-    if record is None:
-        refusal = known.refusal if known else None
-        if refusal is None:
-            return "refused", ""
-        return "refused", in_words(refusal)
     if known and known.exempt:
         return "left alone", known.exempt
+    if record is None:
+        refusal = known.refusal if known else None
+        return ("refused", in_words(refusal)) if refusal else ("shared", "")
     why = record.why.get(name) or record.why.get("", "")
     if known and known.refusal:
         return "shared", why
@@ -161,32 +159,38 @@ def _memory(blocks: tuple[Block, ...]) -> dict[int, dict[str, int]]:
 def as_json(view: View) -> dict[str, Any]:
     """The view for programs; sets in the kernel's list format, sizes in bytes."""
     return {
-        "containers": [
-            {
-                "pod": row.pod, "uid": row.uid, "container": row.container, "kind": row.kind, "qos": row.qos,
-                "cpus": str(row.cpus) if row.cpus else None, "shared": str(row.pool), "numaNodes": str(row.nodes),
-                "memory": {str(node): dict(per) for node, per in row.memory.items()},
-                "devices": {name: list(ids) for name, ids in sorted(row.devices.items())},
-                "state": row.state, "why": row.why,
-                "kernel": None if row.allowed is None else {
-                    "cpusAllowed": str(row.allowed.cpus), "memsAllowed": str(row.allowed.mems),
-                },
-            }
-            for row in view.rows
-        ],
-        "numaNodes": [
-            {
-                "id": node.id, "exclusive": str(node.exclusive), "shared": str(node.shared),
-                "reserved": str(node.reserved), "free": str(node.free),
-                "memory": {
-                    name: {"total": use.total, "system": use.system, "granted": use.granted, "free": use.free}
-                    for name, use in node.memory.items()
-                },
-            }
-            for node in view.nodes
-        ],
-        "refused": {
-            uid: {"reason": refusal.reason.value, "message": refusal.message, "facts": dict(refusal.facts)}
-            for uid, refusal in sorted(view.refused.items())
+        "containers": [{"pod": row.pod, "uid": row.uid, **row_json(row)} for row in view.rows],
+        "numaNodes": [node_json(node) for node in view.nodes],
+        "refused": {uid: refusal_json(refusal) for uid, refusal in sorted(view.refused.items())},
+    }
+
+
+def row_json(row: Row) -> dict[str, Any]:
+    """One container."""
+    return {
+        "container": row.container, "kind": row.kind, "qos": row.qos,
+        "cpus": str(row.cpus) if row.cpus else None, "shared": str(row.pool), "numaNodes": str(row.nodes),
+        "memory": {str(node): dict(per) for node, per in row.memory.items()},
+        "devices": {name: list(ids) for name, ids in sorted(row.devices.items())},
+        "state": row.state, "why": row.why,
+        "kernel": None if row.allowed is None else {
+            "cpusAllowed": str(row.allowed.cpus), "memsAllowed": str(row.allowed.mems),
         },
     }  # fmt: skip
+
+
+def node_json(node: NodeUse) -> dict[str, Any]:
+    """One NUMA node."""
+    return {
+        "id": node.id, "exclusive": str(node.exclusive), "shared": str(node.shared),
+        "reserved": str(node.reserved), "free": str(node.free),
+        "memory": {
+            name: {"total": use.total, "system": use.system, "granted": use.granted, "free": use.free}
+            for name, use in node.memory.items()
+        },
+    }  # fmt: skip
+
+
+def refusal_json(refusal: Refusal) -> dict[str, Any]:
+    """Why a pod was refused."""
+    return {"reason": refusal.reason.value, "message": refusal.message, "facts": dict(refusal.facts)}

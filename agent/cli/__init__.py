@@ -22,6 +22,9 @@ BAD_INPUT, FAULT = 2, 3
 COMMANDS = {
     "run": "Serve this node: place pods, write cpusets, keep them so.",
     "topology": "Show a machine: nodes, caches, cores, memory, devices.",
+    "simulate": "Forecast where pods would go, under one or several policies.",
+    "explain": "Say why a pod was refused, where it would fit, and what it has.",
+    "plan": "Tell what another policy, or a repack, would do to the running pods.",
     "state": "Show who holds what, from the saved ledger.",
     "verify": "Compare the kernel's cgroups with the saved ledger.",
     "release": "Put cgroups back as far as the kernel lets it.",

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
 
+from agent.app import state_folder
 from agent.app.offline import Where, open_left
 from agent.app.releasing import Released
 from agent.app.releasing import release as put_back
-from agent.cli.run import DEFAULT_STATE
+from agent.cli.release_cluster import ClusterOptions, cluster_options, release_cluster
+from agent.cli.where import where_options
 from agent.errors import AnotherAgentError
 from agent.model.cgroup import VANISHED
 
@@ -23,38 +24,36 @@ _MOST = 20
 
 
 @click.command("release")
-@click.option(
-    "--state-dir", type=click.Path(path_type=Path, file_okay=False), default=DEFAULT_STATE, show_default=True
-)
-@click.option("--config", type=click.Path(path_type=Path), help="The agent's configuration file.")
-@click.option("--root", metavar="MACHINE", help="The machine that it served, if not this one.")
-@click.option(
-    "--cgroup-root", metavar="auto|scratch|PATH", default="auto", show_default=True, help="The tree that it served."
-)
-@click.option(
-    "--kubepods", default="", metavar="CGROUP", help="The kubelet's root in that tree, where there are several."
-)
-@click.option("--log-dir", type=click.Path(path_type=Path), default=Path("/var/log"), show_default=True, hidden=True)
+@click.option("--cluster", is_flag=True, help="Ask every node's agent to release its node, and wait for its word.")
+@cluster_options
+@where_options
 @click.option("--force", is_flag=True, help="Even while an agent runs: it will pin again unless it only observes.")
-@click.option("--forget", is_flag=True, help="Remove the saved ledger, too.")
+@click.option("--forget", is_flag=True, help="Remove the saved ledger and all that is kept beside it, too.")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def command(
-    *, state_dir: Path, config: Path | None, root: str | None, cgroup_root: str, kubepods: str, log_dir: Path,
-    force: bool, forget: bool, output: str,
-) -> None:  # fmt: skip
+def command(*, where: Where, cluster: bool, asking: ClusterOptions, force: bool, forget: bool, output: str) -> None:
     """Give every pod all CPUs and nodes again, restore CFS quotas, and say what remains and why.
 
-    Stop the agent first: its lock is respected. Processes go on running; they are only not confined any more.
+    On a node: stop the agent first, its lock is respected. Processes go on running; they are only not confined any
+    more.
+
+    With --cluster, in a pod of the agents' namespace: every agent does that on its node, takes its words back from
+    the pods, enforces nothing any more, and answers. Nothing is removed; the chart does so afterwards. To take it
+    back: kubectl annotate pod ... numalign.io/release-
 
     \b
-    Exit codes: 0 nobody is confined; 1 some cgroup still is; 2 wrong input; 3 a fault of this machine, or an agent
-    runs.
+    Examples:
+      numalign release
+      numalign release --state-dir /var/lib/numalign --forget
+      numalign release --cluster --namespace numalign-system --daemonset numalign --within 120
+
+    \b
+    Exit codes: 0 nobody is confined; 1 some cgroup or node still is; 2 wrong input; 3 a fault of this machine, or an
+    agent runs.
     """  # noqa: D301 - click's mark for text that is not folded is this very character
-    where = Where(
-        state=state_dir, config=config, root=root, cgroup_root=cgroup_root, kubepods=kubepods, log_dir=log_dir
-    )  # fmt: skip
+    if cluster:
+        sys.exit(0 if release_cluster(asking, output) else CONFINED)
     left = open_left(where, needs_ledger=False)
-    if state_dir.is_dir():
+    if where.state.is_dir():
         try:
             left.store.lock()
         except AnotherAgentError as error:
@@ -65,7 +64,7 @@ def command(
     try:
         released = put_back(left)
         if forget and released.clean:
-            left.store.forget()
+            state_folder.forget(left.store)
     finally:
         left.store.unlock()
     forgotten = forget and released.clean

@@ -5,6 +5,8 @@ Colours and box characters only where a terminal shows them; a pipe gets plain t
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable, Mapping
 
 from rich import box
@@ -27,6 +29,12 @@ def console(*, record: bool = False, width: int | None = None) -> Console:
     if width is None and not made.is_terminal:
         made = Console(highlight=False, record=record, width=PIPE_WIDTH)
     return made
+
+
+def for_reading() -> Console:
+    """Standard output for text in paragraphs: a pipe may ask for a width (COLUMNS), as a terminal does."""
+    asked = os.environ.get("COLUMNS", "")
+    return console(width=int(asked) if asked.isdecimal() and not sys.stdout.isatty() else None)
 
 
 def pods_table(view: View) -> Table:

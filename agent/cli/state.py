@@ -8,44 +8,56 @@ from pathlib import Path
 
 import click
 
-from agent.app import kept, recovery_report, setup
+from agent.app import kept, outsiders, recovery_report
+from agent.app.state_folder import saved_in, setup_of
 from agent.app.views import as_json, view_of
-from agent.cli.run import DEFAULT_STATE
-from agent.errors import HostError, NumalignError
+from agent.cli.where import config_option, root_option, state_dir_option
+from agent.errors import NumalignError, SettingsError
 from agent.host.checkpoint import Checkpoint
 from agent.model.ledgerjson import ledger_to_json
+from agent.observe.drawing import draw
+
+EXAMPLES = """\b
+Examples:
+  numalign state
+  numalign state --state-dir run/this-machine --output json | jq '.containers[].cpus'
+  numalign state --output svg > node.svg
+  numalign state --root two-sockets --state-dir run/two-sockets
+"""
 
 
-@click.command("state")
-@click.option(
-    "--state-dir", type=click.Path(path_type=Path, file_okay=False), default=DEFAULT_STATE, show_default=True
-)
-@click.option("--config", type=click.Path(path_type=Path), help="The agent's configuration file.")
-@click.option("--root", metavar="MACHINE", help="The machine that it served, if not this one.")
-@click.option("--output", type=click.Choice(["table", "json", "ledger"]), default="table", show_default=True)
+@click.command("state", epilog=EXAMPLES)
+@state_dir_option
+@config_option
+@root_option
+@click.option("--output", type=click.Choice(["table", "json", "svg", "ledger"]), default="table",
+              show_default=True)  # fmt: skip
 def command(*, state_dir: Path, config: Path | None, root: str | None, output: str) -> None:
     """Show who holds what, from the saved ledger.
 
-    NUMA nodes are shown where the ledger is of the machine at hand (or of --root). `--output ledger` prints the
-    ledger itself, as it is saved.
+    NUMA nodes are shown where the ledger is of the machine at hand (or of --root). `--output svg` draws the machine
+    and who holds what on it; `--output ledger` prints the ledger itself, as it is saved.
     """
     store = Checkpoint(state_dir / "checkpoint.json")
-    saved = store.load()
-    if saved is None:
-        raise HostError(str(store.path), "is not there: no agent has saved anything in this --state-dir")
+    saved = saved_in(store)
     if output == "ledger":
         click.echo(json.dumps(ledger_to_json(saved.ledger), indent=2))
         return
-    known, reserved = kept.load(state_dir), list[str]()
+    reserved = list[str]()
     try:
-        found = setup.read_setup(config, root, known if known.known else None)
+        found = setup_of(state_dir, config, root)
         node = found.node if found.machine.digest == saved.ledger.machine else None
-        reserved = list(kept.sentences(found.settings, found.node, known)) if node else []
+        reserved = list(kept.sentences(found.settings, found.node, kept.load(state_dir))) if node else []
     except NumalignError:
         if config or root:
             raise
         node = None
-    view = view_of(saved.ledger, node)
+    if output == "svg":
+        if node is None:
+            raise SettingsError("--root", f"must name machine {saved.ledger.machine}, of which the ledger is")
+        click.echo(draw(node.machine, saved.ledger), nl=False)
+        return
+    view = view_of(saved.ledger, node, outsiders.known(state_dir))
     report = recovery_report.load(state_dir)
     if output == "json":
         click.echo(

@@ -42,7 +42,7 @@ Examples:
 
 @click.command("topology", epilog=EXAMPLES)
 @click.option("--root", metavar="SPEC", default=None, help="A machine that is not this one; see below.")
-@click.option("--output", "-o", type=click.Choice(["tree", "json", "svg"]), default="tree", show_default=True)
+@click.option("--output", "-o", type=click.Choice(["text", "json", "svg"]), default="text", show_default=True)
 @click.option("--ledger", metavar="CHECKPOINT", type=click.Path(path_type=Path), default=None,
               help="Show who holds what, from this saved ledger.")  # fmt: skip
 @click.option("--file", "-f", "target", type=click.Path(dir_okay=False, path_type=Path), default=None,
@@ -51,8 +51,9 @@ Examples:
 def command(root: str | None, output: str, ledger: Path | None, target: Path | None, *, full: bool) -> None:
     """Show sockets, NUMA nodes, caches, cores, memory, devices and distances of a machine.
 
-    SPEC is a folder with sys/ in it, an archive made by `numalign record`, the name of a machine that comes with
-    numalign, or a description after "synthetic:". Without it, this machine is shown.
+    SPEC is a folder with sys/ in it, an archive made by `numalign record`, a file that hwloc's `lstopo --disallowed
+    machine.xml` wrote, the name of a machine that comes with numalign, or a description after "synthetic:". Without
+    it, this machine is shown.
 
     Exit code 0: shown; 2: SPEC or CHECKPOINT cannot be used, with the reason.
     """

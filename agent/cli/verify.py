@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import click
 
 from agent.app.offline import Left, Where, open_left
-from agent.cli.run import DEFAULT_STATE
+from agent.cli.where import where_options
 from agent.core.verify import Line, Report
 
 DRIFT = 1
@@ -21,24 +20,10 @@ _MOST_THREADS = 50
 
 
 @click.command("verify")
-@click.option(
-    "--state-dir", type=click.Path(path_type=Path, file_okay=False), default=DEFAULT_STATE, show_default=True
-)
-@click.option("--config", type=click.Path(path_type=Path), help="The agent's configuration file.")
-@click.option("--root", metavar="MACHINE", help="The machine that it serves, if not this one.")
-@click.option(
-    "--cgroup-root", metavar="auto|scratch|PATH", default="auto", show_default=True, help="The tree that it serves."
-)
-@click.option(
-    "--kubepods", default="", metavar="CGROUP", help="The kubelet's root in that tree, where there are several."
-)
-@click.option("--log-dir", type=click.Path(path_type=Path), default=Path("/var/log"), show_default=True, hidden=True)
+@where_options
 @click.option("--drift-only", is_flag=True, help="Leave out what is as it should be.")
 @click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def command(
-    *, state_dir: Path, config: Path | None, root: str | None, cgroup_root: str, kubepods: str, log_dir: Path,
-    drift_only: bool, output: str,
-) -> None:  # fmt: skip
+def command(*, where: Where, drift_only: bool, output: str) -> None:
     """Compare the kernel's cgroups with the saved ledger, and say why they differ. Writes nothing.
 
     \b
@@ -53,9 +38,6 @@ def command(
     \b
     Exit codes: 0 all is as it should be; 1 drift; 2 wrong input; 3 a fault of this machine, or nothing to compare.
     """  # noqa: D301 - click's mark for text that is not folded is this very character
-    where = Where(
-        state=state_dir, config=config, root=root, cgroup_root=cgroup_root, kubepods=kubepods, log_dir=log_dir
-    )  # fmt: skip
     left = open_left(where, needs_ledger=True)
     report = left.report()
     lines = report.drifted if drift_only else report.lines

@@ -1,61 +1,30 @@
-"""Admission: one pod through all providers, Admitted or Refused (spec 2.3).
-
-    policy none       each container takes what it asks for, wherever it is
-    scope container   each container: ask all providers, merge, take, then the next container
-    scope pod         ask all providers once for the whole pod, merge, then each container takes
+"""The managers of one node: who is admitted and gets what, and what goes back (`Node`).
 
 Called by the engine (the pod was seen), by `explain` and `simulate` (a pod that may never exist) and by the parity
-harness. Order of the providers everywhere: devices, CPUs, memory, then others by name.
+harness. How one pod goes through them is for `agent.core.admission`. Order of the providers everywhere: devices,
+CPUs, memory, then others by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from agent.core import cpus, devices, memory
+from agent.core.admission import Admission, Trace
 from agent.core.aligned import Judge
 from agent.core.confine import Confiner, asks
 from agent.core.devices_choice import Preference
 from agent.core.masks import Positions
-from agent.core.merge import Merged, merge_answers
 from agent.core.order import Order
-from agent.core.provider import Answer, Provider
-from agent.core.reasons import MergeReasons
+from agent.core.provider import Provider
 from agent.model.devices import DeviceInventory
-from agent.model.hint import ANY_NODES, Hint
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.machine import Machine
-from agent.model.outcome import Admitted, Outcome, Reason, Refusal, Refused
+from agent.model.outcome import Admitted, Outcome, Refusal, Refused
 from agent.model.pod import Pod
-from agent.model.rules import Compatibility, CpuOptions, Policy, Rules, Scope, TopologyRules
-
-NO_LOCALITY = "Resources cannot be allocated with Topology locality"
-NO_LOCALITY_POD = "Pod Scope pod with pod-level resources failed admission under pod-scope topology manager"
-NO_LOCALITY_CONTAINER = (
-    "Pod Scope pod with pod-level resources failed admission with a container-level topology manager"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One merge of an admission, for explanations.
-
-    Attributes:
-        container: whose it was, "" for the whole pod.
-        answers: provider name -> what it said.
-        merged: what came of it.
-        reasons: why, in the merge's own words.
-    """
-
-    container: str
-    answers: Mapping[str, Answer]
-    merged: Merged
-    reasons: MergeReasons
-
-
-Trace = Callable[[Step], None]
+from agent.model.rules import Compatibility, CpuOptions, Policy, Rules, Scope
 
 
 class Node:
@@ -85,9 +54,9 @@ class Node:
         self._cpus = cpus.Provider(machine, rules)
         self._devices = devices.Provider(machine, rules, inventory, preferences)
         self._memory = memory.Provider(machine, rules)
-        confiner = Confiner(machine, rules, self._cpus.start().shared - self._cpus.reserved)
+        self.confiner = Confiner(machine, rules, self._cpus.start().shared - self._cpus.reserved)
         self._made_of = tuple(extra_providers), preferences
-        self._others = tuple(sorted((confiner, *self._made_of[0]), key=lambda each: each.name))
+        self._others = tuple(sorted((self.confiner, *self._made_of[0]), key=lambda each: each.name))
         self._overridden: dict[CpuOptions, cpus.Provider] = {}
         self._judge = Judge(machine, inventory)
 
@@ -95,6 +64,13 @@ class Node:
         """The same managers where other devices are known."""
         extra, preferences = self._made_of
         return Node(self.machine, self.rules, inventory, extra, preferences)
+
+    def with_topology(self, policy: Policy | None, scope: Scope | None) -> Node:
+        """The same managers under another policy or scope; raises SettingsError where the CPU options forbid it."""
+        topology = self.rules.topology
+        topology = replace(topology, policy=policy or topology.policy, scope=scope or topology.scope)
+        extra, preferences = self._made_of
+        return Node(self.machine, replace(self.rules, topology=topology), self.inventory, extra, preferences)
 
     @property
     def reserved(self) -> CpuSet:
@@ -166,7 +142,11 @@ class Node:
             policy=policy or self.rules.topology.policy,
             scope=Scope.POD if asks(pod)[0] else scope or self.rules.topology.scope,
         )
-        admission = _Admission(self, topology, self._providers_for(cpu_options), pod, ledger, trace)
+        as_whole = self.rules.pod_level_managers and pod.pod_level
+        admission = Admission(
+            pod, ledger, topology, self._providers_for(cpu_options), self.positions, self.order,
+            as_whole=as_whole, trace=trace,
+        )  # fmt: skip
         refusal = admission.run()
         if refusal is not None:
             return _settled(admission.ledger), refusal
@@ -213,96 +193,6 @@ class Node:
         if options not in self._overridden:
             self._overridden[options] = self._cpus.with_options(options)
         return (self._devices, self._overridden[options], self._memory, *self._others)
-
-
-class _Admission:
-    """One pod on its way: the ledger as far as it got, and the hints that were merged."""
-
-    def __init__(
-        self,
-        node: Node,
-        topology: TopologyRules,
-        providers: tuple[Provider, ...],
-        pod: Pod,
-        ledger: Ledger,
-        trace: Trace | None,
-    ) -> None:
-        self._node = node
-        self._topology = topology
-        self._providers = providers
-        self._pod = pod
-        self._trace = trace
-        self._as_whole = node.rules.pod_level_managers and pod.pod_level
-        self.ledger = ledger
-        self.hints: dict[str, Hint] = {}
-
-    def run(self) -> Refusal | None:
-        """Go through all containers; None when nobody refused."""
-        if self._topology.policy is Policy.NONE:
-            return self._each_container(lambda _: ANY_NODES)
-        if self._topology.scope is Scope.CONTAINER:
-            return self._each_container(self._container_hint)
-        merged = self._merge("", {each.name: each.pod_hints(self.ledger, self._pod) for each in self._providers})
-        if not merged.admit:
-            return self._misaligned(NO_LOCALITY_POD if self._as_whole else NO_LOCALITY, "", merged)
-        if self._as_whole:
-            return self._whole_pod(merged.hint)
-        return self._each_container(lambda _: merged.hint)
-
-    def _each_container(self, hint_of: Callable[[str], Hint | Refusal]) -> Refusal | None:
-        for container in self._pod.containers:
-            hint = hint_of(container.name)
-            if isinstance(hint, Refusal):
-                return hint
-            self.hints[container.name] = hint
-            for provider in self._providers:
-                taken = provider.allocate(self.ledger, self._pod, container, hint)
-                if isinstance(taken, Refusal):
-                    return _told(replace(taken, container=taken.container or container.name))
-                self.ledger = taken
-        return None
-
-    def _container_hint(self, name: str) -> Hint | Refusal:
-        container = next(each for each in self._pod.containers if each.name == name)
-        answers = {each.name: each.container_hints(self.ledger, self._pod, container) for each in self._providers}
-        merged = self._merge(name, answers)
-        if not merged.admit:
-            return self._misaligned(NO_LOCALITY_CONTAINER if self._as_whole else NO_LOCALITY, name, merged)
-        return merged.hint
-
-    def _whole_pod(self, hint: Hint) -> Refusal | None:
-        self.hints = {container.name: hint for container in self._pod.containers}
-        for provider in self._providers:
-            taken = provider.allocate_pod(self.ledger, self._pod, hint)
-            if isinstance(taken, Refusal):
-                return _told(taken)
-            self.ledger = taken
-        return None
-
-    def _merge(self, container: str, answers: Mapping[str, Answer]) -> Merged:
-        reasons: list[MergeReasons] = []
-        merged = merge_answers(
-            list(answers.values()),
-            self._node.positions,
-            self._topology,
-            self._node.order,
-            trace=reasons.append if self._trace else None,
-        )
-        if self._trace is not None:
-            self._trace(Step(container, answers, merged, reasons[0]))
-        return merged
-
-    def _misaligned(self, message: str, container: str, merged: Merged) -> Refusal:
-        nodes = None if merged.hint.nodes is None else str(merged.hint.nodes)
-        facts = {"policy": self._topology.policy.value, "scope": self._topology.scope.value, "nodes": nodes}
-        return Refusal(Reason.TOPOLOGY, message, container, facts)
-
-
-def _told(refusal: Refusal) -> Refusal:
-    """An error without a type of its own is wrapped as the kubelet wraps it (spec 2.2)."""
-    if refusal.reason is not Reason.UNEXPECTED:
-        return refusal
-    return replace(refusal, message=f"Allocate failed due to {refusal.message}, which is unexpected")
 
 
 def _recorded(ledger: Ledger, record: PodRecord) -> Ledger:

@@ -17,6 +17,7 @@ from agent.model.hint import ANY_NODES
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.machine import Machine
+from agent.model.quantity import show_bytes
 from agent.model.rules import Policy
 
 UNPREFERRED = "the best that could be had under this policy is not as good as this machine allows"
@@ -43,6 +44,13 @@ class Kind(Enum):
     CPUS = "CPUs"
     MEMORY = "memory"
     DEVICE = "device"
+
+
+_VERBS = {Kind.CPUS: "lie on", Kind.MEMORY: "lies on", Kind.DEVICE: "is local to"}
+
+
+def _on(nodes: NodeSet) -> str:
+    return f"NUMA node{'s' if len(nodes) > 1 else ''} {nodes}"
 
 
 Held = tuple[Kind, str, NodeSet]
@@ -100,8 +108,7 @@ class Judge:
             allowed = self._same_sockets(nodes) if by_socket and kind is Kind.CPUS else nodes
             outside = places - allowed if kind is not Kind.DEVICE or not places & nodes else NodeSet()
             if outside:
-                verb = "is local to" if kind is Kind.DEVICE else "lie on"
-                return f"{what} {verb} NUMA nodes {outside}, outside the affinity {nodes}"
+                return f"{what} {_VERBS[kind]} {_on(outside)}, outside the affinity {nodes}"
         return "" if hint.preferred else UNPREFERRED
 
     def _apart(self, held: list[Held]) -> str:
@@ -111,7 +118,7 @@ class Judge:
             common &= places if kind is Kind.DEVICE or len(places) == 1 else NodeSet()
         if common:
             return ""
-        return f"policy none aligns nothing: it lies on NUMA nodes {NodeSet.union(places for _, _, places in held)}"
+        return f"policy none aligns nothing: it lies on {_on(NodeSet.union(places for _, _, places in held))}"
 
     def _same_sockets(self, nodes: NodeSet) -> NodeSet:
         sockets = {cpu.package for cpu in self._machine.cpus if cpu.node in nodes}
@@ -124,7 +131,7 @@ class Judge:
             yield Kind.CPUS, f"CPUs {grant.cpus}", self._machine.nodes_of(grant.cpus)
         for block in grant.memory:
             if block.size:
-                yield Kind.MEMORY, f"{block.size} bytes of {block.resource}", block.nodes
+                yield Kind.MEMORY, f"{show_bytes(block.size)} of {block.resource}", block.nodes
         for resource, ids in sorted(grant.devices.items()):
             for device in ids:
                 places = self._places.get((resource, device))

@@ -28,8 +28,11 @@ POLICY, SCOPE, ON_MISALIGNMENT = f"{PREFIX}policy", f"{PREFIX}scope", f"{PREFIX}
 CPU_OPTIONS, DEVICES, ALIGN = f"{PREFIX}cpu-options", f"{PREFIX}devices", f"{PREFIX}align"
 PIN, MOVE_MEMORY = f"{PREFIX}pin", f"{PREFIX}move-memory"
 ALIGNS = ("numa", "numa,memory")
-OURS = frozenset({f"{PREFIX}assignment", f"{PREFIX}cpus", f"{PREFIX}numa-nodes"})
+RELEASE, RELEASED = f"{PREFIX}release", f"{PREFIX}released"
+OURS = frozenset({f"{PREFIX}assignment", f"{PREFIX}cpus", f"{PREFIX}numa-nodes", f"{PREFIX}failed"})
 """What the agent itself writes: not asked, hence no problem."""
+APART = frozenset({RELEASE, RELEASED, f"{PREFIX}tolerate-missing-plugin"})
+"""What is meant for the agent's own pod, or for the runtime (deploy/docs/nri.md): no problem either."""
 
 MAX_DEVICES = 1024
 _OPTIONS = {
@@ -189,5 +192,5 @@ class _Reader:
         """Any other annotation of our prefix is a typing error that nobody would notice."""
         known = (POLICY, SCOPE, ON_MISALIGNMENT, CPU_OPTIONS, DEVICES, ALIGN, PIN, MOVE_MEMORY)
         for key in self._left:
-            if key not in OURS:
+            if key not in OURS | APART:
                 self._wrong(key, self._left[key], f"is no annotation of numalign, which are {', '.join(known)}")

@@ -15,7 +15,8 @@ from `CpuBooks.confined` by `agent.core.plan`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import combinations
 
@@ -29,8 +30,8 @@ from agent.model.hint import IMPOSSIBLE, Hint, Stance
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Confinement, CpuBooks, Ledger
 from agent.model.machine import Machine
-from agent.model.outcome import Refusal
-from agent.model.pod import Container, ContainerKind, Pod, Qos, Resources
+from agent.model.outcome import Reason, Refusal
+from agent.model.pod import Container, Pod, Qos, Resources, at_once
 from agent.model.quantity import units
 from agent.model.rules import Rules
 
@@ -43,27 +44,21 @@ def asks(pod: Pod) -> tuple[bool, bool]:
     return wish in ALIGNS, wish in ALIGNS and _MEMORY in wish
 
 
-def together(pod: Pod, amount_of: Callable[[Container], int]) -> int:
-    """The most that a pod's containers use at once, of something that each has an amount of (spec 8.2)."""
-    apps = beside = peak = 0
-    for container in pod.containers:
-        amount = amount_of(container)
-        if container.kind is ContainerKind.APP:
-            apps += amount
-        elif container.kind is ContainerKind.SIDECAR:
-            beside += amount
-            peak = max(peak, beside)
-        else:
-            peak = max(peak, beside + amount)
-    return max(apps + beside, peak)
-
-
 def accounted(books: CpuBooks) -> dict[int, int]:
     """Thousandths of a CPU that confined pods may count on, per node."""
     total: dict[int, int] = {}
     for _, confinement in sorted(books.confined.items()):
         for node, milli in confinement.milli:
             total[node] = total.get(node, 0) + milli
+    return total
+
+
+def limits(ledger: Ledger, but: str = "") -> Counter[int]:
+    """Bytes of memory that confined pods may use, per node; `but` is the uid of a pod that does not count."""
+    total: Counter[int] = Counter()
+    for uid, confinement in ledger.cpus.confined.items():
+        if uid != but:
+            total.update(dict(confinement.limit))
     return total
 
 
@@ -113,10 +108,10 @@ class Confiner:
             return Stance.NO_PREFERENCE
         limit = self.limit(pod)
         both = milli + 1000 * self._exclusive(pod)  # its own exclusive CPUs leave the pool of these nodes first
-        family = Family(self._domain, self._needs(both, limit, self._free(ledger), self._free_memory(ledger)))
+        family = Family(self._domain, self._needs(both, limit, self.free(ledger), self._free_memory(ledger)))
         if not family.possible:
             return {ALIGN: IMPOSSIBLE}
-        capacity = Family(self._domain, self._needs(both, limit, self._capacity(), self._memory_capacity()))
+        capacity = Family(self._domain, self._needs(both, limit, self.capacity(), self._memory_capacity()))
         return {ALIGN: Demand(family, fewest(capacity, Budget()))}
 
     def allocate(self, ledger: Ledger, pod: Pod, container: Container, affinity: Hint) -> Ledger | Refusal:  # noqa: ARG002 - Provider
@@ -124,7 +119,7 @@ class Confiner:
         milli = self.milli(pod)
         if not milli or pod.uid in ledger.cpus.confined:
             return ledger
-        free, memory, limit = self._free(ledger), self._free_memory(ledger), self.limit(pod)
+        free, memory, limit = self.free(ledger), self._free_memory(ledger), self.limit(pod)
         allowed = self._domain if affinity.nodes is None else self._domain & self._positions.mask(affinity.nodes)
         mask = self._fewest_of(allowed, self._needs(milli, limit, free, memory)) if limit else 0
         bound = bool(mask)
@@ -143,6 +138,32 @@ class Confiner:
     def allocate_pod(self, ledger: Ledger, pod: Pod, affinity: Hint) -> Ledger | Refusal:
         """As for a container: the pod is one in any case."""
         return self.allocate(ledger, pod, pod.containers[0], affinity)
+
+    def resized(self, ledger: Ledger, pod: Pod) -> Ledger | Refusal:
+        """Account what a confined pod asks for now, on the nodes where it is and with its memory bound as it was.
+
+        Less always fits: what is counted shrinks node by node, and the lowest nodes keep theirs.
+        """
+        held = ledger.cpus.confined.get(pod.uid)
+        if held is None:
+            return ledger
+        milli, limit = self.milli(pod), self.limit(pod) if held.memory else 0
+        had, bound = sum(part for _, part in held.milli), sum(part for _, part in held.limit)
+        if (milli, limit) == (had, bound):
+            return ledger
+        without = self.release(ledger, pod.uid)
+        if not milli:
+            return without
+        cpus = dict(held.milli) if milli <= had else self.free(without)
+        memory = dict(held.limit) if limit <= bound else self._free_memory(without)
+        for need, room, what in ((milli, cpus, "thousandths of a CPU"), (limit, memory, "bytes of memory")):
+            here = sum(max(0, room.get(node, 0)) for node in held.nodes)
+            if need > here:
+                why = f"{need} {what} are needed on NUMA nodes {held.nodes}, and {here} are free there"
+                return Refusal(Reason.TOPOLOGY, why)
+        again = replace(held, milli=_spread(milli, held.nodes, cpus), limit=_spread(limit, held.nodes, memory))
+        again = again if held.memory else replace(again, limit=())
+        return self._with(ledger, {**ledger.cpus.confined, pod.uid: again})
 
     def started(self, ledger: Ledger, pod: Pod, container: Container) -> Ledger:  # noqa: ARG002 - Provider
         """Nothing: the request is accounted as long as the pod is there."""
@@ -165,7 +186,7 @@ class Confiner:
         if "cpu" in (pod.requests or {}):
             return (pod.requests or {})["cpu"]
         shared = [each for each in pod.containers if pod.pod_level or not exclusive_count(pod, each, gate)]
-        return together(replace(pod, containers=tuple(shared)), lambda each: each.requests.get("cpu", 0))
+        return at_once((each.kind, each.requests.get("cpu", 0)) for each in shared)
 
     def _exclusive(self, pod: Pod) -> int:
         """Exclusive CPUs that the pod gets besides; none where pod-level resources keep the CPU manager away."""
@@ -180,7 +201,7 @@ class Confiner:
             return units((pod.limits or {})[_MEMORY])
         if any(not _of(container.limits) for container in pod.containers):
             return 0
-        return together(pod, lambda each: _of(each.limits))
+        return at_once((each.kind, _of(each.limits)) for each in pod.containers)
 
     def _needs(self, milli: int, limit: int, cpus: Mapping[int, int], memory: Mapping[int, int]) -> tuple[Need, ...]:
         needs = [Need(milli, self._weights(cpus))]
@@ -191,10 +212,12 @@ class Confiner:
     def _weights(self, amounts: Mapping[int, int]) -> tuple[int, ...]:
         return tuple(max(0, amounts.get(node, 0)) for node in self._positions.ids)
 
-    def _capacity(self) -> dict[int, int]:
+    def capacity(self) -> dict[int, int]:
+        """The same on an empty node."""
         return {node.id: 1000 * len(node.cpus & self._usable) for node in self._machine.nodes}
 
-    def _free(self, ledger: Ledger) -> dict[int, int]:
+    def free(self, ledger: Ledger) -> dict[int, int]:
+        """Node -> thousandths of a CPU that one more pod may count on."""
         taken = accounted(ledger.cpus)
         pool = ledger.cpus.shared & self._usable
         return {node.id: 1000 * len(node.cpus & pool) - taken.get(node.id, 0) for node in self._machine.nodes}
@@ -207,9 +230,8 @@ class Confiner:
 
     def _free_memory(self, ledger: Ledger) -> dict[int, int]:
         free = self._memory_capacity() | {book.id: book.free(_MEMORY) for book in ledger.memory.nodes}
-        for confinement in ledger.cpus.confined.values():
-            for node, size in confinement.limit:
-                free[node] = free.get(node, 0) - size
+        for node, size in limits(ledger).items():
+            free[node] = free.get(node, 0) - size
         return free
 
     def _fewest_of(self, allowed: int, needs: tuple[Need, ...]) -> int:

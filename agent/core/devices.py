@@ -84,7 +84,7 @@ class Provider:
         left = self._reusable(ledger.devices, pod, container)
         hints = {
             resource: self._offer(ledger, resource, size, held.get(resource, ()), left.get(resource, ()), fold=fold)
-            for resource, size in self._asked(ledger, pod, container).items()
+            for resource, size in self.asked(ledger, pod, container).items()
         }
         return {**hints, **self._followed([held], fold=fold)}
 
@@ -93,7 +93,7 @@ class Provider:
         by_container = ledger.devices.held.get(pod.uid, {})
         fold = self._folds(pod_exclusive_count(pod, self._rules.pod_level_managers))
         hints = {}
-        for resource, size in self._asked(ledger, pod, None).items():
+        for resource, size in self.asked(ledger, pod, None).items():
             held = {each for of in by_container.values() for each in of.get(resource, ())}
             hints[resource] = self._offer(ledger, resource, size, sorted(held), (), fold=fold)
         return {**hints, **self._followed(by_container.values(), fold=fold)}
@@ -104,7 +104,7 @@ class Provider:
         left = self._reusable(books, pod, container)
         own = dict(books.held.get(pod.uid, {}).get(container.name, {}))
         before = dict(own)
-        for resource, size in self._asked(ledger, pod, container).items():
+        for resource, size in self.asked(ledger, pod, container).items():
             got = self._chosen(ledger, pod, container, resource, size, left.get(resource, ()), affinity)
             if isinstance(got, Refusal):
                 return got
@@ -143,7 +143,7 @@ class Provider:
         after = replace(ledger.devices, held={**others, uid: kept} if kept else others)
         return replace(ledger, devices=after)
 
-    def _asked(self, ledger: Ledger, pod: Pod, container: Container | None) -> dict[str, int]:
+    def asked(self, ledger: Ledger, pod: Pod, container: Container | None) -> dict[str, int]:
         """How many of each resource that is ours a container asks for, or with None the pod."""
         limits: dict[str, int] = {}
         if DEVICES in pod.annotations and (container is None or container is _first_app(pod)):

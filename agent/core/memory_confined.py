@@ -7,9 +7,9 @@ could run the node out of memory. The kubelet knows no such pods, so Compatibili
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
+from agent.core.confine import limits
 from agent.model.ledger import Ledger, NodeBook
 from agent.model.outcome import Refusal
 
@@ -25,12 +25,9 @@ class Seen:
 
     def __init__(self, ledger: Ledger, uid: str) -> None:
         self._before = ledger
-        limits: Counter[int] = Counter()
-        for other, confinement in ledger.cpus.confined.items():
-            if other != uid:  # a pod never stands in its own way
-                limits.update(dict(confinement.limit))
+        used = limits(ledger, but=uid)  # a pod never stands in its own way
         # Never more than is free: after memory was lost, limits and grants together may exceed a node.
-        self._kept = {book.id: max(0, min(limits[book.id], book.free(_MEMORY))) for book in ledger.memory.nodes}
+        self._kept = {book.id: max(0, min(used[book.id], book.free(_MEMORY))) for book in ledger.memory.nodes}
         self.ledger = self._with(ledger, 1) if any(self._kept.values()) else ledger
 
     def undone(self, after: Ledger | Refusal) -> Ledger | Refusal:

@@ -5,17 +5,20 @@ Called by the engine for `numalign release`, for the kill switch, and, for the q
 The quota. A container with exclusive CPUs is throttled for nothing when its limit equals what it owns; the kubelet
 lifts the limit on the container, its sandbox and its pod together when its own CPU manager pins (spec 7.4, gate
 DisableCPUQuotaWithExclusiveCPUs), since a parent's limit binds what is below. So does numalign, where it is asked to.
-Fractional containers of the same pod keep theirs. What is put back is computed from the pod, not remembered, and only
-where there is no quota now: a finite one is the kubelet's, perhaps newer than the ledger (an in-place resize).
+Fractional containers of the same pod keep theirs, and so does all of a pod with pod-level resources one of whose
+containers has no whole CPUs of its own (PodLevelResourceManagers): its limit is what they share. What is put back is
+computed from the pod, not remembered, and only where there is no quota now: a finite one is the kubelet's, perhaps
+newer than the ledger (an in-place resize).
 """
 
 from __future__ import annotations
 
 from agent.core.plan import CPUS, MEMS
+from agent.core.requests import eligible
 from agent.core.wanted import RUNTIME_INNER, Names, children_of, own_of
 from agent.model.cgroup import Cause, Cgroup, Level, Observed, Write
 from agent.model.ledger import Ledger
-from agent.model.pod import ContainerKind, Pod, Qos
+from agent.model.pod import Container, ContainerKind, Pod, Qos
 
 PERIOD = 100_000
 """Microseconds: cpuCFSQuotaPeriod, the kubelet's default."""
@@ -62,15 +65,34 @@ def quota_plan(ledger: Ledger, names: Names, observed: Observed, *, lift: bool) 
         return tuple(_restored(ledger, names, observed))
     writes = []
     for cgroup in observed.cgroups:
-        if cgroup.level not in (Level.POD, Level.CONTAINER) or not own_of(ledger, cgroup.pod_uid):
+        if cgroup.level not in (Level.POD, Level.CONTAINER):
             continue
-        uid, name = names.get(cgroup.container_id, (cgroup.pod_uid, ""))
-        if name and uid == cgroup.pod_uid and name not in ledger.cpus.assigned.get(uid, {}):
-            continue  # a fractional container keeps its limit
+        uid, name = names.get(cgroup.container_id, ("", ""))
+        if not lifted(ledger, cgroup.pod_uid, name if uid == cgroup.pod_uid else ""):
+            continue
         write = _quota(observed.version, cgroup, None)
         if write:
             writes.append(write)
     return tuple(writes)
+
+
+def lifted(ledger: Ledger, uid: str, container: str = "") -> bool:
+    """Whether a container, or a pod with its sandbox and helpers (""), is to have no quota (spec 7.4, 4.12).
+
+    A container: if it holds CPUs that no other container of its pod may use. A pod: if one of its containers is such;
+    with pod-level resources, if all of them are.
+    """
+    own = ledger.cpus.assigned.get(uid, {})
+    record = ledger.pods.get(uid)
+    if record is None or not record.pod.pod_level:
+        return container in own if container else bool(own_of(ledger, uid))
+    alone = {each.name: each.name in own and _whole(each) for each in record.pod.containers}
+    return alone.get(container, False) if container else all(alone.values())
+
+
+def _whole(container: Container) -> bool:
+    """Whether a container of a pod with pod-level resources gets CPUs for itself, rather than of the pod's pool."""
+    return eligible(container) and container.limits.get("cpu", 0) % 1000 == 0
 
 
 def _restored(ledger: Ledger, names: Names, observed: Observed) -> list[Write]:

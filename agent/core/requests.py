@@ -6,9 +6,9 @@ thousandths of a unit and leave as whole CPUs, bytes or devices.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from agent.model.pod import Container, ContainerKind, Pod, Qos, Resources
+from agent.model.pod import Container, ContainerKind, Pod, Qos, Resources, at_once
 from agent.model.quantity import is_whole, units
 
 HUGE = "hugepages-"
@@ -42,16 +42,7 @@ def pod_exclusive_count(pod: Pod, pod_level_managers: bool) -> int:  # noqa: FBT
     """Exclusive CPUs that a pod asks for as a whole: the highest number held at once (spec 4.4)."""
     if pod_level_managers and pod.pod_level:
         return _whole(pod.requests or {}) if pod.qos is Qos.GUARANTEED else 0
-    peak = beside = apps = 0
-    for container in pod.containers:
-        count = exclusive_count(pod, container, pod_level_managers)
-        if container.kind is ContainerKind.APP:
-            apps += count
-        elif container.kind is ContainerKind.SIDECAR:
-            beside += count
-        else:
-            peak = max(peak, beside + count)  # only the sidecars listed before it run beside it
-    return max(peak, apps + beside)
+    return at_once((each.kind, exclusive_count(pod, each, pod_level_managers)) for each in pod.containers)
 
 
 def is_memory(resource: str) -> bool:
@@ -78,18 +69,9 @@ def pod_memory_requests(pod: Pod, pod_level_managers: bool) -> dict[str, int]:  
     if pod_level_managers and pod.pod_level:
         asked = pod.requests or {}
         return {name: units(asked[name]) for name in sorted(asked) if is_memory(name) and asked[name] > 0}
-    peak: dict[str, int] = {}
-    beside: dict[str, int] = {}
-    apps: dict[str, int] = {}
-    for container in pod.containers:
-        for name, amount in memory_requests(pod, container, pod_level_managers).items():
-            if container.kind is ContainerKind.APP:
-                apps[name] = apps.get(name, 0) + amount
-            elif container.kind is ContainerKind.SIDECAR:
-                beside[name] = beside.get(name, 0) + amount
-            else:
-                peak[name] = max(peak.get(name, 0), beside.get(name, 0) + amount)
-    return {name: max(apps[name] + beside.get(name, 0), peak.get(name, 0)) for name in sorted(apps)}
+    asked_by = [(each.kind, memory_requests(pod, each, pod_level_managers)) for each in pod.containers]
+    of_apps = {name for kind, amounts in asked_by if kind is ContainerKind.APP for name in amounts}
+    return {name: _of(name, asked_by) for name in sorted(of_apps)}
 
 
 def is_fractional(requests: Resources) -> bool:
@@ -117,19 +99,13 @@ def pod_limits(pod: Pod, *, overhead: bool = True) -> dict[str, int]:
 
 
 def _together(pod: Pod, amounts: Callable[[Container], Resources]) -> dict[str, int]:
-    """The most that runs at once: the long-running containers, or an init container beside earlier sidecars."""
-    lasting: dict[str, int] = {}
-    beside: dict[str, int] = {}
-    peak: dict[str, int] = {}
-    for container in pod.containers:
-        for name, milli in amounts(container).items():
-            if container.kind is ContainerKind.INIT:
-                peak[name] = max(peak.get(name, 0), milli + beside.get(name, 0))
-                continue
-            lasting[name] = lasting.get(name, 0) + milli
-            if container.kind is ContainerKind.SIDECAR:
-                beside[name] = beside.get(name, 0) + milli
-    return {name: max(lasting.get(name, 0), peak.get(name, 0)) for name in lasting | peak}
+    """The most that runs at once, of each resource that some container names."""
+    asked_by = [(each.kind, amounts(each)) for each in pod.containers]
+    return {name: _of(name, asked_by) for _, asked in asked_by for name in asked}
+
+
+def _of(name: str, asked_by: Sequence[tuple[ContainerKind, Resources]]) -> int:
+    return at_once((kind, amounts.get(name, 0)) for kind, amounts in asked_by)
 
 
 def _pod_level(pod: Pod, asked: Resources | None) -> dict[str, int]:

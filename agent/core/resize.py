@@ -8,6 +8,8 @@ Called by the engine when the requests of a pod in the ledger changed
                      beyond its nodes only under policies that do not promise alignment
     no whole number  it gives its CPUs back and shares; one that shared and asks for whole ones now gets some
     memory           the same nodes hold more or less of it, if they have room; it never moves to others
+    confined         (numalign.io/align) the same nodes, with more or less of their CPUs and memory accounted
+    as a whole       (PodLevelResourceManagers) not followed: it keeps what it was admitted with, and says so
 
 What cannot be had leaves the container with what it has, and says so: a resize is never ignored in silence, and never
 costs a container what it was promised (KEP 1287). Whoever was refused so is tried again when something is released.
@@ -20,7 +22,8 @@ from dataclasses import dataclass, replace
 
 from agent.core.admit import Node
 from agent.core.memory_books import Draft
-from agent.core.requests import exclusive_count, memory_requests
+from agent.core.requests import exclusive_count, memory_requests, pod_exclusive_count, pod_memory_requests
+from agent.core.shortage import still_unbound
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Ledger, PodRecord
@@ -88,18 +91,17 @@ class _Resize:
     def run(self) -> Resized:
         names = {each.name for each in self._record.pod.containers}
         if self._as_a_whole():
-            if changed(self._record.pod, self._pod):
-                why = (
-                    f"{PREFIX}: the pod is managed as a whole and keeps the CPUs and memory that it was admitted with"
-                )
-                self._refused[self._pod.containers[0].name] = why
+            if self._differs_as_a_whole():
+                why = "the pod is managed as a whole and keeps the CPUs and memory that it was admitted with"
+                self._refused[self._pod.containers[0].name] = f"{PREFIX}: {why}"
         else:
             for container in self._pod.containers:
                 if container.name in names:
                     self._resize_cpus(container)
                     self._resize_memory(container)
+        self._resize_confinement()
         record = replace(self._record, pod=self._pod, affinity=self._affinity())
-        judged = self._node.judged(self._ledger, record, self._options)
+        judged = still_unbound(self._record, self._node.judged(self._ledger, record, self._options))
         if self._shares:
             judged = replace(judged, why={**judged.why, "": self._record.why[""]}, aligned=self._record.aligned)
         aligned = {name: good and name not in self._refused for name, good in judged.aligned.items()}
@@ -110,6 +112,31 @@ class _Resize:
     def _as_a_whole(self) -> bool:
         uid = self._pod.uid
         return uid in self._ledger.cpus.pools or uid in self._ledger.memory.pools
+
+    def _differs_as_a_whole(self) -> bool:
+        """Whether it holds something else than it asks for: in its own pool, or in the shares of its containers."""
+        uid, cpus, memory = self._pod.uid, self._ledger.cpus, self._ledger.memory
+        if uid in cpus.pools and len(cpus.pools[uid]) != pod_exclusive_count(self._pod, pod_level_managers=True):
+            return True
+        for container in self._pod.containers:
+            count = exclusive_count(self._pod, container, pod_level_managers=True)
+            if uid in cpus.pools and count and count != len(cpus.assigned.get(uid, {}).get(container.name, ())):
+                return True
+        wanted = pod_memory_requests(self._pod, pod_level_managers=True)
+        return any(block.size != wanted.get(block.resource, 0) for block in memory.pools.get(uid, ()))
+
+    # ---- confinement
+
+    def _resize_confinement(self) -> None:
+        """It stays on its nodes, where more or less is accounted for it."""
+        found = self._node.confiner.resized(self._ledger, self._pod)
+        if isinstance(found, Ledger):
+            self._ledger = found
+            return
+        name = self._pod.containers[0].name
+        text = f"{found.message}; it stays there, and what it was admitted with stays accounted"
+        said = self._refused.get(name)
+        self._refused[name] = f"{said}; {text}" if said else f"{PREFIX}: {text}"
 
     # ---- CPUs
 

@@ -16,13 +16,15 @@ from dataclasses import dataclass
 
 from agent.core.admit import Node
 from agent.core.asks import Ask
+from agent.core.shortage import Judge, unjudged
 from agent.model.ledger import Ledger
 from agent.model.outcome import Admitted, Outcome, Refusal
 from agent.model.pod import Pod
 
 MOST_DEPARTURES = 64
 """So many single departures are looked at, those who came last first: a bound on the time, not on the rule."""
-
+BEHIND = "pods that came before it wait for room, and it would delay them"
+"""The message of a refusal of one that would fit."""
 
 Prepare = Callable[[Ledger, Pod], Ledger]
 
@@ -62,7 +64,7 @@ def may_pass(node: Node, without: Ledger, within: Ledger, ahead: Sequence[Waitin
 
 
 def let_in(
-    node: Node, ledger: Ledger, line: Sequence[Waiting], prepare: Prepare = _as_it_is
+    node: Node, ledger: Ledger, line: Sequence[Waiting], prepare: Prepare = _as_it_is, judge: Judge = unjudged
 ) -> tuple[Ledger, tuple[Pod, ...]]:
     """Let in whoever fits now, in order, without harm to those before them.
 
@@ -71,6 +73,7 @@ def let_in(
         ledger: the grants.
         line: who waits.
         prepare: the ledger that a pod is admitted to (devices that the kubelet gave it already are in it).
+        judge: holds it against the nodes' real memory (safety.md S7).
 
     Returns:
         The ledger with their grants, and the pods that were let in, in order.
@@ -78,7 +81,8 @@ def let_in(
     entered: list[Pod] = []
     ahead: list[Waiting] = []
     for each in in_line(line):
-        outcome = _tried(node, prepare(ledger, each.pod), each.pod, each.ask)
+        before = prepare(ledger, each.pod)
+        outcome = judge(node, before, _tried(node, before, each.pod, each.ask), each.pod)
         if isinstance(outcome, Admitted) and (not ahead or _harmless(node, ledger, outcome.ledger, ahead[0])):
             ledger = outcome.ledger
             entered.append(each.pod)

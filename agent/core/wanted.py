@@ -152,7 +152,10 @@ class _Tree:
         uid = cgroup.pod_uid
         own = own_of(self.ledger, uid)
         base = pool_of(self.ledger, uid, self.machine) if self.rules.cpu.static else None
-        if base is not None and (named or own or uid in self.ledger.cpus.confined):
+        # Somebody widened a container: its pod holds it, too. For the agent's own container nothing else does: from
+        # inside a cgroup namespace the kernel lets nobody write its root (nsdelegate, EPERM).
+        stray = base is not None and any(kid.cpus - base - own for kid in self.kids.get(cgroup.path, ()))
+        if base is not None and (named or own or stray or uid in self.ledger.cpus.confined):
             self._want(cgroup, Want(base | own, structural=self.v1 or bool(own)))
         for container in self.kids.get(cgroup.path, ()):
             self._container(container, named=self.v1 or bool(own) or bool(container.cpus))

@@ -9,12 +9,13 @@ from agent.core.admit import Node
 from agent.core.asks import DEVICES, Ask, Problem, ask_of
 from agent.core.kubelet_devices import Given, explained, handed_over
 from agent.core.resize import changed, resized
-from agent.core.waiting import Waiting, may_pass
+from agent.core.shortage import Judge, unjudged
+from agent.core.waiting import BEHIND, Waiting, may_pass
 from agent.engine.following import unheld
 from agent.engine.known import Known, Switches, on_shared_pool, wants_anything
 from agent.engine.line import queued, waits
 from agent.model.ledger import Ledger
-from agent.model.outcome import Admitted, Reason, Refusal
+from agent.model.outcome import Admitted, Outcome, Reason, Refusal
 from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment
 
@@ -35,12 +36,9 @@ def asked(node: Node, pod: Pod) -> Ask:
     return replace(ask, problems=(*ask.problems, *problems)) if problems else ask
 
 
-BEHIND = "pods that came before it wait for room, and it would delay them"
-
-
 def decided(
     node: Node, ledger: Ledger, known: Known, *, given: Given | None, unwritable: str, switches: Switches,
-    line: Sequence[Waiting] = (),
+    line: Sequence[Waiting] = (), judge: Judge = unjudged,
 ) -> tuple[Ledger, Known]:  # fmt: skip
     """Decide on a pod.
 
@@ -52,6 +50,7 @@ def decided(
         unwritable: why nothing new can be saved, "" when it can.
         switches: the engine's settings.
         line: who waits for room already, without this pod.
+        judge: holds the admission against the nodes' real memory (safety.md S7).
 
     Returns:
         The ledger after it, and what is known of the pod.
@@ -69,7 +68,7 @@ def decided(
         return resized(node, ledger, pod, ask.cpu_options).ledger, known
     if given:
         ledger = handed_over(ledger, pod, given)
-    outcome = node.admit(ledger, pod, policy=ask.policy, scope=ask.scope, cpu_options=ask.cpu_options)
+    outcome = _tried(node, ledger, known, judge)
     waiting = new and waits(known, node.rules)
     if isinstance(outcome, Admitted) and (not waiting or may_pass(node, ledger, outcome.ledger, line)):
         return (_adopted(outcome.ledger, known) if ran and new else outcome.ledger), known
@@ -85,6 +84,14 @@ def decided(
         why = f"{refusal.reason}: {refusal.message}"
         ledger = on_shared_pool(ledger, pod, node, why, adopted=ran)
     return unheld(node, ledger, pod.uid), replace(known, refusal=refusal)
+
+
+def _tried(node: Node, ledger: Ledger, known: Known, judge: Judge) -> Outcome:
+    pod, ask = known.pod, known.ask
+    outcome = node.admit(ledger, pod, policy=ask.policy, scope=ask.scope, cpu_options=ask.cpu_options)
+    if known.ran and not ask.move_memory:
+        return outcome  # its memory is not bound in any case (S4)
+    return judge(node, ledger, outcome, pod, ran=known.ran)
 
 
 def _adopted(ledger: Ledger, known: Known) -> Ledger:

@@ -1,6 +1,6 @@
 """From a saved ledger to the kernel: observe, plan, write in order, remember what was written.
 
-Used by `agent.engine.engine` only, under its lock. Which writes are needed, in which order and why is for
+Used by `agent.engine.effects` only, under the lock. Which writes are needed, in which order and why is for
 `agent.core.plan`, `release` and `drift`.
 """
 
@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping
 from itertools import groupby
 
 from agent.core import drift
-from agent.core.plan import MEMS, plan
+from agent.core.plan import CPUS, MEMS, plan
 from agent.core.release import quota_plan, release_plan
-from agent.core.wanted import share, wants
+from agent.core.wanted import Want, share, wants
 from agent.core.writers import flapping
 from agent.engine.backoff import Backoff
 from agent.engine.ports import Cgroups, Steps
@@ -21,6 +21,9 @@ from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
 from agent.model.rules import Rules
+
+STARTS = 30.0
+"""Seconds in which a runtime starts a container: until then its first pages may lie where its sets were not yet."""
 
 
 class Enforcer:
@@ -41,6 +44,9 @@ class Enforcer:
         """Uids of pods that want their memory bound even when the kernel moves it."""
         self.halted = False
         """The kill switch, without the engine's lock: nothing is written from now on, not even the rest of a plan."""
+        self.unbound: Mapping[str, NodeSet] = {}
+        """Containers whose memory stays unbound, since they have pages on other nodes: id -> nodes (safety.md S4)."""
+        self._unbound_since: dict[str, float] = {}
         self.backoff = Backoff()
         self._last: dict[tuple[str, str], str] = {}
 
@@ -55,8 +61,11 @@ class Enforcer:
     def enforce(self, ledger: Ledger, rules: Rules, machine: Machine, observed: Observed) -> tuple[Written, ...]:
         """Write what differs; what was written and read back."""
         wanted = wants(ledger, self.names, observed, rules, machine)
-        writes = plan(ledger, self.names, observed, rules, machine, held=self.held(ledger, rules, machine, observed))
+        held = self.held(ledger, rules, machine, observed)
+        self._notice({each.container_id: held[each.path] for each in observed.cgroups if each.path in held})
+        writes = plan(ledger, self.names, observed, rules, machine, held=held)
         writes += quota_plan(ledger, self.names, observed, lift=self.lift_quota and rules.cpu.static)
+        self._found_in_order(wanted, observed)
         labelled = drift.label(writes, drift.find(wanted, self._last, observed, machine))
         before = dict(self._last)
         allowed = self.backoff.allowed(labelled, before)
@@ -66,6 +75,23 @@ class Enforcer:
         self.backoff.forget(present)
         self._last = {key: value for key, value in self._last.items() if key[0] in present}
         return results
+
+    def _notice(self, unbound: Mapping[str, NodeSet]) -> None:
+        now = self.backoff.clock()
+        self._unbound_since = {each: self._unbound_since.get(each, now) for each in unbound}
+        self.unbound = {each: nodes for each, nodes in unbound.items() if now - self._unbound_since[each] >= STARTS}
+
+    def _found_in_order(self, wanted: Mapping[str, Want], observed: Observed) -> None:
+        """A set that is as it should be counts as written: by NRI, or by this agent before it was started again.
+
+        Without that, nobody else's write would be seen as one until the agent had a reason to write there itself.
+        """
+        for cgroup in observed.cgroups:
+            want = wanted.get(cgroup.path, Want())
+            if want.cpus is not None and cgroup.cpus == want.cpus:
+                self._last[cgroup.path, CPUS] = str(want.cpus)
+            if want.mems is not None and cgroup.mems == want.mems:
+                self._last[cgroup.path, MEMS] = str(want.mems)
 
     def release(self, ledger: Ledger, observed: Observed) -> tuple[Written, ...]:
         """Put everything back (safety.md S17)."""

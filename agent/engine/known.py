@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from agent.core.admit import Node
 from agent.core.asks import Ask
+from agent.core.kubelet_devices import Given
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod, Qos
@@ -46,7 +47,7 @@ class Known:
         exempt: why it is left alone (safety.md S2), "" when it is not.
         ran: it ran before the agent knew it.
         ended: it left the API (or finished); its grant goes when its cgroups have gone.
-        unsaved: it was refused only because the ledger could not be saved: tried again when it can.
+        unsaved: it is not in the ledger only because that could not be saved: tried again when it can.
         since: when it began to wait for room, on a monotonic clock; 0.0 where it never did.
     """
 
@@ -69,12 +70,14 @@ class Snapshot:
         node: the managers.
         known: every known pod, by uid.
         switches: the engine's own settings.
+        given: devices that the kubelet gave, by uid.
     """
 
     ledger: Ledger
     node: Node
     known: Mapping[str, Known] = field(default_factory=dict)
     switches: Switches = SWITCHES
+    given: Mapping[str, Given] = field(default_factory=dict)
 
 
 def on_shared_pool(ledger: Ledger, pod: Pod, node: Node, why: str, *, adopted: bool) -> Ledger:
@@ -92,6 +95,11 @@ def same(old: Pod, new: Pod) -> bool:
     return (old.containers, old.requests, old.limits, old.annotations) == (
         new.containers, new.requests, new.limits, new.annotations,
     )  # fmt: skip
+
+
+def asks_nothing(known: Known) -> bool:
+    """Whether there is nothing to refuse: a pod is left alone (safety.md S2), or shares the pool by its own wish."""
+    return bool(known.exempt) or not known.ask.pin or not wants_anything(known.pod)
 
 
 def wants_anything(pod: Pod) -> bool:

@@ -20,6 +20,7 @@ from dataclasses import replace
 from agent.core.admit import Node
 from agent.core.kubelet_devices import Given, handed_over
 from agent.core.resize import pending, resized
+from agent.core.shortage import Judge, unjudged
 from agent.core.waiting import Waiting, let_in, never, overdue
 from agent.engine.known import Known, Switches
 from agent.model.ledger import Ledger
@@ -56,7 +57,7 @@ def line_of(known: Mapping[str, Known], rules: Rules, but: str = "") -> list[Wai
 def queued(
     known: Known, refusal: Refusal, *, node: Node, line: Sequence[Waiting], switches: Switches, given: Given | None
 ) -> Known:
-    """A refused pod whose wish is to wait: in line, or refused for good."""
+    """A refused pod whose wish is to wait: in line, or refused for good. It waits from now on, if it does not yet."""
     hopeless = never(node, known.pod, known.ask, _prepare({known.pod.uid: given} if given else {}))
     if hopeless is not None:
         text = f"{hopeless.message}; not even an empty node has room for it, so it does not wait"
@@ -77,8 +78,9 @@ def softened(known: Known, wish: OnMisalignment) -> Known:
 
 
 def turn(
-    node: Node, ledger: Ledger, known: dict[str, Known], switches: Switches, given: Mapping[str, Given]
-) -> tuple[Ledger, list[Pod]]:
+    node: Node, ledger: Ledger, known: dict[str, Known], switches: Switches, given: Mapping[str, Given],
+    now: float | None = None, judge: Judge = unjudged,
+) -> tuple[Ledger, list[Pod]]:  # fmt: skip
     """Room may have appeared, and time has passed.
 
     Args:
@@ -87,11 +89,13 @@ def turn(
         known: every known pod; those whose lot changes are replaced in it.
         switches: the engine's settings.
         given: devices that the kubelet gave, by pod.
+        now: on the clock of Known.since; None for the monotonic clock's now.
+        judge: holds admissions against the nodes' real memory (safety.md S7).
 
     Returns:
         The ledger, and the pods that must be told something new, in order.
     """
-    told, now = list[Pod](), time.monotonic()
+    told, now = list[Pod](), time.monotonic() if now is None else now
     for uid in pending(ledger):
         if uid in known and not known[uid].ended:
             done = resized(node, ledger, ledger.pods[uid].pod, known[uid].ask.cpu_options)
@@ -99,7 +103,7 @@ def turn(
                 ledger = done.ledger
                 told.append(known[uid].pod)
     line = line_of(known, node.rules)
-    ledger, entered = let_in(node, ledger, line, _prepare(given)) if line else (ledger, ())
+    ledger, entered = let_in(node, ledger, line, _prepare(given), judge) if line else (ledger, ())
     for pod in entered:
         known[pod.uid] = replace(known[pod.uid], refusal=None)
         told.append(pod)

@@ -34,12 +34,18 @@ class Cgroups(Protocol):
     def pages(self, path: str) -> Mapping[int, int]:
         """Node id -> bytes that a cgroup holds."""
 
+    def touched(self, path: str) -> Mapping[int, int]:
+        """Node id -> bytes of anonymous and shared memory that a cgroup holds; raises HostError."""
+
 
 class Store(Protocol):
     """Where the ledger is kept."""
 
-    def save(self, ledger: Ledger) -> object:
-        """Make it durable before returning; raises CheckpointUnwritableError, the old one is then intact."""
+    def save(self, ledger: Ledger, extra: Mapping[str, object] | None = None) -> object:
+        """Make it durable before returning; raises CheckpointUnwritableError, the old one is then intact.
+
+        `extra` is what the next start needs to know of the ledger; see `agent.engine.recover.LISTED`.
+        """
 
 
 class Teller(Protocol):

@@ -8,9 +8,11 @@ Called by `agent.app` before the engine exists. Nothing is written here, nothing
     has the pod  are not there              kept; the engine frees it when a complete list does not name it (S13)
     lacks it     a known pod's, plausible   adopted: the sets that its containers run on become its grant
     lacks it     a known pod's, otherwise   left to admission, as a pod that ran before the agent (S4)
-    lacks it     of nobody known            not touched before the first complete list of pods
-    of another machine or other settings    carried over (`agent.engine.carry`), losses are told
-    unreadable                              put aside by the caller; as if it lacked every pod
+    lacks it     of nobody known            not touched before the first complete list of pods, unless the checkpoint
+                                              was saved after one: then no agent granted it anything
+    of this machine, changed, or of other   carried over (`agent.engine.carry`), losses are told
+      settings
+    of another machine, or unreadable       put aside by the caller; as if it lacked every pod
 
 A set is plausible for a container that is entitled to exclusive CPUs if it has exactly as many CPUs as that, all
 online, none reserved, and none that anybody else holds.
@@ -34,6 +36,11 @@ from agent.model.ledger import Block, Ledger, PodRecord
 from agent.model.pod import ContainerKind, Pod, Qos
 from agent.model.quantity import units
 
+LISTED = "listed"
+"""Key of what is saved with a ledger: whether a complete list of pods had been read by then. A ledger that was saved
+before may lack pods that an earlier agent pinned: the next start treats it like none (absent, as older versions
+saved: it had)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
@@ -48,6 +55,7 @@ class Recovered:
         losses: what could not be carried over.
         saved: there was a checkpoint that could be read.
         as_saved: its ledger was taken as it is.
+        complete: the checkpoint knew of every pod; if not, nothing is written before the first complete list.
     """
 
     ledger: Ledger
@@ -58,6 +66,7 @@ class Recovered:
     losses: tuple[Loss, ...] = ()
     saved: bool = True
     as_saved: bool = True
+    complete: bool = True
 
 
 def recover(
@@ -66,6 +75,8 @@ def recover(
     observed: Observed,
     names: Mapping[str, tuple[str, str]],
     pods: Iterable[Pod],
+    *,
+    complete: bool = True,
 ) -> Recovered:
     """Put the three sources together.
 
@@ -75,6 +86,7 @@ def recover(
         observed: the cgroups now.
         names: container id -> (pod uid, container name), as far as known.
         pods: the pods that are known now; may be empty (the API is away).
+        complete: what was saved with `saved` under LISTED.
     """
     base = saved or node.start()
     mine = {pod.uid: pod for pod in pods if pod.uid not in base.pods}
@@ -99,7 +111,22 @@ def recover(
         losses=carried.losses if carried else (),
         saved=saved is not None,
         as_saved=as_saved,
+        complete=saved is not None and complete,
     )
+
+
+def of_another_machine(saved: Ledger, node: Node, observed: Observed, pods: Iterable[Pod]) -> bool:
+    """Whether a ledger was brought here from elsewhere: a copied disk, a restored backup.
+
+    Machines change, too: a CPU goes offline, memory is taken out. Then some pod of the ledger is still here. If none
+    is, and others are, it would give the CPUs that they run on to strangers, and they would be moved.
+    """
+    if saved.machine == node.machine.digest or not saved.pods:
+        return False
+    known = {pod.uid for pod in pods}
+    there = {cgroup.pod_uid for cgroup in observed.cgroups if cgroup.pod_uid}
+    pinned = any(cgroup.cpus for cgroup in observed.cgroups if cgroup.level is Level.CONTAINER)
+    return saved.pods.keys().isdisjoint(known | there) and bool(known or pinned)
 
 
 def _stands(ledger: Ledger, node: Node) -> bool:

@@ -213,18 +213,27 @@ class Checkpoint:
         if envelope.get("sha256") != hashlib.sha256(payload).hexdigest():
             raise CheckpointCorruptError(str(self.path), "was changed after it was written: its checksum differs")
 
-    def forget(self) -> None:
-        """Remove the checkpoint: the next start knows of no grant (`numalign release --forget`).
+    def forget(self, *beside: str) -> None:
+        """Remove the checkpoint and what was put aside of it: the next start knows of no grant.
+
+        Args:
+            beside: names of our other files in its folder, which go with it. Files of other names are not ours.
 
         Raises:
-            CheckpointUnwritableError: it cannot be removed.
+            CheckpointUnwritableError: one cannot be removed; the checkpoint itself is tried first.
 
         """
+        own = [name for file in (self.path.name, *beside) for name in (file, f".{file}.new")]
+        names = [*own, *(path.name for path in self.path.parent.glob(f"{self.path.name}.corrupt-*"))]
+        where = self.path
         try:
-            self.path.unlink(missing_ok=True)
-            _sync_folder(self.path.parent)
+            for name in (*names, *(["lock"] if self._lock else [])):  # the lock of another process is in use
+                where = self.path.with_name(name)
+                where.unlink(missing_ok=True)
+            if self.path.parent.is_dir():
+                _sync_folder(self.path.parent)
         except OSError as error:
-            raise CheckpointUnwritableError(str(self.path), f"cannot be removed: {error.strerror}") from error
+            raise CheckpointUnwritableError(str(where), f"cannot be removed: {error.strerror}") from error
 
     def quarantine(self) -> Path:
         """Put the file aside, for people: checkpoint.json.corrupt-<time>-<n>; only the newest few are kept.

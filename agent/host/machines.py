@@ -1,4 +1,4 @@
-"""Which machine a command is about: this one, a folder, an archive, a name, or a description.
+"""Which machine a command is about: this one, a folder, an archive, XML of lstopo, a name, or a description.
 
 Called by every command line that takes --root. Names are looked up among the machines that come with numalign
 (deploy/machines) and, beside a checkout, in ../shared/machines.
@@ -12,11 +12,12 @@ from pathlib import Path
 from agent.core.synthetic import parse_synthetic
 from agent.errors import HostError
 from agent.host.archives import open_root
+from agent.host.lstopo import is_lstopo, read_lstopo
 from agent.host.sysfs import discover
 from agent.model.machine import Machine
 
 SYNTHETIC = "synthetic:"
-SUFFIXES = ("", ".tar.xz", ".tar.bz2", ".tar.gz", ".tar", ".txt")
+SUFFIXES = ("", ".tar.xz", ".tar.bz2", ".tar.gz", ".tar", ".xml", ".txt")
 TEXT_LIMIT = 4096
 
 
@@ -43,8 +44,8 @@ def open_machine(spec: str | None) -> Machine:
     """The machine that a specification names.
 
     Args:
-        spec: None for this machine; a folder or an archive; a name; "synthetic:" and a description
-            (`agent.core.synthetic`).
+        spec: None for this machine; a folder or an archive; a file that lstopo wrote; a name; "synthetic:" and a
+            description (`agent.core.synthetic`).
 
     Raises HostError naming the path, MalformedError for a bad description.
     """
@@ -53,6 +54,8 @@ def open_machine(spec: str | None) -> Machine:
     path = find(spec) if spec else None
     if path and path.suffix == ".txt" and path.is_file():
         return parse_synthetic(_description(path), name=path.stem)
+    if path and is_lstopo(path):
+        return read_lstopo(path, plain_name(path))
     with open_root(str(path) if path else None) as files:
         return discover(files, plain_name(path) if path else "this machine")
 

@@ -151,6 +151,9 @@ def _documents(file: Path, wrong: list[Wrong]) -> Iterator[tuple[int, Mapping[st
     for body in loaded:
         listed = isinstance(body, dict) and str(body.get("kind", "")).endswith("List")
         items = body.get("items") if listed else None
+        if isinstance(items, list) and len(items) > MOST_DOCUMENTS:
+            why = f"its list holds {len(items)} objects, only {MOST_DOCUMENTS} are served; split it"
+            wrong.append(Wrong(file.name, why))
         for item in items[:MOST_DOCUMENTS] if isinstance(items, list) else (body,):
             number += 1
             if isinstance(item, dict):

@@ -79,9 +79,11 @@ def _hex(reader: Reader, path: str, digits: int) -> str:
     """A number like 0x8086 without its 0x; zeros where it is missing or, with a warning, malformed."""
     text = reader.text(path)
     match = _HEX.fullmatch((text or "").lower())
+    if match and len(match[1].lstrip("0")) > digits:
+        match = None  # of another file, or torn
     if text and not match:
         reader.warn(path, f'"{text[:40]}" is no identifier like 0x8086')
-    return match[1].rjust(digits, "0") if match else "0" * digits
+    return match[1].lstrip("0").rjust(digits, "0") if match else "0" * digits
 
 
 def _bridges(reader: Reader, address: str) -> list[str]:

@@ -44,7 +44,7 @@ class KubeClient:
         configuration = Configuration()
         configuration.host = access.server
         configuration.ssl_ca_cert = str(access.ca)
-        configuration.assert_hostname = access.check_name
+        configuration.assert_hostname = None if access.check_name else False  # True would be taken for a name
         configuration.retries = 0
         self._access, self._count = access, count
         self._api = ApiClient(configuration)
@@ -126,6 +126,12 @@ class KubeClient:
             "deleteOptions": {"preconditions": {"uid": uid}},
         }  # fmt: skip
         self.call("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", body, verb="POST pods/eviction")
+
+    def delete_pod(self, namespace: str, name: str, uid: str, version: str | None = None) -> None:
+        """Delete a pod, if it is still the one with that uid, as it was with that resourceVersion (409 otherwise)."""
+        wanted = {"uid": uid, **({"resourceVersion": version} if version else {})}
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": wanted}
+        self.call("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}", body, verb="DELETE pods", brief=True)
 
     def create_event(self, namespace: str, event: Body) -> None:
         """Record an Event."""

@@ -22,7 +22,6 @@ import contextlib
 import importlib.metadata
 import logging
 import random
-import socket
 import ssl
 import threading
 import time
@@ -34,6 +33,8 @@ import kopf
 
 from agent import __version__
 from agent.kube.access import Access
+from agent.kube.heard import Heard
+from agent.kube.keepalive import keepalive_socket
 
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
 RESTART_FIRST, RESTART_CAP = 1.0, 60.0
@@ -43,8 +44,7 @@ SILENCE = 130.0, 150.0
 """Seconds without a word after which a watch is opened again. The server counts the minute to its bookmark from
 when it accepted the watch, kopf this time from before it asked: were they close, a server that is slow would see
 all agents come back at once. Two bookmarks must be missing, and no two agents agree on when. A connection whose
-other end is gone is noticed sooner, by TCP (`_socket`)."""
-KEEPALIVE_IDLE, KEEPALIVE_EVERY, KEEPALIVE_TIMES = 30, 10, 3
+other end is gone is noticed sooner, by TCP (`agent.kube.keepalive`)."""
 TLS_GOODBYE = 0.1
 """Seconds that a closed TLS connection gets for its last bytes before the event loop ends."""
 
@@ -132,7 +132,7 @@ class PodSource:
         self._access, self._node, self._listener, self._count = access, node, listener, count
         self.selectors = {PODS: f"spec.nodeName={node}", NODES: f"metadata.name={node}"}
         self.restarts = 0
-        self.last_contact = 0.0  # time.monotonic() of the last answer; 0 before the first
+        self.last_contact = 0.0  # time.monotonic() of the last word; 0 before the first
         self._logins: collections.deque[float] = collections.deque(maxlen=8)
         self._sessions: list[aiohttp.ClientSession] = []
         self._next_watch = dict.fromkeys(self.selectors, 0.0)
@@ -238,7 +238,7 @@ class PodSource:
         trust = ssl.create_default_context(cafile=str(self._access.ca))
         trust.check_hostname = self._access.check_name
         session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=4, ssl=trust, socket_factory=_socket),
+            connector=aiohttp.TCPConnector(limit=4, ssl=trust, socket_factory=keepalive_socket),
             middlewares=[self._guard],
             headers={"User-Agent": f"numalign/{__version__} kopf/{_KOPF} node/{self._node}"},
         )
@@ -258,10 +258,15 @@ class PodSource:
         answer = await send(request)
         self.last_contact = time.monotonic()
         self._count(verb, answer.status, self.last_contact - began)
+        if verb.startswith("WATCH"):
+            answer.content = Heard(answer.content, self._heard)  # type: ignore[assignment]  # reads the same
         if verb == "LIST pods" and answer.status == 200:  # noqa: PLR2004 - HTTP's OK
             listed = await answer.json()  # kept by the response: kopf reads it again
             self._listener.pods_listed(frozenset(pod["metadata"]["uid"] for pod in listed.get("items") or ()))
         return answer
+
+    def _heard(self) -> None:
+        self.last_contact = time.monotonic()
 
     async def _scoped(self, request: aiohttp.ClientRequest, path: str) -> str:
         query, kind = request.url.query, path.rpartition("/")[2]
@@ -279,17 +284,3 @@ class PodSource:
             request.url = request.url.update_query(resourceVersion="0")
         self._listed.add(path)
         return f"LIST {kind}"
-
-
-def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """A socket on which a silent loss of the other end (a failed node, a forgetful load balancer) shows in a minute.
-
-    https://man7.org/linux/man-pages/man7/tcp.7.html
-    """
-    family, kind, protocol, _, _ = address
-    made = socket.socket(family=family, type=kind, proto=protocol)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_EVERY)
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_TIMES)
-    return made

@@ -1,8 +1,10 @@
 """From the watch to the engine: one queue, one thread, many pods at a time.
 
 `agent.kube.handlers` calls in from kopf's event loop; this hands over at once. The thread takes all that has come by
-then, so that a burst of pods is decided together, saved once and enforced once. Errors in one pod never keep the
-others from being served.
+then, so that a burst of pods is decided together, saved once and enforced once: the shared pool shrinks once for all
+that came, and widens once for all that went (safety.md S6). Their containers follow together. Nothing waits for more
+to come, since the runtime may ask for a pod at any moment (S9). Errors in one pod never keep the others from being
+served.
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ class Engine(Protocol):
     def pods_listed(self, uids: frozenset[str]) -> None:
         """Everything that is there."""
 
-    def container_seen(self, container_id: str, uid: str, name: str) -> None:
-        """A container appeared."""
+    def containers_seen(self, names: Mapping[str, tuple[str, str]]) -> None:
+        """Containers appeared: id -> (pod uid, name)."""
 
 
 class Telling(Protocol):
@@ -60,6 +62,7 @@ class Intake:
         before: pods that were created before this time (seconds since the epoch) and run already are adopted.
         node: told of this Node; called from kopf's loop, must hand over and return.
         failed: told why a batch could not be decided on; the next ones are.
+        heard: told of every pod as it comes, before it is decided on; called from kopf's loop, as `node` is.
     """
 
     def __init__(
@@ -70,9 +73,10 @@ class Intake:
         before: float = 0.0,
         node: Callable[[Raw], None] = lambda _body: None,
         failed: Callable[[str], None] = lambda _text: None,
+        heard: Callable[[Raw], None] = lambda _body: None,
     ) -> None:
         self._engine, self._telling, self._namespace, self._before = engine, telling, namespace, before
-        self._node, self._failed = node, failed
+        self._node, self._failed, self._heard = node, failed, heard
         self._queue: queue.SimpleQueue[tuple[str, object]] = queue.SimpleQueue()
         self._uids: dict[str, str] = {}  # the API's uid -> ours
         self._unreadable: set[str] = set()
@@ -87,6 +91,7 @@ class Intake:
 
     def pod_changed(self, body: Raw) -> None:
         """A pod was listed, added or modified."""
+        self._heard(body)
         self._queue.put(("changed", body))
 
     def pod_deleted(self, body: Raw) -> None:
@@ -191,9 +196,9 @@ class Intake:
         ran = frozenset(found.pod.uid for found in live if found.started and found.pod.created < self._before)
         if live:
             self._engine.pods_seen([found.pod for found in live], ran=ran)
-        for found in live:
-            for container_id, name in found.containers.items():
-                self._engine.container_seen(container_id, found.pod.uid, name)
+        names = {each: (found.pod.uid, name) for found in live for each, name in found.containers.items()}
+        if names:
+            self._engine.containers_seen(names)
         ended = [found.pod.uid for found in changed.values() if found.ended]
         if ended or gone:
             self._engine.pods_gone([*ended, *gone])

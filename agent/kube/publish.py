@@ -22,7 +22,7 @@ from typing import Any
 
 from agent.errors import KubeError
 from agent.kube.client import STRATEGIC, KubeClient
-from agent.kube.story import CONDITION, Story
+from agent.kube.story import CONDITION, FAILED, Story
 
 FIRST_DELAY, LONGEST_DELAY = 0.5, 60.0
 EVENT_QUIET_SECONDS = 600.0
@@ -118,6 +118,11 @@ class Publisher:
         with self._wake:
             self._told[story.uid] = story
 
+    def told(self, uid: str) -> bool:
+        """Whether something was told, or is to be told, of a pod."""
+        with self._wake:
+            return uid in self._told or uid in self._stories
+
     def forget(self, uid: str) -> None:
         """The pod is gone."""
         with self._wake:
@@ -139,12 +144,20 @@ class Publisher:
             self._schedule(("notices", ""), 0.0)
 
     def fail(self, uid: str, namespace: str, name: str) -> None:
-        """Have the kubelet end a pod: activeDeadlineSeconds 1 makes its phase Failed (design 3.5)."""
-        self._act("fail", uid, lambda: _nothing(self._client.patch_pod(namespace, name, uid, _DEADLINE)))
+        """Have the kubelet end a pod: activeDeadlineSeconds 1 makes its phase Failed (design 3.5).
+
+        Our word for it travels with the deadline: the pod's uid, by which `agent.kube.cleanup` knows what is ours.
+        """
+        patch = {"metadata": {"annotations": {FAILED: uid}}, **_DEADLINE}
+        self._act("fail", uid, lambda: _nothing(self._client.patch_pod(namespace, name, uid, patch)))
 
     def evict(self, uid: str, namespace: str, name: str) -> None:
         """Evict a pod; disruption budgets are respected by trying again."""
         self._act("evict", uid, lambda: self._client.evict(namespace, name, uid))
+
+    def delete(self, uid: str, request: Callable[[], None]) -> None:
+        """Send the request that deletes a pod (`agent.kube.cleanup`)."""
+        self._act("delete", uid, request)
 
     def _act(self, what: str, uid: str, action: Callable[[], None]) -> None:
         with self._wake:
@@ -191,7 +204,9 @@ class Publisher:
 
     def _send(self, story: Story, last: Story | None) -> None:
         condition = {"type": CONDITION, "status": story.status, "reason": story.reason, "message": story.message}
-        if last is None or last.status != story.status:
+        if not story.status:
+            condition = {"type": CONDITION, "$patch": "delete"}
+        elif last is None or last.status != story.status:
             condition["lastTransitionTime"] = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
         body = {
             "metadata": {"uid": story.uid, "annotations": dict(story.annotations)},

@@ -4,6 +4,7 @@ numalign.io/assignment    JSON: per container cpus, mems, devices, aligned, why;
                           under "hints" the devices that the container cannot open, and why
 numalign.io/cpus          the exclusive CPUs of the whole pod, for `kubectl get -o custom-columns`
 numalign.io/numa-nodes    the NUMA nodes that they and the bound memory lie on
+numalign.io/failed        the uid of a pod that we ended (`fail`), written with its deadline (`publish`)
 condition numalign.io/Aligned    True, or False with the reason and one sentence
 """
 
@@ -20,6 +21,7 @@ from agent.model.machine import Machine
 from agent.model.outcome import Refusal
 
 ASSIGNMENT, CPUS, NODES = "numalign.io/assignment", "numalign.io/cpus", "numalign.io/numa-nodes"
+FAILED = "numalign.io/failed"
 CONDITION = "numalign.io/Aligned"
 ALIGNED, NOT_ALIGNED, SHARED = "Aligned", "NotAligned", "SharedPool"
 MAX_MESSAGE = 1024
@@ -31,7 +33,7 @@ class Story:
 
     Attributes:
         annotations: key -> value, None removes the key.
-        status: "True" or "False", of the condition.
+        status: "True" or "False", of the condition; "" where it shall have none.
         reason: one CamelCase word.
         message: one sentence.
     """
@@ -104,6 +106,12 @@ def refused(uid: str, namespace: str, name: str, refusal: Refusal, *, policy: st
     )  # fmt: skip
 
 
+def nothing(uid: str, namespace: str, name: str) -> Story:
+    """The story of a pod that carries no word of ours any more."""
+    keys: dict[str, str | None] = dict.fromkeys((ASSIGNMENT, CPUS, NODES, FAILED))
+    return Story(uid, namespace, name, annotations=keys, status="", reason="", message="")
+
+
 def carried(body: Mapping[str, Any], story: Story) -> bool:
     """Whether a pod, as the API shows it, carries a story already."""
     metadata, status = body.get("metadata") or {}, body.get("status") or {}
@@ -115,7 +123,7 @@ def carried(body: Mapping[str, Any], story: Story) -> bool:
             return (condition.get("status"), condition.get("reason"), condition.get("message")) == (
                 story.status, story.reason, story.message,
             )  # fmt: skip
-    return False
+    return not story.status
 
 
 def _verdict(record: PodRecord, cpus: CpuSet, nodes: NodeSet) -> tuple[str, str, str]:

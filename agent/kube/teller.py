@@ -84,10 +84,26 @@ class ClusterTeller:
         self._lock = threading.Lock()
         self._faces: dict[str, _Face] = {}
         self._mild: set[str] = set()
+        self._left = False
 
     def configure(self, most_refusals: int, fallback: OnMisalignment) -> None:
         """Other settings are in force from now on."""
         self._refusals.most, self._fallback = most_refusals, fallback
+
+    def leave(self, *, leaving: bool = True) -> None:
+        """Take back every word from every pod, and say nothing more (safety.md S18); or speak again from now on."""
+        self._left = leaving
+        with self._lock:
+            faces = list(self._faces.values()) if leaving else []
+        for face in faces:
+            nothing = stories.nothing(face.api_uid, face.namespace, face.name)
+            if self._publisher.told(face.api_uid) or not stories.carried(face.body, nothing):
+                self._publisher.tell(nothing)
+
+    def bodies(self) -> tuple[Raw, ...]:
+        """The pods of this node as the API showed them last; none while the node is being left."""
+        with self._lock:
+            return () if self._left else tuple(face.body for face in self._faces.values())
 
     # ---- from the intake
 
@@ -131,9 +147,13 @@ class ClusterTeller:
     def admitted(self, pod: Pod, ledger: Ledger, ask: Ask) -> None:
         """Annotations and the condition."""
         face = self._face(pod.uid)
-        if face is not None and not self._exempt(pod):
+        if face is not None and not self._left and not self._exempt(pod):
             machine, _ = self._facts()
-            self._tell(face, stories.admitted(pod.uid, ledger, machine, self._hints))
+            told = stories.admitted(pod.uid, ledger, machine, self._hints)
+            if told.reason == stories.NOT_ALIGNED and not stories.carried(face.body, replace(told, uid=face.api_uid)):
+                about = Regarding("Pod", face.namespace, face.name, face.api_uid)
+                self._publisher.record(Notice(about, "Warning", told.reason, told.message))
+            self._tell(face, told)
             self._problems(face, ask)
 
     def retold(self, pod: Pod, ledger: Ledger, ask: Ask) -> None:
@@ -150,7 +170,7 @@ class ClusterTeller:
     def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:
         """The reason, and what happens to the pod."""
         face = self._face(pod.uid)
-        if face is None:
+        if face is None or self._left:
             return
         _, rules = self._facts()
         policy, scope = ask.policy or rules.topology.policy, ask.scope or rules.topology.scope

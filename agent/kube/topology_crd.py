@@ -174,6 +174,18 @@ class TopologyPublisher:
         """Look at the stored object again at the next publishing: somebody may have removed or changed it."""
         self._last = None
 
+    def withdraw(self, node: str) -> None:
+        """Remove the object where it is ours; raises KubeError."""
+        self.forget()
+        path = f"{PATH}/{node}"
+        try:
+            stored = self._client.call("GET", path, verb="GET noderesourcetopologies")
+            if WRITER in (stored.get("metadata", {}).get("annotations") or {}):
+                self._client.call("DELETE", path, verb="DELETE noderesourcetopologies")
+        except KubeError as error:
+            if error.status != NOT_FOUND:
+                raise
+
     def publish(self, body: Json) -> bool:
         """Make the API agree; whether something was written.
 

@@ -1,19 +1,24 @@
 """Field: one value of an untrusted document and the path to it, so that every error names where it is.
 
-Used by `agent.model.podspec` (manifests, API objects) and `agent.model.ledgerjson` (the saved ledger). Each reader
-checks the type and returns the plain value, or raises the fault that the document's reader chose, with the path and
-what was expected.
+Used by `agent.model.podspec` (manifests, API objects), `agent.model.ledgerjson` and `podjson` (what is saved). Each
+reader checks the type and returns the plain value, or raises the fault that the document's reader chose, with the
+path and what was expected.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
 
 from agent.errors import MalformedError
 
 SHOWN = 60
 """Characters of a bad value that an error repeats: values are untrusted and go to logs and Events."""
+
+
+E = TypeVar("E", bound=StrEnum)
 
 
 def show(value: object) -> str:
@@ -78,6 +83,16 @@ class Field:
                 raise self.wrong(f"has the key {show(key)}; quote it, keys are texts")
         return self.value
 
+    def only(self, *names: str) -> None:
+        """Exactly these members are there, or the fault that names the first that is missing or unknown."""
+        found = self.mapping()
+        for name in names:
+            if name not in found:
+                raise self.at(None, f".{name}").wrong("is missing")
+        for name in sorted(found):
+            if name not in names:
+                raise self.wrong(f"has the unknown field {show(name)}")
+
     def members(self, limit: int) -> Iterator[tuple[str, Field]]:
         """The members of this mapping by name, none when it is absent; more than `limit` are refused."""
         found = self.mapping() if self else {}
@@ -103,6 +118,13 @@ class Field:
         if len(self.value) > limit:
             raise self.wrong(f"has {len(self.value)} characters, more than {limit}")
         return self.value
+
+    def one_of(self, kind: type[E]) -> E:
+        """The member of an enumeration that this must name."""
+        try:
+            return kind(self.text())
+        except ValueError:  # also a MalformedError of text(): the sentence below says more
+            raise self.wrong(f"{show(self.value)} is none of {', '.join(kind)}") from None
 
     def integer(self, low: int, high: int) -> int:
         """The whole number within the bounds that this must be."""

@@ -3,18 +3,16 @@
 Sets are texts in the kernel's list format, thousandths and bytes are whole numbers, mappings are sorted by name, so
 that equal ledgers give equal texts. `reusable` belongs to one admission and is not saved. Loading is strict: a field
 that is missing, unknown or of the wrong kind is a MalformedError naming its path; whether the content makes sense is
-for `agent.core.invariants`.
+for `agent.core.invariants`. Pods in it are `agent.model.podjson`'s.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from enum import StrEnum
 from typing import TypeVar
 
 from agent.errors import MalformedError
-from agent.model.fields import Field, show
+from agent.model.fields import Field
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import (
@@ -27,16 +25,12 @@ from agent.model.ledger import (
     NodeBook,
     PodRecord,
 )
-from agent.model.pod import Container, ContainerKind, Pod, Qos
+from agent.model.podjson import MANY, amount, each, pod_from_json, pod_to_json
 
 VERSION = 1
 """Raised when the meaning of a field changes; a reader refuses what is newer."""
 
-_MANY = 1_000_000  # entries in one mapping or list: beyond any node, below what exhausts memory
-_HUGE = 2**80  # bytes or thousandths: above the cap of quantities, times containers
-
 T = TypeVar("T")
-E = TypeVar("E", bound=StrEnum)
 
 
 # --- writing ---------------------------------------------------------------------------------------------------
@@ -107,7 +101,7 @@ def _from_book(book: NodeBook) -> dict[str, object]:
 
 def _from_record(record: PodRecord) -> dict[str, object]:
     return {
-        "pod": _from_pod(record.pod),
+        "pod": pod_to_json(record.pod),
         "policy": record.policy,
         "scope": record.scope,
         "asked": record.asked,
@@ -121,30 +115,6 @@ def _from_record(record: PodRecord) -> dict[str, object]:
 
 def _from_hint(hint: Hint) -> list[object]:
     return [None if hint.nodes is None else str(hint.nodes), hint.preferred]
-
-
-def _from_pod(pod: Pod) -> dict[str, object]:
-    return {
-        "name": pod.name,
-        "namespace": pod.namespace,
-        "containers": [
-            {
-                "name": container.name,
-                "kind": container.kind.value,
-                "requests": dict(sorted(container.requests.items())),
-                "limits": dict(sorted(container.limits.items())),
-            }
-            for container in pod.containers
-        ],
-        "qos": pod.qos.value,
-        "requests": None if pod.requests is None else dict(sorted(pod.requests.items())),
-        "limits": None if pod.limits is None else dict(sorted(pod.limits.items())),
-        "overhead": dict(sorted(pod.overhead.items())),
-        "created": pod.created,
-        "priority": pod.priority,
-        "static": pod.static,
-        "annotations": dict(sorted(pod.annotations.items())),
-    }
 
 
 # --- reading ---------------------------------------------------------------------------------------------------
@@ -161,27 +131,27 @@ def ledger_from_json(body: Mapping[str, object]) -> Ledger:
     version = version_of(body)
     if version != VERSION:
         raise root.get("version").wrong(f"is {version}; this program reads version {VERSION}")
-    _only(root, "version", "machine", "cpus", "memory", "devices", "others", "pods")
+    root.only("version", "machine", "cpus", "memory", "devices", "others", "pods")
     cpus, memory, devices = root.get("cpus"), root.get("memory"), root.get("devices")
-    _only(cpus, "shared", "assigned", "pools", "confined")
-    _only(memory, "nodes", "blocks", "pools")
-    _only(devices, "held")
+    cpus.only("shared", "assigned", "pools", "confined")
+    memory.only("nodes", "blocks", "pools")
+    devices.only("held")
     return Ledger(
         machine=root.get("machine").text(),
         cpus=CpuBooks(
             shared=_cpus(cpus.get("shared")),
             assigned=_each_container(cpus.get("assigned"), _cpus),
-            pools=_each(cpus.get("pools"), _cpus),
-            confined=_each(cpus.get("confined"), _to_confinement),
+            pools=each(cpus.get("pools"), _cpus),
+            confined=each(cpus.get("confined"), _to_confinement),
         ),
         memory=MemoryBooks(
-            nodes=tuple(_to_book(item) for item in memory.get("nodes").items(_MANY)),
+            nodes=tuple(_to_book(item) for item in memory.get("nodes").items(MANY)),
             blocks=_each_container(memory.get("blocks"), _to_blocks),
-            pools=_each(memory.get("pools"), _to_blocks),
+            pools=each(memory.get("pools"), _to_blocks),
         ),
-        devices=DeviceBooks(held=_each_container(devices.get("held"), lambda held: _each(held, _texts))),
-        others=_each(root.get("others"), lambda pods: _each_container(pods, _texts)),
-        pods={uid: _to_record(field, uid) for uid, field in root.get("pods").members(_MANY)},
+        devices=DeviceBooks(held=_each_container(devices.get("held"), lambda held: each(held, _texts))),
+        others=each(root.get("others"), lambda pods: _each_container(pods, _texts)),
+        pods={uid: _to_record(field, uid) for uid, field in root.get("pods").members(MANY)},
     )
 
 
@@ -190,27 +160,12 @@ def version_of(body: Mapping[str, object]) -> int:
     return Field(body).get("version").integer(0, 2**31)
 
 
-def _only(field: Field, *names: str) -> None:
-    """Exactly these members are there."""
-    found = field.mapping()
-    for name in names:
-        if name not in found:
-            raise field.at(None, f".{name}").wrong("is missing")
-    for name in sorted(found):
-        if name not in names:
-            raise field.wrong(f"has the unknown field {show(name)}")
-
-
-def _each(field: Field, read: Callable[[Field], T]) -> dict[str, T]:
-    return {name: read(value) for name, value in field.members(_MANY)}
-
-
 def _each_container(field: Field, read: Callable[[Field], T]) -> dict[str, dict[str, T]]:
-    return _each(field, lambda containers: _each(containers, read))
+    return each(field, lambda containers: each(containers, read))
 
 
 def _cpus(field: Field) -> CpuSet:
-    text = field.text(_MANY)
+    text = field.text(MANY)
     try:
         return CpuSet.parse(text)
     except MalformedError as error:
@@ -221,18 +176,8 @@ def _nodes(field: Field) -> NodeSet:
     return NodeSet(_cpus(field).bits)
 
 
-def _amount(field: Field) -> int:
-    return field.integer(-_HUGE, _HUGE)
-
-
-def _seconds(field: Field) -> float:
-    if isinstance(field.value, float) and math.isfinite(field.value):
-        return field.value
-    return float(_amount(field))
-
-
 def _texts(field: Field) -> tuple[str, ...]:
-    return tuple(item.text() for item in field.items(_MANY))
+    return tuple(item.text() for item in field.items(MANY))
 
 
 def _row(field: Field, length: int, most: int = 0) -> tuple[Field, ...]:
@@ -243,7 +188,7 @@ def _row(field: Field, length: int, most: int = 0) -> tuple[Field, ...]:
 
 
 def _to_confinement(field: Field) -> Confinement:
-    _only(field, "nodes", "milli", "memory", "limit")
+    field.only("nodes", "milli", "memory", "limit")
     return Confinement(
         nodes=_nodes(field.get("nodes")),
         milli=_pairs(field.get("milli")),
@@ -253,17 +198,17 @@ def _to_confinement(field: Field) -> Confinement:
 
 
 def _pairs(field: Field) -> tuple[tuple[int, int], ...]:
-    rows = [_row(item, 2) for item in field.items(_MANY)]
-    return tuple((_amount(node), _amount(amount)) for node, amount in rows)
+    rows = [_row(item, 2) for item in field.items(MANY)]
+    return tuple((amount(node), amount(size)) for node, size in rows)
 
 
 def _to_blocks(field: Field) -> tuple[Block, ...]:
-    return tuple(_to_block(item) for item in field.items(_MANY))
+    return tuple(_to_block(item) for item in field.items(MANY))
 
 
 def _to_block(field: Field) -> Block:
     resource, size, nodes, *split = _row(field, 3, 4)
-    block = Block(resource.text(), _amount(size), _nodes(nodes), _pairs(split[0]) if split else ())
+    block = Block(resource.text(), amount(size), _nodes(nodes), _pairs(split[0]) if split else ())
     known = [node for node, _ in block.split]
     if split and (
         sum(part for _, part in block.split) != block.size or known != sorted(set(known) & set(block.nodes))
@@ -273,27 +218,27 @@ def _to_block(field: Field) -> Block:
 
 
 def _to_book(field: Field) -> NodeBook:
-    _only(field, "id", "users", "group", "total", "system", "reserved")
+    field.only("id", "users", "group", "total", "system", "reserved")
     return NodeBook(
-        id=_amount(field.get("id")),
-        users=_amount(field.get("users")),
+        id=amount(field.get("id")),
+        users=amount(field.get("users")),
         group=_nodes(field.get("group")),
-        total=_each(field.get("total"), _amount),
-        system=_each(field.get("system"), _amount),
-        reserved=_each(field.get("reserved"), _amount),
+        total=each(field.get("total"), amount),
+        system=each(field.get("system"), amount),
+        reserved=each(field.get("reserved"), amount),
     )
 
 
 def _to_record(field: Field, uid: str) -> PodRecord:
-    _only(field, "pod", "policy", "scope", "asked", "affinity", "aligned", "why", "adopted", "bind_memory")
+    field.only("pod", "policy", "scope", "asked", "affinity", "aligned", "why", "adopted", "bind_memory")
     return PodRecord(
-        pod=_to_pod(field.get("pod"), uid),
+        pod=pod_from_json(field.get("pod"), uid),
         policy=field.get("policy").text(),
         scope=field.get("scope").text(),
         asked=field.get("asked").text(),
-        affinity=_each(field.get("affinity"), _to_hint),
-        aligned=_each(field.get("aligned"), Field.flag),
-        why=_each(field.get("why"), lambda value: value.text(_MANY)),
+        affinity=each(field.get("affinity"), _to_hint),
+        aligned=each(field.get("aligned"), Field.flag),
+        why=each(field.get("why"), lambda value: value.text(MANY)),
         adopted=field.get("adopted").flag(),
         bind_memory=field.get("bind_memory").flag(),
     )
@@ -302,42 +247,3 @@ def _to_record(field: Field, uid: str) -> PodRecord:
 def _to_hint(field: Field) -> Hint:
     nodes, preferred = _row(field, 2)
     return Hint(_nodes(nodes) if nodes else None, preferred=preferred.flag())
-
-
-def _to_pod(field: Field, uid: str) -> Pod:
-    _only(
-        field, "name", "namespace", "containers", "qos", "requests", "limits", "overhead", "created", "priority",
-        "static", "annotations",
-    )  # fmt: skip
-    requests, limits = field.get("requests"), field.get("limits")
-    return Pod(
-        uid=uid,
-        name=field.get("name").text(),
-        namespace=field.get("namespace").text(),
-        containers=tuple(_to_container(item) for item in field.get("containers").items(_MANY)),
-        qos=_one_of(field.get("qos"), Qos),
-        requests=_each(requests, _amount) if requests else None,
-        limits=_each(limits, _amount) if limits else None,
-        overhead=_each(field.get("overhead"), _amount),
-        created=_seconds(field.get("created")),
-        priority=_amount(field.get("priority")),
-        static=field.get("static").flag(),
-        annotations=_each(field.get("annotations"), lambda value: value.text(_MANY)),
-    )
-
-
-def _to_container(field: Field) -> Container:
-    _only(field, "name", "kind", "requests", "limits")
-    return Container(
-        name=field.get("name").text(),
-        kind=_one_of(field.get("kind"), ContainerKind),
-        requests=_each(field.get("requests"), _amount),
-        limits=_each(field.get("limits"), _amount),
-    )
-
-
-def _one_of(field: Field, kind: type[E]) -> E:
-    try:
-        return kind(field.text())
-    except ValueError:  # also a MalformedError of text(): the sentence below says more
-        raise field.wrong(f"{show(field.value)} is none of {', '.join(kind)}") from None

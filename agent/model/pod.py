@@ -6,7 +6,7 @@ Made from untrusted manifests by `agent.model.podspec`. Resources map a name ("c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -83,3 +83,23 @@ class Pod:
             for resources in (self.requests, self.limits)
             for name in resources or ()
         )
+
+
+def at_once(amounts: Iterable[tuple[ContainerKind, int]]) -> int:
+    """The most that a pod's containers use at once, of something that each has an amount of (spec 8.2).
+
+    Args:
+        amounts: kind and amount of each container, in the order of `Pod.containers`.
+
+    Returns:
+        What the long-running containers have together, or an init container beside the sidecars listed before it.
+    """
+    apps = beside = peak = 0
+    for kind, amount in amounts:
+        if kind is ContainerKind.APP:
+            apps += amount
+        elif kind is ContainerKind.SIDECAR:
+            beside += amount
+        else:
+            peak = max(peak, beside + amount)
+    return max(apps + beside, peak)

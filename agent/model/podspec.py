@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 
 from agent.errors import BadPodError, MalformedError
 from agent.model.fields import Field, show
-from agent.model.pod import Container, ContainerKind, Pod, Qos, Resources
+from agent.model.pod import Container, ContainerKind, Pod, Qos, Resources, at_once
 from agent.model.quantity import is_whole, parse_milli
 
 PREFIX = "numalign.io/"
@@ -223,17 +223,7 @@ def _effective(containers: Sequence[Container], name: str) -> int | None:
     """What the containers request in all (spec 8.2), None where none names the resource."""
     if all(name not in container.requests for container in containers):
         return None
-    side = peak = apps = 0
-    for container in containers:
-        milli = container.requests.get(name, 0)
-        if container.kind is ContainerKind.APP:
-            apps += milli
-        elif container.kind is ContainerKind.SIDECAR:
-            side += milli
-            peak = max(peak, side)
-        else:
-            peak = max(peak, side + milli)
-    return max(apps + side, peak)
+    return at_once((container.kind, container.requests.get(name, 0)) for container in containers)
 
 
 def _quantities(field: Field) -> dict[str, int]:

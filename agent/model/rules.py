@@ -62,6 +62,14 @@ class MemoryTier(StrEnum):
     FAR = "far"  # only nodes without CPUs
 
 
+class OnMemoryShortage(StrEnum):
+    """What happens where a grant does not fit the node's real memory (safety rule S7)."""
+
+    WIDEN = "widen"  # the pod's memory may lie on all nodes
+    REFUSE = "refuse"  # as a misalignment
+    OPEN = "open"  # bound by the ledger's books, whatever is free
+
+
 @dataclass(frozen=True, slots=True)
 class TopologyRules:
     """Topology Manager: policy, scope and policy options."""
@@ -150,4 +158,5 @@ class Rules:
     keep_shared: bool = True
     only_offered: bool = True
     on_misalignment: OnMisalignment = OnMisalignment.RUN
+    on_memory_shortage: OnMemoryShortage = OnMemoryShortage.OPEN
     enforcement: Enforcement = Enforcement.AUTO

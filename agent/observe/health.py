@@ -1,6 +1,6 @@
 """Whether the agent lives and is ready, and the small HTTP server that says so; /metrics is served beside it.
 
-    live   the loop turned not long ago: else the kubelet should restart us
+    live   the loop turned not long ago, and no thread died of a fault: else the kubelet should restart us
     ready  recovery is done, and checkpoint and cgroups can be used; the text says what is missing
 
 Started by `agent.app`. Answers GET and HEAD only, on loopback by default (safety.md S20).
@@ -11,10 +11,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import ClassVar
 
 from agent.errors import HostError, SettingsError
+from agent.observe.listener import Listener
 
 STALE_SECONDS = 60.0
 """A loop that did not turn for so long is stuck: it turns often, and a hanging write stalls nothing (S8)."""
@@ -34,6 +35,12 @@ class Health:
         self._lock = threading.Lock()
         self._beat = clock()
         self._missing: dict[str, str] = {"recovery": "has not finished"}
+        self._dead = ""
+
+    def die(self, why: str) -> None:
+        """Something ended that nobody here starts again; the first reason is kept."""
+        with self._lock:
+            self._dead = self._dead or why
 
     def beat(self) -> None:
         """The loop turned."""
@@ -48,9 +55,11 @@ class Health:
                 self._missing[condition] = problem
 
     def live(self) -> tuple[bool, str]:
-        """Whether the loop turns, and a sentence."""
+        """Whether the loop turns and all threads are there, and a sentence."""
         with self._lock:
-            age = self._clock() - self._beat
+            age, dead = self._clock() - self._beat, self._dead
+        if dead:
+            return False, dead
         return age < STALE_SECONDS, f"the loop turned {age:.1f} s ago"
 
     def ready(self) -> tuple[bool, str]:
@@ -72,7 +81,8 @@ class Server:
     """The HTTP server, in threads of its own.
 
     Args:
-        address: "host:port", "[::1]:port", ":port"; port 0 takes a free one.
+        address: "host:port", "[::1]:port", "::1:port" (as $(POD_IP):port becomes in a pod), ":port"; port 0 takes a
+            free one.
         pages: path -> page.
 
     Raises:
@@ -87,12 +97,11 @@ class Server:
             served: ClassVar[Mapping[str, Page]] = pages
 
         try:
-            self._server = ThreadingHTTPServer((host, port), Handler)
+            self._server = Listener((host, port), Handler, "a page failed")
         except OSError as error:
             raise HostError(
                 address, f"cannot be listened on: {error.strerror}; choose another --metrics-address"
             ) from None
-        self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), name="http", daemon=True)
         self._thread.start()
 
@@ -100,7 +109,7 @@ class Server:
     def address(self) -> str:
         """Where it listens: host:port."""
         host, port = self._server.server_address[:2]
-        return f"{host!s}:{port}"
+        return f"[{host!s}]:{port}" if ":" in str(host) else f"{host!s}:{port}"
 
     def close(self) -> None:
         """Stop listening."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -20,6 +21,9 @@ from prometheus_client.registry import Collector
 
 from agent import __version__
 from agent.core.usage import NodeUse
+from agent.model.cgroup import Cause
+from agent.model.outcome import Reason
+from agent.model.rules import Policy
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -28,32 +32,53 @@ SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """One metric."""
+    """One metric.
+
+    Attributes:
+        name, kind, help, labels: as Prometheus shows them.
+        start: label values that a counter has from the start. Prometheus' increase() sees no rise where a series
+            begins with its first event, so what an alert counts must be there, as 0, before it happens.
+    """
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
     help: str
     labels: tuple[str, ...] = ()
+    start: tuple[tuple[str, ...], ...] = ()
 
 
+_REFUSALS = tuple((policy.value, "refused", reason.value) for policy, reason in product(Policy, Reason))
+_REPAIRS = tuple(
+    (file, cause.value, "ok") for file in ("cpuset.cpus", "cpuset.mems") for cause in Cause if "drift" in cause
+)
+_SAVES = (("ok",), ("failed",))
+_STORMS = (("storm-wait",), ("storm-run",))
 SPECS: tuple[Spec, ...] = (
     Spec("numalign_admissions_total", "counter", "Decisions on pods: aligned, misaligned or refused, and why.",
-         ("policy", "outcome", "reason")),
+         ("policy", "outcome", "reason"), _REFUSALS),
     Spec("numalign_releases_total", "counter", "Pods whose grants were given back."),
-    Spec("numalign_writes_total", "counter", "Writes to cgroup files; drift-* causes are repairs.",
-         ("file", "cause", "result")),
+    Spec("numalign_writes_total", "counter",
+         "Writes to cgroup files; drift-* causes are repairs, of which drift-emptied (systemd emptied a slice that "
+         "holds nothing) is no fault. Results: ok, vanished (the container ended), hangs, forbidden, or the kernel's "
+         "error.",
+         ("file", "cause", "result"), _REPAIRS),
     Spec("numalign_problems_total", "counter", "Faults that are no pod's doing.", ("what",)),
     Spec("numalign_annotation_errors_total", "counter", "Annotations of pods that could not be followed."),
-    Spec("numalign_operation_seconds", "histogram", "How long an operation of the engine took.", ("operation",)),
+    Spec("numalign_operation_seconds", "histogram", "How long an operation of the engine took, or an answer to the "
+         "runtime (CreateContainer, ...).", ("operation",)),
     Spec("numalign_start_to_pin_seconds", "histogram",
          "From a container's cgroup folder to its set, where NRI had not written it before."),
-    Spec("numalign_nri_answers_total", "counter", "Answers to the runtime.", ("what",)),
-    Spec("numalign_pod_actions_total", "counter", "What was done to refused pods.", ("action",)),
+    Spec("numalign_nri_answers_total", "counter", "Answers to the runtime: pinned, shared, refused, observed, "
+         "unknown (not decided yet) or late (answered without the decision); the last two are pinned through their "
+         "cgroups.", ("what",)),
+    Spec("numalign_pod_actions_total", "counter", "What was done to refused pods: fail, evict, delete (long after "
+         "fail: refusals.deleteAfter), or storm-run and storm-wait where its owner had too many refused.",
+         ("action",), _STORMS),
     Spec("numalign_malformed_total", "counter", "Objects that could not be read.", ("kind",)),
     Spec("numalign_api_requests_total", "counter", "Requests to the API server; code 0: no answer.",
          ("verb", "code")),
     Spec("numalign_api_request_seconds", "histogram", "How long the API server took to answer.", ("verb",)),
-    Spec("numalign_checkpoint_saves_total", "counter", "Saves of the ledger.", ("result",)),
+    Spec("numalign_checkpoint_saves_total", "counter", "Saves of the ledger.", ("result",), _SAVES),
     Spec("numalign_checkpoint_save_seconds", "histogram", "How long a save of the ledger took, synced to disk."),
     Spec("numalign_queue_length", "gauge", "What waits to be decided (intake) or told (publisher).", ("queue",)),
     Spec("numalign_waiting_pods", "gauge", "Pods that wait for room (onMisalignment: wait)."),
@@ -63,13 +88,23 @@ SPECS: tuple[Spec, ...] = (
          "Share of the pages of containers with exclusive CPUs that lie on their nodes; absent without any."),
     Spec("numalign_reserved_mismatch_millicpus", "gauge",
          "CPU that numalign reserves beyond the kubelet: the scheduler may overfill the node by it."),
-    Spec("numalign_api_silent_seconds", "gauge", "Since the API server last answered the watch; absent before."),
+    Spec("numalign_api_silent_seconds", "gauge",
+         "Since the API server said something on the watch, a bookmark a minute; absent before."),
     Spec("numalign_cpus", "gauge", "CPUs of a NUMA node by use; free ones are shared too.", ("numa_node", "use")),
     Spec("numalign_memory_bytes", "gauge", "Memory of a NUMA node by use.", ("numa_node", "resource", "use")),
-    Spec("numalign_pods", "gauge", "Pods that the agent knows, by state.", ("state",)),
+    Spec("numalign_memory_available_bytes", "gauge",
+         "Memory of a NUMA node that is free or can be freed without swapping, as the kernel tells it.",
+         ("numa_node",)),
+    Spec("numalign_pods", "gauge", "Pods that the agent knows: pinned, shared, refused, exempt, ended.", ("state",)),
+    Spec("numalign_placed_pods", "gauge",
+         "Pods that hold CPUs, memory or devices, and whether they lie as their policy wants.", ("alignment",)),
     Spec("numalign_manifest_errors", "gauge", "Manifests of the followed folder that are no pods now."),
     Spec("numalign_ready", "gauge", "1 when recovered, and checkpoint and cgroups can be used."),
-    Spec("numalign_observe_only", "gauge", "1 when the kill switch is on: nothing is written."),
+    Spec("numalign_observe_only", "gauge",
+         "1 when nothing is written: the kill switch is on, or somebody else writes cpusets."),
+    Spec("numalign_other_writers", "gauge",
+         "1 when somebody else writes cpusets, by how that was found: files on the node, the kubelet's configz, or "
+         "sets that change back and forth (flapping).", ("found",)),
     Spec("numalign_build_info", "gauge", "Always 1; the version is the label.", ("version",)),
 )  # fmt: skip
 PREFIX = "numalign_"
@@ -89,7 +124,10 @@ class Snapshot:
         largest: resource -> the largest request that fits one node.
         locality: share of pages in place, None where there are none.
         mismatch: thousandths of a CPU reserved beyond the kubelet.
-        silent: seconds since the API answered, None before it did.
+        silent: seconds since the API server said something, None before it did.
+        placed: "aligned", "misaligned" -> pods that hold something.
+        available: NUMA node -> bytes that the kernel could give.
+        writers: how another writer is looked for -> whether one was found.
     """
 
     nodes: tuple[NodeUse, ...] = ()
@@ -103,6 +141,9 @@ class Snapshot:
     locality: float | None = None
     mismatch: int = 0
     silent: float | None = None
+    placed: Mapping[str, int] = field(default_factory=dict)
+    available: Mapping[int, int] = field(default_factory=dict)
+    writers: Mapping[str, bool] = field(default_factory=dict)
 
 
 class Metrics:
@@ -118,9 +159,11 @@ class Metrics:
         self._histograms: dict[str, Histogram] = {}
         for spec in SPECS:
             if spec.kind == "counter":
-                self._counters[spec.name] = Counter(
+                self._counters[spec.name] = counter = Counter(
                     spec.name.removesuffix("_total"), spec.help, spec.labels, registry=self.registry
                 )
+                for labels in spec.start:
+                    counter.labels(*labels)
             elif spec.kind == "histogram":
                 self._histograms[spec.name] = Histogram(
                     spec.name, spec.help, spec.labels, registry=self.registry, buckets=SECONDS
@@ -165,6 +208,11 @@ class _Gauges(Collector):
             "numalign_local_memory_ratio": [] if shot.locality is None else [((), shot.locality)],
             "numalign_reserved_mismatch_millicpus": [((), shot.mismatch)],
             "numalign_api_silent_seconds": [] if shot.silent is None else [((), shot.silent)],
+            "numalign_placed_pods": [((word,), count) for word, count in sorted(shot.placed.items())],
+            "numalign_memory_available_bytes": [
+                ((str(node),), size) for node, size in sorted(shot.available.items())
+            ],
+            "numalign_other_writers": [((found,), there) for found, there in sorted(shot.writers.items())],
             "numalign_build_info": [((__version__,), 1)],
         }
         for spec in SPECS:

@@ -6,17 +6,30 @@ Called under the engine's lock, so nothing in here waits: a log line and a count
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable
+from typing import TypeVar
 
 from agent.core.aligned import kind_of
 from agent.core.asks import Ask
-from agent.model.cgroup import VANISHED, Written
+from agent.model.cgroup import VANISHED, Cause, Write, Written
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod
 from agent.observe.logs import LOG
 from agent.observe.metrics import Metrics
+
+EMPTIED = "drift-emptied"
+"""The metric's word for a repair that no alert counts.
+
+A slice that holds nothing is emptied by systemd whenever the kubelet touches it, on some nodes every minute; one with
+processes cannot be (deploy/docs/kernel.md).
+"""
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+_MOST = 1000
+"""Writes that are remembered as refused, or as emptied by others; of an older one it is said again."""
 
 
 class Telling:
@@ -29,6 +42,8 @@ class Telling:
 
     def __init__(self, metrics: Metrics, policy: Callable[[], str] = lambda: "default") -> None:
         self._metrics, self._policy = metrics, policy
+        self._refused: dict[tuple[str, str], tuple[str, str]] = {}  # (path, file) -> (value, error)
+        self._emptied: dict[str, str] = {}  # path -> EMPTIED
 
     def admitted(self, pod: Pod, ledger: Ledger, ask: Ask) -> None:
         """See Teller."""
@@ -54,20 +69,41 @@ class Telling:
         LOG.info("released", extra={"facts": {"uid": uid}})
 
     def written(self, results: tuple[Written, ...]) -> None:
-        """See Teller."""
+        """See Teller. What the kernel refuses is tried again with every look, and said once until it changes."""
         for (file, cause, error), number in sorted(
-            Counter((each.write.file, each.write.cause.value, each.error) for each in results).items()
+            Counter((each.write.file, _cause(each.write), each.error) for each in results).items()
         ):
             self._metrics.count("writes_total", file, cause, error or "ok", by=number)
         for each in results:
             write = each.write
             facts = {"path": write.path, "file": write.file, "old": write.old, "new": write.value}
             if each.error and each.error != VANISHED:
-                LOG.warning("not written: %s", each.error, extra={"facts": {**facts, "cause": write.cause.value}})
+                level = logging.WARNING if self._is_news(each) else logging.DEBUG
+                LOG.log(level, "not written: %s", each.error, extra={"facts": {**facts, "cause": write.cause.value}})
             elif write.cause.value.startswith("drift"):
-                LOG.warning("repaired", extra={"facts": {**facts, "cause": write.cause.value}})
+                LOG.log(self._alarm(write), "repaired", extra={"facts": {**facts, "cause": write.cause.value}})
             else:
                 LOG.debug("written", extra={"facts": {**facts, "cause": write.cause.value}})
+            if not each.error or each.error == VANISHED:
+                self._refused.pop((write.path, write.file), None)
+
+    def _alarm(self, write: Write) -> int:
+        """The level of a repair.
+
+        An emptied slice is said once, and is no warning.
+        """
+        if _cause(write) != EMPTIED:
+            return logging.WARNING
+        return logging.DEBUG if _swap(self._emptied, write.path, EMPTIED) else logging.INFO
+
+    def _is_news(self, refused: Written) -> bool:
+        """Whether it was not refused in the same way the last time.
+
+        The agent's own container is refused at every look: from inside a cgroup namespace that was delegated nobody
+        writes its root (EPERM). Its pod's slice holds it all the same.
+        """
+        key, how = (refused.write.path, refused.write.file), (refused.write.value, refused.error)
+        return _swap(self._refused, key, how) != how
 
     def problem(self, what: str, text: str) -> None:
         """See Teller."""
@@ -78,3 +114,17 @@ class Telling:
         for problem in ask.problems:
             self._metrics.count("annotation_errors_total")
             LOG.warning("%s", problem, extra={"facts": {"pod": pod.key}})
+
+
+def _cause(write: Write) -> str:
+    """The label `cause` of a write."""
+    return EMPTIED if write.cause is Cause.DRIFT_RESET and not write.old else write.cause.value
+
+
+def _swap(known: dict[Key, Value], key: Key, value: Value) -> Value | None:
+    """Remember a value; the one before. The one that was heard of longest ago is forgotten where there are many."""
+    before = known.pop(key, None)
+    known[key] = value
+    if len(known) > _MOST:
+        known.pop(next(iter(known)))
+    return before

@@ -54,6 +54,7 @@ def rules_of(settings: Settings, machine: Machine, node_reserved: int) -> Rules:
         compatibility=settings.compatibility,
         pod_level_managers=settings.feature_gates.get("PodLevelResourceManagers", False),
         on_misalignment=settings.on_misalignment,
+        on_memory_shortage=settings.on_memory_shortage,
         enforcement=settings.enforcement,
     )
 

@@ -24,11 +24,3 @@ class Fallback(StrEnum):
 
     WAIT = "wait"
     RUN = "run"
-
-
-class OnMemoryShortage(StrEnum):
-    """What happens where a grant does not fit the node's real memory (safety rule S7)."""
-
-    WIDEN = "widen"  # bind to more nodes
-    REFUSE = "refuse"  # as a misalignment
-    OPEN = "open"  # leave cpuset.mems alone

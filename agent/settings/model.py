@@ -20,14 +20,15 @@ from agent.model.rules import (
     DeviceSelector,
     Enforcement,
     MemoryTier,
+    OnMemoryShortage,
     OnMisalignment,
     Policy,
     Rules,
     Scope,
 )
 from agent.settings.effective import rules_of
-from agent.settings.kinds import CpuPolicy, Fallback, MemoryPolicy, OnMemoryShortage
-from agent.settings.values import CpuList, NodeLimits, Options, Reservation, Seconds, Thresholds
+from agent.settings.kinds import CpuPolicy, Fallback, MemoryPolicy
+from agent.settings.values import CpuList, HostName, IpAddress, NodeLimits, Options, Reservation, Seconds, Thresholds
 
 _DNS = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 Namespace = Annotated[str, Field(strict=True, pattern=rf"^{_DNS}$", description="A namespace's name.")]
@@ -52,12 +53,24 @@ class Section(BaseModel):
 class Device(Section):
     """PCI devices that numalign hands out itself as a resource; every field that is set must match."""
 
-    resource: Annotated[str, Field(strict=True, max_length=317)]
-    device_class: Annotated[str, Field(strict=True, alias="class", pattern=r"^(?:[0-9a-f]{2}){0,3}$")] = ""
-    vendor: Hex4 = ""
-    device: Hex4 = ""
-    driver: Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9_.-]{0,64}$")] = ""
-    addresses: Annotated[tuple[PciAddress, ...], Field(max_length=1024)] = ()
+    resource: Annotated[
+        str, Field(strict=True, max_length=317, description="What pods ask for, like numalign.io/nic.")
+    ]
+    device_class: Annotated[
+        str,
+        Field(
+            strict=True,
+            alias="class",
+            pattern=r"^(?:[0-9a-f]{2}){0,3}$",
+            description="PCI class, or its beginning: 02 is network.",
+        ),
+    ] = ""
+    vendor: Annotated[Hex4, Field(description="PCI vendor id.")] = ""
+    device: Annotated[Hex4, Field(description="PCI device id.")] = ""
+    driver: Annotated[
+        str, Field(strict=True, pattern=r"^[A-Za-z0-9_.-]{0,64}$", description="The driver bound to it.")
+    ] = ""
+    addresses: Annotated[tuple[PciAddress, ...], Field(max_length=1024, description="PCI addresses.")] = ()
 
     @field_validator("resource")
     @classmethod
@@ -85,8 +98,8 @@ class Device(Section):
 class NodeReservation(Section):
     """What one NUMA node keeps back for the system (KubeletConfiguration's MemoryReservation)."""
 
-    numa_node: Annotated[StrictInt, Field(ge=0, le=MAX_ID)]
-    limits: NodeLimits
+    numa_node: Annotated[StrictInt, Field(ge=0, le=MAX_ID, description="Which NUMA node.")]
+    limits: Annotated[NodeLimits, Field(description="memory and hugepages-<size>, each a quantity.")]
 
 
 class Waiting(Section):
@@ -96,7 +109,7 @@ class Waiting(Section):
     sandboxes_per_minute: Annotated[
         StrictInt,
         Field(ge=1, le=600, description="Refused sandboxes of this node; each retry of the kubelet makes one."),
-    ] = 10
+    ] = 30
 
 
 class Refusals(Section):
@@ -107,66 +120,136 @@ class Refusals(Section):
     ] = 5
     fallback: Annotated[Fallback, Field(description="What fail and evict fall back to.")] = Fallback.RUN
     delete_after: Annotated[
-        Seconds | None, Field(description="Failed pods that we refused are deleted after this time; unset: never.")
+        Seconds | None,
+        Field(
+            description="Pods that numalign ended (fail) are deleted so long after their end, like 24h. Unset: "
+            "never. The chart's rbac.cleanup allows it."
+        ),
     ] = None
+
+
+class Page(Section):
+    """The node page (safety rule S20): who holds what on this node, with pods' names, read only."""
+
+    enabled: Annotated[StrictBool, Field(description="Whether the page is served.")] = True
+    address: Annotated[
+        IpAddress,
+        Field(description="Loopback by default, reached by kubectl port-forward; 0.0.0.0 or :: shows it to all."),
+    ] = "127.0.0.1"
+    port: Annotated[StrictInt, Field(ge=0, le=65535, description="0 takes a free one, told in the log.")] = 9178
+    hosts: Annotated[
+        tuple[HostName, ...],
+        Field(max_length=64, description="Host names to answer to beside loopback's, against DNS rebinding."),
+    ] = ()
 
 
 class Settings(Section):
     """All settings, with the defaults of safety rule S1."""
 
-    topology_manager_policy: Policy = Policy.BEST_EFFORT
-    topology_manager_scope: Scope = Scope.CONTAINER
-    topology_manager_policy_options: Options = Field(default_factory=dict)
-    cpu_manager_policy: CpuPolicy = CpuPolicy.STATIC
-    cpu_manager_policy_options: Options = Field(default_factory=dict)
+    topology_manager_policy: Annotated[
+        Policy, Field(description="How strictly a pod's CPUs, memory and devices must share NUMA nodes.")
+    ] = Policy.BEST_EFFORT
+    topology_manager_scope: Annotated[
+        Scope, Field(description="What is aligned as one: each container, or the pod as a whole.")
+    ] = Scope.CONTAINER
+    topology_manager_policy_options: Annotated[
+        Options, Field(description="prefer-closest-numa-nodes, max-allowable-numa-nodes.")
+    ] = Field(default_factory=dict)
+    cpu_manager_policy: Annotated[
+        CpuPolicy, Field(description="static: Guaranteed pods that ask for whole CPUs get their own; none: no CPUs.")
+    ] = CpuPolicy.STATIC
+    cpu_manager_policy_options: Annotated[
+        Options,
+        Field(
+            description="full-pcpus-only, distribute-cpus-across-numa, align-by-socket, "
+            "distribute-cpus-across-cores, strict-cpu-reservation, prefer-align-cpus-by-uncorecache."
+        ),
+    ] = Field(default_factory=dict)
     cpu_manager_reconcile_period: Annotated[
         Seconds, Field(ge=1.0, description="How often the cgroups are compared with the ledger.")
     ] = 10.0
-    reserved_system_cpus: Annotated[CpuList | None, Field(alias="reservedSystemCPUs")] = None
-    memory_manager_policy: MemoryPolicy = MemoryPolicy.NONE
-    reserved_memory: Annotated[tuple[NodeReservation, ...], Field(max_length=1024)] = ()
-    feature_gates: dict[StrictStr, StrictBool] = Field(default_factory=dict)
-    kube_reserved: Reservation = Field(default_factory=dict)
-    system_reserved: Reservation = Field(default_factory=dict)
+    reserved_system_cpus: Annotated[
+        CpuList | None,
+        Field(
+            alias="reservedSystemCPUs", description="CPUs that are granted to nobody; replaces the reserved number."
+        ),
+    ] = None
+    memory_manager_policy: Annotated[
+        MemoryPolicy, Field(description="Static: memory of Guaranteed pods is granted by NUMA node and bound.")
+    ] = MemoryPolicy.NONE
+    reserved_memory: Annotated[
+        tuple[NodeReservation, ...],
+        Field(max_length=1024, description="Memory kept back on each NUMA node. Unset: it follows from the Node."),
+    ] = ()
+    feature_gates: Annotated[
+        dict[StrictStr, StrictBool], Field(description="Those of the kubelet that its managers read.")
+    ] = Field(default_factory=dict)
+    kube_reserved: Annotated[
+        Reservation, Field(description="Kept for the kubelet and the runtime. Unset: capacity less allocatable.")
+    ] = Field(default_factory=dict)
+    system_reserved: Annotated[Reservation, Field(description="Kept for the rest of the system.")] = Field(
+        default_factory=dict
+    )
     eviction_hard: Annotated[
         Thresholds | None, Field(description="Unset: memory.available 100Mi, as the kubelet.")
     ] = None
-    merge_default_eviction_settings: StrictBool = False
+    merge_default_eviction_settings: Annotated[
+        StrictBool, Field(description="Signals that evictionHard leaves out keep their defaults.")
+    ] = False
 
     on_misalignment: Annotated[
-        OnMisalignment, Field(description="What happens to a pod that its policy refuses.")
+        OnMisalignment,
+        Field(
+            description="What becomes of a pod that its policy refuses: run (on the shared pool), wait, fail, evict."
+        ),
     ] = OnMisalignment.RUN
-    enforcement: Annotated[Enforcement, Field(description="How grants reach the kernel.")] = Enforcement.AUTO
+    enforcement: Annotated[
+        Enforcement,
+        Field(description="auto: NRI where there is one, and cgroups; nri, cgroup: only that; dry-run: neither."),
+    ] = Enforcement.AUTO
     observe_only: Annotated[
         StrictBool,
-        Field(description="The kill switch (S3): nothing is written, refused or held; results are published."),
+        Field(description="The kill switch: nothing is written, refused or held; results are published."),
     ] = False
     compatibility: Annotated[
         Compatibility, Field(description="kubelet: answer alike even where the kubelet errs; fixed: mended.")
     ] = Compatibility.FIXED
-    devices: Annotated[tuple[Device, ...], Field(max_length=256)] = ()
+    devices: Annotated[
+        tuple[Device, ...],
+        Field(max_length=256, description="PCI devices that numalign hands out itself; all fields set must match."),
+    ] = ()
     excluded_namespaces: Annotated[
         tuple[Namespace, ...],
-        Field(max_length=1024, description="Their pods are left alone (S2); our own always is."),
+        Field(max_length=1024, description="Their pods are left alone; our own always is."),
     ] = ("kube-system",)
     included_pods: Annotated[
         tuple[PodPattern, ...],
-        Field(max_length=1024, description="Pods that S2 would leave alone, named as namespace/name patterns."),
+        Field(
+            max_length=1024,
+            description="Pods that would be left alone otherwise (kube-system, static, critical), as namespace/name.",
+        ),
     ] = ()
     pin_adopted: Annotated[
-        StrictBool, Field(description="Pods that ran before the agent get exclusive CPUs too (S4).")
+        StrictBool, Field(description="Pods that ran before the agent get exclusive CPUs too.")
     ] = True
     memory_tier: Annotated[
         MemoryTier, Field(description="Which nodes' memory counts: local, any (with far memory), or far alone.")
     ] = MemoryTier.LOCAL
     on_memory_shortage: Annotated[
-        OnMemoryShortage, Field(description="What happens where bound memory would not fit really (S7).")
+        OnMemoryShortage,
+        Field(
+            description=(
+                "Where memory to be bound does not fit what a NUMA node really has: the pod's memory is not bound "
+                "(widen), the pod is refused (refuse), or the ledger's books alone decide (open)."
+            )
+        ),
     ] = OnMemoryShortage.OPEN
     lift_cpu_quota: Annotated[
-        StrictBool, Field(description="No CFS quota for pods with exclusive CPUs (S16), as the kubelet does.")
+        StrictBool, Field(description="No CFS quota for pods with exclusive CPUs, as the kubelet does.")
     ] = True
     waiting: Waiting = Waiting()
     refusals: Refusals = Refusals()
+    page: Page = Page()
 
     def rules(self, machine: Machine, *, node_reserved: int = 0) -> Rules:
         """The rules that decisions follow on a machine; raises SettingsError for what it cannot give.

@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 from agent.errors import SettingsError
 from agent.model.fields import plain
 from agent.settings.kubelet_names import IGNORED
-from agent.settings.model import Device, NodeReservation, Refusals, Settings, Waiting
+from agent.settings.model import Device, NodeReservation, Page, Refusals, Settings, Waiting
 from agent.settings.together import check_together
 
 KUBELET_VERSION = "kubelet.config.k8s.io/v1beta1"
@@ -31,6 +31,7 @@ GATES = frozenset(
 )  # fmt: skip
 _SECTIONS: Mapping[str, type[BaseModel]] = {
     "devices": Device, "reservedMemory": NodeReservation, "waiting": Waiting, "refusals": Refusals,
+    "page": Page,
 }  # fmt: skip
 
 

@@ -5,6 +5,7 @@ Used by `agent.settings.model` alone. The checks raise ValueError; `agent.settin
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Mapping
 from fractions import Fraction
@@ -28,6 +29,7 @@ _SIGNALS = frozenset(
     }
 )  # fmt: skip
 _PERCENT = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,9})?%", re.ASCII)
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?", re.ASCII)
 _PAGES = re.compile(r"hugepages-[1-9][0-9]*(?:Ki|Mi|Gi|Ti|Pi|Ei)?", re.ASCII)
 
 
@@ -127,6 +129,24 @@ def _enormous(value: object) -> bool:
     return isinstance(value, int) and value.bit_length() > 64  # noqa: PLR2004 - bits
 
 
+def _ip_address(value: object) -> str:
+    """A name would need a resolver, and could come to mean another address later."""
+    try:
+        return str(ipaddress.ip_address(value)) if isinstance(value, str) else _no_address(value)
+    except ValueError:
+        return _no_address(value)
+
+
+def _no_address(value: object) -> str:
+    raise _unfit(f"{_shown(value)} is not an IP address; write one like 127.0.0.1 or ::1")
+
+
+def _host_name(value: object) -> str:
+    if not isinstance(value, str) or len(value) > 253 or not _HOST.fullmatch(value):  # noqa: PLR2004 - RFC 1035
+        raise _unfit(f"{_shown(value)} is not a host name; write it without a port, like node-1.example.com")
+    return value.lower()
+
+
 def _schema(kind: str, text: str, **more: Any) -> WithJsonSchema:  # noqa: ANN401 - JSON schema is any JSON
     return WithJsonSchema({"type": kind, "description": text, **more})
 
@@ -172,3 +192,5 @@ Options = Annotated[
     PlainValidator(_options),
     _schema("object", "Option to text.", additionalProperties={"type": ["string", "boolean", "integer"]}),
 ]
+IpAddress = Annotated[str, PlainValidator(_ip_address), _schema("string", "An IP address.")]
+HostName = Annotated[str, PlainValidator(_host_name), _schema("string", "A host name or address, without a port.")]

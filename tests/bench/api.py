@@ -20,7 +20,8 @@ from pathlib import Path
 from tests import peers
 from tests.bench import paper
 from tests.bench.figures import as_json, broken, figures
-from tests.bench.load import Plan, Scenario
+from tests.bench.load import Scenario
+from tests.bench.phases import Plan
 
 DOCUMENT = Path(__file__).parents[2] / "deploy/docs/api-load.md"
 QUICK = Plan(agents=20, processes=2, nodes=200, levels=(0, 1000), quiet=6, own=20, settle=1)

@@ -142,7 +142,7 @@ class AdmitsAtOnce:
         """Whoever is not listed is gone."""
         self.pods_gone(sorted(set(self.ledger.pods) - uids))
 
-    def container_seen(self, container_id: str, uid: str, name: str) -> None:
+    def containers_seen(self, names: Mapping[str, tuple[str, str]]) -> None:
         """No cgroup here follows from it."""
 
     def _admit(self, pod: Pod, *, adopted: bool) -> None:

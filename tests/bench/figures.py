@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 
-from tests.bench.load import Phase
+from tests.bench.phases import Phase
 
 WATCHES = 2
 """Open watches of an agent: its pods, its Node."""

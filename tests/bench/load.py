@@ -15,7 +15,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ import yaml
 from tests.bench import crowd as c
 from tests.bench.edges import Place, Report
 from tests.bench.fleet import Fleet
+from tests.bench.phases import Phase, Plan
 from tests.bench.relay import Relay, Traffic
 from tests.cluster.control_plane import ControlPlane, cpu_seconds
 from tests.cluster.objects import namespace, pod
@@ -36,72 +37,6 @@ OTHERS_MIX = 6
 """Of so many changes of others one is a node's status, the rest are pods."""
 BRIEF = 110
 """After so many changes a new pod of others is deleted: long enough for its creation to be answered."""
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How much of everything.
-
-    Attributes:
-        agents, processes: agents in all, over so many processes.
-        nodes: Nodes in all, the agents' own included.
-        levels: numbers of others' pods, ascending; the first is 0.
-        present: pods on each agent's node from the beginning.
-        quiet: seconds of a phase that waits.
-        rate: others' changes per second.
-        own_rate: changes per second of the agents' own pods; each pod is three.
-        own: pods that come and go, in all, per phase.
-        settle: seconds of rest after a level's pods were made.
-    """
-
-    agents: int = 200
-    processes: int = 2
-    nodes: int = 5000
-    levels: tuple[int, ...] = (0, 5000, 20000)
-    present: int = 5
-    quiet: float = 60.0
-    rate: float = 60.0
-    own_rate: float = 20.0
-    own: int = 200
-    settle: float = 3.0
-
-
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """What one phase took.
-
-    Attributes:
-        name: as above.
-        others: others' pods that existed.
-        seconds: its length.
-        changes: others' changes within.
-        pods: own pods that came, ran and went.
-        traffic: the agents' bytes and connections.
-        requests: the agents' requests by verb, their own count.
-        served: requests by "VERB resource/subresource" that the server counted, of everybody.
-        sent: watch events that the server sent, of everybody, by resource.
-        watches: open watches at the end, of everybody, by resource.
-        events: events of pods that reached agents; `strangers`: of other nodes' pods.
-        server_cpu, etcd_cpu, agents_cpu: seconds.
-        server_rss: the server's memory at the end, bytes.
-    """
-
-    name: str
-    others: int
-    seconds: float
-    changes: int
-    pods: int
-    traffic: Traffic
-    requests: Mapping[str, int]
-    served: Mapping[str, int]
-    sent: Mapping[str, int]
-    watches: Mapping[str, int]
-    events: int
-    strangers: int
-    server_cpu: float
-    etcd_cpu: float
-    agents_cpu: float
-    server_rss: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from agent.app.topology_loop import AGAIN
 from tests.bench.figures import BOOKMARK, MINUTE, RENEWAL, WATCHES, Cost, Figures
-from tests.bench.load import Phase, Plan
+from tests.bench.phases import Phase, Plan
 
 NODES = 5000
 PODS_PER_SECOND = 50

@@ -1,26 +1,15 @@
-"""The control plane that the tests of this folder share."""
+"""The control plane and the nodes that the tests of this folder share."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests import peers
 from tests.cluster.control_plane import ControlPlane
-
-
-@pytest.fixture(scope="session")
-def kube() -> Path:
-    """The built Kubernetes components; without them these tests are skipped, except in CI."""
-    try:
-        return peers.kube()
-    except peers.PeerMissingError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(f"no real kube-apiserver here: {error}")
+from tests.cluster.nodes import Make, Place
 
 
 @pytest.fixture(scope="session")
@@ -28,3 +17,14 @@ def cluster(kube: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Co
     """A running etcd and kube-apiserver."""
     with ControlPlane(kube, tmp_path_factory.mktemp("cluster")) as control_plane:
         yield control_plane
+
+
+@pytest.fixture
+def place(cluster: ControlPlane, tmp_path: Path, request: pytest.FixtureRequest) -> Make:
+    """Makes a node named after the test."""
+    name = request.node.name.removeprefix("test_").split("[")[0].replace("_", "-")[:50].strip("-")
+
+    def make(**options: Any) -> Place:  # noqa: ANN401 - Place's
+        return Place(cluster, name, tmp_path, **options)
+
+    return make

@@ -39,14 +39,86 @@ class ApiError(Exception):
         self.status = status
 
 
-class ControlPlane:
+class Api:
+    """Speaks to an API server as the cluster's admin.
+
+    Args:
+        server: its address.
+        ca: the certificate that its own is checked against.
+        admin: the token that is used where no other is given.
+    """
+
+    def __init__(self, server: str, ca: Path, admin: str = ADMIN) -> None:
+        self.server, self.ca, self._admin = server, ca, admin
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        token: str = "",
+        kind: str = "application/json",
+        raw: bool = False,
+        timeout: float = 30,
+    ) -> Any:  # noqa: ANN401 - the API's JSON
+        """One request; returns the JSON answer, raises ApiError."""
+        request = urllib.request.Request(self.server + path, method=method)
+        request.add_header("Authorization", f"Bearer {token or self._admin}")
+        data = None
+        if body is not None:
+            data = json.dumps(body).encode()
+            request.add_header("Content-Type", kind)
+        context = ssl.create_default_context(cafile=str(self.ca))
+        context.check_hostname = False  # the certificate names the machine, not the loopback address
+        try:
+            with urllib.request.urlopen(request, data=data, timeout=timeout, context=context) as answer:
+                text = answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                text = error.read().decode(errors="replace")
+            with contextlib.suppress(ValueError, KeyError):  # no Status object: the text as it came
+                text = json.loads(text)["message"]
+            raise ApiError(error.code, text) from None
+        return text if raw else json.loads(text)
+
+    def create(self, *objects: dict[str, Any]) -> list[dict[str, Any]]:
+        """Create objects of any kind that the paths below know; returns them as stored."""
+        return [self.call("POST", path_of(each), each) for each in objects]
+
+    def ensure(self, *objects: dict[str, Any]) -> None:
+        """Create what is there once per cluster, whichever test comes first: one that is there already will do."""
+        for each in objects:
+            try:
+                self.create(each)
+            except ApiError as error:
+                if error.status != 409:
+                    raise
+
+    def token(self, namespace: str, account: str, pod: dict[str, Any] | None = None) -> str:
+        """A service account's token, bound to a pod (and so to its node) when one is given."""
+        spec: dict[str, Any] = {"expirationSeconds": 3600}
+        if pod is not None:
+            spec["boundObjectRef"] = {
+                "kind": "Pod", "apiVersion": "v1",
+                "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"],
+            }  # fmt: skip
+        answer = self.call(
+            "POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token",
+            {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec},
+        )  # fmt: skip
+        token: str = answer["status"]["token"]
+        return token
+
+
+class ControlPlane(Api):
     """etcd and kube-apiserver; `with ControlPlane(program, folder) as cluster: ...`."""
 
     def __init__(self, program: Path, folder: Path, *flags: str) -> None:
         self.folder, self._flags = folder, flags
         folder.mkdir(parents=True, exist_ok=True)
         self.port, self._etcd_port, self._peer_port = free_port(), free_port(), free_port()
-        self.server = f"https://127.0.0.1:{self.port}"
+        super().__init__(f"https://127.0.0.1:{self.port}", folder / "certs" / "apiserver.crt")
         for name in ("etcd", "kube-apiserver"):
             (folder / name).unlink(missing_ok=True)
             (folder / name).symlink_to(program)
@@ -68,11 +140,6 @@ class ControlPlane:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-    @property
-    def ca(self) -> Path:
-        """The certificate that the server's own is checked against."""
-        return self.folder / "certs" / "apiserver.crt"
 
     def start_etcd(self) -> None:
         """Start etcd; its data survive a restart within the test. fsync is off: nobody pulls the plug of a test."""
@@ -129,65 +196,6 @@ class ControlPlane:
                 raise AssertionError(f"kube-apiserver is not ready (exit {process.poll()}):\n{log}")
             time.sleep(0.2)
 
-    def call(
-        self,
-        method: str,
-        path: str,
-        body: object = None,
-        *,
-        token: str = ADMIN,
-        kind: str = "application/json",
-        raw: bool = False,
-        timeout: float = 30,
-    ) -> Any:  # noqa: ANN401 - the API's JSON
-        """One request; returns the JSON answer, raises ApiError."""
-        request = urllib.request.Request(self.server + path, method=method)
-        request.add_header("Authorization", f"Bearer {token}")
-        data = None
-        if body is not None:
-            data = json.dumps(body).encode()
-            request.add_header("Content-Type", kind)
-        context = ssl.create_default_context(cafile=str(self.ca))
-        context.check_hostname = False  # the certificate names the machine, not the loopback address
-        try:
-            with urllib.request.urlopen(request, data=data, timeout=timeout, context=context) as answer:
-                text = answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                text = error.read().decode(errors="replace")
-            with contextlib.suppress(ValueError, KeyError):
-                text = json.loads(text)["message"]
-            raise ApiError(error.code, text) from None
-        return text if raw else json.loads(text)
-
-    def create(self, *objects: dict[str, Any]) -> list[dict[str, Any]]:
-        """Create objects of any kind that the paths below know; returns them as stored."""
-        return [self.call("POST", path_of(each), each) for each in objects]
-
-    def ensure(self, *objects: dict[str, Any]) -> None:
-        """Create what is there once per cluster, whichever test comes first: one that is there already will do."""
-        for each in objects:
-            try:
-                self.create(each)
-            except ApiError as error:
-                if error.status != 409:
-                    raise
-
-    def token(self, namespace: str, account: str, pod: dict[str, Any] | None = None) -> str:
-        """A service account's token, bound to a pod (and so to its node) when one is given."""
-        spec: dict[str, Any] = {"expirationSeconds": 3600}
-        if pod is not None:
-            spec["boundObjectRef"] = {
-                "kind": "Pod", "apiVersion": "v1",
-                "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"],
-            }  # fmt: skip
-        answer = self.call(
-            "POST", f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token",
-            {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec},
-        )  # fmt: skip
-        token: str = answer["status"]["token"]
-        return token
-
 
 _PLURALS = {
     "Namespace": "namespaces", "Node": "nodes", "Pod": "pods", "ServiceAccount": "serviceaccounts",
@@ -197,7 +205,7 @@ _PLURALS = {
     "CustomResourceDefinition": "customresourcedefinitions", "DaemonSet": "daemonsets",
     "PodDisruptionBudget": "poddisruptionbudgets", "Service": "services", "NetworkPolicy": "networkpolicies",
     "NodeResourceTopology": "noderesourcetopologies", "Event": "events", "ReplicaSet": "replicasets",
-    "Deployment": "deployments", "Job": "jobs",
+    "Deployment": "deployments", "Job": "jobs", "PodMonitor": "podmonitors", "PrometheusRule": "prometheusrules",
 }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -36,6 +37,11 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 SYSTEM = "numalign-system"
 MACHINE = "synthetic:2 sockets x 1 node x 4 cores x 2 threads, 8G per node"
 MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
+
+FAIL = {"on_misalignment": "fail", "policy": "single-numa-node"}
+"""Annotations of a pod that shall fail where it does not fit on one node."""
+Make = Callable[..., "Place"]
+"""Makes a node; see the fixture `place` of the conftest."""
 
 
 def wait(condition: Callable[[], object], seconds: float = 20.0, what: str = "") -> float:
@@ -109,6 +115,11 @@ class Place:
         body["metadata"]["annotations"] = {**notes, **others}
         (stored,) = self.cluster.create(body)
         return stored
+
+    def there(self, name: str) -> bool:
+        """Whether the API has a pod of this name."""
+        pods = self.cluster.call("GET", f"/api/v1/namespaces/{self.name}/pods")["items"]
+        return name in {each["metadata"]["name"] for each in pods}
 
     def pod(self, name: str) -> Object:
         """As stored now."""
@@ -245,6 +256,15 @@ class Agent:
                 if found.get("message", found.get("msg")) == message:
                     return found  # type: ignore[no-any-return]
         return {}
+
+    def _empty(self, queue: str) -> bool:
+        return self.metric(f'numalign_queue_length{{queue="{queue}"}}') == 0
+
+    def settled(self) -> None:
+        """Wait until nothing waits to be decided or told."""
+        for queue in ("intake", "publisher"):
+            wait(partial(self._empty, queue), what=queue)
+        time.sleep(0.5)
 
     def get(self, path: str) -> str:
         """A page of its server."""

@@ -18,7 +18,7 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
 OWN = "/api/v1/namespaces/access/pods/own"
 PLAIN = "/api/v1/namespaces/access/pods/plain"
-EVICTION = "numalign-eviction"
+SWITCHES = "numalign-eviction", "numalign-cleanup"
 OTHER = "/api/v1/namespaces/access/pods/other"
 
 
@@ -30,8 +30,9 @@ def tokens(cluster: ControlPlane) -> dict[str, str]:
     cluster.create(namespace("access"), node("a1"), node("a2"))
     for name in ("rbac", "admission-policy"):
         cluster.ensure(*yaml.safe_load_all((DEPLOY / f"access/{name}.yaml").read_text()))
-    with contextlib.suppress(ApiError):  # another test's agent may evict; this one asks what is allowed without
-        cluster.call("DELETE", f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{EVICTION}")
+    for switch in SWITCHES:  # another test's agent may evict or delete; this one asks what is allowed without
+        with contextlib.suppress(ApiError):  # none has bound it
+            cluster.call("DELETE", f"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/{switch}")
     (agent,) = cluster.create(pod("agent", "a1", space="numalign-system", serviceAccountName="numalign"))
     cluster.create(*(pod(name, on, space="access") for name, on in (("own", "a1"), ("plain", "a1"), ("other", "a2"))))
     tokens = {
@@ -152,7 +153,7 @@ def test_events_are_of_the_own_node(cluster: ControlPlane, tokens: dict[str, str
     ],
 )
 def test_s19_no_other_verbs(cluster: ControlPlane, tokens: dict[str, str], method: str, path: str) -> None:
-    """RBAC grants no more than what is used; eviction is a switch of its own."""
+    """RBAC grants no more than what is used; eviction and deletion are switches of their own."""
     body = pod("x", "a1", space="access") if method == "POST" else None
     with pytest.raises(ApiError) as refused:
         cluster.call(method, path, body, token=tokens["bound"])

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import signal
+import json
 import time
-from collections.abc import Callable
-from pathlib import Path
+import urllib.error
+import urllib.request
 from typing import Any
 
 import pytest
 
 from agent.model.idset import CpuSet
-from tests.cluster.control_plane import ControlPlane
-from tests.cluster.nodes import Agent, Place, wait
-from tests.cluster.objects import pod
+from tests.cluster.nodes import Agent, Make, Place, wait
 
 pytestmark = pytest.mark.cluster
-Make = Callable[..., Place]
-
-
-@pytest.fixture
-def place(cluster: ControlPlane, tmp_path: Path, request: pytest.FixtureRequest) -> Make:
-    """Makes a node named after the test."""
-    name = request.node.name.removeprefix("test_").split("[")[0].replace("_", "-")[:50].strip("-")
-
-    def make(**options: Any) -> Place:  # noqa: ANN401 - Place's
-        return Place(cluster, name, tmp_path, **options)
-
-    return make
 
 
 def test_a_pod_gets_cpus_and_carries_the_word(place: Make) -> None:
@@ -48,22 +34,25 @@ def test_a_pod_gets_cpus_and_carries_the_word(place: Make) -> None:
         wait(lambda: uid not in node.ledger().pods, what="the release")
 
 
-FAIL = {"on_misalignment": "fail", "policy": "single-numa-node"}
-
-
-def test_ladder_and_bad_annotation(place: Make) -> None:
-    """Asked for, in force and got are on the pod; a bad value falls back with the allowed ones in an Event."""
-    node = place(settings={"topologyManagerPolicy": "restricted"})
+def test_what_a_change_takes_from_a_pod_is_told(place: Make) -> None:
+    """The system keeps more of node 0: a pod loses the memory bound there, and its annotation does not claim it."""
+    node = place(settings=keeping("100Mi"), machine="synthetic:2 sockets x 1 node x 4 cores x 1 thread, 8G per node")
     with Agent(node):
-        node.create("asks", annotations={"policy": "single-numa-node", "scope": "pod"})
-        node.create("typo", annotations={"policy": "single"})
-        wait(lambda: node.assignment("asks") and node.assignment("typo"), what="both")
-        asks = node.assignment("asks")
-        assert (asks["asked"], asks["policy"], asks["scope"]) == ("single-numa-node", "single-numa-node", "pod")
-        assert node.assignment("typo")["policy"] == "restricted"
-        wait(lambda: node.events("BadAnnotation", "typo"), what="the Event")
-        text = node.events("BadAnnotation", "typo")[0]["message"]
-        assert "none, best-effort, restricted, single-numa-node" in text
+        node.create("web", cpu="2")
+        wait(lambda: node.assignment("web"), what="the annotation")
+        assert node.assignment("web")["containers"]["c"]["mems"] == "0"
+        node.configure(keeping("8190Mi"))
+        wait(lambda: "mems" not in node.assignment("web")["containers"]["c"], what="the new annotation")
+        assert "it lost its memory on NUMA nodes 0" in node.assignment("web")["containers"]["c"]["why"]
+        wait(lambda: node.condition("web")["status"] == "False", what="the condition")
+
+
+def keeping(memory: str) -> dict[str, Any]:
+    """Settings under which the system keeps memory of node 0."""
+    return {
+        "memoryManagerPolicy": "Static", "evictionHard": {"memory.available": memory},
+        "reservedMemory": [{"numaNode": 0, "limits": {"memory": memory}}],
+    }  # fmt: skip
 
 
 def test_defaults_of_a_namespace(place: Make) -> None:
@@ -81,163 +70,6 @@ def test_defaults_of_a_namespace(place: Make) -> None:
             each for each in agent.get("/metrics").splitlines() if "GET" in each and "api_requests_total{" in each
         ]
         assert sum(float(each.rpartition(" ")[2]) for each in reads) <= 6, reads
-
-
-def test_fail_and_run(place: Make) -> None:
-    """fail: the kubelet is told to end it, with reason and Event; run: it stays, and is told why."""
-    node = place()
-    with Agent(node):
-        node.create("big", cpu="9", annotations=FAIL)
-        node.create("runs", cpu="9", annotations={**FAIL, "on_misalignment": "run"})
-        wait(lambda: node.pod("big")["spec"].get("activeDeadlineSeconds") == 1, what="the deadline")
-        wait(lambda: node.condition("runs") and node.condition("big"), what="the conditions")
-        assert (node.condition("big")["status"], node.condition("big")["reason"]) == (
-            "False",
-            "TopologyAffinityError",
-        )
-        assert node.condition("runs")["reason"] == "TopologyAffinityError"
-        assert "activeDeadlineSeconds" not in node.pod("runs")["spec"]
-        wait(lambda: node.events("TopologyAffinityError", "big"), what="the Event")
-        assert node.held(node.pod("big")["metadata"]["uid"]) == ""
-        uid = node.start("runs")
-        wait(lambda: node.effective(uid), what="its cgroup")
-        assert uid in node.ledger().pods
-
-
-def test_s19_evict(place: Make) -> None:
-    """evict: the pod is evicted, which the chart's switch allows (safety.md S19)."""
-    node = place()
-    with Agent(node):
-        node.create("big", cpu="9", annotations={**FAIL, "on_misalignment": "evict"})
-        wait(lambda: not _there(node, "big"), what="the eviction")
-
-
-def _there(node: Place, name: str) -> bool:
-    path = f"/api/v1/namespaces/{node.name}/pods"
-    return name in {each["metadata"]["name"] for each in node.cluster.call("GET", path)["items"]}
-
-
-def test_s4_pods_that_ran_before_are_reported_only(place: Make) -> None:
-    """Running before the agent: pinned where they fit, never failed; memory is left where it is."""
-    memory = {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}]}
-    node = place(settings=memory)
-    node.create("old")
-    node.create("huge", cpu="9", annotations=FAIL)
-    uids = {name: node.start(name) for name in ("old", "huge")}
-    with Agent(node):
-        wait(lambda: node.assignment("old") and node.assignment("huge"), what="both")
-        wait(lambda: node.effective(uids["old"]) == node.held(uids["old"]) != "", what="the pin")
-        assert "activeDeadlineSeconds" not in node.pod("huge")["spec"]
-        assert node.condition("huge")["status"] == "False"
-        assert node.ledger().pods[uids["old"]].bind_memory is False
-
-
-def test_s13_a_restart_repeats_and_frees_nothing(place: Make) -> None:
-    """SIGTERM and SIGKILL, then a new agent: same CPUs, no patch again, containers started meanwhile are pinned."""
-    node = place()
-    with Agent(node):
-        node.create("web")
-        node.create("big", cpu="9", annotations=FAIL)
-        wait(lambda: node.assignment("web") and node.assignment("big"), what="both")
-        uid = node.start("web")
-        wait(lambda: node.effective(uid) == node.held(uid) != "", what="the pin")
-        held = node.held(uid)
-    versions = {name: node.pod(name)["metadata"]["resourceVersion"] for name in ("web", "big")}
-    with Agent(node) as agent:
-        wait(lambda: agent.metric('numalign_api_requests_total{code="200",verb="LIST pods"}') >= 2, what="the list")
-        wait(lambda: agent.metric("numalign_ready") == 1, what="readiness")
-        _settled(agent)
-        assert agent.patches() == 0, agent.words()
-        assert {name: node.pod(name)["metadata"]["resourceVersion"] for name in versions} == versions
-        assert node.held(uid) == held
-        agent.end(signal.SIGKILL)
-        node.tree.remove_container(uid, node.number(uid, "c"))
-        node.start("web", attempt=1)
-        assert node.effective(uid, attempt=1) != held
-        with Agent(node) as after:
-            wait(lambda: node.effective(uid, attempt=1) == held, what="the pin after the kill")
-            _settled(after)
-            assert after.patches() == 0, after.words()
-        agent.process = after.process
-
-
-def _settled(agent: Agent) -> None:
-    """Nothing waits to be decided or told."""
-    for queue in ("intake", "publisher"):
-        wait(lambda queue=queue: agent.metric(f'numalign_queue_length{{queue="{queue}"}}') == 0, what=queue)  # type: ignore[misc]
-    time.sleep(0.5)
-
-
-def test_a_killed_agent_still_tells(place: Make) -> None:
-    """Killed between the save and the telling: the next agent tells what the ledger holds."""
-    node = place()
-    with Agent(node, server="https://127.0.0.1:1") as blind:
-        blind.end(signal.SIGTERM)
-    with Agent(node) as agent:
-        node.create("web")
-        wait(lambda: node.assignment("web"), what="the word")
-        agent.end(signal.SIGKILL)
-        cleared = {"metadata": {"annotations": dict.fromkeys(node.pod("web")["metadata"]["annotations"])}}
-        node.patch("web", cleared)
-        with Agent(node) as after:
-            wait(lambda: node.assignment("web"), what="the word of the next agent")
-        agent.process = after.process
-
-
-def test_s3_the_nodes_annotation_stops_within_a_second(place: Make) -> None:
-    """numalign.io/observe-only on the Node: nothing is written any more, and again when it goes."""
-    node = place()
-    path = f"/api/v1/nodes/{node.name}"
-    with Agent(node) as agent:
-        node.create("web")
-        wait(lambda: node.assignment("web"), what="the word")
-        _annotate(node, path, "true")
-        took = wait(lambda: agent.metric("numalign_observe_only") == 1, 5, "the switch")
-        assert took < 1, took
-        uid = node.start("web")
-        node.create("big", cpu="9", annotations=FAIL)
-        wait(lambda: node.condition("big"), what="decided all the same")
-        time.sleep(1)
-        assert node.effective(uid) == str(node.machine.online)
-        assert "activeDeadlineSeconds" not in node.pod("big")["spec"]
-        _annotate(node, path, None)
-        wait(lambda: node.effective(uid) == node.held(uid), 5, "the pin")
-        _annotate(node, path, "true")
-        wait(lambda: agent.metric("numalign_observe_only") == 1, 5, "the switch")
-        agent.end(signal.SIGKILL)
-        node.tree.kernel_write(node.tree.pod_path(uid), "cpuset.cpus", "0-15")
-        with Agent(node, server="https://127.0.0.1:1") as blind:
-            assert blind.metric("numalign_observe_only") == 1, "remembered without the API"
-        agent.process = blind.process
-
-
-def _annotate(node: Place, path: str, value: str | None) -> None:
-    body = {"metadata": {"annotations": {"numalign.io/observe-only": value}}}
-    node.cluster.call("PATCH", path, body, kind="application/merge-patch+json")
-
-
-def test_s3_a_setting_stops_within_a_second_and_wrong_ones_are_told(place: Make) -> None:
-    """The file's observeOnly works within a second; a wrong file keeps the old settings, Event and metric say so."""
-    node = place()
-    with Agent(node) as agent:
-        node.create("old")
-        wait(lambda: node.assignment("old"), what="the word")
-        uid = node.start("old")
-        wait(lambda: node.effective(uid) == node.held(uid) != "", what="the pin")
-        held = node.held(uid)
-        node.configure({"observeOnly": True})
-        assert wait(lambda: agent.metric("numalign_observe_only") == 1, 5, "the switch") < 1
-        node.configure({"topologyManagerPolicy": "single-numa-node"})
-        wait(lambda: agent.metric("numalign_observe_only") == 0, 5, "on again")
-        node.create("new")
-        wait(lambda: node.assignment("new").get("policy") == "single-numa-node", what="the new policy")
-        assert (node.assignment("old")["policy"], node.held(uid)) == ("best-effort", held)
-        node.configure({"topologyManagerPolicy": "sometimes"})
-        wait(lambda: agent.metric('numalign_problems_total{what="settings"}') == 1, 5, "the metric")
-        wait(lambda: node.events("NumalignSettings"), what="the Event")
-        assert "topologyManagerPolicy" in node.events("NumalignSettings")[0]["message"]
-        node.create("later")
-        wait(lambda: node.assignment("later").get("policy") == "single-numa-node", what="the old one stays")
 
 
 def test_a_pods_life(place: Make) -> None:
@@ -259,7 +91,7 @@ def test_a_pods_life(place: Make) -> None:
         time.sleep(1)
         assert node.held(web) == held, "while it ends it holds what it has"
         node.delete("web", grace=0)  # forced: gone from the API, its processes are not
-        wait(lambda: not _there(node, "web"), what="the deletion")
+        wait(lambda: not node.there("web"), what="the deletion")
         time.sleep(1.5)
         assert node.held(web) == held, "S13: nothing is freed while its cgroup lives"
         node.tree.remove_pod(web)
@@ -282,7 +114,7 @@ def test_s2_static_pods_and_excluded_namespaces_are_left_alone(place: Make) -> N
         wait(lambda: node.assignment("web"), what="the word")
         uid = node.start("static", uid=digest)
         assert uid == digest
-        _settled(agent)
+        agent.settled()
         assert digest in node.ledger().pods
         assert node.held(digest) == ""
         assert "activeDeadlineSeconds" not in node.pod("static")["spec"]
@@ -352,22 +184,15 @@ def test_s14_reserving_more_than_the_kubelet_is_told(place: Make) -> None:
         wait(lambda: node.events("NumalignReservation"), what="the Event")
 
 
-def test_s12_one_owners_refusals_end(place: Make) -> None:
-    """After the allowed number of failures within an hour the next pods of the owner run, and that is said."""
-    node = place(settings={"refusals": {"perOwnerPerHour": 1, "fallback": "run"}})
-    owner = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u-1", "controller": True}]
-    with Agent(node):
-        for name in ("a", "b"):
-            body = pod(name, node.name, space=node.name, cpu="9")
-            body["metadata"] |= {
-                "ownerReferences": owner,
-                "annotations": {"numalign.io/on-misalignment": "fail", "numalign.io/policy": "single-numa-node"},
-            }
-            node.cluster.create(body)
-            wait(lambda name=name: node.condition(name), what="the word")  # type: ignore[misc]
-        wait(lambda: node.events("TooManyRefusals", "b"), what="the Event")
-        wait(lambda: node.pod("a")["spec"].get("activeDeadlineSeconds") == 1, what="the first one's end")
-        assert "activeDeadlineSeconds" not in node.pod("b")["spec"]
+def test_a_watch_that_speaks_is_not_silent(place: Make) -> None:
+    """What arrives on an open watch counts as a word of the API server: no list or new watch is needed for it."""
+    node = place()
+    with Agent(node) as agent:
+        wait(lambda: agent.metric("numalign_api_silent_seconds") > 2.5, what="a quiet while")
+        before = agent.metric('numalign_api_requests_total{code="200",verb="WATCH pods"}')
+        node.create("web")
+        wait(lambda: agent.metric("numalign_api_silent_seconds") < 2, 5, "a word")
+        assert agent.metric('numalign_api_requests_total{code="200",verb="WATCH pods"}') == before
 
 
 def test_s20_metrics_carry_no_pod_names(place: Make) -> None:
@@ -378,3 +203,20 @@ def test_s20_metrics_carry_no_pod_names(place: Make) -> None:
         wait(lambda: node.assignment("secret-name"), what="the word")
         assert "secret-name" not in agent.get("/metrics")
         assert node.name not in agent.get("/metrics")
+
+
+def test_s20_the_node_page_shows_the_nodes_pods_on_a_port_of_its_own(place: Make) -> None:
+    """Its pods are those that the API server named, with their explanation; the metrics' port knows no page."""
+    node = place(settings={"page": {"port": 0}})
+    with Agent(node) as agent:
+        node.create("web")
+        wait(lambda: node.assignment("web"), what="the annotation")
+        page = str(agent._find("serving the node page").get("address"))
+        assert page.startswith("http://127.0.0.1:")
+        with urllib.request.urlopen(f"{page}api/pods", timeout=10) as answer:
+            found = {each["name"]: each for each in json.load(answer)["pods"]}
+        assert found["web"]["state"] == "aligned"
+        with urllib.request.urlopen(page.rstrip("/") + found["web"]["explanation"], timeout=10) as answer:
+            assert json.load(answer)["verdict"] == "aligned"
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            agent.get("/api/pods")

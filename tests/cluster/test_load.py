@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.bench.figures import broken, figures
-from tests.bench.load import Plan, Scenario
+from tests.bench.load import Scenario
+from tests.bench.phases import Plan
 
 pytestmark = pytest.mark.cluster
 PLAN = Plan(agents=10, processes=1, nodes=60, levels=(0, 300), present=2, quiet=3, rate=60, own=10, settle=1)

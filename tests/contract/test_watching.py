@@ -15,8 +15,9 @@ import asyncinotify
 import pytest
 
 from agent.host.cgroups import watching
+from agent.host.cgroups.layout import place
 from agent.host.cgroups.mounts import find_mounts
-from agent.host.cgroups.watching import Changes, Folder, Watcher, place
+from agent.host.cgroups.watching import Changes, Folder, Watcher
 from agent.model.cgroup import Level
 from tests.contract.trees import Tree
 

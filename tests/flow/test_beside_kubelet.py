@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agent.app import standalone
+from agent.app import standalone_made
 from agent.app.edges import NodeEdges
 from agent.app.standalone import Options, Standalone
 from agent.app.trees import Tree
@@ -45,7 +45,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scratch:
     machine = parse_synthetic(MACHINE)
     made = Scratch.create(tmp_path / "cgroup", cpus=machine.online, nodes=machine.node_set)
     served = Tree(Cgroups(tmp_path / "cgroup", kernel=made.kernel), None, "the kubelet's cgroups of the test")
-    monkeypatch.setattr(standalone, "open_tree", lambda *_args, **_more: served)
+    monkeypatch.setattr(standalone_made, "open_tree", lambda *_args, **_more: served)
     plain = Standalone._node_edges
 
     def patient(node: Standalone) -> NodeEdges:

@@ -13,13 +13,13 @@ import pytest
 from agent.app.edges import AUTO, OFF, Fan, NodeEdges, Sockets
 from agent.app.static_pods import StaticPods
 from agent.host.files import HostFiles
+from agent.host.nri.plugin import Plugin
 from agent.host.nri.session import Identity
 from agent.host.nri.values import Sandbox
 from agent.host.podresources import podresources_pb2 as pb
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
 from agent.model.rules import Enforcement
-from tests import peers
 from tests.flow.world import Ears, World, container, manifest
 from tests.nri.peer import Peer
 from tests.podresources.test_client import Kubelet, device
@@ -74,15 +74,6 @@ def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
     }
     yield server
     server.stop()
-
-
-@pytest.fixture(scope="module")
-def program() -> Path:
-    """The built Go peer."""
-    try:
-        return peers.build("nri")
-    except peers.PeerMissingError as error:
-        pytest.skip(str(error))
 
 
 def gpu_pod() -> dict[str, Any]:
@@ -156,6 +147,35 @@ def test_static_pods_by_logs_and_by_sandboxes(tmp_path: Path) -> None:
     assert StaticPods("n1", tmp_path).find(pods, "other", "web-n1", "x") is None
 
 
+def registered(edges: NodeEdges) -> Plugin | None:
+    """Who takes part in the runtime's requests now."""
+    return edges.plugin
+
+
+@pytest.mark.go
+def test_enforcement_is_switched_while_the_agent_runs(program: Path, node: Node, tmp_path: Path) -> None:
+    """From cgroup to auto the agent registers with the runtime, and back it leaves; no restart is needed."""
+    now = Enforcement.CGROUP
+    with Peer(program, tmp_path / "nri.sock") as peer:
+        peer.ask("state", pods=[], containers=[])
+        sockets = Sockets(nri=str(peer.socket), podresources=OFF)
+        edges = node.edges(sockets=sockets, enforcement=lambda: now)
+        edges.start()
+        assert registered(edges) is None
+        for _ in range(2):
+            now = Enforcement.AUTO
+            edges.follow()
+            peer.event("synchronized")
+            plugin = registered(edges)
+            edges.follow()
+            assert registered(edges) is plugin is not None, "nothing changed: nobody registers twice"
+            now = Enforcement.CGROUP
+            edges.follow()
+            assert registered(edges) is None
+            assert "nri" not in {thread.name for thread in threading.enumerate()}
+        edges.stop()
+
+
 def test_nothing_is_started_where_nothing_is(node: Node, tmp_path: Path) -> None:
     """Off, and a usual socket whose folder is missing; enforcement nri without a runtime is told."""
     edges = node.edges(sockets=Sockets(nri=OFF, podresources=OFF), enforcement=lambda: Enforcement.NRI)
@@ -199,6 +219,18 @@ def test_s22_without_nri_a_device_is_called_a_hint(
     assert away.hints("one", "app") == edges.hints("one", "app")
     away.stop()
     assert edges._usable(address).hint == f"{address} is no PCI function of this machine now"
+
+
+def test_s9_an_answer_without_the_decision_is_counted(node: Node) -> None:
+    """S9: the runtime got its answer in time, without the decision: on a starved node the first sign."""
+    counted: list[str] = []
+    timed: list[str] = []
+    edges = node.edges(
+        sockets=Sockets(), count=counted.append, timed=lambda _method, outcome, _seconds: timed.append(outcome)
+    )
+    for outcome in ("ok", "late", "refused"):
+        edges._answered("CreateContainer", outcome, 0.1)
+    assert (counted, timed) == (["late"], ["ok", "late", "refused"])
 
 
 def test_the_fan_tells_everybody_in_order() -> None:

@@ -18,7 +18,7 @@ from agent.errors import HostError
 from agent.host.checkpoint import Checkpoint
 from agent.host.machines import open_machine
 from agent.host.pci import Hotplug, Uevent
-from tests.flow.test_standalone import eventually, serving, write
+from tests.flow.serving import eventually, serving, write
 from tests.flow.world import container
 
 WHOLE = "2 sockets x 1 node x 4 cores x 1 thread"
@@ -130,7 +130,9 @@ def test_a_machine_that_changed_is_read_again_and_told(
     monkeypatch.setattr(
         machine_watch.MachineWatch.__init__, "__kwdefaults__", {"listen": lambda: announcer, "again": 300.0}
     )
-    monkeypatch.setattr("agent.app.standalone.second_opinion", lambda _machine, _root: ("udev counts another way",))
+    monkeypatch.setattr(
+        "agent.app.standalone_made.second_opinion", lambda _machine, _root: ("udev counts another way",)
+    )
     with caplog.at_level(logging.INFO, "numalign"), serving(tmp_path, root=None, processes=False) as node:
         write(tmp_path / "pods", "db", container(cpu="2"))
         eventually(lambda: node.held() == {"db": "1-2"})

@@ -7,8 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from agent.app.loading import load
 from agent.core.synthetic import parse_synthetic
 from agent.engine.carry import carry
+from agent.engine.recover import of_another_machine
+from agent.host.checkpoint import Checkpoint
+from agent.model.cgroup import Cause, Observed
 from agent.model.idset import CpuSet
 from agent.model.ledger import CpuBooks
 from agent.model.podspec import pod_from
@@ -41,6 +45,17 @@ def test_a_restart_changes_nothing(tmp_path: Path) -> None:
     assert after.ears.written_ == []
     assert "save" not in after.steps
     after.check()
+
+
+def test_after_a_restart_somebody_elses_write_is_seen_as_one(tmp_path: Path) -> None:
+    """The new agent found all in order and wrote nothing: what changes then is repaired, and counted by its cause."""
+    store = MemoryStore()
+    before = running(tmp_path, store)
+    after = World(tmp_path, store=store, pods=before.pods.values())
+    assert after.engine.reconcile() == ()
+    after.tree.kernel_write(before.path("db", "app"), "cpuset.cpus", "5-6")
+    assert {each.write.cause for each in after.engine.reconcile()} == {Cause.DRIFT_FOREIGN}
+    assert after.effective("db") == "1-2"
 
 
 def test_a_restart_without_the_api_keeps_pods_pinned(tmp_path: Path) -> None:
@@ -134,6 +149,38 @@ def test_a_checkpoint_of_another_machine_is_carried_over_as_far_as_it_goes(tmp_p
     after.engine.reconcile()
     assert after.engine.ledger.machine == after.machine.digest
     after.check()
+
+
+def test_a_ledger_brought_from_elsewhere_is_put_aside(tmp_path: Path) -> None:
+    """A copied disk: its pods are strangers that hold what runs here. It is put aside, and nothing here is moved."""
+    here = running(tmp_path / "here", MemoryStore())
+    there = World(tmp_path / "there", machine="2 sockets x 1 node x 4 cores x 1 thread, offline 7")
+    there.see(manifest("stranger", container(cpu="3")))
+    store = Checkpoint(tmp_path / "checkpoint.json")
+    store.save(there.engine.ledger)
+    pods, observed = tuple(here.pods.values()), here.cgroups.observe()
+    found = load(store, here.node(), observed, pods)
+    assert found.ledger is None
+    assert "is of machine" in found.aside
+    assert "put aside as checkpoint.json.corrupt-" in found.aside
+    again = World(tmp_path / "here", pods=pods)
+    assert again.holds("db") == here.holds("db") == "1-2"
+
+
+def test_a_machine_that_changed_is_not_another_one(tmp_path: Path) -> None:
+    """Known pods, cgroups, or an empty node: each alone says that a ledger of other hardware may be ours."""
+    here = running(tmp_path / "here", MemoryStore())
+    observed, node = here.cgroups.observe(), here.node()
+    before = replace(here.engine.ledger, machine="before")
+    pods = tuple(here.pods.values())
+    assert not of_another_machine(before, node, Observed(2), pods), "the API knows its pods"
+    assert not of_another_machine(before, node, observed, ()), "its pods run"
+    assert not of_another_machine(before, node, Observed(2), ()), "nothing is here: it harms nobody"
+    assert not of_another_machine(replace(before, pods={}), node, observed, pods), "nobody is in it"
+    strangers = replace(before, pods={"x": before.pods["db"]})
+    assert of_another_machine(strangers, node, observed, pods)
+    assert of_another_machine(strangers, node, observed, ()), "somebody was pinned here"
+    assert not of_another_machine(replace(strangers, machine=node.machine.digest), node, observed, pods)
 
 
 def test_of_two_claims_to_one_cpu_the_older_pod_has_it(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from agent.app import recovery_report
 from agent.cli import group
-from tests.flow.test_standalone import MACHINE, write
+from tests.flow.serving import MACHINE, write
 from tests.flow.world import container
 
 

@@ -4,109 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
-import threading
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from agent.app.standalone import Options, Standalone
 from agent.errors import AnotherAgentError, HostError, SettingsError
 from agent.host.cgroups import Cgroups
-from agent.host.standin import container_id
-from tests.flow.world import container, manifest
-
-MACHINE = "synthetic:2 sockets x 1 node x 4 cores x 1 thread"
-WITHIN = 1.0
-"""Seconds in which a change of the folder must be in force."""
-
-
-def write(folder: Path, name: str, *containers: dict[str, Any], **annotations: str) -> None:
-    """A manifest without a uid, written as an editor does: beside, then renamed."""
-    body = manifest(name, *containers)
-    body["metadata"]["annotations"] = {
-        f"numalign.io/{key.replace('_', '-')}": text for key, text in annotations.items()
-    }
-    del body["metadata"]["uid"], body["metadata"]["creationTimestamp"]
-    spare = folder / f".{name}.swp"
-    spare.write_text(yaml.safe_dump(body), "utf-8")
-    spare.rename(folder / f"{name}.yaml")
-
-
-class Running:
-    """A node that serves, in a thread."""
-
-    def __init__(self, node: Standalone) -> None:
-        self.node = node
-
-    def held(self) -> dict[str, str]:
-        """Pod name -> its exclusive CPUs."""
-        ledger = self.node.engine.ledger
-        return {
-            record.pod.name: str(ledger.grant(uid, "app").cpus or "shared") for uid, record in ledger.pods.items()
-        }
-
-    def cpuset(self, name: str) -> Path:
-        """The cpuset.cpus of a pod's container app, once it is there."""
-        number = container_id(next(pod.uid for pod in self.node.folder.pods if pod.name == name), "app")
-        found: list[Path] = []
-
-        def there() -> bool:
-            found[:] = (self.node.options.state / "cgroup").rglob(f"*{number}.scope/cpuset.cpus")
-            return bool(found)
-
-        eventually(there)
-        return found[0]
-
-    def runs_on(self, name: str) -> str:
-        """The CPUs in force for it, "" while its cgroup is being made: a plain folder gets its files one by one."""
-        try:
-            return self.cpuset(name).with_name("cpuset.cpus.effective").read_text("ascii").strip()
-        except FileNotFoundError:
-            return ""
-
-    def get(self, page: str) -> tuple[int, str]:
-        """Status and text of a page."""
-        try:
-            with urllib.request.urlopen(f"http://{self.node.address}{page}", timeout=5) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-
-
-@contextmanager
-def serving(folder: Path, **options: Any) -> Iterator[Running]:  # noqa: ANN401 - fields of Options
-    """A node over folder/pods, until the end of the block."""
-    (folder / "pods").mkdir(exist_ok=True)
-    chosen = {"root": MACHINE, "metrics_address": "127.0.0.1:0", **options}
-    up = threading.Event()
-    with Standalone(Options(pods=folder / "pods", state=folder / "state", **chosen)) as node:
-        thread = threading.Thread(target=node.serve, args=(up.set,))
-        thread.start()
-        try:
-            assert up.wait(10)
-            yield Running(node)
-        finally:
-            node.stop()
-            thread.join(10)
-        assert not thread.is_alive()
-
-
-def eventually(true: Callable[[], bool], within: float = WITHIN) -> float:
-    """Wait until something is so; how long it took, in seconds."""
-    began = time.monotonic()
-    while not true():
-        assert time.monotonic() - began < within * 5, "it never came true"
-        time.sleep(0.01)
-    return time.monotonic() - began
+from tests.flow.serving import MACHINE, WITHIN, eventually, serving, write
+from tests.flow.world import container
 
 
 def test_the_folder_is_followed_within_a_second(tmp_path: Path) -> None:
@@ -187,6 +96,23 @@ def test_pages_tell_health_and_metrics(tmp_path: Path) -> None:
         assert 'numalign_pods{state="pinned"} 1.0' in text
         assert "secret-name" not in text
         assert node.get("/pods")[0] == 404
+
+
+def test_gauges_for_dashboards_are_there_without_a_cluster_too(tmp_path: Path) -> None:
+    """Alignment, fragmentation, saves and other writers: what dashboards and alerts read."""
+    with serving(tmp_path) as node:
+        write(tmp_path / "pods", "db", container(cpu="2"))
+        eventually(lambda: node.held() == {"db": "1-2"})
+        text = node.get("/metrics")[1]
+        assert 'numalign_placed_pods{alignment="aligned"} 1.0' in text
+        assert 'numalign_placed_pods{alignment="misaligned"} 0.0' in text
+        assert 'numalign_largest_aligned{resource="cpu"} 4.0' in text
+        assert re.search(r'numalign_checkpoint_saves_total\{result="ok"\} [1-9]', text)
+        assert 'numalign_other_writers{found="flapping"} 0.0' in text
+        node.node.engine.switch(observe_only=True, why="two at once", source="flapping")
+        text = node.get("/metrics")[1]
+        assert 'numalign_other_writers{found="flapping"} 1.0' in text
+        assert "numalign_observe_only 1.0" in text
 
 
 def test_a_full_disk_makes_it_unready_and_grants_nothing(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from agent.core.asks import Ask
 from agent.core.synthetic import parse_synthetic
 from agent.engine.engine import Engine
 from agent.engine.known import Switches
-from agent.engine.recover import Recovered, recover
+from agent.engine.memory_look import Room
+from agent.engine.recover import LISTED, Recovered, recover
 from agent.errors import CheckpointUnwritableError
 from agent.host.cgroups import Cgroups
 from agent.host.scratch import Scratch
@@ -60,13 +61,14 @@ class MemoryStore:
     """Keeps the last ledger; refuses while `full`."""
 
     saved: Ledger | None = None
+    extra: Mapping[str, object] = field(default_factory=dict)
     full: str = ""
     saves: int = 0
 
-    def save(self, ledger: Ledger) -> None:
+    def save(self, ledger: Ledger, extra: Mapping[str, object] | None = None) -> None:
         if self.full:
             raise CheckpointUnwritableError("/state/checkpoint.json", self.full)
-        self.saved, self.saves = ledger, self.saves + 1
+        self.saved, self.extra, self.saves = ledger, extra or {}, self.saves + 1
 
 
 @dataclass
@@ -101,7 +103,7 @@ class World:
     def __init__(
         self, folder: Path, *, machine: str = "2 sockets x 1 node x 4 cores x 1 thread",
         settings: Mapping[str, Any] | None = None, store: MemoryStore | None = None, pods: Iterable[Pod] = (),
-        exempt: Callable[[Pod], str] = lambda _pod: "", **switches: bool,
+        exempt: Callable[[Pod], str] = lambda _pod: "", room: Room | None = None, **switches: bool,
     ) -> None:  # fmt: skip
         self.settings = {"kubeReserved": {"cpu": "1"}, **(settings or {})}
         self.machine = parse_synthetic(machine)
@@ -113,14 +115,16 @@ class World:
         self.cgroups = Cgroups(folder, kernel=self.tree.kernel)
         self.pods = {pod.uid: pod for pod in pods}
         self.recovered: Recovered = recover(
-            self.node(), self.store.saved, self.cgroups.observe(), self.names(), self.pods.values()
-        )
+            self.node(), self.store.saved, self.cgroups.observe(), self.names(), self.pods.values(),
+            complete=bool(self.store.extra.get(LISTED, True)),
+        )  # fmt: skip
         self.engine = Engine(
             self.node(), self.recovered.ledger, cgroups=self.cgroups, store=self.store, teller=self.ears,
             exempt=exempt, switches=Switches(**switches), steps=self.steps.append,
-            saved=self.recovered.as_saved, complete=self.store.saved is not None,
+            saved=self.recovered.as_saved, complete=self.recovered.complete, room=room,
         )  # fmt: skip
         self.engine.names_known(self.names())
+        self.engine.keep()
 
     def node(self, machine: Machine | None = None, **settings: Any) -> Node:  # noqa: ANN401 - a document's values
         """The managers, with other settings if any are named."""
@@ -157,7 +161,7 @@ class World:
             if not names or each.name in names:
                 number = container_id(uid, each.name)
                 self.tree.add_container(uid, number)
-                self.engine.container_seen(number, uid, each.name)
+                self.engine.containers_seen({number: (uid, each.name)})
         self.check()
 
     def end(self, uid: str) -> None:

@@ -6,9 +6,16 @@ import json
 import queue
 import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+
+def quick() -> Iterator[float]:
+    """Delays of a plugin that reconnects at once."""
+    while True:
+        yield 0.02
 
 
 class Peer:

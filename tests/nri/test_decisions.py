@@ -22,9 +22,8 @@ from agent.host.standin import container_id
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.podspec import pod_from
 from agent.model.rules import OnMisalignment
-from tests import peers
 from tests.flow.world import World, container, manifest
-from tests.nri.peer import Peer
+from tests.nri.peer import Peer, quick
 
 MACHINE = "2 sockets x 1 node x 4 cores x 1 thread, 4G per node, nic on 0, nic on 1"
 NICS = {"devices": [{"resource": "numalign.io/nic", "class": "02"}]}
@@ -129,7 +128,7 @@ def test_s16_the_quota(tmp_path: Path, cpu: str, *, lift: bool, lifted: bool) ->
     world = World(tmp_path, lift_quota=lift)
     world.see(manifest("db", container(cpu=cpu), container("log", cpu="500m")))
     decisions = EngineDecisions(world.engine, usable)
-    assert decisions.quota_lifted("db") is lifted
+    assert decisions.quota_lifted("db", "app") is lifted
     driver = Driver(decisions)
     pod = Sandbox(id="s", name="db", namespace="default", uid="db")
     decisions.start()
@@ -182,7 +181,7 @@ def test_s8_s9_answers_do_not_wait_for_a_write_that_hangs(world: World, decision
     assert decisions.knows("db")
     assert decisions.verdict("db") == ""
     assert decisions.want("db", "app").exclusive
-    assert decisions.quota_lifted("db")
+    assert decisions.quota_lifted("db", "app")
     assert decisions.devices("db", "app") == ({}, ())
     decisions.containers_named({"c1": ("db", "app")})
     decisions.container_gone("c0")
@@ -223,21 +222,6 @@ def test_a_fault_ends_nothing(world: World, decisions: EngineDecisions, caplog: 
     decisions.containers_named({"d": ("db", "app")})
     assert until(lambda: "d" in world.engine._enforcer.names)
     assert caplog.records == []
-
-
-@pytest.fixture(scope="module")
-def program() -> Path:
-    """The built Go peer."""
-    try:
-        return peers.build("nri")
-    except peers.PeerMissingError as error:
-        pytest.skip(str(error))
-
-
-def quick() -> Iterator[float]:
-    """Reconnect at once."""
-    while True:
-        yield 0.02
 
 
 @pytest.mark.go

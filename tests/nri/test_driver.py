@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,7 @@ from agent.host.nri.plugin import Plugin
 from agent.host.nri.session import Identity
 from agent.host.nri.values import Adjustment, DeviceNode, RuntimeContainer, Sandbox, SandboxRefused, State
 from agent.model.idset import CpuSet, NodeSet
-from tests import peers
-from tests.nri.peer import Peer
+from tests.nri.peer import Peer, quick
 
 PATIENT = Identity(answer_within=30.0)
 """A busy test machine must not decide what a handler may answer; the deadline has its own test."""
@@ -47,7 +46,7 @@ class Engine:
     def want(self, uid: str, container: str) -> Want:
         return self.wanted
 
-    def quota_lifted(self, uid: str) -> bool:
+    def quota_lifted(self, uid: str, container: str) -> bool:
         return self.lifted
 
     def devices(self, uid: str, container: str) -> tuple[Mapping[str, str], tuple[DeviceNode, ...]]:
@@ -166,6 +165,16 @@ def test_s9_synchronizing_changes_exclusive_containers_only(driver: Driver, engi
     assert driver.synchronize((POD,), (CONTAINER,)) == {}
 
 
+def test_a_runtime_that_stays_away_is_told_of_once(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
+    """A node without NRI would be warned of with every try to connect; what is new, and each loss, is warned of."""
+    for why in ("no such file", "no such file", "closed", "closed"):
+        driver.disconnected(why)
+    driver.configured("containerd", "v2")
+    driver.disconnected("closed")
+    told = [each.getMessage().partition(";")[0] for each in caplog.records if each.levelname == "WARNING"]
+    assert told == ["NRI: no such file", "NRI: closed", "NRI: closed"]
+
+
 def test_removed_containers_are_forgotten(driver: Driver, engine: Engine) -> None:
     """Their names go; the grant stays until the cgroup is gone."""
     driver.create_container(POD, CONTAINER)
@@ -173,21 +182,6 @@ def test_removed_containers_are_forgotten(driver: Driver, engine: Engine) -> Non
     assert engine.names
     driver.event("RemoveContainer", POD, CONTAINER)
     assert engine.names == {}
-
-
-@pytest.fixture(scope="module")
-def program() -> Path:
-    """The built Go peer."""
-    try:
-        return peers.build("nri")
-    except peers.PeerMissingError as error:
-        pytest.skip(str(error))
-
-
-def quick() -> Iterator[float]:
-    """Reconnect at once."""
-    while True:
-        yield 0.02
 
 
 @pytest.mark.go

@@ -94,6 +94,13 @@ class Nonsense:
         self._ready.set()
         await self._stop.wait()
         server.close()
+        await asyncio.sleep(0.01)  # who serves a connection that was accepted just now has begun, and can end it
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for each in others:
+            each.cancel()
+        if others:
+            await asyncio.wait(others)
+        await asyncio.sleep(0)  # their transports close
 
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -112,7 +119,7 @@ class Nonsense:
         except OSError:
             pass
         finally:
-            writer.close()
+            writer.transport.abort()  # megabytes of nonsense may be left, and nobody reads them
 
     def stop(self) -> None:
         """End the server."""

@@ -14,9 +14,8 @@ from agent.host.nri.plugin import Plugin
 from agent.host.nri.session import ANSWER_WITHIN, Identity
 from agent.host.nri.values import Adjustment, DeviceNode, RuntimeContainer, Sandbox
 from agent.model.idset import CpuSet, NodeSet
-from tests import peers
 from tests.nri.handlers import Recorder
-from tests.nri.peer import Peer
+from tests.nri.peer import Peer, quick
 
 pytestmark = pytest.mark.go
 
@@ -32,21 +31,6 @@ CONTAINER = {
     "linux": {"cgroups_path": "kubepods-poduid_1.slice:cri-containerd:c1",
               "resources": {"cpu": {"cpus": "0-3", "quota": {"value": 200000}}}},
 }  # fmt: skip
-
-
-@pytest.fixture(scope="session")
-def program() -> Path:
-    """The built Go peer."""
-    try:
-        return peers.build("nri")
-    except peers.PeerMissingError as error:
-        pytest.skip(str(error))
-
-
-def quick() -> Iterator[float]:
-    """Reconnect at once."""
-    while True:
-        yield 0.02
 
 
 @pytest.fixture
@@ -153,6 +137,28 @@ def test_s9_an_answer_comes_in_time_even_when_the_handler_does_not(
         handler.sleep = 0
         assert "error" not in peer.ask("run_pod_sandbox", pod=POD)
         assert plugin.connections == 1
+        assert plugin.stop()
+
+
+def test_s9_a_plugin_that_is_dropped_for_its_silence_comes_back(program: Path, tmp_path: Path) -> None:
+    """S9: the runtime gives up, starts that container as it is, and drops us; we register and synchronize anew."""
+    handler = Recorder()
+    handler.adjustment = Adjustment(cpus=CpuSet.of(1))
+    with Peer(program, tmp_path / "nri.sock", "1s") as peer:
+        plugin = Plugin(str(peer.socket), handler, delays=quick, identity=PATIENT)
+        plugin.start()
+        peer.event("synchronized")
+        handler.sleep = 2.0  # as on a node that is starved of CPU: nothing of ours answers in time
+        answer = peer.ask("create_container", pod=POD, container=CONTAINER)
+        assert "error" not in answer
+        assert "cpus" not in str(answer["result"].get("adjust"))
+        handler.sleep = 0.0
+        peer.event("synchronized")
+        wait(lambda: plugin.connected)
+        assert plugin.connections == 2
+        assert ("disconnected", "the runtime closed the connection") in handler.seen
+        answer = peer.ask("create_container", pod=POD, container=CONTAINER)
+        assert answer["result"]["adjust"]["linux"]["resources"]["cpu"]["cpus"] == "1"
         assert plugin.stop()
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from agent.core.cpus import Provider
-from agent.core.demand import Demand, Positions, listed
-from agent.core.provider import Answer
+from agent.core.demand import Positions
 from agent.errors import SettingsError
-from agent.model.hint import Hint, Stance
+from agent.model.hint import Hint
 from agent.model.idset import CpuSet
 from agent.model.ledger import CpuBooks, Ledger
-from agent.model.machine import Machine
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
@@ -19,7 +17,8 @@ from agent.model.rules import Compatibility, CpuRules, Policy, Rules, TopologyRu
 from agent.settings.cpu_options import cpu_options
 from tests.parity.machines import machine_of
 from tests.parity.manifests import manifest_of
-from tests.parity.merge import hint_of, hint_out, sentence
+from tests.parity.merge import hint_of, sentence
+from tests.parity.scenario import hints_out
 
 Json = dict[str, Any]
 
@@ -58,22 +57,6 @@ def rules_of(given: Json, compatibility: Compatibility, *, only_offered: bool = 
     )
 
 
-def hints_out(given: Answer, machine: Machine) -> Json | None:
-    """A provider's answer as a vector's hint map."""
-    if isinstance(given, Stance):
-        return None
-    positions = Positions.of(machine.node_set)
-    out: Json = {}
-    for resource, offer in given.items():
-        if isinstance(offer, Demand):
-            out[resource] = [hint_out(hint) for hint in listed(offer, positions)]
-        elif isinstance(offer, Stance):
-            out[resource] = None if offer is Stance.NO_PREFERENCE else []
-        else:
-            out[resource] = [hint_out(hint) for hint in offer]
-    return out
-
-
 def failure_of(refusal: Refusal) -> Json:
     """A refusal as a vector's failure."""
     return {"reason": str(refusal.reason), "message": refusal.message}
@@ -92,6 +75,7 @@ class Scenario:
     def run(self) -> Json:
         """All steps."""
         self.machine = machine_of(self.given["machine"])
+        self.positions = Positions.of(self.machine.node_set)
         try:
             rules = rules_of(self.given, self.compatibility, only_offered=self.only_offered)
             self.policy = Provider(self.machine, rules)
@@ -132,7 +116,7 @@ class Scenario:
         result: Json = {}
         whole = self.policy.rules.pod_level_managers and pod.pod_level and step["scope"] == "pod"
         if step["scope"] == "pod":
-            result["pod_hints"] = hints_out(self.policy.pod_hints(self.ledger, pod), self.machine)
+            result["pod_hints"] = hints_out(self.policy.pod_hints(self.ledger, pod), self.positions)
         if whole:
             return {**result, **self.admit_whole(pod, hint_of(step["pod_affinity"]))}
         shown: list[Json] = []
@@ -140,7 +124,7 @@ class Scenario:
             entry: Json = {"name": container.name}
             if step["scope"] == "container":
                 hints = self.policy.container_hints(self.ledger, pod, container)
-                entry["hints"] = hints_out(hints, self.machine)
+                entry["hints"] = hints_out(hints, self.positions)
             shown.append(entry)
             if step["scope"] == "container":  # where the kubelet stopped earlier than we, nothing is prescribed
                 affinity = step.get("affinity", {}).get(container.name, [None, 0])

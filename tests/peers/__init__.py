@@ -19,7 +19,7 @@ class PeerMissingError(Exception):
     """The peer cannot be built here; the text says why."""
 
 
-def build(name: str, *, ldflags: str = "", seconds: float = 1800) -> Path:
+def build(name: str, *, ldflags: str = "", package: str = ".", seconds: float = 1800) -> Path:
     """Path of the built program; raises PeerMissingError when there is no Go or the build fails."""
     go = shutil.which("go")
     if go is None:
@@ -33,7 +33,7 @@ def build(name: str, *, ldflags: str = "", seconds: float = 1800) -> Path:
         CACHE.mkdir(parents=True, exist_ok=True)
         part = target.with_suffix(f".{os.getpid()}")
         done = subprocess.run(
-            [go, "build", "-trimpath", f"-ldflags=-s -w {ldflags}", "-o", str(part), "."],
+            [go, "build", "-trimpath", f"-ldflags=-s -w {ldflags}", "-o", str(part), package],
             cwd=folder, env={**os.environ, "CGO_ENABLED": "0"}, capture_output=True, text=True,
             timeout=seconds, check=False,
         )  # fmt: skip

@@ -5,14 +5,23 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from tests import peers
+from tests.chart import schemas
+from tests.peers import tools
 
 
 def main() -> int:
     """Build them; 1 when one cannot be built."""
-    builds: dict[str, Callable[[], Path]] = {"nri": lambda: peers.build("nri"), "kube": peers.kube}
+    names = ("nri", "devices", "hog")
+    builds: dict[str, Callable[[], Path]] = {name: partial(peers.build, name) for name in names}
+    builds |= {
+        "kube": peers.kube, "helm": tools.helm, "kubeconform": tools.kubeconform, "helm-docs": tools.helm_docs,
+        "helm-unittest": tools.unittest,
+    }  # fmt: skip
+    builds |= {f"schemas of Kubernetes {version}": partial(schemas.folder, version) for version in schemas.MODULES}
     for name, build in builds.items():
         began = time.monotonic()
         print(f"{name}: ", end="", flush=True)

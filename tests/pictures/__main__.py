@@ -1,4 +1,9 @@
-"""Draws the README's picture from a real run: `make pictures`."""
+"""Draws the pictures of the README and of the documentation from real runs: `make pictures`.
+
+run.svg           the tables of `make run`
+machine.svg       the drawing of `numalign topology`, with the pods of that run
+page-*.png        the node page in a headless browser, light and dark, and an explanation on it
+"""
 
 from __future__ import annotations
 
@@ -13,16 +18,20 @@ from agent.app.views import view_of
 from agent.cli import show
 from agent.cli.report import print_report
 from agent.observe import logs
+from agent.observe.drawing import draw
+from tests.page.browser import found
+from tests.pictures.page import shoot
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "deploy" / "examples"
-FILE = ROOT / "deploy" / "pictures" / "run.svg"
+FOLDER = ROOT / "deploy" / "pictures"
+FILE, DRAWING = FOLDER / "run.svg", FOLDER / "machine.svg"
 MACHINE = "two-sockets"
 WIDTH = 140
 
 
-def picture() -> str:
-    """The example pods placed on a recorded machine: the tables as SVG."""
+def pictures() -> tuple[str, str]:
+    """The example pods placed on a recorded machine: the tables as SVG, and the drawing."""
     logs.setup("text", "error")
     target = show.console(record=True, width=WIDTH)
     target.file = io.StringIO()
@@ -34,14 +43,21 @@ def picture() -> str:
             node.once()
             view = view_of(node.engine.ledger, node.engine.node, node.engine.known)
             print_report(node, view, [], target, foot=False)
+            machine = draw(node.engine.node.machine, node.engine.ledger)
     drawn = target.export_svg(title=f"make run MACHINE={MACHINE}", unique_id="numalign")
-    return re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)  # nothing is fetched when it is looked at
+    plain = re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)  # nothing is fetched when it is looked at
+    return plain, machine
 
 
 def main() -> None:
-    """Save it."""
-    FILE.write_text(picture(), "utf-8")
-    sys.stdout.write(f"{FILE}\n")
+    """Save them."""
+    for file, text in zip((FILE, DRAWING), pictures(), strict=True):
+        file.write_text(text, "utf-8")
+        sys.stdout.write(f"{file}\n")
+    if not found():
+        raise SystemExit("no Chromium here: install the package chromium for the pictures of the page")
+    for file in shoot(FOLDER, EXAMPLES):
+        sys.stdout.write(f"{file}\n")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agent.core import invariants
 from agent.core.admit import Node
-from agent.core.resize import PREFIX, resized
+from agent.core.resize import PREFIX, pending, resized
 from agent.core.synthetic import parse_synthetic
 from agent.model.devices import DeviceInventory
 from agent.model.idset import CpuSet
@@ -143,3 +143,91 @@ def test_a_pod_left_on_the_shared_pool_is_not_admitted_by_a_resize() -> None:
     done = resized(node, ledger, pod_of("p", 2000, 64))
     assert done.ledger.grant("p", "c").cpus is None
     assert done.ledger.pods["p"].why[""] == "TopologyAffinityError: no"
+
+
+def confined_pod(name: str, milli: int, size: int, *, request: int | None = None) -> Pod:
+    """A pod that asks to be kept on few nodes with its memory: thousandths of a CPU, MiB of limit and of request."""
+    asks = {"cpu": milli, "memory": (size if request is None else request) * MI}
+    box = Container("c", requests=asks, limits={"memory": size * MI})
+    return Pod(name, name, "default", (box,), Qos.BURSTABLE, annotations={"numalign.io/align": "numa,memory"})
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    machine=st.sampled_from(MACHINES),
+    steps=st.lists(
+        st.tuples(st.integers(0, 3), st.sampled_from((200, 1500, 3500, 7900)), st.sampled_from((64, 2048, 7000))),
+        max_size=14,
+    ),
+)
+def test_any_history_of_resizes_of_confined_pods(machine: str, steps: list[tuple[int, int, int]]) -> None:
+    """A confined pod never moves; what is accounted for it is what it asks, or it says why not; less always fits."""
+    node = node_of(machine, "best-effort", whole=False)
+    ledger = node.start()
+    for number, milli, size in steps:
+        pod = confined_pod(f"p{number}", milli, size)
+        if pod.uid not in ledger.pods:
+            ledger = node.admit(ledger, pod).ledger
+            continue
+        before = ledger.cpus.confined.get(pod.uid)
+        done = resized(node, ledger, pod)
+        ledger, after = done.ledger, done.ledger.cpus.confined.get(pod.uid)
+        invariants.check(ledger, node, earlier=tuple(ledger.pods))
+        if before is None or after is None:
+            assert after is before, "a pod that could not be confined stays so, and one that is stays too"
+            continue
+        assert (after.nodes, after.memory) == (before.nodes, before.memory)
+        had, bound = (sum(part for _, part in parts) for parts in (before.milli, before.limit))
+        if "c" in done.refused:
+            assert after == before
+            assert milli > had or size << 20 > bound, "less always fits"
+            assert not ledger.pods[pod.uid].aligned["c"]
+        else:
+            assert sum(part for _, part in after.milli) == milli
+            assert sum(part for _, part in after.limit) == (size << 20 if after.memory else 0)
+    for uid in sorted(ledger.pods):
+        ledger = node.release(ledger, uid)
+    assert ledger == node.start()
+
+
+def test_a_confined_pod_that_cannot_grow_says_so_until_it_can() -> None:
+    """The word stays through every retry and goes when room came: the other pod of its node left."""
+    node = node_of(MACHINES[0], "best-effort", whole=False)
+    ledger = node.admit(node.start(), confined_pod("p", 1000, 64)).ledger
+    ledger = node.admit(ledger, confined_pod("other", 4000, 64)).ledger
+    assert ledger.cpus.confined["p"].nodes == ledger.cpus.confined["other"].nodes
+    for _ in range(2):
+        done = resized(node, ledger, confined_pod("p", 5000, 64))
+        ledger = done.ledger
+        assert done.refused["c"].startswith(f"{PREFIX}: 5000 thousandths of a CPU are needed on NUMA nodes 0, and ")
+        assert ledger.pods["p"].why["c"] == done.refused["c"]
+        assert sum(part for _, part in ledger.cpus.confined["p"].milli) == 1000
+    followed = resized(node, node.release(ledger, "other"), confined_pod("p", 5000, 64))
+    assert followed.refused == {}
+    assert sum(part for _, part in followed.ledger.cpus.confined["p"].milli) == 5000
+    assert pending(followed.ledger) == ()
+
+
+def test_a_pod_managed_as_a_whole_says_so_at_every_retry() -> None:
+    """Its resize is not followed; the word stays when it is tried again, and goes when it asks for the old size."""
+
+    def whole(cpus: int) -> Pod:
+        asks = {"cpu": cpus * 1000, "memory": 64 * MI}
+        return Pod("p", "p", "default", (Container("c"),), Qos.GUARANTEED, requests=asks, limits=asks)
+
+    config = {
+        "topologyManagerPolicy": "best-effort", "topologyManagerScope": "pod", "kubeReserved": {"cpu": "2"},
+        "featureGates": {"PodLevelResources": True, "PodLevelResourceManagers": True},
+    }  # fmt: skip
+    found = parse_synthetic(MACHINES[0])
+    rules = parse(config)[0].rules(found)
+    node = Node(found, rules, DeviceInventory.from_machine(found, rules.devices))
+    ledger = node.admit(node.start(), whole(2)).ledger
+    assert len(ledger.cpus.pools["p"]) == 2
+    for _ in range(2):
+        done = resized(node, ledger, whole(4))
+        ledger = done.ledger
+        assert "managed as a whole" in done.refused["c"]
+        assert pending(ledger) == ("p",)
+    back = resized(node, ledger, whole(2))
+    assert (back.refused, pending(back.ledger)) == ({}, ())

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agent.core.machinejson import to_facts
@@ -138,6 +138,9 @@ def damaged(tree: Tree, damage: list[Damage]) -> tuple[Tree, dict[str, int]]:
 
 
 @given(kind=st.sampled_from(["modern", "old", "flat"]), damage=damages)
+@example(
+    kind="old", damage=[("junk", 0, 0, b""), ("remove", 14, 0, b""), ("swap", 191, 1, b"")]
+)  # a vendor of 6 digits
 @settings(max_examples=150, deadline=None)
 def test_broken_trees_never_give_a_traceback(kind: str, damage: list[Damage]) -> None:
     """Any damage ends in a machine that holds all invariants, or in an error that names a file."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from agent.core.demand import Demand, Positions, listed
 from agent.core.memory import Provider
 from agent.core.provider import Answer
+from agent.core.provider import Provider as HintProvider
 from agent.model.hint import Hint, Stance
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, CpuBooks, Ledger
@@ -102,6 +103,20 @@ def _hints(offer: object, positions: Positions) -> str:
     return " ".join(words)
 
 
+def allocated(
+    provider: HintProvider, ledger: Ledger, of: Pod, affinity: Hint, names: Collection[str] = ()
+) -> tuple[Ledger, Refusal | None]:
+    """Containers of a pod in order, all by default; the ledger after those before the first refusal, and that."""
+    for each in of.containers:
+        if names and each.name not in names:
+            continue
+        taken = provider.allocate(ledger, of, each, affinity)
+        if isinstance(taken, Refusal):
+            return ledger, taken
+        ledger = taken
+    return ledger, None
+
+
 @dataclass
 class Desk:
     """One machine's memory manager and its ledger."""
@@ -132,14 +147,8 @@ class Desk:
 
     def allocate(self, of: Pod, affinity: Hint, *names: str) -> Refusal | None:
         """Allocate containers in order, all by default; stops at the first refusal."""
-        for each in of.containers:
-            if names and each.name not in names:
-                continue
-            taken = self.provider.allocate(self.ledger, of, each, affinity)
-            if isinstance(taken, Refusal):
-                return taken
-            self.ledger = taken
-        return None
+        self.ledger, refusal = allocated(self.provider, self.ledger, of, affinity, names)
+        return refusal
 
     def admit(self, of: Pod, affinity: Hint) -> Pod:
         """Allocate all containers; none may be refused."""
@@ -179,3 +188,8 @@ class Desk:
     def groups(self) -> list[tuple[int, str]]:
         """(users, group) by node."""
         return [(book.users, str(book.group)) for book in self.ledger.memory.nodes]
+
+
+def even(count: int, memory: int, pages: dict[str, int] | None = None) -> Machine:
+    """Equal nodes, one byte of each reserved for the system by the desk on node 0."""
+    return machine(*(node(number, memory + (number == 0), pages) for number in range(count)))

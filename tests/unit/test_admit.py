@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from agent.core.admit import NO_LOCALITY, NO_LOCALITY_CONTAINER, NO_LOCALITY_POD, Node, Step
+from agent.core.admission import NO_LOCALITY, NO_LOCALITY_CONTAINER, NO_LOCALITY_POD, Step
+from agent.core.admit import Node
 from agent.core.aligned import UNPREFERRED
 from agent.core.invariants import check
 from agent.core.synthetic import parse_synthetic

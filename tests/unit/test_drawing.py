@@ -71,10 +71,24 @@ def _apart(texts: list[Rect]) -> None:
 
 @pytest.mark.parametrize("text", DESCRIPTIONS)
 def test_boxes_nest_and_texts_fit(text: str) -> None:
-    """Of machines of many forms, folded and in full."""
+    """Of machines of many forms, folded and in full, with and without what the node page has itself."""
     machine = parse_synthetic(text)
-    check(draw(machine))
-    check(draw(machine, full=True))
+    for bare in (False, True):
+        check(draw(machine, bare=bare))
+        check(draw(machine, full=True, bare=bare))
+
+
+def test_a_bare_drawing_leaves_style_title_and_pods_to_the_page() -> None:
+    """And says what each box is and who holds it, by number; it has no style of its own, not even in an attribute."""
+    machine = two_sockets()
+    svg = draw(machine, grants(machine), bare=True)
+    assert "style" not in svg
+    assert "Who holds what" not in svg
+    found = {group.get("data-key"): group.get("data-holder") for group in ET.fromstring(svg).iter(f"{SVG}g")}  # noqa: S314 - ours
+    assert {f"cpu-{cpu}" for cpu in machine.online} <= set(found)
+    assert {f"node-{node.id}" for node in machine.nodes} <= set(found)
+    assert {int(number) for number in found.values() if number} <= set(range(6))
+    assert any(number for key, number in found.items() if key and key.startswith("device-"))
 
 
 def test_long_lists_of_cpus_are_shortened_and_told_whole_elsewhere() -> None:

@@ -43,8 +43,8 @@ class World:
     def pods_listed(self, uids: frozenset[str]) -> None:
         self.calls.append(("listed", sorted(uids)))
 
-    def container_seen(self, container_id: str, uid: str, name: str) -> None:
-        self.calls.append(("container", (container_id, uid, name)))
+    def containers_seen(self, names: Mapping[str, tuple[str, str]]) -> None:
+        self.calls.append(("containers", dict(names)))
 
     def pod_known(self, body: Raw, found: Seen) -> None:
         pass
@@ -92,7 +92,7 @@ def test_container_ids_follow_their_pod(world: World, intake: Intake) -> None:
     intake.pod_changed(body("a", container_id="containerd://abc"))
     intake.start()
     settle(lambda: len(world.calls) == 2)
-    assert world.calls[1] == ("container", ("abc", "uid-a", "c"))
+    assert world.calls[1] == ("containers", {"abc": ("uid-a", "c")})
 
 
 def test_s4_a_pod_that_ran_before_us_is_adopted(world: World, intake: Intake) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.bench import paper
 from tests.bench.figures import FIRST, bookmarks, broken, figures
-from tests.bench.load import Phase, Plan
+from tests.bench.phases import Phase, Plan
 from tests.bench.relay import Traffic
 
 AGENTS = 10

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 
@@ -118,6 +119,18 @@ def test_json_mistakes(tmp_path: Path, data: bytes, sentence: str | None) -> Non
     (tmp_path / "a.json").write_bytes(data)
     wrong = read_folder(tmp_path).wrong
     assert (sentence is None and not wrong) or (sentence is not None and sentence in str(wrong[0]))
+
+
+def test_a_list_that_is_too_long_is_told(tmp_path: Path) -> None:
+    """What of it is not served is no secret."""
+    spec = {"containers": [{"name": "app"}]}
+    items = [{"kind": "Pod", "metadata": {"name": f"p{n}"}, "spec": spec} for n in range(1001)]
+    (tmp_path / "a.json").write_text(json.dumps({"kind": "List", "items": items}), "utf-8")
+    folder = read_folder(tmp_path)
+    assert len(folder.pods) == 1000
+    assert [str(each) for each in folder.wrong] == [
+        "a.json: its list holds 1001 objects, only 1000 are served; split it"
+    ]
 
 
 def test_a_damaged_file_keeps_its_pods_and_a_removed_one_does_not(tmp_path: Path) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import http.client
 import io
 import json
 import logging
 import re
 import socket
+import threading
 import urllib.error
 import urllib.request
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +22,7 @@ from agent.model.idset import CpuSet
 from agent.observe import logs
 from agent.observe.health import STALE_SECONDS, Health, Server, parse_address
 from agent.observe.metrics import SPECS, Metrics, Snapshot
+from agent.observe.threads import watched
 
 
 def lines(style: str, level: str = "info") -> io.StringIO:
@@ -97,6 +102,18 @@ def test_every_metric_is_in_the_table_and_on_the_page() -> None:
     assert "numalign_ready 1.0" in page
 
 
+def test_what_alerts_count_is_there_before_it_happens() -> None:
+    """Prometheus sees no rise where a series begins with its first event: refusals, repairs, saves begin as 0."""
+    page = Metrics(Snapshot).page().decode()
+    for line in (
+        'numalign_admissions_total{outcome="refused",policy="restricted",reason="TopologyAffinityError"} 0.0',
+        'numalign_writes_total{cause="drift-foreign",file="cpuset.cpus",result="ok"} 0.0',
+        'numalign_checkpoint_saves_total{result="failed"} 0.0',
+        'numalign_pod_actions_total{action="storm-run"} 0.0',
+    ):
+        assert line in page
+
+
 def test_metric_names_follow_the_rules_of_prometheus() -> None:
     """Prefix, unit or _total at the end, help as a sentence, no label that grows with pods (S20)."""
     for spec in SPECS:
@@ -116,6 +133,37 @@ def test_live_means_that_the_loop_turns() -> None:
     assert health.live() == (False, "the loop turned 61.0 s ago")
     health.beat()
     assert health.live()[0] is True
+
+
+def test_a_thread_that_dies_is_told_and_ends_being_live(caplog: pytest.LogCaptureFixture) -> None:
+    """Logged with its name, counted, and /healthz says why, for the kubelet to restart it; exits are none."""
+    health, counted = Health(), list[int]()
+
+    def fault() -> None:
+        raise TypeError("no such word")
+
+    def leave() -> None:
+        raise SystemExit
+
+    def begin(name: str, work: Callable[[], None]) -> None:
+        thread = threading.Thread(target=work, name=name)
+        thread.start()
+        thread.join()
+
+    outer, threading.excepthook = threading.excepthook, threading.__excepthook__
+    try:
+        with watched(health, lambda: counted.append(1)):
+            begin("leaver", leave)
+            assert health.live()[0]
+            begin("intake", fault)
+            begin("publisher", fault)
+        assert threading.excepthook is threading.__excepthook__
+    finally:
+        threading.excepthook = outer
+    assert health.live() == (False, "the thread intake ended: TypeError: no such word")
+    assert health.pages()["/healthz"]()[0] == 503
+    assert len(counted) == 2
+    assert "publisher ended" in caplog.text
 
 
 def test_ready_means_recovered_and_nothing_missing() -> None:
@@ -163,6 +211,22 @@ def test_pages_answer_get_and_head_and_nothing_else() -> None:
     server.close()
 
 
+@pytest.mark.parametrize("address", ["::1:0", "[::1]:0"])
+def test_pages_of_a_pod_with_an_ipv6_address(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """$(POD_IP):9177 works there too, and listening asks no name server who that is."""
+    if not socket.has_ipv6 or not Path("/proc/net/if_inet6").exists():
+        pytest.skip("this machine has no IPv6")
+
+    def asked(_host: str) -> str:
+        raise AssertionError("a name was looked up")
+
+    monkeypatch.setattr(socket, "getfqdn", asked)
+    server = Server(address, {"/x": lambda: (200, "text/plain", b"hello")})
+    with urllib.request.urlopen(f"http://{server.address}/x") as answer:
+        assert answer.read() == b"hello"
+    server.close()
+
+
 def test_a_client_that_says_nonsense_disturbs_nobody() -> None:
     """Bytes that are no HTTP end their own connection only."""
     server = Server("127.0.0.1:0", {"/x": lambda: (200, "text/plain", b"hello")})
@@ -173,3 +237,35 @@ def test_a_client_that_says_nonsense_disturbs_nobody() -> None:
     with urllib.request.urlopen(f"http://{server.address}/x") as answer:
         assert answer.read() == b"hello"
     server.close()
+
+
+def test_a_reader_that_goes_away_leaves_no_word(capfd: pytest.CaptureFixture[str]) -> None:
+    """A scraper that gives up is no event; a page that fails is one, in the log and not between its lines."""
+    stream = lines("text")
+    sent, gone = threading.Event(), threading.Event()
+
+    def slow() -> tuple[int, str, bytes]:
+        sent.set()
+        gone.wait(5)
+        return 200, "text/plain", b"x" * (1 << 24)
+
+    def broken() -> tuple[int, str, bytes]:
+        raise ValueError("no page today")
+
+    server = Server("127.0.0.1:0", {"/x": slow, "/y": broken})
+    host, _, port = server.address.rpartition(":")
+    with socket.create_connection((host, int(port))) as reader:
+        reader.sendall(b"GET /x HTTP/1.0\r\n\r\n")
+        assert sent.wait(5)
+        reader.setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0"
+        )  # a reset, as of a process that died
+    gone.set()
+    with pytest.raises((http.client.HTTPException, ConnectionError)):
+        urllib.request.urlopen(f"http://{server.address}/y")
+    server.close()
+    assert "Traceback" not in capfd.readouterr().err
+    assert "a page failed" in stream.getvalue()
+    assert "no page today" in stream.getvalue()
+    assert "BrokenPipe" not in stream.getvalue()
+    assert "ConnectionReset" not in stream.getvalue()

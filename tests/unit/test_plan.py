@@ -106,6 +106,18 @@ def test_s6_nobody_else_runs_on_the_grant(version: int, *, inner: bool) -> None:
     assert planned(world) == []
 
 
+def test_s21_a_container_that_cannot_be_written_is_held_by_its_pod() -> None:
+    """Somebody widened it, and the kernel refuses us its file, as it does the agent's own: it leaves the grant."""
+    world = node(2)
+    enforce(world)
+    for path in ("/kubepods/burstable", "/kubepods/burstable/podweb/web"):
+        world.kernel.write(path, "cpuset.cpus", "0-15")
+    for write in plan(LEDGER, world.names, world.observe(), RULES, MACHINE):
+        if not write.path.endswith(("/web", "/burstable")):
+            carry_out(world, write)
+    assert in_force(world)["web"] == str(POOL)
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_s6_first_the_pool_shrinks_then_the_grant(version: int) -> None:
     """When the grant's first write comes, nobody but the container itself is on its CPUs; on release the reverse."""

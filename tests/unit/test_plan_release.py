@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.release import pod_limit, quota_plan, release_plan
+from agent.core.release import lifted, pod_limit, quota_plan, release_plan
 from agent.model.cgroup import Cause, Write
 from agent.model.idset import CpuSet
 from agent.model.ledger import CpuBooks, PodRecord
@@ -91,6 +91,20 @@ def test_s16_quota_of_the_whole_pod(version: int, file: str, none: str, two: str
         (f"{POD}/main", two, Cause.QUOTA), (POD, all_of_it, Cause.QUOTA)
     ]  # fmt: skip
     assert set(back) <= set(release_plan(WITH_LIMITS, world.names, after))
+
+
+@pytest.mark.parametrize("own", [{"main": "2", "side": "3"}, {"main": "2"}, {}])
+def test_s16_a_pod_managed_as_a_whole_keeps_the_quota_that_containers_share(own: dict[str, str]) -> None:
+    """As the kubelet: a share of the pod's own pool is throttled, and the pod is unless all of it is exclusive."""
+    both = {"cpu": 1000, "memory": 1}
+    main = Container("main", APP, both, both)
+    side = Container("side", APP, {}, {})
+    pod = Pod("db", "db", "ns", (main, side), Qos.GUARANTEED, requests={"cpu": 2000}, limits={"cpu": 2000})
+    books = CpuBooks(CpuSet.parse("0"), {"db": {name: CpuSet.parse(cpus) for name, cpus in own.items()}})
+    ledger = replace(LEDGER, cpus=books, pods={"db": PodRecord(pod, "none", "pod")})
+    assert {name for name in ("main", "side", "") if lifted(ledger, "db", name)} == {"main"} & set(own)
+    alone = replace(ledger, pods={"db": PodRecord(replace(pod, containers=(main,)), "none", "pod")})
+    assert lifted(alone, "db") is ("main" in own)
 
 
 def test_s16_pods_without_exclusive_cpus_keep_their_quota() -> None:

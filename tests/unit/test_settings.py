@@ -91,6 +91,11 @@ def test_an_empty_file_is_the_defaults() -> None:
     assert parse(None) == parse({})
 
 
+def test_what_has_an_effect_is_not_told() -> None:
+    """Settings that are acted on come without a warning."""
+    assert parse({"onMemoryShortage": "refuse", "refusals": {"deleteAfter": "24h"}})[1] == ()
+
+
 def test_unneeded_gates_are_named_with_the_nearest() -> None:
     """A gate that no decision depends on is ignored with a warning that helps against typing errors."""
     _, warnings = parse({"featureGates": {"PodLevelResourceManager": True, "MemoryQoS": True}})

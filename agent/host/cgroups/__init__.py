@@ -100,6 +100,10 @@ class Cgroups:
         """Node id -> bytes that a cgroup and those below hold; empty where it is gone. Raises SysfsMalformedError."""
         return _pages.pages(self.mounts, path, os.sysconf("SC_PAGE_SIZE"))
 
+    def touched(self, path: str) -> dict[int, int]:
+        """The same of anonymous and shared memory, which cannot be reclaimed (safety.md S7)."""
+        return _pages.touched(self.mounts, path, os.sysconf("SC_PAGE_SIZE"))
+
     def processes(self, path: str) -> tuple[int, ...]:
         """The processes of a cgroup and of those below."""
         return _pages.processes(self.mounts, path)

@@ -1,6 +1,7 @@
 """Names of the kubelet's cgroups: made and recognised. Text only; nothing is opened.
 
-Called by `agent.host.cgroups.tree` (recognising) and `agent.host.scratch` (making). The rules are spec 7.1:
+Called by `agent.host.cgroups.scanning` and `watching` (recognising) and `agent.host.scratch` (making). The rules are
+spec 7.1:
 
     logical name   [cgroup root parts ..., "kubepods", ("burstable" | "besteffort"), "pod<uid>"]
     cgroupfs       joined by "/"
@@ -16,6 +17,7 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
+from agent.model.cgroup import Level
 from agent.model.pod import Qos
 
 KUBEPODS = "kubepods"
@@ -103,6 +105,20 @@ def container_id_of(name: str) -> str:
     """The container id that a folder below a pod stands for (model.cgroup.Cgroup.container_id)."""
     match = _ID.fullmatch(name.removesuffix(_SCOPE))
     return match["id"] if match else name
+
+
+def place(kubepods: str, path: str) -> tuple[Level, str, str] | None:
+    """Level, pod uid and container id of a path below kubepods; None above pods and for what is no pod's."""
+    parts = path.removeprefix(kubepods).strip("/").split("/")
+    above = kubepods.rpartition("/")[2]
+    if parts and qos_of(above, parts[0]) is not None:
+        above, parts = parts[0], parts[1:]
+    uid = uid_of(above, parts[0]) if parts and parts[0] else ""
+    if not uid:
+        return None
+    if len(parts) == 1:
+        return Level.POD, uid, ""
+    return (Level.CONTAINER if len(parts) == 2 else Level.INNER), uid, container_id_of(parts[1])  # noqa: PLR2004 - because pod and container are two parts
 
 
 def _last_part(parent: str, name: str) -> str:

@@ -17,6 +17,7 @@ from agent.host.cgroups.mounts import Mounts
 from agent.model.idset import CpuSet
 
 _KINDS_V2 = ("anon", "file", "total")  # "file" holds shmem; "total" is what hugetlb files say; the rest are parts
+_TOUCHED_V2 = ("anon", "shmem")
 _MANY = 10_000
 
 
@@ -41,6 +42,21 @@ def pages(mounts: Mounts, path: str, page_size: int) -> dict[int, int]:
         for file in ("memory.numa_stat", *_hugetlb(folder)):
             _add(found, reading.text(folder, file) or "", _KINDS_V2, 1, f"{folder}/{file}")
     return {node: size for node, size in sorted(found.items()) if size}
+
+
+def touched(mounts: Mounts, path: str, page_size: int) -> dict[int, int]:
+    """Node id -> bytes of anonymous and shared memory, of the cgroup and everything below; empty where it is gone.
+
+    On v1 without shared memory, which it counts as files. Raises SysfsMalformedError.
+    """
+    folder = mounts.memory + path
+    found: dict[int, int] = {}
+    if mounts.memory:
+        stat = reading.text(folder, "memory.numa_stat") or ""
+        v1 = ("hierarchical_anon" if "hierarchical_anon=" in stat else "anon",)
+        kinds, unit = (v1, page_size) if mounts.version == 1 else (_TOUCHED_V2, 1)
+        _add(found, stat, kinds, unit, f"{folder}/memory.numa_stat")
+    return found
 
 
 def _add(found: dict[int, int], stat: str, kinds: tuple[str, ...], unit: int, where: str) -> None:

@@ -74,20 +74,6 @@ OnChanges = Callable[[Changes], None]
 """Called on the watcher's thread; must hand over and return, for events wait meanwhile."""
 
 
-def place(kubepods: str, path: str) -> tuple[Level, str, str] | None:
-    """Level, pod uid and container id of a path below kubepods; None above pods and for what is no pod's."""
-    parts = path.removeprefix(kubepods).strip("/").split("/")
-    above = kubepods.rpartition("/")[2]
-    if parts and layout.qos_of(above, parts[0]) is not None:
-        above, parts = parts[0], parts[1:]
-    uid = layout.uid_of(above, parts[0]) if parts and parts[0] else ""
-    if not uid:
-        return None
-    if len(parts) == 1:
-        return Level.POD, uid, ""
-    return (Level.CONTAINER if len(parts) == 2 else Level.INNER), uid, layout.container_id_of(parts[1])  # noqa: PLR2004 - because pod and container are two parts
-
-
 @dataclass
 class Watcher:
     """Watches the kubelet's tree.
@@ -254,7 +240,7 @@ class Watcher:
         self._watch(path)
         found: list[Folder] = []
         if path not in self._known:
-            spot = place(self._root, path) if path != self._root else None
+            spot = layout.place(self._root, path) if path != self._root else None
             self._known[path] = folder = Folder(path, *spot, seen, self._fresh) if spot else None
             if folder is not None:
                 found.append(folder)

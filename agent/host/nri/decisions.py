@@ -1,7 +1,9 @@
 """The engine as `driver.Decisions`: what the runtime is answered comes from the last snapshot, never from the lock.
 
 A write of the engine may hang (safety.md S8) while the runtime waits for us with a lock around all plugins (S9). So
-everything that is asked is read from `Engine.snapshot`, and everything that is told is queued for a thread.
+everything that is asked is read from `Engine.snapshot`, and everything that is told is queued for a thread. A pod
+that the watch has not brought is decided and saved before its answer, and the runtime asks for the next one only
+then: for each of those the shared pool is written anew (S6). The names of containers change nothing of it.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 from agent.core.kubelet_devices import is_extended
+from agent.core.release import lifted
 from agent.core.wanted import Want, own_of, share
 from agent.engine.known import Snapshot
 from agent.errors import NumalignError
@@ -114,10 +117,11 @@ class EngineDecisions:
         want = share(snapshot.ledger, uid, container, rules, machine)
         return want if own_of(snapshot.ledger, uid) else Want(mems=want.mems)
 
-    def quota_lifted(self, uid: str) -> bool:
-        """Whether the pod's exclusive containers run without a CFS quota (S16)."""
+    def quota_lifted(self, uid: str, container: str) -> bool:
+        """Whether a container runs without a CFS quota (S16)."""
         snapshot = self._engine.snapshot
-        return snapshot.switches.lift_quota and snapshot.node.rules.cpu.static and bool(own_of(snapshot.ledger, uid))
+        wished = snapshot.switches.lift_quota and snapshot.node.rules.cpu.static
+        return wished and bool(container) and lifted(snapshot.ledger, uid, container)
 
     def devices(self, uid: str, container: str) -> tuple[Mapping[str, str], tuple[DeviceNode, ...]]:
         """What makes the devices that numalign hands out itself usable in a container (S22)."""

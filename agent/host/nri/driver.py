@@ -37,8 +37,8 @@ class Decisions(Protocol):
     def want(self, uid: str, container: str) -> Want:
         """The sets of one container."""
 
-    def quota_lifted(self, uid: str) -> bool:
-        """Whether the pod's containers run without a CFS quota (safety.md S16)."""
+    def quota_lifted(self, uid: str, container: str) -> bool:
+        """Whether a container runs without a CFS quota (safety.md S16); a fractional one keeps its limit."""
 
     def devices(self, uid: str, container: str) -> tuple[Mapping[str, str], tuple[DeviceNode, ...]]:
         """Environment variables and device files of the devices that numalign hands out itself (safety.md S22)."""
@@ -81,6 +81,7 @@ class Driver:
         self._starting = starting
         self._lock = threading.Lock()
         self._sandboxes: dict[str, Sandbox] = {}
+        self._away = ""  # why it is away, as told last
         self.runtime = ""
         """Name and version of the runtime, "" while it is away."""
 
@@ -92,12 +93,15 @@ class Driver:
 
     def configured(self, runtime: str, version: str) -> None:
         """The runtime took us in."""
-        self.runtime = f"{runtime} {version}".strip()
+        self.runtime, self._away = f"{runtime} {version}".strip(), ""
+        _log.info("NRI: connected to %s", self.runtime)
 
     def disconnected(self, why: str) -> None:
-        """The connection is gone; the cgroup path goes on alone."""
+        """The connection is gone, or could not be made; the cgroup path goes on alone. The same is told once."""
         self.runtime = ""
-        _log.warning("NRI: %s; containers are pinned through their cgroups until it is back", why)
+        level = logging.DEBUG if why == self._away else logging.WARNING
+        self._away = why
+        _log.log(level, "NRI: %s; containers are pinned through their cgroups until it is back", why)
 
     def synchronize(
         self, sandboxes: tuple[Sandbox, ...], containers: tuple[RuntimeContainer, ...]
@@ -148,7 +152,7 @@ class Driver:
         want = self._decisions.want(sandbox.uid, container.name)
         env, devices = self._decisions.devices(sandbox.uid, container.name)
         self._count("pinned" if want.exclusive else "shared")
-        lifted = want.exclusive and self._decisions.quota_lifted(sandbox.uid)  # a fractional one keeps its limit
+        lifted = want.exclusive and self._decisions.quota_lifted(sandbox.uid, container.name)
         return Adjustment(cpus=want.cpus, mems=want.mems, quota=-1 if lifted else None, env=env, devices=devices)
 
     def update_container(self, sandbox: Sandbox, container: RuntimeContainer) -> Adjustment:
@@ -156,7 +160,7 @@ class Driver:
         if not self._enforcing() or not self._decisions.knows(sandbox.uid):
             return Adjustment()
         want = self._decisions.want(sandbox.uid, container.name)
-        lifted = want.exclusive and self._decisions.quota_lifted(sandbox.uid)
+        lifted = want.exclusive and self._decisions.quota_lifted(sandbox.uid, container.name)
         return Adjustment(cpus=want.cpus, mems=want.mems, quota=-1 if lifted else None)
 
     def event(self, name: str, sandbox: Sandbox, container: RuntimeContainer | None) -> None:

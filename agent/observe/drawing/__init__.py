@@ -18,19 +18,20 @@ from agent.observe.drawing.text import clean
 from agent.observe.drawing.words import headline
 
 
-def draw(machine: Machine, ledger: Ledger | None = None, *, full: bool = False) -> str:
+def draw(machine: Machine, ledger: Ledger | None = None, *, full: bool = False, bare: bool = False) -> str:
     """The picture of a machine as SVG text; the same input gives the same text.
 
     Args:
         machine: what to draw.
         ledger: who holds what on it; CPUs, nodes and devices that the machine does not have are left out.
         full: draw equal neighbours one by one on large machines too.
+        bare: for the node page, which has the style sheet, the machine's name and the table of pods itself.
 
     Returns:
         A whole SVG document that needs nothing from elsewhere, light or dark as its viewer prefers.
     """
     scene = Scene(machine, ledger, full=full)
-    page = page_box(scene)
+    page = page_box(scene, bare=bare)
     held = f" {len(scene.holders)} pods hold CPUs, memory or devices." if scene.holders else ""
     about = f"{headline(machine)}.{held} Boxes in boxes: sockets, NUMA nodes, caches, cores, CPUs, devices."
-    return paint(page, f"Topology of {clean(machine.name) or 'a machine'}", about)
+    return paint(page, f"Topology of {clean(machine.name) or 'a machine'}", about, bare=bare)

@@ -135,6 +135,7 @@ class Box:
         pad: room around what is inside.
         holder: number of the pod that holds it, or None.
         letter: of that pod, for its sample in the legend.
+        key: what it is, for a page around the drawing: "cpu-7", "node-1", "device-0000:03:00.0".
         icon: of a device.
         bar: shares of a memory bar at its bottom, with its height in `bar_height`.
         heat: 0 to 1 for a field of the heat map.
@@ -154,6 +155,7 @@ class Box:
     pad: float = 6
     holder: int | None = None
     letter: str = ""
+    key: str = ""
     icon: str | None = None
     bar: list[Share] = field(default_factory=list)
     bar_height: float = 0

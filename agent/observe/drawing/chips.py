@@ -44,12 +44,13 @@ def _one(scene: Scene, kind: str, device: PciDevice) -> Box:
     holder = scene.of_device.get(device.address)
     role = " VF" if device.physfn else ""
     text = f"{kind}{role} {short_address(scene.machine, device.address)}"
-    line = Line(f"{text} {holder.key}" if holder else text, size=10, inset=ICON)
+    line = Line(f"{text} {holder.sign}" if holder else text, size=10, inset=ICON)
     tip = f"{device.address}: {kind}{role} {device.vendor}:{device.device} {device.driver}".rstrip()
     if holder:
         tip += f", held by {holder.name}"
     number = holder.number if holder else None
-    return Box("chip", [line], tip=tip, pad=4, icon=kind, holder=number, round=3)
+    key = f"device-{device.address}"
+    return Box("chip", [line], tip=tip, pad=4, icon=kind, holder=number, key=key, round=3)
 
 
 def _many(scene: Scene, kind: str, parent: str, devices: list[PciDevice]) -> Box:

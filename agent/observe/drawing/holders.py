@@ -53,6 +53,11 @@ class Holder:
         return text
 
     @property
+    def sign(self) -> str:
+        """The key, with "!" where not all of it lies as its policy wants."""
+        return self.key + ("!" if self.aligned is False else "")
+
+    @property
     def nodes(self) -> NodeSet:
         """The nodes that its memory comes from or may come from, and those that it is confined to."""
         over = NodeSet.union(block.nodes for block in self.over)

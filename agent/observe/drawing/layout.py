@@ -76,7 +76,10 @@ def _inside(scene: Scene, unit: Unit, room: float = 0) -> Iterator[Grid]:
 
 
 def _agreed(boxes: list[Box]) -> list[Box]:
-    """Siblings that hold the same number of boxes arrange them in the same number of columns: the most of any."""
+    """Siblings that hold the same number of boxes arrange them in the same number of columns: the most of any.
+
+    What is in them, too: the cores of two nodes' caches stand alike even where one node has a longer line of text.
+    """
     most: dict[tuple[str, int, int], int] = {}
     for box in boxes:
         for at, grid in enumerate(box.grids):
@@ -85,6 +88,9 @@ def _agreed(boxes: list[Box]) -> list[Box]:
     for box in boxes:
         for at, grid in enumerate(box.grids):
             grid.columns = most[box.kind, at, len(grid.boxes)]
+    inner = [each for box in boxes for grid in box.grids for each in grid.boxes if each.grids]
+    if inner:
+        _agreed(inner)
     return boxes
 
 
@@ -152,6 +158,7 @@ def _node(scene: Scene, unit: Unit, node: NumaNode, room: float) -> Box:
     lines += _confined(scene, node)
     far = "" if node.cpus else "far"
     box = Box("node", lines, tip=f"{unit.label}: {', '.join(filter(None, about))}", pad=7, gap=5, marks=far)
+    box.key = f"node-{node.id}"
     return _filled(box, scene, unit, room, [Grid([memory_bar(scene, node)])])
 
 
@@ -175,8 +182,8 @@ def _cpu(scene: Scene, number: int) -> Box:
     lines = [Line(str(number), size=CPU_SIZE, centre=True)]
     tip = f"CPU {number}"
     if holder:
-        lines.append(Line(holder.key, size=KEY_SIZE, bold=True, centre=True))
-        tip += f": {holder.name}"
+        lines.append(Line(holder.sign, size=KEY_SIZE, bold=True, centre=True))
+        tip += f": {holder.name}" + (", not aligned as its policy wants" if holder.aligned is False else "")
     marks = ["alone"] if number in scene.machine.isolated else []
     kind = "cpu"
     if not holder and number in scene.kept:
@@ -185,6 +192,6 @@ def _cpu(scene: Scene, number: int) -> Box:
         marks.append("small")
     tip += ", isolated" if number in scene.machine.isolated else ""
     box = Box(kind, lines, tip=tip, pad=2, round=2, middle=True, marks=" ".join(marks))
-    box.holder = holder.number if holder else None
+    box.key, box.holder = f"cpu-{number}", holder.number if holder else None
     box.wide, box.high = max(width("9" * scene.digits, CPU_SIZE) + 6, 21), 31 if scene.of_cpu else 0
     return box

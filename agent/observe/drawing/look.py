@@ -62,6 +62,7 @@ _BOXES = {
 _INK = {
     "t": ("#1b1f24", "#e6edf3"),
     "d": ("#57606a", "#9aa7b4"),
+    "warm": ("#1b1f24", "#0d1117"),
     "hot": ("#ffffff", "#0d1117"),
     "warn": ("#9a3412", "#ffb77c"),
 }
@@ -89,9 +90,15 @@ def sheet() -> str:
     return f"{_common()}{light}@media(prefers-color-scheme:dark){{{dark}}}"
 
 
+def themed_sheet() -> str:
+    """The same for a page with a switch: its root element says data-theme="dark", or something else."""
+    return f"{_common()}{''.join(_rules(0))}{''.join(_rules(1, ':where(:root[data-theme=dark]) '))}"
+
+
 def _common() -> str:
     held = "".join(
         f".nl .c{number}{{fill:{fill}}}.nl .i{number}{{fill:{ink}}}.nl .h{number}{{stroke:{fill}}}"
+        f".nl .ico.s{number}{{stroke:{ink}}}"
         for number, (fill, ink) in enumerate(COLOURS)
     )
     return (
@@ -103,14 +110,15 @@ def _common() -> str:
     )
 
 
-def _rules(theme: int) -> Iterator[str]:
+def _rules(theme: int, under: str = "") -> Iterator[str]:
+    """The rules of a theme: 0 light, 1 dark; `under` goes before each, and must not weigh anything."""
     for name, looks in _BOXES.items():
         fill, stroke = looks[theme]
-        yield f".nl .{name}{{fill:{fill};stroke:{stroke}}}"
+        yield f"{under}.nl .{name}{{fill:{fill};stroke:{stroke}}}"
     for name, inks in _INK.items():
-        yield f".nl text.{name}{{fill:{inks[theme]}}}"
+        yield f"{under}.nl text.{name}{{fill:{inks[theme]}}}"
     line = _LINES[theme]
-    yield f".nl .ico,.nl .q path{{stroke:{line}}}"
+    yield f"{under}.nl .ico,{under}.nl .q path{{stroke:{line}}}"
 
 
 _PLAIN_PATTERNS = {

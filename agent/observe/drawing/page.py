@@ -12,25 +12,37 @@ from agent.observe.drawing.side import WIDE, heat_box, holder_boxes, legend_box
 from agent.observe.drawing.text import clean, fit, width
 from agent.observe.drawing.words import headline
 
-MARGIN = 18
+MARGIN, STROKE = 18, 2
+"""Around the page; around a bare one, so that lines at its edge are whole."""
+MOST_BESIDE = 900
+"""A bare machine that is wider has the rest below it: the window's width is the machine's."""
 TITLE, SUBTITLE = 18, 12
 """Sizes of fonts."""
 
 
-def page_box(scene: Scene) -> Box:
-    """Everything, measured and placed at 0, 0."""
+def page_box(scene: Scene, *, bare: bool = False) -> Box:
+    """Everything, measured and placed at 0, 0; bare: without title and pods, which stand elsewhere."""
     machine = machine_box(scene)
     below: list[Grid] = []
-    beside = _beside(scene, pods=True)
-    if scene.holders:
+    beside = _beside(scene, pods=not bare)
+    if scene.holders and not bare:
         across = max(1, int((machine.w + WIDE) // (WIDE + 20)))
         under = _pods(scene, across).measure().h
         if max(machine.h, Box("plain", grids=[Grid(beside)], pad=0, gap=18).measure().h) > machine.h + under:
             beside = _beside(scene, pods=False)
             below = [Grid([_pods(scene, across)])]
+    if bare and machine.w > MOST_BESIDE:
+        body = Grid([machine], fill=False)
+        below = [Grid(beside, len(beside), gap=40, fill=False, even=False)]
+        return _placed([], [body, *below], STROKE)
     column = Box("plain", grids=[Grid([box], fill=False) for box in beside], pad=0, gap=18, wide=WIDE).measure()
     body = Grid([machine, column], 2, gap=24, fill=False, even=False)
-    page = Box("page", _head(scene, body.size()[0]), [body, *below], pad=MARGIN, gap=14, round=8).measure()
+    head = [] if bare else _head(scene, body.size()[0])
+    return _placed(head, [body, *below], STROKE if bare else MARGIN)
+
+
+def _placed(head: list[Line], grids: list[Grid], margin: float) -> Box:
+    page = Box("page", head, grids, pad=margin, gap=14, round=8).measure()
     page.place(0, 0, page.w, page.h)
     return page
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from xml.sax.saxutils import escape
+from xml.sax.saxutils import escape, quoteattr
 
 from agent.observe.drawing.boxes import Box
-from agent.observe.drawing.look import COLOURS, ICONS, STYLES, patterns, sheet, style_of
+from agent.observe.drawing.look import ICONS, STYLES, patterns, sheet, style_of
 from agent.observe.drawing.text import clean
 
 BASELINE = 1.05
@@ -24,29 +24,34 @@ Place = tuple[float, float, float, float]
 """x, y, width, height."""
 
 
-def paint(page: Box, title: str, about: str) -> str:
+def paint(page: Box, title: str, about: str, *, bare: bool = False) -> str:
     """The picture of a placed page.
 
     Args:
         page: the outermost box, at 0, 0.
         title: its name, for people who do not see it and for search.
         about: what is on it, in sentences.
+        bare: without the style sheet, which the page around it then has.
     """
     w, h = _number(page.w), _number(page.h)
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="nl" role="img" aria-labelledby="nl-title nl-about" '
         f'width="{w}" height="{h}" viewBox="0 0 {w} {h}">'
         f'<title id="nl-title">{escape(clean(title))}</title><desc id="nl-about">{escape(clean(about))}</desc>'
-        f"<style>{sheet()}</style>"
     )
+    if not bare:
+        head += f"<style>{sheet()}</style>"
     body = "".join(_box(page))
     used = sorted(set(re.findall(r"url\(#nl-(\w+)\)", body)))
     return f"{head}<defs>{patterns(used)}</defs>{body}</svg>\n"
 
 
 def _box(box: Box) -> Iterator[str]:
-    """The group of a box: what it tells, its rectangle, its texts, what is inside."""
-    yield "<g>"
+    """The group of a box: what it tells, its rectangle, its texts, what is inside.
+
+    data-key says what it is, data-holder the number of the pod that holds it.
+    """
+    yield f"<g{_data('key', box.key)}{_data('holder', box.holder)}>"
     if box.tip:
         yield f"<title>{escape(clean(box.tip))}</title>"
     yield from _rectangle(box)
@@ -61,6 +66,10 @@ def _box(box: Box) -> Iterator[str]:
         for inner in grid.boxes:
             yield from _box(inner)
     yield "</g>"
+
+
+def _data(name: str, value: str | int | None) -> str:
+    return f" data-{name}={quoteattr(clean(str(value)))}" if value not in (None, "") else ""
 
 
 def _rect(kind: str, place: Place, *, radius: float = 0, extra: str = "") -> str:
@@ -100,7 +109,7 @@ def _bar(box: Box) -> Iterator[str]:
     yield f"<g>{_rect('bar', (at, y, room, box.bar_height))}"
     for share in box.bar:
         place = (at, y, share.part * room, box.bar_height)
-        yield f"<g><title>{escape(clean(share.tip))}</title>"
+        yield f"<g{_data('holder', share.holder)}><title>{escape(clean(share.tip))}</title>"
         if share.holder is not None:
             yield from _held(share.holder, place)
         else:
@@ -129,9 +138,9 @@ def _swatch(box: Box) -> Iterator[str]:
 
 
 def _icon(box: Box) -> str:
-    colour = f' style="stroke:{COLOURS[style_of(box.holder)[0]][1]}"' if box.holder is not None else ""
+    look = f"ico s{style_of(box.holder)[0]}" if box.holder is not None else "ico"
     x, y = _number(box.x + box.pad), _number(box.y + box.pad + 0.5)
-    return f'<path class="ico" transform="translate({x} {y})" d="{ICONS.get(box.icon or "", ICONS[""])}"{colour}/>'
+    return f'<path class="{look}" transform="translate({x} {y})" d="{ICONS.get(box.icon or "", ICONS[""])}"/>'
 
 
 def _lines(box: Box) -> Iterator[str]:

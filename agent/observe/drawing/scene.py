@@ -46,11 +46,11 @@ class Scene:
 
     @cached_property
     def kept(self) -> CpuSet:
-        """CPUs that are in no pool and held by nobody: reserved, or isolated by the kernel's command line."""
+        """CPUs that are in no pool and held by nobody: reserved. Those that the kernel isolates have a mark."""
         if self.ledger is None:
             return CpuSet()
         held = CpuSet.union(holder.cpus for holder in self.holders)
-        return self.machine.online - self.ledger.cpus.shared - held
+        return self.machine.online - self.ledger.cpus.shared - held - self.machine.isolated
 
     @cached_property
     def kinds(self) -> dict[int, str]:

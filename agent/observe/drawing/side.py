@@ -22,8 +22,8 @@ NAMES_UP_TO = 20
 """Nodes above which the fields of the heat map are too small for the ids of its rows and columns."""
 ID_SIZE = 9
 """Size of the font in the heat map."""
-HOT = 0.55
-"""Share of the heat from which the light ink reads better."""
+WARM, HOT = 0.65, 0.9
+"""Shares of the heat from which another ink reads better: in dark themes from the first, in light ones the second."""
 SWATCH = 32
 """Room for the sample at the left of a row."""
 ROWS_OF_ONE = 4
@@ -81,12 +81,18 @@ def _name(text: str) -> Box:
     return Box("plain", lines, pad=3 if text else 0, middle=True)
 
 
+def opacity(heat: float) -> float:
+    """Of a field's colour, from 0 (nearest) to 1 (farthest)."""
+    return 0.06 + 0.9 * heat
+
+
 def _field(w: float, h: float, way: str, number: int, scale: tuple[int, int], *, round_: float = 1) -> Box:
     least, most = scale
     heat = (number - least) / (most - least) if most > least else 0.0
     shown = width(str(number), ID_SIZE) + 2 <= w and h >= ID_SIZE * LINE
-    lines = [Line(str(number), size=ID_SIZE, centre=True, look="hot" if heat > HOT else "t")] if shown else []
-    return Box("heat", lines, tip=f"{way}: {number}", pad=0, heat=0.06 + 0.9 * heat, wide=w, high=h, round=round_,
+    look = "hot" if heat > HOT else "warm" if heat > WARM else "t"
+    lines = [Line(str(number), size=ID_SIZE, centre=True, look=look)] if shown else []
+    return Box("heat", lines, tip=f"{way}: {number}", pad=0, heat=opacity(heat), wide=w, high=h, round=round_,
                middle=True)  # fmt: skip
 
 
@@ -94,6 +100,9 @@ def legend_box(scene: Scene) -> Box:
     """What the signs mean that are in the picture; no rows for what is not there."""
     machine = scene.machine
     rows = [_sample("cpu", "CPU, in the box of its core" + (": shared pool" if scene.holders else ""))]
+    odd = next((holder for holder in scene.holders if holder.aligned is False), None)
+    if odd is not None:
+        rows.append(_sample("held", "of a pod that is not aligned as its policy wants", holder=odd))
     if any(cpu.kind == "efficiency" for cpu in machine.cpus):
         rows.append(_sample("cpu", "CPU of an efficiency core", marks="small"))
     if machine.isolated:
@@ -109,8 +118,11 @@ def legend_box(scene: Scene) -> Box:
     return Box("plain", [Line("Legend", bold=True)], [Grid(rows, 1, gap=3)], pad=0)
 
 
-def _sample(kind: str, text: str, marks: str = "") -> Box:
-    return Box("plain", [Line(text, size=10, inset=SWATCH)], pad=0, swatch=f"{kind} {marks}".strip())
+def _sample(kind: str, text: str, marks: str = "", holder: Holder | None = None) -> Box:
+    box = Box("plain", [Line(text, size=10, inset=SWATCH)], pad=0, swatch=f"{kind} {marks}".strip())
+    if holder is not None:
+        box.holder, box.letter = holder.number, holder.sign
+    return box
 
 
 def holder_boxes(scene: Scene) -> list[Box]:
@@ -122,7 +134,8 @@ def _holder(holder: Holder) -> Box:
     name = fit(holder.name, 11, WIDE - SWATCH - 4, bold=True)
     told = list(holder.containers[:ROWS_OF_ONE])
     if len(holder.containers) > len(told):
-        told.append(f"and {len(holder.containers) - len(told)} more containers")
+        left = len(holder.containers) - len(told)
+        told.append(f"and {left} more container{'s' if left > 1 else ''}")
     if holder.confined:
         told.append(f"on the shared CPUs of node {holder.confined}")
     told += [f"{size(block.size)} of {block.resource} over nodes {block.nodes}" for block in holder.over]
@@ -131,4 +144,4 @@ def _holder(holder: Holder) -> Box:
     if holder.aligned is False:
         lines.append(Line("not aligned as its policy wants", size=10, look="warn", inset=SWATCH))
     return Box("plain", lines, tip="; ".join((holder.name, *holder.containers)), pad=0, holder=holder.number,
-               letter=holder.key, swatch="held", wide=WIDE)  # fmt: skip
+               letter=holder.sign, swatch="held", wide=WIDE)  # fmt: skip

@@ -1,0 +1,66 @@
+"""The saved ledger at start, or why it is not used: damaged, of a newer version, of another machine (design 6).
+
+Used by `agent.app.standalone_made` and `cluster_made`. What is not used is put aside with its name kept, and the
+grants are rebuilt from the cgroups (`agent.engine.recover`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from agent.core.admit import Node
+from agent.engine.recover import LISTED, of_another_machine
+from agent.errors import CheckpointCorruptError, CheckpointForeignError, CheckpointTooNewError
+from agent.host.checkpoint import Checkpoint
+from agent.model.cgroup import Observed
+from agent.model.ledger import Ledger
+from agent.model.pod import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a start has of the one before.
+
+    Attributes:
+        ledger: None where there is none to be used.
+        complete: it was saved after a complete list of pods.
+        aside: why the checkpoint was put aside, "" when it was not.
+    """
+
+    ledger: Ledger | None = None
+    complete: bool = True
+    aside: str = ""
+
+
+def load(store: Checkpoint, node: Node, observed: Observed, pods: Sequence[Pod]) -> Loaded:
+    """Read the checkpoint; put it aside where it is not used.
+
+    Args:
+        store: where it is.
+        node: the managers on this machine.
+        observed: the cgroups now.
+        pods: those that are known now; may be empty.
+
+    Raises:
+        CheckpointError: it is there but cannot be read.
+        CheckpointUnwritableError: it cannot be put aside.
+    """
+    try:
+        return _used(store, node, observed, pods)
+    except (CheckpointCorruptError, CheckpointTooNewError, CheckpointForeignError) as error:
+        aside = store.quarantine()
+        why = f"{error}; it was put aside as {aside.name}, the grants are rebuilt from the cgroups"
+        return Loaded(aside=why)
+
+
+def _used(store: Checkpoint, node: Node, observed: Observed, pods: Sequence[Pod]) -> Loaded:
+    saved = store.load()
+    if saved is None:
+        return Loaded()
+    if of_another_machine(saved.ledger, node, observed, pods):
+        what = (
+            f"is of machine {saved.ledger.machine}, this one is {node.machine.digest}, and none of its pods is here"
+        )
+        raise CheckpointForeignError(str(store.path), what)
+    return Loaded(saved.ledger, saved.extra.get(LISTED) is not False)

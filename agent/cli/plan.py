@@ -1,0 +1,99 @@
+"""`numalign plan`: what would become of the running pods under another policy, or packed anew. Changes nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agent.app.asking import Desk, open_desk
+from agent.cli.where import config_option, root_option, state_dir_option
+from agent.core.whatif import Answer, Change, Line, Question, what_if
+from agent.errors import SettingsError
+from agent.model.rules import Policy, Scope
+
+REFUSED = 1
+"""Exit code when a pod that runs would be refused."""
+EXAMPLES = """\b
+Examples:
+  numalign plan --policy single-numa-node      who would have been refused?
+  numalign plan --policy restricted --scope pod -o json | jq '.pods[] | select(.change == "refused")'
+  numalign plan --repack                       what would the same pods leave free, packed anew?
+"""
+
+
+@click.command("plan", epilog=EXAMPLES)
+@click.option(
+    "--policy", type=click.Choice([each.value for each in Policy]), help="Another topologyManagerPolicy of the node."
+)
+@click.option(
+    "--scope", type=click.Choice([each.value for each in Scope]), help="Another topologyManagerScope of the node."
+)
+@click.option("--repack", is_flag=True, help="Pack all pods anew, in the best of several orders.")
+@state_dir_option
+@config_option
+@root_option
+@click.option("--details", "-v", is_flag=True, help="Also what each pod has, and would have, CPU by CPU.")
+@click.option("--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def command(
+    *, policy: str | None, scope: str | None, repack: bool, state_dir: Path, config: Path | None, root: str | None,
+    details: bool, output: str,
+) -> None:  # fmt: skip
+    """Tell which pods of this node would have been refused, or placed elsewhere, and why.
+
+    The pods of the saved ledger are admitted once more, on a copy, to the empty node under the rules in question; a
+    pod's own annotations stay in force. Running pods are never moved: to get there, they would have to be created
+    anew, in the order that is told.
+
+    \b
+    Exit codes: 0 every pod that runs would get in; 1 some would be refused; 2 wrong input; 3 a fault of this
+    machine, or no ledger.
+    """  # noqa: D301 - click's mark for text that is not folded is this very character
+    if policy is None and scope is None and not repack:
+        raise SettingsError("plan", "name another --policy or --scope, or --repack; nothing else is to be planned")
+    desk = open_desk(state_dir, config, root)
+    question = _question(desk, Policy(policy) if policy else None, Scope(scope) if scope else None)
+    answer = what_if(question, repack=repack)
+    if output == "json":
+        click.echo(json.dumps(as_json(question, answer), indent=2))
+    else:
+        from agent.cli import plan_show  # noqa: PLC0415 - rich is loaded only where a table is shown
+
+        plan_show.show(question, answer, repack=repack, details=details)
+    sys.exit(REFUSED if answer.count(Change.REFUSED) else 0)
+
+
+def _question(desk: Desk, policy: Policy | None, scope: Scope | None) -> Question:
+    return Question(
+        desk.node, desk.node.with_topology(policy, scope), desk.ledger,
+        outside=[
+            each.pod for each in desk.outside.values() if each.standing.refusal is not None and not each.gone
+        ],
+        exempt=desk.exempt,
+    )  # fmt: skip
+
+
+def as_json(question: Question, answer: Answer) -> dict[str, Any]:
+    """The answer for programs (deploy/docs/explain.md)."""
+    now, then = question.now.rules.topology, question.then.rules.topology
+    return {
+        "version": 1,
+        "policy": {"now": now.policy.value, "then": then.policy.value},
+        "scope": {"now": now.scope.value, "then": then.scope.value},
+        "order": answer.order, "ordersTried": list(answer.tried),
+        "pods": [_line(line) for line in answer.lines],
+        "counts": {change.value: answer.count(change) for change in Change},
+        "aligned": {"now": answer.aligned[0], "then": answer.aligned[1]},
+        "largestAligned": {"now": dict(answer.before), "then": dict(answer.after)},
+    }  # fmt: skip
+
+
+def _line(line: Line) -> dict[str, Any]:
+    return {
+        "pod": line.pod, "uid": line.uid, "change": line.change.value, "now": dict(line.now), "then": dict(line.then),
+        "numaNodesNow": str(line.nodes_now), "numaNodesThen": str(line.nodes_then),
+        "alignedNow": line.aligned_now, "alignedThen": line.aligned_then, "why": line.why,
+    }  # fmt: skip

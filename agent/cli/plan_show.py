@@ -1,0 +1,122 @@
+"""A plan on a terminal: a table of the pods, and what would be gained. Colours only where a terminal shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from agent.cli import show as tables
+from agent.core.explain.shown import capital
+from agent.core.explain.words import amount
+from agent.core.whatif import Answer, Change, Line, Question
+
+_COLOUR = {
+    Change.SAME: "dim", Change.ELSEWHERE: "yellow", Change.REFUSED: "red", Change.LET_IN: "green",
+    Change.STILL_REFUSED: "red", Change.LEFT_ALONE: "dim",
+}  # fmt: skip
+_WORD = {
+    Change.LET_IN: "let in", Change.STILL_REFUSED: "still refused", Change.LEFT_ALONE: "left alone",
+}  # fmt: skip
+_ORDER = {
+    "admission": "in the order of their admission",
+    "largest": "the largest first (CPUs, then memory)",
+    "bound": "those with devices first, then the largest",
+}
+
+
+def show(
+    question: Question, answer: Answer, *, repack: bool, details: bool = False, target: Console | None = None
+) -> None:
+    """Print the plan."""
+    target = target or tables.for_reading()
+    target.print(_table(answer))
+    for line in answer.lines if details else ():
+        if line.change is not Change.SAME:
+            target.print(Text(line.pod, style="bold"))
+            target.print(Padding(Text(f"has        {_held(line.now)}"), (0, 0, 0, 2), expand=False))
+            target.print(Padding(Text(f"would have {_held(line.then)}"), (0, 0, 0, 2), expand=False))
+    if details:
+        target.print()
+    for text in _sentences(question, answer, repack=repack):
+        target.print(Text(f"{capital(text)}."))
+
+
+def _table(answer: Answer) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table.add_column("pod", overflow="fold", ratio=2)
+    table.add_column("would be", no_wrap=True)
+    table.add_column("NUMA nodes", no_wrap=True)
+    table.add_column("aligned?", no_wrap=True)
+    table.add_column("why", overflow="fold", ratio=4)
+    for line in answer.lines:
+        word, colour = _WORD.get(line.change, line.change.value), _COLOUR[line.change]
+        table.add_row(
+            escape(line.pod), Text(word, style=colour), _nodes(line), _aligned(line), escape(capital(line.why))
+        )
+    return table
+
+
+def _nodes(line: Line) -> str:
+    now, then = str(line.nodes_now) or "-", str(line.nodes_then) or "-"
+    if line.change in (Change.SAME, Change.LEFT_ALONE):
+        return now
+    return f"{now}, other CPUs" if now == then and line.change is Change.ELSEWHERE else f"{now} -> {then}"
+
+
+def _aligned(line: Line) -> str:
+    words = {True: "yes", False: "no", None: "-"}
+    now, then = words[line.aligned_now], words[line.aligned_then]
+    return now if now == then or line.change is Change.LEFT_ALONE else f"{now} -> {then}"
+
+
+def _held(found: Mapping[str, str]) -> str:
+    if not found:
+        return "nothing"
+    if len(found) == 1:
+        return _short(next(iter(found.values())))
+    return "; ".join(f"{name}: {_short(text)}" for name, text in found.items())
+
+
+def _short(text: str) -> str:
+    """The pool is the same for all; its CPUs are in numalign state."""
+    if not text.startswith("the shared pool"):
+        return text
+    _, with_, rest = text.partition(", with ")
+    return f"the shared pool{with_}{rest}"
+
+
+def _sentences(question: Question, answer: Answer, *, repack: bool) -> Iterator[str]:
+    now, then = question.now.rules.topology, question.then.rules.topology
+    changed = [
+        f"{what} {new.value} instead of {old.value}"
+        for what, old, new in (("policy", now.policy, then.policy), ("scope", now.scope, then.scope))
+        if old != new
+    ]
+    rules = " and ".join(changed) or f"policy {now.policy.value} and scope {now.scope.value} as they are"
+    order = _ORDER[answer.order]
+    tried = f", the best of {len(answer.tried)} orders" if repack else ""
+    yield f"with {rules}, all pods admitted anew {order}{tried}"
+    yield ", ".join(_counts(answer.lines))
+    yield f"aligned: {answer.aligned[0]} pods now, {answer.aligned[1]} then"
+    yield (
+        "the largest request that one NUMA node could still meet: "
+        f"{_largest(answer.before)} now, {_largest(answer.after)} then"
+    )
+    yield "nothing was changed; running pods stay where they are until they are created anew"
+
+
+def _counts(lines: tuple[Line, ...]) -> Iterator[str]:
+    for change in Change:
+        count = sum(line.change is change for line in lines)
+        if count:
+            yield f"{count} {_WORD.get(change, change.value)}"
+
+
+def _largest(found: Mapping[str, int]) -> str:
+    return " or ".join(amount(name, count) for name, count in sorted(found.items()) if name in ("cpu", "memory"))

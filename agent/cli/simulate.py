@@ -1,0 +1,201 @@
+"""`numalign simulate`: where pods would go, under one or several sets of settings. Works offline; writes nothing."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TextIO
+
+import click
+
+from agent.app.simulate import Kind, Options, Outcome, Prepared, prepare, run
+from agent.app.simulate_figures import Figures, as_json, figures
+from agent.core.scheduling import Strategy
+from agent.errors import BadInputError
+from agent.model.rules import OnMisalignment, Policy, Scope
+
+NOT_ALL_IN, BAD_INPUT = 1, 2
+_COUNTED = re.compile(r"(\d{1,5})x(.+)", re.ASCII | re.DOTALL)
+_NAMED = re.compile(r"([a-z0-9](?:[a-z0-9.-]{0,200}[a-z0-9])?)=(.+)", re.ASCII | re.DOTALL)
+EXAMPLES = """\b
+Examples:
+  numalign simulate --pods deploy/examples/pods
+  numalign simulate --pods web.yaml --root two-sockets --machines 3 --policy best-effort,single-numa-node
+  numalign simulate --pods apps/ --node 60xtwo-sockets --node 40xchiplets --policy single-numa-node \\
+      --on-misalignment fail --show-nodes
+  kubectl get pods -A -o json | numalign simulate --pods - --root worker.tar.xz --keep-nodes
+  numalign simulate --pods apps/ --root 'synthetic:2 sockets x 4 nodes x 16 cores x 2 threads' -o json
+"""
+
+
+Callback = Callable[[click.Context, click.Parameter, Any], Any]
+Command = Callable[..., None]
+
+
+def _words(words: type[StrEnum]) -> Callback:
+    """An option that takes some words of an enumeration, with commas between them, each once."""
+
+    def convert(_context: click.Context, _option: click.Parameter, value: str) -> tuple[StrEnum, ...]:
+        found: list[StrEnum] = []
+        for part in filter(None, (each.strip() for each in value.split(","))):
+            try:
+                word = words(part)
+            except ValueError:
+                raise click.BadParameter(f'"{part[:60]}" is none of {", ".join(words)}') from None
+            found += [word] if word not in found else []
+        return tuple(found)
+
+    return convert
+
+
+def _several(option: str, name: str, words: type[StrEnum], text: str) -> Callable[[Command], Command]:
+    """An option of `_words`."""
+    return click.option(option, name, metavar="|".join(words) + ",...", callback=_words(words), default="", help=text)
+
+
+def _kinds(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> tuple[Kind, ...]:
+    """NxMACHINE, NAME=MACHINE, or MACHINE."""
+    found = []
+    for value in values:
+        if counted := _COUNTED.fullmatch(value):
+            if not int(counted[1]):
+                raise click.BadParameter(f'"{value[:60]}" is no node; write 1 or more')
+            found.append(Kind(counted[2], int(counted[1])))
+        elif named := _NAMED.fullmatch(value):
+            found.append(Kind(named[2], 1, named[1]))
+        else:
+            found.append(Kind(value))
+    return tuple(found)
+
+
+@click.command("simulate", epilog=EXAMPLES)
+@click.option("--pods", type=click.Path(path_type=Path, allow_dash=True), multiple=True, required=True,
+              help="File or folder with pods and workloads, or - for standard input. May be repeated.")  # fmt: skip
+@click.option("--root", metavar="MACHINE", multiple=True,
+              help="A folder, an archive, lstopo XML, a name, or synthetic:...  [default: this machine]")  # fmt: skip
+@click.option("--machines", metavar="N", type=click.IntRange(1, 10_000), default=1, show_default=True,
+              help="So many nodes of each --root.")  # fmt: skip
+@click.option("--node", "nodes", metavar="[Nx|NAME=]MACHINE", callback=_kinds, multiple=True,
+              help="60xMACHINE: so many more nodes; NAME=MACHINE: one of that name. May be repeated.")  # fmt: skip
+@click.option("--config", "configs", type=click.Path(path_type=Path), multiple=True,
+              help="Configuration file; several are compared.")  # fmt: skip
+@_several("--policy", "policies", Policy, "Instead of the file's; several are compared.")
+@_several("--scope", "scopes", Scope, "The same for the scope.")
+@_several("--on-misalignment", "wishes", OnMisalignment, "The same for onMisalignment.")
+@click.option("--scheduler", "strategy", type=click.Choice([each.value for each in Strategy]),
+              default=Strategy.LEAST_ALLOCATED.value, show_default=True,
+              help="How the scheduler scores nodes that have room.")  # fmt: skip
+@click.option("--retries", metavar="N", type=click.IntRange(0, 100), default=0, show_default=True,
+              help="A workload makes a refused pod again, so often, each time on another node.")  # fmt: skip
+@click.option("--keep-nodes", is_flag=True, help="Pods with spec.nodeName go to the node of that name.")
+@click.option("--max-pods", "most_pods", metavar="N", type=click.IntRange(1, 10_000), default=110, show_default=True,
+              help="The kubelet's maxPods.")  # fmt: skip
+@click.option(
+    "--scenario", type=click.Path(path_type=Path), help="What happens after that: pods come, pods end, time passes."
+)
+@click.option("--show-nodes", is_flag=True, help="A row per node.")
+@click.option("--show-pods", is_flag=True, help="A row per pod.")
+@click.option("--draw", metavar="NODE", help="Draw this node as it ends (SVG) instead of the tables.")
+@click.option("--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option("--file", "-f", "target", type=click.Path(dir_okay=False, path_type=Path), default=None,
+              help="Write to this file instead of the terminal.")  # fmt: skip
+def command(
+    *, pods: tuple[Path, ...], root: tuple[str, ...], machines: int, nodes: tuple[Kind, ...],
+    configs: tuple[Path, ...], policies: tuple[Policy, ...], scopes: tuple[Scope, ...],
+    wishes: tuple[OnMisalignment, ...], strategy: str, retries: int, keep_nodes: bool, most_pods: int,
+    scenario: Path | None, show_nodes: bool, show_pods: bool, draw: str | None, output: str, target: Path | None,
+) -> None:  # fmt: skip
+    """Show where pods would go, what is refused, and how full and fragmented the nodes end.
+
+    Pods are taken in order: manifests as files and documents have them, pods of a running cluster by their age. For
+    each, kube-scheduler's sums choose a node, and the node's managers admit or refuse, exactly as the agent does.
+    Several policies, scopes or configurations are compared side by side. Nothing is written, no cluster is asked.
+
+    Read are Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet (one per node), Job, List and Namespace (its
+    annotations are the defaults of its pods).
+
+    \b
+    Exit codes: 0 every pod runs, under all that is compared; 1 some do not; 2 wrong input.
+    """  # noqa: D301 - click's mark for text that is not folded is this very character
+    kinds = (*(Kind(spec, machines) for spec in root), *nodes) or (Kind(None, machines),)
+    options = Options(
+        pods=pods, kinds=kinds, configs=configs, policies=policies, scopes=scopes, wishes=wishes, scenario=scenario,
+        strategy=Strategy(strategy), retries=retries, keep_nodes=keep_nodes, most_pods=most_pods,
+    )  # fmt: skip
+    try:
+        prepared = prepare(options)
+    except BadInputError as error:
+        for sentence in error.sentences:
+            click.echo(f"numalign: {sentence}", err=True)
+        sys.exit(BAD_INPUT)
+    found = _simulated(prepared, options)
+    if draw is not None:
+        _write(target, _drawn(draw, found))
+    elif output == "json":
+        _write(target, json.dumps(as_json(prepared, found), indent=2) + "\n")
+    else:
+        from agent.cli import simulate_show  # noqa: PLC0415 - rich is loaded only where a table is shown
+
+        with _opened(target) as stream:
+            simulate_show.print_all(prepared, found, nodes=show_nodes, pods=show_pods, stream=stream)
+    sys.exit(0 if all(each.all_in for _, each in found.values()) else NOT_ALL_IN)
+
+
+def _simulated(prepared: Prepared, options: Options) -> dict[str, tuple[Outcome, Figures]]:
+    with _progress(prepared.pods * len(prepared.variants)) as advance:
+        outcomes = {each.label: run(prepared, each, options, advance) for each in prepared.variants}
+        return {label: (outcome, figures(outcome)) for label, outcome in outcomes.items()}
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[], None]]:
+    """A bar on a terminal's standard error while pods are placed; nothing anywhere else."""
+    if not sys.stderr.isatty():
+        yield lambda: None
+        return
+    from rich.console import Console  # noqa: PLC0415 - rich is loaded only where a terminal is
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415 - as above
+
+    columns = (TextColumn("placing pods"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda: bar.advance(task)
+
+
+def _drawn(name: str, found: dict[str, tuple[Outcome, Figures]]) -> str:
+    from agent.observe.drawing import draw  # noqa: PLC0415 - drawn only where it is asked for
+
+    if len(found) > 1:
+        raise click.BadParameter("shows one variant; compare none, or name one policy", param_hint="--draw")
+    ((outcome, _),) = found.values()
+    names = [site.name for site in outcome.sites]
+    if name not in names:
+        known = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")  # noqa: PLR2004 - enough to see how they are named
+        raise click.BadParameter(f"no node is named {name}; nodes: {known}", param_hint="--draw")
+    rehearsal = outcome.result.nodes[names.index(name)]
+    return draw(rehearsal.node.machine, rehearsal.ledger)
+
+
+@contextmanager
+def _opened(target: Path | None) -> Iterator[TextIO]:
+    if target is None:
+        if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that knows no "×" gets a "?"
+            sys.stdout.reconfigure(errors="replace")
+        yield sys.stdout
+        return
+    try:
+        with target.open("w", encoding="utf-8") as stream:
+            yield stream
+    except OSError as error:
+        raise click.BadParameter(f"{target} cannot be written: {error.strerror}", param_hint="--file") from error
+
+
+def _write(target: Path | None, text: str) -> None:
+    with _opened(target) as stream:
+        stream.write(text)

@@ -1,0 +1,16 @@
+"""Why a pod was refused, where it would fit, and what it has: one pod explained, as a value. Pure.
+
+    explain(node, ledger, pod, ...) -> Explanation     explainer   runs the admission again, with a trace
+    shown.to_json(explanation)                         shown       the stable JSON shape; plain lines
+
+Called by `numalign explain`, the node page and `simulate`. What it says comes from a real run of `Node.admit`: the
+merge's own trace, the managers' own refusals, and remedies that were tried. Modules: values, words, case (an
+admission to try), asked, supply (what is free), merges and obstacles (the merge told), refusals, grants, remedies.
+"""
+
+from __future__ import annotations
+
+from agent.core.explain.explainer import Standing, explain
+from agent.core.explain.values import Explanation
+
+__all__ = ["Explanation", "Standing", "explain"]

@@ -1,0 +1,86 @@
+"""What a search for remedies may change: requests, pods that hold something, options that go together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from agent.core.admit import Node
+from agent.core.explain.case import Case
+from agent.core.requests import exclusive_count, is_memory
+from agent.model.idset import CpuSet, NodeSet
+from agent.model.ledger import Ledger
+from agent.model.pod import Container, Pod
+from agent.model.quantity import parse_milli, units
+from agent.model.rules import Policy
+
+_MIB = 1 << 20
+
+
+def unit_of(resource: str) -> int:
+    """The unit in which a request is made smaller: a CPU, a device, 1Mi, or one huge page."""
+    if not is_memory(resource):
+        return 1
+    return _MIB if resource == "memory" else units(parse_milli(resource.removeprefix("hugepages-")))
+
+
+def requests_of(node: Node, pod: Pod) -> Iterator[tuple[Container, str, int]]:
+    """What could be asked for in a smaller amount: CPUs, then devices, then memory."""
+    gate = node.rules.pod_level_managers
+    for container in pod.containers:
+        count = exclusive_count(pod, container, gate) if node.rules.cpu.static else 0
+        if count > 1:
+            yield container, "cpu", count
+    for container in pod.containers:
+        for name, milli in sorted(container.limits.items()):
+            ours = name in node.inventory.resources and name not in node.inventory.reported
+            if ours and units(milli) > 1:
+                yield container, name, units(milli)
+    for container in pod.containers if node.rules.memory.static else ():
+        for name, milli in sorted(container.requests.items()):
+            if is_memory(name) and units(milli) > unit_of(name):
+                yield container, name, units(milli)
+
+
+def possible(case: Case, node: Node) -> bool:
+    """Whether the options go together; as `agent.core.asks` checks them."""
+    now = case.options(node)
+    policy = case.policy or node.rules.topology.policy
+    across = now.distribute_across_cores
+    if across and (now.full_pcpus_only or now.distribute_across_numa or now.prefer_uncore):
+        return False
+    if now.prefer_uncore and now.distribute_across_numa:
+        return False
+    return not (now.align_by_socket and policy is Policy.SINGLE_NUMA_NODE)
+
+
+def is_aligned(ledger: Ledger, pod: Pod) -> bool:
+    """Whether all containers of a pod in the ledger lie as its policy wants."""
+    record = ledger.pods[pod.uid]
+    return all(record.aligned.values()) and not record.why
+
+
+def holders_of(ledger: Ledger, uid: str) -> list[Pod]:
+    """Pods that hold something, those that hold least first; of equal ones the latest."""
+
+    def holding(pod: Pod) -> tuple[int, int, float, str]:
+        cpus = sum(len(each) for each in ledger.cpus.assigned.get(pod.uid, {}).values())
+        blocks = ledger.memory.blocks.get(pod.uid, {}).values()
+        return cpus, sum(block.size for each in blocks for block in each), -pod.created, pod.uid
+
+    books = (ledger.cpus.assigned, ledger.memory.blocks, ledger.devices.held, ledger.cpus.confined)
+    found = [record.pod for key, record in ledger.pods.items() if key != uid and any(key in book for book in books)]
+    others = {key for pods in ledger.others.values() for key in pods}
+    found += [each.pod for key, each in ledger.pods.items() if key in others and each.pod not in found and key != uid]
+    return sorted(found, key=holding)
+
+
+def nodes_held(node: Node, ledger: Ledger, pod: Pod) -> NodeSet:
+    """The NUMA nodes that a pod holds something on."""
+    confined = ledger.cpus.confined.get(pod.uid)
+    cpus = CpuSet.union(ledger.cpus.assigned.get(pod.uid, {}).values())
+    blocks = ledger.memory.blocks.get(pod.uid, {}).values()
+    nodes = node.machine.nodes_of(cpus) | NodeSet.union(block.nodes for each in blocks for block in each)
+    places = {(name, each.id): each.nodes for name, found in node.inventory.resources.items() for each in found}
+    for held in ledger.devices.held.get(pod.uid, {}).values():
+        nodes |= NodeSet.union(places.get((name, each)) or NodeSet() for name, ids in held.items() for each in ids)
+    return nodes | confined.nodes if confined else nodes

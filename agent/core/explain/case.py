@@ -1,0 +1,98 @@
+"""Case: one admission that can be tried, and tried again with one thing changed.
+
+The ladder of wishes (annotation, namespace, node) is the caller's: a case carries what is in force for the pod, as
+`agent.engine.deciding` hands it to `Node.admit`. Used by `agent.core.explain` and `agent.core.whatif`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from agent.core.admission import Trace
+from agent.core.admit import Node
+from agent.core.asks import Ask
+from agent.core.explain.values import Lever, Remedy
+from agent.core.requests import is_memory
+from agent.model.ledger import Ledger
+from agent.model.outcome import Outcome
+from agent.model.pod import Pod
+from agent.model.rules import CpuOptions, Policy, Scope
+
+OPTIONS = {
+    "full-pcpus-only": "full_pcpus_only",
+    "distribute-cpus-across-numa": "distribute_across_numa",
+    "align-by-socket": "align_by_socket",
+    "distribute-cpus-across-cores": "distribute_across_cores",
+    "prefer-align-cpus-by-uncorecache": "prefer_uncore",
+}
+"""The kubelet's names of the options that a pod may have of its own, and ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A pod that asks for room.
+
+    Attributes:
+        ledger: who holds what; the pod itself holds nothing in it, but for devices that the kubelet gave it.
+        pod: the newcomer.
+        policy, scope, cpu_options: its own; None for the node's.
+    """
+
+    ledger: Ledger
+    pod: Pod
+    policy: Policy | None = None
+    scope: Scope | None = None
+    cpu_options: CpuOptions | None = None
+
+    @classmethod
+    def of(cls, ledger: Ledger, pod: Pod, ask: Ask) -> Case:
+        """With the wishes of its annotations."""
+        return cls(ledger, pod, ask.policy, ask.scope, ask.cpu_options)
+
+    def admit(self, node: Node, trace: Trace | None = None) -> Outcome:
+        """Try it; nothing is changed."""
+        return node.admit(
+            self.ledger, self.pod, policy=self.policy, scope=self.scope, cpu_options=self.cpu_options, trace=trace
+        )
+
+    def options(self, node: Node) -> CpuOptions:
+        """The CPU options in force."""
+        return self.cpu_options or node.rules.cpu.options
+
+    def asking(self, container: str, resource: str, amount: int) -> Case:
+        """The same pod, where one container asks for another amount (requests and limits, where they are set)."""
+        if resource == "cpu" or is_memory(resource) or "/" in resource:
+            milli = amount * 1000
+        else:
+            raise ValueError(f"{resource} is none that can be asked for")
+        containers = tuple(
+            replace(
+                each,
+                requests={**each.requests, resource: milli} if resource in each.requests else each.requests,
+                limits={**each.limits, resource: milli} if resource in each.limits else each.limits,
+            )
+            if each.name == container
+            else each
+            for each in self.pod.containers
+        )
+        return replace(self, pod=replace(self.pod, containers=containers))
+
+    def without(self, node: Node, *uids: str) -> Case:
+        """The same pod after others have ended."""
+        ledger = self.ledger
+        for uid in uids:
+            ledger = node.release(ledger, uid)
+        return replace(self, ledger=ledger)
+
+    def changed(self, node: Node, remedy: Remedy) -> Case:
+        """The case that a remedy speaks of."""
+        if remedy.lever is Lever.POLICY:
+            return replace(self, policy=remedy.policy)
+        if remedy.lever is Lever.SCOPE:
+            return replace(self, scope=remedy.scope)
+        if remedy.lever is Lever.REQUEST:
+            return self.asking(remedy.container, remedy.resource, remedy.amount)
+        if remedy.lever is Lever.DEPARTURE:
+            return self.without(node, *remedy.departures)
+        options = replace(self.options(node), **{OPTIONS[remedy.option]: remedy.value})
+        return replace(self, cpu_options=options)

@@ -1,0 +1,252 @@
+"""Explains one pod by admitting it again: to the ledger as it was before it, or, if it is not in, as it is now.
+
+A ledger keeps what was granted, not why. So the admission is run once more with a trace, on the ledger without the
+pod's own grants. Where that gives what the ledger says, the evidence is that of the decision itself; else the pods
+that came after it are left out too; and where even that differs (pods of that time have ended, settings changed), it
+is said, and the evidence is what the managers would answer now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+
+from agent.core.admission import Step
+from agent.core.admit import Node
+from agent.core.asks import Ask, ask_of
+from agent.core.confine import asks
+from agent.core.explain.asked import asked_by
+from agent.core.explain.candidates import is_aligned
+from agent.core.explain.case import Case
+from agent.core.explain.grants import gives, got_by, grants_of
+from agent.core.explain.merges import Teller
+from agent.core.explain.remedies import Found, remedies
+from agent.core.explain.summary import Facts, answer, fate
+from agent.core.explain.supply import Counter
+from agent.core.explain.values import AsOf, Explanation, Got, Merge, Source, Verdict
+from agent.core.kubelet_devices import Given, explained, handed_over, places
+from agent.core.waiting import BEHIND
+from agent.model.ledger import Ledger, PodRecord
+from agent.model.outcome import Admitted, Reason, Refusal
+from agent.model.pod import Pod
+from agent.model.rules import Policy, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is known of a pod beside the ledger.
+
+    Attributes:
+        refusal: why it was refused, as decided last; None when it was not, or nobody knows.
+        exempt: why it is left alone (safety.md S2), "" when it is not.
+        given: devices that the kubelet gave it.
+        hypothetical: nobody has seen the pod yet: "would be refused" instead of "is refused".
+    """
+
+    refusal: Refusal | None = None
+    exempt: str = ""
+    given: Given = field(default_factory=dict)
+    hypothetical: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One admission, traced. `ledger` is None when it was refused."""
+
+    case: Case
+    ledger: Ledger | None
+    refusal: Refusal | None
+    merges: tuple[Merge, ...]
+
+
+_UNKNOWN = Standing()
+
+
+def explain(
+    node: Node,
+    ledger: Ledger,
+    pod: Pod,
+    *,
+    ask: Ask | None = None,
+    standing: Standing = _UNKNOWN,
+    search: bool = True,
+) -> Explanation:
+    """Explain a pod.
+
+    Args:
+        node: the managers.
+        ledger: who holds what now; the pod may be in it or not.
+        pod: the pod; of one in the ledger, the ledger's own record of it is taken.
+        ask: its wishes; read from its annotations if not given.
+        standing: what else is known of it.
+        search: look for remedies; many admissions are tried for that (`agent.core.explain.remedies`).
+    """
+    record = ledger.pods.get(pod.uid)
+    pod = record.pod if record else pod
+    ask = ask or ask_of(pod, node.rules.cpu.options, node.rules.topology.policy)
+    explainer = _Explainer(node, ledger, pod, ask, standing, search)
+    if standing.exempt or not ask.pin:
+        return explainer.left_alone()
+    if record is None:
+        return explainer.outside()
+    return explainer.inside(record) if record.affinity or not pod.containers else explainer.beside(record)
+
+
+class _Explainer:
+    """Explains one pod."""
+
+    def __init__(self, node: Node, ledger: Ledger, pod: Pod, ask: Ask, standing: Standing, search: bool) -> None:  # noqa: FBT001 - of this module only
+        self.node, self.ledger, self.pod, self.ask, self.standing = node, ledger, pod, ask, standing
+        self.search = search
+        self.notes = [str(problem) for problem in ask.problems]
+        self.record: PodRecord | None = None
+
+    def left_alone(self) -> Explanation:
+        """Nobody decides on it."""
+        why = self.standing.exempt or "its annotation numalign.io/pin is false"
+        topology = self.node.rules.topology
+        return Explanation(
+            self.pod.key, self.pod.uid, self.pod.qos.value, Verdict.LEFT_ALONE,
+            summary=f"{self.pod.key} is left alone: {why}",
+            policy=topology.policy, policy_from=Source.NODE, scope=topology.scope, scope_from=Source.NODE,
+            reasons=("it is neither refused nor pinned; it runs on the shared pool",),
+            asked=asked_by(self.node, self.pod),
+            got=got_by(self.node, self.ledger, self.pod) if self.pod.uid in self.ledger.pods else (),
+        )  # fmt: skip
+
+    def inside(self, record: PodRecord) -> Explanation:
+        """In the ledger, by the managers' decision."""
+        self.record = record
+        policy, scope = Policy(record.policy), Scope(record.scope)
+        run, as_of = self._reproduced(replace(self._case(), policy=policy, scope=scope))
+        if record.adopted:
+            self.notes.append("it ran before the agent: it was pinned where it could be, and never asked to leave")
+        return self._placed(run, got_by(self.node, self.ledger, self.pod), as_of)
+
+    def beside(self, record: PodRecord) -> Explanation:
+        """In the ledger, but holding nothing: it was refused and runs, or nobody decided on it."""
+        self.record = record
+        run = self._run(self._case())
+        got = got_by(self.node, self.ledger, self.pod)
+        refusal = self.standing.refusal or refusal_in(record)
+        if refusal is not None:
+            return self._refused(run, refusal, got)
+        why = "it ran before the agent" if record.adopted else "it was left alone when it came"
+        self.notes.append(
+            f"{why}, so nothing was decided; the hints and merges are what the managers would answer now"
+        )
+        return self._made(Verdict.SHARED, run, Found(), AsOf.NOW, got)
+
+    def outside(self) -> Explanation:
+        """Not in the ledger: refused, waiting, or not there yet."""
+        run = self._run(self._case())
+        if self.standing.refusal is not None or run.ledger is None:
+            return self._refused(run, self.standing.refusal, ())
+        return self._placed(run, got_by(self.node, run.ledger, self.pod), AsOf.NOW)
+
+    def _placed(self, run: _Run, got: tuple[Got, ...], as_of: AsOf) -> Explanation:
+        verdict = Verdict.ALIGNED
+        if not all(each.aligned for each in got):
+            verdict = Verdict.NOT_PREFERRED
+        elif not any(each.cpus or each.nodes or each.devices for each in got):
+            verdict = Verdict.SHARED
+        found = Found()
+        if verdict is Verdict.NOT_PREFERRED and run.ledger is not None and is_aligned(run.ledger, self.pod):
+            self.notes.append(f"created anew now, it would be aligned: {self._would(run.ledger)}")
+        elif verdict is Verdict.NOT_PREFERRED and self.search:
+            found = remedies(self.node, run.case, aligned=True)
+        return self._made(verdict, run, found, as_of, got)
+
+    def _would(self, ledger: Ledger) -> str:
+        given = gives(self.node, ledger, self.pod)
+        return "; ".join(f"{name}: {text}" if len(given) > 1 else text for name, text in given.items())
+
+    def _refused(self, run: _Run, before: Refusal | None, got: tuple[Got, ...]) -> Explanation:
+        found = Found()
+        if run.ledger is not None:
+            behind = before is not None and BEHIND in before.message
+            first = "those who wait are served first; alone" if behind else "there is room by now: tried again"
+            self.notes.append(f"{first}, it would get in: {self._would(run.ledger)}")
+        elif self.search:
+            found = remedies(self.node, run.case)
+        # what was decided last counts, unless the managers say more now (a saved ledger keeps the sentence only)
+        keeps = before is not None and (run.refusal is None or bool(before.facts))
+        refusal = before if keeps else run.refusal
+        return self._made(Verdict.REFUSED, replace(run, refusal=refusal), found, AsOf.NOW, got)
+
+    # ---- the evidence
+
+    def _case(self, others: Collection[str] = ()) -> Case:
+        """The admission again: without what the pod holds, but for what the kubelet gave it; without some others."""
+        given = self.standing.given or places(self.ledger, self.node.inventory, self.pod.uid)
+        ledger = self.ledger
+        for uid in (*others, self.pod.uid):
+            ledger = self.node.release(ledger, uid)
+        return Case.of(handed_over(ledger, self.pod, given) if given else ledger, self.pod, self.ask)
+
+    def _run(self, case: Case) -> _Run:
+        steps = list[Step]()
+        outcome = case.admit(self.node, steps.append)
+        counter = Counter(self.node, self.pod, case.options(self.node))
+        teller = Teller(self.node, counter, self.node.rules.topology.prefer_closest)
+        merges = tuple(teller.merge(step) for step in steps)
+        if isinstance(outcome, Admitted):
+            return _Run(case, outcome.ledger, None, merges)
+        return _Run(case, None, explained(outcome.refusal, case.ledger, self.node.inventory, self.pod), merges)
+
+    def _reproduced(self, case: Case) -> tuple[_Run, AsOf]:
+        """The run that gives what the ledger says, if any does."""
+        run = self._run(case)
+        if self._same(run):
+            return run, AsOf.ADMISSION
+        mine = (self.pod.created, self.pod.uid)
+        later = [uid for uid, each in self.ledger.pods.items() if (each.pod.created, uid) > mine]
+        again = self._run(replace(case, ledger=self._case(later).ledger)) if later else run
+        if later and self._same(again):
+            came = "1 pod that came later is" if len(later) == 1 else f"{len(later)} pods that came later are"
+            self.notes.append(f"this is as of its admission: {came} left out of the numbers")
+            return again, AsOf.ADMISSION
+        self.notes.append(
+            "since its admission pods have ended, or settings or devices have changed; it keeps what it has, and the "
+            "hints and merges are what the managers would answer now"
+        )
+        return run, AsOf.NOW
+
+    def _same(self, run: _Run) -> bool:
+        """Whether a run grants what the ledger says."""
+        return run.ledger is not None and grants_of(run.ledger, self.pod) == grants_of(self.ledger, self.pod)
+
+    def _made(
+        self, verdict: Verdict, run: _Run, found: Found, as_of: AsOf, got: tuple[Got, ...]
+    ) -> Explanation:  # fmt: skip
+        rules, case = self.node.rules, run.case
+        policy, scope = case.policy or rules.topology.policy, case.scope or rules.topology.scope
+        confined = asks(self.pod)[0]
+        facts = Facts(
+            self.node, self.pod.key, verdict, policy, asked_by(self.node, self.pod), run.merges, got, run.refusal,
+            self.ask.on_misalignment or rules.on_misalignment, hypothetical=self.standing.hypothetical,
+            runs=self.record is not None, adopted=bool(self.record and self.record.adopted),
+            fits_now=run.ledger is not None and not (run.refusal and BEHIND in run.refusal.message),
+        )  # fmt: skip
+        summary, reasons = answer(facts)
+        return Explanation(
+            self.pod.key, self.pod.uid, self.pod.qos.value, verdict, summary,
+            policy=policy, policy_from=_source(self.ask.policy, policy, rules.topology.policy),
+            scope=Scope.POD if confined else scope,
+            scope_from=Source.CONFINED if confined else _source(self.ask.scope, scope, rules.topology.scope),
+            fate=fate(facts), reasons=reasons, asked=facts.asked, merges=run.merges, got=got, refusal=run.refusal,
+            remedies=found.remedies, searched=found.searched, as_of=as_of, notes=tuple(self.notes),
+        )  # fmt: skip
+
+
+def refusal_in(record: PodRecord) -> Refusal | None:
+    """The refusal that a record of a pod on the shared pool tells of (`agent.engine.known.on_shared_pool`)."""
+    why = record.why.get("", "")
+    word, colon, message = why.partition(": ")
+    return Refusal(Reason(word), message) if colon and word in set(Reason) else None
+
+
+def _source(asked: Policy | Scope | None, now: Policy | Scope, default: Policy | Scope) -> Source:
+    if asked is not None and asked == now:
+        return Source.POD
+    return Source.NODE if now == default else Source.ADMISSION

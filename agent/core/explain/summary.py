@@ -1,0 +1,166 @@
+"""The answer in plain words: one summary, the reasons, and what happens to the pod. Read first, so written last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agent.core.admit import Node
+from agent.core.aligned import UNPREFERRED
+from agent.core.explain.grants import words_of
+from agent.core.explain.refusals import in_plain_words
+from agent.core.explain.values import Asked, Explanation, Got, Merge, Verdict
+from agent.core.explain.words import cpus, on
+from agent.model.idset import CpuSet
+from agent.model.outcome import Reason, Refusal
+from agent.model.rules import OnMisalignment, Policy
+
+FINAL = "final"
+"""The fact of a refusal that says that it is for good (`agent.engine.line`)."""
+MOST = 4
+"""Containers whose shares the summary names one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the words are made of; see Explanation.
+
+    Attributes:
+        key: namespace/name.
+        hypothetical: nobody has seen the pod yet.
+        wish: what happens to it when it is refused.
+        runs: it was refused, and runs all the same.
+        adopted: it ran before the agent.
+        fits_now: it was refused, and would get in now.
+    """
+
+    node: Node
+    key: str
+    verdict: Verdict
+    policy: Policy
+    asked: tuple[Asked, ...]
+    merges: tuple[Merge, ...]
+    got: tuple[Got, ...]
+    refusal: Refusal | None
+    wish: OnMisalignment
+    hypothetical: bool = False
+    runs: bool = False
+    adopted: bool = False
+    fits_now: bool = False
+
+
+def answer(facts: Facts) -> tuple[str, tuple[str, ...]]:
+    """Summary and reasons."""
+    if facts.verdict is Verdict.REFUSED:
+        why = tuple(dict.fromkeys(_refused(facts))) or ("no reason is known",)
+        code = f" ({facts.refusal.reason.value})" if facts.refusal else ""
+        verb = "would be" if facts.hypothetical else "was" if facts.fits_now else "is"
+        return f"{facts.key} {verb} refused{code}: {why[0]}", why[1:]
+    if facts.verdict is Verdict.NOT_PREFERRED:
+        why = tuple(dict.fromkeys(_not_preferred(facts))) or ("no better place was to be had when it came",)
+        verb = "would get in" if facts.hypothetical else "is in"
+        rest = (f"it {'would get' if facts.hypothetical else 'has'} {_shares(facts)}", *_sharing(facts))
+        return f"{facts.key} {verb}, but {'would not be' if facts.hypothetical else 'is not'} aligned: {why[0]}", (
+            *why[1:], *rest,
+        )  # fmt: skip
+    if facts.verdict is Verdict.SHARED:
+        shares = tuple(dict.fromkeys(each.shares for each in facts.asked if each.shares))
+        pool = facts.got[0].pool if facts.got else CpuSet()
+        verb = "would run" if facts.hypothetical else "runs"
+        text = f"{facts.key} {verb} on the shared pool, {cpus(pool)}"
+        return f"{text}: {shares[0]}" if shares else text, shares[1:]
+    verb = "would be" if facts.hypothetical else "is"
+    return f"{facts.key} {verb} aligned: {_shares(facts)}", (*_chosen(facts), *_sharing(facts))
+
+
+def _refused(facts: Facts) -> Iterator[str]:
+    refusal = facts.refusal
+    if refusal is None:
+        return
+    prefix = _of(facts, refusal.container)
+    told = False
+    if refusal.reason is Reason.TOPOLOGY:
+        for merge in facts.merges:
+            for obstacle in merge.obstacles if not merge.admit else ():
+                yield _of(facts, merge.container) + obstacle
+                told = True
+        if "devices" in refusal.facts:  # what the kubelet gave is part of the message
+            yield prefix + refusal.message.partition(": ")[2]
+            told = True
+    if not told:
+        yield prefix + in_plain_words(refusal)
+
+
+def _not_preferred(facts: Facts) -> Iterator[str]:
+    for merge in facts.merges:
+        for obstacle in merge.obstacles:
+            yield _of(facts, merge.container) + obstacle
+    for got in facts.got:
+        if got.why and got.why != UNPREFERRED:
+            yield _of(facts, got.container) + got.why
+
+
+def _chosen(facts: Facts) -> Iterator[str]:
+    if facts.policy is Policy.NONE:
+        yield "policy none aligns nothing: its CPUs, memory and devices were taken wherever they are"
+    for merge in facts.merges:
+        binding = any(said.sentence and said.amount for said in merge.said)
+        if binding and merge.winner is not None:
+            yield f"why {on(merge.winner)}{_which(facts, merge.container)}: {merge.rule_text}"
+
+
+def _sharing(facts: Facts) -> Iterator[str]:
+    confined = any(got.confined for got in facts.got)
+    for each in facts.asked:
+        if each.shares and confined:
+            yield (
+                f"container {each.container} shares these CPUs: {each.shares}; it is kept on them because its pod "
+                "asks for that (numalign.io/align)"
+            )
+        elif each.shares:
+            yield f"container {each.container} runs on the shared pool: {each.shares}"
+
+
+def _shares(facts: Facts) -> str:
+    words = {got.container: words_of(facts.node, got) for got in facts.got}
+    if len(words) == 1:
+        return next(iter(words.values()))
+    shown = list(words.items())[:MOST]
+    left = len(words) - MOST
+    more = f"; and {left} more container{'s' if left > 1 else ''}" if left > 0 else ""
+    return "; ".join(f"{name}: {text}" for name, text in shown) + more
+
+
+def _of(facts: Facts, container: str) -> str:
+    return f"container {container}: " if container and len(facts.asked) > 1 else ""
+
+
+def _which(facts: Facts, container: str) -> str:
+    return f" (container {container})" if container and len(facts.asked) > 1 else ""
+
+
+def fate(facts: Facts) -> str:
+    """What happens to a refused pod; "" for others."""
+    refusal = facts.refusal
+    if facts.verdict is not Verdict.REFUSED or refusal is None:
+        return ""
+    if facts.adopted:
+        return "it ran before the agent, so it is left running, on the shared pool"
+    if facts.wish is OnMisalignment.RUN or facts.runs:
+        verb = "would run" if facts.hypothetical else "runs"
+        return f"it {verb} all the same, on the shared pool (onMisalignment: run)"
+    if facts.wish is OnMisalignment.WAIT and FINAL in refusal.facts:
+        return f"{refusal.message.rpartition('; ')[2]} (onMisalignment: wait)"
+    would = facts.hypothetical
+    return {
+        OnMisalignment.WAIT: f"it {'would wait' if would else 'waits'} for room (onMisalignment: wait)",
+        OnMisalignment.FAIL: f"it {'would' if would else 'does'} not run (onMisalignment: fail)",
+        OnMisalignment.EVICT: f"it {'would be' if would else 'is'} evicted (onMisalignment: evict)",
+    }[facts.wish]
+
+
+def bare_reason(found: Explanation) -> str:
+    """The first reason of an explanation, without the pod's name: for tables. "" where there is none."""
+    if found.verdict in (Verdict.REFUSED, Verdict.NOT_PREFERRED):
+        return found.summary.partition(": ")[2]
+    return next((each for each in found.reasons if each.startswith("why ")), "")

@@ -1,0 +1,216 @@
+"""The order of effects: what was decided is checked, saved, written to the cgroups and told, or it does not hold.
+
+    check invariants -> save (or stop) -> shrink the shared pool -> grant -> tell
+
+Also here is all that stops the writing: a disk that refuses, cgroups that cannot be read, the kill switch, another
+writer of cpusets, and a ledger that may lack somebody. `agent.engine.engine` is made of this, and decides.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+
+from agent.core import invariants
+from agent.core.admit import Node
+from agent.engine.deciding import asked
+from agent.engine.enforcer import Enforcer
+from agent.engine.following import Following, reported_before
+from agent.engine.known import SWITCHES, Known, Snapshot, Switches, asks_nothing
+from agent.engine.memory_look import MemoryLook, Room
+from agent.engine.ports import Cgroups, Steps, Store, Teller
+from agent.engine.recover import LISTED
+from agent.errors import CheckpointUnwritableError, HostError, InvariantError
+from agent.model.cgroup import Observed, Written
+from agent.model.ledger import Ledger
+from agent.model.outcome import Reason, Refusal
+from agent.model.pod import Pod
+
+Exempt = Callable[[Pod], str]
+"""Why a pod is left alone (safety.md S2), "" when it is not."""
+
+
+class Effects:
+    """What is held, and what is done about it. Every public method takes the lock.
+
+    Args:
+        node: the managers.
+        ledger: the grants to begin with (`agent.engine.recover`).
+        cgroups, store, teller: the edges.
+        exempt: which pods are left alone.
+        switches: see Switches.
+        steps: told between every two effects.
+        saved: `ledger` is what the store holds; if not, it is saved before anything is written.
+        complete: `ledger` comes from a checkpoint. Without one, cgroups of pods that nobody named yet may hold what
+            an earlier agent granted: nothing is written before the first complete list of pods.
+            So it is with one that was saved before such a list.
+        room: what NUMA nodes' memory could still give, by the kernel (safety.md S7); None where nobody can say.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        ledger: Ledger,
+        *,
+        cgroups: Cgroups,
+        store: Store,
+        teller: Teller,
+        exempt: Exempt = lambda _pod: "",
+        switches: Switches = SWITCHES,
+        steps: Steps = lambda _name: None,
+        saved: bool = False,
+        complete: bool = True,
+        room: Room | None = None,
+    ) -> None:
+        self._lock = threading.RLock()
+        self._node, self._ledger, self._switches = node, ledger, switches
+        self._store, self._teller, self._exempt, self._steps = store, teller, exempt, steps
+        self._enforcer = Enforcer(cgroups, steps, lift_quota=switches.lift_quota)
+        self._memory = MemoryLook(room, cgroups, lambda text: self._teller.problem("meminfo", text))
+        self.yields: dict[str, str] = {}
+        """Why nothing is written though the settings allow it: who found it -> the sentence (safety.md S10)."""
+        self._known = {
+            uid: Known(each.pod, asked(node, each.pod), ran=each.adopted) for uid, each in ledger.pods.items()
+        }
+        self._listed, self._complete, self._saved = False, complete, saved
+        self._following = Following(node, reported_before(ledger, node))
+        self._node = node = self._following.node(node)
+        self.snapshot = Snapshot(ledger, node, dict(self._known), switches)
+        """What was decided last; read without the lock."""
+        self.unwritable = ""
+        """Why the ledger cannot be saved; "" while it can. New grants are refused meanwhile."""
+        self.broken = ""
+        """Why the cgroups cannot be read; "" while they can."""
+
+    @property
+    def listening(self) -> bool:
+        """Whether cgroups are written at all: see `complete`."""
+        with self._lock:
+            return self._complete or self._listed
+
+    @property
+    def switches(self) -> Switches:
+        """The engine's own settings now; observe-only as well while another program writes cpusets."""
+        with self._lock:
+            stopped = self._switches.observe_only or bool(self.yields) or self._enforcer.halted
+            return replace(self._switches, observe_only=stopped)
+
+    @property
+    def halted(self) -> bool:
+        """The kill switch that waits for no lock (safety.md S3): a plan that is being written stops where it is."""
+        return self._enforcer.halted
+
+    @halted.setter
+    def halted(self, halted: bool) -> None:
+        self._enforcer.halted = halted
+
+    # ---- whether anything is written
+
+    def switch(self, *, observe_only: bool, why: str = "", source: str = "writers") -> None:
+        """Another writer of cpusets was found: write nothing from now on; or it is gone (safety.md S10).
+
+        `why` says who it is, told once; `source` who found it: each resumes only what it stopped.
+        """
+        with self._lock:
+            if observe_only:
+                if self.yields.get(source) != why:
+                    self._teller.problem("writers", f"observing only: {why}")
+                self.yields[source] = why
+            elif self.yields.pop(source, None) is not None and not self.yields:
+                self._enforce()
+
+    def repair_in(self) -> float | None:
+        """Seconds until a repair that waits for its turn may be made; None when none waits."""
+        with self._lock:
+            return None if self.switches.observe_only else self._enforcer.backoff.wait()
+
+    def release(self) -> tuple[Written, ...]:
+        """Put the cgroups back as far as the kernel lets us (safety.md S17); the ledger stays as it is."""
+        with self._lock:
+            observed = self._observe()
+            return self._enforcer.release(self._ledger, observed) if observed else ()
+
+    # ---- saving
+
+    def keep(self) -> None:
+        """Save what the engine began with, unless it is saved: readers of the store know a ledger from the start."""
+        with self._lock:
+            if not self._saved:
+                self._save()
+
+    # ---- the inside; all of it needs the lock
+
+    def _commit(self, before: Ledger) -> bool:
+        """Check and save; on failure everything is as before. Whether the new ledger stands."""
+        if self._ledger == before and self._saved:
+            return True
+        try:
+            invariants.check(self._ledger, self._node, earlier=tuple(before.pods))
+        except InvariantError:
+            self._ledger = before
+            raise
+        if self._save():
+            return True
+        refusal = Refusal(Reason.UNEXPECTED, f"nothing new is granted: {self.unwritable}")
+        for uid in set(self._ledger.pods) - set(before.pods):
+            known = self._known[uid]
+            self._known[uid] = replace(known, refusal=None if asks_nothing(known) else refusal, unsaved=True)
+        self._ledger = before
+        return False
+
+    def _save(self) -> bool:
+        self._steps("save")
+        try:
+            self._store.save(self._ledger, {LISTED: self.listening})
+        except CheckpointUnwritableError as error:
+            if not self.unwritable:
+                self._teller.problem("checkpoint", str(error))
+            self.unwritable = str(error)
+            return False
+        self.unwritable, self._saved = "", True
+        return True
+
+    def _publish(self) -> None:
+        self.snapshot = Snapshot(self._ledger, self._node, {**self._known}, self._switches, {**self._following.given})
+
+    def _observe(self) -> Observed | None:
+        try:
+            observed = self._enforcer.observe()
+        except HostError as error:
+            if not self.broken:
+                self._teller.problem("cgroups", str(error))
+            self.broken = str(error)
+            return None
+        self.broken = ""
+        return observed
+
+    def _enforce(self) -> tuple[Written, ...]:
+        """Bring the kernel to what the (saved) ledger says."""
+        self._publish()
+        if self.switches.observe_only or not self.listening or not (self._saved or self._save()):
+            return ()
+        observed = self._observe()
+        if observed is None:
+            return ()
+        self._enforcer.movers = {uid for uid, known in self._known.items() if known.ask.move_memory}
+        before = self._enforcer.unbound
+        results = self._enforcer.enforce(self._ledger, self._node.rules, self._node.machine, observed)
+        for container in sorted(set(self._enforcer.unbound) - set(before)):
+            self._teller.problem("memory", self._unbound(container))
+        if results:
+            self._steps("tell")
+            self._teller.written(results)
+            if fight := self._enforcer.fight():
+                self.switch(observe_only=True, why=fight, source="flapping")
+        return results
+
+    def _unbound(self, container: str) -> str:
+        """A container that runs, and whose memory is not bound to the nodes that it was granted, in a sentence."""
+        uid, name = self._enforcer.names[container]
+        record, mems = self._ledger.pods[uid], self._ledger.grant(uid, name).mems
+        return (
+            f"container {name} of pod {record.pod.key}: its memory is not bound to NUMA nodes {mems}; it has pages "
+            f"on nodes {self._enforcer.unbound[container]}, which the kernel would move at once, stalling it. Make "
+            "the pod anew, or let them be moved: numalign.io/move-memory"
+        )

@@ -1,0 +1,275 @@
+"""Pods over many nodes, in order: the scheduler picks the node, the node's agent admits or refuses. No effects.
+
+Called by `agent.app.simulate`; rules of the scheduler are `agent.core.scheduling`'s, those of a node the engine's own
+(`agent.engine.rehearsal`). What happens to a pod:
+
+    no node has room       it stays unscheduled, and is tried again, first come first served, when a pod has ended
+    admitted               it runs, and its requests count on its node
+    it waits for room      the same, but it does not run yet (onMisalignment: wait)
+    refused                it has failed, and counts no more; a workload's pod may be made again, on a node that has
+                           not refused it yet (the real scheduler does not know that, and may choose that one again)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fnmatch import fnmatchcase
+
+from agent.core.admit import Node
+from agent.core.scheduling import Needs, Scheduler, Strategy, needs_of
+from agent.engine.effects import Exempt
+from agent.engine.known import Switches
+from agent.engine.rehearsal import Rehearsal
+from agent.model.ledger import PodRecord
+from agent.model.outcome import Refusal
+from agent.model.workload import Item, again, on_node
+
+
+class State(StrEnum):
+    """How a pod ends up."""
+
+    ALIGNED = "aligned"  # it holds something, and that lies as its policy wants
+    NOT_ALIGNED = "not-aligned"  # it holds something that does not
+    SHARED = "shared"  # it needs nothing of its own: it runs on the shared pool
+    OVERRULED = "runs-unaligned"  # its policy refused it, and it runs all the same (onMisalignment: run)
+    LEFT_ALONE = "left-alone"  # none of our business (safety.md S2)
+    WAITING = "waiting"
+    REFUSED = "refused"
+    UNSCHEDULABLE = "unschedulable"
+    ENDED = "ended"  # the scenario ended it
+
+
+MOMENT = 1e-6
+"""Seconds between two pods: those who wait stand in line as they came."""
+RUNNING = (State.ALIGNED, State.NOT_ALIGNED, State.SHARED, State.OVERRULED, State.LEFT_ALONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One simulated node.
+
+    Attributes:
+        name: unique.
+        node: its managers.
+        room: Node Allocatable, resource -> thousandths.
+        switches: settings of its engine.
+        exempt: which pods it leaves alone.
+    """
+
+    name: str
+    node: Node
+    room: Mapping[str, int]
+    switches: Switches = field(default_factory=Switches)
+    exempt: Exempt = lambda _pod: ""
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """Pods appear, one after the other."""
+
+    items: tuple[Item, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Pods end: all whose namespace/name is like the pattern."""
+
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Time passes."""
+
+    seconds: float
+
+
+Event = Add | End | Pass
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of a pod.
+
+    Attributes:
+        item: the pod.
+        state: see State.
+        site: number of the node that it is on, or was refused by last; None where it was never bound.
+        record: of the ledger, None where it does not run.
+        refusal: the policy's, also of a pod that runs all the same.
+        lacking: of an unschedulable pod: resource -> on how many nodes there is too little.
+        tries: how many nodes it was bound to.
+        problems: what of its annotations could not be followed.
+    """
+
+    item: Item
+    state: State
+    site: int | None = None
+    record: PodRecord | None = None
+    refusal: Refusal | None = None
+    lacking: Mapping[str, int] = field(default_factory=dict)
+    tries: int = 0
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How it ended.
+
+    Attributes:
+        fates: of every pod, in the order in which they came.
+        requested: per node: resource -> thousandths that the scheduler counts.
+        nodes: the nodes' engines, by number.
+    """
+
+    fates: tuple[Fate, ...]
+    requested: tuple[Mapping[str, int], ...]
+    nodes: tuple[Rehearsal, ...]
+
+
+@dataclass
+class _Lot:
+    """A pod on its way."""
+
+    item: Item
+    needs: Needs
+    only: int | None = None  # this node or none
+    bound_already: bool = False  # the scheduler is not asked: it runs there
+    uid: str = ""
+    site: int | None = None
+    refused_by: set[int] = field(default_factory=set)
+    tries: int = 0
+    bound: bool = False
+    ended: bool = False
+
+
+class Simulation:
+    """Goes through events once.
+
+    Args:
+        sites: the nodes, in the order that breaks ties.
+        strategy: how the scheduler scores nodes.
+        retries: how often a workload makes a refused pod again.
+        keep_nodes: pods that name a node go there; the scheduler is not asked.
+        progress: told after every pod.
+    """
+
+    def __init__(
+        self, sites: Sequence[Site], *, strategy: Strategy = Strategy.LEAST_ALLOCATED, retries: int = 0,
+        keep_nodes: bool = False, progress: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        self._sites, self._retries, self._keep, self._progress = sites, retries, keep_nodes, progress
+        self._number = {site.name: number for number, site in enumerate(sites)}
+        self._scheduler = Scheduler([site.room for site in sites], strategy)
+        self._nodes = tuple(Rehearsal(site.node, site.switches, site.exempt) for site in sites)
+        self._lots: list[_Lot] = []
+        self._now = 1.0
+
+    def run(self, events: Iterable[Event]) -> Result:
+        """Go through the events, and look where everybody is."""
+        for event in events:
+            match event:
+                case Add(items):
+                    self._add(items)
+                case End(pattern):
+                    self._end(pattern)
+                case Pass(seconds):
+                    self._pass(seconds)
+        requested = tuple(self._scheduler.taken(number) for number in range(len(self._sites)))
+        return Result(tuple(map(self._fate, self._lots)), requested, self._nodes)
+
+    def _add(self, items: Iterable[Item]) -> None:
+        for item in items:
+            keep = self._keep and bool(item.node)
+            for each in [on_node(item, site.name) for site in self._sites] if item.every_node else [item]:
+                only = self._number[each.node] if keep or item.every_node else None
+                lot = _Lot(each, needs_of(each.pod), only, keep)
+                self._lots.append(lot)
+                self._place(lot)
+            self._progress()
+
+    def _place(self, lot: _Lot) -> None:
+        """Bind a pod to a node and let it decide; again on others while retries are left."""
+        retries = self._retries if lot.item.owner and lot.only is None else 0
+        while not lot.bound and lot.tries <= retries:
+            number = lot.only if lot.bound_already else self._scheduler.choose(lot.needs, lot.refused_by, lot.only)
+            if number is None:
+                return
+            self._bind(lot, number)
+
+    def _bind(self, lot: _Lot, number: int) -> None:
+        self._scheduler.take(number, lot.needs)
+        self._now += MOMENT
+        pod = again(lot.item, lot.tries).pod if lot.tries else lot.item.pod
+        self._nodes[number].see(pod, self._now)
+        lot.site, lot.uid, lot.tries, lot.bound = number, pod.uid, lot.tries + 1, True
+        self._settle(lot)
+
+    def _settle(self, lot: _Lot) -> None:
+        """A pod that was refused for good has failed: the scheduler counts it no more."""
+        if lot.site is None or not lot.bound:
+            return
+        node = self._nodes[lot.site]
+        if not node.runs(lot.uid) and not node.waits(lot.uid):
+            lot.bound = False
+            lot.refused_by.add(lot.site)
+            self._scheduler.give(lot.site, lot.needs)
+
+    def _end(self, pattern: str) -> None:
+        gone: dict[int, list[str]] = {}
+        for lot in self._lots:
+            if lot.ended or not fnmatchcase(lot.item.pod.key, pattern):
+                continue
+            lot.ended = True
+            if lot.bound and lot.site is not None:
+                lot.bound = False
+                self._scheduler.give(lot.site, lot.needs)
+            if lot.site is not None:
+                gone.setdefault(lot.site, []).append(lot.uid)
+        for number, uids in sorted(gone.items()):
+            self._nodes[number].end(uids, self._now)
+        self._look_again()
+
+    def _pass(self, seconds: float) -> None:
+        self._now += seconds
+        for node in self._nodes:
+            node.pass_time(self._now)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        """Some may have been let in, some refused for good; and there may be room for those never bound."""
+        for lot in self._lots:
+            if lot.bound:
+                self._settle(lot)
+        for lot in self._lots:
+            if lot.site is None and not lot.ended:
+                self._place(lot)
+
+    def _fate(self, lot: _Lot) -> Fate:
+        if lot.ended:
+            return Fate(lot.item, State.ENDED, lot.site, tries=lot.tries)
+        if lot.site is None:
+            return Fate(lot.item, State.UNSCHEDULABLE, lacking=self._scheduler.lacking(lot.needs))
+        node = self._nodes[lot.site]
+        known, record = node.known[lot.uid], node.ledger.pods.get(lot.uid)
+        problems = tuple(str(each) for each in known.ask.problems)
+        if record is None:
+            state = State.WAITING if lot.bound else State.REFUSED
+        elif known.refusal is not None:
+            state = State.OVERRULED
+        elif known.exempt or not known.ask.pin:
+            state = State.LEFT_ALONE
+        elif not _holds(node, lot.uid):
+            state = State.SHARED
+        else:
+            state = State.ALIGNED if all(record.aligned.values()) and not record.why else State.NOT_ALIGNED
+        return Fate(lot.item, state, lot.site, record, known.refusal, tries=lot.tries, problems=problems)
+
+
+def _holds(node: Rehearsal, uid: str) -> bool:
+    """Whether a pod has anything that lies somewhere."""
+    ledger = node.ledger
+    books = ledger.cpus.assigned, ledger.cpus.pools, ledger.cpus.confined, ledger.memory.blocks, ledger.devices.held
+    return any(uid in book for book in books)

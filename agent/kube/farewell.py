@@ -1,0 +1,115 @@
+"""Asking agents to put everything back before they are removed, and their answers (safety.md S18).
+
+numalign.io/release    on an agent's own pod: any text but "" asks that node to release; the text tells requests apart
+numalign.io/released   on the same pod: the answer, JSON (see `Answer`)
+
+The pod of the agent is the place because both sides reach it with what they have: the agent watches it with the
+node's other pods and may annotate it, and whoever asks needs no right outside of the agents' namespace. Used by
+`agent.app.leaving` (who answers) and `agent.app.farewell` (who asks).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from agent.core.asks import RELEASE, RELEASED
+from agent.errors import KubeError
+from agent.kube.client import MERGE, KubeClient
+
+MOST_NAMED = 10
+"""Cgroups that an answer names; the number of all of them is told too."""
+NOT_FOUND = 404
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What one node did.
+
+    Attributes:
+        asked: the request that this answers.
+        clean: nobody has less than the kubelet gave any more.
+        writes: writes that succeeded.
+        confined: what still has less, and why: the first of them, one sentence each.
+        named: cgroups that have everything and name it, since the kernel empties no set that is in use (S17).
+        untold: pods whose annotations could not be cleared in time.
+    """
+
+    asked: str
+    clean: bool
+    writes: int = 0
+    confined: tuple[str, ...] = ()
+    named: int = 0
+    untold: int = 0
+
+    def text(self) -> str:
+        """As the annotation's value."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+
+def answer_of(pod: Mapping[str, Any]) -> Answer | None:
+    """The answer that an agent's pod carries; None where there is none, or none that can be read."""
+    try:
+        found = json.loads(_annotations(pod)[RELEASED])
+        return Answer(
+            asked=str(found["asked"]), clean=found["clean"] is True, writes=int(found["writes"]),
+            confined=tuple(map(str, found["confined"])), named=int(found["named"]), untold=int(found["untold"]),
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def request_of(pod: Mapping[str, Any]) -> str:
+    """The request that an agent's pod carries, "" for none."""
+    return str(_annotations(pod).get(RELEASE) or "")
+
+
+def _annotations(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = pod.get("metadata")
+    found = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def annotate(client: KubeClient, namespace: str, name: str, key: str, value: str | None) -> None:
+    """Set or remove one annotation of a pod, through its status: the right to do so reaches nothing of its spec.
+
+    Raises:
+        KubeError: the API refuses, or does not answer.
+    """
+    client.call(
+        "PATCH", f"/api/v1/namespaces/{namespace}/pods/{name}/status", {"metadata": {"annotations": {key: value}}},
+        kind=MERGE, query=(("fieldManager", "numalign"),), verb="PATCH pods/status", brief=True,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Agents:
+    """The agents of a DaemonSet.
+
+    Attributes:
+        wanted: nodes that should have one.
+        pods: as the API shows them.
+    """
+
+    wanted: int
+    pods: tuple[Mapping[str, Any], ...]
+
+
+def agents_of(client: KubeClient, namespace: str, daemonset: str) -> Agents:
+    """Read them; no agents where the DaemonSet is gone.
+
+    Raises:
+        KubeError: the API refuses, or does not answer.
+    """
+    try:
+        found = client.get(f"/apis/apps/v1/namespaces/{namespace}/daemonsets/{daemonset}")
+    except KubeError as error:
+        if error.status != NOT_FOUND:
+            raise
+        return Agents(0, ())
+    labels = found["spec"]["selector"].get("matchLabels") or {}
+    selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+    pods = client.get(f"/api/v1/namespaces/{namespace}/pods", query=(("labelSelector", selector),))
+    return Agents(int(found.get("status", {}).get("desiredNumberScheduled", 0)), tuple(pods.get("items") or ()))

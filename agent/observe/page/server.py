@@ -1,0 +1,218 @@
+"""The HTTP server of the node page, in threads of its own.
+
+    /                               the page
+    /api/node                       the machine, its NUMA nodes, settings, what goes wrong
+    /api/pods                       every pod that the agent knows
+    /api/pods/<uid>/explanation     why it got what it got
+    /api/picture.svg                the drawing; ?full=1 folds nothing, ?bare=1 leaves the style to the page
+    /api/events                     server-sent events: "state" with the revision that is shown now, "beat" meanwhile
+
+GET and HEAD only: nothing can be changed here. Readers are bounded in number and in patience; what a slow one waits
+for is its own thread. Documented in deploy/docs/page.md.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Collection
+from http.server import BaseHTTPRequestHandler
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+from agent.errors import HostError
+from agent.observe.listener import Listener
+from agent.observe.page import host
+from agent.observe.page.current import Current, Source
+from agent.observe.page.document import Document, document
+
+MOST_READERS = 32
+"""Connections at once; further ones are turned away."""
+MOST_STREAMS = 8
+"""Of them event streams."""
+PATIENCE = 10.0
+"""Seconds that a client may say nothing, or take nothing."""
+LOOK = 0.5
+"""Seconds between looks at what is shown, per stream."""
+BEAT = 5.0
+"""Seconds after which a stream says that it is alive: the page calls itself stale without."""
+
+_EXPLANATION = re.compile(r"/api/pods/([A-Za-z0-9._-]{1,253})/explanation")
+_JSON, _TEXT, _HTML = "application/json", "text/plain; charset=utf-8", "text/html; charset=utf-8"
+_SVG, _EVENTS = "image/svg+xml; charset=utf-8", "text/event-stream"
+_NOTHING = "default-src 'none'; frame-ancestors 'none'"
+_NOTHING_BUT_STYLE = f"{_NOTHING}; style-src 'unsafe-inline'"
+"""For answers that are no page; the drawing brings its style sheet along, and escapes every text."""
+
+
+class PageServer:
+    """Listens and answers until it is closed.
+
+    Args:
+        address: an IP address.
+        port: 0 takes a free one.
+        source: who knows what is shown.
+        names: host names to answer to beside loopback's and the address' own.
+
+    Raises:
+        HostError: it cannot be listened on.
+    """
+
+    def __init__(self, address: str, port: int, source: Source[Any], names: Collection[str] = ()) -> None:
+        handler = type(
+            "Handler", (_Handler,),
+            {"current": Current(source), "page": document(), "names": frozenset(names), "closed": threading.Event(),
+             "streams": threading.BoundedSemaphore(MOST_STREAMS)},
+        )  # fmt: skip
+        self._closed: threading.Event = handler.closed  # type: ignore[attr-defined]  # made by type() above
+        try:
+            self._server = _Server((address, port), handler)
+        except OSError as error:
+            where = f"{address}:{port}"
+            raise HostError(where, f"cannot be listened on: {error.strerror}; set page.port") from None
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), name="page", daemon=True)
+        self._thread.start()
+
+    @property
+    def address(self) -> str:
+        """Where it listens, for a browser: http://127.0.0.1:9178/."""
+        name, port = self._server.server_address[:2]
+        return f"http://[{name!s}]:{port}/" if ":" in str(name) else f"http://{name!s}:{port}/"
+
+    def close(self) -> None:
+        """Stop listening; open streams end within a moment."""
+        self._closed.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Server(Listener):
+    """MOST_READERS at once."""
+
+    request_queue_size = 16
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._slots = threading.BoundedSemaphore(MOST_READERS)
+        super().__init__(address, handler, "the node page failed")
+
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as socketserver has it
+        if not self._slots.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._slots.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as above
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._slots.release()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    current: ClassVar[Current[Any]]
+    page: ClassVar[Document]
+    names: ClassVar[frozenset[str]]
+    closed: ClassVar[threading.Event]
+    streams: ClassVar[threading.BoundedSemaphore]
+    timeout = PATIENCE
+    server_version, sys_version = "numalign", ""
+
+    def do_GET(self) -> None:
+        self._serve()
+
+    def do_HEAD(self) -> None:
+        self._serve()
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What http.server refuses by itself; it answers 501 to a method that has no do_ function."""
+        del explain
+        refused = 405 if code == 501 else code  # noqa: PLR2004 - the statuses' numbers are their names
+        self.close_connection = True
+        self._answer(refused, _TEXT, f"{message or 'refused'}; this page answers GET and HEAD\n".encode())
+
+    def _serve(self) -> None:
+        if not host.allowed(self.headers.get("Host", ""), self.connection.getsockname()[0], self.names):
+            text = "this name is not answered to (DNS rebinding); use localhost, or add it to page.hosts\n"
+            return self._answer(421, _TEXT, text.encode())
+        if host.foreign(self.headers.get("Sec-Fetch-Site", ""), self.headers.get("Sec-Fetch-Mode", "")):
+            return self._answer(403, _TEXT, b"another site's page asks\n")
+        asked = urlsplit(self.path)
+        if asked.path == "/":
+            return self._answer(200, _HTML, self.page.body, self.page.policy)
+        if asked.path == "/api/events":
+            return self._stream()
+        status, kind, body = self._api(asked.path, parse_qs(asked.query[:100]))
+        return self._answer(status, kind, body, _NOTHING_BUT_STYLE if kind == _SVG else _NOTHING)
+
+    def _api(self, path: str, query: dict[str, list[str]]) -> tuple[int, str, bytes]:
+        if path == "/api/node":
+            return 200, _JSON, self.current.node()
+        if path == "/api/pods":
+            return 200, _JSON, self.current.pods()
+        if path == "/api/picture.svg":
+            full, bare = (query.get(name) == ["1"] for name in ("full", "bare"))
+            return 200, _SVG, self.current.picture(full=full, bare=bare)
+        asked = _EXPLANATION.fullmatch(path)
+        if asked:
+            found = self.current.explanation(asked[1])
+            return (200, _JSON, found) if found is not None else (404, _JSON, _error("no pod of this uid is known"))
+        return 404, _JSON, _error("no such page; / is the page, /api/node and /api/pods are the values")
+
+    def _answer(self, status: int, kind: str, body: bytes, policy: str = _NOTHING) -> None:
+        self._head(status, kind, policy)
+        self.send_header("Content-Length", str(len(body)))
+        if status == 405:  # noqa: PLR2004 - as above
+            self.send_header("Allow", "GET, HEAD")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def _head(self, status: int, kind: str, policy: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Security-Policy", policy)
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.send_header("X-Frame-Options", "DENY")
+        self.send_header("Referrer-Policy", "no-referrer")
+        self.send_header("Cross-Origin-Resource-Policy", "same-origin")
+        self.send_header("Cross-Origin-Opener-Policy", "same-origin")
+        self.send_header("Cache-Control", "no-store")
+
+    def _stream(self) -> None:
+        """Events until the client goes or the server ends. A client that takes nothing is dropped by PATIENCE."""
+        if not self.streams.acquire(blocking=False):
+            return self._answer(503, _TEXT, f"{MOST_STREAMS} readers follow already\n".encode())
+        try:
+            self._head(200, _EVENTS, _NOTHING)
+            self.end_headers()
+            if self.command != "HEAD":
+                self._follow()
+        finally:
+            self.streams.release()
+        return None
+
+    def _follow(self) -> None:
+        shown, said = "", time.monotonic()
+        self.wfile.write(b"retry: 2000\n\n")
+        while True:
+            now, revision = time.monotonic(), self.current.revision()
+            if revision != shown or now - said >= BEAT:
+                kind = "state" if revision != shown else "beat"
+                self.wfile.write(f"event: {kind}\ndata: {json.dumps({'revision': revision})}\n\n".encode())
+                shown, said = revision, now
+            if self.closed.wait(LOOK):
+                return
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
+        """What people look at is theirs."""
+
+
+def _error(text: str) -> bytes:
+    return json.dumps({"error": text}).encode()

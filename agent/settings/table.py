@@ -1,0 +1,91 @@
+"""All settings as a Markdown page: `python -m agent.settings.table`, kept in deploy/docs/settings.md.
+
+Made from the model itself, so that no setting can be missing; a test checks that the page is up to date.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agent.settings.model import Settings
+from agent.settings.parsing import schema
+
+KUBELET = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
+HEAD = f"""# Settings
+
+Made by `make settings` from agent/settings/model.py. One YAML file: `config:` of the chart, or `--config FILE`. Names
+and values of [KubeletConfiguration]({KUBELET})
+are taken as they are, so that the managers' part of a kubelet's file can be pasted; other valid keys of a kubelet are
+ignored with a warning; what nobody knows is an error. Changes take effect while the agent runs, within a second, and
+never move a running pod. A wrong file changes nothing: the old settings stay and the agent says why. `numalign config
+check FILE` says it beforehand.
+"""
+_RULE = re.compile(r" \(safety rule S\d+\)")
+COLUMNS = "| Setting | Values | Default | Meaning |\n|---|---|---|---|"
+
+
+def page() -> str:
+    """The page."""
+    whole = schema()
+    defaults = Settings().shown()
+    shown = {key: what for key, what in whole["properties"].items() if key in defaults}
+    parts = [HEAD, COLUMNS, *_rows(whole, shown, defaults)]
+    for key, what in shown.items():
+        section = _section(whole, what)
+        if section is not None:
+            inner = defaults[key] if isinstance(defaults[key], dict) else {}
+            each = " (each entry)" if what.get("type") == "array" else ""
+            parts += ["", f"## {key}{each}", "", _RULE.sub("", section.get("description", "")), "", COLUMNS]
+            parts += _rows(whole, section["properties"], inner)
+    return "\n".join(parts) + "\n"
+
+
+def _rows(whole: Mapping[str, Any], properties: Mapping[str, Any], defaults: Mapping[str, Any]) -> Iterator[str]:
+    for key, what in properties.items():
+        default = defaults.get(key)
+        shown = "" if default in (None, "", [], {}) or isinstance(default, dict) else f"`{_plain(default)}`"
+        meaning = what.get("description", "")
+        if _section(whole, what) is not None:
+            meaning = f"{meaning} See [below](#{key.lower()}{'-each-entry' if what.get('type') == 'array' else ''})."
+        yield f"| `{key}` | {_values(whole, what)} | {shown} | {meaning.strip()} |"
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _section(whole: Mapping[str, Any], what: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    found = _resolved(whole, what.get("items", what))
+    return found if "properties" in found else None
+
+
+def _resolved(whole: Mapping[str, Any], what: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "$ref" in what:
+        found: Mapping[str, Any] = whole["$defs"][what["$ref"].rpartition("/")[2]]
+        return found
+    return what
+
+
+def _values(whole: Mapping[str, Any], what: Mapping[str, Any]) -> str:
+    """What may be written, in a few words."""
+    if "anyOf" in what:
+        return next(_values(whole, each) for each in what["anyOf"] if each.get("type") != "null")
+    found = _resolved(whole, what)
+    if "enum" in found:
+        return ", ".join(f"`{each}`" for each in found["enum"])
+    if found.get("type") == "array":
+        return "a list" if _section(whole, what) else f"a list of {_values(whole, found['items'])}"
+    if "properties" in found:
+        return "a section"
+    kinds = {"string": "text", "boolean": "`true`, `false`", "integer": "a number", "object": "a mapping"}
+    if found.get("type") == "integer" and {"minimum", "maximum"} <= found.keys():
+        return f"{found['minimum']} to {found['maximum']}"
+    return kinds.get(str(found.get("type")), "text")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

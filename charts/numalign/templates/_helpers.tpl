@@ -1,0 +1,80 @@
+{{/* The chart's name. */}}
+{{- define "numalign.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{/* What every object is called: the release's name, with the chart's in it. */}}
+{{- define "numalign.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" }}
+{{- else if contains (include "numalign.name" .) .Release.Name }}
+{{- .Release.Name | trunc 50 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name (include "numalign.name" .) | trunc 50 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "numalign.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride }}
+{{- end }}
+
+{{/* What selects the agents' pods; it never changes, for a DaemonSet's selector cannot. */}}
+{{- define "numalign.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "numalign.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: agent
+{{- end }}
+
+{{- define "numalign.labels" -}}
+app.kubernetes.io/name: {{ include "numalign.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{- define "numalign.serviceAccountName" -}}
+{{- if .Values.serviceAccount.create }}
+{{- default (include "numalign.fullname" .) .Values.serviceAccount.name }}
+{{- else }}
+{{- .Values.serviceAccount.name }}
+{{- end }}
+{{- end }}
+
+{{/* registry/repository@digest, or :tag. A registry of all charts (global) comes before this one's. */}}
+{{- define "numalign.image" -}}
+{{- $registry := default .Values.image.registry .Values.global.imageRegistry }}
+{{- with $registry }}{{ trimSuffix "/" . }}/{{ end }}{{ .Values.image.repository }}
+{{- if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ default .Chart.AppVersion .Values.image.tag }}{{ end }}
+{{- end }}
+
+{{- define "numalign.imagePullSecrets" -}}
+{{- with concat .Values.global.imagePullSecrets .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{- define "numalign.priorityClassName" -}}
+{{- if .Values.priorityClass.create }}
+{{- default (include "numalign.fullname" .) .Values.priorityClass.name }}
+{{- else }}
+{{- .Values.priorityClass.name }}
+{{- end }}
+{{- end }}
+
+{{/* Annotations of what exists only while the chart is being uninstalled; the argument is its place in the order. */}}
+{{- define "numalign.uninstallHook" -}}
+helm.sh/hook: pre-delete
+helm.sh/hook-weight: {{ . | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}
+
+{{/* Whether `helm test` can prove anything: something is enforced, and its pod is not in the agents' own namespace. */}}
+{{- define "numalign.tested" -}}
+{{- $dry := or .Values.config.observeOnly (eq (toString .Values.config.enforcement) "dry-run") }}
+{{- if and (not $dry) (ne .Values.test.namespace (include "numalign.namespace" .)) }}yes{{ end }}
+{{- end }}

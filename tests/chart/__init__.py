@@ -1,0 +1,1 @@
+"""The chart, its alerts and its dashboards: rendered, checked, tried."""

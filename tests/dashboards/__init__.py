@@ -1,0 +1,8 @@
+"""The Grafana dashboards: made from a short description, filled from a real Prometheus, drawn and looked at.
+
+    panels     what is on them
+    grafana    the description as Grafana's JSON, charts/numalign/files/dashboards
+    world      agents with churn, drift and refusals, and a Prometheus that scrapes them
+    drawing    the panels as a page, for a headless browser
+`make dashboards` writes the JSON and the pictures of deploy/pictures.
+"""

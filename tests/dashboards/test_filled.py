@@ -1,0 +1,33 @@
+"""The dashboards' queries are answered by a real Prometheus that scrapes real agents."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.dashboards.__main__ import NOT_HERE, filled
+from tests.dashboards.panels import BOARDS
+from tests.dashboards.world import World
+
+pytestmark = pytest.mark.cluster
+
+
+def test_every_panel_has_an_answer(kube: Path, tmp_path: Path) -> None:
+    """Half a minute of pods that come and go: no panel is empty but those that are listed, with the reason.
+
+    The alerts are evaluated meanwhile: the pods that ask for too much make one fire, and only that one.
+    """
+    if shutil.which("prometheus") is None:
+        pytest.skip("prometheus is not installed: Debian's package prometheus brings it")
+    with World(kube, tmp_path, ["worker-2"]) as world:
+        world.live(26)
+        empty = {title for board in BOARDS for title in filled(world, board, time.time()).empty}
+        rules = world.prometheus.rules()
+    assert {rule["health"] for rule in rules} == {"ok"}
+    assert [rule["name"] for rule in rules if rule["state"] == "firing"] == ["NumalignRefusals"]
+    may_be = {"Why pods are not aligned, per minute", "Refusals by reason, per minute"}  # luck, in so short a time
+    assert empty - set(NOT_HERE) - may_be == set()
+    assert "Locality of pinned pods' memory" in empty  # the list is about this world

@@ -1,0 +1,1 @@
+"""The documentation: its links, its tables, and its commands, which are run."""

@@ -1,0 +1,101 @@
+"""What the reference lists is what the code has: annotations, reasons, Events, settings that pages name."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from agent.core import asks
+from agent.kube import story
+from agent.kube.nodes import OBSERVE_ONLY
+from agent.kube.teller import _reason
+from agent.model.outcome import Reason
+from agent.model.rules import OnMisalignment, Policy, Scope
+from agent.observe.metrics import SPECS
+from agent.settings import Settings, parse
+from tests.chart.test_rules import alerts
+from tests.docs import pages
+
+REFERENCE = pages.DOCS / "reference.md"
+CODE = pages.ROOT / "agent"
+
+
+def test_annotations() -> None:
+    """Those that are asked for, with their words, and those that are written."""
+    asked = pages.section(REFERENCE, "Annotations that you set")
+    known = {
+        asks.POLICY, asks.SCOPE, asks.ON_MISALIGNMENT, asks.CPU_OPTIONS, asks.DEVICES, asks.ALIGN, asks.PIN,
+        asks.MOVE_MEMORY,
+    }  # fmt: skip
+    assert pages.first_cells(asked) == known
+    assert OBSERVE_ONLY in asked
+    assert all(f"`{key}`" in asked for key in asks.APART)
+    rows = {line.split("`")[1]: line for line in asked.splitlines() if line.startswith("| `")}
+    for key, words in ((asks.POLICY, Policy), (asks.SCOPE, Scope), (asks.ALIGN, asks.ALIGNS)):
+        assert all(f"`{word}`" in rows[key] for word in words)
+    assert all(f"`{word}`" in rows[asks.ON_MISALIGNMENT] for word in OnMisalignment)
+    assert pages.first_cells(pages.section(REFERENCE, "Annotations that numalign writes")) == asks.OURS
+
+
+def test_reasons_and_the_condition() -> None:
+    """Every reason of the code has its row, and no other."""
+    assert pages.first_cells(pages.section(REFERENCE, "Reasons of a refusal")) == {each.value for each in Reason}
+    condition = pages.section(REFERENCE, f"The condition {story.CONDITION}")
+    assert set(re.findall(r"\| `(\w+)` \|", condition)) == {story.ALIGNED, story.SHARED, story.NOT_ALIGNED}
+    table = pages.section(pages.DOCS / "troubleshooting.md", "A pod was refused")
+    assert pages.first_cells(table) == {each.value for each in Reason}
+
+
+def test_events() -> None:
+    """Every reason that the code records, of pods and of the Node."""
+    texts = {path: path.read_text("utf-8") for path in CODE.rglob("*.py")}
+    problems = {word for text in texts.values() for word in re.findall(r'\.problem\(\s*"([a-z-]+)"', text)}
+    teller = texts[CODE / "kube" / "teller.py"]
+    plain = set(re.findall(r'Notice\(\w+, "Warning", "(\w+)"', teller))
+    expected = plain | {story.NOT_ALIGNED} | {_reason(word) for word in problems}
+    assert pages.first_cells(pages.section(REFERENCE, "Events")) == expected
+
+
+@pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: str(page.relative_to(pages.ROOT)))
+def test_what_pages_name_exists(page: Path) -> None:
+    """Metrics, settings of the kubelet's and our own names, alerts."""
+    text = page.read_text("utf-8")
+    known = {spec.name for spec in SPECS}
+    for name in re.findall(r"\bnumalign_[a-z_]+", text):
+        assert name in known, f"{page}: {name}"
+    for name in re.findall(r"\bNumalign[A-Z]\w+", text):
+        events = pages.first_cells(pages.section(REFERENCE, "Events"))
+        assert name in events | {rule["alert"] for rule in alerts()}, f"{page}: {name}"
+    settings = set(Settings().shown())
+    sections = {
+        f"{key}.{inner}" for key, part in Settings().shown().items() if isinstance(part, dict) for inner in part
+    }
+    for name in re.findall(r"`((?:waiting|refusals|page)\.\w+)", pages.prose(page)):
+        assert name in sections, f"{page}: {name}"
+    ours = "on|pin|lift|reserved|excluded|included|memoryManager|cpuManager|topologyManager"
+    for name in re.findall(rf"`((?:{ours})[A-Za-z]+)(?::|`)", text):
+        if re.search(r"[A-Z]", name):
+            assert name in settings, f"{page}: {name}"
+
+
+@pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: str(page.relative_to(pages.ROOT)))
+def test_examples_can_be_read(page: Path) -> None:
+    """YAML and JSON parse; what is a configuration of ours is one."""
+    for text in pages.blocks(page, "json"):
+        json.loads(text)
+    for text in pages.blocks(page, "yaml"):
+        found = yaml.safe_load(text)
+        if set(found) <= set(Settings().shown()):
+            parse(found)
+
+
+def test_files_on_the_node() -> None:
+    """Every file of the state folder that the code names."""
+    texts = (path.read_text("utf-8") for path in CODE.rglob("*.py"))
+    found = {name for text in texts for name in re.findall(r'^FILE = "([\w.]+)"', text, re.MULTILINE)}
+    files = pages.first_cells(pages.section(REFERENCE, "Files on the node"))
+    assert {Path(each).name for each in files} == found | {"checkpoint.json"}

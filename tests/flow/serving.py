@@ -1,0 +1,102 @@
+"""A node that serves a folder of manifests in a thread of the test, and what is asked of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from agent.app.standalone import Options, Standalone
+from agent.host.standin import container_id
+from tests.flow.world import manifest
+
+MACHINE = "synthetic:2 sockets x 1 node x 4 cores x 1 thread"
+WITHIN = 1.0
+"""Seconds in which a change of the folder must be in force."""
+
+
+def write(folder: Path, name: str, *containers: dict[str, Any], **annotations: str) -> None:
+    """A manifest without a uid, written as an editor does: beside, then renamed."""
+    body = manifest(name, *containers)
+    body["metadata"]["annotations"] = {
+        f"numalign.io/{key.replace('_', '-')}": text for key, text in annotations.items()
+    }
+    del body["metadata"]["uid"], body["metadata"]["creationTimestamp"]
+    spare = folder / f".{name}.swp"
+    spare.write_text(yaml.safe_dump(body), "utf-8")
+    spare.rename(folder / f"{name}.yaml")
+
+
+class Running:
+    """A node that serves, in a thread."""
+
+    def __init__(self, node: Standalone) -> None:
+        self.node = node
+
+    def held(self) -> dict[str, str]:
+        """Pod name -> its exclusive CPUs."""
+        ledger = self.node.engine.ledger
+        return {
+            record.pod.name: str(ledger.grant(uid, "app").cpus or "shared") for uid, record in ledger.pods.items()
+        }
+
+    def cpuset(self, name: str) -> Path:
+        """The cpuset.cpus of a pod's container app, once it is there."""
+        number = container_id(next(pod.uid for pod in self.node.folder.pods if pod.name == name), "app")
+        found: list[Path] = []
+
+        def there() -> bool:
+            found[:] = (self.node.options.state / "cgroup").rglob(f"*{number}.scope/cpuset.cpus")
+            return bool(found)
+
+        eventually(there)
+        return found[0]
+
+    def runs_on(self, name: str) -> str:
+        """The CPUs in force for it, "" while its cgroup is being made: a plain folder gets its files one by one."""
+        try:
+            return self.cpuset(name).with_name("cpuset.cpus.effective").read_text("ascii").strip()
+        except FileNotFoundError:
+            return ""
+
+    def get(self, page: str) -> tuple[int, str]:
+        """Status and text of a page."""
+        try:
+            with urllib.request.urlopen(f"http://{self.node.address}{page}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+
+@contextmanager
+def serving(folder: Path, **options: Any) -> Iterator[Running]:  # noqa: ANN401 - fields of Options
+    """A node over folder/pods, until the end of the block."""
+    (folder / "pods").mkdir(exist_ok=True)
+    chosen = {"root": MACHINE, "metrics_address": "127.0.0.1:0", **options}
+    up = threading.Event()
+    with Standalone(Options(pods=folder / "pods", state=folder / "state", **chosen)) as node:
+        thread = threading.Thread(target=node.serve, args=(up.set,))
+        thread.start()
+        try:
+            assert up.wait(10)
+            yield Running(node)
+        finally:
+            node.stop()
+            thread.join(10)
+        assert not thread.is_alive()
+
+
+def eventually(true: Callable[[], bool], within: float = WITHIN) -> float:
+    """Wait until something is so; how long it took, in seconds."""
+    began = time.monotonic()
+    while not true():
+        assert time.monotonic() - began < within * 5, "it never came true"
+        time.sleep(0.01)
+    return time.monotonic() - began

@@ -1,0 +1,134 @@
+"""The node page's values, from a real agent: what they say of each pod, and where they are to be had."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from agent.cli import group
+from agent.errors import SettingsError
+from agent.settings import parse
+from tests.page.served import Served, pod
+
+FAIL = {"numalign.io/policy": "single-numa-node", "numalign.io/on-misalignment": "fail"}
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    """An agent on two sockets with four nodes of 16 CPUs."""
+    with Served(tmp_path) as made:
+        yield made
+
+
+def get(served: Served, path: str) -> Any:  # noqa: ANN401 - any JSON
+    """One of its values."""
+    with urllib.request.urlopen(served.url + path, timeout=10) as answer:
+        return json.load(answer)
+
+
+def test_every_pod_has_its_state_and_a_reason(served: Served) -> None:
+    """Aligned, shared, waiting, refused, left alone; whoever should be looked at is marked."""
+    served.add(pod("wide", "20"), pod("narrow", "2"), pod("loose", None), pod("dns", "2", namespace="kube-system"))
+    served.add(pod("never", "20", annotations=FAIL), *(pod(f"full-{each}", "8") for each in range(4)))
+    served.add(pod("patient", "14", annotations={**FAIL, "numalign.io/on-misalignment": "wait"}))
+    answer = get(served, "api/pods")
+    found = {each["name"]: each for each in answer["pods"]}
+    states = {name: each["state"] for name, each in found.items()}
+    assert states["narrow"] == "aligned"
+    assert states["loose"] == "shared"
+    assert states["dns"] == "left alone"
+    assert states["never"] == "refused"
+    assert states["patient"] == "waiting"
+    marked = {name for name, each in found.items() if each["attention"]}
+    assert marked >= {"never", "patient"}
+    assert not marked & {"narrow", "loose", "dns"}
+    assert all(found[name]["why"] for name in marked)
+    assert found["narrow"]["picture"]["letter"]
+    assert found["loose"]["picture"] is None
+    assert get(served, "api/node")["revision"] == answer["revision"]
+
+
+def test_a_pod_that_is_not_aligned_is_marked(served: Served) -> None:
+    """In the values by its state, in the picture by an exclamation mark beside its letter, and in the legend."""
+    served.add(*(pod(f"half-{each}", "8") for each in range(4)))
+    served.add(pod("whole", "12"))
+    served.add(pod("astray", "12"))
+    found = next(each for each in get(served, "api/pods")["pods"] if each["name"] == "astray")
+    assert (found["state"], found["attention"]) == ("not aligned", True)
+    letter = found["picture"]["letter"]
+    assert letter.endswith("!")
+    with urllib.request.urlopen(f"{served.url}api/picture.svg?bare=1", timeout=10) as answer:
+        drawn = answer.read().decode()
+    assert drawn.count(f">{letter}</text>") == 12 + 1
+    assert "of a pod that is not aligned as its policy wants" in drawn
+
+
+def test_the_node_says_what_it_has_and_what_was_repaired(served: Served) -> None:
+    """CPUs and memory per NUMA node add up; a repair names pod, container, file and who wrote."""
+    served.add(pod("first", "4"))
+    node = get(served, "api/node")
+    assert (node["node"], node["ready"], node["stopped"]) == ("node-7", True, [])
+    assert [each["id"] for each in node["numaNodes"]] == [0, 1, 2, 3]
+    assert node["numaNodes"][0]["exclusive"] == "1-2,33-34"
+    assert node["machine"]["digest"]
+    served.write("first", "cpuset.cpus", "0-3")
+    end = time.monotonic() + 10
+    while not (repairs := get(served, "api/node")["repairs"]):
+        assert time.monotonic() < end, "not repaired"
+        time.sleep(0.1)
+    repair = repairs[0]
+    assert (repair["pod"], repair["container"], repair["file"]) == ("default/first", "main", "cpuset.cpus")
+    assert repair["cause"] == "drift-foreign"
+    assert repair["text"].startswith("another program wrote another set")
+    assert get(served, "api/pods")["pods"][0]["repairs"] >= 1
+
+
+def test_an_explanation_is_that_of_the_command_line(served: Served) -> None:
+    """The same JSON as `numalign explain --output json`, with the revision beside it."""
+    served.add(pod("never", "20", annotations=FAIL))
+    (uid,) = [each["uid"] for each in get(served, "api/pods")["pods"]]
+    found = get(served, f"api/pods/{uid}/explanation")
+    assert found["verdict"] == "refused"
+    assert found["summary"].startswith("default/never is refused")
+    assert found["remedies"]
+
+
+def test_s20_the_page_is_on_loopback_and_never_on_the_metrics_port(tmp_path: Path) -> None:
+    """S20: pod names have a port of their own, which listens on loopback unless somebody says otherwise."""
+    assert parse({})[0].page.address == "127.0.0.1"
+    with Served(tmp_path, metrics=True) as served:
+        served.add(pod("secret-project", "2"))
+        assert served.url.startswith("http://127.0.0.1:")
+        metrics = f"http://{served.node.address}/"
+        for path in ("", "api/node", "api/pods", "api/events", "api/picture.svg"):
+            with pytest.raises(urllib.error.HTTPError, match="404"):
+                urllib.request.urlopen(metrics + path, timeout=5)
+        with urllib.request.urlopen(metrics + "metrics", timeout=5) as answer:
+            assert b"secret-project" not in answer.read()
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(served.url + "metrics", timeout=5)
+
+
+def test_the_same_drawing_everywhere(served: Served, tmp_path: Path) -> None:
+    """`state --output svg` of the saved ledger is what the page shows, title, style and table of pods aside."""
+    served.add(pod("first", "2"))
+    with urllib.request.urlopen(f"{served.url}api/picture.svg", timeout=10) as answer:
+        shown = answer.read().decode()
+    done = CliRunner().invoke(
+        group, ["state", "--output", "svg", "--root", "two-sockets", "--state-dir", str(tmp_path / "state"),
+                "--config", str(tmp_path / "config.yaml")],
+    )  # fmt: skip
+    assert (done.exit_code, done.output) == (0, shown)
+    wrong = CliRunner().invoke(
+        group, ["state", "--output", "svg", "--root", "chiplets", "--state-dir", str(tmp_path / "state")]
+    )
+    assert isinstance(wrong.exception, SettingsError)
+    assert "--root" in str(wrong.exception)

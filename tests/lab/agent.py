@@ -1,0 +1,150 @@
+"""numalign in the lab: its image from the Dockerfile, installed with Helm from charts/numalign."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from agent import __version__
+from agent.host.checkpoint import Checkpoint
+from agent.model.ledger import Ledger
+from tests import image
+from tests.cluster.control_plane import ApiError
+from tests.lab import builds
+from tests.lab.guest import CommandError
+from tests.lab.needs import LabError
+from tests.lab.node import KIND, STATIC, Node
+from tests.lab.places import ROOT, RUN
+from tests.lab.plane import Plane
+
+RELEASE, NAMESPACE = "numalign", "numalign-system"
+CHART = ROOT / "charts" / "numalign"
+STATE = "/var/lib/numalign/checkpoint.json"
+CONFIG: dict[str, Any] = {**STATIC, "compatibility": "kubelet", "onMisalignment": "fail", "enforcement": "auto"}
+"""The kubelet's words as the other node has them, and ours: refuse what cannot be aligned, as the kubelet does."""
+READY = 300.0
+CONFLICT = 409
+FOLLOWS = 3.0
+"""Seconds in which an agent, which looks four times a second, follows its file in an emulated machine."""
+
+
+def values(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The chart's values."""
+    return {
+        "image": {"pullPolicy": "Never"}, "config": {**CONFIG, **config}, "nodeSelector": {KIND: "numalign"},
+        "log": {"format": "text"},
+    }  # fmt: skip
+
+
+def define(plane: Plane) -> None:
+    """The CRD that scheduler-plugins brings in a cluster that has it."""
+    for body in yaml.safe_load_all((ROOT / "deploy/crds/noderesourcetopologies.yaml").read_text()):
+        try:
+            plane.create(body)
+        except ApiError as error:
+            if error.status != CONFLICT:
+                raise
+
+
+def install(plane: Plane, config: Mapping[str, Any], **more: Any) -> None:  # noqa: ANN401 - the chart's values
+    """Install or upgrade the chart.
+
+    Args:
+        plane: the cluster.
+        config: settings besides CONFIG.
+        more: the chart's values besides `values`.
+    """
+    file = RUN / "values.yaml"
+    file.write_text(yaml.safe_dump({**values(config), **more}))
+    helm(plane, "upgrade", "--install", RELEASE, str(CHART), "--create-namespace", "--values", str(file))
+
+
+def configure(node: Node, words: Mapping[str, Any], seconds: float = READY) -> None:
+    """Change the settings at run time, and wait until the agent of a node has them."""
+    defaults = yaml.safe_load((CHART / "values.yaml").read_text())["config"]
+    asked = {**defaults, **CONFIG, **node.plan.config, **words}
+    install(node.plane, {**node.plan.config, **words})
+    pod = pod_of(node)
+    if pod is None:
+        raise LabError(f"no agent is on {node.name}")
+    name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+    # The kubelet looks at a pod's volumes once a minute, and when the pod changes.
+    patch = {"metadata": {"annotations": {"lab/configured": str(time.time())}}}
+    where = f"/api/v1/namespaces/{NAMESPACE}/pods/{name}"
+    node.plane.call("PATCH", where, patch, kind="application/merge-patch+json")
+    file = f"/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~configmap/config/config.yaml"
+    deadline = time.monotonic() + seconds
+    while yaml.safe_load(node.get(file)) != asked:
+        if time.monotonic() > deadline:
+            raise LabError(f"the agent of {node.name} does not get its new file; it has\n{node.get(file).decode()}")
+        time.sleep(0.5)
+    time.sleep(FOLLOWS)
+
+
+def helm(plane: Plane, *arguments: str) -> None:
+    """Run helm against the lab; its words go to logs/helm.log."""
+    builds.run(
+        "helm", builds.tool("helm"), "--kubeconfig", plane.kubeconfig, "--namespace", NAMESPACE, *arguments,
+        env={f"HELM_{each}_HOME": str(RUN / "helm") for each in ("CACHE", "CONFIG", "DATA")},
+    )  # fmt: skip
+
+
+def archive() -> Path:
+    """The image as a file."""
+    return image.archive()
+
+
+def pod_of(node: Node) -> dict[str, Any] | None:
+    """The agent's pod on a node, if there is one that is not on its way out."""
+    where = f"/api/v1/namespaces/{NAMESPACE}/pods?fieldSelector=spec.nodeName%3D{node.name}"
+    for pod in node.plane.call("GET", where)["items"]:
+        if "deletionTimestamp" not in pod["metadata"] and pod["status"].get("phase") not in ("Failed", "Succeeded"):
+            found: dict[str, Any] = pod
+            return found
+    return None
+
+
+def wait_ready(node: Node, seconds: float = READY) -> None:
+    """Wait until the agent of a node is Ready; raises LabError with what it says."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        pod = pod_of(node)
+        conditions = pod["status"].get("conditions", []) if pod else []
+        if any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
+            return
+        time.sleep(0.5)
+    raise LabError(f"the agent of {node.name} is not Ready after {seconds:.0f} s; it says\n{log(node)}")
+
+
+def log(node: Node, lines: int = 40) -> str:
+    """What the agent on a node said last."""
+    files = f"/var/log/pods/{NAMESPACE}_*/*/*.log"
+    return node.run(f"for f in $(ls -t {files} | head -2); do echo == $f; tail -n {lines} $f; done; true")
+
+
+def ledger(node: Node) -> Ledger | None:
+    """The ledger as saved on the node; None before the first save."""
+    try:
+        data = node.get(STATE)
+    except CommandError:
+        return None
+    copy = RUN / node.name / "checkpoint.json"
+    copy.write_bytes(data)
+    saved = Checkpoint(copy, by=__version__).load()
+    return saved.ledger if saved else None
+
+
+def kill(node: Node) -> None:
+    """SIGKILL to the agent's process; the kubelet starts it again."""
+    node.run("pkill -KILL -f '^/opt/numalign/bin/python[^ ]* /opt/numalign/bin/numalign run'")
+
+
+def restart(node: Node) -> None:
+    """Delete the agent's pod; the DaemonSet makes a new one."""
+    pod = pod_of(node)
+    if pod:
+        node.plane.call("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods/{pod['metadata']['name']}")

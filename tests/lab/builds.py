@@ -1,0 +1,169 @@
+"""Programs and disks of the lab, built once and kept in ~/.cache/numalign/lab, named by version or content.
+
+tools()       containerd, its shim, ctr, helm: `go install` by version
+root()        Debian's file system for the guests, as a tar
+disk()        root and programs as an ext4 file, and the kernel that boots it
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests import peers
+from tests.lab.needs import LabError, program
+from tests.lab.places import CACHE, HERE, digest, logs
+
+CONTAINERD, HELM = "v2.4.2", "v3.22.0"
+TOOLS = {
+    "containerd": f"github.com/containerd/containerd/v2/cmd/containerd@{CONTAINERD}",
+    "containerd-shim-runc-v2": f"github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2@{CONTAINERD}",
+    "ctr": f"github.com/containerd/containerd/v2/cmd/ctr@{CONTAINERD}",
+    "helm": f"helm.sh/helm/v3/cmd/helm@{HELM}",
+}
+GUEST_TOOLS = ("containerd", "containerd-shim-runc-v2", "ctr")
+SUITE = "bookworm"
+PACKAGES = (
+    "systemd-sysv", "udev", "dbus", "kmod", "iproute2", "iptables", "procps", "runc", "containernetworking-plugins",
+    "python3", "ca-certificates", "linux-image-cloud-amd64",
+)  # fmt: skip
+"""Of the guests. The cloud kernel has NVMe and ext4 built in: no initrd is needed to boot it."""
+LEFT_OUT = ("doc", "man", "locale", "info")
+SIZE = "4G"
+"""Of the guests' disk; the file is sparse."""
+
+
+@dataclass(frozen=True)
+class Disk:
+    """What a guest boots."""
+
+    image: Path
+    kernel: Path
+
+
+@contextlib.contextmanager
+def making(target: Path) -> Iterator[Path | None]:
+    """A path to build at, renamed to `target` at the end; None when it is there already. One builder at a time."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (target.parent / f".{target.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if target.exists():
+            yield None
+            return
+        part = target.with_name(f".{target.name}.part")
+        try:
+            yield part
+            part.rename(target)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+def run(log: str, *command: str | Path, env: dict[str, str] | None = None, cwd: Path | None = None) -> None:
+    """Run a program whose words go to a log; raises LabError with the end of it."""
+    path = logs() / f"{log}.log"
+    with path.open("ab") as file:
+        started = file.tell()
+        done = subprocess.run(
+            [str(part) for part in command], stdout=file, stderr=file, check=False, cwd=cwd,
+            env={**os.environ, **(env or {})}, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+    if done.returncode:
+        said = path.read_bytes()[started:][-1500:].decode(errors="replace")
+        raise LabError(f"{command[0]} failed with {done.returncode} ({path}):\n{said}")
+
+
+def tools() -> dict[str, Path]:
+    """Path of each of TOOLS."""
+    return {name: tool(name) for name in TOOLS}
+
+
+def tool(name: str) -> Path:
+    """One of TOOLS, built when it is not kept."""
+    module = TOOLS[name]
+    target = CACHE / "tools" / f"{name}-{module.rpartition('@')[2]}"
+    with making(target) as part:
+        if part:
+            with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+                built = {"GOBIN": folder, "CGO_ENABLED": "0"}
+                run("build", "go", "install", "-trimpath", "-ldflags=-s -w", module, env=built)
+                (Path(folder) / name).rename(part)
+    return target
+
+
+def root() -> Path:
+    """The guests' file system as Debian makes it, a tar."""
+    target = CACHE / f"root-{digest(SUITE, *PACKAGES)}.tar"
+    with making(target) as part:
+        if part:
+            options = [f"--dpkgopt=path-exclude=/usr/share/{each}/*" for each in LEFT_OUT]
+            made = part.with_suffix(".tar")  # mmdebstrap takes the format from the name
+            include = f"--include={','.join(PACKAGES)}"
+            run("build", program("mmdebstrap"), "--variant=minbase", include, *options, SUITE, made)
+            made.rename(part)
+    return target
+
+
+def disk() -> Disk:
+    """The disk that guests boot from (each through an overlay of its own), and its kernel."""
+    system, kube = root(), peers.kube()
+    own = HERE / "guest"
+    programs = {name: tool(name) for name in GUEST_TOOLS}
+    name = digest(system.name, kube.name, own, SIZE, *(path.name for path in programs.values()))
+    image, kernel = CACHE / f"disk-{name}.img", CACHE / f"vmlinuz-{name}"
+    with making(image) as part:
+        if part:
+            with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+                top = Path(folder)
+                run("build", "tar", "--numeric-owner", "--xattrs", "-C", top, "-xf", system)
+                shutil.copyfile(next((top / "boot").glob("vmlinuz-*")), kernel)
+                shutil.rmtree(top / "boot")
+                _furnish(top, {**programs, "kube": kube}, own)
+                _mke2fs(part, top, SIZE)
+    return Disk(image, kernel)
+
+
+def folder_disk(name: str, size: str, fill: Callable[[Path], None]) -> Path:
+    """An ext4 file with what `fill` puts into a folder; `name` must say what that is."""
+    target = CACHE / f"{name}.img"
+    with making(target) as part:
+        if part:
+            with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+                fill(Path(folder))
+                _mke2fs(part, Path(folder), size)
+    return target
+
+
+def overlay(base: Path, target: Path) -> None:
+    """A disk that keeps what is written over `base`, which stays as it is."""
+    target.unlink(missing_ok=True)
+    run("build", program("qemu-img"), "create", "-q", "-f", "qcow2", "-F", "raw", "-b", base, target)
+
+
+def _mke2fs(target: Path, folder: Path, size: str) -> None:
+    options = ("-q", "-t", "ext4", "-O", "^metadata_csum", "-E", "lazy_itable_init=1,nodiscard", "-m", "0")
+    run("build", program("mke2fs"), *options, "-d", folder, target, size)
+
+
+def _furnish(top: Path, programs: dict[str, Path], own: Path) -> None:
+    """Programs into /usr/local/bin, units and the command server where systemd finds them."""
+    for name, path in programs.items():
+        shutil.copy2(path, top / "usr/local/bin" / name)
+    for name in ("kubelet", "kubectl"):
+        (top / "usr/local/bin" / name).symlink_to("kube")
+    place = top / "usr/local/lib/lab"
+    place.mkdir(parents=True)
+    for file in own.iterdir():
+        if file.suffix == ".service":
+            shutil.copy(file, top / "etc/systemd/system" / file.name)
+        elif file.suffix == ".py":
+            shutil.copy(file, place / file.name)
+        elif file.name == "setup.sh":
+            run("build", "sh", file, top)
+    (top / "etc/hostname").write_text("guest\n")

@@ -1,0 +1,170 @@
+"""The lab as a whole: up, found again, down."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.lab import agent, builds, images, procs, store
+from tests.lab.driving import KUBELET, NUMALIGN, Object, Pods, agree
+from tests.lab.node import Node, Plan
+from tests.lab.places import RUN
+from tests.lab.plane import Plane
+
+PLANS = {NUMALIGN: Plan(kind="numalign", number=2), KUBELET: Plan(kind="kubelet", number=3)}
+
+
+class Lab(Pods):
+    """A running lab.
+
+    Attributes:
+        times: what took how many seconds, of the parts that this process started.
+    """
+
+    def __init__(self, plane: Plane) -> None:
+        super().__init__(plane)
+        self.times: dict[str, float] = {}
+
+    # ---- up and down
+
+    @classmethod
+    def up(cls, plans: Mapping[str, Plan] = PLANS, progress: Callable[[str], None] = lambda _text: None) -> Lab:
+        """Start what is not running: control plane, nodes, numalign on the nodes of its kind."""
+        lab = cls.find() or cls(Plane.fresh())
+        with lab._timed("control plane"):
+            lab.plane.start()
+        agent.define(lab.plane)
+        progress(f"control plane: {lab.plane.server}, {lab.times['control plane']:.0f} s")
+        wanted = {name: plan for name, plan in plans.items() if not lab._serves(name, plan)}
+        with ThreadPoolExecutor(max(1, len(wanted))) as pool:
+            for done in [pool.submit(lab.add, name, plan, progress) for name, plan in wanted.items()]:
+                done.result()
+        return lab
+
+    @classmethod
+    def find(cls) -> Lab | None:
+        """The lab that was started, whatever of it runs; None when there is none."""
+        plane = Plane.find()
+        if plane is None:
+            return None
+        lab = cls(plane)
+        for path in sorted(RUN.glob("*/plan.json")):
+            node = Node.find(path.parent.name, plane)
+            if node:
+                lab.nodes[node.name] = node
+        return lab
+
+    def _serves(self, name: str, plan: Plan) -> bool:
+        node = self.nodes.get(name)
+        return node is not None and node.plan == plan and node.guest.running and node.images == _images().name
+
+    def add(self, name: str, plan: Plan, progress: Callable[[str], None] = lambda _text: None) -> Node:
+        """Start a node, and numalign on it if that is its kind."""
+        if name in self.nodes:
+            self.remove(name)
+        node = Node.create(name, plan, self.plane)
+        self.nodes[name] = node
+        for step, seconds in node.start(_images(), progress).items():
+            self.times[f"{name}: {step}"] = seconds
+        progress(f"{name}: Ready")
+        if plan.kind == "numalign":
+            with self._timed(f"{name}: agent"):
+                agent.install(self.plane, plan.config)
+                agent.wait_ready(node)
+            progress(f"{name}: numalign runs after {self.times[f'{name}: agent']:.0f} s")
+        return node
+
+    def remove(self, name: str) -> None:
+        """Pull a node's plug and forget it, with its pods."""
+        node = self.nodes.pop(name, None) or Node.find(name, self.plane)
+        if node:
+            node.stop()
+            shutil.rmtree(RUN / name, ignore_errors=True)
+        self._try("DELETE", f"/api/v1/nodes/{name}")
+
+    @contextlib.contextmanager
+    def only(self, node: Node) -> Iterator[None]:
+        """All nodes but one rest: their emulated processors would take a good part of this machine for nothing."""
+        with self.resting(*(each for each in self.nodes.values() if each is not node)):
+            yield
+
+    @contextlib.contextmanager
+    def resting(self, *nodes: Node) -> Iterator[None]:
+        """Nodes rest; afterwards they are Ready again."""
+        resting = [each for each in nodes if not each.guest.resting]
+        for each in resting:
+            each.cordon()  # until the control plane misses it, a Job's pod could be sent there
+            each.guest.rest()
+        try:
+            yield
+        finally:
+            for each in resting:
+                each.guest.wake()
+            for each in resting:
+                each.wait_ready()
+                each.uncordon()
+
+    def down(self) -> None:
+        """End everything; only the logs stay."""
+        for node in self.nodes.values():
+            node.stop()
+        self.plane.stop()
+        for name in procs.names():
+            procs.stop(name)
+        for path in RUN.iterdir():
+            if path.is_dir() and path.name != "logs":
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _timed(self, what: str) -> _Timed:
+        return _Timed(self.times, what)
+
+
+def _images() -> Path:
+    """The disk with the images of now."""
+    return store.image_disk([images.play(), agent.archive()])
+
+
+class _Timed:
+    """Writes down how long something took."""
+
+    def __init__(self, times: dict[str, float], what: str) -> None:
+        self._times, self._what, self._began = times, what, 0.0
+
+    def __enter__(self) -> None:
+        self._began = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self._times[self._what] = time.monotonic() - self._began
+
+
+def built(progress: Callable[[str], None]) -> dict[str, float]:
+    """Build everything that is not kept; the seconds of each part."""
+    from tests import peers  # noqa: PLC0415 - named for its time only
+
+    times: dict[str, float] = {}
+    parts: tuple[tuple[str, Callable[[], object]], ...] = (
+        ("Kubernetes components", peers.kube), ("containerd, helm", builds.tools), ("Debian root", builds.root),
+        ("guests' disk", builds.disk), ("play image", images.play), ("numalign image", agent.archive),
+        ("images' disk", _images),
+    )  # fmt: skip
+    for name, build in parts:
+        with _Timed(times, name):
+            found = build()
+        where = f" {found}" if isinstance(found, Path) else ""
+        progress(f"built {name}: {times[name]:.0f} s{where}")
+    return times
+
+
+def keep_times(times: Mapping[str, float]) -> None:
+    """Write down what took how long, for the report; what was there already keeps its time."""
+    path = RUN / "times.json"
+    known = json.loads(path.read_text()) if path.exists() else {}
+    path.write_text(json.dumps({**known, **times}, indent=1) + "\n")
+
+
+__all__ = ["KUBELET", "NUMALIGN", "PLANS", "Lab", "Object", "agree", "built", "keep_times"]

@@ -1,0 +1,153 @@
+"""Every fault that the lab makes: how, how it is undone, what is expected meanwhile and after.
+
+ROWS are the faults that numalign promises to survive; each of FAULTS belongs to one. After every fault the same holds
+(`Stage.agreed`, `Stage.unmoved`): no CPU in two exclusive sets, nobody outside the shared pool, no running container
+moved, ledger = cgroups = annotations. Longer steps are in `steps.py`.
+
+A step is a line of shell for the guest, in which {folder} is the cgroup of the pod stay-two's container, {cpu} one of
+its CPUs and {shared} the cgroup of stay-shared's container; or a function of the stage.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from agent.model.idset import CpuSet
+from tests.lab import steps
+from tests.lab.shapes import STANDARD
+from tests.lab.stage import Stage
+
+ROWS = {
+    "api": "API server away",
+    "killed": "agent killed at any point",
+    "checkpoint": "checkpoint truncated, bit-flipped, of another machine, newer version, disk full",
+    "disturbed": "runtime or kubelet restart, daemon-reload, someone else's cpuset write",
+    "machine": "CPU or memory off/online, sizes changed by a reboot, NUMA ids with holes",
+    "writers": "the kubelet's own static policy, or another writer of cpusets, is there",
+    "malformed": "malformed pod, annotation, sysfs file, podresources or NRI message",
+}
+ELSEWHERE = {
+    "NUMA ids with holes": "tests/replay",  # QEMU numbers nodes without holes; recorded machines have them
+    "malformed sysfs file": "tests/unit",
+    "malformed podresources or NRI message": "tests/nri",
+}
+"""Parts of a row that no guest can show, and where they are tested."""
+Step = str | Callable[[Stage], None]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One of them.
+
+    Attributes:
+        name: for test ids and reports.
+        row: key of ROWS.
+        make, undo: the steps.
+        says: what the agent must say of it (a regular expression for a line of its log), "" for nothing.
+        agrees: all agree while it lasts, too; not where somebody else has just written.
+        told: annotations follow while it lasts.
+        offline: {cpu} is away meanwhile, and lost to its holder.
+        mixed: the soak makes it by chance; what takes minutes it makes once, at its end.
+        quick: made alone in every run of the lab, which has six minutes for all of this; the others with
+            NUMALIGN_LAB_LONG=1 and in the soak.
+    """
+
+    name: str
+    row: str
+    make: Step
+    undo: Step = ""
+    says: str = ""
+    agrees: bool = True
+    told: bool = True
+    offline: bool = False
+    mixed: bool = True
+    quick: bool = False
+
+
+def do(stage: Stage, step: Step, words: dict[str, str]) -> None:
+    """Take a step."""
+    if callable(step):
+        step(stage)
+    elif step:
+        stage.node.run(step.format(**words))
+
+
+PAGES = "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
+FAULTS = (
+    Fault("daemon-reload", "disturbed", "systemctl daemon-reload", quick=True),
+    Fault("kubelet-restart", "disturbed", "systemctl restart kubelet"),
+    Fault("containerd-restart", "disturbed", "systemctl restart containerd"),
+    Fault("foreign-write", "disturbed", "echo 0-1 >{folder}/cpuset.cpus", says="repaired.*drift-foreign",
+          quick=True),
+    Fault("foreign-write-wider", "disturbed",
+          "echo 0-15 >/sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice/cpuset.cpus; "
+          "echo 0-15 >{shared}/cpuset.cpus",
+          says="repaired.*kubepods-burstable.slice.*drift-(foreign|reset)"),  # a reset leaves all CPUs, too
+    Fault("agent-killed", "killed", steps.kill),
+    Fault("api-server-away", "api", steps.without_api, steps.with_api, told=False),
+    Fault("cpu-offline", "machine", "echo 0 >/sys/devices/system/cpu/cpu{cpu}/online",
+          "echo 1 >/sys/devices/system/cpu/cpu{cpu}/online", says="CPUs {cpu} are offline", offline=True,
+          quick=True),
+    Fault("huge-pages", "machine", f"echo 8 >{PAGES}; echo change >/sys/devices/system/node/node1/uevent",
+          f"echo 0 >{PAGES}; echo change >/sys/devices/system/node/node1/uevent",
+          says=r"pages of NUMA node 1 were \d+ and are 8"),
+    Fault("disk-full", "checkpoint", steps.full, steps.emptied, says="cannot be saved: No space left"),
+    Fault("disk-read-only", "checkpoint", steps.read_only, steps.replaced,
+          says="cannot be saved: Read-only file system"),
+    Fault("checkpoint-truncated", "checkpoint", steps.damaged("truncate -s -9 checkpoint.json"),
+          says="put aside as checkpoint.json.corrupt", quick=True),
+    Fault("checkpoint-flipped", "checkpoint",
+          steps.damaged("printf '\\377' | dd of=checkpoint.json bs=1 seek=300 conv=notrunc 2>/dev/null"),
+          says="put aside as checkpoint.json.corrupt"),
+    Fault("checkpoint-newer", "checkpoint",
+          steps.damaged("sed -i '1s/\"numalign\":1/\"numalign\":9/' checkpoint.json"),
+          says="put aside as checkpoint.json.corrupt"),
+    Fault("checkpoint-of-another-machine", "checkpoint", steps.of_another_machine,
+          says="put aside as checkpoint.json.corrupt", quick=True),
+    Fault("malformed-annotations", "malformed", steps.malformed, "true", says="numalign.io/policy"),
+    Fault("force-deleted", "killed", steps.forced, steps.forced_over),
+    Fault("kubelet-static", "writers", steps.static, steps.not_static,
+          says="observing only: (the kubelet writes cpusets itself|another program writes)",
+          agrees=False, mixed=False),
+    Fault("reboot-smaller", "machine", steps.booted(steps.SMALLER), steps.booted(STANDARD), mixed=False),
+)  # fmt: skip
+"""In the order in which they are tested: what takes the node away comes last."""
+
+
+@dataclass
+class Outcome:
+    """How long a fault took.
+
+    Attributes:
+        made, agreed: seconds until it was made; from its end until all agreed.
+    """
+
+    made: float
+    agreed: float
+
+
+def suffer(stage: Stage, fault: Fault) -> Outcome:
+    """Make a fault, undo it, and check all that is promised. Raises DisagreementError or LabError."""
+    before = stage.agreed()
+    cpu = max(stage.held("stay-two", before))
+    words = {"folder": stage.folder("stay-two"), "shared": stage.folder("stay-shared"), "cpu": str(cpu)}
+    stage.lost = CpuSet.of(cpu) if fault.offline else CpuSet()
+    since, began = stage.now(), time.monotonic()
+    try:
+        do(stage, fault.make, words)
+        made = time.monotonic() - began
+        if fault.says:
+            stage.said(fault.says.format(**words), since)
+        if fault.agrees:
+            stage.unmoved(before, stage.agreed(told=fault.told))
+    finally:
+        do(stage, fault.undo, words)
+    began = time.monotonic()
+    after = stage.agreed()
+    stage.unmoved(before, after)
+    took = time.monotonic() - began
+    if fault.offline:
+        stage.renew("stay-two")
+    return Outcome(made, took)

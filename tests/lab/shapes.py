@@ -1,0 +1,58 @@
+"""Machines of the lab, as arguments of QEMU (see tests/guests/shapes.py for what those mean)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from tests.guests.shapes import INTEL, _distances, _host_bridge, _memory, _nodes
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine with a kubelet on it.
+
+    Attributes:
+        name: for people.
+        cpus: how many.
+        nodes: memory nodes.
+        arguments: of QEMU: machine, CPUs, memory, NUMA, devices besides disk and network.
+        append: further words on the kernel's command line.
+    """
+
+    name: str
+    cpus: int
+    nodes: int
+    arguments: tuple[str, ...] = field(repr=False)
+    append: str = ""
+
+
+def _even(name: str, smp: str, *, cpus: int, sizes: Iterable[int], more: tuple[str, ...] = ()) -> Machine:
+    """A machine whose nodes have the same number of CPUs each."""
+    megabytes = tuple(sizes)
+    share = cpus // len(megabytes)
+    lists = [f"{n * share}-{(n + 1) * share - 1}" for n in range(len(megabytes))]
+    near: Callable[[int, int], int] = lambda a, b: 12 if a // 2 == b // 2 else 32  # noqa: E731 - used once, below
+    arguments = (
+        "-machine", "q35", *INTEL, "-smp", f"{cpus},{smp}", *_memory(*megabytes), *_nodes(lists),
+        *_distances(len(megabytes), near), *more,
+    )  # fmt: skip
+    return Machine(name, cpus, len(megabytes), arguments)
+
+
+STANDARD = _even(
+    "standard", "sockets=2,dies=2,cores=2,threads=2", cpus=16, sizes=(1024, 1024, 1024, 1024),
+    more=(*_host_bridge(0, 32), "-device", "e1000e,bus=port0", *_host_bridge(2, 64), "-device", "e1000e,bus=port2"),
+)  # fmt: skip
+"""Two sockets of two dies, a node per die, two threads per core, NICs near nodes 0 and 2."""
+EIGHT = _even("eight", "sockets=8,cores=1,threads=2", cpus=16, sizes=(1024, *[320] * 7))
+SIXTEEN = _even("sixteen", "sockets=16,cores=1,threads=1", cpus=16, sizes=(1024, *[192] * 15))
+FAR = Machine(
+    "far", 4, 3,
+    (
+        "-machine", "q35", *INTEL, "-smp", "4,sockets=2,cores=2", *_memory(1024, 1024, 512),
+        *_nodes(("0-1", "2-3", "")), *_distances(3, lambda a, b: {(0, 1): 21, (0, 2): 17}.get((a, b), 28)),
+    ),
+)  # fmt: skip
+"""A node that has memory and no CPUs."""
+MACHINES = {machine.name: machine for machine in (STANDARD, EIGHT, SIXTEEN, FAR)}

@@ -1,0 +1,67 @@
+"""Faults: what numalign promises to survive, made on a node with a real kubelet, runtime and kernel."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.lab import cluster, faults, soak
+from tests.lab.cluster import Lab
+from tests.lab.faults import ELSEWHERE, FAULTS, ROWS
+from tests.lab.places import ROOT
+from tests.lab.stage import Stage
+
+KILLS = 20
+
+
+@pytest.fixture(scope="module")
+def stage(alone: Lab) -> Iterator[Stage]:
+    """The node that numalign pins on, with the pods that stay."""
+    lab = alone
+    lab.clear(lab.numalign)
+    stage = Stage(lab, lab.numalign, random.Random(7))
+    stage.fill()
+    yield stage
+    lab.clear(lab.numalign)
+
+
+def test_every_row_of_the_design_has_faults_and_every_fault_a_row() -> None:
+    """The table is whole: no row without a fault, no fault without a row, names are told apart, places exist."""
+    assert {fault.row for fault in FAULTS} == set(ROWS)
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS)
+    assert all((ROOT / place).exists() for place in ELSEWHERE.values()), ELSEWHERE
+    assert [fault.name for fault in FAULTS if not fault.mixed] == ["kubelet-static", "reboot-smaller"]
+
+
+@pytest.mark.timeout(1800)
+def test_the_agent_is_killed_while_pods_churn(stage: Stage) -> None:
+    """Twenty times, at any moment of its life: after each all agree, and what runs has not moved."""
+    before = stage.agreed()
+    counts = soak.kills(stage, KILLS, say=lambda text: print(text, file=sys.__stderr__, flush=True))
+    assert stage.kills >= KILLS
+    assert counts["created"] >= 3, counts
+    stage.unmoved(before, stage.agreed())
+
+
+LONG = pytest.mark.skipif(
+    not os.environ.get("NUMALIGN_LAB_LONG"),
+    reason="all of them take half an hour: set NUMALIGN_LAB_LONG=1, or make lab-soak",
+)
+
+
+@pytest.mark.parametrize(
+    "fault", [pytest.param(each, id=each.name, marks=() if each.quick else LONG) for each in FAULTS]
+)
+def test_alone(stage: Stage, fault: faults.Fault) -> None:
+    """One fault: while it lasts and after it all agree, the agent says what it saw, and what runs has not moved."""
+    outcome = faults.suffer(stage, fault)
+    print(f"{fault.name}: made in {outcome.made:.1f} s, agreed {outcome.agreed:.1f} s after its end")
+
+
+def test_the_node_is_the_one_with_the_default_kubelet(stage: Stage) -> None:
+    """Nothing above was done to the referee."""
+    assert stage.node.name == cluster.NUMALIGN

@@ -1,0 +1,90 @@
+"""What the lab says on a machine that it cannot run on, and pieces of it that need no guest."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+import pytest
+
+from tests.lab import images, needs, report
+from tests.lab.places import ROOT
+
+
+def test_a_machine_without_anything_is_told_what_to_install(tmp_path: Path) -> None:
+    """Without QEMU and the others in PATH, nothing is built: exit code 3, each program with its package."""
+    code = (
+        "from tests.lab import needs, __main__ as m; import sys; needs._which = lambda name: None; sys.exit(m.main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
+        env={**os.environ, "NUMALIGN_LAB": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 3
+    for program, package in needs.PROGRAMS.items():
+        assert f"{program} is not installed: apt-get install {package}" in done.stderr
+    assert "built" not in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_old_go_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A Go that is too old is told with its version."""
+    (tmp_path / "go").write_text("#!/bin/sh\necho go version go1.19.8 linux/amd64\n")
+    (tmp_path / "go").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    assert "go1.19.8" in needs._go()
+
+
+def test_an_image_is_what_a_runtime_imports(tmp_path: Path) -> None:
+    """The archive has a manifest that names its configuration and layer, and is the same every time."""
+    layer = images._layer({"bin/a": b"x"}, {"bin/b": "a"})
+    made = images.archive("n:1", [layer], command=["/bin/a"])
+    assert made == images.archive("n:1", [images._layer({"bin/a": b"x"}, {"bin/b": "a"})], command=["/bin/a"])
+    (tmp_path / "image.tar").write_bytes(made)
+    with tarfile.open(tmp_path / "image.tar") as tar:
+        names = tar.getnames()
+    assert names[-1] == "manifest.json"
+    assert len(names) == 3
+
+
+@pytest.mark.parametrize(
+    ("messages", "only"),
+    [
+        (["tests.lab.needs.LabError: waited 180 s in vain for pod a"], True),
+        (['failed on setup with "tests.lab.needs.LabError: waited"'], True),
+        (["tests.lab.guest.CommandError: numalign: `sync` has not ended after 120 s"], True),
+        (["tests.lab.needs.LabError: waited", "AssertionError: assert '2-3' == '4-5'"], False),
+        (["AssertionError: assert 'LabError'"], False),
+        ([], False),
+    ],
+)
+def test_a_guest_that_stands_still_is_no_failed_assertion(tmp_path: Path, messages: list[str], *, only: bool) -> None:
+    """Exit code 3 is kept for the lab's own faults: one assertion that failed, and the run has failed."""
+    said = enumerate(map(quoteattr, messages))
+    cases = "".join(f'<testcase name="t{number}"><failure message={each}/></testcase>' for number, each in said)
+    file = tmp_path / "tests.xml"
+    file.write_text(f'<testsuites><testsuite><testcase name="good"/>{cases}</testsuite></testsuites>')
+    assert report.broken(file) == messages
+    assert report.only_lab_faults(messages) is only
+
+
+def test_what_passes_at_a_later_try_is_told_as_such(tmp_path: Path) -> None:
+    """The report hides no failure of the first try, and takes no second one for a success."""
+    first, again, third = (tmp_path / f"{name}.xml" for name in ("tests", "again", "third"))
+    slow, bad = ('<testcase name="slow" classname="a.b">', "</testcase>"), '<testcase name="bad" classname="a.b">'
+    broken = '<failure message="AssertionError"/></testcase>'
+    first.write_text(f'<s><testcase name="good" classname="a.b"/>{slow[0]}{broken}{bad}{broken}</s>')
+    again.write_text(f"<s>{slow[0]}{slow[1]}{bad}{broken}</s>")
+    told = report._tests(first, again, third)
+    assert "## Tests: 1 failed, 1 passed, 1 passed at the second try" in told
+    third.write_text(again.read_text().replace(broken, "</testcase>"))
+    assert "1 passed, 1 passed at the second try, 1 passed at the third try" in report._tests(first, again, third)
+    assert (report.broken(first), report.broken(first, again)) == (["AssertionError"] * 2, ["AssertionError"])
+    assert report.broken(first, again, third) == []
+    third.write_text(again.read_text().replace(broken, "<skipped/></testcase>"))
+    assert report.broken(first, again, third) == ["AssertionError"], "no time for another try is no success"
+    assert "| b | slow | passed at the second try | 0 |" in told

@@ -1,0 +1,155 @@
+"""A node whose page can be looked at: a real agent on a described machine, serving a folder of manifests."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from agent.app.page import Values
+from agent.app.page_values import Seen
+from agent.app.standalone import Options, Standalone
+from agent.core.admit import Node
+from agent.core.synthetic import parse_synthetic
+from agent.engine.known import Snapshot
+from agent.host.scratch import Scratch
+from agent.model.devices import DeviceInventory
+from agent.model.podspec import pod_from
+from agent.settings import parse
+
+SETTINGS = {
+    "cpuManagerPolicy": "static", "topologyManagerPolicy": "best-effort", "systemReserved": {"cpu": "1"},
+    "cpuManagerReconcilePeriod": "1s", "page": {"port": 0},
+}  # fmt: skip
+LIVE = "document.querySelector('#picture svg') && document.getElementById('live').className === 'chip good'"
+"""True once the page shows a picture and hears the agent."""
+
+
+def pod(
+    name: str, cpus: str | None, memory: str = "1Gi", *, namespace: str = "default",
+    annotations: dict[str, str] | None = None, **extended: str,
+) -> dict[str, Any]:  # fmt: skip
+    """A Guaranteed pod of one container; without CPUs it is BestEffort."""
+    amounts = {"cpu": cpus, "memory": memory, **{f"example.com/{key}": value for key, value in extended.items()}}
+    resources = {"limits": amounts, "requests": amounts} if cpus else {}
+    return {
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "annotations": annotations or {}},
+        "spec": {"containers": [{"name": "main", "image": "none", "resources": resources}]},
+    }  # fmt: skip
+
+
+class Served:
+    """An agent in a thread of its own. A context manager: leaving it ends the agent.
+
+    Args:
+        folder: where manifests, configuration and state go; a second one on the same folder goes on from there.
+        machine: as `--root` takes it.
+        metrics: serve metrics, on a free port.
+        more: settings beside SETTINGS.
+    """
+
+    def __init__(self, folder: Path, machine: str = "two-sockets", *, metrics: bool = False, **more: object) -> None:
+        self.manifests, self.config, self.state = folder / "pods", folder / "config.yaml", folder / "state"
+        self.manifests.mkdir(exist_ok=True)
+        self._settings = {**SETTINGS, **more}
+        self.config.write_text(json.dumps(self._settings), "utf-8")
+        self._options = Options(
+            pods=self.manifests,
+            config=self.config,
+            state=self.state,
+            root=machine,
+            processes=False,
+            node_name="node-7",
+            metrics_address="127.0.0.1:0" if metrics else "",
+        )
+        self._closing = ExitStack()
+        self._run: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        self.node = node = self._closing.enter_context(Standalone(self._options))
+        started = threading.Event()
+        self._run = run = threading.Thread(target=node.serve, args=(started.set,), name="agent")
+        run.start()
+        assert started.wait(60)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.node.stop()
+        if self._run is not None:
+            self._run.join()
+        self._closing.close()
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        return self.node.page.address
+
+    def add(self, *pods: dict[str, Any]) -> None:
+        """Put manifests into the folder; done when all are decided."""
+        for each in pods:
+            file = self.manifests / f"{each['metadata']['namespace']}-{each['metadata']['name']}.json"
+            part = file.with_suffix(".part")
+            part.write_text(json.dumps(each), "utf-8")
+            part.rename(file)
+        names = {f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in pods}
+        self.wait(names)
+
+    def wait(self, names: set[str], seconds: float = 30) -> None:
+        """Until the engine knows pods of these names."""
+        end = time.monotonic() + seconds
+        while not names <= {known.pod.key for known in self.node.engine.snapshot.known.values()}:
+            assert time.monotonic() < end, "not decided"
+            time.sleep(0.02)
+
+    def remove(self, name: str, namespace: str = "default") -> None:
+        """Take a manifest away."""
+        (self.manifests / f"{namespace}-{name}.json").unlink()
+
+    def configure(self, **more: object) -> None:
+        """Change settings while it runs."""
+        part = self.config.with_suffix(".part")
+        part.write_text(json.dumps({**self._settings, **more}), "utf-8")
+        part.rename(self.config)
+
+    def write(self, name: str, file: str, value: str) -> None:
+        """Somebody else writes to the cgroup of a pod's container, once that is there."""
+        uid = next(uid for uid, known in self.node.engine.snapshot.known.items() if known.pod.name == name)
+        root, end = self.state / "cgroup", time.monotonic() + 10
+        while True:
+            cgroups = self.node.tree.cgroups.observe().cgroups
+            found = [each for each in cgroups if each.pod_uid == uid and each.container_id and each.cpus]
+            if found:
+                return Scratch(root).kernel.write(str(root), found[0].path, file, value)
+            assert time.monotonic() < end, "no container"
+            time.sleep(0.05)
+
+
+@dataclass
+class Still(Values):
+    """A page of values that nobody decided: a source whose `seen` tests set."""
+
+    seen: Seen
+
+    def look(self) -> Seen:
+        return self.seen
+
+
+def many_nodes() -> Seen:
+    """256 CPUs in 64 NUMA nodes, and pods of one to four CPUs on all of them, placed by the managers."""
+    machine = parse_synthetic("4 sockets x 16 nodes x 4 cores, 16G per node", "many nodes")
+    rules = parse({"systemReserved": {"cpu": "1"}})[0].rules(machine)
+    node = Node(machine, rules, DeviceInventory.from_machine(machine, ()))
+    ledger = node.start()
+    for number in range(120):
+        body = pod(f"worker-{number}", str((3, 2, 4, 1, 2)[number % 5]), namespace=f"team-{number % 5}")
+        body["metadata"]["uid"] = f"uid-{number}"
+        ledger = node.admit(ledger, pod_from(body)).ledger
+    return Seen(Snapshot(ledger, node), node_name="many-nodes")

@@ -1,0 +1,3 @@
+module numalign.io/tests/peers/hog
+
+go 1.26.0

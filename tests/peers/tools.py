@@ -1,0 +1,87 @@
+"""Helm and the other tools of the chart's checks, built by version from the Go module proxy into the cache.
+
+    helm()         installs, upgrades, removes; renders and lints
+    kubeconform()  objects against Kubernetes' schemas
+    helm_docs()    the chart's table of values
+    unittest()     helm-unittest, whose module cannot be installed by name: see tests/peers/unittest
+
+A module's content is checked against the Go checksum database, so the version is the whole key.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.peers import CACHE, PeerMissingError, build
+
+TOOLS = CACHE.parent / "tools"
+_HELM_FLAGS = " ".join(
+    f"-X helm.sh/helm/v3/{package}.k8sVersion{part}"
+    for package in ("pkg/chartutil", "pkg/lint/rules")
+    for part in ("Major=1", "Minor=36")
+)
+"""What Helm's own Makefile sets: the Kubernetes that `helm template` renders for where none is asked."""
+
+
+def helm() -> Path:
+    """Helm 3."""
+    return _install("helm.sh/helm/v3/cmd/helm", "v3.22.0", _HELM_FLAGS)
+
+
+def kubeconform() -> Path:
+    """Validates objects."""
+    return _install("github.com/yannh/kubeconform/cmd/kubeconform", "v0.8.0")
+
+
+def helm_docs() -> Path:
+    """Writes README.md from README.md.gotmpl and values.yaml."""
+    return _install("github.com/norwoodj/helm-docs/cmd/helm-docs", "v1.14.2")
+
+
+def unittest() -> Path:
+    """Helm's plugin, run as a program: `untt CHART`."""
+    return build("unittest", package="github.com/helm-unittest/helm-unittest/cmd/helm-unittest")
+
+
+def _install(package: str, version: str, ldflags: str = "") -> Path:
+    """Path of a program of a module; raises PeerMissingError when there is no Go or the build fails."""
+    name = package.rpartition("/")[2]
+    target = TOOLS / f"{name}-{version}"
+    if target.exists():
+        return target
+    go = shutil.which("go")
+    if go is None:
+        raise PeerMissingError(f"{name} needs Go to be built, and there is none on this machine")
+    folder = TOOLS / f".{name}-{os.getpid()}"
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        done = subprocess.run(
+            [go, "install", "-trimpath", f"-ldflags=-s -w {ldflags}".rstrip(), f"{package}@{version}"],
+            env={**os.environ, "CGO_ENABLED": "0", "GOBIN": str(folder)}, capture_output=True, text=True,
+            timeout=1800, check=False,
+        )  # fmt: skip
+        if done.returncode:
+            raise PeerMissingError(f"building {name} {version} failed:\n{done.stderr[-2000:]}")
+        (folder / name).rename(target)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return target
+
+
+def module(path: str, version: str) -> Path:
+    """The folder of a Go module's source, for the data that it has; raises PeerMissingError."""
+    go = shutil.which("go")
+    if go is None:
+        raise PeerMissingError(f"{path} is fetched by Go, and there is none on this machine")
+    done = subprocess.run(
+        [go, "mod", "download", "-json", f"{path}@{version}"], capture_output=True, text=True, timeout=900,
+        check=False, cwd="/",
+    )  # fmt: skip
+    found = json.loads(done.stdout or "{}")
+    if done.returncode or "Dir" not in found:
+        raise PeerMissingError(f"{path} {version} cannot be fetched:\n{found.get('Error') or done.stderr[-1000:]}")
+    return Path(found["Dir"])

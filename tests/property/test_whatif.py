@@ -1,0 +1,71 @@
+"""agent.core.whatif on random nodes: a plan admits as the managers do, keeps every rule, and changes nothing."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.core import invariants
+from agent.core.admit import Node
+from agent.core.whatif import Change, Question, what_if
+from agent.errors import SettingsError
+from agent.model.ledger import Ledger
+from agent.model.outcome import Admitted
+from agent.model.pod import Pod
+from agent.model.rules import Policy, Scope
+from tests.property.test_explain import case_of, nodes, pods
+
+
+@st.composite
+def filled(draw: st.DrawFn) -> tuple[Node, Ledger, list[Pod]]:
+    """A node, the pods that came and got in, and those that were refused."""
+    node = draw(nodes())
+    ledger, refused = node.start(), list[Pod]()
+    for number in range(draw(st.integers(1, 6))):
+        pod = draw(pods(number))
+        outcome = case_of(node, ledger, pod).admit(node)
+        ledger = outcome.ledger
+        refused += [] if isinstance(outcome, Admitted) else [pod]
+    return node, ledger, refused
+
+
+@settings(max_examples=60, deadline=None)
+@given(filled())
+def test_the_same_rules_and_order_give_the_same_node(world: tuple[Node, Ledger, list[Pod]]) -> None:
+    """Nobody left since: admitted anew in their order, all pods get what they have, and the refused are refused."""
+    node, ledger, refused = world
+    answer = what_if(Question(node, node, ledger, refused), repack=False)
+    assert {line.uid: line.change for line in answer.lines} == {
+        **dict.fromkeys(ledger.pods, Change.SAME),
+        **{pod.uid: Change.STILL_REFUSED for pod in refused},
+    }
+    assert answer.ledger.cpus.assigned == ledger.cpus.assigned
+    assert answer.before == answer.after
+
+
+@settings(max_examples=80, deadline=None)
+@given(world=filled(), policy=st.sampled_from(list(Policy)), scope=st.sampled_from(list(Scope)), repack=st.booleans())
+def test_a_plan_is_what_the_managers_would_do(
+    world: tuple[Node, Ledger, list[Pod]], policy: Policy, scope: Scope, *, repack: bool
+) -> None:  # fmt: skip
+    """The ledger of a plan keeps every rule, holds whoever is not refused, and a refusal is the managers' own."""
+    node, ledger, refused = world
+    try:
+        then = node.with_topology(policy, scope)
+    except SettingsError:  # CPU options that this policy excludes
+        return
+    answer = what_if(Question(node, then, ledger, refused), repack=repack)
+    invariants.check(answer.ledger, then)
+    assert {line.uid for line in answer.lines} == {*ledger.pods, *(pod.uid for pod in refused)}
+    out = {line.uid for line in answer.lines if line.change in (Change.REFUSED, Change.STILL_REFUSED)}
+    assert set(answer.ledger.pods) == {line.uid for line in answer.lines} - out
+    for line in answer.lines:
+        assert line.why or line.change in (Change.SAME, Change.ELSEWHERE)
+    if not repack:
+        replayed = then.start()
+        for pod in Question(node, then, ledger, refused).pods():
+            replayed = case_of(then, replayed, pod).admit(then).ledger
+        assert answer.ledger == replayed
+    else:
+        plain = what_if(Question(node, then, ledger, refused), repack=False)
+        assert answer.count(Change.REFUSED, Change.STILL_REFUSED) <= plain.count(Change.REFUSED, Change.STILL_REFUSED)

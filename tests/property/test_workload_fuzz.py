@@ -1,0 +1,76 @@
+"""Whatever an object holds, `items_from` gives items, nothing, or a BadPodError: never another exception."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.errors import BadPodError
+from agent.host.workloads import read_workloads
+from agent.model.workload import items_from, namespace_defaults
+from tests.property.test_podspec_fuzz import anything, metadata, names, scalars, spec
+
+KINDS = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob", "Namespace", "Service")
+template = st.fixed_dictionaries({"spec": spec | scalars}, optional={"metadata": metadata | anything})
+workload = st.fixed_dictionaries(
+    {"template": template | anything},
+    optional={"replicas": st.integers(-1, 4) | scalars, "parallelism": scalars, "completions": st.just(2) | scalars},
+)
+owners = st.lists(st.dictionaries(st.sampled_from(["kind", "name"]), names) | scalars, max_size=2) | scalars
+bodies = st.fixed_dictionaries(
+    {"kind": st.sampled_from(KINDS) | scalars},
+    optional={
+        "metadata": st.builds(lambda known, more: {**known, "ownerReferences": more}, metadata, owners) | anything,
+        "spec": workload | st.builds(lambda known, node: {**known, "nodeName": node}, spec, names) | anything,
+        "status": anything,
+        "items": anything,
+    },
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(bodies)
+def test_any_object_is_items_or_a_bad_pod(body: dict[str, Any]) -> None:
+    """No input ends in a traceback; what passes has uids of its own, and never more than one node."""
+    for found in (_read(items_from, body), _read(namespace_defaults, body)):
+        if isinstance(found, BadPodError):
+            assert found.field
+            assert str(found).isprintable()
+    items = _read(items_from, body)
+    if isinstance(items, tuple):
+        assert len({item.pod.uid for item in items}) == len(items)
+
+
+def _read(read: Callable[[dict[str, Any]], object], body: dict[str, Any]) -> object:
+    try:
+        return read(body)
+    except BadPodError as error:
+        return error
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(bodies | anything, max_size=4), st.binary(max_size=30), st.sampled_from([".json", ".yaml"]))
+def test_any_file_is_read_or_told(objects: list[Any], junk: bytes, suffix: str) -> None:
+    """Lists of whatever there is, and bytes after them: every mistake is one line with the file in it."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"a{suffix}"
+        text = json.dumps({"kind": "List", "items": objects}, default=str) if _small(objects) else "{}"
+        file.write_bytes(text.encode("utf-8", "surrogatepass") + junk)
+        for wrong in read_workloads([file]).wrong:
+            assert str(wrong).startswith(str(file))
+            assert "\n" not in str(wrong)
+
+
+def _small(objects: list[Any]) -> bool:
+    """Whether Python itself can write the numbers down: more than 4300 digits it cannot."""
+    try:
+        json.dumps(objects)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,131 @@
+"""Random sequences: the same seed, the same sequence.
+
+Amounts of memory are small, so that how much of it a guest's kernel leaves makes no difference; CPUs and huge pages,
+whose numbers are exact, run out often. Expectations are what our pure core answers: other nodes are held against it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from agent.core.requests import pod_requests
+from agent.core.synthetic import parse_synthetic
+from agent.model.podspec import pod_from
+from tests.parity.node import Scenario
+from tests.referee import vectors
+from tests.referee.manifests import manifest_of
+from tests.referee.running import Seen
+from tests.referee.sequence import Sequence, Step, sequence_of
+from tests.referee.shapes import MEMORY, description
+from tests.referee.writing import text_of
+
+CONFIGS: tuple[dict[str, Any], ...] = (
+    {},
+    {"topologyManagerPolicy": "restricted"},
+    {"topologyManagerPolicy": "single-numa-node"},
+    {"topologyManagerPolicy": "single-numa-node", "topologyManagerScope": "pod"},
+    {"topologyManagerPolicy": "restricted", "topologyManagerScope": "pod"},
+    {"topologyManagerPolicy": "none"},
+    {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}},
+    {"memoryManagerPolicy": "None", "reservedMemory": None},
+)
+"""Settings that files use, too: a real kubelet has to be set up for each.
+
+Not strict-cpu-reservation: there the kubelet gives the last shared CPU away and cannot start again, and numalign
+refuses (safety rule S5).
+"""
+
+DELETED, LOOSE, HUGE, SIDECAR = 0.25, 0.1, 0.2, 0.5
+"""Shares: of steps that delete, of pods that are not Guaranteed, of pods with huge pages, of inits that stay."""
+
+KEPT_MILLI = 2000
+"""Thousandths of a CPU that no pod may ask for: reservedSystemCPUs of shapes.BASE."""
+
+CPUS = ("1", "1", "2", "2", "3", "4", "5", "500m", "1500m", "250m")
+
+
+def generate(seed: int, steps: int = 10, config: dict[str, Any] | None = None) -> tuple[Sequence, tuple[Seen, ...]]:
+    """A sequence and what our core answers, which is also what it expects.
+
+    Args:
+        seed: any number.
+        steps: how many.
+        config: settings, a random one of CONFIGS when left out.
+    """
+    chance = random.Random(seed)  # the same on every Python (random.Random's methods used here are stable)
+    chosen = chance.choice(CONFIGS) if config is None else config
+    scenario = Scenario(vectors.node_of("lab", chosen))
+    scenario.run()
+    made: list[Step] = []
+    alive: list[str] = []
+    for number in range(steps):
+        gone = bool(alive) and chance.random() < DELETED
+        step = _delete(alive.pop(chance.randrange(len(alive)))) if gone else _pod(chance, f"pod{number}")
+        event = scenario.event(next(vectors.events_of(step)))
+        if not gone:
+            (pod,) = event["pods"]
+            alive += [step.create] if pod["admitted"] else []
+            step = step if pod["admitted"] else step.model_copy(update={"expect": None, "refused": pod["reason"]})
+        if overfull([*made, step], "lab"):  # a kubelet refuses it, whatever its managers say
+            scenario.event({"op": "remove", "uid": alive.pop()})
+            continue
+        made.append(step)
+    draft = Sequence(name=f"random-{seed}", about=f"Random pods of seed {seed}.", config=chosen, steps=tuple(made))
+    trace = answered(draft)
+    return sequence_of(yaml.safe_load(text_of(draft, trace)), draft.name, draft.name), trace
+
+
+def overfull(steps: list[Step], machine: str) -> bool:
+    """Whether pods that the managers admitted ask for more together than a node of the lab offers to pods.
+
+    Managers do not look at sums of fractions or of burstable pods; the scheduler does, and the kubelet after it.
+    """
+    there: dict[str, Mapping[str, int]] = {}
+    for step in steps:
+        if step.create and not step.refused:
+            there[step.create] = pod_requests(pod_from(manifest_of(step)))
+        elif "/" not in step.finish:
+            there.pop(step.delete or step.finish, None)
+    found = parse_synthetic(description(machine, MEMORY[0]))
+    limits = {"cpu": len(found.online) * 1000 - KEPT_MILLI, "memory": sum(node.memory for node in found.nodes) * 1000}
+    return any(sum(each.get(name, 0) for each in there.values()) > limit for name, limit in limits.items())
+
+
+def answered(sequence: Sequence, memory: str = MEMORY[-1]) -> tuple[Seen, ...]:
+    """What our pure core answers."""
+    return vectors.trace_of(sequence, Scenario(vectors.vector_of(sequence, memory)).run())
+
+
+def _delete(pod: str) -> Step:
+    return Step(delete=pod, shared="0")
+
+
+def _pod(chance: random.Random, name: str) -> Step:
+    """One of the shapes that pods have: Guaranteed mostly, one container mostly."""
+    if chance.random() < LOOSE:
+        resources: dict[str, Any] = {"requests": {"cpu": chance.choice(CPUS)}, "limits": {}}
+        return _step(name, {"app": chance.choice([resources, {}])})
+    names = [f"c{index}" for index in range(chance.choice([1, 1, 1, 2, 2, 3]))]
+    inits = [f"i{index}" for index in range(chance.choice([0, 0, 0, 1, 2]))]
+    huge = chance.random() < HUGE
+    return _step(
+        name,
+        {each: _guaranteed(chance, huge=huge) for each in names},
+        {each: {**_guaranteed(chance, huge=False), "sidecar": chance.random() < SIDECAR} for each in inits},
+    )
+
+
+def _guaranteed(chance: random.Random, *, huge: bool) -> dict[str, Any]:
+    body: dict[str, Any] = {"cpu": chance.choice(CPUS), "memory": f"{chance.choice([8, 16, 24])}Mi"}
+    return {**body, "hugepages-2Mi": f"{2 * chance.randint(1, 12)}Mi"} if huge else body
+
+
+def _step(name: str, containers: dict[str, Any], init: dict[str, Any] | None = None) -> Step:
+    nothing = {each: {"cpus": "shared", "mems": "any"} for each in [*(init or {}), *containers]}
+    return Step.model_validate(
+        {"create": name, "init": init or {}, "containers": containers, "expect": nothing, "shared": "0"}
+    )

@@ -1,0 +1,97 @@
+"""Devices for the tests of `agent.core.devices`: inventories, pods that ask, and one machine's manager."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from agent.core.demand import Positions
+from agent.core.devices import Provider
+from agent.core.devices_choice import Preference
+from agent.core.provider import Answer
+from agent.model.devices import Device, DeviceInventory
+from agent.model.hint import Hint
+from agent.model.idset import CpuSet, NodeSet
+from agent.model.ledger import CpuBooks, Ledger
+from agent.model.machine import Machine
+from agent.model.outcome import Refusal
+from agent.model.pod import Container, ContainerKind, Pod
+from agent.model.rules import Compatibility, Rules
+from tests.unit.memory_cases import (
+    APP,
+    FIXED,
+    GIB,
+    allocated,
+    machine,
+    node,
+    pod,
+    shown,
+)
+
+GPU, NIC = "example.com/gpu", "example.com/nic"
+NO_HINT = Hint(None, preferred=False)
+
+
+def gpus(places: Sequence[Sequence[int] | None], unhealthy: Sequence[int] = ()) -> DeviceInventory:
+    """Devices g0, g1, ... near these nodes."""
+    return DeviceInventory({GPU: devices("g", places, unhealthy)})
+
+
+def devices(letter: str, places: Sequence[Sequence[int] | None], unhealthy: Sequence[int] = ()) -> tuple[Device, ...]:
+    """Devices named by a letter and two digits."""
+    return tuple(
+        Device(f"{letter}{at:02}", None if near is None else NodeSet.of(*near), healthy=at not in unhealthy)
+        for at, near in enumerate(places)
+    )
+
+
+@dataclass
+class Rack:
+    """One machine's device manager and its ledger."""
+
+    inventory: DeviceInventory
+    compatibility: Compatibility = FIXED
+    machine: Machine = field(default_factory=lambda: machine(node(0, GIB), node(1, GIB)))
+    preferences: Mapping[str, Preference] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        rules = Rules(compatibility=self.compatibility, pod_level_managers=True)
+        self.provider = Provider(self.machine, rules, self.inventory, self.preferences)
+        self.positions = Positions.of(self.machine.node_set)
+        self.ledger = Ledger("", CpuBooks(CpuSet()))
+
+    def hints(self, of: Pod, name: str = "c") -> object:
+        """A container's hints, or with "" the pod's."""
+        return shown(self.answer(of, name), self.positions)
+
+    def answer(self, of: Pod, name: str = "c") -> Answer:
+        """The same, as the merge gets it."""
+        if not name:
+            return self.provider.pod_hints(self.ledger, of)
+        found = next(each for each in of.containers if each.name == name)
+        return self.provider.container_hints(self.ledger, of, found)
+
+    def allocate(self, of: Pod, affinity: Hint, *names: str) -> Refusal | None:
+        """Allocate containers in order; stops at the first refusal."""
+        self.ledger, refusal = allocated(self.provider, self.ledger, of, affinity, names)
+        return refusal
+
+    def got(self, of: Pod, affinity: Hint, name: str = "c", resource: str = GPU) -> str:
+        """Allocate a pod and say what a container has, or why not."""
+        refusal = self.allocate(of, affinity)
+        return refusal.message if refusal else self.held(of, name, resource)
+
+    def held(self, of: Pod, name: str = "c", resource: str = GPU) -> str:
+        """What a container has."""
+        return " ".join(self.ledger.devices.held.get(of.uid, {}).get(name, {}).get(resource, ()))
+
+
+def asking(uid: str, count: int, kind: ContainerKind = APP, name: str = "c", resource: str = GPU) -> Pod:
+    """A Guaranteed pod with one container that asks for devices."""
+    return pod(uid, one(name, count, kind, resource))
+
+
+def one(name: str, count: int, kind: ContainerKind = APP, resource: str = GPU) -> Container:
+    """A container that asks for devices, and half a CPU."""
+    milli = {"cpu": 500, "memory": GIB * 1000, resource: count * 1000}
+    return Container(name, kind, milli, milli)

@@ -1,0 +1,158 @@
+"""Cases of explanations in files (tests/unit/explain/*.yaml): a machine, settings, pods that came before, and a pod.
+
+machine    as after --root synthetic:
+settings   the configuration file
+devices    of the kubelet's plugins: resource -> {id: NUMA node}
+before     pods that came before, in order; `ended`: names of those that have ended by now, `after`: that came later
+given      devices that the kubelet gave the pod: resource -> ids
+pod        the pod: name, annotations, and limits (and requests) of its only container, or containers in full
+line       who waits already
+ran        the pod ran before the agent
+seen       the engine decides on the pod; without it nobody has seen it yet
+says       the lines of the explanation, all of them
+rules      the rule by which each merge's winner won
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from agent.core.admit import Node
+from agent.core.exempt import Exemptions
+from agent.core.explain import Explanation, Standing, explain
+from agent.core.explain.case import Case
+from agent.core.kubelet_devices import Given, Offered, handed_over, places
+from agent.core.synthetic import parse_synthetic
+from agent.core.waiting import Waiting
+from agent.engine.deciding import asked, decided
+from agent.engine.known import SWITCHES, Known
+from agent.model.devices import DeviceInventory
+from agent.model.idset import NodeSet
+from agent.model.ledger import Ledger
+from agent.model.pod import Pod
+from agent.model.podspec import pod_from
+from agent.settings import parse
+
+FOLDER = Path(__file__).parent / "explain"
+KEYS = {"name", "machine", "settings", "devices", "before", "ended", "after", "given", "pod", "line", "ran", "seen",
+        "says", "rules"}  # fmt: skip
+
+
+@dataclass
+class Told:
+    """A case carried out."""
+
+    node: Node
+    ledger: Ledger
+    pod: Pod
+    found: Explanation
+    given: Given
+
+
+def cases(file: str) -> Iterator[dict[str, Any]]:
+    """The cases of a file, checked for typing errors."""
+    for case in yaml.safe_load((FOLDER / file).read_text(encoding="utf-8")):
+        assert not set(case) - KEYS, f"{case['name']}: {set(case) - KEYS}"
+        yield case
+
+
+def node_of(case: Mapping[str, Any]) -> Node:
+    """The managers of a case."""
+    machine = parse_synthetic(case["machine"])
+    settings, _ = parse(case.get("settings", {}))
+    rules = settings.rules(machine)
+    inventory = DeviceInventory.from_machine(machine, rules.devices)
+    reported = [
+        (resource, name, NodeSet.of(node))
+        for resource, devices in case.get("devices", {}).items()
+        for name, node in devices.items()
+    ]
+    return Node(machine, rules, inventory.with_reported(reported) if reported else inventory)
+
+
+def pod_of(body: Mapping[str, Any], number: int) -> Pod:
+    """A pod from the short form."""
+    containers = body.get("containers") or [
+        {"name": "app", **{key: body[key] for key in ("limits", "requests") if key in body}}
+    ]
+    spec = {
+        key: [
+            {**{k: v for k, v in each.items() if k not in {"limits", "requests"}},
+             "resources": {k: each[k] for k in ("limits", "requests") if k in each}}
+            for each in found
+        ]
+        for key, found in (("containers", containers), ("initContainers", body.get("initContainers", [])))
+    }  # fmt: skip
+    metadata = {
+        "name": body["name"], "namespace": body.get("namespace", "shop"), "uid": body["name"],
+        "annotations": {f"numalign.io/{key}": value for key, value in body.get("annotations", {}).items()},
+        "creationTimestamp": f"2026-01-01T00:{number // 60:02}:{number % 60:02}Z",
+    }  # fmt: skip
+    return pod_from({"metadata": metadata, "spec": {**spec, **body.get("spec", {})}})
+
+
+def carried_out(case: Mapping[str, Any]) -> Told:
+    """Let the pods come and go as the engine does, and explain the pod."""
+    node = node_of(case)
+    ledger = node.start()
+    number = 0
+    given: Given = {"app": tuple(_offered(case))} if "given" in case else {}
+
+    def come(body: Mapping[str, Any], *, ran: bool = False, line: list[Waiting] | None = None) -> Known:
+        nonlocal ledger, number
+        number += 1
+        pod = pod_of(body, number)
+        exempt = Exemptions().why(pod)
+        known = Known(pod, asked(node, pod), exempt=exempt, ran=ran)
+        ledger, known = decided(
+            node, ledger, known, given=given if body is case["pod"] else None, unwritable="", switches=SWITCHES,
+            line=line or [],
+        )  # fmt: skip
+        return known
+
+    for body in _repeated(case.get("before", [])):
+        assert come(body).refusal is None, f"{body['name']} of before did not get in"
+    line = []
+    for place, body in enumerate(case.get("line", [])):
+        known = come(body)
+        assert known.refusal is not None, f"{body['name']} need not wait"
+        line.append(Waiting(known.pod, known.ask, float(place)))
+    if not case.get("seen", True):
+        number += 1
+        pod = pod_of(case["pod"], number)
+        return Told(node, ledger, pod, explain(node, ledger, pod, standing=Standing(hypothetical=True)), {})
+    known = come(case["pod"], ran=case.get("ran", False), line=line)
+    for body in case.get("after", []):
+        come(body)
+    for name in case.get("ended", []):
+        ledger = node.release(ledger, name)
+    standing = Standing(refusal=known.refusal, exempt=known.exempt, given=given)
+    found = explain(node, ledger, known.pod, ask=known.ask, standing=standing)
+    return Told(node, ledger, known.pod, found, given)
+
+
+def _repeated(bodies: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """`times: 3` stands for three pods, numbered."""
+    for body in bodies:
+        times = body.get("times", 0)
+        yield from ({**body, "name": f"{body['name']}-{each}"} for each in range(times)) if times else [body]
+
+
+def _offered(case: Mapping[str, Any]) -> Iterator[Offered]:
+    for resource, names in case["given"].items():
+        for name in names:
+            yield Offered(resource, name, NodeSet.of(case["devices"][resource][name]))
+
+
+def again(told: Told, found: Explanation) -> Case:
+    """The admission that the remedies of an explanation were found on."""
+    ask = asked(told.node, told.pod)
+    given = places(told.ledger, told.node.inventory, told.pod.uid) or told.given
+    ledger = told.node.release(told.ledger, told.pod.uid)
+    case = Case.of(handed_over(ledger, told.pod, given) if given else ledger, told.pod, ask)
+    return replace(case, policy=found.policy, scope=ask.scope)

@@ -1,0 +1,195 @@
+"""agent.core.explain: refusals, placements that are not preferred, and all else, every sentence (explain/*.yaml).
+
+The sentences are written down; that they are true is tried: each change that would have helped is made, and helps.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agent.core.explain import Standing, explain
+from agent.core.explain.candidates import is_aligned
+from agent.core.explain.case import Case
+from agent.core.explain.remedies import TRIES, _Search
+from agent.core.explain.shown import lines, to_json
+from agent.core.explain.values import AsOf, Explanation, Lever, Said, Stand, Verdict
+from agent.core.explain.words import size, spread
+from agent.engine.deciding import asked
+from agent.engine.explaining import explained
+from agent.engine.known import Known, Snapshot
+from agent.model.outcome import Admitted
+from tests.unit.explain_cases import FOLDER, Told, again, carried_out, cases
+
+ALL = [(file.name, case) for file in sorted(FOLDER.glob("*.yaml")) for case in cases(file.name)]
+REFUSALS = [case for file, case in ALL if file == "refusals.yaml"]
+PLACEMENTS = [case for file, case in ALL if file == "placements.yaml"]
+
+
+def named(case: Any) -> str:  # noqa: ANN401 - pytest asks for each value
+    """The name of a case."""
+    return str(case["name"]) if isinstance(case, dict) else str(case)
+
+
+def fits(told: Told, case: Case) -> bool:
+    """Whether the pod gets in; for one that is in, whether it is aligned."""
+    outcome = case.admit(told.node)
+    if not isinstance(outcome, Admitted):
+        return False
+    return told.found.verdict is Verdict.REFUSED or is_aligned(outcome.ledger, told.pod)
+
+
+@pytest.mark.parametrize(("file", "case"), ALL, ids=named)
+def test_every_sentence(file: str, case: dict[str, Any]) -> None:
+    """A case is told in exactly these sentences, and every merge was won by the rule that is named."""
+    told = carried_out(case)
+    assert list(lines(told.found)) == case["says"]
+    assert [merge.rule.value for merge in told.found.merges] == case.get("rules", [])
+    if file == "refusals.yaml":
+        assert told.found.verdict is Verdict.REFUSED
+    if file == "placements.yaml":
+        assert told.found.verdict is Verdict.NOT_PREFERRED
+
+
+@pytest.mark.parametrize("case", [*REFUSALS, *PLACEMENTS], ids=named)
+def test_what_would_have_let_it_in_does(case: dict[str, Any]) -> None:
+    """Each remedy is carried out and helps; without it nothing does, and one unit more of a request is too much."""
+    told = carried_out(case)
+    before = again(told, told.found)
+    assert not fits(told, before) or told.found.as_of is AsOf.NOW
+    for remedy in told.found.remedies:
+        assert fits(told, before.changed(told.node, remedy)), remedy.sentence
+        if remedy.lever is Lever.REQUEST:
+            more = before.asking(remedy.container, remedy.resource, remedy.amount + remedy.unit)
+            assert not fits(told, more), remedy.sentence
+
+
+def test_there_are_enough_cases() -> None:
+    """At least twelve refusals, twelve placements, and every lever and verdict among them."""
+    assert len(REFUSALS) >= 12
+    assert len(PLACEMENTS) >= 12
+    found = [carried_out(case).found for _, case in ALL]
+    assert {each.verdict for each in found} == set(Verdict)
+    assert {remedy.lever for each in found for remedy in each.remedies} == set(Lever)
+
+
+@pytest.mark.parametrize(("file", "case"), ALL, ids=named)
+def test_json_has_the_documented_keys(file: str, case: dict[str, Any]) -> None:
+    """The JSON shape is plain JSON, and every explanation has the same keys."""
+    body = json.loads(json.dumps(to_json(carried_out(case).found)))
+    assert sorted(body) == [
+        "asOf", "asked", "fate", "got", "merges", "notes", "pod", "policy", "policyFrom", "qos", "reasons", "refusal",
+        "remedies", "scope", "scopeFrom", "searched", "summary", "uid", "verdict", "version",
+    ], file  # fmt: skip
+    for merge in body["merges"]:
+        assert set(merge) == {
+            "container", "said", "winner", "preferred", "admit", "exact", "rule", "ruleText", "losers", "moreLosers",
+            "obstacles",
+        }  # fmt: skip
+
+
+def test_the_engine_explains_what_it_knows() -> None:
+    """A snapshot explains its pods: refused and waiting, in, left alone, and none that it does not know."""
+    case = next(case for _, case in ALL if case["name"] == "it waits for room")
+    told = carried_out(case)
+    known = Known(told.pod, asked(told.node, told.pod), refusal=told.found.refusal)
+    snapshot = Snapshot(told.ledger, told.node, {told.pod.uid: known})
+    found = explained(snapshot, told.pod.uid)
+    assert found is not None
+    assert found.summary == told.found.summary
+    inside = explained(snapshot, "cart")  # in the ledger only
+    assert inside is not None
+    assert (inside.verdict, inside.as_of) == (Verdict.ALIGNED, AsOf.ADMISSION)
+    assert explained(snapshot, "nobody") is None
+
+
+def test_nothing_is_searched_unless_it_is_asked_for() -> None:
+    """Without the search the answer is the same, but for the remedies."""
+    told = carried_out(REFUSALS[0])
+    short = explain(told.node, told.ledger, told.pod, standing=Standing(refusal=told.found.refusal), search=False)
+    assert (short.summary, short.reasons) == (told.found.summary, told.found.reasons)
+    assert (short.remedies, short.searched) == ((), ())
+
+
+def test_amounts_in_words() -> None:
+    """Bytes are exact where that is short; nodes with equal amounts are told together."""
+    assert [size(each) for each in (1 << 30, 1536 << 20, (15 << 30) + 12345, 0, 1000)] == [
+        "1Gi", "1536Mi", "15.0Gi", "0", "1000",
+    ]  # fmt: skip
+    assert spread("cpu", {0: 4, 1: 8, 2: 8, 4: 4}, "free") == "NUMA nodes 0,4 have 4 free each, 1-2 have 8 each"
+    assert spread("memory", {0: 1 << 30}) == "NUMA node 0 has 1Gi"
+
+
+def test_large_machines_are_summarised() -> None:
+    """With sixteen nodes no hint is listed: counts, sums and the rule are told instead."""
+    found = carried_out(next(case for case in PLACEMENTS if case["machine"].startswith("4 sockets x 4"))).found
+    said: Said = found.merges[0].said[0]
+    assert (said.stand, said.hints, said.size, said.least) == (Stand.HINTS, None, 1, 2)
+    assert sum(said.free.values()) == 16
+    assert isinstance(found, Explanation)
+
+
+@pytest.mark.parametrize("closest", ["true", "false"])
+def test_a_full_large_machine_is_explained_within_bounds(closest: str) -> None:
+    """With 80 pods on 256 CPUs no more admissions are tried than allowed, and what could not be tried is told."""
+    case = {
+        "machine": "2 sockets x 4 nodes x 16 cores x 2 threads, 64G per node, distance 10 12 21",
+        "settings": {
+            "topologyManagerPolicy": "best-effort", "reservedSystemCPUs": "0", "onMisalignment": "fail",
+            "topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": closest},
+        },
+        "before": [{"name": "grid", "times": 80, "limits": {"cpu": 3, "memory": "1Gi"}}],
+        "pod": {
+            "name": "solver", "annotations": {"policy": "single-numa-node"}, "limits": {"cpu": 9, "memory": "1Gi"},
+        },
+    }  # fmt: skip
+    told = carried_out(case)
+    departure = next(each for each in told.found.remedies if each.lever is Lever.DEPARTURE)
+    assert len(departure.departures) == 3
+    assert "of the 3160 pairs of pods, 1000 were tried" in told.found.searched
+    search = _Search(told.node, again(told, told.found), aligned=False)
+    assert [remedy for lever in search.levers() for remedy in lever()]
+    assert search.tries <= TRIES
+
+
+@pytest.mark.parametrize(
+    ("why", "aligned"),
+    [
+        ("it lost CPUs 3, which are offline or another pod's; it keeps 1-2", False),
+        ("the resize to 4 CPUs waits for room", False),
+    ],
+)
+def test_what_happened_to_a_pod_since_is_its_reason(why: str, aligned: bool) -> None:  # noqa: FBT001 - a column
+    """A pod that lost CPUs, or whose resize waits, is not aligned for that reason, and is not searched in vain."""
+    case = next(case for _, case in ALL if case["name"] == "aligned, the lower of two equal nodes")
+    told = carried_out(case)
+    record = told.ledger.pods[told.pod.uid]
+    record = replace(record, aligned={"app": aligned}, why={"app": why})
+    ledger = replace(told.ledger, pods={**told.ledger.pods, told.pod.uid: record})
+    found = explain(told.node, ledger, told.pod)
+    assert found.verdict is Verdict.NOT_PREFERRED
+    assert found.summary == f"shop/checkout is in, but is not aligned: {why}"
+    assert found.remedies == ()
+    assert found.notes == ("created anew now, it would be aligned: CPUs 1-2 on NUMA node 0",)
+
+
+def test_annotations_in_remedies_are_whole() -> None:
+    """Written into the manifest as it stands, each annotation of a remedy asks for what was tried."""
+    tried = 0
+    for case in REFUSALS:
+        told = carried_out(case)
+        for remedy in told.found.remedies:
+            _, _, written = remedy.sentence.partition(" (numalign.io/")
+            if remedy.lever in (Lever.POLICY, Lever.SCOPE, Lever.CPU_OPTION) and written:
+                key, _, value = written.partition(")")[0].partition(": ")
+                pod = replace(told.pod, annotations={**told.pod.annotations, f"numalign.io/{key}": value})
+                before = again(told, told.found)
+                asks = Case.of(before.ledger, pod, asked(told.node, pod)).admit(told.node)
+                meant = before.changed(told.node, remedy).admit(told.node)
+                assert isinstance(asks, Admitted), remedy.sentence
+                assert (asks.ledger.cpus, asks.ledger.memory) == (meant.ledger.cpus, meant.ledger.memory)
+                tried += 1
+    assert tried >= 10

@@ -1,0 +1,150 @@
+"""Asking agents to leave, without an API: answers as they are read, nodes as they are counted (safety.md S18)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from agent.app.farewell import Asking, Word, sentence
+from agent.core.asks import APART, RELEASE, RELEASED, ask_of
+from agent.errors import KubeError
+from agent.kube.client import KubeClient
+from agent.kube.farewell import Answer, answer_of, request_of
+from agent.model.podspec import pod_from
+from agent.model.rules import CpuOptions, Policy
+
+
+class Api(KubeClient):
+    """A DaemonSet and its pods; each look may find others. Answers come one look after the request."""
+
+    def __init__(self, *looks: list[dict[str, Any]] | KubeError, wanted: int = 1, answering: bool = True) -> None:
+        self.looks, self.wanted, self.answering = list(looks), wanted, answering
+        self.asked: list[str] = []
+
+    def get(self, path: str, *, query: Any = ()) -> dict[str, Any]:  # noqa: ANN401 - query parameters
+        if "daemonsets" in path:
+            return {"spec": {"selector": {"matchLabels": {"a": "b"}}},
+                    "status": {"desiredNumberScheduled": self.wanted}}  # fmt: skip
+        assert query == (("labelSelector", "a=b"),)
+        look = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+        if isinstance(look, KubeError):
+            raise look
+        return {"items": look}
+
+    def call(self, method: str, path: str, body: Any = None, **_: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+        assert (method, path.rpartition("/")[2]) == ("PATCH", "status")
+        name = path.split("/")[-2]
+        self.asked.append(name)
+        for pod in (pod for look in self.looks if isinstance(look, list) for pod in look):
+            if pod["metadata"]["name"] == name:
+                request = body["metadata"]["annotations"][RELEASE]
+                pod["metadata"]["annotations"] = {RELEASE: request}
+                if self.answering:
+                    pod["metadata"]["annotations"][RELEASED] = Answer(request, clean=True, writes=3).text()
+        return {}
+
+
+def pod(name: str, node: str, **metadata: str) -> dict[str, Any]:
+    """An agent's pod."""
+    ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    return {"metadata": {"name": name, **metadata}, "spec": {"nodeName": node}, "status": ready}
+
+
+def ask(api: Api, within: float = 5) -> tuple[tuple[Word, ...], list[str], float]:
+    """Words, lines and the seconds that it took by its own clock."""
+    now, lines = [0.0], list[str]()
+    words = Asking(
+        client=api, namespace="s", daemonset="d", request="r1", within=within, tell=lines.append,
+        clock=lambda: now[0], sleep=lambda seconds: now.__setitem__(0, now[0] + seconds),
+    ).all()  # fmt: skip
+    return words, lines, now[0]
+
+
+def test_answers_are_told_as_they_come_and_by_node() -> None:
+    """Each pod is asked once; it ends with the last answer."""
+    pods = [pod("p2", "n2"), pod("p1", "n1")]
+    api = Api(pods, wanted=2)
+    words, lines, took = ask(api)
+    assert [(word.node, word.released) for word in words] == [("n1", True), ("n2", True)]
+    assert sorted(api.asked) == ["p1", "p2"]
+    assert "n1: released, 3 writes" in lines
+    assert took == 1
+
+
+def test_a_pod_that_comes_late_is_asked_too() -> None:
+    """The node's agent was being replaced when the first look was taken."""
+    old, new = pod("old", "n1", deletionTimestamp="t"), pod("new", "n1")
+    api = Api([old], [new])
+    words, _, took = ask(api)
+    assert words[0].released
+    assert (api.asked, took) == (["new"], 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (pod("p", "n1", deletionTimestamp="t"), "its pod p is being deleted"),
+        ({**pod("p", "n1"), "status": {"phase": "Pending"}}, "its pod p is Pending"),
+        ({**pod("p", "n1"), "status": {}}, "its pod p is Pending"),
+        ({**pod("p", "n1"), "status": {"phase": "Running"}}, "its pod p is not ready: the node may be down"),
+        (pod("p", "n1"), "no answer of its pod p"),
+    ],
+    ids=["deleted", "pending", "no-status", "not-ready", "silent"],
+)
+def test_who_does_not_answer_in_time_is_named_with_the_reason(given: dict[str, Any], why: str) -> None:
+    """And it takes no longer than was allowed."""
+    words, _, took = ask(Api([given], answering=False), within=3)
+    assert words == (Word("n1", None, why),)
+    assert took == 3
+
+
+def test_an_answer_to_an_earlier_request_is_none() -> None:
+    """The second attempt of an uninstall must not be satisfied by the first one's answers."""
+    stale = pod("p", "n1")
+    stale["metadata"]["annotations"] = {RELEASED: Answer("r0", clean=True).text()}
+    assert not ask(Api([stale], answering=False), within=1)[0][0].released
+
+
+def test_the_api_may_be_away_for_a_moment_but_not_for_ever() -> None:
+    """A refused look is told and tried again; if none succeeds, nobody was asked."""
+    words, lines, _ = ask(Api(KubeError(503, "away"), [pod("p", "n1")]))
+    assert words[0].released
+    assert lines[0] == "API server: 503 away"
+    words, _, _ = ask(Api(KubeError(503, "away")), within=2)
+    assert words == (Word("", None, "the API server did not answer: no agent was asked"),)
+
+
+def test_nodes_without_a_pod_are_counted() -> None:
+    """The DaemonSet wants three nodes and has one pod."""
+    words, _, _ = ask(Api([pod("p", "n1")], wanted=3), within=1)
+    assert [word.released for word in words] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [{}, None, "x", {RELEASED: ""}, {RELEASED: "[]"}, {RELEASED: "{"}, {RELEASED: '{"asked":"r","clean":1}'},
+     {RELEASED: '{"asked":"r","clean":true,"writes":"many","confined":[],"named":0,"untold":0}'}],
+)  # fmt: skip
+def test_an_answer_that_cannot_be_read_is_none(notes: object) -> None:
+    """Whoever may annotate pods may write nonsense."""
+    assert answer_of({"metadata": {"annotations": notes}}) is None
+    assert request_of({"metadata": {"annotations": notes if isinstance(notes, Mapping) else None}}) == ""
+
+
+def test_an_answer_says_what_remains() -> None:
+    """The first confined cgroup and how many more, what is only named, and what was not told in time."""
+    answer = Answer("r", clean=False, writes=2, confined=("/a: EBUSY", "/b: EBUSY"), named=4, untold=1)
+    assert answer_of({"metadata": {"annotations": {RELEASED: answer.text()}}}) == answer
+    assert sentence(answer) == (
+        "still confined: /a: EBUSY and 1 more; 4 cgroups have everything and name it; 1 pods still carry annotations"
+    )
+
+
+def test_annotations_for_the_runtime_and_for_agents_are_no_typing_errors() -> None:
+    """A network plugin's pod that tolerates the missing plugin (nri.md) gets no BadAnnotation."""
+    notes = dict.fromkeys(APART, "true")
+    metadata = {"uid": "u", "name": "cni", "namespace": "kube-system", "annotations": notes}
+    body = {"metadata": metadata, "spec": {"containers": [{"name": "c"}]}}
+    assert ask_of(pod_from(body), CpuOptions(), Policy.BEST_EFFORT).problems == ()

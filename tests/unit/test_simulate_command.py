@@ -1,0 +1,206 @@
+"""`numalign simulate` as it is typed: what it prints, what programs read, its exit codes, and what is wrong input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from agent.cli.simulate import command
+
+MACHINE = "synthetic:2 sockets x 4 cores x 2 threads, 8G per node"
+
+
+def pod(name: str, cpu: str = "2", node: str = "", **annotations: str) -> dict[str, Any]:
+    """A Guaranteed pod."""
+    notes = {f"numalign.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    limits = {"cpu": cpu, "memory": "256Mi"}
+    spec = {"containers": [{"name": "app", "resources": {"limits": limits}}], **({"nodeName": node} if node else {})}
+    return {"kind": "Pod", "metadata": {"name": name, "annotations": notes}, "spec": spec}
+
+
+def deployment(name: str, replicas: int, cpu: str = "5", **annotations: str) -> dict[str, Any]:
+    """A Deployment of such pods."""
+    made = pod(name, cpu, **annotations)
+    template = {"metadata": made["metadata"], "spec": made["spec"]}
+    return {"kind": "Deployment", "metadata": {"name": name}, "spec": {"replicas": replicas, "template": template}}
+
+
+def call(folder: Path, *arguments: str, pods: list[dict[str, Any]], machine: str = MACHINE) -> Result:
+    """Run the command on these objects."""
+    file = folder / "pods.json"
+    file.write_text(json.dumps({"kind": "List", "items": pods}))
+    nodes = ["--root", machine] if machine else []
+    return CliRunner().invoke(command, ["--pods", str(file), *nodes, *arguments])
+
+
+def answer(result: Result) -> list[dict[str, Any]]:
+    """The variants of a JSON answer."""
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.output
+    found = json.loads(result.stdout)
+    assert found["version"] == 1
+    variants: list[dict[str, Any]] = found["variants"]
+    return variants
+
+
+def test_policies_side_by_side(tmp_path: Path) -> None:
+    """best-effort spreads what single-numa-node refuses: columns differ by that, and the exit code says so."""
+    arguments = ["-o", "json", "--policy", "best-effort,single-numa-node", "--on-misalignment", "fail"]
+    result = call(tmp_path, *arguments, pods=[deployment("web", 2), pod("wide", "4")])
+    assert result.exit_code == 1
+    loose, strict = answer(result)
+    assert [loose["label"], strict["label"]] == ["best-effort", "single-numa-node"]
+    assert _states(loose) == {"aligned": 2, "not-aligned": 1}
+    assert _states(strict) == {"aligned": 2, "refused": 1}
+    assert loose["numaNodesSpanned"] == {"1": 2, "2": 1}
+    assert strict["numaNodesSpanned"] == {"1": 2}
+    assert strict["reasons"] == {"refused": {"TopologyAffinityError": 1}}
+    assert loose["resources"]["cpu"] == {"allocatableMilli": 14000, "requestedMilli": 14000, "grantedMilli": 14000}
+    assert strict["resources"]["cpu"] == {"allocatableMilli": 14000, "requestedMilli": 10000, "grantedMilli": 10000}
+    assert loose["largestAligned"] == {"cpu": {"best": 0, "median": 0, "worst": 0}}
+    assert strict["largestAligned"] == {"cpu": {"best": 3, "median": 3, "worst": 3}}
+    assert [each["containers"][0]["numaNodes"] for each in loose["placements"]] == ["0", "1", "0-1"]
+
+
+def _states(variant: dict[str, Any]) -> dict[str, int]:
+    return {name: count for name, count in variant["states"].items() if count}
+
+
+def test_a_refused_replica_is_made_again_elsewhere(tmp_path: Path) -> None:
+    """With --retries a workload's pod goes to the next node; a bare pod stays refused."""
+    scene = [pod("a", "4"), pod("b", "4"), deployment("web", 1, "6", policy="single-numa-node")]
+    arguments = ["-o", "json", "--on-misalignment", "fail", "--node", "synthetic:1 socket x 8 cores x 2 threads"]
+    (once,) = answer(call(tmp_path, *arguments, pods=scene))
+    assert once["placements"][2]["tries"] == 1
+    wide = [*arguments, "--scheduler", "most-allocated", "--retries", "3"]
+    result = call(tmp_path, *wide, pods=scene)
+    (again,) = answer(result)
+    assert again["placements"][2]["state"] == "aligned"
+    assert again["placements"][2]["tries"] == 2
+    assert again["madeAgain"] == 1
+    assert result.exit_code == 0
+
+
+def test_waiting_pods_and_a_scenario(tmp_path: Path) -> None:
+    """A pod that waits enters when another ends; one that waits too long is refused; unschedulable ones come in."""
+    (tmp_path / "more.yaml").write_text(json.dumps(pod("late", "2")))
+    (tmp_path / "scenario.yaml").write_text("events:\n- end: default/first-*\n- add: more.yaml\n- pass: 10\n")
+    scene = [deployment("first", 2), pod("waits", "6", policy="single-numa-node"), pod("big", "14")]
+    arguments = ["-o", "json", "--on-misalignment", "wait"]
+    (before,) = answer(call(tmp_path, *arguments, pods=scene))
+    assert [each["state"] for each in before["placements"]][2:] == ["unschedulable", "unschedulable"]
+    (after,) = answer(call(tmp_path, *arguments, "--scenario", str(tmp_path / "scenario.yaml"), pods=scene))
+    states = {each["pod"]: each["state"] for each in after["placements"]}
+    assert states == {
+        "default/first-0": "ended", "default/first-1": "ended", "default/waits": "aligned",
+        "default/big": "unschedulable", "default/late": "aligned",
+    }  # fmt: skip
+
+
+def test_pods_keep_their_nodes(tmp_path: Path) -> None:
+    """--keep-nodes makes a machine per node name from one --root, or wants each to be named."""
+    scene = [pod("a", node="n1"), pod("b", node="n2"), pod("c", node="n2")]
+    (found,) = answer(call(tmp_path, "-o", "json", "--keep-nodes", pods=scene))
+    assert [each["node"] for each in found["placements"]] == ["n1", "n2", "n2"]
+    result = call(
+        tmp_path, "--keep-nodes", "--node", f"n1={MACHINE}", "--node", f"n3={MACHINE}", pods=scene, machine=""
+    )
+    assert result.exit_code == 2
+    assert "node n2, which is not simulated; add --node n2=MACHINE" in result.output
+
+
+def test_a_daemon_set_has_a_pod_on_every_node(tmp_path: Path) -> None:
+    """Also where the scheduler would spread others; it is named after its node."""
+    daemon = {**deployment("agent", 1, "1"), "kind": "DaemonSet"}
+    (found,) = answer(call(tmp_path, "-o", "json", "--machines", "3", pods=[daemon]))
+    assert [each["node"] for each in found["placements"]] == ["synthetic-1", "synthetic-2", "synthetic-3"]
+    assert found["placements"][0]["pod"] == "default/agent-synthetic-1"
+
+
+def test_the_table_names_what_counts(tmp_path: Path) -> None:
+    """All pods in: exit code 0, no colours where there is no terminal, and what was left out is told."""
+    odd = pod("odd", policy="nonsense")
+    odd["spec"]["containers"][0]["resources"]["limits"]["example.com/fpga"] = "1"
+    result = call(tmp_path, "--show-nodes", "--show-pods", pods=[odd, {"kind": "Service"}])
+    assert result.exit_code == 0, result.output
+    assert "\x1b" not in result.output
+    for text in (
+        "1 pod on 1 node: 2 sockets x 4 cores x 2 threads, 8G per node", "largest aligned: CPUs",
+        "note: 1 Service left out: it makes no pods", "note: example.com/fpga, asked for by 1 pod,",
+        'numalign.io/policy: "nonsense" is none of none, best-effort', "default/odd",
+    ):  # fmt: skip
+        assert text in result.output
+
+
+def test_one_node_as_a_picture(tmp_path: Path) -> None:
+    """--draw writes the drawing that `topology` makes, with the pods on it."""
+    target = tmp_path / "node.svg"
+    result = call(tmp_path, "--draw", "synthetic", "-f", str(target), pods=[pod("p")])
+    assert result.exit_code == 0, result.output
+    assert target.read_text().startswith("<svg")
+    assert "default/p" in target.read_text()
+    assert call(tmp_path, "--draw", "other", pods=[pod("p")]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--policy", "best"], '"best" is none of none, best-effort'),
+        (["--node", "0xtwo-sockets"], "write 1 or more"),
+        (["--node", "nowhere-at-all"], "machine nowhere-at-all: no such folder or archive"),
+        (["--node", "synthetic:7 moons"], "is no part of a machine's description"),
+        (["--node", f"a={MACHINE}", "--node", f"a={MACHINE}"], "two nodes are named a"),
+        (["--scenario", "/none.yaml"], "/none.yaml: cannot be read"),
+        (["--draw", "synthetic", "--policy", "none,restricted"], "shows one variant"),
+    ],
+)
+def test_wrong_input_is_told_and_ends_with_2(tmp_path: Path, arguments: list[str], text: str) -> None:
+    """One sentence that names the part."""
+    result = call(tmp_path, *arguments, pods=[pod("p")])
+    assert result.exit_code == 2
+    assert text in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    ("scenario", "text"),
+    [
+        ("events: 3", "events: must be a list"),
+        ("then: []", "then: is no key of a scenario"),
+        ("events:\n- end: default/nobody", "events[0].end: 'default/nobody' names none of the pods"),
+        ("events:\n- pass: soon", "events[0].pass: must be seconds"),
+        ("events:\n- go: 1", "events[0]: must be one of add, end, pass"),
+        ("events:\n- add: none.yaml", "none.yaml: cannot be read"),
+        ("[", "is not YAML"),
+    ],
+)
+def test_a_wrong_scenario_names_the_place(tmp_path: Path, scenario: str, text: str) -> None:
+    """With the path of the field, exit code 2."""
+    (tmp_path / "s.yaml").write_text(scenario)
+    result = call(tmp_path, "--scenario", str(tmp_path / "s.yaml"), pods=[pod("p")])
+    assert result.exit_code == 2
+    assert text in result.output
+
+
+def test_a_narrow_terminal_gets_several_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No column is cut or folded: variants that do not fit beside each other come below."""
+    monkeypatch.setenv("COLUMNS", "80")
+    scopes = ["--policy", "none,best-effort,restricted,single-numa-node", "--scope", "container,pod"]
+    lines = call(tmp_path, *scopes, "--show-nodes", "--show-pods", pods=[deployment("web", 3)]).output.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "…" not in "".join(lines)
+    rows = [line.split() for line in lines if line.startswith("pods ") and line.split()[1].isdigit()]
+    assert len(rows) > 1
+    assert sum(len(row) - 1 for row in rows) == 8
+    words = [word for line in lines for word in line.split()]
+    assert words.count("best-effort") >= 2
+
+
+def test_a_file_of_lstopo_is_a_machine_too(tmp_path: Path) -> None:
+    """Written by lstopo itself; the node is named after the file."""
+    file = Path(__file__).parents[1] / "replay" / "lstopo" / "nodes-in-packages.v2.xml"
+    (found,) = answer(call(tmp_path, "-o", "json", pods=[pod("p")], machine=str(file)))
+    assert found["nodes"][0]["name"] == "nodes-in-packages-v2"
+    assert [each["id"] for each in found["nodes"][0]["numaNodes"]] == [0, 1, 2, 3]

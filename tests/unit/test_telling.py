@@ -1,0 +1,76 @@
+"""What the log says of writes: each refusal once, until it changes."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from agent.model.cgroup import VANISHED, Cause, Write, Written
+from agent.observe import telling
+from agent.observe.metrics import Metrics, Snapshot
+from agent.observe.telling import Telling
+
+OWN = "/kubepods.slice/kubepods-pod1.slice/cri-containerd-1.scope"
+
+
+def told(teller: Telling, caplog: pytest.LogCaptureFixture, error: str, value: str = "0-3", path: str = OWN) -> bool:
+    """Whether one more result of a write is warned of."""
+    caplog.clear()
+    teller.written((Written(Write(path, "cpuset.cpus", value, "0-7", Cause.POOL), "0-7", "0-7", error),))
+    return [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING] == [
+        f"not written: {error}"
+    ]
+
+
+def test_a_refusal_is_said_once_until_it_changes(caplog: pytest.LogCaptureFixture) -> None:
+    """The same again is not; another value, error or cgroup is, and the same after the kernel took one."""
+    metrics = Metrics(Snapshot)
+    teller = Telling(metrics)
+    assert told(teller, caplog, "EPERM")
+    assert not told(teller, caplog, "EPERM")
+    assert told(teller, caplog, "EPERM", value="0-5")
+    assert told(teller, caplog, "EBUSY", value="0-5")
+    assert told(teller, caplog, "EPERM", path=f"{OWN}x")
+    assert not told(teller, caplog, "EBUSY", value="0-5")
+    assert not told(teller, caplog, "", value="0-5")
+    assert told(teller, caplog, "EBUSY", value="0-5")
+    assert b'cause="pool",file="cpuset.cpus",result="EPERM"} 4.0' in metrics.page(), "every one is counted"
+
+
+def test_a_cgroup_that_went_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+    """That it vanished is no warning, and one of its name that comes later is told of anew."""
+    teller = Telling(Metrics(Snapshot))
+    assert told(teller, caplog, "EPERM")
+    assert not told(teller, caplog, VANISHED)
+    assert told(teller, caplog, "EPERM")
+
+
+def test_only_so_many_are_remembered(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that was refused longest ago goes first."""
+    monkeypatch.setattr(telling, "_MOST", 2)
+    teller = Telling(Metrics(Snapshot))
+    for path in ("/a", "/b", "/c"):
+        assert told(teller, caplog, "EPERM", path=path)
+    assert not told(teller, caplog, "EPERM", path="/b")
+    assert told(teller, caplog, "EPERM", path="/a")
+
+
+def test_an_emptied_slice_is_said_once_and_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """As systemd does every minute on a node without BestEffort pods; a set of somebody else's is warned of."""
+    metrics = Metrics(Snapshot)
+    teller = Telling(metrics)
+
+    def levels(old: str, cause: Cause) -> list[int]:
+        caplog.clear()
+        write = Write("/kubepods.slice/kubepods-besteffort.slice", "cpuset.cpus", "0-3", old, cause)
+        teller.written((Written(write, "0-3", "0-3", ""),))
+        return [each.levelno for each in caplog.records if each.getMessage() == "repaired"]
+
+    caplog.set_level(logging.DEBUG)
+    assert levels("", Cause.DRIFT_RESET) == [logging.INFO]
+    assert levels("", Cause.DRIFT_RESET) == [logging.DEBUG]
+    assert levels("0-7", Cause.DRIFT_RESET) == [logging.WARNING]
+    assert levels("1", Cause.DRIFT_FOREIGN) == [logging.WARNING]
+    assert b'cause="drift-emptied",file="cpuset.cpus",result="ok"} 2.0' in metrics.page(), "every one is counted"
+    assert b'cause="drift-reset",file="cpuset.cpus",result="ok"} 1.0' in metrics.page(), "the alert counts this one"

@@ -1,0 +1,173 @@
+"""What `simulate` reads: objects that make pods, their order, their defaults, and what is wrong with them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from agent.errors import BadPodError
+from agent.host.workloads import read_workloads
+from agent.model.workload import again, items_from, on_node, unbound
+
+SPEC: dict[str, Any] = {"containers": [{"name": "app", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}]}
+
+
+def workload(kind: str, **spec: Any) -> dict[str, Any]:  # noqa: ANN401 - fields of a manifest
+    """A workload's object."""
+    template = {"metadata": {"annotations": {"numalign.io/policy": "restricted", "other": "x"}}, "spec": SPEC}
+    return {"kind": kind, "metadata": {"name": "web", "namespace": "shop"}, "spec": {"template": template, **spec}}
+
+
+def keys(body: dict[str, Any]) -> list[str]:
+    """Names of the pods that an object makes."""
+    return [item.pod.key for item in items_from(body) or ()]
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        (workload("Deployment", replicas=3), 3),
+        (workload("Deployment"), 1),
+        (workload("Deployment", replicas=0), 0),
+        (workload("StatefulSet", replicas=2), 2),
+        (workload("ReplicaSet", replicas=2), 2),
+        (workload("Job", parallelism=4), 4),
+        (workload("Job", parallelism=4, completions=3), 3),
+        (workload("Job"), 1),
+    ],
+)
+def test_replicas(body: dict[str, Any], count: int) -> None:
+    """Each kind makes as many pods as its controller would have at once, named by number."""
+    assert keys(body) == [f"shop/web-{number}" for number in range(count)]
+
+
+def test_replicas_are_different_pods_of_one_template() -> None:
+    """Same containers and annotations, other uids; the same after every reading."""
+    first, second = items_from(workload("Deployment", replicas=2)) or ()
+    assert first.owner == second.owner == "Deployment shop/web"
+    assert first.pod.containers == second.pod.containers
+    assert first.pod.annotations == {"numalign.io/policy": "restricted"}
+    assert len({first.pod.uid, second.pod.uid, again(first, 1).pod.uid, again(first, 2).pod.uid}) == 4
+    assert items_from(workload("Deployment", replicas=2)) == (first, second)
+
+
+def test_daemon_sets_make_one_pod_per_node() -> None:
+    """The pattern becomes a pod when the node is known."""
+    (pattern,) = items_from(workload("DaemonSet")) or ()
+    assert pattern.every_node
+    assert on_node(pattern, "worker-1").pod.key == "shop/web-worker-1"
+    assert on_node(pattern, "worker-1").node == "worker-1"
+
+
+def test_a_daemon_sets_pods_are_one_pattern_where_nodes_are_chosen_anew() -> None:
+    """What runs on each node of a cluster would run on each of others; bare pods and replicas stay as they are."""
+    owner = [{"kind": "DaemonSet", "name": "agent"}]
+    found = [
+        item
+        for name, owners in (
+            ("a", []),
+            ("agent-x", owner),
+            ("b", [{"kind": "ReplicaSet", "name": "r"}]),
+            ("agent-y", owner),
+        )
+        for item in items_from(
+            {"kind": "Pod", "metadata": {"name": name, "ownerReferences": owners}, "spec": {**SPEC, "nodeName": "n"}}
+        )
+        or ()
+    ]
+    names = [(item.pod.name, item.every_node, item.node) for item in unbound(found)]
+    assert names == [("a", False, "n"), ("agent", True, ""), ("b", False, "n")]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "kind"),
+        ({"kind": 3}, "kind"),
+        (workload("Deployment", replicas=-1), "spec.replicas"),
+        (workload("Deployment", replicas=10**6), "spec.replicas"),
+        (workload("Deployment", replicas="3"), "spec.replicas"),
+        (workload("Deployment", template=None), "spec.template"),
+        (workload("Deployment", template={"spec": {"containers": []}}), "spec.template.spec.containers"),
+        ({**workload("Deployment"), "metadata": {}}, "metadata.name"),
+        ({"kind": "Pod", "metadata": {"name": "p", "ownerReferences": 1}, "spec": SPEC}, "metadata.ownerReferences"),
+        ({"kind": "Pod", "metadata": {"name": "p"}, "spec": {**SPEC, "nodeName": 1}}, "spec.nodeName"),
+    ],
+)
+def test_what_is_wrong_is_named(body: dict[str, Any], field: str) -> None:
+    """The error has the path of the field, also inside a template."""
+    with pytest.raises(BadPodError) as caught:
+        items_from(body)
+    assert caught.value.field == field
+
+
+def test_a_folder_in_order_with_namespaces_defaults(tmp_path: Path) -> None:
+    """Files by name, documents in order; a Namespace's annotations lie below the pod's; other kinds are counted."""
+    (tmp_path / "b.yaml").write_text(
+        dedent(
+            """\
+            kind: Deployment
+            metadata: {name: web, namespace: shop}
+            spec: {replicas: 2, template: {spec: {containers: [{name: app}]}}}
+            ---
+            kind: Service
+            metadata: {name: web}
+            ---
+            kind: CronJob
+            metadata: {name: nightly}
+            """
+        )
+    )
+    space = {"name": "shop", "annotations": {"numalign.io/scope": "pod", "other": "x"}}
+    (tmp_path / "a.json").write_text(json.dumps({"kind": "Namespace", "metadata": space}))
+    found = read_workloads([tmp_path])
+    assert not found.wrong
+    assert [item.pod.key for item in found.items] == ["shop/web-0", "shop/web-1"]
+    assert all(item.pod.annotations == {"numalign.io/scope": "pod"} for item in found.items)
+    assert found.ignored == {"CronJob": 1, "Service": 1}
+
+
+def test_a_clusters_pods_come_by_age_and_without_those_that_ended(tmp_path: Path) -> None:
+    """As `kubectl get pods -o json` prints them: oldest first, finished ones left out, our results no wishes."""
+    made = [
+        {"kind": "Pod", "spec": {**SPEC, "nodeName": "n1"}, "status": {"phase": phase, "qosClass": "Guaranteed"},
+         "metadata": {"name": name, "uid": name, "creationTimestamp": stamp,
+                      "annotations": {"numalign.io/assignment": "{}", "numalign.io/policy": "none"},
+                      "ownerReferences": [{"kind": "ReplicaSet", "name": "web-1"}]}}
+        for name, stamp, phase in (
+            ("young", "2026-01-02T00:00:00Z", "Running"), ("old", "2026-01-01T00:00:00Z", "Pending"),
+            ("done", "2026-01-01T00:00:00Z", "Succeeded"),
+        )
+    ]  # fmt: skip
+    (tmp_path / "pods.json").write_text(json.dumps({"kind": "List", "items": made}))
+    (tmp_path / "new.yaml").write_text(json.dumps({"kind": "Pod", "metadata": {"name": "new"}, "spec": SPEC}))
+    found = read_workloads([tmp_path / "new.yaml", tmp_path / "pods.json"])
+    assert not found.wrong
+    assert [item.pod.name for item in found.items] == ["old", "young", "new"]
+    assert [item.node for item in found.items] == ["n1", "n1", ""]
+    assert found.items[0].owner == "ReplicaSet default/web-1"
+    assert found.items[0].pod.annotations == {"numalign.io/policy": "none"}
+    assert found.ended == 1
+    times = [item.pod.created for item in found.items]
+    assert times == sorted(times)
+
+
+def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
+    """With file and document; nothing is served meanwhile."""
+    (tmp_path / "a.yaml").write_text("kind: Pod\nmetadata: {name: p}\nspec: {}\n---\n- 1\n---\nkind: [\n")
+    (tmp_path / "b.yaml").write_text("kind: Pod\nmetadata: {name: A}\nspec: {}\n---\n7\n")
+    pod = json.dumps({"kind": "Pod", "metadata": {"name": "twice"}, "spec": SPEC})
+    (tmp_path / "c.yaml").write_text(f"{pod}\n---\n")
+    (tmp_path / "d.yaml").write_text(pod)
+    told = [str(each) for each in read_workloads([tmp_path, tmp_path / "none"]).wrong]
+    assert told == [
+        f"{tmp_path}/a.yaml: is not YAML in line 8: did not find expected node content; correct it",
+        f"{tmp_path}/b.yaml: metadata.name: 'A' is not a DNS subdomain name such as my-pod",
+        f"{tmp_path}/b.yaml, document 2: is no object; write apiVersion: v1, kind: Pod, ...",
+        f"{tmp_path}/d.yaml: metadata.name: pod default/twice is in {tmp_path}/c.yaml already; rename one",
+        f"{tmp_path}/none: cannot be read: No such file or directory; name a file or folder of pods",
+    ]
