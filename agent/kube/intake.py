@@ -192,6 +192,11 @@ class Intake:
             return {}
 
     def _decide(self, changed: Mapping[str, Seen], gone: list[str]) -> None:
+        """Who left first: a pod that came in the same batch may need the room, and be refused for good without it."""
+        gone = [uid for uid in gone if uid not in changed]  # a static pod's mirror, made anew: the pod itself stayed
+        ended = [found.pod.uid for found in changed.values() if found.ended]
+        if ended or gone:
+            self._engine.pods_gone([*ended, *gone])
         live = [found for found in changed.values() if not found.ended]
         ran = frozenset(found.pod.uid for found in live if found.started and found.pod.created < self._before)
         if live:
@@ -199,9 +204,6 @@ class Intake:
         names = {each: (found.pod.uid, name) for found in live for each, name in found.containers.items()}
         if names:
             self._engine.containers_seen(names)
-        ended = [found.pod.uid for found in changed.values() if found.ended]
-        if ended or gone:
-            self._engine.pods_gone([*ended, *gone])
         for uid in gone:
             self._telling.pod_gone(uid)
 

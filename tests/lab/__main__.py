@@ -80,6 +80,8 @@ def main() -> int:
 
 FAILED, LAB_FAULT = 1, 3
 """Exit codes: an assertion failed; the lab itself did not do what the tests stand on."""
+WORDS = 1000
+"""Characters of a failure that are told again at the end, where a reader of a long log looks first."""
 
 
 def _needs() -> int:
@@ -122,6 +124,8 @@ def _run(progress: Progress, arguments: list[str], *, keep: bool) -> int:
         cluster.keep_times({"tests": time.monotonic() - tested})
         words = f"{len(broken)} failed at every try" if broken else f"none failed at every try (pytest: {ended})"
         progress(f"tests ended, {words}; report: {report.write(Lab.find(), time.monotonic() - began)}")
+        for name, texts in broken.items():
+            print(f"\nFAILED at every try: {name}", *(each[:WORDS] for each in texts), sep="\n", flush=True)
         return code
     finally:
         if not keep:

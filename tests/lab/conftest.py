@@ -48,7 +48,9 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """What failed is told at once: a run takes long, and the lab is still there to be looked at."""
     if report.failed and "tests/lab" in report.nodeid:
         said = dict(report.sections).get(SAID, "")
-        print(f"\n{report.longreprtext[-4000:]}\n{said[-4000:]}", file=sys.stderr, flush=True)
+        crash = getattr(report.longrepr, "reprcrash", None)
+        words = (report.longreprtext[-3000:], said[-2000:], f"FAILED {report.nodeid}", getattr(crash, "message", ""))
+        print("", *words, sep="\n", file=sys.stderr, flush=True)
 
 
 LIMIT = float(os.environ.get("NUMALIGN_LAB_MINUTES") or "inf") * 60

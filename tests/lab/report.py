@@ -22,7 +22,13 @@ FILE = "report.md"
 TRIES = (RUN / "tests.xml", RUN / "again.xml", RUN / "again-2.xml")
 """What came of the tests, and each time of those that had failed."""
 ORDINALS = ("first", "second", "third")
-LAB_FAULTS = tuple(f"{each.__module__}.{each.__qualname__}" for each in (LabError, CommandError))
+LAB_FAULTS = (
+    *(f"{each.__module__}.{each.__qualname__}" for each in (LabError, CommandError)),
+    *("TimeoutError", "urllib.error.URLError", "ConnectionResetError", "ConnectionRefusedError", "BrokenPipeError"),
+)
+"""How the message of a failure begins that is the lab's own: a guest or the API server did not answer."""
+AT_SETUP = 'failed on setup with "'
+"""pytest's words before the message of a fixture's failure."""
 
 
 def write(lab: Lab | None, seconds: float) -> Path:
@@ -43,8 +49,8 @@ def write(lab: Lab | None, seconds: float) -> Path:
     return path
 
 
-def broken(*tries: Path) -> list[str]:
-    """What tests said that failed and passed at no later try; of each the last try that was made of it."""
+def broken(*tries: Path) -> dict[str, list[str]]:
+    """What tests said that failed and passed at no later try, by name; of each the last try that was made of it."""
     left: dict[tuple[str, str], list[str]] = {}
     for file in tries or TRIES:
         for case in _cases(file):
@@ -54,12 +60,13 @@ def broken(*tries: Path) -> list[str]:
             elif outcome == "failed":
                 said = (*case.findall("failure"), *case.findall("error"))
                 left[_name(case)] = [each.get("message") or "" for each in said]
-    return [text for texts in left.values() for text in texts]
+    return {f"{module}: {name}": texts for (module, name), texts in left.items()}
 
 
-def only_lab_faults(texts: list[str]) -> bool:
+def only_lab_faults(left: dict[str, list[str]]) -> bool:
     """Whether what is broken is the lab's own fault: it did not do in time what the tests stand on."""
-    return bool(texts) and all(any(fault in each for fault in LAB_FAULTS) for each in texts)
+    texts = [text.removeprefix(AT_SETUP) for each in left.values() for text in each]
+    return bool(texts) and all(each.startswith(LAB_FAULTS) for each in texts)
 
 
 def record(name: str, value: object) -> None:

@@ -118,6 +118,36 @@ def test_ended_and_deleted_pods_are_gone(world: World, intake: Intake) -> None:
     assert world.gone == ["uid-dead"]
 
 
+def test_who_left_is_given_up_before_who_came_is_decided(world: World, intake: Intake) -> None:
+    """One batch holds a deletion, an end and an arrival, in any order: the arrival finds the room that they left."""
+    intake.pod_changed(body("old"))
+    intake.start()
+    settle(lambda: world.calls)
+    intake.stop()
+    world.calls.clear()
+    later = Intake(world, world, before=0.0)
+    later._uids = dict(intake._uids)
+    later.pod_changed(body("new"))
+    later.pod_changed(body("done", phase="Failed"))
+    later.pod_deleted(body("old"))
+    later.start()
+    later.stop()
+    assert world.calls == [("gone", ["uid-done", "uid-old"]), ("seen", (["new"], []))]
+
+
+def test_a_mirror_pod_that_was_made_anew_leaves_its_static_pod_alone(world: World, intake: Intake) -> None:
+    """Both bear the hash of the manifest: the deletion of the first is not the end of the pod that goes on."""
+    hashed = {"annotations": {"kubernetes.io/config.mirror": "a" * 32, "kubernetes.io/config.hash": "a" * 32}}
+    intake.pod_changed(body("first", **hashed))
+    intake.pod_deleted(body("first", **hashed))
+    intake.pod_changed(body("second", **hashed))
+    intake.start()
+    settle(lambda: world.calls)
+    intake.stop()
+    assert world.calls == [("seen", (["second"], []))]
+    assert world.gone == []
+
+
 def test_a_malformed_pod_is_told_and_the_others_are_served(world: World, intake: Intake) -> None:
     """One bad pod: named, counted, and its neighbours are decided."""
     broken = body("broken")
