@@ -80,6 +80,8 @@ def main() -> int:
 
 FAILED, LAB_FAULT = 1, 3
 """Exit codes: an assertion failed; the lab itself did not do what the tests stand on."""
+FIRST_TRY = 0.8
+"""Share of a run's minutes for the first try of everything: what fails late has to be tried again, too."""
 WORDS = 1000
 """Characters of a failure that are told again at the end, where a reader of a long log looks first."""
 
@@ -113,7 +115,7 @@ def _run(progress: Progress, arguments: list[str], *, keep: bool) -> int:
         chosen = [each for each in arguments if each != "--"]
         chosen = chosen if any(each.startswith("tests/") for each in chosen) else ["tests/lab", *chosen]
         first, *more = report.TRIES
-        ended = _pytest(first, chosen, 0.0)
+        ended = _pytest(first, chosen, 0.0, share=FIRST_TRY)
         for file in more:  # an emulated machine is slow at times; the report tells of all of them
             if ended == FAILED and report.broken():
                 progress("what failed is tried once more")
@@ -133,11 +135,21 @@ def _run(progress: Progress, arguments: list[str], *, keep: bool) -> int:
             progress("everything ended")
 
 
-def _pytest(file: Path, arguments: list[str], spent: float) -> int:
-    """Run tests, each of them told in a file; the exit code of pytest. `spent` seconds are off their limit."""
+def _pytest(file: Path, arguments: list[str], spent: float, share: float = 1.0) -> int:
+    """Run tests, each of them told in a file; the exit code of pytest.
+
+    Args:
+        file: gets what came of them.
+        arguments: of pytest.
+        spent: seconds of their limit (NUMALIGN_LAB_MINUTES) that are gone.
+        share: of the limit that they may use.
+    """
+    minutes = os.environ.get("NUMALIGN_LAB_MINUTES")
+    limit = {"NUMALIGN_LAB_MINUTES": f"{float(minutes) * share:.1f}"} if minutes else {}
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-n0", "-v", "--durations=15", f"--junitxml={file}", *arguments],
-        cwd=ROOT, env={**os.environ, "NUMALIGN_LAB_TESTS": "1", "NUMALIGN_LAB_SPENT": f"{spent:.0f}"}, check=False,
+        cwd=ROOT, check=False,
+        env={**os.environ, **limit, "NUMALIGN_LAB_TESTS": "1", "NUMALIGN_LAB_SPENT": f"{spent:.0f}"},
     ).returncode  # fmt: skip
 
 

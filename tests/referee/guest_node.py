@@ -67,8 +67,9 @@ class GuestNode:
         refusal = self._refusal(pod)
         if refusal is not None:
             self.lab.delete(pod["metadata"]["name"])
-            if not self.ground.pins:  # its kubelet took it, and would count it against the next one
-                self.lab.wait_gone(pod)
+            # A kubelet at its defaults took it, and would count it against the next one. One that pins keeps what it
+            # gave to the containers before the refused one in its books until it looks for stale entries.
+            self.lab.wait_gone(pod)
             return refusal
         self.pods[step.create] = pod
         return self._outcome(step, pod)
