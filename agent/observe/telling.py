@@ -79,11 +79,11 @@ class Telling:
             facts = {"path": write.path, "file": write.file, "old": write.old, "new": write.value}
             if each.error and each.error != VANISHED:
                 level = logging.WARNING if self._is_news(each) else logging.DEBUG
-                LOG.log(level, "not written: %s", each.error, extra={"facts": {**facts, "cause": write.cause.value}})
+                LOG.log(level, "not written: %s", each.error, extra={"facts": {**facts, "cause": _cause(write)}})
             elif write.cause.value.startswith("drift"):
-                LOG.log(self._alarm(write), "repaired", extra={"facts": {**facts, "cause": write.cause.value}})
+                LOG.log(self._alarm(write), "repaired", extra={"facts": {**facts, "cause": _cause(write)}})
             else:
-                LOG.debug("written", extra={"facts": {**facts, "cause": write.cause.value}})
+                LOG.debug("written", extra={"facts": {**facts, "cause": _cause(write)}})
             if not each.error or each.error == VANISHED:
                 self._refused.pop((write.path, write.file), None)
 

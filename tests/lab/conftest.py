@@ -1,19 +1,15 @@
-"""The running lab for tests; they are run by `make lab`, which starts it.
-
-NUMALIGN_LAB_MINUTES=40 limits a run: when they are over no further test begins, and those left out say so.
-"""
+"""The running lab for tests; they are run by `make lab`, which starts it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sys
-import time
 from collections.abc import Generator, Iterator
 
 import pytest
 
-from tests.lab import agent, report
+from tests.lab import agent, limit, report
 from tests.lab.cluster import Lab
 from tests.lab.needs import LabError
 from tests.lab.node import Node
@@ -53,15 +49,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         print("", *words, sep="\n", file=sys.stderr, flush=True)
 
 
-LIMIT = float(os.environ.get("NUMALIGN_LAB_MINUTES") or "inf") * 60
-BEGAN = time.monotonic() - float(os.environ.get("NUMALIGN_LAB_SPENT") or 0)
-"""When the first try began: what is tried again has what is left."""
-
-
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """A machine slower than thought leaves tests out, and says so; it does not run out of its time."""
-    if "lab" in getattr(item, "fixturenames", ()) and time.monotonic() - BEGAN > LIMIT:
-        pytest.skip(f"NOT RUN: the lab's {LIMIT / 60:.0f} minutes are over (NUMALIGN_LAB_MINUTES)")
+    if "lab" in getattr(item, "fixturenames", ()) and limit.over():
+        pytest.skip(f"NOT RUN: {limit.SAID}")
 
 
 @pytest.fixture(scope="session")

@@ -84,7 +84,7 @@ FAULTS = (
     Fault("foreign-write-wider", "disturbed",
           "echo 0-15 >/sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice/cpuset.cpus; "
           "echo 0-15 >{shared}/cpuset.cpus",
-          says="repaired.*kubepods-burstable.slice.*drift-(foreign|reset)"),  # a reset leaves all CPUs, too
+          says="repaired.*kubepods-burstable.slice.*drift-(foreign|reset|emptied)"),  # they leave all CPUs, too
     Fault("agent-killed", "killed", steps.kill),
     Fault("api-server-away", "api", steps.without_api, steps.with_api, told=False),
     Fault("cpu-offline", "machine", "echo 0 >/sys/devices/system/cpu/cpu{cpu}/online",

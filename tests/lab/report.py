@@ -25,8 +25,9 @@ ORDINALS = ("first", "second", "third")
 LAB_FAULTS = (
     *(f"{each.__module__}.{each.__qualname__}" for each in (LabError, CommandError)),
     *("TimeoutError", "urllib.error.URLError", "ConnectionResetError", "ConnectionRefusedError", "BrokenPipeError"),
+    "Failed: Timeout (",
 )
-"""How the message of a failure begins that is the lab's own: a guest or the API server did not answer."""
+"""How the message of a failure begins that is the lab's own: a guest or the API server did not answer in time."""
 AT_SETUP = 'failed on setup with "'
 """pytest's words before the message of a fixture's failure."""
 

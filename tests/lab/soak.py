@@ -59,16 +59,18 @@ class Report:
     failed: str = ""
 
 
-def kills(stage: Stage, number: int, say: Say, report: Report | None = None) -> Counter[str]:
+def kills(
+    stage: Stage, number: int, say: Say, report: Report | None = None, *, enough: Callable[[], bool] = lambda: False
+) -> Counter[str]:
     """Kill the agent so many times while pods come and go; what churn did.
 
     Half of the kills hit an agent that has just recovered, the others one that is still starting: then the next kill
-    follows before anything is checked.
+    follows before anything is checked. Between two checks it is asked whether that is `enough`.
     """
     before = stage.agreed()
     with Churn(stage, most=2) as churn:
         done = 0
-        while done < number:
+        while done < number and not enough():
             times = min(stage.random.choice((1, 1, 2, 3)), number - done)
             killed = -1
             for _ in range(times):

@@ -191,6 +191,4 @@ def plugin(node: Node, arguments: str) -> None:
     """Start the sample device plugin (tests/peers/devices) in a guest, in place of one that runs."""
     node.run("systemctl stop lab-devices 2>/dev/null; systemctl reset-failed lab-devices 2>/dev/null; true")
     node.guest.send(peers.build("devices"), "/run/lab-devices")
-    node.run(
-        f"chmod 755 /run/lab-devices && systemd-run --quiet --unit=lab-devices /run/lab-devices {arguments}"
-    )
+    node.run(f"chmod 755 /run/lab-devices && systemd-run --quiet --unit=lab-devices /run/lab-devices {arguments}")

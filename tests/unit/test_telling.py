@@ -65,12 +65,16 @@ def test_an_emptied_slice_is_said_once_and_is_no_warning(caplog: pytest.LogCaptu
         caplog.clear()
         write = Write("/kubepods.slice/kubepods-besteffort.slice", "cpuset.cpus", "0-3", old, cause)
         teller.written((Written(write, "0-3", "0-3", ""),))
-        return [each.levelno for each in caplog.records if each.getMessage() == "repaired"]
+        repaired = [each for each in caplog.records if each.getMessage() == "repaired"]
+        causes.extend(vars(each)["facts"]["cause"] for each in repaired)
+        return [each.levelno for each in repaired]
 
+    causes: list[str] = []
     caplog.set_level(logging.DEBUG)
     assert levels("", Cause.DRIFT_RESET) == [logging.INFO]
     assert levels("", Cause.DRIFT_RESET) == [logging.DEBUG]
     assert levels("0-7", Cause.DRIFT_RESET) == [logging.WARNING]
     assert levels("1", Cause.DRIFT_FOREIGN) == [logging.WARNING]
+    assert causes == ["drift-emptied", "drift-emptied", "drift-reset", "drift-foreign"], "as the metric has them"
     assert b'cause="drift-emptied",file="cpuset.cpus",result="ok"} 2.0' in metrics.page(), "every one is counted"
     assert b'cause="drift-reset",file="cpuset.cpus",result="ok"} 1.0' in metrics.page(), "the alert counts this one"
