@@ -137,10 +137,10 @@ def test_who_left_is_given_up_before_who_came_is_decided(world: World, intake: I
 
 def test_a_mirror_pod_that_was_made_anew_leaves_its_static_pod_alone(world: World, intake: Intake) -> None:
     """Both bear the hash of the manifest: the deletion of the first is not the end of the pod that goes on."""
-    hashed = {"annotations": {"kubernetes.io/config.mirror": "a" * 32, "kubernetes.io/config.hash": "a" * 32}}
-    intake.pod_changed(body("first", **hashed))
-    intake.pod_deleted(body("first", **hashed))
-    intake.pod_changed(body("second", **hashed))
+    notes = {"kubernetes.io/config.mirror": "a" * 32, "kubernetes.io/config.hash": "a" * 32}
+    intake.pod_changed(body("first", annotations=notes))
+    intake.pod_deleted(body("first", annotations=notes))
+    intake.pod_changed(body("second", annotations=notes))
     intake.start()
     settle(lambda: world.calls)
     intake.stop()
