@@ -85,6 +85,8 @@ class Lab(Pods):
         if node:
             node.stop()
             shutil.rmtree(RUN / name, ignore_errors=True)
+            for pod in self.pods(node):  # else they would run on the next node of its name
+                self.delete(pod["metadata"]["name"], pod["metadata"]["namespace"], grace=0)
         self._try("DELETE", f"/api/v1/nodes/{name}")
 
     @contextlib.contextmanager

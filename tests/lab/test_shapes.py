@@ -30,6 +30,7 @@ PLANS = {
 }
 QUICK = ("v1-cgroupfs", "v2-cgroupfs")
 """What a short run has; NUMALIGN_LAB_SHAPES=all asks for all of them. A machine takes two to four minutes."""
+MOVED = {"numalign.io/move-memory": "true"}
 CHOSEN = list(PLANS) if os.environ.get("NUMALIGN_LAB_SHAPES") == "all" else list(QUICK)
 
 
@@ -45,11 +46,20 @@ def spare(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Node]:
     agent.configure(lab.numalign, {})
 
 
+def asking(node: Node) -> dict[str, str]:
+    """Annotations of a pod whose memory shall be bound.
+
+    Without NRI a container has touched pages anywhere before numalign knows of it: then its memory stays as it is,
+    unless the pod asks for it to be moved (safety.md S4, deploy/docs/limits.md).
+    """
+    return {} if node.plan.nri else MOVED
+
+
 def test_an_exclusive_and_a_sharing_pod(lab: Lab, spare: Node) -> None:
     """One CPU of its own with memory of its node for one pod, the rest for one that shares; all goes back."""
     whole = IdSet.parse(spare.run("cat /sys/devices/system/cpu/online").strip())
     assert len(whole) == spare.guest.machine.cpus
-    alone = lab.create(pod("alone", cpu="1"), spare, wait=True)
+    alone = lab.create(pod("alone", cpu="1", annotations=asking(spare)), spare, wait=True)
     sharing = lab.create(pod("sharing", {**container(), "resources": resources("100m", limits={})}), spare, wait=True)
     lab.wait_enforced(spare, "alone", "sharing")
     books, kernel = lab.assigned(spare), lab.kernel(spare)
@@ -70,7 +80,7 @@ def test_an_exclusive_and_a_sharing_pod(lab: Lab, spare: Node) -> None:
 
 def test_a_restart_of_kubelet_and_runtime_moves_nothing(lab: Lab, spare: Node) -> None:
     """After both restarted, and systemd read its units again, a pinned container has what it had."""
-    made = lab.create(pod("stays", cpu="1"), spare, wait=True)
+    made = lab.create(pod("stays", cpu="1", annotations=asking(spare)), spare, wait=True)
     lab.wait_enforced(spare, "stays")
     before = lab.kernel(spare)["stays"]
     spare.restart("containerd")
