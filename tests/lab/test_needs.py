@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tarfile
+from collections import Counter
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 import pytest
 
-from tests.lab import images, needs, report
+from tests.lab import images, needs, report, soak
 from tests.lab.places import ROOT
 
 
@@ -91,3 +93,12 @@ def test_what_passes_at_a_later_try_is_told_as_such(tmp_path: Path) -> None:
     third.write_text(again.read_text().replace(broken, "<skipped/></testcase>"))
     assert report.broken(first, again, third) == {"b: bad": ["AssertionError"]}, "no time is no success"
     assert "| b | slow | passed at the second try | 0 |" in told
+
+
+def test_a_soak_is_written_down_with_what_it_counted() -> None:
+    """An hour's figures are not lost at its end: faults and pods are there by name."""
+    made = soak.Report(7, kills=3, faults=Counter({"reboot-smaller": 1}), pods=Counter(created=2))
+    found = json.loads(made.json())
+    assert (found["seed"], found["kills"]) == (7, 3)
+    assert found["faults"] == {"reboot-smaller": 1}
+    assert found["pods"] == {"created": 2}
