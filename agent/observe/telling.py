@@ -76,14 +76,15 @@ class Telling:
             self._metrics.count("writes_total", file, cause, error or "ok", by=number)
         for each in results:
             write = each.write
-            facts = {"path": write.path, "file": write.file, "old": write.old, "new": write.value}
+            sets = {"file": write.file, "old": write.old, "new": write.value}
+            facts = {"path": write.path, **sets, "cause": _cause(write)}
             if each.error and each.error != VANISHED:
                 level = logging.WARNING if self._is_news(each) else logging.DEBUG
-                LOG.log(level, "not written: %s", each.error, extra={"facts": {**facts, "cause": _cause(write)}})
+                LOG.log(level, "not written: %s", each.error, extra={"facts": facts})
             elif write.cause.value.startswith("drift"):
-                LOG.log(self._alarm(write), "repaired", extra={"facts": {**facts, "cause": _cause(write)}})
+                LOG.log(self._alarm(write), "repaired", extra={"facts": facts})
             else:
-                LOG.debug("written", extra={"facts": {**facts, "cause": _cause(write)}})
+                LOG.debug("written", extra={"facts": facts})
             if not each.error or each.error == VANISHED:
                 self._refused.pop((write.path, write.file), None)
 
