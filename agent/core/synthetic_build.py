@@ -5,6 +5,7 @@ Called by `agent.core.synthetic` alone. Nothing here knows the description's wor
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -151,10 +152,10 @@ def _nodes(plan: Plan, places: dict[int, _Place], online: CpuSet) -> tuple[NumaN
     )
 
 
-def _known(what: str, given: object, nodes: object) -> None:
-    missing = sorted(set(given) - set(nodes))  # type: ignore[call-overload]
+def _known(what: str, given: Iterable[int], nodes: Iterable[int]) -> None:
+    missing = sorted(set(given) - set(nodes))
     if missing:
-        raise MalformedError(f"{what}: node {missing[0]} does not exist; nodes: {NodeSet.from_ids(nodes)}")  # type: ignore[arg-type]
+        raise MalformedError(f"{what}: node {missing[0]} does not exist; nodes: {NodeSet.from_ids(nodes)}")
 
 
 def _pages(plan: Plan, node: int, memory: int) -> tuple[tuple[int, int], ...]:

@@ -174,7 +174,7 @@ class Machine:
     @cached_property
     def l3(self) -> tuple[CpuSet, ...]:
         """The sets of CPUs that share an L3 cache; empty on a machine without one."""
-        return tuple(cache.cpus for cache in self.caches if cache.level == 3)  # noqa: PLR2004
+        return tuple(cache.cpus for cache in self.caches if cache.level == 3)  # noqa: PLR2004 - the third level
 
     @cached_property
     def digest(self) -> str:
