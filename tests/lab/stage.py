@@ -53,6 +53,9 @@ class Stage:
         random: for what is chosen by chance.
         kills: of the agent so far.
         known: the node's pods as last listed, for the time when the API server is away.
+        lost: CPUs that are away meanwhile.
+        blind: nothing is asked of the API server: it would not answer.
+        chosen: a CPU of stay-two, for faults of one.
     """
 
     lab: Lab
@@ -61,6 +64,8 @@ class Stage:
     kills: int = 0
     known: list[Object] = field(default_factory=list)
     lost: CpuSet = field(default_factory=CpuSet)
+    blind: bool = False
+    chosen: int = -1
 
     def fill(self) -> None:
         """Start the pods that stay; those that are there will do."""
@@ -84,8 +89,9 @@ class Stage:
 
     def pods(self) -> list[Object]:
         """The node's pods; as last seen while the API server is away."""
-        with contextlib.suppress(OSError, ApiError):  # away: as last seen
-            self.known = self.lab.pods(self.node)
+        if not self.blind:
+            with contextlib.suppress(OSError, ApiError):  # away: as last seen
+                self.known = self.lab.pods(self.node)
         return self.known
 
     def agreed(self, within: float = AGREED, *, told: bool = True) -> Look:
@@ -157,6 +163,11 @@ class Stage:
         """Processes of the agent, as the host numbers them."""
         told = self.node.run(f"pgrep -f '{AGENT}'; true")
         return [int(each) for each in told.split()]
+
+    def containers_of_agent(self) -> list[int]:
+        """Numbers of the agent's containers that have a log: the last one runs."""
+        told = self.node.run(f"ls {LOGS}").split()
+        return [int(line.split(".")[0]) for line in told if line.endswith(".log")]
 
     def kill(self, then: str = "true", within: float = RECOVERED) -> int:
         """SIGKILL to the agent's process, as soon as there is one; the number of its container.

@@ -18,7 +18,7 @@ from tests.lab.needs import LabError
 from tests.lab.places import RUN
 from tests.lab.pods import pod
 from tests.lab.shapes import Machine, _even
-from tests.lab.stage import Stage
+from tests.lab.stage import DisagreementError, Stage
 
 STATE = "/var/lib/numalign"
 KUBELET_STATE = "/var/lib/kubelet/cpu_manager_state"
@@ -89,7 +89,7 @@ def refused(stage: Stage, name: str) -> None:
     told = stage.lab.wait_pod(name, lambda body: "numalign.io/assignment" in body["metadata"].get("annotations", {}))
     carried = told["metadata"]["annotations"]
     if "nothing new is granted" not in carried["numalign.io/assignment"] or "numalign.io/cpus" in carried:
-        raise LabError(f"{name} came while nothing can be saved, and carries {carried}")
+        raise DisagreementError(f"{name} came while nothing can be saved, and carries {carried}")
 
 
 def emptied(stage: Stage) -> None:
@@ -113,7 +113,7 @@ def damaged(how: str) -> Callable[[Stage], None]:
         stage.said("recovered", after=killed)
         if not set(stage.look().aside) - aside:
             words = stage.words(20, after=killed)
-            raise LabError(f"the checkpoint was not put aside; the agent said\n{words}")
+            raise DisagreementError(f"the checkpoint was not put aside; the agent said\n{words}")
 
     return make
 
@@ -136,6 +136,24 @@ def of_another_machine(stage: Stage) -> None:
     Checkpoint(file, by=__version__, boot="another").save(ledger)
     stage.node.put("/root/another.json", file.read_bytes())
     stage.said("recovered", after=stage.kill(f"cp /root/another.json {STATE}/checkpoint.json"))
+
+
+OLDER = f"""import hashlib, json
+path = "{STATE}/checkpoint.json"
+body = json.loads(open(path).read().splitlines()[1])
+body["extra"] = {{"listed": True}}
+body["by"] = "0.1.0"
+line = json.dumps(body, separators=(",", ":")).encode() + b"\\n"
+head = {{"numalign": 1, "sha256": hashlib.sha256(line).hexdigest(), "size": len(line)}}
+open(path, "wb").write(json.dumps(head).encode() + b"\\n" + line)
+"""
+"""Runs in the guest: takes from the checkpoint what version 0.1.0 did not save with a ledger."""
+
+
+def as_older(stage: Stage) -> None:
+    """The agent dies, and the next one finds a checkpoint as version 0.1.0 wrote it."""
+    stage.node.put("/root/older.py", OLDER)
+    stage.said("recovered", after=stage.kill("python3 -I /root/older.py"))
 
 
 def static(stage: Stage) -> None:
@@ -171,7 +189,7 @@ def forced(stage: Stage) -> None:
     stage.lab.wait_pod("next", lambda body: "numalign.io/cpus" in body["metadata"].get("annotations", {}))
     after = stage.agreed()
     if stage.held("forced", after) != stage.held("forced", before):
-        raise LabError("the CPUs of a pod whose processes live on were given back")
+        raise DisagreementError("the CPUs of a pod whose processes live on were given back")
 
 
 def forced_over(stage: Stage) -> None:
