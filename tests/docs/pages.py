@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "deploy" / "docs"
-PAGES = (ROOT / "README.md", *sorted(DOCS.glob("*.md")), ROOT / "deploy" / "machines" / "README.md")
+PAGES = (ROOT / "README.md", *sorted(DOCS.rglob("*.md")), ROOT / "deploy" / "machines" / "README.md")
 _FENCE = re.compile(r"^( *)```([^\n`]*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
