@@ -58,6 +58,7 @@ class Setup:
             lift_quota=settings.lifts_quota,
             waiting_limit=settings.waiting.limit,
             most_waiting=most_waiting(settings.waiting.sandboxes_per_minute),
+            hold_back_others=settings.waiting.hold_back_others,
         )
 
     def exemptions(self, *, static: bool, own: str = "") -> Exemptions:

@@ -4,6 +4,9 @@
     * nobody waits for what can never be: a pod that an empty node would refuse is refused at once;
     * the head of the line is neither blocked nor delayed by those behind it: one of them may go only if, whichever
       pod ends next (or if all end), the head would fit as well as without it;
+    * it holds back pods of its own namespace for as long as it waits, those of others only while its own wait is
+      young (waiting.holdBackOthers): one tenant's pod that asks for the whole node does not stop everybody else's;
+    * places are few, since each costs sandboxes, and shared by the namespaces: see `crowded`;
     * waiting is bounded: after the limit a pod is refused for good.
 
 Called by the engine when a pod was refused and when something was released.
@@ -11,8 +14,10 @@ Called by the engine when a pod was refused and when something was released.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from agent.core.admit import Node
 from agent.core.asks import Ask
@@ -52,20 +57,46 @@ def overdue(line: Sequence[Waiting], now: float, limit: float) -> list[Waiting]:
     return [each for each in in_line(line) if now - each.since > limit]
 
 
+def crowded(line: Sequence[Waiting], most: int) -> list[Waiting]:
+    """Who has no place where at most so many may wait.
+
+    While there are more, the namespace with the most of them gives up its latest; of several such namespaces, the one
+    whose latest came last. So nobody loses a place to a namespace that has as many, and the head keeps its own as
+    long as another namespace, or another pod of its own, can give one up.
+    """
+    left, out = in_line(line), list[Waiting]()
+    while len(left) > most:
+        places = Counter(each.pod.namespace for each in left)
+        fullest = max(places.values())
+        last = next(each for each in reversed(left) if places[each.pod.namespace] == fullest)
+        left.remove(last)
+        out.append(last)
+    return out
+
+
 def never(node: Node, pod: Pod, ask: Ask, prepare: Prepare = _as_it_is) -> Refusal | None:
     """Why even an empty node would refuse the pod; None when it would not."""
     outcome = _tried(node, prepare(node.start(), pod), pod, ask)
     return None if isinstance(outcome, Admitted) else outcome.refusal
 
 
-def may_pass(node: Node, without: Ledger, within: Ledger, ahead: Sequence[Waiting]) -> bool:
-    """Whether a newcomer that fits may go in before those who wait: it delays the first of them by nothing."""
-    return not ahead or _harmless(node, without, within, in_line(ahead)[0])
+def may_pass(
+    node: Node, without: Ledger, within: Ledger, pod: Pod, ahead: Sequence[Waiting], young: float = -inf
+) -> bool:
+    """Whether a newcomer that fits may go in before those who wait.
+
+    It delays the first of them by nothing: the first of those that hold it back, which are its own namespace's, and
+    of the others' those who came after `young`.
+    """
+    holding = (each for each in in_line(ahead) if each.since > young or each.pod.namespace == pod.namespace)
+    head = next(holding, None)
+    return head is None or _harmless(node, without, within, head)
 
 
 def let_in(
-    node: Node, ledger: Ledger, line: Sequence[Waiting], prepare: Prepare = _as_it_is, judge: Judge = unjudged
-) -> tuple[Ledger, tuple[Pod, ...]]:
+    node: Node, ledger: Ledger, line: Sequence[Waiting], prepare: Prepare = _as_it_is, judge: Judge = unjudged,
+    young: float = -inf,
+) -> tuple[Ledger, tuple[Pod, ...]]:  # fmt: skip
     """Let in whoever fits now, in order, without harm to those before them.
 
     Args:
@@ -74,6 +105,7 @@ def let_in(
         line: who waits.
         prepare: the ledger that a pod is admitted to (devices that the kubelet gave it already are in it).
         judge: holds it against the nodes' real memory (safety.md S7).
+        young: whoever came after it holds back pods of other namespaces, too.
 
     Returns:
         The ledger with their grants, and the pods that were let in, in order.
@@ -83,7 +115,7 @@ def let_in(
     for each in in_line(line):
         before = prepare(ledger, each.pod)
         outcome = judge(node, before, _tried(node, before, each.pod, each.ask), each.pod)
-        if isinstance(outcome, Admitted) and (not ahead or _harmless(node, ledger, outcome.ledger, ahead[0])):
+        if isinstance(outcome, Admitted) and may_pass(node, ledger, outcome.ledger, each.pod, ahead, young):
             ledger = outcome.ledger
             entered.append(each.pod)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -38,7 +39,7 @@ def asked(node: Node, pod: Pod) -> Ask:
 
 def decided(
     node: Node, ledger: Ledger, known: Known, *, given: Given | None, unwritable: str, switches: Switches,
-    line: Sequence[Waiting] = (), judge: Judge = unjudged,
+    line: Sequence[Waiting] = (), judge: Judge = unjudged, now: float | None = None,
 ) -> tuple[Ledger, Known]:  # fmt: skip
     """Decide on a pod.
 
@@ -51,6 +52,7 @@ def decided(
         switches: the engine's settings.
         line: who waits for room already, without this pod.
         judge: holds the admission against the nodes' real memory (safety.md S7).
+        now: on the clock of Known.since; None for the monotonic clock's now.
 
     Returns:
         The ledger after it, and what is known of the pod.
@@ -70,7 +72,8 @@ def decided(
         ledger = handed_over(ledger, pod, given)
     outcome = _tried(node, ledger, known, judge)
     waiting = new and waits(known, node.rules)
-    if isinstance(outcome, Admitted) and (not waiting or may_pass(node, ledger, outcome.ledger, line)):
+    young = (time.monotonic() if now is None else now) - switches.hold_back_others
+    if isinstance(outcome, Admitted) and (not waiting or may_pass(node, ledger, outcome.ledger, pod, line, young)):
         return (_adopted(outcome.ledger, known) if ran and new else outcome.ledger), known
     if isinstance(outcome, Admitted):
         refusal = Refusal(Reason.TOPOLOGY, BEHIND)
@@ -79,7 +82,7 @@ def decided(
         refusal = explained(outcome.refusal, ledger, node.inventory, pod)
     if waiting:
         ledger = unheld(node, ledger, pod.uid)
-        return ledger, queued(known, refusal, node=node, line=line, switches=switches, given=given)
+        return ledger, queued(known, refusal, node=node, given=given)
     if ran or (ask.on_misalignment or node.rules.on_misalignment) is OnMisalignment.RUN:
         why = f"{refusal.reason}: {refusal.message}"
         ledger = on_shared_pool(ledger, pod, node, why, adopted=ran)

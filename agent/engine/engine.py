@@ -21,7 +21,7 @@ from agent.engine.carry import Carried, carry
 from agent.engine.deciding import asked, decided
 from agent.engine.effects import Effects
 from agent.engine.known import Known, Switches, same
-from agent.engine.line import line_of, softened, turn
+from agent.engine.line import crowded_out, line_of, softened, turn
 from agent.model.cgroup import Written
 from agent.model.ledger import Ledger
 from agent.model.pod import Pod
@@ -70,8 +70,8 @@ class Engine(Effects):
                 if known is not None and not known.ended and same(known.pod, pod):
                     self._known[pod.uid] = replace(known, pod=pod)
                     continue
-                self._decide(pod, ran=pod.uid in ran or (known is not None and known.ran), judge=judge)
-                told.append(pod)
+                others = self._decide(pod, ran=pod.uid in ran or (known is not None and known.ran), judge=judge)
+                told += [pod, *others]
             self._settle(before, told)
 
     def pods_gone(self, uids: Iterable[str]) -> None:
@@ -119,9 +119,11 @@ class Engine(Effects):
             before, known = self._ledger, [self._known[uid] for uid in uids if uid in self._known]
             judge = self._memory.judge()
             tried = [each for each in known if (each.refusal is not None or each.unsaved) and not each.ended]
+            told = list[Pod]()
             for each in sorted(tried, key=lambda each: (each.pod.created, each.pod.uid)):
-                self._decide(each.pod, ran=each.ran, judge=judge)
-            self._settle(before, [each.pod for each in tried if self._known[each.pod.uid].refusal is None])
+                told += self._decide(each.pod, ran=each.ran, judge=judge)
+            told += [each.pod for each in tried if self._known[each.pod.uid].refusal is None]
+            self._settle(before, told)
 
     def let_in(self) -> None:
         """Room may have appeared: whoever waits for it is tried, in order of arrival (safety.md S11)."""
@@ -137,7 +139,11 @@ class Engine(Effects):
     def soften(self, uid: str, wish: OnMisalignment) -> None:
         """A refused pod's owner was refused too often: from now on something milder is done to it (safety.md S12)."""
         with self._lock:
-            self._known |= {uid: softened(self._known[uid], wish)} if uid in self._known else {}
+            if uid in self._known:
+                before = self._known[uid]
+                self._known[uid] = softened(before, wish)
+                if len(line_of(self._known, self._node.rules)) > self._switches.most_waiting:
+                    self._known[uid] = softened(before, OnMisalignment.RUN)  # no place in line (safety.md S11)
             self._publish()
 
     def devices_known(self, uid: str, given: Given) -> None:
@@ -149,12 +155,13 @@ class Engine(Effects):
             if known is None or known.exempt or known.ended or uid not in before.pods:
                 return  # looked at when the pod is decided, or tried again
             started = known.ran or any(owner == uid for owner, _ in self._enforcer.names.values())
+            others = list[Pod]()
             self._ledger, again = self._following.late(self._node, before, uid, started=started)
             if again:
                 self._ledger = self._node.release(self._ledger, uid)
-                self._decide(known.pod, ran=known.ran, judge=self._memory.judge())
+                others = self._decide(known.pod, ran=known.ran, judge=self._memory.judge())
             if self._ledger != before:
-                self._settle(before, [known.pod])
+                self._settle(before, [known.pod, *others])
                 if self._ledger == before:  # it could not be saved: as it was
                     self._known[uid] = known
 
@@ -198,14 +205,16 @@ class Engine(Effects):
 
     # ---- the inside; all of it needs the lock
 
-    def _decide(self, pod: Pod, *, ran: bool, judge: Judge) -> None:
-        """Put a pod into the ledger, or a refusal beside it."""
+    def _decide(self, pod: Pod, *, ran: bool, judge: Judge) -> list[Pod]:
+        """Put a pod into the ledger, or a refusal beside it; other pods that have no place in line any more."""
         since = self._known[pod.uid].since if pod.uid in self._known else 0.0
         known = Known(pod, asked(self._node, pod), exempt=self._exempt(pod), ran=ran, since=since)
         self._ledger, self._known[pod.uid] = decided(
             self._node, self._ledger, known, given=self._following.given.get(pod.uid), unwritable=self.unwritable,
             switches=self._switches, line=line_of(self._known, self._node.rules, but=pod.uid), judge=judge,
         )  # fmt: skip
+        out = crowded_out(self._known, self._node.rules, self._switches.most_waiting)
+        return [each for each in out if each.uid != pod.uid]
 
     def _settle(self, before: Ledger, told: Iterable[Pod]) -> None:
         """After decisions: check, save, enforce, tell."""

@@ -23,6 +23,7 @@ class Switches:
         lift_quota: pods with exclusive CPUs lose their CFS quota (S16).
         waiting_limit: seconds that a pod may wait for room (S11).
         most_waiting: pods that may wait at once (S11).
+        hold_back_others: seconds of its wait in which a pod holds back those of other namespaces, too (S11).
     """
 
     observe_only: bool = False
@@ -30,6 +31,7 @@ class Switches:
     lift_quota: bool = True
     waiting_limit: float = 600.0
     most_waiting: int = 2
+    hold_back_others: float = 60.0
 
 
 SWITCHES = Switches()

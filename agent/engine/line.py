@@ -4,7 +4,8 @@ The rules are `agent.core.waiting`'s (safety.md S11) and `agent.core.resize`'s; 
 were refused, whose wish is to wait, and who were not refused for good. Why a pod is refused for good:
 
     never      an empty node would refuse it, too
-    crowd      so many wait already that the kubelet's retries would make sandboxes without end
+    crowd      so many wait that the kubelet's retries would make sandboxes without end, and its namespace has as many
+               places as any: the latest of the namespace with the most gives up its own (`agent.core.waiting`)
     overdue    it waited as long as the settings allow
 
 Whoever tells the API has a pod that is refused for good ended (`agent.kube.teller`). Pods whose wish is another are
@@ -14,14 +15,15 @@ decided when they are seen, and may take what the line waits for: its wait is bo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from agent.core.admit import Node
 from agent.core.kubelet_devices import Given, handed_over
 from agent.core.resize import pending, resized
 from agent.core.shortage import Judge, unjudged
-from agent.core.waiting import Waiting, let_in, never, overdue
+from agent.core.waiting import Waiting, crowded, let_in, never, overdue
 from agent.engine.known import Known, Switches
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal
@@ -54,18 +56,28 @@ def line_of(known: Mapping[str, Known], rules: Rules, but: str = "") -> list[Wai
     ]  # fmt: skip
 
 
-def queued(
-    known: Known, refusal: Refusal, *, node: Node, line: Sequence[Waiting], switches: Switches, given: Given | None
-) -> Known:
+def queued(known: Known, refusal: Refusal, *, node: Node, given: Given | None) -> Known:
     """A refused pod whose wish is to wait: in line, or refused for good. It waits from now on, if it does not yet."""
     hopeless = never(node, known.pod, known.ask, _prepare({known.pod.uid: given} if given else {}))
     if hopeless is not None:
         text = f"{hopeless.message}; not even an empty node has room for it, so it does not wait"
         refusal = replace(hopeless, message=text, facts={**hopeless.facts, FINAL: "never"})
-    elif len(line) >= switches.most_waiting:
-        text = f"{refusal.message}; {len(line)} pods wait here already (waiting.sandboxesPerMinute), it does not"
-        refusal = replace(refusal, message=text, facts={**refusal.facts, FINAL: "crowd"})
     return replace(known, refusal=refusal, since=known.since or time.monotonic())
+
+
+def crowded_out(known: dict[str, Known], rules: Rules, most: int) -> list[Pod]:
+    """Refuse for good whoever has no place in line; those pods, to be told."""
+    line = line_of(known, rules)
+    out = crowded(line, most)
+    places = Counter(each.pod.namespace for each in line if each not in out)
+    for pod in (each.pod for each in out):
+        mine = known[pod.uid]
+        if mine.refusal is not None:
+            share = f"shared by {len(places)} namespaces, and {places[pod.namespace]} of {pod.namespace} do"
+            text = f"{mine.refusal.message}; it does not wait: {most} pods may (waiting.sandboxesPerMinute), {share}"
+            final = replace(mine.refusal, message=text, facts={**mine.refusal.facts, FINAL: "crowd"})
+            known[pod.uid] = replace(mine, refusal=final)
+    return [each.pod for each in out]
 
 
 def softened(known: Known, wish: OnMisalignment) -> Known:
@@ -103,7 +115,8 @@ def turn(
                 ledger = done.ledger
                 told.append(known[uid].pod)
     line = line_of(known, node.rules)
-    ledger, entered = let_in(node, ledger, line, _prepare(given), judge) if line else (ledger, ())
+    young = now - switches.hold_back_others
+    ledger, entered = let_in(node, ledger, line, _prepare(given), judge, young) if line else (ledger, ())
     for pod in entered:
         known[pod.uid] = replace(known[pod.uid], refusal=None)
         told.append(pod)

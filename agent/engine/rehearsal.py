@@ -13,7 +13,7 @@ from agent.core.admit import Node
 from agent.engine.deciding import asked, decided
 from agent.engine.effects import Exempt
 from agent.engine.known import SWITCHES, Known, Switches
-from agent.engine.line import FINAL, line_of, turn, waits
+from agent.engine.line import FINAL, crowded_out, line_of, turn, waits
 from agent.model.ledger import Ledger
 from agent.model.pod import ContainerKind, Pod
 
@@ -38,9 +38,10 @@ class Rehearsal:
         known = Known(pod, asked(self.node, pod), exempt=self._exempt(pod), since=now)
         self.ledger, known = decided(
             self.node, self.ledger, known, given=None, unwritable="", switches=self.switches,
-            line=line_of(self.known, self.node.rules, but=pod.uid),
+            line=line_of(self.known, self.node.rules, but=pod.uid), now=now,
         )  # fmt: skip
         self.known[pod.uid] = known
+        crowded_out(self.known, self.node.rules, self.switches.most_waiting)
         self.pass_time(now)
 
     def end(self, uids: Iterable[str], now: float) -> None:

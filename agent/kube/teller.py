@@ -140,7 +140,8 @@ class ClusterTeller:
         """
         with self._lock:
             face = self._faces.get(uid)
-            return self._fallback if face is not None and face.api_uid in self._mild else asked
+            mild = face is not None and face.api_uid in self._mild and asked is not OnMisalignment.RUN
+            return self._fallback if mild else asked
 
     # ---- from the engine
 

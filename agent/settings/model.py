@@ -108,8 +108,20 @@ class Waiting(Section):
     limit: Annotated[Seconds, Field(description="A pod that waited longer is refused.")] = 600.0
     sandboxes_per_minute: Annotated[
         StrictInt,
-        Field(ge=1, le=600, description="Refused sandboxes of this node; each retry of the kubelet makes one."),
+        Field(
+            ge=1,
+            le=600,
+            description="Refused sandboxes of this node; each retry of the kubelet makes one. A fifth of it, rounded "
+            "down, may wait at once, at least one; namespaces share these places evenly.",
+        ),
     ] = 30
+    hold_back_others: Annotated[
+        Seconds,
+        Field(
+            description="So long a waiting pod holds back later pods of other namespaces that would delay it; those "
+            "of its own namespace for as long as it waits."
+        ),
+    ] = 60.0
 
 
 class Refusals(Section):

@@ -131,3 +131,16 @@ def test_a_resize_down_gives_cpus_back(world: World) -> None:
     assert world.holds("a") == "1"
     assert str(world.engine.ledger.cpus.shared) == "0,2-3"
     assert world.effective("a") == "1"
+
+
+def test_s11_a_backfill_that_harms_the_head_only_when_all_leave_waits(world: World) -> None:
+    """The head fits when both holders have gone, and not after either alone: else small pods would starve it."""
+    world.run(manifest("one", container(cpu="1")))
+    world.run(manifest("two", container(cpu="1"), created=1))
+    world.see(manifest("head", container(cpu="3"), created=2, policy="none", on_misalignment="wait"))
+    world.see(manifest("small", container(cpu="1"), created=3, policy="none", on_misalignment="wait"))
+    assert (world.holds("head"), world.holds("small")) == ("", "")
+    assert "delay" in verdicts(world).verdict("small")
+    gone(world, "one")
+    gone(world, "two")
+    assert world.holds("head") == "1-3"

@@ -103,7 +103,8 @@ class World:
     def __init__(
         self, folder: Path, *, machine: str = "2 sockets x 1 node x 4 cores x 1 thread",
         settings: Mapping[str, Any] | None = None, store: MemoryStore | None = None, pods: Iterable[Pod] = (),
-        exempt: Callable[[Pod], str] = lambda _pod: "", room: Room | None = None, **switches: bool,
+        exempt: Callable[[Pod], str] = lambda _pod: "", room: Room | None = None,
+        **switches: Any,  # noqa: ANN401 - of several types
     ) -> None:  # fmt: skip
         self.settings = {"kubeReserved": {"cpu": "1"}, **(settings or {})}
         self.machine = parse_synthetic(machine)
