@@ -11,16 +11,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from http.server import BaseHTTPRequestHandler
 from typing import ClassVar
 
 from agent.errors import HostError, SettingsError
-from agent.observe.listener import Listener
+from agent.observe.listener import Handler, Listener
 
 STALE_SECONDS = 60.0
 """A loop that did not turn for so long is stuck: it turns often, and a hanging write stalls nothing (S8)."""
-READ_SECONDS = 10.0
-"""A client that says nothing for so long is dropped."""
 HIGHEST_PORT = 65_535
 
 Page = Callable[[], tuple[int, str, bytes]]
@@ -93,11 +90,11 @@ class Server:
     def __init__(self, address: str, pages: Mapping[str, Page]) -> None:
         host, port = parse_address(address)
 
-        class Handler(_Handler):
+        class Ours(_Handler):
             served: ClassVar[Mapping[str, Page]] = pages
 
         try:
-            self._server = Listener((host, port), Handler, "a page failed")
+            self._server = Listener((host, port), Ours, "a page failed")
         except OSError as error:
             raise HostError(
                 address, f"cannot be listened on: {error.strerror}; choose another --metrics-address"
@@ -126,15 +123,13 @@ def parse_address(text: str) -> tuple[str, int]:
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     served: ClassVar[Mapping[str, Page]] = {}
-    timeout = READ_SECONDS
-    server_version, sys_version = "numalign", ""
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - http.server's name
         self._serve(body=True)
 
-    def do_HEAD(self) -> None:
+    def do_HEAD(self) -> None:  # noqa: N802 - http.server's name
         self._serve(body=False)
 
     def _serve(self, *, body: bool) -> None:
@@ -153,6 +148,3 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if body:
             self.wfile.write(text)
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
-        """Probes come every few seconds: no line for each."""

@@ -18,22 +18,17 @@ import re
 import threading
 import time
 from collections.abc import Collection
-from http.server import BaseHTTPRequestHandler
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 from agent.errors import HostError
-from agent.observe.listener import Listener
+from agent.observe.listener import Handler, Listener
 from agent.observe.page import host
 from agent.observe.page.current import Current, Source
 from agent.observe.page.document import Document, document
 
-MOST_READERS = 32
-"""Connections at once; further ones are turned away."""
 MOST_STREAMS = 8
-"""Of them event streams."""
-PATIENCE = 10.0
-"""Seconds that a client may say nothing, or take nothing."""
+"""Event streams at once; they last, so they are fewer than connections (`agent.observe.listener`)."""
 LOOK = 0.5
 """Seconds between looks at what is shown, per stream."""
 BEAT = 5.0
@@ -68,7 +63,7 @@ class PageServer:
         )  # fmt: skip
         self._closed: threading.Event = handler.closed  # type: ignore[attr-defined]  # made by type() above
         try:
-            self._server = _Server((address, port), handler)
+            self._server = Listener((address, port), handler, "the node page failed")
         except OSError as error:
             where = f"{address}:{port}"
             raise HostError(where, f"cannot be listened on: {error.strerror}; set page.port") from None
@@ -89,45 +84,17 @@ class PageServer:
         self._thread.join()
 
 
-class _Server(Listener):
-    """MOST_READERS at once."""
-
-    request_queue_size = 16
-
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        self._slots = threading.BoundedSemaphore(MOST_READERS)
-        super().__init__(address, handler, "the node page failed")
-
-    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as socketserver has it
-        if not self._slots.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        try:
-            super().process_request(request, client_address)
-        except BaseException:
-            self._slots.release()
-            raise
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - as above
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._slots.release()
-
-
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     current: ClassVar[Current[Any]]
     page: ClassVar[Document]
     names: ClassVar[frozenset[str]]
     closed: ClassVar[threading.Event]
     streams: ClassVar[threading.BoundedSemaphore]
-    timeout = PATIENCE
-    server_version, sys_version = "numalign", ""
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - http.server's name
         self._serve()
 
-    def do_HEAD(self) -> None:
+    def do_HEAD(self) -> None:  # noqa: N802 - http.server's name
         self._serve()
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
@@ -143,7 +110,10 @@ class _Handler(BaseHTTPRequestHandler):
             return self._answer(421, _TEXT, text.encode())
         if host.foreign(self.headers.get("Sec-Fetch-Site", ""), self.headers.get("Sec-Fetch-Mode", "")):
             return self._answer(403, _TEXT, b"another site's page asks\n")
-        asked = urlsplit(self.path)
+        try:
+            asked = urlsplit(self.path)
+        except ValueError:
+            return self._answer(400, _TEXT, b"no path of this page\n")
         if asked.path == "/":
             return self._answer(200, _HTML, self.page.body, self.page.policy)
         if asked.path == "/api/events":
@@ -190,6 +160,7 @@ class _Handler(BaseHTTPRequestHandler):
         if not self.streams.acquire(blocking=False):
             return self._answer(503, _TEXT, f"{MOST_STREAMS} readers follow already\n".encode())
         try:
+            self.server.lasting(self.connection)
             self._head(200, _EVENTS, _NOTHING)
             self.end_headers()
             if self.command != "HEAD":
@@ -209,9 +180,6 @@ class _Handler(BaseHTTPRequestHandler):
                 shown, said = revision, now
             if self.closed.wait(LOOK):
                 return
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
-        """What people look at is theirs."""
 
 
 def _error(text: str) -> bytes:
