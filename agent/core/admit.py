@@ -16,6 +16,7 @@ from agent.core.aligned import Judge
 from agent.core.confine import Confiner, asks
 from agent.core.devices_choice import Preference
 from agent.core.masks import Positions
+from agent.core.memory_confined import yielding
 from agent.core.order import Order
 from agent.core.provider import Provider
 from agent.model.devices import DeviceInventory
@@ -120,6 +121,14 @@ class Node:
         after, refusal = self.attempt(ledger, pod, policy=policy, scope=scope, cpu_options=cpu_options, trace=trace)
         if refusal is None:
             return Admitted(after)
+        found = None
+        for count, yielded in enumerate(yielding(ledger) if fixed else ()):  # all, the latest, the two latest, ...
+            more, again = self.attempt(yielded, pod, policy=policy, scope=scope, cpu_options=cpu_options)
+            found = more if again is None else found
+            if (again is None) == bool(count):
+                break
+        if found is not None:
+            return Admitted(found)
         return Refused(refusal, ledger if fixed else self.release(after, pod.uid))
 
     def attempt(

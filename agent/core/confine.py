@@ -54,10 +54,13 @@ def accounted(books: CpuBooks) -> dict[int, int]:
 
 
 def limits(ledger: Ledger, but: str = "") -> Counter[int]:
-    """Bytes of memory that confined pods may use, per node; `but` is the uid of a pod that does not count."""
+    """Bytes of memory that confined pods may use, per node; `but` is the uid of a pod that does not count.
+
+    Nor does one whose memory is not bound (any more): it may lie anywhere.
+    """
     total: Counter[int] = Counter()
     for uid, confinement in ledger.cpus.confined.items():
-        if uid != but:
+        if uid != but and (uid not in ledger.pods or ledger.pods[uid].bind_memory):
             total.update(dict(confinement.limit))
     return total
 

@@ -3,17 +3,48 @@
 Used by `agent.core.memory` under Compatibility.FIXED. A confined pod's limit is not granted in the books, since its
 bytes are not its own, but it may use them there and nowhere else: a Guaranteed pod that was granted the same bytes
 could run the node out of memory. The kubelet knows no such pods, so Compatibility.KUBELET never comes here.
+
+The scheduler counts a pod's request, not its limit. So one that may use more than it requests keeps nobody out: where
+a newcomer would be refused otherwise, such pods are left unbound, the latest first (`yielding`). Their pages stay.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from agent.core.confine import limits
-from agent.model.ledger import Ledger, NodeBook
+from agent.core.requests import pod_requests
+from agent.model.ledger import Confinement, Ledger, NodeBook, PodRecord
 from agent.model.outcome import Refusal
+from agent.model.quantity import units
 
+UNBOUND = "its memory is not bound"
+"""How the reason of a container begins whose pod is left unbound."""
+YIELDED = "another pod needs what it may use beyond its request"
 _MEMORY = "memory"
+
+
+def yielding(ledger: Ledger) -> Iterator[Ledger]:
+    """The ledger with pods left unbound that may use more than they request: all, the latest, the two latest, ..."""
+    able = [uid for uid, each in ledger.cpus.confined.items() if _beyond(ledger, uid, each)]
+    latest = sorted(able, key=lambda uid: (-ledger.pods[uid].pod.created, uid))
+    for count in (len(latest), *range(1, len(latest))) if latest else ():
+        pods = {uid: _unbound(ledger.pods[uid]) for uid in latest[:count]}
+        yield replace(ledger, pods={**ledger.pods, **pods})
+
+
+def _beyond(ledger: Ledger, uid: str, confinement: Confinement) -> bool:
+    record = ledger.pods.get(uid)
+    if record is None or not record.bind_memory or not confinement.memory:
+        return False
+    return sum(size for _, size in confinement.limit) > units(pod_requests(record.pod).get(_MEMORY, 0))
+
+
+def _unbound(record: PodRecord) -> PodRecord:
+    names = [each.name for each in record.pod.containers]
+    why = {**record.why, **dict.fromkeys(names, f"{UNBOUND}: {YIELDED}")}
+    return replace(record, bind_memory=False, why=why, aligned={**record.aligned, **dict.fromkeys(names, False)})
 
 
 class Seen:

@@ -17,6 +17,11 @@ overlaps it, in bytes:
 
 `Pressure.room` is MemTotal less the first figure. It is an upper bound: dirty pages count as reclaimable, and the
 kernel keeps a few free pages for itself (min_free_kbytes).
+
+What the node's own memory policy grants is judged by the node's `onMemoryShortage`. What a pod asks for itself
+(numalign.io/align: numa,memory, numalign.io/move-memory) is always judged, by its limit, and at least `widen`: on a
+full node the kernel looks for room by killing, and other tenants' pods may be what it finds. Where nobody knows what
+the nodes have, nothing is bound by a pod's own wish.
 """
 
 from __future__ import annotations
@@ -26,14 +31,14 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from agent.core.admit import Node
+from agent.core.memory_confined import UNBOUND
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.outcome import Admitted, Outcome, Reason, Refusal, Refused
 from agent.model.pod import Pod
 from agent.model.rules import OnMemoryShortage, Rules
 
-UNBOUND = "its memory is not bound"
-"""How the reason of a container begins whose pod is left unbound."""
+UNKNOWN = "what the NUMA nodes really have cannot be read"
 _MEMORY = "memory"
 
 
@@ -82,16 +87,31 @@ def bound(ledger: Ledger, record: PodRecord, rules: Rules) -> Iterator[tuple[Nod
     """The nodes that a pod's memory is bound to, each time with the bytes that it may use there."""
     if not record.bind_memory:
         return
-    uid, found = record.pod.uid, False
-    if rules.memory.static:
-        each = (block for blocks in ledger.memory.blocks.get(uid, {}).values() for block in blocks)
-        for block in ledger.memory.pools.get(uid) or each:
-            if block.resource == _MEMORY:
-                found = True
-                yield block.nodes, block.size
+    wish = wished(ledger, record, rules)
+    yield from ((wish, confined_to(ledger, record.pod.uid)),) if wish else _granted(ledger, record, rules)
+
+
+def wished(ledger: Ledger, record: PodRecord, rules: Rules) -> NodeSet | None:
+    """The nodes to which a pod's memory is bound by nothing but its own wish to be confined (numalign.io/align)."""
+    confined = ledger.cpus.confined.get(record.pod.uid)
+    if not record.bind_memory or confined is None or not confined.memory or any(_granted(ledger, record, rules)):
+        return None
+    return confined.nodes
+
+
+def confined_to(ledger: Ledger, uid: str) -> int:
+    """Bytes that a confined pod may use on its nodes."""
     confined = ledger.cpus.confined.get(uid)
-    if not found and confined is not None and confined.memory:
-        yield confined.nodes, sum(size for _, size in confined.limit)
+    return sum(size for _, size in confined.limit) if confined else 0
+
+
+def _granted(ledger: Ledger, record: PodRecord, rules: Rules) -> Iterator[tuple[NodeSet, int]]:
+    """What the memory manager granted, where the node's memory policy binds it."""
+    uid = record.pod.uid
+    each = (block for blocks in ledger.memory.blocks.get(uid, {}).values() for block in blocks)
+    for block in (ledger.memory.pools.get(uid) or each) if rules.memory.static else ():
+        if block.resource == _MEMORY:
+            yield block.nodes, block.size
 
 
 def shortage(ledger: Ledger, uid: str, rules: Rules, pressure: Pressure) -> Shortage | None:
@@ -107,27 +127,43 @@ def shortage(ledger: Ledger, uid: str, rules: Rules, pressure: Pressure) -> Shor
     return None
 
 
+def to_judge(node: Node, before: Ledger, outcome: Outcome, pod: Pod, *, ran: bool = False) -> bool:
+    """Whether the kernel is to be asked: see `judged`."""
+    if not isinstance(outcome, Admitted):
+        return False
+    record = outcome.ledger.pods[pod.uid]
+    if not any(bound(outcome.ledger, record, node.rules)):
+        return False
+    wish = wished(outcome.ledger, record, node.rules) is not None
+    if pod.uid in before.pods:
+        return wish and confined_to(outcome.ledger, pod.uid) > confined_to(before, pod.uid)
+    return wish or ran or node.rules.on_memory_shortage is not OnMemoryShortage.OPEN
+
+
 def judged(
-    node: Node, before: Ledger, outcome: Outcome, pod: Pod, pressure: Pressure, *, ran: bool = False
+    node: Node, before: Ledger, outcome: Outcome, pod: Pod, pressure: Pressure | None, *, ran: bool = False
 ) -> Outcome:
-    """What becomes of an admission by the books, by the node's `onMemoryShortage`.
+    """What becomes of an admission by the books, by the node's `onMemoryShortage` or as the pod's own wish.
 
     Args:
         node: the managers.
         before: the grants without the pod.
         outcome: with it, by the books. Grants stay as they are in every case but a refusal.
-        pod: the newcomer. One that was in the ledger already is not judged again.
-        pressure: what the kernel says.
-        ran: it ran before the agent: never refused (safety.md S4), left unbound instead.
+        pod: the newcomer. One that was in the ledger already is judged again only if it is bound by its own wish, and
+            may use more now; it is never refused.
+        pressure: what the kernel says; None where that is not known.
+        ran: it ran before the agent and wishes its memory to be moved: never refused (safety.md S4), left unbound.
     """
-    choice = node.rules.on_memory_shortage
-    if choice is OnMemoryShortage.OPEN or not isinstance(outcome, Admitted) or pod.uid in before.pods:
+    if not isinstance(outcome, Admitted) or not to_judge(node, before, outcome, pod, ran=ran):
         return outcome
+    if pressure is None:
+        own = ran or wished(outcome.ledger, outcome.ledger.pods[pod.uid], node.rules) is not None
+        return Admitted(_widened(outcome.ledger, pod.uid, node.rules, UNKNOWN)) if own else outcome
     found = shortage(outcome.ledger, pod.uid, node.rules, pressure)
     if found is None:
         return outcome
-    if ran or choice is OnMemoryShortage.WIDEN:
-        return Admitted(_widened(outcome.ledger, pod.uid, node.rules, found))
+    if ran or pod.uid in before.pods or node.rules.on_memory_shortage is not OnMemoryShortage.REFUSE:
+        return Admitted(_widened(outcome.ledger, pod.uid, node.rules, str(found)))
     facts = {"nodes": str(found.nodes), "needed": found.needed, "available": found.available}
     return Refused(Refusal(Reason.MEMORY, str(found), facts=facts), before)
 
@@ -145,7 +181,7 @@ def _untouched(grants: tuple[tuple[NodeSet, int], ...], nodes: NodeSet, touched:
     return max(0, granted - sum(touched.get(number, 0) for number in nodes))
 
 
-def _widened(ledger: Ledger, uid: str, rules: Rules, found: Shortage) -> Ledger:
+def _widened(ledger: Ledger, uid: str, rules: Rules, found: str) -> Ledger:
     """The pod's memory may lie on all nodes, for as long as it lives: bound later, the kernel would move it (S4)."""
     record, text = ledger.pods[uid], f"{UNBOUND}: {found}"
     everyone = bool(ledger.cpus.confined.get(uid)) or not rules.memory.static

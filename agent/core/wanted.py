@@ -17,7 +17,7 @@ kubepods itself is never written: it is the kubelet's (spec 7.2).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from agent.model.cgroup import Cgroup, Level, Observed
@@ -165,9 +165,17 @@ class _Tree:
         if uid != cgroup.pod_uid:
             name = ""  # nobody's container, or a status that claims another pod's: the pool, like a sandbox
         want = share(self.ledger, cgroup.pod_uid, name, self.rules, self.machine)
+        if name and want.mems is None and self._unbound(cgroup):
+            want = replace(want, mems=self.machine.node_set)
         self._want(cgroup, want if want.exclusive or named else Want(mems=want.mems))
         for inner in self.kids.get(cgroup.path, ()):
             self._inner(inner, cgroup, want)
+
+    def _unbound(self, cgroup: Cgroup) -> bool:
+        """Whether a container still has the nodes that its pod's wish bound it to, and is not bound any more (S7)."""
+        confined, record = self.ledger.cpus.confined.get(cgroup.pod_uid), self.ledger.pods.get(cgroup.pod_uid)
+        loose = confined is not None and confined.memory and record is not None and not record.bind_memory
+        return loose and confined is not None and cgroup.mems == confined.nodes
 
     def _inner(self, cgroup: Cgroup, parent: Cgroup, above: Want) -> None:
         """Levels below a container: the runtime's own follows it; deeper ones are the application's (as in S15).

@@ -67,7 +67,8 @@ def decided(
         return ledger, replace(known, refusal=Refusal(Reason.UNEXPECTED, why), unsaved=True)
     new = pod.uid not in ledger.pods
     if not new and changed(ledger.pods[pod.uid].pod, pod):
-        return resized(node, ledger, pod, ask.cpu_options).ledger, known
+        outcome = judge(node, ledger, Admitted(resized(node, ledger, pod, ask.cpu_options).ledger), pod)
+        return outcome.ledger, known
     if given:
         ledger = handed_over(ledger, pod, given)
     outcome = _tried(node, ledger, known, judge)

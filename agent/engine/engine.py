@@ -23,7 +23,7 @@ from agent.engine.effects import Effects
 from agent.engine.known import Known, Switches, same
 from agent.engine.line import crowded_out, line_of, softened, turn
 from agent.model.cgroup import Written
-from agent.model.ledger import Ledger
+from agent.model.ledger import Ledger, PodRecord
 from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment
 
@@ -221,7 +221,8 @@ class Engine(Effects):
         if self._commit(before):
             self._enforce()
         self._publish()
-        for pod in told:
+        unbound = [each.pod for each in self._ledger.pods.values() if _less_bound(before, each)]
+        for pod in (*told, *unbound):
             known = self._known[pod.uid]
             if known.refusal is not None:
                 self._teller.refused(pod, known.refusal, known.ask)
@@ -251,3 +252,9 @@ class Engine(Effects):
     def _rebuilt(self) -> None:
         self._node = self._following.node(self._node)
         self._publish()
+
+
+def _less_bound(before: Ledger, record: PodRecord) -> bool:
+    """Whether a pod's memory is not bound any more, since another pod came (`agent.core.memory_confined`)."""
+    was = before.pods.get(record.pod.uid)
+    return was is not None and was.bind_memory and not record.bind_memory

@@ -1,7 +1,7 @@
 """Looks at the nodes' real memory when a decision needs it (safety.md S7). Used by `agent.engine.effects` only.
 
-Under `onMemoryShortage: open`, and for pods whose memory is not bound, nothing is read. What cannot be read is told
-once, and nothing is held against it: memory is then bound by the ledger's books alone.
+Nothing is read for pods whose memory is not bound, nor under `onMemoryShortage: open` for what they do not wish
+themselves. What cannot be read is told once: memory is then bound by the ledger's books alone, by no pod's own wish.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from agent.core.admit import Node
-from agent.core.shortage import Judge, Pressure, bound, judged, unjudged
+from agent.core.shortage import Judge, Pressure, bound, judged, to_judge, unjudged
 from agent.engine.ports import Cgroups
 from agent.errors import HostError
 from agent.model.cgroup import Level
 from agent.model.ledger import Ledger
 from agent.model.outcome import Admitted, Outcome
 from agent.model.pod import Pod
-from agent.model.rules import OnMemoryShortage
 
 Room = Callable[[Iterable[int]], Mapping[int, int]]
 """Node ids -> bytes that are free or can be reclaimed, of each; raises HostError."""
@@ -43,13 +42,11 @@ class MemoryLook:
         seen: list[Pressure | None] = []
 
         def judge(node: Node, before: Ledger, outcome: Outcome, pod: Pod, *, ran: bool = False) -> Outcome:
-            if node.rules.on_memory_shortage is OnMemoryShortage.OPEN or not isinstance(outcome, Admitted):
-                return outcome
-            if not any(bound(outcome.ledger, outcome.ledger.pods[pod.uid], node.rules)):
+            if not isinstance(outcome, Admitted) or not to_judge(node, before, outcome, pod, ran=ran):
                 return outcome
             if ran or not seen:  # one that ran has touched memory already
                 seen[:] = [self._look(room, node, outcome.ledger)]
-            return outcome if seen[0] is None else judged(node, before, outcome, pod, seen[0], ran=ran)
+            return judged(node, before, outcome, pod, seen[0], ran=ran)
 
         return judge
 
@@ -66,7 +63,10 @@ class MemoryLook:
             pressure = Pressure(room(node.machine.node_set), touched)
         except HostError as error:
             if not self._wrong:
-                self._problem(f"onMemoryShortage has no effect now, memory is bound by the ledger's books: {error}")
+                self._problem(
+                    "onMemoryShortage has no effect now: memory is bound by the ledger's books, and no pod's by its "
+                    f"own wish: {error}"
+                )
             self._wrong = str(error)
             return None
         self._wrong = ""

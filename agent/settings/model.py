@@ -252,7 +252,8 @@ class Settings(Section):
         Field(
             description=(
                 "Where memory to be bound does not fit what a NUMA node really has: the pod's memory is not bound "
-                "(widen), the pod is refused (refuse), or the ledger's books alone decide (open)."
+                "(widen), the pod is refused (refuse), or the ledger's books alone decide (open). What a pod's own "
+                "annotation asks for is widened under open, too."
             )
         ),
     ] = OnMemoryShortage.OPEN

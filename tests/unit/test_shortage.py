@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.admit import Node
-from agent.core.shortage import UNBOUND, Pressure, Shortage, bound, judged, shortage, still_unbound
+from agent.core.memory_confined import UNBOUND
+from agent.core.shortage import Pressure, Shortage, bound, judged, shortage, still_unbound
 from agent.core.synthetic import parse_synthetic
 from agent.model.devices import DeviceInventory
 from agent.model.idset import CpuSet, NodeSet
