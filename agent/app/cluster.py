@@ -58,6 +58,7 @@ class Cluster(Made):
                 open_now.callback(stop)
             started()
             self._loop()
+        self._engine.keep_names()
         LOG.info("stopped; nothing was released by that")
         self.leaving.sweep(self.store)
 
@@ -128,6 +129,7 @@ class Cluster(Made):
 
     def _on_the_clock(self) -> None:
         self._reconcile()
+        self._engine.keep_names()
         self._mind_others()
         self.cleanup.turn()
         self.page.follow(self.setup.settings.page)

@@ -16,7 +16,7 @@ from typing import Any
 from agent import __version__
 from agent.app import kept as keeping
 from agent.app import recovery_report, setup
-from agent.app.cluster_start import FIND_WITHIN, Start, find_pod, read_start
+from agent.app.cluster_start import FIND_WITHIN, PATIENCE, Start, find_pod, read_start
 from agent.app.cluster_views import Locality, shown
 from agent.app.edges import Fan, NodeEdges, Sockets
 from agent.app.leaving import Leaving
@@ -59,6 +59,7 @@ class Options:
 
     Attributes:
         node_name: this Node (spec.nodeName of our own pod).
+        patience: seconds that a start waits for the API server.
         own_uid, own_namespace: of our own pod, "" where the agent runs in none.
         host: where the host's file system is seen, for traces of other writers.
         host_ip: this node's address, where the kubelet is asked for its configuration; "" for not at all.
@@ -73,6 +74,7 @@ class Options:
     kubepods: str = ""
     kubelet_dir: Path = Path("/var/lib/kubelet")
     host: Path = Path("/")
+    patience: float = PATIENCE
     metrics_address: str = ""
     host_ip: str = ""
     own_uid: str = ""
@@ -106,7 +108,7 @@ class Made(Service):
         self.store = Checkpoint(options.state / "checkpoint.json", by=__version__)
         self.store.lock()
         self._closing.callback(self.store.unlock)
-        start = read_start(self.client, options.node_name, self.namespaces.annotations)
+        start = read_start(self.client, options.node_name, self.namespaces.annotations, options.patience)
         self.kept = keeping.load(options.state)
         if start.node is not None:
             self._facts = start.node
@@ -164,7 +166,10 @@ class Made(Service):
             teller=self.fan, exempt=self._exempt, switches=self.setup.switches, steps=self._steps,
             saved=recovered.as_saved, complete=recovered.complete, room=self.memory.room if self.memory else None,
         )  # fmt: skip
-        engine.names_known(start.names)
+        engine.names_known(self._names)
+        if not start.listed:
+            facts = {"pods": len(recovered.kept), "names": len(self._names)}
+            LOG.warning("pods and containers are known from the saved ledger alone", extra={"facts": facts})
         engine.keep()
         self.cluster_teller.soften = engine.soften
         return engine
@@ -175,7 +180,8 @@ class Made(Service):
         loaded = load(self.store, self.setup.node, observed, pods)
         if loaded.aside:
             self.fan.problem("checkpoint", loaded.aside)
-        found = recover(self.setup.node, loaded.ledger, observed, start.names, pods, complete=loaded.complete)
+        self._names = {**loaded.names, **start.names}
+        found = recover(self.setup.node, loaded.ledger, observed, self._names, pods, complete=loaded.complete)
         recovery_report.tell(self.options.state, found, loaded.aside)
         return found
 

@@ -1,7 +1,8 @@
 """What an agent learns of its node at start, from the API if it answers in time: the Node, and the node's pods.
 
-One GET and one LIST with the node's selector, together within PATIENCE; without an answer the agent starts from its
-ledger and its cgroups alone, and the watch brings the rest. Used by `agent.app.cluster`.
+One GET, one LIST with the node's selector and one GET per namespace, all of it together within PATIENCE; without an
+answer the agent starts from its ledger and its cgroups alone, and the watch brings the rest. The list may come from
+the server's cache: it names what runs, and nothing is freed by it. Used by `agent.app.cluster`.
 """
 
 from __future__ import annotations
@@ -46,41 +47,49 @@ def read_start(
 ) -> Start:
     """Ask; never waits longer than `patience` seconds, never raises."""
     answers: dict[str, dict[str, Any]] = {}
+    spaces: dict[str, Mapping[str, str]] = {}
 
     def ask() -> None:
         try:
             answers["node"] = client.get(f"/api/v1/nodes/{node}")
-            query = (("fieldSelector", f"spec.nodeName={node}"),)
+            query = (("fieldSelector", f"spec.nodeName={node}"), ("resourceVersion", "0"))
             answers["pods"] = client.call("GET", "/api/v1/pods", query=query, verb="LIST pods")
+            for space in sorted({_space(body) for body in answers["pods"].get("items") or ()}):
+                spaces[space] = _defaults(defaults, space)
         except KubeError as error:
             LOG.warning("starting without the API server: %s", error)
 
     thread = threading.Thread(target=ask, name="start", daemon=True)
     thread.start()
     thread.join(patience)
+    found, known = dict(answers), dict(spaces)  # what comes later is the watch's
     if thread.is_alive():
-        LOG.warning("starting without the API server: no answer within %.0f s", patience)
-    found = dict(answers)  # what comes later is the watch's
+        what = "namespaces' annotations" if "pods" in found else "the API server"
+        LOG.warning("starting without %s: no answer within %.0f s", what, patience)
     facts = node_facts(found["node"]) if "node" in found else None
-    pods, names = _pods(found.get("pods", {}), defaults)
+    pods, names = _pods(found.get("pods", {}), known)
     return Start(facts, pods, names, "pods" in found)
 
 
 def _pods(
-    answer: Mapping[str, Any], defaults: Callable[[str], Mapping[str, str]]
+    answer: Mapping[str, Any], spaces: Mapping[str, Mapping[str, str]]
 ) -> tuple[tuple[Pod, ...], dict[str, tuple[str, str]]]:
     pods: list[Pod] = []
     names: dict[str, tuple[str, str]] = {}
     for body in answer.get("items") or ():
-        space = str((body.get("metadata") or {}).get("namespace", "")) if isinstance(body, Mapping) else ""
         try:
-            found = seen(body, _defaults(defaults, space))
+            found = seen(body, spaces.get(_space(body), {}))
         except BadPodError:
             continue  # told by the intake
         if not found.ended:
             pods.append(found.pod)
             names |= {each: (found.pod.uid, name) for each, name in found.containers.items()}
     return tuple(pods), names
+
+
+def _space(body: object) -> str:
+    metadata = body.get("metadata") if isinstance(body, Mapping) else None
+    return str(metadata.get("namespace", "")) if isinstance(metadata, Mapping) else ""
 
 
 def _defaults(defaults: Callable[[str], Mapping[str, str]], space: str) -> Mapping[str, str]:

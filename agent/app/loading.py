@@ -6,11 +6,11 @@ grants are rebuilt from the cgroups (`agent.engine.recover`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from agent.core.admit import Node
-from agent.engine.recover import LISTED, of_another_machine
+from agent.engine.recover import LISTED, names_in, of_another_machine
 from agent.errors import CheckpointCorruptError, CheckpointForeignError, CheckpointTooNewError
 from agent.host.checkpoint import Checkpoint
 from agent.model.cgroup import Observed
@@ -25,11 +25,13 @@ class Loaded:
     Attributes:
         ledger: None where there is none to be used.
         complete: it was saved after a complete list of pods.
+        names: container id -> (pod uid, container name), of those that held something.
         aside: why the checkpoint was put aside, "" when it was not.
     """
 
     ledger: Ledger | None = None
     complete: bool = True
+    names: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     aside: str = ""
 
 
@@ -63,4 +65,4 @@ def _used(store: Checkpoint, node: Node, observed: Observed, pods: Sequence[Pod]
             f"is of machine {saved.ledger.machine}, this one is {node.machine.digest}, and none of its pods is here"
         )
         raise CheckpointForeignError(str(store.path), what)
-    return Loaded(saved.ledger, saved.extra.get(LISTED) is not False)
+    return Loaded(saved.ledger, saved.extra.get(LISTED) is not False, names_in(saved.extra))

@@ -18,8 +18,10 @@ from agent.app.runtime import names_of
 from agent.app.state_folder import saved_in, setup_of
 from agent.app.trees import AUTO, MOUNT, SCRATCH
 from agent.core.asks import ask_of
-from agent.core.verify import Case, Report, check, named
+from agent.core.naming import named
+from agent.core.verify import Case, Report, check
 from agent.engine.enforcer import Enforcer
+from agent.engine.recover import names_in
 from agent.errors import CheckpointCorruptError, CheckpointTooNewError
 from agent.host.cgroups import Cgroups
 from agent.host.cgroups.mounts import find_mounts
@@ -125,7 +127,8 @@ def open_left(where: Where, *, needs_ledger: bool) -> Left:
     observed = cgroups.observe()
     ledger = saved.ledger if saved else found.node.start()
     stand_ins = {number: spot for record in ledger.pods.values() for number, spot in names_of(record.pod).items()}
-    names = named(ledger, {**stand_ins, **read_pod_logs(where.log_dir).containers}, observed)
+    kept = names_in(saved.extra) if saved else {}
+    names = named(ledger, {**kept, **stand_ins, **read_pod_logs(where.log_dir).containers}, observed)
     return Left(found, store, saved, cgroups, real, names, observed, tuple(notes))
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Self
@@ -15,10 +15,16 @@ from typing import Self
 from agent.app.outsiders import Outsiders
 from agent.engine.engine import Engine
 from agent.engine.ports import Steps
-from agent.observe.health import Health, Server
+from agent.observe.health import RECOVERY, Health, Server
 from agent.observe.logs import LOG
 from agent.observe.metrics import CONTENT_TYPE, Metrics, Snapshot
 from agent.observe.threads import watched
+
+KNOWN = {
+    "pods": "a complete list of pods has been decided on",
+    "names": "the API server or the runtime has named all containers",
+}
+"""What `Engine.missing` may name -> the sentence when it is missing no more."""
 
 
 class Service(ABC):
@@ -36,6 +42,7 @@ class Service(ABC):
         self._closing = ExitStack()
         self._wake, self._stop = threading.Event(), threading.Event()
         self.health = Health()
+        self._missing: dict[str, str] = {}
         self.metrics = Metrics(self.snapshot)
         self.address = ""
         """Where the pages are served, "" when they are not."""
@@ -82,9 +89,21 @@ class Service(ABC):
                 LOG.info("serving metrics", extra={"facts": {"address": self.address}})
             yield open_now
 
+    def _tell_missing(self, missing: Mapping[str, str]) -> None:
+        """What an agent that just began does not know yet, and that it is known now: once each."""
+        for name, known in KNOWN.items():
+            text, before = missing.get(name, ""), self._missing.get(name, "")
+            self.health.set(name, text)
+            if text and not before:
+                LOG.info("%s", text)
+            elif before and not text:
+                LOG.info("%s", known)
+        self._missing = dict(missing)
+
     def _show(self, engine: Engine) -> None:
         """Health, and the file of those outside, are what the engine says now."""
-        self.health.set("recovery", "")
+        self.health.set(RECOVERY, "")
         self.health.set("checkpoint", engine.unwritable)
         self.health.set("cgroups", engine.broken)
+        self._tell_missing(engine.missing)
         self.outsiders.follow(engine.snapshot)

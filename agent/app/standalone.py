@@ -141,6 +141,7 @@ class Standalone(Made):
             mind_other_writers(self.engine, Path("/"), self.options.kubelet_dir)
             self._sync()
         self.engine.reconcile()
+        self.engine.keep_names()
         if self.runtime is not None:
             self.runtime.run(self.pods())
         self.metrics.time("operation_seconds", "reconcile", seconds=time.monotonic() - started)

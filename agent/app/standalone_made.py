@@ -95,7 +95,7 @@ class Made(Service):
             saved=self.recovered.as_saved, complete=self.recovered.complete,
             room=self.memory.room if self.memory else None,
         )  # fmt: skip
-        self.engine.names_known(self._names())
+        self.engine.names_known({**self._saved_names, **self._names()})
         self.engine.keep()
         self.locality = Locality(self.tree.cgroups)
         self.page = NodePage.of(options.node_name, self.engine, self.tree.cgroups, self.health, self.fan)
@@ -139,7 +139,9 @@ class Made(Service):
         self.quarantined = loaded.aside
         if loaded.aside:
             LOG.error("%s", loaded.aside)
-        found = recover(self.setup.node, loaded.ledger, observed, self._names(), pods, complete=loaded.complete)
+        self._saved_names = loaded.names
+        names = {**loaded.names, **self._names()}
+        found = recover(self.setup.node, loaded.ledger, observed, names, pods, complete=loaded.complete)
         recovery_report.tell(self.options.state, found, loaded.aside)
         return found
 

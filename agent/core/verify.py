@@ -100,27 +100,6 @@ class Report:
         return dict(sorted(found.items()))
 
 
-def named(ledger: Ledger, names: Names, observed: Observed) -> dict[str, tuple[str, str]]:
-    """`names`, and those that can be told without a runtime.
-
-    A container that asks for exactly what one of its pod's unnamed containers was granted is that container, for
-    exclusive sets are disjoint.
-    """
-    found = dict(names)
-    here = {cgroup.container_id for cgroup in observed.cgroups if cgroup.level is Level.CONTAINER}
-    taken = {spot for number, spot in names.items() if number in here}
-    for cgroup in observed.cgroups:
-        if cgroup.level is not Level.CONTAINER or cgroup.container_id in found:
-            continue
-        for name, cpus in sorted(ledger.cpus.assigned.get(cgroup.pod_uid, {}).items()):
-            spot = (cgroup.pod_uid, name)
-            if cpus == cgroup.cpus and spot not in taken:
-                found[cgroup.container_id] = spot
-                taken.add(spot)
-                break
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class Case:
     """What is compared.

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from agent.core.naming import UNSURE, unclaimed
 from agent.model.cgroup import Cgroup, Level, Observed
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
@@ -164,9 +165,12 @@ class _Tree:
         uid, name = self.names.get(cgroup.container_id, ("", ""))
         if uid != cgroup.pod_uid:
             name = ""  # nobody's container, or a status that claims another pod's: the pool, like a sandbox
-        want = share(self.ledger, cgroup.pod_uid, name, self.rules, self.machine)
-        if name and want.mems is None and self._unbound(cgroup):
-            want = replace(want, mems=self.machine.node_set)
+        if name == UNSURE:
+            want = self._left_alone(cgroup)
+        else:
+            want = share(self.ledger, cgroup.pod_uid, name, self.rules, self.machine)
+            if name and want.mems is None and self._unbound(cgroup):
+                want = replace(want, mems=self.machine.node_set)
         self._want(cgroup, want if want.exclusive or named else Want(mems=want.mems))
         for inner in self.kids.get(cgroup.path, ()):
             self._inner(inner, cgroup, want)
@@ -176,6 +180,14 @@ class _Tree:
         confined, record = self.ledger.cpus.confined.get(cgroup.pod_uid), self.ledger.pods.get(cgroup.pod_uid)
         loose = confined is not None and confined.memory and record is not None and not record.bind_memory
         return loose and confined is not None and cgroup.mems == confined.nodes
+
+    def _left_alone(self, cgroup: Cgroup) -> Want:
+        """One that may hold a grant of its pod: what it has of the pool and of the grants that nobody claims."""
+        uid = cgroup.pod_uid
+        pool = pool_of(self.ledger, uid, self.machine) if self.rules.cpu.static else None
+        spots = (self.names.get(each.container_id, ("", "")) for each in self.kids.get(parent_of(cgroup.path), ()))
+        claimed = {name for owner, name in spots if owner == uid}
+        return Want(_fitted(cgroup.cpus, pool and pool | unclaimed(self.ledger.cpus.assigned.get(uid, {}), claimed)))
 
     def _inner(self, cgroup: Cgroup, parent: Cgroup, above: Want) -> None:
         """Levels below a container: the runtime's own follows it; deeper ones are the application's (as in S15).

@@ -14,13 +14,14 @@ from dataclasses import replace
 
 from agent.core import invariants
 from agent.core.admit import Node
+from agent.core.naming import worth_saving
 from agent.engine.deciding import asked
 from agent.engine.enforcer import Enforcer
 from agent.engine.following import Following, reported_before
 from agent.engine.known import SWITCHES, Known, Snapshot, Switches, asks_nothing
 from agent.engine.memory_look import MemoryLook, Room
 from agent.engine.ports import Cgroups, Steps, Store, Teller
-from agent.engine.recover import LISTED
+from agent.engine.recover import LISTED, NAMES
 from agent.errors import CheckpointUnwritableError, HostError, InvariantError
 from agent.model.cgroup import Observed, Written
 from agent.model.ledger import Ledger
@@ -74,6 +75,7 @@ class Effects:
             uid: Known(each.pod, asked(node, each.pod), ran=each.adopted) for uid, each in ledger.pods.items()
         }
         self._listed, self._complete, self._saved = False, complete, saved
+        self._names_saved: dict[str, tuple[str, str]] = {}
         self._following = Following(node, reported_before(ledger, node))
         self._node = node = self._following.node(node)
         self.snapshot = Snapshot(ledger, node, dict(self._known), switches)
@@ -88,6 +90,18 @@ class Effects:
         """Whether cgroups are written at all: see `complete`."""
         with self._lock:
             return self._complete or self._listed
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """What an agent that just began does not know yet: "pods", "names" -> a sentence."""
+        with self._lock:
+            found = {} if self._listed else {"pods": "no complete list of pods has been read yet: nothing is freed"}
+            if not self._enforcer.all_named:
+                found["names"] = (
+                    "neither the API server nor the runtime has named the containers yet: those that nobody can name "
+                    "are left where they are"
+                )
+            return found
 
     @property
     def switches(self) -> Switches:
@@ -139,6 +153,18 @@ class Effects:
             if not self._saved:
                 self._save()
 
+    def keep_names(self) -> None:
+        """Save the names that were learnt since the last save; now and then, since each save is a sync of the disk.
+
+        What is decided and saved meanwhile has them too. So it is with every start of a container (safety.md S9).
+        """
+        with self._lock:
+            if self._names() != self._names_saved:
+                self._save()
+
+    def _names(self) -> dict[str, tuple[str, str]]:
+        return worth_saving(self._ledger, self._enforcer.names, self._enforcer.living)
+
     # ---- the inside; all of it needs the lock
 
     def _commit(self, before: Ledger) -> bool:
@@ -162,13 +188,15 @@ class Effects:
     def _save(self) -> bool:
         self._steps("save")
         try:
-            self._store.save(self._ledger, {LISTED: self.listening})
+            names = self._names()
+            extra = {NAMES: {number: [*spot] for number, spot in names.items()}} if names else {}
+            self._store.save(self._ledger, {LISTED: self.listening, **extra})
         except CheckpointUnwritableError as error:
             if not self.unwritable:
                 self._teller.problem("checkpoint", str(error))
             self.unwritable = str(error)
             return False
-        self.unwritable, self._saved = "", True
+        self.unwritable, self._saved, self._names_saved = "", True, names
         return True
 
     def _publish(self) -> None:

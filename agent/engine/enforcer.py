@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from itertools import groupby
 
 from agent.core import drift
+from agent.core.naming import named
 from agent.core.plan import CPUS, MEMS, plan
 from agent.core.release import quota_plan, release_plan
 from agent.core.wanted import Want, share, wants
@@ -40,6 +41,10 @@ class Enforcer:
         self.lift_quota = lift_quota
         self.names: dict[str, tuple[str, str]] = {}
         """Container id -> (pod uid, container name)."""
+        self.all_named = False
+        """The API or the runtime has named all containers since this agent began (`agent.core.naming`)."""
+        self.living: Collection[str] = ()
+        """Ids of the containers that were there at the last look."""
         self.movers: Collection[str] = ()
         """Uids of pods that want their memory bound even when the kernel moves it."""
         self.halted = False
@@ -60,11 +65,14 @@ class Enforcer:
 
     def enforce(self, ledger: Ledger, rules: Rules, machine: Machine, observed: Observed) -> tuple[Written, ...]:
         """Write what differs; what was written and read back."""
-        wanted = wants(ledger, self.names, observed, rules, machine)
+        self.living = {each.container_id for each in observed.cgroups if each.level is Level.CONTAINER}
+        self.names = named(ledger, self.names, observed)
+        names = named(ledger, self.names, observed, complete=self.all_named)
+        wanted = wants(ledger, names, observed, rules, machine)
         held = self.held(ledger, rules, machine, observed)
         self._notice({each.container_id: held[each.path] for each in observed.cgroups if each.path in held})
-        writes = plan(ledger, self.names, observed, rules, machine, held=held)
-        writes += quota_plan(ledger, self.names, observed, lift=self.lift_quota and rules.cpu.static)
+        writes = plan(ledger, names, observed, rules, machine, held=held)
+        writes += quota_plan(ledger, names, observed, lift=self.lift_quota and rules.cpu.static)
         self._found_in_order(wanted, observed)
         labelled = drift.label(writes, drift.find(wanted, self._last, observed, machine))
         before = dict(self._last)

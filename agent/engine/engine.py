@@ -90,6 +90,7 @@ class Engine(Effects):
             first, self._listed = not self.listening, True
             if first:
                 self._save()  # the store has it as one that may lack somebody
+            self.all_named()
             self.pods_gone([uid for uid in self._known if uid not in uids])
 
     def containers_seen(self, names: Mapping[str, tuple[str, str]]) -> None:
@@ -107,6 +108,13 @@ class Engine(Effects):
         """The runtime removed a container: its id names nobody any more."""
         with self._lock:
             self._enforcer.names.pop(container_id, None)
+
+    def all_named(self) -> None:
+        """Every container that runs has been named, by a complete list of pods or by the runtime."""
+        with self._lock:
+            if not self._enforcer.all_named:
+                self._enforcer.all_named = True
+                self._enforce()
 
     def names_known(self, names: Mapping[str, tuple[str, str]]) -> None:
         """Container ids and whose they are, learnt at start; nothing is written yet."""

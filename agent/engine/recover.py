@@ -42,6 +42,25 @@ before may lack pods that an earlier agent pinned: the next start treats it like
 saved: it had)."""
 
 
+NAMES = "names"
+"""The same: container id -> [pod uid, container name], of containers that hold something. Saved with the ledger, and
+within a reconcile period when only names changed: a crash before that loses names, which the API, the runtime or the
+containers' own sets tell as well (`agent.core.naming`)."""
+
+
+def names_in(extra: Mapping[str, object]) -> dict[str, tuple[str, str]]:
+    """The names that were saved with a ledger; none of an older version. What is no name is left out."""
+    found = extra.get(NAMES)
+    rows = found.items() if isinstance(found, Mapping) else ()
+    return {
+        str(number): (spot[0], spot[1])
+        for number, spot in rows
+        if isinstance(spot, list)
+        and len(spot) == len(("uid", "name"))
+        and all(isinstance(each, str) for each in spot)
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Recovered:
     """The ledger to begin with, and how it came about (uids, sorted).

@@ -1,7 +1,9 @@
 """Whether the agent lives and is ready, and the small HTTP server that says so; /metrics is served beside it.
 
-    live   the loop turned not long ago, and no thread died of a fault: else the kubelet should restart us
-    ready  recovery is done, and checkpoint and cgroups can be used; the text says what is missing
+    live     the loop turned not long ago, and no thread died of a fault: else the kubelet should restart us
+    started  recovery is done: what runs is known from checkpoint and cgroups, whatever else is away or full
+    ready    recovery is done, checkpoint and cgroups can be used, and a complete list of pods and the names of all
+             containers are known; the text says what is missing
 
 Started by `agent.app`. Answers GET and HEAD only, on loopback by default (safety.md S20).
 """
@@ -19,6 +21,8 @@ from agent.observe.listener import Handler, Listener
 STALE_SECONDS = 60.0
 """A loop that did not turn for so long is stuck: it turns often, and a hanging write stalls nothing (S8)."""
 HIGHEST_PORT = 65_535
+RECOVERY = "recovery"
+"""The condition that stands until ledger, cgroups and pods are put together."""
 
 Page = Callable[[], tuple[int, str, bytes]]
 """Status, content type, body."""
@@ -31,7 +35,7 @@ class Health:
         self._clock = clock
         self._lock = threading.Lock()
         self._beat = clock()
-        self._missing: dict[str, str] = {"recovery": "has not finished"}
+        self._missing: dict[str, str] = {RECOVERY: "has not finished"}
         self._dead = ""
 
     def die(self, why: str) -> None:
@@ -65,9 +69,18 @@ class Health:
             missing = "; ".join(f"{name}: {text}" for name, text in sorted(self._missing.items()))
         return not missing, missing or "ready"
 
+    def started(self) -> tuple[bool, str]:
+        """Whether recovery is done, and what it waits for. Nothing that a restart of the agent would not mend."""
+        with self._lock:
+            missing = self._missing.get(RECOVERY, "")
+        return not missing, f"{RECOVERY}: {missing}" if missing else "started"
+
     def pages(self) -> dict[str, Page]:
-        """/healthz and /readyz."""
-        return {"/healthz": lambda: _answer(*self.live()), "/readyz": lambda: _answer(*self.ready())}
+        """/healthz, /readyz, and the startup probe's question: an agent that knows no parameter answers /readyz."""
+        return {
+            "/healthz": lambda: _answer(*self.live()), "/readyz": lambda: _answer(*self.ready()),
+            f"/readyz?only={RECOVERY}": lambda: _answer(*self.started()),
+        }  # fmt: skip
 
 
 def _answer(good: bool, text: str) -> tuple[int, str, bytes]:  # noqa: FBT001 - the pair that live() and ready() give
@@ -133,7 +146,7 @@ class _Handler(Handler):
         self._serve(body=False)
 
     def _serve(self, *, body: bool) -> None:
-        page = self.served.get(self.path.partition("?")[0])
+        page = self.served.get(self.path) or self.served.get(self.path.partition("?")[0])
         if page is None:
             status, kind, text = (
                 404,

@@ -54,7 +54,6 @@ def test_s18_nothing_moves_and_nothing_is_lost_with_the_api(kept: Kept, tmp_path
     after.check()
 
 
-@pytest.mark.xfail(reason="containers are known by the API's word alone", strict=True)
 def test_s18_nothing_moves_and_nothing_is_lost_without_the_api(kept: Kept, tmp_path: Path) -> None:
     """S18: nobody names a pod or a container, for as long as it takes: no exclusive container leaves its CPUs."""
     saved = Checkpoint(kept.checkpoint).load()

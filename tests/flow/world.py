@@ -18,7 +18,7 @@ from agent.core.synthetic import parse_synthetic
 from agent.engine.engine import Engine
 from agent.engine.known import Switches
 from agent.engine.memory_look import Room
-from agent.engine.recover import LISTED, Recovered, recover
+from agent.engine.recover import LISTED, Recovered, names_in, recover
 from agent.errors import CheckpointUnwritableError
 from agent.host.cgroups import Cgroups
 from agent.host.scratch import Scratch
@@ -115,8 +115,9 @@ class World:
             self.tree = Scratch.create(folder, cpus=self.machine.online, nodes=self.machine.node_set)
         self.cgroups = Cgroups(folder, kernel=self.tree.kernel)
         self.pods = {pod.uid: pod for pod in pods}
+        names = {**names_in(self.store.extra), **self.names()}
         self.recovered: Recovered = recover(
-            self.node(), self.store.saved, self.cgroups.observe(), self.names(), self.pods.values(),
+            self.node(), self.store.saved, self.cgroups.observe(), names, self.pods.values(),
             complete=bool(self.store.extra.get(LISTED, True)),
         )  # fmt: skip
         self.engine = Engine(
@@ -124,7 +125,7 @@ class World:
             exempt=exempt, switches=Switches(**switches), steps=self.steps.append,
             saved=self.recovered.as_saved, complete=self.recovered.complete, room=room,
         )  # fmt: skip
-        self.engine.names_known(self.names())
+        self.engine.names_known(names)
         self.engine.keep()
 
     def node(self, machine: Machine | None = None, **settings: Any) -> Node:  # noqa: ANN401 - a document's values

@@ -52,6 +52,9 @@ class Engine(Protocol):
     def pods_seen(self, pods: Iterable[Pod], *, ran: Collection[str] = ()) -> None:
         """Pods appeared."""
 
+    def all_named(self) -> None:
+        """All containers that run have been named."""
+
 
 class EngineDecisions:
     """Decisions of an engine.
@@ -168,7 +171,8 @@ class EngineDecisions:
         self._queue.put(lambda: self._engine.container_gone(container_id))
 
     def pods_live(self, uids: frozenset[str]) -> None:
-        """The pods that the runtime has sandboxes of."""
+        """The pods that the runtime has sandboxes of; all their containers have been named before this."""
+        self._queue.put(self._engine.all_named)
         self._queue.put(lambda: self._live(uids))
 
     def decide(self, pod: Pod, within: float = FIND_WITHIN) -> bool:

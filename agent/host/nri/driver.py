@@ -50,7 +50,7 @@ class Decisions(Protocol):
         """A container was removed."""
 
     def pods_live(self, uids: frozenset[str]) -> None:
-        """The pods that the runtime has sandboxes of."""
+        """The pods that the runtime has sandboxes of; all their containers have been named before this."""
 
 
 Find = Callable[[str, str, str], bool]
@@ -114,8 +114,8 @@ class Driver:
             for each in containers
             if each.sandbox_id in self._sandboxes and each.state not in ENDED
         }
-        self._decisions.pods_live(frozenset(each.uid for each in sandboxes))
         self._decisions.containers_named(names)
+        self._decisions.pods_live(frozenset(each.uid for each in sandboxes))
         changes: dict[str, Adjustment] = {}
         if self._enforcing():
             for each in containers:

@@ -1,0 +1,89 @@
+"""Which container is which, as far as it can be told without asking anybody. Pure.
+
+A container's name is learnt from the API or from the runtime. An agent that starts while both are silent has those
+that were saved with the ledger (`worth_saving`), and two facts more: exclusive sets are disjoint, and nobody but this
+agent writes them. So a container that asks for exactly what its pod was granted is the one that it was granted to.
+
+What remains is left where it is: until somebody has named all containers, one that nobody names may be one of those
+whose grants nobody claims. It keeps the CPUs that it has of the pool and of these grants (UNSURE, see
+`agent.core.wanted`). It gets no grant: the one left over may as well be a sandbox that was made anew.
+
+Used by `agent.engine.enforcer` and by the commands that work without an agent (`agent.app.offline`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from agent.model.cgroup import Cgroup, Level, Observed
+from agent.model.idset import CpuSet
+from agent.model.ledger import Ledger
+from agent.model.pod import ContainerKind
+
+UNSURE = "?"
+"""Stands for the name of a container that may hold a grant of its pod. No container can be called so."""
+
+Found = dict[str, tuple[str, str]]
+
+
+def named(
+    ledger: Ledger, names: Mapping[str, tuple[str, str]], observed: Observed, *, complete: bool = True
+) -> Found:
+    """`names`, and those that can be told by what the containers ask for.
+
+    Args:
+        ledger: the grants.
+        names: container id -> (pod uid, container name), as far as known.
+        observed: the tree now.
+        complete: the API or the runtime has named all containers; if not, those that may hold a grant are UNSURE.
+    """
+    found = dict(names)
+    pods: dict[str, list[Cgroup]] = {}
+    for cgroup in observed.cgroups:
+        if cgroup.level is Level.CONTAINER and cgroup.pod_uid in ledger.cpus.assigned:
+            pods.setdefault(cgroup.pod_uid, []).append(cgroup)
+    for uid, containers in pods.items():
+        _of_pod(ledger, uid, containers, found, complete=complete)
+    return found
+
+
+def _of_pod(ledger: Ledger, uid: str, containers: list[Cgroup], found: Found, *, complete: bool) -> None:
+    grants = ledger.cpus.assigned[uid]
+    record = ledger.pods.get(uid)
+    inits = {each.name for each in record.pod.containers if each.kind is ContainerKind.INIT} if record else set()
+    claimed = {found[each.container_id][1] for each in containers if found.get(each.container_id, ("",))[0] == uid}
+    nameless = [each for each in containers if each.container_id not in found]
+    for cgroup in nameless:
+        # an init container may have had the same CPUs as one that runs after it: of these two the latter runs
+        for name in sorted(grants.keys() - claimed, key=lambda each: (each in inits, each)):
+            if grants[name] == cgroup.cpus:
+                found[cgroup.container_id] = (uid, name)
+                claimed.add(name)
+                break
+    if not complete and unclaimed(grants, claimed):
+        found |= {each.container_id: (uid, UNSURE) for each in nameless if each.container_id not in found}
+
+
+def unclaimed(grants: Mapping[str, CpuSet], claimed: Collection[str]) -> CpuSet:
+    """A pod's exclusive CPUs that none of these containers has; `grants` by container."""
+    return CpuSet.union(grants.values()) - CpuSet.union(grants[name] for name in claimed if name in grants)
+
+
+def worth_saving(ledger: Ledger, names: Mapping[str, tuple[str, str]], living: Collection[str]) -> Found:
+    """The names that the next start needs: of containers with exclusive CPUs or bound memory, nobody else's matter.
+
+    Bounded by the ledger: those that live, and of each container the one that was named last.
+    """
+    last = {spot: number for number, spot in names.items()}
+    return {
+        number: spot
+        for number, spot in sorted(names.items())
+        if (number in living or last[spot] == number) and _holds(ledger, *spot)
+    }
+
+
+def _holds(ledger: Ledger, uid: str, container: str) -> bool:
+    books: tuple[Mapping[str, Mapping[str, object]], ...] = (ledger.cpus.assigned, ledger.memory.blocks)
+    return uid in ledger.pods and (
+        any(container in book.get(uid, {}) for book in books) or uid in ledger.cpus.confined
+    )

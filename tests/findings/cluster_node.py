@@ -1,0 +1,159 @@
+"""A node of a cluster in this process: a scratch tree, a stand-in for the API server that may be slow, and the agent.
+
+The tree outlives the agent, so that one may start after another. The stand-in answers what an agent asks at its
+start (the Node, its pods, their namespaces) and nothing else: the watch never comes, as with a server that is away.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import parse_qs, urlsplit
+
+from agent.app.cluster import Cluster, Options
+from agent.app.edges import OFF, Sockets
+from agent.host.checkpoint import Checkpoint
+from agent.kube.access import Access
+from tests.flow.world import MemoryStore, World
+
+MACHINE = "2 sockets x 1 node x 4 cores x 1 thread"
+AWAY = "http://127.0.0.1:1"
+
+
+@dataclass
+class StandInApi:
+    """What a node's agent reads at its start.
+
+    Attributes:
+        pods: API objects.
+        slow: part of a path -> seconds until its answer.
+        asked: path and query of each request.
+    """
+
+    pods: Sequence[Mapping[str, Any]] = ()
+    slow: dict[str, float] = field(default_factory=dict)
+    asked: list[tuple[str, dict[str, list[str]]]] = field(default_factory=list)
+
+    def __enter__(self) -> Self:
+        api = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                parts = urlsplit(self.path)
+                api.asked.append((parts.path, parse_qs(parts.query)))
+                api.closing.wait(max((wait for key, wait in api.slow.items() if key in parts.path), default=0.0))
+                status, body = api.answer(parts.path)
+                text = json.dumps(body).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
+                pass
+
+        self.closing = threading.Event()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closing.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def answer(self, path: str) -> tuple[int, dict[str, Any]]:
+        """Status and body."""
+        if path == "/api/v1/pods":
+            return 200, {"kind": "PodList", "metadata": {"resourceVersion": "1"}, "items": self.pods}
+        kind, _, name = path.removeprefix("/api/v1/").partition("/")
+        if kind in ("nodes", "namespaces"):
+            return 200, {"metadata": {"name": name, "uid": name}, "status": {}}
+        return 404, {"message": "not here"}
+
+
+class ClusterNode:
+    """What outlives an agent: the tree, the state folder, the pods that were started.
+
+    Args:
+        folder: for all of it.
+        settings: of the world that an agent before this one made; World's.
+    """
+
+    def __init__(self, folder: Path, machine: str = MACHINE, settings: Mapping[str, Any] | None = None) -> None:
+        self.folder, self.machine = folder, machine
+        chosen = {"cpuManagerReconcilePeriod": "1s", **(settings or {})}
+        self.world = World(folder / "cgroup", machine=machine, settings=chosen, store=MemoryStore())
+        self.world.engine.pods_listed(set())
+        (folder / "token").write_text("x", "utf-8")
+        (folder / "config.yaml").write_text(json.dumps(self.world.settings), "utf-8")
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """As an agent on this node has it."""
+        return Checkpoint(self.folder / "state" / "checkpoint.json", by="test")
+
+    def keep(self) -> None:
+        """The agent before this one saved what it knew last, and is gone."""
+        self.world.engine.reconcile()
+        self.world.engine.keep_names()
+        assert self.world.store.saved is not None
+        self.checkpoint.save(self.world.store.saved, self.world.store.extra)
+
+    def options(self, server: str = AWAY, **more: Any) -> Options:  # noqa: ANN401 - fields of Options
+        """Of an agent of this node."""
+        access = Access(server, self.folder / "ca", self.folder / "token")
+        fields: dict[str, Any] = {"sockets": Sockets(nri=OFF, podresources=OFF), "metrics_address": "127.0.0.1:0"}
+        return Options(
+            node_name="n1", access=access, state=self.folder / "state", root=f"synthetic:{self.machine}",
+            cgroup_root=str(self.folder / "cgroup"), config=self.folder / "config.yaml", host=self.folder,
+            kubelet_dir=self.folder / "kubelet", **{**fields, **more},
+        )  # fmt: skip
+
+    @contextmanager
+    def serving(self, server: str = AWAY, **more: Any) -> Iterator[Cluster]:  # noqa: ANN401 - fields of Options
+        """An agent that serves this node in a thread, until the end of the block."""
+        up = threading.Event()
+        with Cluster(self.options(server, **more)) as node:
+            thread = threading.Thread(target=node.serve, args=(up.set,))
+            thread.start()
+            try:
+                assert up.wait(20)
+                yield node
+            finally:
+                node.stop()
+                thread.join(30)
+            assert not thread.is_alive()
+
+
+def page(node: Cluster, path: str) -> tuple[int, str]:
+    """Status and text of a page of an agent."""
+    try:
+        with urllib.request.urlopen(f"http://{node.address}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+def until(what: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.01)
