@@ -8,8 +8,6 @@
       HostError(path)             this node's files
         SysfsMissingError         a file that discovery cannot do without is not there
         SysfsMalformedError       a file is there and says something that cannot be
-        CgroupVanishedError       the cgroup went away: normal, its container ended
-        CgroupRejectedError       the kernel refused a write; carries errno and what was written
       CheckpointError(path)       the saved ledger
         CheckpointCorruptError    truncated, bit-flipped, not ours
         CheckpointTooNewError     written by a newer version
@@ -17,7 +15,9 @@
         CheckpointUnwritableError the disk refuses: nothing new may be granted
         AnotherAgentError         the lock is held: two agents on one node
       RuntimeLinkError            the container runtime or the kubelet spoke wrongly, or not at all
+      SandboxRefused              no fault: how a pod is kept from starting, said to the runtime
       KubeError(status)           the API server refused; the client's error is the cause
+      UnscopedReadError           a read of pods beyond this node, or a write, stopped before it left: a bug of ours
       InvariantError              a bug of ours: what core.invariants found; never caught but by the top
 
 Every text says what is wrong, where, and what to do.
@@ -76,19 +76,6 @@ class SysfsMalformedError(HostError):
     """A file says something that cannot be."""
 
 
-class CgroupVanishedError(HostError):
-    """The cgroup is gone: its container ended."""
-
-
-class CgroupRejectedError(HostError):
-    """The kernel refused a write."""
-
-    def __init__(self, path: str, value: str, errno: int, why: str) -> None:
-        super().__init__(path, f'writing "{value}" failed: {why}')
-        self.value = value
-        self.errno = errno
-
-
 class CheckpointError(HostError):
     """Something about the saved ledger."""
 
@@ -117,12 +104,20 @@ class RuntimeLinkError(NumalignError):
     """The container runtime or the kubelet spoke wrongly, or not at all."""
 
 
+class SandboxRefused(NumalignError):  # noqa: N818 - not a fault: the way to say no to the runtime
+    """Raised by a handler to keep a pod from starting; the text reaches `kubectl describe pod`."""
+
+
 class KubeError(NumalignError):
     """The API server refused."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(f"API server: {status} {why}")
         self.status = status
+
+
+class UnscopedReadError(NumalignError):
+    """A read of pods without this node's selector, or a write: a bug, stopped before it left."""
 
 
 class InvariantError(NumalignError):

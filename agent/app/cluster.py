@@ -20,6 +20,7 @@ from agent.app.cluster_made import Made, Options
 from agent.app.kubelet_questions import KubeletQuestions
 from agent.app.node_events import mind_kubelet, mind_other_writers
 from agent.core.changes import changes
+from agent.engine.alone import Survived
 from agent.errors import NumalignError
 from agent.kube.cleanup import Cleanup, Rule
 from agent.kube.configz import kubelet_configuration
@@ -113,12 +114,10 @@ class Cluster(Made):
 
     def _turn(self, work: Callable[[], None]) -> None:
         """One piece of work; a fault is told, and tried again with the next turn."""
-        try:
+        with Survived(self._stumbled):
             work()
-        except (NumalignError, OSError) as error:
-            self.metrics.count("problems_total", "host")
-            LOG.error("%s", error)
-        self._show(self._engine)
+        with Survived(self._stumbled):
+            self._show(self._engine)
 
     # ---- pieces of work
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.errors import BadPodError, KubeError
+from agent.engine.alone import Survived
+from agent.errors import KubeError
 from agent.kube.bodies import seen
 from agent.kube.client import KubeClient
 from agent.kube.nodes import NodeFacts, node_facts
@@ -77,13 +78,11 @@ def _pods(
     pods: list[Pod] = []
     names: dict[str, tuple[str, str]] = {}
     for body in answer.get("items") or ():
-        try:
+        with Survived(lambda _error: None):  # told by the intake
             found = seen(body, spaces.get(_space(body), {}))
-        except BadPodError:
-            continue  # told by the intake
-        if not found.ended:
-            pods.append(found.pod)
-            names |= {each: (found.pod.uid, name) for each, name in found.containers.items()}
+            if not found.ended:
+                pods.append(found.pod)
+                names |= {each: (found.pod.uid, name) for each, name in found.containers.items()}
     return tuple(pods), names
 
 
@@ -103,8 +102,7 @@ def find_pod(
     client: KubeClient, defaults: Callable[[str], Mapping[str, str]], namespace: str, name: str, uid: str
 ) -> Pod | None:
     """One pod, None when it is not there, another one of that name, or cannot be read."""
-    try:
+    with Survived(lambda _error: None):
         found = seen(client.pod(namespace, name), _defaults(defaults, namespace))
-    except (KubeError, BadPodError):
-        return None
-    return found.pod if found.pod.uid == uid and not found.ended else None
+        return found.pod if found.pod.uid == uid and not found.ended else None
+    return None

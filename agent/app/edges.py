@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.core.asks import Ask
+from agent.engine.alone import Survived
 from agent.engine.engine import Engine
 from agent.engine.ports import Teller
 from agent.host.device_nodes import DeviceFiles, Usable
@@ -55,28 +56,29 @@ class Fan:
 
     def admitted(self, pod: Pod, ledger: Ledger, ask: Ask) -> None:
         """See Teller."""
-        for each in self._tellers:
-            each.admitted(pod, ledger, ask)
+        self._each(lambda teller: teller.admitted(pod, ledger, ask))
 
     def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:
         """See Teller."""
-        for each in self._tellers:
-            each.refused(pod, refusal, ask)
+        self._each(lambda teller: teller.refused(pod, refusal, ask))
 
     def released(self, uid: str) -> None:
         """See Teller."""
-        for each in self._tellers:
-            each.released(uid)
+        self._each(lambda teller: teller.released(uid))
 
     def written(self, results: tuple[Written, ...]) -> None:
         """See Teller."""
-        for each in self._tellers:
-            each.written(results)
+        self._each(lambda teller: teller.written(results))
 
     def problem(self, what: str, text: str) -> None:
         """See Teller."""
+        self._each(lambda teller: teller.problem(what, text))
+
+    def _each(self, tell: Callable[[Teller], None]) -> None:
+        """One that cannot tell keeps neither the others from telling nor the engine from going on."""
         for each in self._tellers:
-            each.problem(what, text)
+            with Survived(lambda _error: LOG.exception("something could not be told")):
+                tell(each)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,10 @@ from types import TracebackType
 from typing import Self
 
 from agent.app.outsiders import Outsiders
+from agent.engine.alone import sentence
 from agent.engine.engine import Engine
 from agent.engine.ports import Steps
+from agent.errors import NumalignError
 from agent.observe.health import RECOVERY, Health, Server
 from agent.observe.logs import LOG
 from agent.observe.metrics import CONTENT_TYPE, Metrics, Snapshot
@@ -99,6 +101,12 @@ class Service(ABC):
             elif before and not text:
                 LOG.info("%s", known)
         self._missing = dict(missing)
+
+    def _stumbled(self, error: Exception) -> None:
+        """A piece of work of the loop went wrong: told; the loop goes on, and tries it again."""
+        self.metrics.count("problems_total", "host")
+        expected = isinstance(error, NumalignError | OSError)
+        LOG.error("%s", error if expected else sentence(error), exc_info=None if expected else error)
 
     def _show(self, engine: Engine) -> None:
         """Health, and the file of those outside, are what the engine says now."""

@@ -17,7 +17,8 @@ from agent.app import setup
 from agent.app.node_events import NodeEvents, mind_other_writers
 from agent.app.standalone_made import Made, Options
 from agent.core.changes import changes
-from agent.errors import HostError, NumalignError
+from agent.engine.alone import Survived
+from agent.errors import NumalignError
 from agent.host.manifests import Follower, read_folder
 from agent.observe.logs import LOG, operation
 
@@ -93,13 +94,11 @@ class Standalone(Made):
             self.health.beat()
 
     def _turn(self, work: Callable[[], None]) -> None:
-        """One piece of work; a fault of the machine is told, and tried again with the next turn."""
-        try:
+        """One piece of work; a fault is told, and tried again with the next turn."""
+        with Survived(self._stumbled):
             work()
-        except (HostError, OSError) as error:
-            self.metrics.count("problems_total", "host")
-            LOG.error("%s", error)
-        self._ready()
+        with Survived(self._stumbled):
+            self._ready()
 
     # ---- pieces of work
 

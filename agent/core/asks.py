@@ -20,21 +20,20 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import TypeVar
 
+from agent.model.notes import MORE, OURS, PREFIX, longest
 from agent.model.pod import Pod
 from agent.model.rules import CpuOptions, OnMisalignment, Policy, Scope
 
-PREFIX = "numalign.io/"
 POLICY, SCOPE, ON_MISALIGNMENT = f"{PREFIX}policy", f"{PREFIX}scope", f"{PREFIX}on-misalignment"
 CPU_OPTIONS, DEVICES, ALIGN = f"{PREFIX}cpu-options", f"{PREFIX}devices", f"{PREFIX}align"
 PIN, MOVE_MEMORY = f"{PREFIX}pin", f"{PREFIX}move-memory"
 ALIGNS = ("numa", "numa,memory")
 RELEASE, RELEASED = f"{PREFIX}release", f"{PREFIX}released"
-OURS = frozenset({f"{PREFIX}assignment", f"{PREFIX}cpus", f"{PREFIX}numa-nodes", f"{PREFIX}failed"})
-"""What the agent itself writes: not asked, hence no problem."""
 APART = frozenset({RELEASE, RELEASED, f"{PREFIX}tolerate-missing-plugin"})
 """What is meant for the agent's own pod, or for the runtime (deploy/docs/nri.md): no problem either."""
 
 MAX_DEVICES = 1024
+"""Of one resource; a count of more digits is none (int() of thousands of digits is slow, and then refused)."""
 _OPTIONS = {
     "full-pcpus-only": "full_pcpus_only",
     "distribute-cpus-across-numa": "distribute_across_numa",
@@ -117,7 +116,11 @@ class _Reader:
         self.problems: list[Problem] = []
 
     def _take(self, key: str) -> str | None:
-        return self._left.pop(key, None)
+        value = self._left.pop(key, None)
+        if value is not None and len(value) > longest(key):
+            self._wrong(key, value, f"goes on beyond {longest(key)} characters")
+            return None
+        return value
 
     def _wrong(self, key: str, value: str, why: str) -> None:
         self.problems.append(Problem(key, value, why))
@@ -176,7 +179,7 @@ class _Reader:
         found: dict[str, int] = {}
         for part in filter(None, (each.strip() for each in (value or "").split(","))):
             name, _, count = (each.strip() for each in part.partition("="))
-            if not name or not (count.isascii() and count.isdigit()) or not 0 < int(count) <= MAX_DEVICES:
+            if not name or not _is_count(count):
                 self._wrong(DEVICES, value or "", 'is no list like "numalign.io/nic=1"')
                 return {}
             found[name] = found.get(name, 0) + int(count)
@@ -189,8 +192,17 @@ class _Reader:
             self._wrong(ALIGN, value, f"is none of {' | '.join(ALIGNS)}")
 
     def unknown(self) -> None:
-        """Any other annotation of our prefix is a typing error that nobody would notice."""
+        """Any other annotation of our prefix is a typing error that nobody would notice; one problem for all."""
         known = (POLICY, SCOPE, ON_MISALIGNMENT, CPU_OPTIONS, DEVICES, ALIGN, PIN, MOVE_MEMORY)
-        for key in self._left:
-            if key not in OURS | APART:
-                self._wrong(key, self._left[key], f"is no annotation of numalign, which are {', '.join(known)}")
+        more = self._left.pop(MORE, "")
+        names = [name for name in self._left if name not in OURS | APART]
+        if names:
+            also = f"; nor are {', '.join(names[1:])}" if names[1:] else ""
+            also += f" and {more} more" if more else ""
+            why = f"is no annotation of numalign, which are {', '.join(known)}{also}"
+            self._wrong(names[0], self._left[names[0]], why)
+
+
+def _is_count(text: str) -> bool:
+    small = text.isascii() and text.isdigit() and len(text) <= len(str(MAX_DEVICES))
+    return small and 0 < int(text) <= MAX_DEVICES

@@ -12,17 +12,33 @@ from agent.core.kubelet_devices import Given, explained, handed_over
 from agent.core.resize import changed, resized
 from agent.core.shortage import Judge, unjudged
 from agent.core.waiting import BEHIND, Waiting, may_pass
+from agent.engine.alone import sentence
 from agent.engine.following import unheld
 from agent.engine.known import Known, Switches, on_shared_pool, wants_anything
 from agent.engine.line import queued, waits
 from agent.model.ledger import Ledger
+from agent.model.notes import PREFIX
 from agent.model.outcome import Admitted, Outcome, Reason, Refusal
 from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment
 
+ASIDE = (
+    "numalign met a fault of its own with this pod (its log has it) and left it on the shared pool until it changes"
+)
+
 
 def asked(node: Node, pod: Pod) -> Ask:
-    """A pod's annotations, checked, also against what is handed out here: nobody would notice a device not given."""
+    """A pod's annotations, checked, also against what is handed out here: nobody would notice a device not given.
+
+    Annotations that cannot even be read ask for nothing: they are read at every start, for every pod of the ledger.
+    """
+    try:
+        return _asked(node, pod)
+    except Exception as error:  # noqa: BLE001 - of whatever kind: a tenant wrote them (engine.alone)
+        return Ask(problems=(Problem(PREFIX, "", f"cannot be read: {sentence(error)}"),))
+
+
+def _asked(node: Node, pod: Pod) -> Ask:
     ask = ask_of(pod, node.rules.cpu.options, node.rules.topology.policy)
     problems = []
     for resource in sorted(ask.devices):
@@ -35,6 +51,21 @@ def asked(node: Node, pod: Pod) -> Ask:
             continue
         problems.append(Problem(DEVICES, pod.annotations[DEVICES], why))
     return replace(ask, problems=(*ask.problems, *problems)) if problems else ask
+
+
+def set_aside(node: Node, ledger: Ledger, known: Known) -> tuple[Ledger, Known]:
+    """A pod that could not be decided on: it keeps what it holds, or runs on the shared pool, and that is told.
+
+    It is neither refused nor held back: the fault is ours, and a pod that must not run beside others asks for that.
+    """
+    if known.pod.uid not in ledger.pods:
+        ledger = on_shared_pool(ledger, known.pod, node, ASIDE, adopted=known.ran)
+    return ledger, replace(known, refusal=None, unsaved=False)
+
+
+def was_set_aside(ledger: Ledger, uid: str) -> bool:
+    """Whether a pod is in the ledger only because it could not be decided on: it holds nothing."""
+    return uid in ledger.pods and ledger.pods[uid].why.get("") == ASIDE
 
 
 def decided(

@@ -17,8 +17,9 @@ from dataclasses import replace
 from agent.core.admit import Node
 from agent.core.kubelet_devices import Given, Offered
 from agent.core.shortage import Judge
+from agent.engine.alone import Survived, sentence
 from agent.engine.carry import Carried, carry
-from agent.engine.deciding import asked, decided
+from agent.engine.deciding import asked, decided, set_aside, was_set_aside
 from agent.engine.effects import Effects
 from agent.engine.known import Known, Switches, same
 from agent.engine.line import crowded_out, line_of, softened, turn
@@ -70,7 +71,7 @@ class Engine(Effects):
                 if known is not None and not known.ended and same(known.pod, pod):
                     self._known[pod.uid] = replace(known, pod=pod)
                     continue
-                others = self._decide(pod, ran=pod.uid in ran or (known is not None and known.ran), judge=judge)
+                others = self._try(pod, ran=pod.uid in ran or (known is not None and known.ran), judge=judge)
                 told += [pod, *others]
             self._settle(before, told)
 
@@ -99,7 +100,8 @@ class Engine(Effects):
             before, told_already = self._ledger, self._enforcer.names.items() >= names.items()
             self._enforcer.names.update(names)
             for _, (uid, name) in sorted(names.items()):
-                self._ledger = self._node.container_started(self._ledger, uid, name)
+                with self._alone(f"container {name} of pod {uid}"):
+                    self._ledger = self._node.container_started(self._ledger, uid, name)
             if self._ledger != before or not told_already:
                 self._commit(before)
                 self._enforce()
@@ -129,7 +131,7 @@ class Engine(Effects):
             tried = [each for each in known if (each.refusal is not None or each.unsaved) and not each.ended]
             told = list[Pod]()
             for each in sorted(tried, key=lambda each: (each.pod.created, each.pod.uid)):
-                told += self._decide(each.pod, ran=each.ran, judge=judge)
+                told += self._try(each.pod, ran=each.ran, judge=judge)
             told += [each.pod for each in tried if self._known[each.pod.uid].refusal is None]
             self._settle(before, told)
 
@@ -138,9 +140,11 @@ class Engine(Effects):
         with self._lock:
             before, told = self._ledger, list[Pod]()
             if not self.unwritable:
-                self._ledger, told = turn(
-                    self._node, before, self._known, self._switches, self._following.given, judge=self._memory.judge()
-                )
+                with self._alone("the line of waiting pods"):
+                    self._ledger, told = turn(
+                        self._node, before, self._known, self._switches, self._following.given,
+                        judge=self._memory.judge(),
+                    )  # fmt: skip
             if told:
                 self._settle(before, told)
 
@@ -164,10 +168,11 @@ class Engine(Effects):
                 return  # looked at when the pod is decided, or tried again
             started = known.ran or any(owner == uid for owner, _ in self._enforcer.names.values())
             others = list[Pod]()
-            self._ledger, again = self._following.late(self._node, before, uid, started=started)
-            if again:
-                self._ledger = self._node.release(self._ledger, uid)
-                others = self._decide(known.pod, ran=known.ran, judge=self._memory.judge())
+            with self._alone(f"the devices of pod {known.pod.key}"):
+                self._ledger, again = self._following.late(self._node, before, uid, started=started)
+                if again:
+                    self._ledger = self._node.release(self._ledger, uid)
+                    others = self._decide(known.pod, ran=known.ran, judge=self._memory.judge())
             if self._ledger != before:
                 self._settle(before, [known.pod, *others])
                 if self._ledger == before:  # it could not be saved: as it was
@@ -212,6 +217,26 @@ class Engine(Effects):
             return carried
 
     # ---- the inside; all of it needs the lock
+
+    def _alone(self, what: str) -> Survived:
+        """Whatever goes wrong inside leaves ledger and pods as they were, is told, and costs nobody else anything."""
+        ledger, known = self._ledger, dict(self._known)
+
+        def failed(error: Exception) -> None:
+            self._ledger, self._known = ledger, known
+            self._teller.problem("set-aside", f"{what}: {sentence(error)}")
+
+        return Survived(failed)
+
+    def _try(self, pod: Pod, *, ran: bool, judge: Judge) -> list[Pod]:
+        """Decide on a pod. One with which that goes wrong is set aside, with all that it holds, until it changes."""
+        with self._alone(f"pod {pod.key} is set aside until it changes"):
+            if was_set_aside(self._ledger, pod.uid):
+                self._ledger = self._node.release(self._ledger, pod.uid)
+            return self._decide(pod, ran=ran, judge=judge)
+        known = self._known.get(pod.uid) or Known(pod, asked(self._node, pod), ran=ran)
+        self._ledger, self._known[pod.uid] = set_aside(self._node, self._ledger, replace(known, pod=pod))
+        return []
 
     def _decide(self, pod: Pod, *, ran: bool, judge: Judge) -> list[Pod]:
         """Put a pod into the ledger, or a refusal beside it; other pods that have no place in line any more."""

@@ -28,6 +28,7 @@ from agent.core.admit import Node
 from agent.core.aligned import Judge
 from agent.core.asks import ask_of
 from agent.core.requests import exclusive_count
+from agent.engine.alone import Survived
 from agent.engine.carry import Loss, carry
 from agent.model.cgroup import Cgroup, Level, Observed
 from agent.model.hint import Hint
@@ -118,7 +119,10 @@ def recover(
                 containers[name] = cgroup
     adopter = _Adopter(node, base)
     here = sorted((mine[uid] for uid in by_pod if uid in mine), key=lambda pod: (pod.created, pod.uid))
-    adopted = [pod.uid for pod in here if adopter.adopt(pod, by_pod[pod.uid])]
+    adopted: list[str] = []
+    for pod in here:
+        with Survived(lambda _error: None):  # left to admission, which tells of it
+            adopted += [pod.uid] if adopter.adopt(pod, by_pod[pod.uid]) else []
     as_saved = saved is not None and not adopted and _stands(base, node)
     carried = None if as_saved else carry(adopter.ledger, node)
     return Recovered(

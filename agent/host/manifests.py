@@ -24,7 +24,7 @@ from asyncinotify import Inotify, Mask
 
 from agent.errors import BadPodError, HostError
 from agent.model.pod import Pod
-from agent.model.podspec import pod_from
+from agent.model.podspec import noted, pod_from
 
 SUFFIXES = (".yaml", ".yml", ".json")
 LARGEST = 1 << 20
@@ -90,7 +90,7 @@ def read_folder(path: Path) -> Folder:
         pods = []
         for number, body in _documents(file, wrong):
             try:
-                pod = _identified(pod_from(body), body)
+                pod = _identified(noted(pod_from(body)), body)
             except BadPodError as error:
                 wrong.append(Wrong(file.name, str(error), number))
                 continue

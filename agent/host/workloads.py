@@ -18,9 +18,9 @@ from typing import Any
 
 import yaml
 
-from agent.core.asks import OURS
 from agent.errors import BadPodError
 from agent.host.manifests import SUFFIXES, Wrong
+from agent.model.notes import kept
 from agent.model.workload import Item, items_from, namespace_defaults
 
 LARGEST = 256 << 20
@@ -108,9 +108,8 @@ class _Reading:
 
     def _with_defaults(self, item: Item) -> Item:
         """Its namespace's annotations below its own; what an agent wrote is no wish."""
-        asked = {**self.spaces.get(item.pod.namespace, {}), **item.pod.annotations}
-        kept = {key: asked[key] for key in sorted(asked) if key not in OURS}
-        return item if kept == item.pod.annotations else replace(item, pod=replace(item.pod, annotations=kept))
+        asked = kept({**self.spaces.get(item.pod.namespace, {}), **item.pod.annotations})
+        return item if asked == item.pod.annotations else replace(item, pod=replace(item.pod, annotations=asked))
 
     def _take(self, label: str, body: Mapping[str, Any]) -> None:
         if body.get("kind") == "Namespace":

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from agent.core.asks import OURS
 from agent.errors import MalformedError
+from agent.model.fields import plain
+from agent.model.notes import kept
 from agent.model.pod import Container, Pod
-from agent.model.podspec import PREFIX, pod_from
+from agent.model.podspec import noted, pod_from
 from agent.model.quantity import parse_milli
 
 Raw = Mapping[str, Any]
@@ -54,11 +55,8 @@ def seen(body: Raw, defaults: Mapping[str, str] | None = None) -> Seen:
         BadPodError: naming the field.
     """
     pod = pod_from(body)
-    ours = {key: value for key, value in (defaults or {}).items() if key.startswith(PREFIX)}
-    asked = {**ours, **pod.annotations}
-    for key in OURS:  # what we wrote ourselves is no wish: it must not look like a change of the pod
-        asked.pop(key, None)
-    pod = replace(pod, annotations=asked, containers=_allocated(pod.containers, body))
+    asked = kept({**(defaults or {}), **pod.annotations})
+    pod = replace(noted(replace(pod, annotations=asked)), containers=_allocated(pod.containers, body))
     status = _mapping(body.get("status"))
     containers, started = {}, False
     for entry in _statuses(status):
@@ -73,14 +71,28 @@ def seen(body: Raw, defaults: Mapping[str, str] | None = None) -> Seen:
         started=started,
         deleting="deletionTimestamp" in metadata,
         containers=containers,
-        api_uid=str(metadata.get("uid", pod.uid)),
+        api_uid=_word(metadata.get("uid")) or pod.uid,
     )
 
 
 def identity(body: Raw) -> tuple[str, str]:
     """(uid of the API, "namespace/name") of any object, for messages about a pod that cannot be read."""
     metadata = _mapping(body.get("metadata"))
-    return str(metadata.get("uid", "")), f"{metadata.get('namespace', '?')}/{metadata.get('name', '?')}"
+    uid, space, name = (_word(metadata.get(key)) for key in ("uid", "namespace", "name"))
+    return uid, f"{space or '?'}/{name or '?'}"
+
+
+def uid_of(body: Raw) -> str:
+    """Our uid of a pod whatever else it holds, "" where it has none: a static pod's is another than the API's."""
+    metadata = body.get("metadata")
+    try:
+        return pod_from({"metadata": metadata, "spec": {"containers": [{"name": "any"}]}}).uid
+    except MalformedError:
+        return identity(body)[0]
+
+
+def _word(value: object) -> str:
+    return plain(value[:MAX_ID]) if isinstance(value, str) else ""
 
 
 def _allocated(containers: tuple[Container, ...], body: Raw) -> tuple[Container, ...]:

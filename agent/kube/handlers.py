@@ -32,7 +32,9 @@ import aiohttp
 import kopf
 
 from agent import __version__
+from agent.errors import UnscopedReadError
 from agent.kube.access import Access
+from agent.kube.bodies import identity
 from agent.kube.heard import Heard
 from agent.kube.keepalive import keepalive_socket
 
@@ -85,10 +87,6 @@ class Backoffs:
         while True:
             yield random.uniform(delay / 2, delay)  # noqa: S311 - jitter, no secret
             delay = min(delay * 2, self.cap)
-
-
-class UnscopedReadError(Exception):
-    """A read of pods without this node's selector, or a write: a bug, stopped before it left."""
 
 
 class _NoDiffBase(kopf.DiffBaseStorage):
@@ -262,7 +260,7 @@ class PodSource:
             answer.content = Heard(answer.content, self._heard)  # type: ignore[assignment]  # reads the same
         if verb == "LIST pods" and answer.status == 200:  # noqa: PLR2004 - HTTP's OK
             listed = await answer.json()  # kept by the response: kopf reads it again
-            self._listener.pods_listed(frozenset(pod["metadata"]["uid"] for pod in listed.get("items") or ()))
+            self._listener.pods_listed(frozenset(identity(pod)[0] for pod in listed.get("items") or ()))
         return answer
 
     def _heard(self) -> None:

@@ -3,8 +3,11 @@
 `agent.kube.handlers` calls in from kopf's event loop; this hands over at once. The thread takes all that has come by
 then, so that a burst of pods is decided together, saved once and enforced once: the shared pool shrinks once for all
 that came, and widens once for all that went (safety.md S6). Their containers follow together. Nothing waits for more
-to come, since the runtime may ask for a pod at any moment (S9). Errors in one pod never keep the others from being
-served.
+to come, since the runtime may ask for a pod at any moment (S9).
+
+One pod never keeps the others from being served, whatever it holds: one that cannot be read, or with which deciding
+goes wrong, is set aside. It is told, it counts as being there (so what it holds is not freed, S13), and it is tried
+again when it changes.
 """
 
 from __future__ import annotations
@@ -12,11 +15,12 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from agent.errors import BadPodError, KubeError, NumalignError
-from agent.kube.bodies import Raw, Seen, identity, seen
+from agent.engine.alone import Survived, one_by_one, sentence
+from agent.errors import KubeError
+from agent.kube.bodies import Raw, Seen, identity, seen, uid_of
 from agent.model.pod import Pod
 
 _log = logging.getLogger(__name__)
@@ -45,8 +49,8 @@ class Telling(Protocol):
     def pod_known(self, body: Raw, found: Seen) -> None:
         """A pod was read."""
 
-    def pod_malformed(self, body: Raw, error: BadPodError) -> None:
-        """A pod could not be read."""
+    def pod_malformed(self, body: Raw, why: str) -> None:
+        """A pod was set aside: it could not be read, or not be decided on."""
 
     def pod_gone(self, uid: str) -> None:
         """A pod left the API."""
@@ -78,8 +82,7 @@ class Intake:
         self._engine, self._telling, self._namespace, self._before = engine, telling, namespace, before
         self._node, self._failed, self._heard = node, failed, heard
         self._queue: queue.SimpleQueue[tuple[str, object]] = queue.SimpleQueue()
-        self._uids: dict[str, str] = {}  # the API's uid -> ours
-        self._unreadable: set[str] = set()
+        self._uids: dict[str, str] = {}  # the API's uid -> ours, of those that were set aside, too
         self._left: set[str] = set()  # of the API's uids: deleted since the list that is awaited was read
         self._awaited: frozenset[str] | None = None
         self._missing: set[str] = set()  # of the API's uids: known when the list was read, and not in it
@@ -91,7 +94,8 @@ class Intake:
 
     def pod_changed(self, body: Raw) -> None:
         """A pod was listed, added or modified."""
-        self._heard(body)
+        with Survived(self._stumbled):
+            self._heard(body)
         self._queue.put(("changed", body))
 
     def pod_deleted(self, body: Raw) -> None:
@@ -104,7 +108,8 @@ class Intake:
 
     def node_changed(self, body: Raw) -> None:
         """This Node was listed or modified; looked at apart from pods, so that the kill switch waits for nobody."""
-        self._node(body)
+        with Survived(self._stumbled):
+            self._node(body)
 
     def source_failed(self, why: str) -> None:
         """An attempt ended; pods stay as they are."""
@@ -133,19 +138,20 @@ class Intake:
                     batch.append(self._queue.get_nowait())
                 except queue.Empty:
                     break
-            try:
-                if not self._batch(batch):
-                    return
-            except NumalignError as error:  # one bad batch must not make the agent blind
-                _log.exception("a batch of %d events could not be decided on", len(batch))
-                self._failed(str(error))
+            with Survived(self._stumbled):  # one bad batch must not make the agent blind
+                self._batch(batch)
+            if any(what == "stop" for what, _ in batch):
+                return
 
-    def _batch(self, batch: list[tuple[str, object]]) -> bool:
-        """Decide on a batch; False when it held the order to stop."""
+    def _stumbled(self, error: Exception) -> None:
+        _log.error("an event was not carried out: %s", sentence(error), exc_info=error)
+        self._failed(sentence(error))
+
+    def _batch(self, batch: list[tuple[str, object]]) -> None:
+        """Decide on a batch."""
         changed: dict[str, Seen] = {}
         gone: list[str] = []
         listed: frozenset[str] | None = None
-        running = True
         for what, value in batch:
             if what == "changed" and isinstance(value, Mapping):
                 found = self._read(value)
@@ -154,35 +160,36 @@ class Intake:
             elif what == "deleted" and isinstance(value, Mapping):
                 self._left.add(identity(value)[0])
                 uid = self._uids.pop(identity(value)[0], "")
-                self._unreadable.discard(identity(value)[0])
                 if uid:
                     changed.pop(uid, None)
                     gone.append(uid)
             elif what == "listed" and isinstance(value, frozenset):
                 listed, self._missing = value, self._uids.keys() - value
-            elif what == "stop":
-                running = False
         self._decide(changed, gone)
         listed = listed if listed is not None else self._awaited
         if listed is not None:
             self._relisted(listed)
         else:
             self._left.clear()
-        return running
 
     def _read(self, body: Raw) -> Seen | None:
-        try:
+        with Survived(lambda error: self._set_aside(body, error)):
             namespace = str((body.get("metadata") or {}).get("namespace", ""))
             found = seen(body, self._defaults(namespace))
-        except BadPodError as error:
-            _log.warning("pod %s cannot be read: %s", identity(body)[1], error)
-            self._unreadable.add(identity(body)[0])
-            self._telling.pod_malformed(body, error)
-            return None
-        self._uids[found.api_uid] = found.pod.uid
-        self._missing.discard(found.api_uid)
-        self._telling.pod_known(body, found)
-        return found
+            self._uids[found.api_uid] = found.pod.uid
+            self._missing.discard(found.api_uid)
+            self._telling.pod_known(body, found)
+            return found
+        return None
+
+    def _set_aside(self, body: Raw, error: Exception) -> None:
+        """A pod that cannot be read: what it was before, it stays, and it is there."""
+        uid, key = identity(body)
+        _log.warning("pod %s is set aside: %s", key, sentence(error))
+        if uid:
+            self._uids.setdefault(uid, uid_of(body))
+            self._missing.discard(uid)
+        self._telling.pod_malformed(body, sentence(error))
 
     def _defaults(self, namespace: str) -> Mapping[str, str]:
         try:
@@ -196,16 +203,20 @@ class Intake:
         gone = [uid for uid in gone if uid not in changed]  # a static pod's mirror, made anew: the pod itself stayed
         ended = [found.pod.uid for found in changed.values() if found.ended]
         if ended or gone:
-            self._engine.pods_gone([*ended, *gone])
-        live = [found for found in changed.values() if not found.ended]
-        ran = frozenset(found.pod.uid for found in live if found.started and found.pod.created < self._before)
+            self._each([*ended, *gone], self._engine.pods_gone)
+        live = {found.pod.uid: found for found in changed.values() if not found.ended}
+        ran = frozenset(uid for uid, found in live.items() if found.started and found.pod.created < self._before)
         if live:
-            self._engine.pods_seen([found.pod for found in live], ran=ran)
-        names = {each: (found.pod.uid, name) for found in live for each, name in found.containers.items()}
+            self._each(list(live), lambda uids: self._engine.pods_seen([live[uid].pod for uid in uids], ran=ran))
+        names = {each: (uid, name) for uid, found in live.items() for each, name in found.containers.items()}
         if names:
-            self._engine.containers_seen(names)
+            self._each(list(names), lambda ids: self._engine.containers_seen({each: names[each] for each in ids}))
         for uid in gone:
             self._telling.pod_gone(uid)
+
+    def _each(self, what: Sequence[str], work: Callable[[list[str]], None]) -> None:
+        """All at once, saved and enforced once; where that goes wrong, one by one."""
+        one_by_one(what, lambda some: work(list(some)), lambda _one, error: self._stumbled(error))
 
     def _relisted(self, listed: frozenset[str]) -> None:
         """Whoever was known before a complete list and is not in it left while nobody looked.
@@ -214,13 +225,12 @@ class Intake:
         deleted before that: then its deletion is its last event. A pod whose event comes meanwhile and that is not in
         the list is younger than the list: it stays.
         """
-        self._awaited = None if listed <= self._uids.keys() | self._unreadable | self._left else listed
+        self._awaited = None if listed <= self._uids.keys() | self._left else listed
         if self._awaited is not None:
             return
         self._left.clear()
         for api_uid in sorted(self._missing & self._uids.keys()):
             self._telling.pod_gone(self._uids.pop(api_uid))
         self._missing.clear()
-        self._unreadable &= listed
         self._engine.pods_listed(frozenset(self._uids.values()))
         self.synced.set()

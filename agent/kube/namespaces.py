@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent.errors import KubeError
-from agent.model.podspec import PREFIX
+from agent.model.notes import kept
 
 TTL = 600.0
 """Seconds that an answer is good for, less up to a fifth by chance, so that nodes do not ask in step."""
@@ -79,7 +79,7 @@ class Namespaces:
         notes = (body.get("metadata") or {}).get("annotations")
         if not isinstance(notes, Mapping):
             return {}
-        return {key: value for key, value in notes.items() if key.startswith(PREFIX) and isinstance(value, str)}
+        return kept({key: value for key, value in notes.items() if isinstance(value, str)})
 
     def _remember(self, name: str, found: Mapping[str, str]) -> Mapping[str, str]:
         self._failed.pop(name, None)

@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 
 from agent.core.asks import Ask
 from agent.engine.line import FINAL
-from agent.errors import BadPodError
 from agent.kube import story as stories
 from agent.kube.bodies import Raw, Seen, identity
 from agent.kube.owners import Refusals, owner_of
@@ -116,13 +115,13 @@ class ClusterTeller:
                 found.api_uid, found.pod.namespace, found.pod.name, body, ran or (known is not None and known.ran)
             )
 
-    def pod_malformed(self, body: Raw, error: BadPodError) -> None:
-        """A pod that cannot be read: said once, on the pod itself."""
+    def pod_malformed(self, body: Raw, why: str) -> None:
+        """A pod that is set aside: said once, on the pod itself."""
         uid, key = identity(body)
         namespace, _, name = key.partition("/")
         self._count("malformed", "pod")
         about = Regarding("Pod", namespace, name, uid)
-        self._publisher.record(Notice(about, "Warning", "MalformedPod", f"numalign cannot read this pod: {error}"))
+        self._publisher.record(Notice(about, "Warning", "MalformedPod", f"numalign cannot read this pod: {why}"))
 
     def pod_gone(self, uid: str) -> None:
         """A pod left the API: nothing more is told about it."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 MAX_ID = 65_535
 """Larger ids are a malformed list, not a set: the kernel's NR_CPUS stays far below."""
+_LONGEST = 20
+"""Digits of a number: int() of thousands of them is slow, and then refused with another error."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -152,4 +154,4 @@ class NodeSet(IdSet):
 
 def _is_number(text: str) -> bool:
     """ASCII digits only: int() would take signs, spaces, underscores and other scripts' digits."""
-    return text.isascii() and text.isdigit()
+    return text.isascii() and text.isdigit() and len(text) <= _LONGEST

@@ -85,6 +85,29 @@ class Pod:
         )
 
 
+def weight(pod: Pod) -> int:
+    """Bytes that a pod may cost in the checkpoint, about: what it says, and what is noted for each of its containers.
+
+    What holds CPUs or devices beyond that is bounded by the machine, which has only so many.
+    """
+    total = _PLAIN + sum(len(name) + len(text) + _QUOTES for name, text in pod.annotations.items())
+    for resources in (pod.requests or {}, pod.limits or {}, pod.overhead):
+        total += _amounts(resources)
+    for each in pod.containers:
+        total += _CONTAINER + 3 * len(each.name) + _amounts(each.requests) + _amounts(each.limits)
+        if pod.qos is Qos.GUARANTEED:
+            total += sum(_BLOCK + len(each.name) + len(name) for name in each.requests if name.startswith(_MEMORY))
+    return total
+
+
+_PLAIN, _CONTAINER, _BLOCK, _QUOTES = 900, 80, 80, 6
+_MEMORY = ("memory", "hugepages-")
+
+
+def _amounts(resources: Resources) -> int:
+    return sum(len(name) + len(str(milli)) + _QUOTES for name, milli in resources.items())
+
+
 def at_once(amounts: Iterable[tuple[ContainerKind, int]]) -> int:
     """The most that a pod's containers use at once, of something that each has an amount of (spec 8.2).
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from agent.model.fields import Field
+from agent.model.notes import kept
 from agent.model.pod import Container, ContainerKind, Pod, Qos
 
 MANY = 1_000_000
@@ -64,7 +65,7 @@ def pod_from_json(field: Field, uid: str) -> Pod:
         created=_seconds(field.get("created")),
         priority=amount(field.get("priority")),
         static=field.get("static").flag(),
-        annotations=each(field.get("annotations"), lambda value: value.text(MANY)),
+        annotations=kept(each(field.get("annotations"), lambda value: value.text(MANY))),  # older versions: all
     )
 
 

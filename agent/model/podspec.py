@@ -15,12 +15,10 @@ import uuid
 from collections.abc import Mapping, Sequence
 
 from agent.errors import BadPodError, MalformedError
+from agent.model import notes
 from agent.model.fields import Field, show
-from agent.model.pod import Container, ContainerKind, Pod, Qos, Resources, at_once
+from agent.model.pod import Container, ContainerKind, Pod, Qos, Resources, at_once, weight
 from agent.model.quantity import is_whole, parse_milli
-
-PREFIX = "numalign.io/"
-"""Of the annotations, only ours are kept: the rest is other people's data."""
 
 MANIFEST_UIDS = uuid.UUID("3b1c2f0e-8d0a-5d0e-9a57-6e756d616c69")
 """A manifest from a folder has no uid. It gets uuid5(MANIFEST_UIDS, "namespace/name"): the same after every restart,
@@ -28,7 +26,8 @@ so that its grants are found again in the saved ledger."""
 
 MAX_CONTAINERS = 512
 MAX_RESOURCES = 64
-MAX_ANNOTATIONS = 262_144  # characters; the API's own limit on all annotations of an object, in bytes
+MOST_WEIGHT = 10_000
+"""Bytes, see `agent.model.pod.weight`: a hundred pods fit into a checkpoint of 1 MiB, whoever wrote them."""
 _INT32 = 2**31 - 1
 
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
@@ -83,8 +82,20 @@ def pod_from(body: Mapping[str, object]) -> Pod:
         created=_seconds(metadata.get("creationTimestamp")),
         priority=_priority(spec),
         static=static,
-        annotations=_annotations(metadata.get("annotations")),
+        annotations=notes.read(metadata.get("annotations")),
     )
+
+
+def noted(pod: Pod) -> Pod:
+    """The same pod, if an agent can note it; raises BadPodError where that would take too much of its checkpoint."""
+    found = weight(pod)
+    if found > MOST_WEIGHT:
+        raise BadPodError(
+            "spec.containers",
+            f"{len(pod.containers)} containers, whose names and resources take {found} bytes to note, more than "
+            f"{MOST_WEIGHT}; use shorter names, or fewer containers in one pod",
+        )
+    return pod
 
 
 def qos_of(
@@ -143,10 +154,10 @@ def _identity(metadata: Field, key: str) -> tuple[str, bool]:
     write these annotations on a pod of his own, so the hash replaces an API uid only in a mirror pod, where the
     kubelet writes it twice, and only where it looks like one: never could it name another API pod's uid.
     """
-    found, notes = metadata.get("uid"), metadata.get("annotations")
+    found, marks = metadata.get("uid"), metadata.get("annotations")
     uid = _named(found, _UID, "a uid of letters, digits and dashes") if found.value else ""
-    digest, mirror = (notes.get(f"kubernetes.io/config.{part}").value for part in ("hash", "mirror"))
-    static = mirror is not None or notes.get("kubernetes.io/config.source").value in {"file", "http"}
+    digest, mirror = (marks.get(f"kubernetes.io/config.{part}").value for part in ("hash", "mirror"))
+    static = mirror is not None or marks.get("kubernetes.io/config.source").value in {"file", "http"}
     hashed = isinstance(digest, str) and _HASH.fullmatch(digest) and (digest == mirror or not uid)
     if static and hashed:
         return str(digest), True
@@ -273,11 +284,3 @@ def _seconds(field: Field) -> float:
         raise field.wrong(f"{show(field.value)} is not a time that exists")
     shift = (int(found[9]) * 3600 + int(found[10]) * 60) * (-1 if found[8] == "-" else 1) if found[8] else 0
     return calendar.timegm((*parts[:6], 0, 0, 0)) - shift + float(found[7] or 0)
-
-
-def _annotations(field: Field) -> dict[str, str]:
-    ours: dict[str, str] = {}
-    for name in field.mapping() if field else ():
-        if name.startswith(PREFIX):
-            ours[name] = field.get(name).text(MAX_ANNOTATIONS)
-    return dict(sorted(ours.items()))

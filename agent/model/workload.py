@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 
 from agent.errors import BadPodError
 from agent.model.fields import Field, show
+from agent.model.notes import read
 from agent.model.pod import Pod
-from agent.model.podspec import MANIFEST_UIDS, PREFIX, pod_from
+from agent.model.podspec import MANIFEST_UIDS, pod_from
 
 MOST_REPLICAS = 100_000
 REPLICATED = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
@@ -98,9 +99,7 @@ def namespace_defaults(body: Mapping[str, object]) -> tuple[str, dict[str, str]]
     name, notes = metadata.get("name"), metadata.get("annotations")
     if not name:
         raise name.wrong("is missing; it must be the namespace's name")
-    return name.text(), {
-        key: notes.get(key).text() for key in (notes.mapping() if notes else ()) if key.startswith(PREFIX)
-    }
+    return name.text(), read(notes)
 
 
 def _bare(body: Mapping[str, object], root: Field) -> Item:

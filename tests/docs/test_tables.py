@@ -13,6 +13,7 @@ from agent.core import asks
 from agent.kube import story
 from agent.kube.nodes import OBSERVE_ONLY
 from agent.kube.teller import _reason
+from agent.model import notes
 from agent.model.outcome import Reason
 from agent.model.rules import OnMisalignment, Policy, Scope
 from agent.observe.metrics import SPECS
@@ -38,7 +39,7 @@ def test_annotations() -> None:
     for key, words in ((asks.POLICY, Policy), (asks.SCOPE, Scope), (asks.ALIGN, asks.ALIGNS)):
         assert all(f"`{word}`" in rows[key] for word in words)
     assert all(f"`{word}`" in rows[asks.ON_MISALIGNMENT] for word in OnMisalignment)
-    assert pages.first_cells(pages.section(REFERENCE, "Annotations that numalign writes")) == asks.OURS
+    assert pages.first_cells(pages.section(REFERENCE, "Annotations that numalign writes")) == notes.OURS
 
 
 def test_reasons_and_the_condition() -> None:

@@ -38,8 +38,8 @@ class Mute:
     def pod_known(self, body: Raw, found: Seen) -> None:
         pass
 
-    def pod_malformed(self, body: Raw, error: Exception) -> None:
-        raise AssertionError(f"{body} cannot be read: {error}")
+    def pod_malformed(self, body: Raw, why: str) -> None:
+        raise AssertionError(f"{body} cannot be read: {why}")
 
     def pod_gone(self, uid: str) -> None:
         pass

@@ -11,10 +11,11 @@ import pytest
 
 from agent.core.exempt import CRITICAL, Exemptions
 from agent.engine.line import line_of
+from agent.errors import SandboxRefused
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
 from agent.host.nri.driver import Driver
-from agent.host.nri.values import Adjustment, RuntimeContainer, Sandbox, SandboxRefused
+from agent.host.nri.values import Adjustment, RuntimeContainer, Sandbox
 from agent.kube.intake import Intake
 from agent.model.podspec import pod_from
 from agent.model.rules import OnMisalignment

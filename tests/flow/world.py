@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agent.app.edges import Fan
 from agent.core import invariants
 from agent.core.admit import Node
 from agent.core.asks import Ask
@@ -18,6 +19,7 @@ from agent.core.synthetic import parse_synthetic
 from agent.engine.engine import Engine
 from agent.engine.known import Switches
 from agent.engine.memory_look import Room
+from agent.engine.ports import Teller
 from agent.engine.recover import LISTED, Recovered, names_in, recover
 from agent.errors import CheckpointUnwritableError
 from agent.host.cgroups import Cgroups
@@ -103,7 +105,7 @@ class World:
     def __init__(
         self, folder: Path, *, machine: str = "2 sockets x 1 node x 4 cores x 1 thread",
         settings: Mapping[str, Any] | None = None, store: MemoryStore | None = None, pods: Iterable[Pod] = (),
-        exempt: Callable[[Pod], str] = lambda _pod: "", room: Room | None = None,
+        exempt: Callable[[Pod], str] = lambda _pod: "", room: Room | None = None, tellers: Iterable[Teller] = (),
         **switches: Any,  # noqa: ANN401 - of several types
     ) -> None:  # fmt: skip
         self.settings = {"kubeReserved": {"cpu": "1"}, **(settings or {})}
@@ -121,7 +123,8 @@ class World:
             complete=bool(self.store.extra.get(LISTED, True)),
         )  # fmt: skip
         self.engine = Engine(
-            self.node(), self.recovered.ledger, cgroups=self.cgroups, store=self.store, teller=self.ears,
+            self.node(), self.recovered.ledger, cgroups=self.cgroups, store=self.store,
+            teller=Fan(self.ears, *tellers),
             exempt=exempt, switches=Switches(**switches), steps=self.steps.append,
             saved=self.recovered.as_saved, complete=self.recovered.complete, room=room,
         )  # fmt: skip

@@ -6,7 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from agent.host.nri.values import Adjustment, RuntimeContainer, Sandbox, SandboxRefused
+from agent.errors import SandboxRefused
+from agent.host.nri.values import Adjustment, RuntimeContainer, Sandbox
 
 
 class Recorder:

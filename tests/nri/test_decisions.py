@@ -12,12 +12,13 @@ import pytest
 
 from agent.core.kubelet_devices import Offered
 from agent.core.wanted import Want
+from agent.errors import SandboxRefused
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
 from agent.host.nri.driver import Driver
 from agent.host.nri.plugin import Plugin
 from agent.host.nri.session import Identity
-from agent.host.nri.values import Adjustment, DeviceNode, RuntimeContainer, Sandbox, SandboxRefused
+from agent.host.nri.values import Adjustment, DeviceNode, RuntimeContainer, Sandbox
 from agent.host.standin import container_id
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.podspec import pod_from

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from agent.core.wanted import Want
+from agent.errors import SandboxRefused
 from agent.host.nri.driver import Driver
 from agent.host.nri.plugin import Plugin
 from agent.host.nri.session import Identity
-from agent.host.nri.values import Adjustment, DeviceNode, RuntimeContainer, Sandbox, SandboxRefused, State
+from agent.host.nri.values import Adjustment, DeviceNode, RuntimeContainer, Sandbox, State
 from agent.model.idset import CpuSet, NodeSet
 from tests.nri.peer import Peer, quick
 

@@ -139,8 +139,8 @@ def ask(stream: int, service: str, method: str, payload: bytes) -> bytes:
     return mux.frame(1, ttrpc.pack(stream, ttrpc.Kind.REQUEST, body))
 
 
-def test_malformed_requests_get_an_error_and_the_next_one_an_answer(tmp_path: Path) -> None:
-    """Unknown methods, undecodable payloads and missing parts are answered with what is wrong; nothing hangs."""
+def test_finding_30_malformed_requests_are_answered_open_and_counted(tmp_path: Path) -> None:
+    """Undecodable payloads and missing parts fail no pod: the answer changes nothing; unknown methods are named."""
     plugin_service = "nri.pkg.api.v1alpha1.Plugin"
     good = nri_pb2.PodRequest(pod=nri_pb2.PodSandbox(id="s", uid="u")).SerializeToString()
     parts = [
@@ -153,15 +153,19 @@ def test_malformed_requests_get_an_error_and_the_next_one_an_answer(tmp_path: Pa
         ask(11, plugin_service, "RunPodSandbox", good),
     ]
     server, handler = Nonsense(tmp_path / "s", parts), Recorder()
-    plugin = Plugin(str(tmp_path / "s"), handler, delays=quick, identity=PATIENT)
+    outcomes: list[str] = []
+    plugin = Plugin(
+        str(tmp_path / "s"), handler, delays=quick, identity=PATIENT, count=lambda _m, how, _s: outcomes.append(how)
+    )
     plugin.start()
     deadline = time.monotonic() + 5
     while len(server.answers) < 6 and time.monotonic() < deadline:
         time.sleep(0.01)
     codes = [answer.status.code for answer in server.answers]
-    assert codes == [12, 12, 3, 3, 3, 0]
+    assert codes == [12, 12, 0, 0, 0, 0]
     assert "NoSuchMethod" in server.answers[0].status.message
-    assert "without a container" in server.answers[3].status.message
+    assert [answer.payload for answer in server.answers[2:]] == [b""] * 4
+    assert outcomes[:6] == ["unknown", "unknown", "malformed", "malformed", "malformed", "ok"]
     assert [name for name, _ in handler.seen] == ["run"]
     assert plugin.stop()
     server.stop()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.errors import BadPodError, KubeError
+from agent.errors import InvariantError, KubeError
 from agent.kube.bodies import Raw, Seen, seen
 from agent.kube.intake import Intake
 from agent.model.pod import Pod
@@ -49,8 +49,8 @@ class World:
     def pod_known(self, body: Raw, found: Seen) -> None:
         pass
 
-    def pod_malformed(self, body: Raw, error: BadPodError) -> None:
-        self.malformed.append(str(error))
+    def pod_malformed(self, body: Raw, why: str) -> None:
+        self.malformed.append(why)
 
     def pod_gone(self, uid: str) -> None:
         self.gone.append(uid)
@@ -158,7 +158,7 @@ def test_a_malformed_pod_is_told_and_the_others_are_served(world: World, intake:
     intake.start()
     settle(intake.synced.is_set)
     assert "spec.containers[0].resources.limits.cpu" in world.malformed[0]
-    assert world.calls == [("seen", (["good"], [])), ("listed", ["uid-good"])]
+    assert world.calls == [("seen", (["good"], [])), ("listed", ["uid-broken", "uid-good"])]
 
 
 def test_s13_a_list_counts_when_the_last_of_its_pods_has_come(world: World, intake: Intake) -> None:
@@ -231,3 +231,46 @@ def test_a_malformed_status_is_no_status(status: object) -> None:
     found = seen({**body("a"), "status": status} if isinstance(status, dict) or status is None else body("a"))
     assert found.containers == {}
     assert not found.started
+
+
+def test_a_pod_younger_than_the_list_that_lacks_it_stays(world: World, intake: Intake) -> None:
+    """S13: known before, not in the list, and its event comes after the list was read: it is there."""
+    intake.pod_changed(body("a"))
+    intake.start()
+    settle(lambda: world.calls)
+    intake.pods_listed(frozenset({"uid-new"}))
+    intake.pod_changed(body("a", labels={"x": "y"}))
+    intake.pod_changed(body("new"))
+    settle(intake.synced.is_set)
+    assert world.calls[-1] == ("listed", ["uid-a", "uid-new"])
+    assert world.gone == []
+
+
+def test_s4_a_pod_younger_than_the_agent_is_no_adopted_one(world: World, intake: Intake) -> None:
+    """It runs already when its event comes, but it was created after the agent began: it may be refused."""
+    intake.pod_changed(body("old", container_id="r://1", creationTimestamp="2019-01-01T00:00:00Z"))
+    intake.pod_changed(body("young", container_id="r://2", creationTimestamp="2021-01-01T00:00:00Z"))
+    intake.start()
+    settle(lambda: world.calls)
+    assert world.calls[0] == ("seen", (["old", "young"], ["uid-old"]))
+
+
+def test_a_bad_batch_is_told_and_the_next_one_is_decided(world: World) -> None:
+    """The engine refuses a batch by a fault of this program: it is said, and the agent is not blind after it."""
+    failures: list[str] = []
+    intake = Intake(world, world, failed=failures.append)
+    decide = world.pods_seen
+
+    def fail(pods: list[Pod], *, ran: frozenset[str]) -> None:
+        raise InvariantError("a rule that never breaks was broken")
+
+    world.pods_seen = fail  # type: ignore[method-assign] # an engine that goes wrong for a while
+    intake.pod_changed(body("a"))
+    intake.start()
+    settle(lambda: failures)
+    world.pods_seen = decide  # type: ignore[method-assign] # and is well again
+    intake.pod_changed(body("b"))
+    settle(lambda: world.calls)
+    intake.stop()
+    assert failures == ["a rule that never breaks was broken"]
+    assert world.calls == [("seen", (["b"], []))]

@@ -102,7 +102,7 @@ def test_problems_of_annotations_and_of_the_node_are_events(queue: Queue) -> Non
     pod = known(it, body())
     it.admitted(pod, ledger(pod), Ask(problems=(Problem("numalign.io/policy", "x", "is none of ..."),)))
     it.problem("checkpoint", "the disk is full")
-    it.pod_malformed(body(), seen_error())
+    it.pod_malformed(body(), str(seen_error()))
     reasons = [(notice.about.kind, notice.reason) for notice in queue.notices]
     assert reasons == [("Pod", "BadAnnotation"), ("Node", "NumalignCheckpoint"), ("Pod", "MalformedPod")]
 

@@ -18,8 +18,8 @@ from typing import Protocol
 from agent.core.kubelet_devices import is_extended
 from agent.core.release import lifted
 from agent.core.wanted import Want, own_of, share
+from agent.engine.alone import Survived
 from agent.engine.known import Snapshot
-from agent.errors import NumalignError
 from agent.host.device_nodes import Usable, variable
 from agent.host.nri.values import DeviceNode
 from agent.model.pod import Pod
@@ -185,7 +185,5 @@ class EngineDecisions:
 
     def _run(self) -> None:
         while (work := self._queue.get()) is not None:
-            try:
+            with Survived(lambda _error: _log.exception("what the runtime told could not be carried out")):
                 work()
-            except NumalignError:
-                _log.exception("what the runtime told could not be carried out")

@@ -17,7 +17,9 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from agent.core.wanted import Want
-from agent.host.nri.values import Adjustment, DeviceNode, RuntimeContainer, Sandbox, SandboxRefused, State
+from agent.engine.alone import Survived
+from agent.errors import SandboxRefused
+from agent.host.nri.values import Adjustment, DeviceNode, RuntimeContainer, Sandbox, State
 from agent.model.idset import CpuSet, NodeSet
 
 _log = logging.getLogger(__name__)
@@ -120,9 +122,10 @@ class Driver:
         if self._enforcing():
             for each in containers:
                 if each.id in names:
-                    change = self._update_of(*names[each.id], each)
-                    if change is not None:
-                        changes[each.id] = change
+                    with Survived(lambda _error: _log.exception("a container that runs could not be looked at")):
+                        change = self._update_of(*names[each.id], each)
+                        if change is not None:
+                            changes[each.id] = change
         return changes
 
     def run_sandbox(self, sandbox: Sandbox) -> None:

@@ -12,13 +12,12 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from agent.errors import RuntimeLinkError
-from agent.host.nri import translate
+from agent.engine.alone import Survived, sentence
 from agent.host.nri.session import Count, Identity, Session
-from agent.host.nri.values import Adjustment, Handler
+from agent.host.nri.values import Handler
 
 DEFAULT_SOCKET = "/var/run/nri/nri.sock"
 STEADY_SECONDS = 30.0
@@ -77,24 +76,6 @@ class Plugin:
         self._worker.shutdown(wait=False, cancel_futures=True)
         return not self._thread.is_alive()
 
-    def update(self, changes: Mapping[str, Adjustment], within: float = 5.0) -> tuple[str, ...]:
-        """Ask the runtime to change running containers; returns the ids it could not change.
-
-        Never call it from a handler: the runtime holds its lock meanwhile. Raises RuntimeLinkError when the runtime
-        is away or does not answer.
-        """
-        if threading.current_thread().name.startswith("nri-handler"):
-            raise RuntimeLinkError("NRI: an update from inside a handler would wait for the lock it stands in")
-        session, loop = self._session, self._loop
-        if session is None or loop is None or not self.connected:
-            raise RuntimeLinkError("NRI: not connected to the runtime")
-        future = asyncio.run_coroutine_threadsafe(session.update(translate.updates(changes)), loop)
-        try:
-            return future.result(within)
-        except TimeoutError as error:
-            future.cancel()
-            raise RuntimeLinkError(f"NRI: no answer to UpdateContainers within {within:g} s") from error
-
     def _run(self) -> None:
         asyncio.run(self._supervise())
 
@@ -105,7 +86,8 @@ class Plugin:
             while not self._stopping.is_set():
                 began = time.monotonic()
                 why = await self._once()
-                self._handler.disconnected(why)
+                with Survived(lambda _error: _log.exception("that the runtime is away could not be told")):
+                    self._handler.disconnected(why)
                 if time.monotonic() - began > STEADY_SECONDS:
                     delays = self._delays()
                 await asyncio.sleep(next(delays))
@@ -124,8 +106,8 @@ class Plugin:
         why = "the runtime closed the connection"
         try:
             await self._session.serve()
-        except* (RuntimeLinkError, OSError) as errors:
-            why = str(errors.exceptions[0])
+        except* Exception as errors:  # noqa: BLE001 - whatever ends a connection, the next one follows
+            why = sentence(errors.exceptions[0])
             _log.warning("NRI connection ended: %s", why)
         finally:
             self._session = None

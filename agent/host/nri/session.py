@@ -16,9 +16,10 @@ from dataclasses import dataclass
 
 from google.protobuf.message import Message
 
-from agent.errors import RuntimeLinkError
+from agent.engine.alone import sentence
+from agent.errors import RuntimeLinkError, SandboxRefused
 from agent.host.nri import mux, nri_pb2, translate, ttrpc
-from agent.host.nri.values import NO_ADJUSTMENT, Handler, RuntimeContainer, Sandbox, SandboxRefused
+from agent.host.nri.values import NO_ADJUSTMENT, Handler, RuntimeContainer, Sandbox
 
 SERVICE_PLUGIN = "nri.pkg.api.v1alpha1.Plugin"
 SERVICE_RUNTIME = "nri.pkg.api.v1alpha1.Runtime"
@@ -105,12 +106,6 @@ class Session:
                 answering.cancel()
                 reading.cancel()
 
-    async def update(self, changes: list[nri_pb2.ContainerUpdate]) -> tuple[str, ...]:
-        """Ask the runtime to change running containers; returns the ids that it could not change."""
-        answer = await self._ask("UpdateContainers", nri_pb2.UpdateContainersRequest(update=changes))
-        failed = ttrpc.decode(nri_pb2.UpdateContainersResponse(), answer.payload, "UpdateContainersResponse")
-        return tuple(each.container_id for each in failed.failed)
-
     async def _ask(self, method: str, message: Message) -> nri_pb2.Response:
         stream, self._next_stream = self._next_stream, self._next_stream + 2
         future: asyncio.Future[nri_pb2.Response] = asyncio.get_running_loop().create_future()
@@ -172,13 +167,11 @@ class Session:
         except SandboxRefused as refusal:
             outcome = "refused"
             return ttrpc.failure(message.stream, ttrpc.Code.ABORTED, str(refusal))
-        except RuntimeLinkError as error:
-            outcome = "malformed"
-            return ttrpc.failure(message.stream, ttrpc.Code.INVALID_ARGUMENT, str(error))
-        except Exception:  # noqa: BLE001 - see below
-            # A bug of ours must not fail the pods of this node: say so loudly, let the runtime go on without us.
-            outcome = "error"
-            _log.exception("NRI %s failed; answering without a change", method)
+        except Exception as error:  # noqa: BLE001 - see below
+            # Neither a message that we cannot read nor a bug of ours may fail the pods of this node: said loudly, the
+            # runtime goes on without us, and the cgroup path mends what was missed.
+            outcome = "malformed" if isinstance(error, RuntimeLinkError) else "error"
+            _log.error("NRI %s: answering without a change: %s", method, sentence(error), exc_info=error)
             return ttrpc.response(message.stream, nri_pb2.Empty())
         finally:
             self._count(method, outcome, time.monotonic() - began)
@@ -200,18 +193,23 @@ class Session:
         return nri_pb2.ConfigureResponse(events=EVENT_MASK), "ok"
 
     async def _synchronize(self, request: nri_pb2.Request) -> tuple[Message, str]:
-        chunk = ttrpc.decode(nri_pb2.SynchronizeRequest(), request.payload, "SynchronizeRequest")
-        self._pods += chunk.pods
-        self._containers += chunk.containers
-        if chunk.more:
-            return nri_pb2.SynchronizeResponse(more=True), "ok"
-        sandboxes = tuple(translate.sandbox(pod) for pod in self._pods)
-        containers = tuple(translate.container(each) for each in self._containers)
-        self._pods, self._containers = [], []
-        changes, outcome = await self._call(
-            SYNCHRONIZE_WITHIN, lambda: translate.updates(self._handler.synchronize(sandboxes, containers))
-        )
-        self.synchronized.set()
+        more = False
+        try:
+            chunk = ttrpc.decode(nri_pb2.SynchronizeRequest(), request.payload, "SynchronizeRequest")
+            self._pods += chunk.pods
+            self._containers += chunk.containers
+            more = chunk.more
+            if more:
+                return nri_pb2.SynchronizeResponse(more=True), "ok"
+            sandboxes = tuple(translate.sandbox(pod) for pod in self._pods)
+            containers = tuple(translate.container(each) for each in self._containers)
+            changes, outcome = await self._call(
+                SYNCHRONIZE_WITHIN, lambda: translate.updates(self._handler.synchronize(sandboxes, containers))
+            )
+        finally:
+            if not more:  # whatever became of it, the runtime counts us in, and asks us of each container from now on
+                self._pods, self._containers = [], []
+                self.synchronized.set()
         return nri_pb2.SynchronizeResponse(update=changes if isinstance(changes, list) else ()), outcome
 
     async def _run_sandbox(self, request: nri_pb2.Request) -> tuple[Message, str]:

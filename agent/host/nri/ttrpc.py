@@ -34,7 +34,6 @@ class Code(IntEnum):
     """The gRPC status codes that we answer with."""
 
     OK = 0
-    INVALID_ARGUMENT = 3
     ABORTED = 10
     UNIMPLEMENTED = 12
     INTERNAL = 13

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
-from agent.errors import NumalignError
 from agent.model.idset import CpuSet, NodeSet
 
 
@@ -91,10 +90,6 @@ class Adjustment:
 
 
 NO_ADJUSTMENT = Adjustment()
-
-
-class SandboxRefused(NumalignError):  # noqa: N818 - not a fault: the way to say no to the runtime
-    """Raised by a handler to keep a pod from starting; the text reaches `kubectl describe pod`."""
 
 
 class Handler(Protocol):

@@ -24,6 +24,7 @@ from typing import Protocol
 
 from agent.core.asks import Ask
 from agent.core.kubelet_devices import Given, Offered, awaited
+from agent.engine.alone import Survived, sentence
 from agent.engine.known import Snapshot
 from agent.errors import RuntimeLinkError
 from agent.host.podresources.client import Held, HeldDevice
@@ -146,8 +147,10 @@ class Lookup:
                 what, uid = self._news.get(timeout=wait)
                 if what == "stop":
                     return
-                self.heard(what, uid)
-            self.work()
+                with Survived(self._stumbled):
+                    self.heard(what, uid)
+            with Survived(self._stumbled):
+                self.work()
 
     def heard(self, what: str, uid: str) -> None:
         """One piece of news: a pod was decided, is about to start, or is gone."""
@@ -169,7 +172,8 @@ class Lookup:
             _, uid, attempt = heapq.heappop(self._due)
             if not self._waited_for(uid):
                 continue
-            self._get(uid)
+            with Survived(self._stumbled):
+                self._get(uid)
             if self._waited_for(uid) and attempt + 1 < len(self._delays):
                 heapq.heappush(self._due, (self._clock() + self._delays[attempt + 1], uid, attempt + 1))
 
@@ -184,7 +188,10 @@ class Lookup:
         return bool(awaited(known.pod, own, self._given.get(uid)))
 
     def _get(self, uid: str) -> None:
-        pod = self._engine.snapshot.known[uid].pod
+        known = self._engine.snapshot.known.get(uid)
+        if known is None:  # freed since it was asked for
+            return
+        pod = known.pod
         if not self._gets:
             self._list_at = min(self._list_at, max(self._clock(), self._list_at - self._resync + BETWEEN_LISTS))
             return
@@ -212,20 +219,26 @@ class Lookup:
             return
         self._back()
         if offered != self._offered:
-            self._offered = offered
-            self._engine.devices_offered(offered)
+            with Survived(self._stumbled):
+                self._engine.devices_offered(offered)
+                self._offered = offered
         for uid, known in sorted(self._engine.snapshot.known.items()):
             held = listing.get((known.pod.namespace, self._name_of(known.pod)))
             if held is not None and not known.ended and not known.exempt:
-                self._tell(uid, held)
+                with Survived(self._stumbled):
+                    self._tell(uid, held)
 
     def _tell(self, uid: str, held: Held) -> None:
         given: Mapping[str, tuple[Offered, ...]] = {
             name: tuple(map(_offered, devices)) for name, devices in sorted(held.items()) if devices
         }
         if given != self._given.get(uid, {}):
-            self._given[uid] = given
             self._engine.devices_known(uid, given)
+            self._given[uid] = given
+
+    def _stumbled(self, error: Exception) -> None:
+        """One pod's devices, or one answer, could not be taken in; with the next listing it is tried again."""
+        _log.error("the kubelet's word on devices was not taken in: %s", sentence(error), exc_info=error)
 
     def _is_away(self, why: str) -> None:
         if not self.away:

@@ -1,0 +1,146 @@
+"""A node of a cluster whose API server is played: pods come in as the watch brings them, requests are kept.
+
+The intake, the engine, the teller and the publisher are the product's own, with their threads. `Api` answers what the
+test wants it to.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from agent.errors import KubeError
+from agent.kube.intake import Intake
+from agent.kube.publish import Publisher, Regarding
+from agent.kube.story import CONDITION
+from agent.kube.teller import ClusterTeller
+from agent.observe.health import Health
+from agent.observe.threads import watched
+from tests.flow.serving import eventually
+from tests.flow.world import World
+
+Request = tuple[str, str, Any]
+"""Method, path, body."""
+
+
+class Api:
+    """An API server of the test's choice, as `agent.kube.client.KubeClient` speaks to it."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.answer: Callable[[str, str, Any], Mapping[str, Any] | None] = lambda _method, _path, _body: {}
+        self._lock = threading.Lock()
+
+    def call(self, method: str, path: str, body: object = None, **_: object) -> dict[str, Any]:
+        with self._lock:
+            self.requests.append((method, path, body))
+        return dict(self.answer(method, path, body) or {})
+
+    def get(self, path: str, **_: object) -> dict[str, Any]:
+        return self.call("GET", path)
+
+    def pod(self, namespace: str, name: str) -> dict[str, Any]:
+        return self.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
+
+    def patch_pod(self, namespace: str, name: str, uid: str, patch: Mapping[str, Any]) -> dict[str, Any]:
+        return self.call(
+            "PATCH", f"/api/v1/namespaces/{namespace}/pods/{name}",
+            {**patch, "metadata": {**patch["metadata"], "uid": uid}},
+        )  # fmt: skip
+
+    def evict(self, namespace: str, name: str, uid: str) -> None:
+        self.call("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", {"uid": uid})
+
+    def create_event(self, namespace: str, event: Mapping[str, Any]) -> None:
+        self.call("POST", f"/api/v1/namespaces/{namespace}/events", event)
+
+    # ---- what was asked
+
+    def events(self, about: str = "") -> list[dict[str, Any]]:
+        """Events about the object of this name, or all."""
+        found = [body for method, path, body in list(self.requests) if method == "POST" and path.endswith("/events")]
+        return [each for each in found if about in ("", each["involvedObject"]["name"])]
+
+    def condition(self, name: str) -> dict[str, Any]:
+        """The condition that a pod was given last, {} before any."""
+        found: dict[str, Any] = {}
+        for method, path, body in list(self.requests):
+            if method == "PATCH" and path.endswith(f"/pods/{name}/status"):
+                found = next(each for each in body["status"]["conditions"] if each["type"] == CONDITION)
+        return found
+
+    def deadlines(self, name: str) -> list[dict[str, Any]]:
+        """The requests that have a pod ended by its deadline."""
+        return [
+            body for method, path, body in list(self.requests)
+            if method == "PATCH" and path.endswith(f"/pods/{name}")
+        ]  # fmt: skip
+
+
+class Told:
+    """The node. `world` has what is held; `api` what was told."""
+
+    def __init__(self, folder: Path, *, defaults: Mapping[str, str] | None = None, **options: Any) -> None:  # noqa: ANN401 - the World's
+        self.api, self.health = Api(), Health()
+        self.publisher = Publisher(self.api, "n1")
+        about = Regarding("Node", "", "n1", "n1")
+        self.counted: list[tuple[str, str]] = []
+        self.failures: list[str] = []
+        self.teller = ClusterTeller(
+            self.publisher, about, lambda: (self.world.machine, self.world.engine.node.rules),
+            count=lambda what, label: self.counted.append((what, label)),
+        )  # fmt: skip
+        self.world = World(folder, tellers=[self.teller], **options)
+        self.intake = Intake(
+            self.world.engine, self.teller, lambda _name: defaults or {}, failed=self.failures.append
+        )  # fmt: skip
+
+    def see(self, *bodies: Mapping[str, Any]) -> None:
+        """The watch brings pods."""
+        for body in bodies:
+            self.intake.pod_changed(body)
+
+    def list(self, *bodies: Mapping[str, Any]) -> None:
+        """A whole list is read: it comes before its pods, and has been decided on when this returns."""
+        self.intake.synced.clear()
+        self.intake.pods_listed(frozenset(each["metadata"]["uid"] for each in bodies))
+        self.see(*bodies)
+        eventually(self.intake.synced.is_set)
+
+    def settled(self) -> None:
+        """All that came in is decided, and all of it is told."""
+        eventually(lambda: not self.intake.waiting and not self.publisher.waiting)
+
+    @property
+    def alive(self) -> bool:
+        """No thread ended by a fault."""
+        return self.health.live()[0]
+
+
+@contextmanager
+def telling(folder: Path, **options: Any) -> Iterator[Told]:  # noqa: ANN401 - fields of Told
+    """A node that is told of pods, until the end of the block."""
+    told = Told(folder, **options)
+    with watched(told.health, lambda: None):
+        told.publisher.start()
+        told.intake.start()
+        try:
+            yield told
+        finally:
+            told.intake.stop()
+            told.publisher.stop()
+
+
+def refusing(status: int, message: str, *, paths: Iterable[str]) -> Callable[[str, str, Any], Mapping[str, Any]]:
+    """An answer that refuses writes to paths that end like this, and takes everything else."""
+    ends = tuple(paths)
+
+    def answer(method: str, path: str, _body: object) -> Mapping[str, Any]:
+        if method != "GET" and path.endswith(ends):
+            raise KubeError(status, f"{method} {path}: {message}")
+        return {}
+
+    return answer
