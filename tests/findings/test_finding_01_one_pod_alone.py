@@ -33,7 +33,9 @@ def told(tmp_path: Path) -> Iterator[Told]:
 
 def evil(name: str = "evil", **annotations: str) -> dict[str, Any]:
     """A pod that asks for nothing, with annotations of its author's choice."""
-    return manifest(name, {"name": "c", "image": "x"}, created=1, namespace="tenant", **annotations)
+    body = manifest(name, {"name": "c", "image": "x"}, created=1, namespace="tenant")
+    body["metadata"]["annotations"] = {f"numalign.io/{key}": value for key, value in annotations.items()}
+    return body
 
 
 def failing(*names: str) -> Any:  # noqa: ANN401 - a question of the engine

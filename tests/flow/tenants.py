@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from agent.engine.line import most_waiting
+from agent.errors import SandboxRefused
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
 from agent.host.nri.driver import Driver
-from agent.host.nri.values import Sandbox, SandboxRefused
+from agent.host.nri.values import Sandbox
 from agent.kube.intake import Intake
 from agent.model.podspec import pod_from
 from agent.model.rules import OnMisalignment

@@ -85,7 +85,7 @@ class Told:
 
     def __init__(self, folder: Path, *, defaults: Mapping[str, str] | None = None, **options: Any) -> None:  # noqa: ANN401 - the World's
         self.api, self.health = Api(), Health()
-        self.publisher = Publisher(self.api, "n1")
+        self.publisher = Publisher(self.api, "n1")  # type: ignore[arg-type] # what of the client is used
         about = Regarding("Node", "", "n1", "n1")
         self.counted: list[tuple[str, str]] = []
         self.failures: list[str] = []
