@@ -1,0 +1,189 @@
+"""Forks agents from a process that has paid for the imports: two seconds once, not for each of hundreds of lives.
+
+    with Agents() as agents:
+        agent = agents.start({...});  agent.alive;  agent.kill();  agent.wait()
+
+An order and its answer are one line of JSON each; the template says when a life ended. Several nodes may share one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.matrix.journal import Journal
+
+
+class Agent:
+    """One process of the agent."""
+
+    def __init__(self, log: Path, journal: Journal) -> None:
+        self.pid, self.log, self._journal = 0, log, journal
+        self.code: int | None = None
+        """Exit code, or minus the signal that ended it; None while it runs."""
+        self.cpu = 0.0
+        """Seconds of CPU that it took, when it has ended."""
+        self.forked, self.ended = threading.Event(), threading.Event()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return not self.ended.is_set()
+
+    def words(self) -> str:
+        """What it logged."""
+        return self.log.read_text("utf-8", "replace") if self.log.exists() else ""
+
+    def kill(self) -> None:
+        """SIGKILL, never in the middle of one write of the kernel's: a kernel finishes what it began."""
+        with self._journal.alone():
+            self._journal.append({"by": "test", "do": "killed"})
+            self._signal(signal.SIGKILL)
+        self.wait()
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        self._signal(signal.SIGTERM)
+        return self.wait()
+
+    def wait(self, within: float = 60.0) -> int:
+        """Until it ended; the exit code."""
+        assert self.ended.wait(within), f"the agent did not end\n{self.words()[-4000:]}"
+        assert self.code is not None
+        return self.code
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+
+class Agents:
+    """The template process, for as long as the context lasts. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._orders: dict[int, Agent] = {}
+        self._living: dict[int, Agent] = {}
+
+    def __enter__(self) -> Self:
+        command = [sys.executable, "-m", "tests.matrix.agents"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        assert json.loads(self._process.stdout.readline()) == {"ready": True}
+        threading.Thread(target=self._read, name="agents", daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(60)
+
+    def start(self, order: dict[str, Any]) -> Agent:
+        """Begin one life; see `tests.matrix.life`."""
+        assert self._process.stdin is not None
+        agent = Agent(Path(order["log"]), Journal(Path(order["tree"])))
+        with self._lock:
+            number = len(self._orders)
+            self._orders[number] = agent
+            self._process.stdin.write(json.dumps({"number": number, **order}) + "\n")
+            self._process.stdin.flush()
+        assert agent.forked.wait(60), "the template forks no more"
+        return agent
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            answer = json.loads(line)
+            if "forked" in answer:
+                agent = self._living[answer["forked"]] = self._orders[answer["number"]]
+                agent.pid = answer["forked"]
+                agent.forked.set()
+            else:
+                agent = self._living.pop(answer["ended"])
+                agent.code, agent.cpu = answer["code"], answer["cpu"]
+                agent.ended.set()
+
+
+def _fork(order: dict[str, Any]) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 70
+    try:
+        log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        from tests.matrix.life import live  # noqa: PLC0415 - loaded by the template already
+
+        code = live(order)
+    except BaseException:  # noqa: BLE001 - told in its log, and the exit code says so
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def main() -> None:
+    """Take orders until there are none; then end who still lives."""
+    import tests.matrix.life  # noqa: F401, PLC0415 - the imports that every life needs
+
+    lock, living = threading.Lock(), set[int]()
+    out = os.dup(1)
+
+    def say(**answer: object) -> None:
+        with lock:
+            os.write(out, json.dumps(answer).encode() + b"\n")
+
+    pipe_in, pipe_out = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: os.write(pipe_out, b"."))
+    import select  # noqa: PLC0415 - of this program alone
+
+    say(ready=True)
+    pending = b""
+    while True:
+        ready, _, _ = select.select([0, pipe_in], [], [])
+        if pipe_in in ready:
+            os.read(pipe_in, 4096)
+            _reap(living, say)
+        if 0 in ready:
+            data = os.read(0, 1 << 16)
+            if not data:
+                break
+            *orders, pending = (pending + data).split(b"\n")
+            for each in orders:
+                order = json.loads(each)
+                pid = _fork(order)
+                living.add(pid)
+                say(forked=pid, number=order["number"])
+    for pid in living:
+        os.kill(pid, signal.SIGKILL)
+    while living:
+        _reap(living, say)
+        time.sleep(0.01)
+
+
+def _reap(living: set[int], say: Any) -> None:  # noqa: ANN401 - the function above
+    for pid in tuple(living):
+        found, status, usage = os.wait4(pid, os.WNOHANG)
+        if found:
+            living.discard(pid)
+            say(ended=pid, code=os.waitstatus_to_exitcode(status), cpu=usage.ru_utime + usage.ru_stime)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,297 @@
+"""What must be true of a node, at every moment and once it is quiet. Pure: journal, objects and ledger in, words out.
+
+`faults` goes through a journal, change by change:
+
+    moved     the agent's own write takes a CPU from a container that runs on its exclusive set, or gives it another.
+              Who took it otherwise (the kernel: offline, a reboot; systemd: a reset) is no matter of this rule, and
+              what they broke counts as broken until the agent has put it right
+    taken     the agent's own write lets a container onto CPUs that another pod's container holds
+    twice     a saved ledger grants CPUs that a container of another pod holds
+    freed     a saved ledger lacks what a container that lives holds (safety.md S13), unless the ledger was lost
+    replaced  a saved ledger grants a container that lives other CPUs: less is right after a CPU went offline, less or
+              more after a resize
+    untrue    a pod is told that it has CPUs which the kernel has not given it for more than LAG looks of the agent.
+              A word may be on its way while systemd takes what it says; the look after that must see it
+
+`untrue` and `disagreement` look at one moment: what pods claim against the kernel; ledger, cgroups and annotations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from agent.model.idset import CpuSet
+from agent.model.ledger import Ledger
+from agent.model.pod import Qos
+from agent.model.podspec import pod_from
+from tests.matrix.journal import Line
+
+LAG = 3
+"""Looks of the agent at the tree between a change and a word that does not know of it yet."""
+MOST = 20
+"""Sentences in a report."""
+
+
+class Pod(Protocol):
+    """A pod that runs."""
+
+    body: dict[str, Any]
+    numbers: dict[str, str]
+
+    @property
+    def uid(self) -> str:
+        """metadata.uid."""
+
+
+class Told(Protocol):
+    """What a pod carries."""
+
+    @property
+    def status(self) -> str:
+        """Of the condition."""
+
+    @property
+    def reason(self) -> str:
+        """Of the condition."""
+
+    @property
+    def cpus(self) -> Mapping[str, str]:
+        """Container -> exclusive CPUs."""
+
+    @property
+    def aligned(self) -> bool:
+        """It claims exclusive CPUs."""
+
+
+Kernel = Callable[[str, str], str]
+Teller = Callable[[dict[str, Any]], Told]
+
+
+def entitled(body: Mapping[str, Any]) -> dict[str, int]:
+    """Container -> how many exclusive CPUs it is entitled to: whole ones of Guaranteed pods."""
+    pod = pod_from(body)
+    if pod.qos is not Qos.GUARANTEED:
+        return {each.name: 0 for each in pod.containers}
+    amounts = {each.name: each.requests.get("cpu", 0) for each in pod.containers}
+    return {name: 0 if milli % 1000 else milli // 1000 for name, milli in amounts.items()}
+
+
+# ---- one moment
+
+
+def untrue(pods: Mapping[str, Pod], stored: Mapping[str, dict[str, Any]], kernel: Kernel, told: Teller) -> str:
+    """A pod that is told to have CPUs which the kernel does not give it, "" for none."""
+    for key, pod in pods.items():
+        words = told(stored.get(key, {}))
+        for name, cpus in words.cpus.items() if words.aligned else ():
+            found = kernel(key, name)
+            if name in pod.numbers and found != cpus:
+                return f"{key}/{name} is told that it has CPUs {cpus}, and runs on {found}"
+    return ""
+
+
+def disagreement(
+    pods: Mapping[str, Pod], stored: Mapping[str, dict[str, Any]], ledger: Ledger | None, kernel: Kernel, told: Teller
+) -> str:
+    """What of ledger, cgroups and annotations does not fit together, "" when all does.
+
+    Args:
+        pods: those that run, by "namespace/name".
+        stored: those of the API.
+        ledger: as saved.
+        kernel: (key, container) -> CPUs in force.
+        told: what an object carries.
+    """
+    if ledger is None:
+        return "there is no saved ledger"
+    return next(_disagreements(pods, stored, ledger, kernel, told), "")
+
+
+def _disagreements(
+    pods: Mapping[str, Pod], stored: Mapping[str, dict[str, Any]], ledger: Ledger, kernel: Kernel, told: Teller
+) -> Iterator[str]:
+    uids = {pod.uid for pod in pods.values()} | {str(each["metadata"]["uid"]) for each in stored.values()}
+    strangers = set(ledger.pods) - uids
+    if strangers:
+        yield f"the ledger holds pods that are gone: {sorted(strangers)}"
+    yield from (f"{key} was told nothing" for key, body in stored.items() if not told(body).status)
+    seen = CpuSet()
+    for key, pod in pods.items():
+        words = told(stored[key]) if key in stored else None
+        for name, count in entitled(pod.body).items():
+            own, runs = ledger.grant(pod.uid, name).cpus or CpuSet(), CpuSet.parse(kernel(key, name))
+            if count:
+                yield from _own(f"{key}/{name}", count, own, runs, words, words.cpus.get(name, "") if words else "")
+            elif not runs or not runs.issubset(ledger.cpus.shared):
+                yield f"{key}/{name} runs on {runs}, the shared pool is {ledger.cpus.shared}"
+            if not own.isdisjoint(seen):
+                yield f"{key}/{name} holds {own}, which another holds too"
+            seen |= own
+
+
+def _own(here: str, count: int, own: CpuSet, runs: CpuSet, words: Told | None, told: str) -> Iterator[str]:
+    """A container that is entitled to `count` CPUs, and its pod's words, None where the API has the pod no more."""
+    less = len(own) < count and words is not None and words.status == "False"  # it lost some, and says so
+    if not own or (len(own) != count and not less):
+        yield f"{here} is entitled to {count} CPUs, and holds {own or 'none'} in the ledger"
+    if runs != own:
+        yield f"{here} holds {own} in the ledger, and runs on {runs}"
+    if words is not None and CpuSet.parse(told) != own:
+        yield f"{here} holds {own}, and is told {told or 'nothing'}"
+    if words is not None and not words.aligned and not less:
+        yield f"{here} holds {own}, and its condition is {words.status} for {words.reason}"
+
+
+# ---- every moment
+
+
+@dataclass
+class _Container:
+    """One container that lives.
+
+    Attributes:
+        home: what the saved ledger grants it; None where it grants nothing.
+        least, most: between these its set must be; they differ while a resize is on its way.
+        settled: it has run on its own set.
+        changed: the agent's looks when its set changed last.
+    """
+
+    uid: str
+    name: str
+    born: int
+    home: CpuSet | None = None
+    least: CpuSet = field(default_factory=CpuSet)
+    most: CpuSet = field(default_factory=CpuSet)
+    settled: bool = False
+    changed: int = 0
+
+    def in_order(self, cpus: CpuSet, offline: CpuSet) -> bool:
+        """Whether a set is within its bounds."""
+        return (self.least - offline).issubset(cpus) and cpus.issubset(self.most)
+
+
+class _Judge:
+    """Goes through a journal."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+        self.cpus: dict[str, CpuSet] = {}
+        self.containers: dict[str, _Container] = {}
+        self.born: dict[str, _Container] = {}
+        self.possible, self.online, self.ever_offline = CpuSet(), CpuSet(), CpuSet()
+        self.resized: set[tuple[str, str]] = set()
+        self.lost = False
+        self.looks = self.number = 0
+        self.by = ""
+
+    def line(self, line: Line) -> None:
+        self.number, self.by, do = self.number + 1, line["by"], line["do"]
+        if "now" in line:
+            self._changed(line)
+        elif do == "looked":
+            self.looks += 1
+        elif do == "saved":
+            self._saved(line["assigned"])
+        elif do == "told":
+            self._told(line)
+        elif do == "container":
+            self.born[line["path"]] = _Container(line["uid"], line["name"], self.number)
+        elif do == "lost":
+            self.lost = True
+        elif do == "resized":
+            self.resized.add((line["uid"], line["container"]))
+
+    def _say(self, rule: str, text: str) -> None:
+        self.found.append(f"{rule} (line {self.number}, by {self.by}): {text}")
+
+    def _offline(self) -> CpuSet:
+        return self.possible - self.online
+
+    def _changed(self, line: Line) -> None:
+        now = {path: CpuSet.parse(text) for path, text in line["now"].items()}
+        if line["do"] == "rmdir" and "error" not in line:
+            self.cpus.pop(line["path"], None)
+            self.containers.pop(line["path"], None)
+            return
+        if "" in now:
+            self.online = now[""]
+            self.possible |= self.online
+            self.ever_offline |= self._offline()
+        if line["do"] == "mkdir" and line["path"] in self.born:
+            self.containers[line["path"]] = each = self.born.pop(line["path"])
+            each.changed = self.looks
+        before, self.cpus = self.cpus, {**self.cpus, **now}
+        if self.by in ("agent", "runtime"):
+            self._own_write(line, before, now)
+        for path in now.keys() & self.containers.keys():
+            each = self.containers[path]
+            if before.get(path) != now[path]:
+                each.changed = self.looks
+            self._settle(path, each)
+
+    def _settle(self, path: str, each: _Container) -> None:
+        """A container that runs on what it was granted: from now on nobody may take it away."""
+        if each.home is not None and self.cpus.get(path) == each.home - self._offline():
+            each.settled, each.least, each.most = True, each.home, each.home
+
+    def _own_write(self, line: Line, before: Mapping[str, CpuSet], now: Mapping[str, CpuSet]) -> None:
+        offline = self._offline()
+        what = f"{line.get('path', '').rpartition('/')[2]} {line.get('file', '')} = {line.get('value', '')}"
+        for path in now:
+            each, was, is_now = self.containers.get(path), before.get(path, CpuSet()), now[path]
+            if each is None or was == is_now:
+                continue
+            if each.settled and each.in_order(was, offline) and not each.in_order(is_now, offline):
+                self._say(
+                    "moved", f"{each.uid}/{each.name} ran on {was} (its own: {each.home}), now {is_now}; {what}"
+                )
+            for other in self.containers.values():
+                gained = (is_now - was) & other.least if other.uid != each.uid and other.settled else CpuSet()
+                if gained:
+                    self._say(
+                        "taken", f"{each.uid}/{each.name} gets CPUs {gained} of {other.uid}/{other.name}; {what}"
+                    )
+
+    def _saved(self, assigned: Mapping[str, Mapping[str, str]]) -> None:
+        grants = {(uid, name): CpuSet.parse(text) for uid, each in assigned.items() for name, text in each.items()}
+        for path, each in self.containers.items():
+            for (uid, name), cpus in grants.items():
+                if each.settled and uid != each.uid and not cpus.isdisjoint(each.least - self._offline()):
+                    self._say("twice", f"{uid}/{name} is granted {cpus}; {each.uid}/{each.name} runs on {each.least}")
+            new = grants.get((each.uid, each.name))
+            if each.home is None:
+                each.home = new
+            elif new is None:
+                if each.settled and not self.lost:
+                    self._say(
+                        "freed", f"{each.uid}/{each.name} lives, and its CPUs {each.home} are in no saved ledger"
+                    )
+            elif new != each.home:
+                less = new.issubset(each.home) and (each.home - new).issubset(self.ever_offline)
+                sized = (each.uid, each.name) in self.resized and (new.issubset(each.home) or each.home.issubset(new))
+                if each.settled and not less and not sized:
+                    self._say("replaced", f"{each.uid}/{each.name} holds {each.home}, and is granted {new}")
+                each.home, each.least, each.most = new, each.least & new, each.most | new
+            self._settle(path, each)
+
+    def _told(self, line: Line) -> None:
+        if not line["aligned"] or line.get("late"):
+            return
+        for path, each in self.containers.items():
+            cpus = line["cpus"].get(each.name) if each.uid == line["uid"] else None
+            if cpus is None or CpuSet.parse(cpus) - self._offline() == self.cpus.get(path):
+                continue
+            if self.looks - each.changed > LAG:
+                runs = f"it has run on {self.cpus.get(path)} for {self.looks - each.changed} looks"
+                self._say("untrue", f"{line['name']}/{each.name} is told {cpus}, and {runs}")
+
+
+def faults(lines: Iterable[Line]) -> list[str]:
+    """Everything that must never happen and did, the first MOST of it, each in a sentence."""
+    judge = _Judge()
+    for line in lines:
+        judge.line(line)
+    more = len(judge.found) - MOST
+    return [*judge.found[:MOST], *([f"and {more} more"] if more > 0 else [])]

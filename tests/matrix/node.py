@@ -1,0 +1,489 @@
+"""One node: the real agent's process, stand-ins for all that it talks to, faults on demand, and what became of it.
+
+    with Agents() as agents, Node(folder, agents) as node:
+        node.start();  node.run("db", cpu="2");  node.settle()
+        node.api.fault("away");  node.kill();  node.start()
+        node.whole()                    every exclusive container is where it was
+        node.api.calm();  node.settle() ledger = cgroup = annotation
+        node.judge()                    what must never happen did not, at any moment
+
+Names of pods are "name" (in the namespace `space`) or "namespace/name". Nothing here looks into the agent: what is
+asked for is read from the API, the cgroups and the checkpoint.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+import tempfile
+import time
+import urllib.request
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import certifi
+import yaml
+
+from agent.core.synthetic import parse_synthetic
+from agent.errors import NumalignError
+from agent.host.checkpoint import Checkpoint
+from agent.host.scratch import Scratch
+from agent.kube.story import ALIGNED, ASSIGNMENT, CONDITION
+from agent.model.ledger import Ledger
+from tests.matrix import judge as judging
+from tests.matrix.agents import Agent, Agents
+from tests.matrix.journal import EFFECTIVE, REFUSE, Journal, acting, beside, install
+from tests.matrix.kubelet import Kubelet, Running
+from tests.matrix.life import CHECKPOINT
+from tests.matrix.standin_api import Api, Object
+from tests.matrix.standin_devices import Devices
+from tests.matrix.standin_nri import Runtime
+
+MACHINE = "2 sockets x 1 node x 4 cores x 2 threads, 8G per node"
+RESERVED = "0,8"
+SPACE = "space"
+SETTINGS: Mapping[str, Any] = {
+    "reservedSystemCPUs": RESERVED, "cpuManagerReconcilePeriod": "1s", "page": {"enabled": False},
+}  # fmt: skip
+UIDS = uuid.UUID("a2f0d6f0-6a43-5f0a-9a52-6e756d616c69")
+LIMIT = 90.0
+"""Seconds after which something that must come true counts as one that never does."""
+_GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a pod carries of ours.
+
+    Attributes:
+        status, reason: of the condition numalign.io/Aligned, "" where it has none.
+        cpus: container -> its exclusive CPUs in the annotation; containers of the shared pool are absent.
+        refused: the annotation says that the pod was refused.
+    """
+
+    status: str
+    reason: str
+    cpus: Mapping[str, str]
+    refused: bool
+
+    @property
+    def aligned(self) -> bool:
+        """Whether it claims exclusive CPUs."""
+        return self.status == "True" and self.reason == ALIGNED
+
+
+class Node:
+    """One node. A context manager: leaving it ends the agent and the stand-ins.
+
+    Args:
+        folder: for everything that outlives an agent.
+        agents: forks the agent's processes.
+        machine: in words (`agent.core.synthetic`); `machine_is` changes it.
+        settings: the configuration file, on top of SETTINGS.
+        nri, podresources: whether the node has such sockets at all.
+        skew: seconds that the API server's clock is ahead of the node's.
+    """
+
+    def __init__(
+        self, folder: Path, agents: Agents, *, machine: str = MACHINE, settings: Mapping[str, Any] | None = None,
+        nri: bool = True, podresources: bool = True, skew: float = 0.0, name: str = "n1",
+    ) -> None:  # fmt: skip
+        install("test")
+        self.folder, self.name, self._agents, self._machine = folder, name, agents, machine
+        self.state, self.config, self.checkpoint = (
+            folder / "state",
+            folder / "config.yaml",
+            folder / "state" / CHECKPOINT,
+        )
+        self._sockets = Path(tempfile.mkdtemp(prefix="node-"))
+        found = parse_synthetic(machine)
+        self.tree = Scratch.create(folder / "cgroup", cpus=found.online | found.offline, nodes=found.node_set)
+        self.tree.online(found.online, found.node_set)
+        self.journal = Journal(self.tree.folder)
+        self.journal.begin()
+        self.settings: dict[str, Any] = {**SETTINGS, **(settings or {})}
+        self.configure()
+        self._write_machine()
+        self.api = Api(name, heard=self._heard, skew=skew)
+        self.runtime = Runtime(self._sockets / "nri.sock", self._update) if nri else None
+        self.devices = Devices(self._sockets / "kubelet.sock") if podresources else None
+        self.kubelet = Kubelet(self.tree, self.api, self.runtime, self.journal)
+        self.agent: Agent | None = None
+        self.lives: list[Agent] = []
+        self._account()
+        self._objects()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.agent is not None and self.agent.alive:
+            self.kill()
+        self.api.close()
+        if self.runtime is not None:
+            self.runtime.close()
+        if self.devices is not None:
+            self.devices.stop()
+        shutil.rmtree(self._sockets, ignore_errors=True)
+
+    # ---- the agent
+
+    def start(self, *, ready: bool = True) -> Agent:
+        """Start the agent; returns when it serves, or has ended by itself (the caller asks `agent.alive`).
+
+        Args:
+            ready: wait for that.
+        """
+        assert self.agent is None or not self.agent.alive
+        log = self.folder / f"agent-{len(self.lives)}.log"
+        self.agent = self._agents.start({
+            "tree": str(self.tree.folder), "state": str(self.state), "config": str(self.config), "log": str(log),
+            "machine": str(self._machine_file), "host": str(self.folder), "node": self.name,
+            "server": self.api.server, "account": str(self.folder / "account"), "own_uid": _uid("agent"),
+            "nri": str(self._sockets / "nri.sock") if self.runtime else "off",
+            "podresources": str(self._sockets / "kubelet.sock") if self.devices else "off",
+        })  # fmt: skip
+        self.lives.append(self.agent)
+        agent = self.agent
+        if ready:
+            self.wait(lambda: " serving " in agent.words() or not agent.alive, "the agent to serve")
+        return agent
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        assert self.agent is not None
+        self.agent.kill()
+
+    def restart(self) -> Agent:
+        """SIGTERM, then a new start."""
+        assert self.agent is not None
+        self.agent.stop()
+        return self.start()
+
+    def ensure(self) -> Agent:
+        """As the kubelet does for a container that ended: start it again, as often as it takes, until it serves."""
+
+        def serves() -> bool:
+            if self.agent is None or not self.agent.alive:
+                self.start()
+            return self.agent is not None and self.agent.alive
+
+        self.wait(serves, "an agent that stays")
+        assert self.agent is not None
+        return self.agent
+
+    def die_after(self, effects: int) -> None:
+        """The next agent's effect of this number is its last: SIGKILL in the middle, as the OOM killer comes."""
+        beside(self.tree.folder, "die").write_text(str(effects), "ascii")
+
+    def words(self) -> str:
+        """What every agent of this node logged, oldest first."""
+        return "\n".join(
+            f"==== {each.log.name}, pid {each.pid}, ended {each.code}\n{each.words()}" for each in self.lives
+        )
+
+    # ---- pods
+
+    def create(self, name: str, *, cpu: str = "2", requests: str = "", also: Mapping[str, str] | None = None,
+               annotations: Mapping[str, str] | None = None, created: str = "", uid: str = "",
+               spec: Mapping[str, Any] | None = None) -> Object:  # fmt: skip
+        """A pod in the API, bound to this node; not started.
+
+        Args:
+            name: "name" or "namespace/name".
+            cpu: of its container "c", as limit and request; "" for none at all.
+            requests: less than that: a Burstable pod.
+            also: more containers: name -> cpu.
+            annotations: as they stand in the object.
+            created: creationTimestamp; now, by the server's clock, where empty.
+            uid: another than the name's own.
+            spec: more of the spec.
+        """
+        space, _, short = self.key(name).partition("/")
+        if not self.api.get("namespaces", space):
+            self.api.put("namespaces", {"metadata": {"name": space}})
+        containers = [
+            _container("c", cpu, requests),
+            *(_container(each, size) for each, size in (also or {}).items()),
+        ]
+        metadata: Object = {
+            "name": short, "namespace": space, "uid": uid or _uid(name), "annotations": dict(annotations or {}),
+            "generation": 1,
+        }  # fmt: skip
+        if created:
+            metadata["creationTimestamp"] = created
+        return self.api.put("pods", {
+            "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
+            "spec": {"nodeName": self.name, "containers": containers, **(spec or {})},
+            "status": {"phase": "Pending", "conditions": []},
+        })  # fmt: skip
+
+    def run(self, name: str, **more: Any) -> Running | None:  # noqa: ANN401 - as `create` takes them
+        """Create a pod and start it, when the agent has had its say where it is there; None where it is refused."""
+        self.create(name, **more)
+        return self.kubelet.pods[self.key(name)] if self.kubelet.run(self.key(name)) else None
+
+    def force_delete(self, name: str) -> None:
+        """The pod leaves the API at once; its processes run on."""
+        self.journal.mark("deleted", uid=self.uid(name))
+        self.api.remove("pods", self.key(name))
+
+    def end(self, name: str) -> None:
+        """The pod's processes end, and the API has it no more."""
+        self.kubelet.end(self.key(name))
+        if self.api.get("pods", self.key(name)):
+            self.force_delete(name)
+
+    def resize(self, name: str, cpu: str, container: str = "c") -> None:
+        """Ask for another number of CPUs; the kubelet has not granted it yet (`kubelet.resize`)."""
+
+        def change(body: Object) -> None:
+            body["metadata"]["generation"] = body["metadata"].get("generation", 1) + 1
+            for each in body["spec"]["containers"]:
+                if each["name"] == container:
+                    for amounts in each["resources"].values():
+                        amounts["cpu"] = cpu
+
+        self.journal.mark("resized", uid=self.uid(name), container=container)
+        self.api.change("pods", self.key(name), change)
+
+    def key(self, name: str) -> str:
+        """namespace/name."""
+        return name if "/" in name else f"{SPACE}/{name}"
+
+    def uid(self, name: str) -> str:
+        """Of a pod that is in the API or runs."""
+        running = self.kubelet.pods.get(self.key(name))
+        return running.uid if running else str(self.api.get("pods", self.key(name))["metadata"]["uid"])
+
+    def pods(self) -> dict[str, Object]:
+        """The pods of the API, by "namespace/name"."""
+        return {f"{each['metadata']['namespace']}/{each['metadata']['name']}": each for each in self.api.all("pods")}
+
+    # ---- what became of them
+
+    def told(self, name: str) -> Told:
+        """What a pod carries now."""
+        return _told(self.api.get("pods", self.key(name)))
+
+    def kernel(self, name: str, container: str = "c") -> str:
+        """The CPUs in force for a container that runs, "" where it does not."""
+        pod = self.kubelet.pods.get(self.key(name))
+        if pod is None or container not in pod.numbers:
+            return ""
+        with contextlib.suppress(OSError, NumalignError), self.journal.alone():
+            folder = self.tree.folder / self.kubelet.path(pod.uid, pod.numbers[container]).lstrip("/")
+            return (folder / EFFECTIVE).read_text("ascii").strip()
+        return ""
+
+    def ledger(self) -> Ledger | None:
+        """As saved; None where nothing readable is."""
+        with contextlib.suppress(NumalignError):
+            saved = Checkpoint(self.checkpoint).load()
+            return saved.ledger if saved else None
+        return None
+
+    def held(self, name: str, container: str = "c") -> str:
+        """A container's exclusive CPUs in the saved ledger, "" for none."""
+        ledger = self.ledger()
+        return str(ledger.grant(self.uid(name), container).cpus or "") if ledger else ""
+
+    def metric(self, line: str) -> float:
+        """A line of /metrics, 0 where it is not there."""
+        for each in self.page("/metrics").splitlines():
+            name, _, value = each.rpartition(" ")
+            if name == line:
+                return float(value)
+        return 0.0
+
+    def page(self, path: str) -> str:
+        """A page of the agent's server: /metrics, /healthz, /readyz."""
+        assert self.agent is not None
+        found = re.search(r"serving metrics.*?address=(\S+)", self.agent.words())
+        assert found, self.agent.words()
+        with urllib.request.urlopen(f"http://{found[1]}{path}", timeout=20) as answer:
+            return str(answer.read().decode())
+
+    # ---- faults of the node
+
+    def disk(self, name: str) -> None:
+        """Every write of the state folder fails: "ENOSPC", "EROFS"; "" ends it."""
+        self._switch("disk", name)
+
+    def refuse(self, name: str) -> None:
+        """The kernel refuses every write of the agent: "EBUSY"; "" ends it."""
+        self._switch(REFUSE, name)
+
+    def machine_is(self, machine: str) -> None:
+        """The machine changed: the kernel first, then the agent is told, as by an event of hot-plug."""
+        self._machine = machine
+        self.kubelet.online(parse_synthetic(machine).online)
+        self._write_machine()
+        self.configure()  # a recorded machine sends no events: a touched configuration makes the agent read both
+
+    def reboot(self) -> None:
+        """Power off and on: no agent, no processes; `kubelet.boot` starts the pods again."""
+        if self.agent is not None and self.agent.alive:
+            self.kill()
+        self.kubelet.reboot()
+
+    def lose(self) -> None:
+        """The checkpoint is lost."""
+        self.journal.mark("lost")
+        self.checkpoint.unlink(missing_ok=True)
+
+    def configure(self, **settings: Any) -> None:  # noqa: ANN401 - settings
+        """Change the configuration file, as the kubelet replaces a mounted one."""
+        self.settings |= settings
+        spare = self.config.with_suffix(".new")
+        spare.write_text(yaml.safe_dump(self.settings), "utf-8")
+        spare.replace(self.config)
+
+    def take(self, capacity: Mapping[str, str], allocatable: Mapping[str, str]) -> None:
+        """The Node has these sizes from now on."""
+
+        def change(body: Object) -> None:
+            body["status"]["capacity"] |= capacity
+            body["status"]["allocatable"] |= allocatable
+
+        self.api.change("nodes", self.name, change)
+
+    # ---- waiting and judging
+
+    def wait(self, true: Callable[[], object], what: str, within: float = LIMIT) -> None:
+        """Until something is so; fails with the agent's log where it never is."""
+        began, pause = time.monotonic(), 0.02
+        while not true():
+            assert time.monotonic() - began < within, f"waited in vain for {what}\n{self.words()[-6000:]}"
+            time.sleep(pause)
+            pause = min(0.2, pause * 1.3)
+
+    def turns(self, count: int = 3) -> None:
+        """Until the agent has looked at the tree so many times more, or has ended."""
+        at = self.journal.file.stat().st_size
+
+        def looked() -> bool:
+            with self.journal.file.open("rb") as file:
+                file.seek(at)
+                return file.read().count(b'"looked"') >= count
+
+        self.wait(lambda: looked() or self.agent is None or not self.agent.alive, f"{count} looks of the agent")
+
+    def pinned(self) -> dict[tuple[str, str], str]:
+        """(pod, container) -> CPUs in force, of every container that is entitled to exclusive CPUs."""
+        return {
+            (key, name): self.kernel(key, name) for key, pod in self.kubelet.pods.items() for name in _entitled(pod)
+        }
+
+    def settled(self) -> str:
+        """Why ledger, cgroups and annotations do not agree yet, "" when they do."""
+        return judging.disagreement(self.kubelet.pods, self.pods(), self.ledger(), self.kernel, _told)
+
+    def settle(self, within: float = LIMIT) -> None:
+        """Wait for that; an agent that ended meanwhile is started again, as the kubelet does."""
+        why = [""]
+
+        def agreed() -> bool:
+            if self.agent is None or not self.agent.alive:
+                self.start()
+            why[0] = self.settled()
+            return not why[0]
+
+        try:
+            self.wait(agreed, "ledger = cgroup = annotation", within)
+        except AssertionError as error:
+            raise AssertionError(f"never settled: {why[0]}\n{error}") from None
+
+    def untrue(self) -> str:
+        """A pod that claims CPUs which the kernel does not give it, "" for none."""
+        return judging.untrue(self.kubelet.pods, self.pods(), self.kernel, _told)
+
+    def faults(self) -> list[str]:
+        """What happened that must never happen, at any moment: see `tests.matrix.judge`."""
+        return judging.faults(self.journal.lines())
+
+    def judge(self) -> None:
+        """Fails where anything did."""
+        found = self.faults()
+        assert not found, "\n".join(found)
+
+    # ---- the inside
+
+    @property
+    def _machine_file(self) -> Path:
+        return self.folder / "machine.txt"
+
+    def _write_machine(self) -> None:
+        spare = self._machine_file.with_suffix(".new")
+        spare.write_text(self._machine, "utf-8")
+        spare.replace(self._machine_file)
+
+    def _switch(self, file: str, text: str) -> None:
+        path = beside(self.tree.folder, file)
+        if text:
+            path.write_text(text, "ascii")
+        else:
+            path.unlink(missing_ok=True)
+
+    def _update(self, number: str, cpus: str, mems: str) -> None:
+        self.kubelet.update(number, cpus, mems)
+
+    def _heard(self, verb: str, resource: str, body: Object, late: bool) -> None:  # noqa: FBT001 - as the server calls it
+        if resource == "pods/status":
+            told = _told(body)
+            facts = {"uid": body["metadata"]["uid"], "name": body["metadata"]["name"], "cpus": dict(told.cpus)}
+            with acting("agent"):
+                self.journal.mark("told", aligned=told.aligned, reason=told.reason, late=late, **facts)
+
+    def _account(self) -> None:
+        account = self.folder / "account"
+        account.mkdir()
+        (account / "token").write_text("token", "ascii")
+        first = certifi.contents().split("-----END CERTIFICATE-----")[0].rpartition("-----BEGIN")[2]
+        (account / "ca.crt").write_text(f"-----BEGIN{first}-----END CERTIFICATE-----\n", "ascii")
+
+    def _objects(self) -> None:
+        machine = parse_synthetic(self._machine)
+        count = len(machine.online | machine.offline)
+        capacity = {"cpu": str(count), "memory": "16Gi", "pods": "500"}
+        self.api.put("namespaces", {"metadata": {"name": SPACE}})
+        self.api.put("nodes", {
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name},
+            "status": {"capacity": capacity, "allocatable": {**capacity, "cpu": str(count - 2), "memory": "15Gi"}},
+        })  # fmt: skip
+
+
+def _container(name: str, cpu: str, requests: str = "") -> Object:
+    if not cpu:
+        return {"name": name, "image": "none", "resources": {}}
+    limits = {"cpu": cpu, "memory": "64Mi"}
+    return {
+        "name": name,
+        "image": "none",
+        "resources": {"limits": limits, "requests": {**limits, "cpu": requests or cpu}},
+    }
+
+
+def _uid(name: str) -> str:
+    return str(uuid.uuid5(UIDS, name))
+
+
+def _entitled(pod: Running) -> list[str]:
+    return [name for name, count in judging.entitled(pod.body).items() if count]
+
+
+def _told(body: Object) -> Told:
+    found = [each for each in body.get("status", {}).get("conditions", []) if each["type"] == CONDITION]
+    condition = found[0] if found else {}
+    notes = body.get("metadata", {}).get("annotations", {})
+    assignment = json.loads(notes.get(ASSIGNMENT, "{}"))
+    cpus = {name: each["cpus"] for name, each in assignment.get("containers", {}).items() if each["cpus"] != "shared"}
+    return Told(condition.get("status", ""), condition.get("reason", ""), cpus, "refused" in assignment)

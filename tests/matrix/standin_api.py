@@ -1,0 +1,429 @@
+"""A stand-in for the API server: what an agent reads and writes, on loopback without TLS, with faults on demand.
+
+Not a mock of Kubernetes: just enough that the real agent (kopf's watch, the publisher, the topology's loop) cannot
+tell. The real one is asked in tests/cluster. One event loop serves all servers of a process.
+
+    api = Api("n1");  api.put("pods", body);  api.fault("slow");  api.calm();  api.get("pods", "space/name")
+
+    away        every connection is cut at once
+    slow        every request is answered after SLOW seconds, a client's patience included
+    errors      every request is answered 429, 500 or 422, in turn
+    stale       watches are silent and lists "as of any time" are old; when it ends, watches end as expired (410)
+    namespaces  only reads of a namespace fail (500)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import itertools
+import json
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+Object = dict[str, Any]
+SLOW = 12.0
+"""Seconds: longer than the agent's patience with one request (10), and with the two of its start (10)."""
+ERRORS = (429, 500, 422)
+FAULTS = ("away", "slow", "errors", "stale", "namespaces")
+_WATCHED = ("pods", "nodes")
+_DISCOVERY: Mapping[str, Object] = {
+    "/version": {"major": "1", "minor": "36"},
+    "/api": {"versions": ["v1"]},
+    "/apis": {"groups": []},
+    "/api/v1": {
+        "groupVersion": "v1",
+        "resources": [
+            {"name": name, "kind": kind, "singularName": kind.lower(), "namespaced": name == "pods",
+             "verbs": ["get", "list", "watch", "patch"]}
+            for name, kind in (("pods", "Pod"), ("nodes", "Node"), ("namespaces", "Namespace"))
+        ],
+    },
+}  # fmt: skip
+
+
+class Loop:
+    """An event loop in a thread of its own, made when it is first asked for."""
+
+    _shared: Loop | None = None
+    _lock = threading.Lock()
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        threading.Thread(target=self.loop.run_forever, name="stand-ins", daemon=True).start()
+
+    @classmethod
+    def shared(cls) -> Loop:
+        """The one of this process."""
+        with cls._lock:
+            if cls._shared is None:
+                cls._shared = cls()
+            return cls._shared
+
+    def run(self, coroutine: Any, within: float = 30.0) -> Any:  # noqa: ANN401 - whatever it returns
+        """Run something there, and wait for what it returns."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(within)
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """One event of a watch."""
+
+    version: int
+    resource: str
+    mine: bool
+    line: bytes
+
+
+@dataclass
+class _Fault:
+    """The fault that is on; `over` wakes those whom it makes wait."""
+
+    name: str = ""
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Api:
+    """One server, of one Node's pods.
+
+    Args:
+        node: name of the Node whose pods are watched.
+        heard: told of every change that the agent made: verb, resource, object, and whether it came late because of a
+            fault; under the server's lock.
+        skew: seconds that the server's clock is ahead of this machine's.
+    """
+
+    def __init__(
+        self, node: str, *, skew: float = 0.0,
+        heard: Callable[[str, str, Object, bool], None] = lambda _verb, _resource, _body, _late: None,
+    ) -> None:  # fmt: skip
+        self.node, self.skew, self._heard = node, skew, heard
+        self.events: list[Object] = []
+        """Every Event that was recorded."""
+        self.requests: Counter[tuple[str, str, int]] = Counter()
+        """(method, resource, status) of every request of the agent -> how many."""
+        self._objects: dict[str, dict[str, Object]] = {
+            name: {} for name in ("pods", "nodes", "namespaces", "noderesourcetopologies")
+        }
+        self._lock = threading.RLock()
+        self._version = itertools.count(1)
+        self._last = 0
+        self._log: list[_Entry] = []
+        self._news: list[asyncio.Event] = []
+        self._fault = _Fault()
+        self._old: tuple[int, dict[str, dict[str, Object]]] = (0, {})
+        self._deferred: list[Callable[[], None]] = []
+        self._errors = itertools.cycle(ERRORS)
+        self._loop = Loop.shared()
+        self._runner: web.AppRunner
+        self.server: str = self._loop.run(self._open())
+        """Base URL."""
+
+    # ---- the cluster's part
+
+    @property
+    def now(self) -> str:
+        """The server's time, as it is written in objects."""
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + self.skew))
+
+    def put(self, resource: str, body: Object) -> Object:
+        """Create or replace an object (not by the agent); what is left out of its metadata is filled in."""
+        with self._lock:
+            body = copy.deepcopy(body)
+            metadata = body.setdefault("metadata", {})
+            metadata.setdefault("uid", str(uuid.uuid4()))
+            metadata.setdefault("creationTimestamp", self.now)
+            known = _key(body) in self._objects[resource]
+            return self._store(resource, body, "MODIFIED" if known else "ADDED")
+
+    def get(self, resource: str, key: str) -> Object:
+        """An object as it is now, {} where there is none; the key of a pod is "namespace/name"."""
+        with self._lock:
+            return copy.deepcopy(self._objects[resource].get(key, {}))
+
+    def all(self, resource: str) -> list[Object]:
+        """Every object of a kind."""
+        with self._lock:
+            return copy.deepcopy(list(self._objects[resource].values()))
+
+    def change(self, resource: str, key: str, change: Callable[[Object], object]) -> Object:
+        """Change an object in place (not by the agent); nothing where there is none."""
+        with self._lock:
+            body = self.get(resource, key)
+            if body:
+                change(body)
+                self._store(resource, body, "MODIFIED")
+            return body
+
+    def remove(self, resource: str, key: str) -> None:
+        """Delete an object at once, as a forced deletion does."""
+        with self._lock:
+            body = self._objects[resource].pop(key, None)
+            if body is not None:
+                self._announce(resource, "DELETED", body)
+
+    def from_kubelet(self, work: Callable[[], None]) -> None:
+        """The kubelet's own words: while the server is away for all, they wait for its return."""
+        with self._lock:
+            if self._fault.name in ("away", "errors"):
+                self._deferred.append(work)
+                return
+        work()
+
+    # ---- faults
+
+    @property
+    def faulty(self) -> str:
+        """The fault that is on, "" for none."""
+        return self._fault.name
+
+    def fault(self, name: str) -> None:
+        """Begin a fault; see the module."""
+        assert name in FAULTS, name
+        with self._lock:
+            self._old = self._last, copy.deepcopy(self._objects)
+        self._loop.run(self._begin(name))
+
+    def calm(self) -> None:
+        """End the fault; whoever was made to wait is answered."""
+        with self._lock:
+            deferred, self._deferred = self._deferred, []
+        self._loop.run(self._begin(""))
+        for work in deferred:
+            work()
+
+    def close(self) -> None:
+        """End the server."""
+        self._loop.run(self._end())
+
+    async def _begin(self, name: str) -> None:
+        before, self._fault = self._fault, _Fault(name)
+        before.over.set()
+        if name == "away":
+            self._cut()
+        self._wake()
+
+    def _cut(self) -> None:
+        server = self._runner.server
+        for each in list(server.connections) if server is not None else ():
+            if each.transport is not None:
+                each.transport.abort()
+
+    # ---- storing and announcing
+
+    def _store(self, resource: str, body: Object, what: str) -> Object:
+        with self._lock:
+            self._objects[resource][_key(body)] = body
+            self._announce(resource, what, body)
+            return copy.deepcopy(body)
+
+    def _announce(self, resource: str, what: str, body: Object) -> None:
+        self._last = next(self._version)
+        body["metadata"]["resourceVersion"] = str(self._last)
+        if resource in _WATCHED:
+            line = json.dumps({"type": what, "object": body}).encode() + b"\n"
+            self._log.append(_Entry(self._last, resource, self._mine(resource, body), line))
+        self._loop.loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        for each in self._news:
+            each.set()
+
+    def _mine(self, resource: str, body: Object) -> bool:
+        if resource == "nodes":
+            return bool(body["metadata"]["name"] == self.node)
+        return bool(body.get("spec", {}).get("nodeName") == self.node)
+
+    # ---- the server
+
+    async def _open(self) -> str:
+        application = web.Application(client_max_size=1 << 24)
+        application.router.add_route("*", "/{path:.*}", self._serve)
+        self._runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        port = self._runner.addresses[0][1]
+        return f"http://127.0.0.1:{port}"
+
+    async def _end(self) -> None:
+        await self._begin("")
+        self._cut()
+        await self._runner.cleanup()
+
+    async def _serve(self, request: web.Request) -> web.StreamResponse:
+        fault = self._fault
+        resource = _resource(request.path)
+        if fault.name == "away":
+            if request.transport is not None:
+                request.transport.abort()
+            return web.Response(status=503)
+        if fault.name == "slow":
+            await _within(fault.over, SLOW)
+        status = 0
+        if fault.name == "errors":
+            status = next(self._errors)
+        elif fault.name == "namespaces" and resource == "namespaces":
+            status = 500
+        late = fault.name == "slow"
+        answer = (
+            _failure(status, "made up by a fault") if status else await self._answer(request, resource, late=late)
+        )
+        self.requests[request.method, resource, answer.status] += 1
+        return answer
+
+    async def _answer(self, request: web.Request, resource: str, *, late: bool) -> web.StreamResponse:
+        if request.path in _DISCOVERY:
+            return web.json_response(_DISCOVERY[request.path])
+        if request.query.get("watch") == "true":
+            return await self._watch(request, resource)
+        if request.method == "GET":
+            return self._read(request, resource)
+        body = await request.json() if request.can_read_body else {}
+        with self._lock:
+            return self._change(request, resource, body, late=late)
+
+    def _read(self, request: web.Request, resource: str) -> web.Response:
+        parts = request.path.strip("/").split("/")
+        with self._lock:
+            if parts[-1] == resource:  # a list; "0": as old as the cache is
+                version, objects = self._last, self._objects
+                if self._fault.name == "stale" and request.query.get("resourceVersion") == "0":
+                    version, objects = self._old
+                found = [each for each in objects[resource].values() if self._mine(resource, each)]
+                kind = "PodList" if resource == "pods" else "NodeList"
+                return web.json_response(
+                    {"kind": kind, "apiVersion": "v1", "metadata": {"resourceVersion": str(version)}, "items": found}
+                )
+            body = self._objects.get(resource, {}).get(_asked(parts, resource))
+            return web.json_response(body) if body else _failure(404, f"{request.path} not found")
+
+    async def _watch(self, request: web.Request, resource: str) -> web.StreamResponse:
+        stream = web.StreamResponse(headers={"Content-Type": "application/json"})
+        stream.enable_chunked_encoding()
+        await stream.prepare(request)
+        news, at, was_stale = asyncio.Event(), 0, False
+        since = int(request.query.get("resourceVersion") or 0)
+        self._news.append(news)
+        try:
+            while True:
+                news.clear()
+                if self._fault.name == "stale":
+                    was_stale = True
+                elif was_stale:
+                    gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old", "metadata": {}}
+                    await stream.write(json.dumps({"type": "ERROR", "object": gone}).encode() + b"\n")
+                    return stream
+                else:
+                    with self._lock:
+                        fresh, at = self._log[at:], len(self._log)
+                    lines = [each.line for each in fresh
+                             if each.version > since and each.resource == resource and each.mine]  # fmt: skip
+                    if lines:
+                        await stream.write(b"".join(lines))
+                await news.wait()
+        finally:
+            self._news.remove(news)
+
+    def _change(self, request: web.Request, resource: str, body: Object, *, late: bool) -> web.Response:
+        """Needs the lock."""
+        parts, verb = request.path.strip("/").split("/"), request.method
+        if resource == "events":
+            self.events.append(body)
+            self._heard("POST", "events", body, late)
+            return web.json_response(_brief(body), status=201)
+        if verb == "POST" and parts[-1] == "noderesourcetopologies":
+            body.setdefault("metadata", {})["uid"] = str(uuid.uuid4())
+            self._store(resource, body, "ADDED")
+            return web.json_response(_brief(body), status=201)
+        key = _asked(parts, resource)
+        stored = self._objects.get(resource, {}).get(key)
+        if stored is None:
+            return _failure(404, f'{resource} "{key}" not found')
+        wanted = str((body.get("metadata") or {}).get("uid") or (body.get("preconditions") or {}).get("uid") or "")
+        if wanted and wanted != stored["metadata"]["uid"]:
+            return _failure(
+                409, f'Operation cannot be fulfilled on {resource} "{key}": Precondition failed: UID in '
+                f'precondition: {wanted}, UID in object meta: {stored["metadata"]["uid"]}',
+            )  # fmt: skip
+        if verb == "DELETE" or parts[-1] == "eviction":
+            self.remove(resource, key)
+            self._heard("DELETE", resource, stored, late)
+            return web.json_response({"kind": "Status", "status": "Success"})
+        new = _merged(stored, {name: part for name, part in body.items() if name in _mutable(parts[-1])})
+        self._store(resource, new, "MODIFIED")
+        self._heard("PATCH", f"{resource}/status" if parts[-1] == "status" else resource, new, late)
+        return web.json_response(_brief(new))
+
+
+async def _within(event: asyncio.Event, seconds: float) -> None:
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        return
+
+
+def _mutable(part: str) -> tuple[str, ...]:
+    return ("metadata", "status") if part == "status" else ("metadata", "spec", "zones", "attributes")
+
+
+def _resource(path: str) -> str:
+    """What a path is about: "pods", "nodes", "namespaces", "events", "noderesourcetopologies"."""
+    parts = [each for each in path.strip("/").split("/") if each]
+    for name in ("noderesourcetopologies", "events", "pods", "nodes"):
+        if name in parts[2:]:
+            return name
+    return parts[2] if len(parts) > 2 else "discovery"
+
+
+def _asked(parts: list[str], resource: str) -> str:
+    """The key of the object that a path names."""
+    at = parts.index(resource)
+    name = parts[at + 1] if len(parts) > at + 1 else ""
+    return f"{parts[at - 1]}/{name}" if resource == "pods" else name
+
+
+def _key(body: Object) -> str:
+    metadata = body["metadata"]
+    return f"{metadata['namespace']}/{metadata['name']}" if "namespace" in metadata else str(metadata["name"])
+
+
+def _failure(code: int, message: str) -> web.Response:
+    headers = {"Retry-After": "1"} if code == 429 else {}
+    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message}
+    return web.json_response(body, status=code, headers=headers)
+
+
+def _brief(body: Object) -> Object:
+    return {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": body.get("metadata", {})}
+
+
+def _merged(old: Any, patch: Any) -> Any:  # noqa: ANN401 - JSON
+    """A merge patch; lists of conditions are merged by their type, as a strategic one does."""
+    if not isinstance(patch, dict):
+        return patch
+    found = dict(old) if isinstance(old, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            found.pop(name, None)
+        elif name == "conditions":
+            found[name] = _conditions(found.get(name) or [], value)
+        else:
+            found[name] = _merged(found.get(name), value)
+    return found
+
+
+def _conditions(old: list[Object], patch: list[Object]) -> list[Object]:
+    found = {each["type"]: each for each in old}
+    for each in patch:
+        if each.get("$patch") == "delete":
+            found.pop(each["type"], None)
+        else:
+            found[each["type"]] = {**found.get(each["type"], {}), **each}
+    return list(found.values())

@@ -1,0 +1,57 @@
+"""The facade itself: a node with the real agent does what a node does, and its judge sees what it is there to see."""
+
+from __future__ import annotations
+
+from tests.matrix.conftest import Make
+
+
+def test_a_healthy_node_pins_tells_and_frees(make: Make) -> None:
+    """Pods are pinned before they run, told what they have, found again by the next agent, and freed at the end."""
+    node = make()
+    node.start()
+    node.run("db")
+    node.run("web", also={"side": "500m"})
+    node.run("batch", cpu="1", requests="500m")
+    node.settle()
+    assert node.told("db").aligned
+    assert node.kernel("db") == node.held("db") != ""
+    before = node.pinned()
+    node.kill()
+    node.start()
+    node.turns()
+    node.settle()
+    assert node.pinned() == before
+    node.end("db")
+    node.settle()
+    assert not node.told("db").status
+    node.judge()
+
+
+def test_faults_of_the_api_are_made_and_ended(make: Make) -> None:
+    """An agent that cannot reach the API pins all the same; when it answers again, the pod is told."""
+    node = make()
+    node.start()
+    for fault in ("away", "slow", "errors", "stale", "namespaces"):
+        node.api.fault(fault)
+        node.run(f"during-{fault}", cpu="1")
+        node.turns(2)
+        node.api.calm()
+    node.settle()
+    node.judge()
+
+
+def test_the_judge_sees_a_container_that_is_moved(make: Make) -> None:
+    """A write as if the agent had made it, onto the CPUs of another pod: moved, and taken."""
+    node = make()
+    node.start()
+    node.run("db")
+    node.run("web")
+    node.settle()
+    line = {"by": "agent", "do": "write", "path": "", "file": "cpuset.cpus", "value": node.kernel("web")}
+    db = node.kubelet.pods["space/db"]
+    path = node.kubelet.path(db.uid, db.numbers["c"])
+    with node.journal.alone():
+        node.journal.append({**line, "path": path, "now": {path: node.kernel("web")}})
+    found = "\n".join(node.faults())
+    assert "moved" in found
+    assert "taken" in found
