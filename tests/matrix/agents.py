@@ -81,15 +81,19 @@ class Agents:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         assert json.loads(self._process.stdout.readline()) == {"ready": True}
-        threading.Thread(target=self._read, name="agents", daemon=True).start()
+        self._reader = threading.Thread(target=self._read, name="agents", daemon=True)
+        self._reader.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait(60)
+        self._reader.join(60)
+        self._process.stdout.close()
 
     def start(self, order: dict[str, Any]) -> Agent:
         """Begin one life; see `tests.matrix.life`."""
