@@ -160,7 +160,6 @@ class _Container:
 
     uid: str
     name: str
-    born: int
     home: CpuSet | None = None
     least: CpuSet = field(default_factory=CpuSet)
     most: CpuSet = field(default_factory=CpuSet)
@@ -182,6 +181,7 @@ class _Judge:
         self.born: dict[str, _Container] = {}
         self.possible, self.online, self.ever_offline = CpuSet(), CpuSet(), CpuSet()
         self.resized: set[tuple[str, str]] = set()
+        self.grants: dict[tuple[str, str], CpuSet] = {}
         self.lost = False
         self.looks = self.number = 0
         self.by = ""
@@ -197,7 +197,7 @@ class _Judge:
         elif do == "told":
             self._told(line)
         elif do == "container":
-            self.born[line["path"]] = _Container(line["uid"], line["name"], self.number)
+            self.born[line["path"]] = _Container(line["uid"], line["name"])
         elif do == "lost":
             self.lost = True
         elif do == "resized":
@@ -221,7 +221,7 @@ class _Judge:
             self.ever_offline |= self._offline()
         if line["do"] == "mkdir" and line["path"] in self.born:
             self.containers[line["path"]] = each = self.born.pop(line["path"])
-            each.changed = self.looks
+            each.changed, each.home = self.looks, self.grants.get((each.uid, each.name))
         before, self.cpus = self.cpus, {**self.cpus, **now}
         if self.by in ("agent", "runtime"):
             self._own_write(line, before, now)
@@ -256,6 +256,7 @@ class _Judge:
 
     def _saved(self, assigned: Mapping[str, Mapping[str, str]]) -> None:
         grants = {(uid, name): CpuSet.parse(text) for uid, each in assigned.items() for name, text in each.items()}
+        self.grants = grants
         for path, each in self.containers.items():
             for (uid, name), cpus in grants.items():
                 if each.settled and uid != each.uid and not cpus.isdisjoint(each.least - self._offline()):
