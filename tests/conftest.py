@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import peers
+from tests.cluster.control_plane import ControlPlane
 
 # A loaded machine is no defect: what is fast enough is shown by `make bench`, never by a test that watches the clock.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -46,3 +47,10 @@ def kube() -> Path:
         if os.environ.get("CI"):
             raise
         pytest.skip(f"no real kube-apiserver here: {error}")
+
+
+@pytest.fixture(scope="session")
+def cluster(kube: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A running etcd and kube-apiserver, which all tests share."""
+    with ControlPlane(kube, tmp_path_factory.mktemp("cluster")) as control_plane:
+        yield control_plane

@@ -145,8 +145,8 @@ def test_a_release_of_another_name_reaches_its_own_objects() -> None:
     )
     policy = of_kind(found, "ValidatingAdmissionPolicy")
     account = of_kind(found, "DaemonSet")["spec"]["template"]["spec"]["serviceAccountName"]
-    user = f"request.userInfo.username == 'system:serviceaccount:elsewhere:{account}'"
-    assert policy["spec"]["matchConditions"][0]["expression"] == user
+    users = (f"'system:serviceaccount:elsewhere:{each}'" for each in (account, f"{account}-uninstall"))
+    assert policy["spec"]["matchConditions"][0]["expression"] == f"request.userInfo.username in [{', '.join(users)}]"
     of_kind(found, "ServiceAccount", account)
     for each in found:
         assert len(each["metadata"]["name"]) <= 63
@@ -155,6 +155,21 @@ def test_a_release_of_another_name_reaches_its_own_objects() -> None:
             assert subject["namespace"] == "elsewhere"
         if "roleRef" in each:
             of_kind(found, each["roleRef"]["kind"], each["roleRef"]["name"])
+
+
+def _apart(*flags: str) -> str:
+    """The rule on whom the agent's token may not end."""
+    text = rendering.render(*(part for each in flags for part in ("--set", each)))
+    variables = of_kind(rendering.objects(text), "ValidatingAdmissionPolicy")["spec"]["variables"]
+    return str(next(each["expression"] for each in variables if each["name"] == "apart"))
+
+
+def test_finding_19_whom_the_policy_guards_follows_the_configuration() -> None:
+    """The namespaces that are left alone, and the agents' own; where some pods are named all the same, that alone."""
+    assert _apart().startswith("request.namespace in ['kube-system', 'numalign-system'] || ")
+    several = _apart("config.excludedNamespaces={monitoring,numalign-system}")
+    assert several.startswith("request.namespace in ['monitoring', 'numalign-system'] || ")
+    assert _apart("config.includedPods={kube-system/dns-*}") == "request.namespace == 'numalign-system'"
 
 
 def test_selectors_carry_no_version_and_pods_roll_for_nothing_else() -> None:

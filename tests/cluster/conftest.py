@@ -1,8 +1,7 @@
-"""The control plane and the nodes that the tests of this folder share."""
+"""The nodes of the tests of this folder."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,6 @@ import pytest
 
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.nodes import Make, Place
-
-
-@pytest.fixture(scope="session")
-def cluster(kube: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A running etcd and kube-apiserver."""
-    with ControlPlane(kube, tmp_path_factory.mktemp("cluster")) as control_plane:
-        yield control_plane
 
 
 @pytest.fixture

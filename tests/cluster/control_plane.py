@@ -16,6 +16,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -51,6 +52,13 @@ class Api:
     def __init__(self, server: str, ca: Path, admin: str = ADMIN) -> None:
         self.server, self.ca, self._admin = server, ca, admin
 
+    @cached_property
+    def _trust(self) -> ssl.SSLContext:
+        """Made once: to read a certificate takes longer than most requests do."""
+        context = ssl.create_default_context(cafile=str(self.ca))
+        context.check_hostname = False  # the certificate names the machine, not the loopback address
+        return context
+
     def call(
         self,
         method: str,
@@ -69,10 +77,8 @@ class Api:
         if body is not None:
             data = json.dumps(body).encode()
             request.add_header("Content-Type", kind)
-        context = ssl.create_default_context(cafile=str(self.ca))
-        context.check_hostname = False  # the certificate names the machine, not the loopback address
         try:
-            with urllib.request.urlopen(request, data=data, timeout=timeout, context=context) as answer:
+            with urllib.request.urlopen(request, data=data, timeout=timeout, context=self._trust) as answer:
                 text = answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:

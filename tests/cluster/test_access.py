@@ -129,7 +129,9 @@ def test_events_are_of_the_own_node(cluster: ControlPlane, tokens: dict[str, str
         about = {"kind": kind, "apiVersion": "v1", "name": name, "namespace": "default"}
         return {
             "apiVersion": "v1", "kind": "Event", "metadata": {"generateName": "e.", "namespace": "default"},
-            "involvedObject": about, "source": {"host": host}, "message": "m", "reason": "R", "type": "Normal",
+            "involvedObject": about, "source": {"component": "numalign", "host": host},
+            "reportingComponent": "numalign.io/agent", "reportingInstance": host, "message": "m", "reason": "R",
+            "type": "Normal",
         }  # fmt: skip
 
     path = "/api/v1/namespaces/default/events"
