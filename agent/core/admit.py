@@ -184,7 +184,13 @@ class Node:
         """Give back all that a pod holds. A pod that is not in the ledger changes nothing."""
         for provider in self.providers:
             ledger = provider.release(ledger, uid)
-        return _settled(replace(ledger, pods={key: kept for key, kept in ledger.pods.items() if key != uid}))
+        pods = {key: kept for key, kept in ledger.pods.items() if key != uid}
+        others = {
+            name: {key: held for key, held in mine.items() if key != uid}
+            for name, mine in ledger.others.items()
+            if mine.keys() - {uid}
+        }
+        return _settled(replace(ledger, others=others, pods=pods))
 
     def container_started(self, ledger: Ledger, uid: str, container: str) -> Ledger:
         """The runtime created a container: what init containers before it held may go (spec 5.9)."""

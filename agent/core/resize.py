@@ -3,9 +3,12 @@
 Called by the engine when the requests of a pod in the ledger changed
 (https://kubernetes.io/docs/tasks/configure-pod-container/resize-container-resources/). The rules, per container:
 
-    fewer CPUs       it keeps a part of what it has: whole nodes and sockets first, then whole cores (spec 4.9)
-    more CPUs        it keeps all that it has, and gets the nearest: siblings of its own cores, its caches, its nodes;
-                     beyond its nodes only under policies that do not promise alignment
+    fewer CPUs       it gives back what it got last, the latest growth first. Of the growth that goes in part, and of
+                     what it was admitted with, it keeps a part: siblings of cores that stay, then whole nodes and
+                     sockets, then whole cores, lowest numbers first (spec 4.9). So less after more is what it had
+    more CPUs        it keeps all that it has, and gets first what init containers before it hold, which have ended
+                     (spec 4.13); then the nearest: siblings of its own cores, its caches, its nodes; beyond its
+                     nodes only under policies that do not promise alignment
     no whole number  it gives its CPUs back and shares; one that shared and asks for whole ones now gets some
     memory           the same nodes hold more or less of it, if they have room; it never moves to others
     confined         (numalign.io/align) the same nodes, with more or less of their CPUs and memory accounted
@@ -28,12 +31,15 @@ from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Ledger, PodRecord
 from agent.model.outcome import Reason, Refusal
-from agent.model.pod import Container, Pod
+from agent.model.pod import Container, ContainerKind, Pod
 from agent.model.rules import Compatibility, CpuOptions, Policy
 
 STRICT = frozenset({Policy.RESTRICTED.value, Policy.SINGLE_NUMA_NODE.value})
 """Policies under which a pod never leaves its nodes."""
 PREFIX = "resize not followed"
+GROWN = "resize"
+"""Where the ledger's `others` has what each growth brought, oldest first. An admitted resize changes no set of
+the kubelet's own (spec 2.6), so there is no rule of its to follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,25 +154,87 @@ class _Resize:
         count = exclusive_count(self._pod, container, rules.pod_level_managers)
         if len(held) == count or (not held and self._shares):
             return
-        found = self._fewer(held, count) if count < len(held) else self._more(name, held, count)
+        found = self._fewer(name, held, count) if count < len(held) else self._more(container, held, count)
         if isinstance(found, Refusal):
             kept = f"it keeps CPUs {held}" if held else "it stays on the shared pool"
             self._refused[name] = f"{PREFIX} from {len(held)} to {count} CPUs: {found.message}; {kept}"
             return
         self._ledger = self._cpus.regranted(self._ledger, uid, name, found)
+        self._remember(name, held, found)
 
-    def _fewer(self, held: CpuSet, count: int) -> CpuSet | Refusal:
-        """A part of its own: the same rule that would choose if nothing else were free."""
+    def _fewer(self, name: str, held: CpuSet, count: int) -> CpuSet | Refusal:
+        """What it had before it grew; else a part: the same rule that would choose if nothing else were free."""
         if not count:
             return CpuSet()
-        return self._cpus.chooser.check_cores(count, held) or self._cpus.chooser.part(held, count)
-
-    def _more(self, name: str, held: CpuSet, count: int) -> CpuSet | Refusal:
-        """All of its own and the nearest others."""
-        free = self._cpus.free(self._ledger.cpus)
-        refusal = self._cpus.chooser.check_cores(count, held | free)
+        refusal = self._cpus.chooser.check_cores(count, held)
         if refusal is not None:
             return refusal
+        kept = held
+        for last in reversed(self._grown(name)):
+            if len(kept - last) < count:
+                return self._part(kept - last, kept & last, count)
+            kept -= last
+        return self._part(CpuSet(), kept, count)
+
+    def _part(self, base: CpuSet, last: CpuSet, count: int) -> CpuSet | Refusal:
+        """All of one set, and of another what fits best to it."""
+        siblings = _lowest(last & self._beside(base), count - len(base))
+        rest = count - len(base) - len(siblings)
+        others = self._cpus.chooser.part(last - siblings, rest) if rest else CpuSet()
+        return others if isinstance(others, Refusal) else base | siblings | others
+
+    def _grown(self, name: str) -> tuple[CpuSet, ...]:
+        """What each growth brought, oldest first."""
+        texts = self._ledger.others.get(GROWN, {}).get(self._pod.uid, {}).get(name, ())
+        return tuple(CpuSet.parse(text) for text in texts)
+
+    def _remember(self, name: str, held: CpuSet, found: CpuSet) -> None:
+        """Note what came, or went."""
+        grown = [str(each & found) for each in self._grown(name) if each & found]
+        if held and found - held:
+            grown.append(str(found - held))
+        pods = self._ledger.others.get(GROWN, {})
+        mine = {each: texts for each, texts in pods.get(self._pod.uid, {}).items() if each != name}
+        mine |= {name: tuple(grown)} if grown else {}
+        pods = {uid: texts for uid, texts in pods.items() if uid != self._pod.uid}
+        pods |= {self._pod.uid: mine} if mine else {}
+        others = {each: held for each, held in self._ledger.others.items() if each != GROWN}
+        self._ledger = replace(self._ledger, others={**others, GROWN: pods} if pods else others)
+
+    def _more(self, container: Container, held: CpuSet, count: int) -> CpuSet | Refusal:
+        """All of its own, what its pod's init containers left, and the nearest others."""
+        free, own = self._cpus.free(self._ledger.cpus), self._left_by_inits(container)
+        refusal = self._cpus.chooser.check_cores(count, held | own | free)
+        if refusal is not None:
+            return refusal
+        name = container.name
+        if len(held | own) >= count:
+            found = self._nearest(name, held, count, own)
+        else:
+            *_, reach = self._zones(self._home(name, held), held, own)
+            found = self._nearest(name, held | reach, count, free)
+        return self._nearest(name, held, count, own | free) if own and isinstance(found, Refusal) else found
+
+    def _left_by_inits(self, container: Container) -> CpuSet:
+        """CPUs of init containers that end before this one starts, which none beside it holds (spec 4.13)."""
+        held = self._ledger.cpus.assigned.get(self._pod.uid, {})
+        left = CpuSet()
+        for each in self._pod.containers:
+            if each.name == container.name and each.kind is not ContainerKind.APP:
+                break
+            if each.kind is ContainerKind.INIT:
+                left |= held.get(each.name, CpuSet())
+        later = self._pod.containers[self._pod.containers.index(container) :]
+        beside = (each for each in self._pod.containers if each.kind is not ContainerKind.INIT or each in later)
+        left -= CpuSet.union(held.get(each.name, CpuSet()) for each in beside)
+        if not (self._options or self._node.rules.cpu.options).full_pcpus_only:
+            return left
+        return CpuSet.union(core for core in self._node.machine.cores if core.issubset(left))
+
+    def _nearest(self, name: str, held: CpuSet, count: int, free: CpuSet) -> CpuSet | Refusal:
+        """All that is held already, and the nearest of what is free."""
+        if len(held) >= count:
+            return held
         last: Refusal | None = None
         for near in self._zones(self._home(name, held), held, free):
             siblings = _lowest(near & self._beside(held), count - len(held))

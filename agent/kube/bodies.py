@@ -21,6 +21,11 @@ from agent.model.quantity import parse_milli
 Raw = Mapping[str, Any]
 ENDED = frozenset({"Succeeded", "Failed"})
 MAX_ID = 256
+CPU, MEMORY = "cpu", "memory"
+_RESIZED = frozenset({CPU, MEMORY})
+"""What can be resized; nothing else in a status counts."""
+_MOST_BY_SHARES = 256_000
+"""Thousandths of a CPU that cpu.shares can say at most (262144): from there on the kubelet reads back too little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,7 @@ def seen(body: Raw, defaults: Mapping[str, str] | None = None) -> Seen:
     """
     pod = pod_from(body)
     asked = kept({**(defaults or {}), **pod.annotations})
-    pod = replace(noted(replace(pod, annotations=asked)), containers=_allocated(pod.containers, body))
+    pod = _allocated(noted(replace(pod, annotations=asked)), body)
     status = _mapping(body.get("status"))
     containers, started = {}, False
     for entry in _statuses(status):
@@ -95,37 +100,66 @@ def _word(value: object) -> str:
     return plain(value[:MAX_ID]) if isinstance(value, str) else ""
 
 
-def _allocated(containers: tuple[Container, ...], body: Raw) -> tuple[Container, ...]:
-    """What the kubelet has granted while a resize that the spec asks for waits or is impossible (KEP 1287).
+def _allocated(pod: Pod, body: Raw) -> Pod:
+    """The pod with what the kubelet has allocated where it says so: what the spec asks for it may refuse (KEP 1287).
 
-    Then the status has the resources that are in force, and following the spec would be too early.
+    A resize changes the spec first; that the kubelet defers it, or never can follow, is known later or, where it is
+    away, not at all. So of a container that was made its status counts, and the spec as soon as the status agrees:
+
+        allocatedResources   requests that the kubelet admitted (1.27 to 1.32 behind a gate; not in every 1.33 and
+                             1.34; later always)
+        resources            what is in force, also before it became what was admitted (1.33 and later)
+        neither              a kubelet that cannot resize: the API server refuses every resize of its pods. Before its
+                             first container is made a pod holds nothing that could move: the spec counts
+
+    A static pod has no resize: its manifest counts. Conditions and generations are not needed: the numbers say it.
     """
+    if pod.static:
+        return pod
     status = _mapping(body.get("status"))
-    conditions = status.get("conditions")
-    waiting = any(
-        isinstance(each, Mapping) and (each.get("type"), each.get("status")) == ("PodResizePending", "True")
-        for each in (conditions if isinstance(conditions, list) else ())
-    )
-    if not waiting:
-        return containers
-    held = {str(each.get("name")): _mapping(each.get("resources")) for each in _statuses(status)}
-    return tuple(
-        replace(
-            each,
-            requests=_amounts(held.get(each.name, {}).get("requests"), each.requests),
-            limits=_amounts(held.get(each.name, {}).get("limits"), each.limits),
-        )
-        for each in containers
-    )
+    told = {str(each.get("name")): each for each in _statuses(status)}
+    containers = tuple(_told(each, told[each.name]) if each.name in told else each for each in pod.containers)
+    if pod.requests is None:
+        return replace(pod, containers=containers)
+    admitted = _amounts(status.get("allocatedResources"))  # the pod's overhead is in it
+    asked = {name: max(0, milli - pod.overhead.get(name, 0)) for name, milli in admitted.items()}
+    requests, limits = _instead(pod.requests, pod.limits or {}, asked, {})
+    return replace(pod, containers=containers, requests=requests, limits=pod.limits and limits)
 
 
-def _amounts(found: object, spec: Mapping[str, int]) -> Mapping[str, int]:
-    """The spec's amounts with those that the status names instead; unreadable ones count as not named."""
-    amounts = dict(spec)
-    for name, text in _mapping(found).items():
+def _told(container: Container, entry: Raw) -> Container:
+    """A container with what its status says instead of its spec."""
+    shown = _mapping(entry.get("resources"))
+    limits, requests = _amounts(shown.get("limits")), _amounts(shown.get("requests"))
+    if requests.get(CPU, 0) >= _MOST_BY_SHARES:
+        requests[CPU] = limits.get(CPU, requests[CPU])
+    if MEMORY in limits and container.requests.get(MEMORY) == container.limits.get(MEMORY):
+        requests[MEMORY] = limits[MEMORY]  # in force is the limit; no kernel knows a request
+    requests |= _amounts(entry.get("allocatedResources"))
+    requests, limits = _instead(container.requests, container.limits, requests, limits)
+    return replace(container, requests=requests, limits=limits)
+
+
+def _instead(
+    requests: Mapping[str, int], limits: Mapping[str, int], asked: Mapping[str, int], allowed: Mapping[str, int]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Requests and limits with what was allocated of each that the spec names.
+
+    Equal ones stay equal, as QoS does: the limit of a CPU quota that is lifted says nothing.
+    """
+    equal = {name for name in _RESIZED if name in requests and requests[name] == limits.get(name)}
+    found = {name: asked.get(name, milli) if name in _RESIZED else milli for name, milli in requests.items()}
+    most = {name: allowed.get(name, milli) if name in _RESIZED else milli for name, milli in limits.items()}
+    return found, {**most, **{name: found[name] for name in equal}}
+
+
+def _amounts(found: object) -> dict[str, int]:
+    """CPUs and memory of a resource list; unreadable ones count as not named."""
+    amounts = {}
+    for name in _RESIZED & _mapping(found).keys():
         with contextlib.suppress(MalformedError):
-            amounts[name] = parse_milli(text) if name in spec else amounts.get(name, 0)
-    return {name: milli for name, milli in amounts.items() if name in spec}
+            amounts[name] = parse_milli(_mapping(found)[name])
+    return {name: milli for name, milli in amounts.items() if milli >= 0}
 
 
 def _statuses(status: Raw) -> Iterator[Raw]:

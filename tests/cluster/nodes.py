@@ -147,10 +147,24 @@ class Place:
         for each in names:
             number = self.number(uid, each, attempt)
             self.tree.add_container(uid, number)
-            spec = (part for part in body["spec"]["containers"] if part["name"] == each)
-            statuses.append({**_status(each, number, attempt), "resources": next(spec).get("resources", {})})
+            statuses.append({**_status(each, number, attempt), "resources": _resources(body, each)})
         self.patch(name, {"status": {"phase": "Running", "containerStatuses": statuses}}, "/status")
         return uid
+
+    def resize(self, name: str, cpu: str, *, refused: str = "") -> None:
+        """Somebody resizes the container c; the kubelet follows, or says why not ("Infeasible", "Deferred")."""
+        amounts = {"cpu": cpu, "memory": "64Mi"}
+        spec = {"containers": [{"name": "c", "resources": {"requests": amounts, "limits": amounts}}]}
+        self.patch(name, {"spec": spec}, "/resize")
+        if refused:
+            condition = {"type": "PodResizePending", "status": "True", "reason": refused, "message": "no"}
+            self.patch(name, {"status": {"conditions": [condition]}}, "/status")
+            return
+        body = self.pod(name)
+        statuses = [
+            {**each, "resources": _resources(body, each["name"])} for each in body["status"]["containerStatuses"]
+        ]
+        self.patch(name, {"status": {"containerStatuses": statuses}}, "/status")
 
     def number(self, uid: str, container: str, attempt: int = 0) -> str:
         """The runtime's id of a container."""
@@ -287,6 +301,11 @@ class Agent:
             for each in lines
             if each.startswith("numalign_api_requests_total") and 'verb="PATCH pods' in each
         )
+
+
+def _resources(body: Object, name: str) -> Object:
+    found = next(each for each in body["spec"]["containers"] if each["name"] == name)
+    return found.get("resources", {})  # type: ignore[no-any-return]
 
 
 def _status(name: str, number: str, attempt: int) -> Object:

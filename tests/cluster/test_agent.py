@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agent.model.idset import CpuSet
-from tests.cluster.nodes import Agent, Make, Place, wait
+from tests.cluster.nodes import Agent, Make, wait
 
 pytestmark = pytest.mark.cluster
 
@@ -133,22 +133,32 @@ def test_in_place_resize(place: Make) -> None:
         uid = node.start("web")
         wait(lambda: node.effective(uid) == node.held(uid) != "", what="the pin")
         first = CpuSet.parse(node.held(uid))
-        _resize(node, "web", "4")
+        node.resize("web", "4")
         wait(lambda: len(CpuSet.parse(node.effective(uid))) == 4, what="the growth")
         assert first < CpuSet.parse(node.effective(uid))
-        _resize(node, "web", "9")
+        node.resize("web", "9")
         wait(lambda: node.condition("web")["status"] == "False", what="the word")
         assert "resize not followed" in node.condition("web")["message"]
         assert len(CpuSet.parse(node.effective(uid))) == 4
-        _resize(node, "web", "2")
+        node.resize("web", "2")
         wait(lambda: len(CpuSet.parse(node.effective(uid))) == 2, what="the shrinking")
         wait(lambda: node.condition("web")["status"] == "True", what="the word")
 
 
-def _resize(node: Place, name: str, cpu: str) -> None:
-    amounts = {"cpu": cpu, "memory": "64Mi"}
-    body = {"spec": {"containers": [{"name": "c", "resources": {"requests": amounts, "limits": amounts}}]}}
-    node.patch(name, body, "/resize")
+def test_finding_06_a_resize_that_the_kubelet_refuses_moves_nobody(place: Make) -> None:
+    """The spec asks for more, the kubelet says Infeasible: CPUs and words stay; what it follows later is followed."""
+    node = place()
+    with Agent(node) as agent:
+        node.create("web", cpu="2")
+        wait(lambda: node.assignment("web"), what="the word")
+        uid = node.start("web")
+        wait(lambda: node.effective(uid) == node.held(uid) != "", what="the pin")
+        before = node.held(uid), node.effective(uid), node.condition("web")
+        node.resize("web", "9", refused="Infeasible")
+        agent.settled()
+        assert (node.held(uid), node.effective(uid), node.condition("web")) == before
+        node.resize("web", "3")
+        wait(lambda: len(CpuSet.parse(node.effective(uid))) == 3, what="the growth")
 
 
 def test_the_topology_object_is_the_ledger(place: Make) -> None:

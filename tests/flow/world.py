@@ -25,6 +25,7 @@ from agent.errors import CheckpointUnwritableError
 from agent.host.cgroups import Cgroups
 from agent.host.scratch import Scratch
 from agent.host.standin import container_id, containers_in
+from agent.kube.bodies import seen
 from agent.model.cgroup import Level, Written
 from agent.model.devices import DeviceInventory
 from agent.model.idset import CpuSet
@@ -156,6 +157,13 @@ class World:
         pods = [pod_from(body) for body in bodies]
         self.pods |= {pod.uid: pod for pod in pods}
         self.engine.pods_seen(pods, ran=set(ran))
+        self.check()
+
+    def heard(self, *bodies: Mapping[str, Any]) -> None:
+        """Pods are listed by the API with their status: what the kubelet says of them counts."""
+        pods = [seen(body).pod for body in bodies]
+        self.pods |= {pod.uid: pod for pod in pods}
+        self.engine.pods_seen(pods)
         self.check()
 
     def start(self, uid: str, *names: str) -> None:
