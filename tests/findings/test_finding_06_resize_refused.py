@@ -112,7 +112,7 @@ def test_finding_06_two_growths_go_one_by_one(tmp_path: Path) -> None:
     """Two, four, seven, four, two: at each size it holds what it held at that size before."""
     world = crowded(tmp_path, MACHINES[0])
     running(world, "2")
-    held = {}
+    held: dict[str, str] = {}
     for size in "24742":
         world.see(manifest("db", container(cpu=size), created=3))
         assert held.setdefault(size, world.holds("db")) == world.holds("db")
