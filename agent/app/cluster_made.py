@@ -219,7 +219,7 @@ class Made(Service):
         self._halted_told = halted
 
     def _remember(self, facts: NodeFacts) -> None:
-        found = replace(self.kept, observe_only=facts.observe_only)
+        found = replace(self.kept, observe_only=facts.observe_only, resources=facts.resources)
         if facts.cpu_milli is not None and facts.memory is not None:
             found = replace(found, cpu_milli=facts.cpu_milli, memory=facts.memory, known=True)
         if found != self.kept:

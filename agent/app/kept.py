@@ -21,24 +21,26 @@ from agent.settings import Settings
 from agent.settings.from_node import derives_cpus, derives_memory
 
 FILE = "node.json"
-_LARGEST = 4096
+_LARGEST = 65536
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Capacity less allocatable of the Node.
+    """Capacity less allocatable of the Node, and what else is in its object.
 
     Attributes:
         cpu_milli: thousandths of a CPU.
         memory: bytes.
         known: the Node was read, now or by an earlier start.
         observe_only: the Node's kill switch as last read (safety.md S3); "" while it is off.
+        resources: the extended resources that it advertises.
     """
 
     cpu_milli: int = 0
     memory: int = 0
     known: bool = False
     observe_only: str = ""
+    resources: frozenset[str] = frozenset()
 
 
 def load(state: Path) -> Kept:
@@ -48,7 +50,8 @@ def load(state: Path) -> Kept:
             found = json.loads(file.read(_LARGEST))
         cpu, memory = found["cpuMilli"], found["memoryBytes"]
         if all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in (cpu, memory)):
-            return Kept(cpu, memory, known=True, observe_only=str(found.get("observeOnly", ""))[:60])
+            resources = frozenset(str(each) for each in found.get("resources", ()))
+            return Kept(cpu, memory, True, str(found.get("observeOnly", ""))[:60], resources)  # noqa: FBT003 - known
     return Kept()
 
 
@@ -56,7 +59,12 @@ def save(state: Path, kept: Kept) -> None:
     """Remember; raises OSError."""
     keep(
         state / FILE,
-        {"cpuMilli": kept.cpu_milli, "memoryBytes": kept.memory, "observeOnly": kept.observe_only},
+        {
+            "cpuMilli": kept.cpu_milli,
+            "memoryBytes": kept.memory,
+            "observeOnly": kept.observe_only,
+            "resources": sorted(kept.resources),
+        },
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent.app.kept import Kept
@@ -86,6 +86,8 @@ def made(settings: Settings, machine: Machine, ignored: tuple[str, ...] = (), ke
     """The managers for settings on a machine; raises SettingsError for what the machine cannot give."""
     filled = with_node_memory(settings, machine, kept.memory if kept else None)
     rules = filled.rules(machine, node_reserved=kept.cpu_milli if kept else 0)
+    if kept is not None:
+        rules = replace(rules, advertised=kept.resources)
     node = Node(machine, rules, DeviceInventory.from_machine(machine, rules.devices))
     node.start()  # says what the managers refuse
     return Setup(machine, settings, node, ignored)

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
+from agent.core.devices_books import groups_held
 from agent.engine.known import Snapshot
 from agent.errors import KubeError
 from agent.kube.topology_crd import NOT_FOUND, TopologyPublisher, topology_object
@@ -126,6 +127,7 @@ def devices_per_node(ledger: Ledger, inventory: DeviceInventory) -> Mapping[int,
         for name, ids in held.items()
         for each in ids
     }
+    groups = groups_held(ledger.devices, inventory.groups)
     found: dict[int, dict[str, tuple[int, int]]] = {}
     for resource, devices in inventory.resources.items():
         for device in devices:
@@ -133,5 +135,6 @@ def devices_per_node(ledger: Ledger, inventory: DeviceInventory) -> Mapping[int,
                 continue  # no place: no zone has it
             here = found.setdefault(device.nodes.first, {})
             capacity, available = here.get(resource, (0, 0))
-            here[resource] = (capacity + 1, available + ((resource, device.id) not in taken))
+            blocked = (resource, device.id) in taken or inventory.groups.get(device.id) in groups
+            here[resource] = (capacity + 1, available + (not blocked))
     return found

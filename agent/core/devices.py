@@ -5,7 +5,11 @@ chosen here; those of the kubelet's plugins are chosen by the kubelet before we 
 (safety.md S22). The state is `Ledger.devices`; more in `devices_books`, `devices_choice` and `devices_hints`.
 
 A device is asked for in a container's limits, or with the annotation numalign.io/devices, which speaks for the first
-app container: the scheduler knows only of resources that the node advertises.
+app container: the scheduler knows only of resources that the node advertises. Past the scheduler, no quota and no
+permission stands before a device, so the settings say which namespaces may (`Rules.may_take`).
+
+Functions of one IOMMU group can reach each other's memory and share a device file (/dev/vfio/<group>). So a group
+goes to one pod: with the first of its functions, the others are kept from every other pod.
 
 Compatibility.KUBELET answers as kubelet 1.36 does. FIXED asks nothing for a limit of 0 (defect D13), and where
 exclusive CPUs are asked for too, a device on a node without CPUs counts for the CPU nodes near to it.
@@ -18,8 +22,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from agent.core.asks import DEVICES, ask_of
-from agent.core.devices_books import account_after, in_use, kubelets_account, left_by_inits
-from agent.core.devices_choice import Preference, Shortage, pick, split
+from agent.core.devices_books import account_after, groups_held, in_use, kubelets_account, left_by_inits
+from agent.core.devices_choice import Preference, Shortage, WholeGroups, pick, split
 from agent.core.devices_hints import device_demand, held_demand
 from agent.core.masks import Positions
 from agent.core.memory_tiers import Reach
@@ -68,6 +72,7 @@ class Provider:
         self._positions = Positions.of(machine.node_set)
         self._known = machine.node_set
         self._reach = Reach.of(machine, self._positions)
+        self._groups = inventory.groups
         self._places = {
             resource: {device.id: device.nodes for device in devices}
             for resource, devices in inventory.resources.items()
@@ -83,7 +88,9 @@ class Provider:
         fold = self._folds(exclusive_count(pod, container, self._rules.pod_level_managers))
         left = self._reusable(ledger.devices, pod, container)
         hints = {
-            resource: self._offer(ledger, resource, size, held.get(resource, ()), left.get(resource, ()), fold=fold)
+            resource: self._offer(
+                ledger, pod, resource, size, held.get(resource, ()), left.get(resource, ()), fold=fold
+            )
             for resource, size in self.asked(ledger, pod, container).items()
         }
         return {**hints, **self._followed([held], fold=fold)}
@@ -95,7 +102,7 @@ class Provider:
         hints = {}
         for resource, size in self.asked(ledger, pod, None).items():
             held = {each for of in by_container.values() for each in of.get(resource, ())}
-            hints[resource] = self._offer(ledger, resource, size, sorted(held), (), fold=fold)
+            hints[resource] = self._offer(ledger, pod, resource, size, sorted(held), (), fold=fold)
         return {**hints, **self._followed(by_container.values(), fold=fold)}
 
     def allocate(self, ledger: Ledger, pod: Pod, container: Container, affinity: Hint) -> Ledger | Refusal:
@@ -145,11 +152,14 @@ class Provider:
 
     def asked(self, ledger: Ledger, pod: Pod, container: Container | None) -> dict[str, int]:
         """How many of each resource that is ours a container asks for, or with None the pod."""
-        limits: dict[str, int] = {}
+        limits, may = dict[str, int](), self._rules.may_take
         if DEVICES in pod.annotations and (container is None or container is _first_app(pod)):
-            limits.update(ask_of(pod, CpuOptions(), Policy.NONE).devices)
+            noted = ask_of(pod, CpuOptions(), Policy.NONE).devices
+            limits.update({name: size for name, size in noted.items() if may(name, pod.namespace)})
         given = pod_limits(pod, overhead=False) if container is None else container.limits
-        limits.update({resource: units(milli) for resource, milli in given.items()})
+        limits.update(
+            {name: units(milli) for name, milli in given.items() if may(name, pod.namespace, by_limit=True)}
+        )
         return {
             resource: size
             for resource, size in sorted(limits.items())
@@ -157,6 +167,22 @@ class Provider:
             and (size or not self._fixed)  # D13
             and (resource in self._places or in_use(ledger.devices, resource))
         }
+
+    def taken(self, books: DeviceBooks, resource: str, uid: str) -> set[str]:
+        """The ids of a resource that a pod cannot have: in use, or in an IOMMU group of another pod."""
+        others = groups_held(books, self._groups, but=uid) if self._groups else set[int]()
+        near = (
+            {each for each in self._places.get(resource, ()) if self._groups.get(each) in others} if others else set()
+        )
+        return in_use(books, resource) | near
+
+    def _whole_groups(self, books: DeviceBooks, resource: str, uid: str) -> Preference | None:
+        """For devices of ours that share IOMMU groups: what else the pod opens shall be as few groups as can be."""
+        groups = {each: self._groups[each] for each in self._places.get(resource, ()) if each in self._groups}
+        if resource in self._inventory.reported or len(set(groups.values())) == len(groups):
+            return None
+        everyone = groups_held(books, self._groups)
+        return WholeGroups(groups, frozenset(everyone - groups_held(books, self._groups, but=uid)))
 
     def _folds(self, exclusive: int) -> bool:
         """Whether hints must name CPU nodes: CPUs are asked for too, and there are nodes without any."""
@@ -168,8 +194,9 @@ class Provider:
         return self._reach.folded(mask) if fold else mask
 
     def _offer(
-        self, ledger: Ledger, resource: str, size: int, held: Iterable[str], reusable: Iterable[str], *, fold: bool
-    ) -> Offer:
+        self, ledger: Ledger, pod: Pod, resource: str, size: int, held: Iterable[str], reusable: Iterable[str], *,
+        fold: bool,
+    ) -> Offer:  # fmt: skip
         """Hints for one resource (spec 6.2)."""
         places = self._places.get(resource, {})
         if not any(places.values()):
@@ -180,7 +207,7 @@ class Provider:
                 return IMPOSSIBLE
             reusable = ()
         else:
-            available = self._healthy[resource] - in_use(ledger.devices, resource)
+            available = self._healthy[resource] - self.taken(ledger.devices, resource, pod.uid)
             if len(available | set(reusable)) < size:
                 return IMPOSSIBLE
         masks = {number: self._mask(nodes, fold=fold) for number, nodes in places.items()}
@@ -227,12 +254,12 @@ class Provider:
         fold = self._folds(exclusive_count(pod, container, self._rules.pod_level_managers))
         places = self._places[resource]
         nodes = affinity.nodes if any(places.values()) else None
-        free = self._healthy[resource] - in_use(ledger.devices, resource)
+        free = self._healthy[resource] - self.taken(ledger.devices, resource, pod.uid)
         got = pick(
             size,
             split({number: self._nodes(places.get(number), fold=fold) for number in reusable}, nodes),
             split({number: self._nodes(places[number], fold=fold) for number in free}, nodes),
-            self._preferences.get(resource),
+            self._preferences.get(resource) or self._whole_groups(ledger.devices, resource, pod.uid),
         )
         if isinstance(got, Shortage):
             facts = {"resource": resource, "requested": got.requested, "available": got.available}

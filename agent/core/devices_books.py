@@ -5,7 +5,7 @@ Used by `agent.core.devices`; `followed` by the engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from agent.model.ledger import DeviceBooks, Ledger
@@ -43,6 +43,38 @@ def in_use(books: DeviceBooks, resource: str) -> set[str]:
         for own in containers.values()
         for number in own.get(resource, ())
     }
+
+
+def groups_held(books: DeviceBooks, groups: Mapping[str, int], but: str = "") -> set[int]:
+    """The IOMMU groups of which pods hold a function, whatever its resource; `but` is a pod that does not count."""
+    return {
+        groups[each]
+        for uid, containers in books.held.items()
+        for own in containers.values()
+        for ids in own.values()
+        for each in ids
+        if uid != but and each in groups
+    }
+
+
+def shared_groups(ledger: Ledger, groups: Mapping[str, int]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """IOMMU groups of which several pods hold functions, and those pods' uids, in order of admission."""
+    holders: dict[int, list[str]] = {}
+    for uid in sorted(ledger.devices.held, key=lambda each: (ledger.pods[each].pod.created, each)):
+        own = {uid: ledger.devices.held[uid]}
+        for group in groups_held(replace(ledger.devices, held=own), groups):
+            holders.setdefault(group, []).append(uid)
+    yield from ((group, tuple(uids)) for group, uids in sorted(holders.items()) if len(uids) > 1)
+
+
+def shared_sentences(ledger: Ledger, groups: Mapping[str, int]) -> Iterator[str]:
+    """The same for people. No pod is moved for it, and no two pods are let into one group any more."""
+    for group, uids in shared_groups(ledger, groups):
+        pods = " and ".join(ledger.pods[uid].pod.key for uid in uids)
+        yield (
+            f"pods {pods} hold functions of one IOMMU group, {group}, as an earlier numalign granted them: each can "
+            "reach the other's devices. They keep what they hold; make all but one of them anew"
+        )
 
 
 def left_by_inits(books: DeviceBooks, pod: Pod, container: Container) -> dict[str, set[str]]:

@@ -8,7 +8,7 @@ several nodes counts for the first of them in that order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from agent.model.idset import NodeSet
@@ -36,6 +36,40 @@ class LowestId:
     def preferred(self, available: Sequence[str], must_include: Sequence[str], size: int) -> Sequence[str]:
         """The ids that are taken, and the lowest of the others."""
         return [*must_include, *(each for each in available if each not in must_include)][:size]
+
+
+class WholeGroups:
+    """For functions that share IOMMU groups: each group that a pod opens is closed to everybody else.
+
+    First what the pod has opened, then the largest groups that are needed whole, then the smallest; equal ones by id.
+
+    Args:
+        groups: id -> its group.
+        opened: groups of which the pod holds a function already.
+    """
+
+    def __init__(self, groups: Mapping[str, int], opened: frozenset[int] = frozenset()) -> None:
+        self._groups, self._opened = groups, opened
+
+    def preferred(self, available: Sequence[str], must_include: Sequence[str], size: int) -> Sequence[str]:
+        """As few groups as can be."""
+        taken, left = list(must_include), [each for each in available if each not in must_include]
+        while left and len(taken) < size:
+            by_group: dict[tuple[bool, int], list[str]] = {}
+            for place, each in enumerate(left):
+                by_group.setdefault((each in self._groups, self._groups.get(each, place)), []).append(each)
+            opened = self._opened | {self._groups[each] for each in taken if each in self._groups}
+            best = min(by_group, key=lambda key: self._rank(key, by_group[key], opened, size - len(taken)))
+            taken += by_group[best][: size - len(taken)]
+            left = [each for each in left if each not in by_group[best]]
+        return taken
+
+    @staticmethod
+    def _rank(
+        key: tuple[bool, int], ids: Sequence[str], opened: Collection[int], missing: int
+    ) -> tuple[bool, bool, int, str]:
+        whole = len(ids) <= missing
+        return not (key[0] and key[1] in opened), not whole, -len(ids) if whole else len(ids), ids[0]
 
 
 class Groups(NamedTuple):

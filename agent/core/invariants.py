@@ -12,7 +12,9 @@ from typing import Protocol
 
 from agent.core.confine import accounted
 from agent.core.cpu_pools import isolated_apart
+from agent.core.devices_books import shared_groups
 from agent.errors import InvariantError
+from agent.model.devices import DeviceInventory
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Ledger
 from agent.model.machine import Machine
@@ -35,6 +37,10 @@ class Managed(Protocol):
     def reserved(self) -> CpuSet:
         """CPUs that the system keeps."""
 
+    @property
+    def inventory(self) -> DeviceInventory:
+        """The devices."""
+
 
 def check(ledger: Ledger, node: Managed, *, earlier: Collection[str] = ()) -> None:
     """Raise for the first rule that is broken.
@@ -43,7 +49,7 @@ def check(ledger: Ledger, node: Managed, *, earlier: Collection[str] = ()) -> No
         ledger: what to check.
         node: the machine and settings that it is for.
         earlier: uids of pods admitted under other settings. A change of settings moves no running pod, so these may
-            hold CPUs that are reserved now.
+            hold CPUs that are reserved now, or share an IOMMU group, as earlier versions let them.
 
     Raises:
         InvariantError: one sentence with the pod, container, CPU or node that breaks the rule.
@@ -64,6 +70,9 @@ def broken_rules(ledger: Ledger, node: Managed, *, earlier: Collection[str] = ()
     yield from _blocks(ledger, node.machine)
     yield from _accounts(ledger, node)
     yield from _devices(ledger)
+    for group, uids in shared_groups(ledger, node.inventory.groups):
+        if not set(uids).issubset(earlier):
+            yield f"pods {' and '.join(uids)} hold functions of one IOMMU group, {group}"
 
 
 def _owners(ledger: Ledger) -> Iterator[str]:

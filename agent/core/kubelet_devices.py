@@ -152,7 +152,7 @@ def left_to_plugins(inventory: DeviceInventory, taken: Mapping[str, str]) -> Dev
         )
         for resource, devices in inventory.resources.items()
     }
-    return DeviceInventory(resources, inventory.reported)
+    return replace(inventory, resources=resources)
 
 
 def clashes(inventory: DeviceInventory, machine: Machine, offered: Iterable[Offered]) -> tuple[str, ...]:

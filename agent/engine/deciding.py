@@ -47,9 +47,16 @@ def _asked(node: Node, pod: Pod) -> Ask:
         elif resource not in node.inventory.resources:
             known = ", ".join(sorted(node.inventory.resources.keys() - node.inventory.reported)) or "nothing"
             why = f"names {resource}, which numalign does not hand out (devices in its settings: {known})"
+        elif not node.rules.may_take(resource, pod.namespace):
+            why = f"names {resource}: {_may_not(resource, pod)}"
         else:
             continue
         problems.append(Problem(DEVICES, pod.annotations[DEVICES], why))
+    own = node.inventory.resources.keys() - node.inventory.reported
+    for resource in sorted(own & {name for each in pod.containers for name in each.limits}):
+        if not node.rules.may_take(resource, pod.namespace, by_limit=True):
+            why = f"asks for what this Node does not advertise, so that nobody counted it: {_may_not(resource, pod)}"
+            problems.append(Problem("limits", resource, why))
     return replace(ask, problems=(*ask.problems, *problems)) if problems else ask
 
 
@@ -66,6 +73,13 @@ def set_aside(node: Node, ledger: Ledger, known: Known) -> tuple[Ledger, Known]:
 def was_set_aside(ledger: Ledger, uid: str) -> bool:
     """Whether a pod is in the ledger only because it could not be decided on: it holds nothing."""
     return uid in ledger.pods and ledger.pods[uid].why.get("") == ASIDE
+
+
+def _may_not(resource: str, pod: Pod) -> str:
+    return (
+        f"pods of namespace {pod.namespace} may not take it without the scheduler; name the namespace in "
+        f"devices[].namespaces of {resource} in numalign's settings"
+    )
 
 
 def decided(

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 from agent.core import invariants
 from agent.core.admit import Node
+from agent.core.devices_books import shared_sentences
 from agent.core.naming import worth_saving
 from agent.engine.deciding import asked
 from agent.engine.enforcer import Enforcer
@@ -152,6 +153,8 @@ class Effects:
         with self._lock:
             if not self._saved:
                 self._save()
+            for text in shared_sentences(self._ledger, self._node.inventory.groups):
+                self._teller.problem("devices", text)
 
     def keep_names(self) -> None:
         """Save the names that were learnt since the last save; now and then, since each save is a sync of the disk.

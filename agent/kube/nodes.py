@@ -26,12 +26,14 @@ class NodeFacts:
         cpu_milli: thousandths of a CPU that the kubelet keeps from pods; None when the object does not say.
         memory: bytes that it keeps; None when the object does not say.
         observe_only: the annotation's value where it switches us off, "" where it does not.
+        resources: extended resources (devices) that it advertises: the scheduler counts who asks for them.
     """
 
     uid: str = ""
     cpu_milli: int | None = None
     memory: int | None = None
     observe_only: str = ""
+    resources: frozenset[str] = frozenset()
 
 
 def node_facts(body: Mapping[str, Any]) -> NodeFacts:
@@ -44,6 +46,7 @@ def node_facts(body: Mapping[str, Any]) -> NodeFacts:
         cpu_milli=_kept(status, "cpu"),
         memory=None if memory is None else units(memory),
         observe_only="" if asked is None or asked in _OFF else str(asked)[:60],
+        resources=frozenset(name for name in _mapping(status.get("allocatable")) if "/" in name),
     )
 
 

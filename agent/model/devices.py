@@ -41,10 +41,12 @@ class DeviceInventory:
         resources: devices by resource.
         reported: resources whose devices the kubelet hands out: they are already chosen and can only be followed
             (safety.md S22). All others are handed out by us.
+        groups: PCI address -> its IOMMU group, of all functions of the machine that have one.
     """
 
     resources: Mapping[str, tuple[Device, ...]] = field(default_factory=dict)
     reported: frozenset[str] = frozenset()
+    groups: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def from_machine(cls, machine: Machine, selectors: Iterable[DeviceSelector]) -> DeviceInventory:
@@ -59,7 +61,8 @@ class DeviceInventory:
             taken |= {each.address for each in found}
             devices = tuple(Device(each.address, each.numa_nodes or None) for each in found)
             resources[selector.resource] = resources.get(selector.resource, ()) + devices
-        return cls(resources)
+        groups = {each.address: each.iommu_group for each in machine.devices if each.iommu_group is not None}
+        return cls(resources, groups=groups)
 
     def with_reported(self, devices: Iterable[tuple[str, str, NodeSet]]) -> DeviceInventory:
         """With the devices of the kubelet's plugins too.
@@ -67,19 +70,22 @@ class DeviceInventory:
         Args:
             devices: (resource, id, nodes; empty when the plugin told none), all that podresources lists as
                 allocatable or held. What a plugin hands out is not ours to hand out: a resource of the same name is
-                the plugin's, and a PCI function that one names by its address counts as unhealthy here.
+                the plugin's, and a PCI function that one names by its address counts as unhealthy here, as do
+                all others of its IOMMU group.
         """
         found: dict[str, dict[str, Device]] = {}
         for resource, number, nodes in devices:
             found.setdefault(resource, {})[number] = Device(number, nodes or None)
         plugins = {number.lower() for each in found.values() for number in each}
+        theirs = {group for number, group in self.groups.items() if number in plugins}
+        plugins |= {number for number, group in self.groups.items() if group in theirs}
         own = {
             resource: tuple(replace(each, healthy=each.healthy and each.id.lower() not in plugins) for each in held)
             for resource, held in self.resources.items()
             if resource not in self.reported
         }
         known = {resource: tuple(each.values()) for resource, each in found.items()}
-        return DeviceInventory({**own, **known}, frozenset(found))
+        return DeviceInventory({**own, **known}, frozenset(found), self.groups)
 
     def __post_init__(self) -> None:
         by_id = {

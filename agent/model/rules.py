@@ -128,6 +128,7 @@ class DeviceSelector:
         vendor, device: four hex digits.
         driver: bound driver.
         addresses: PCI addresses; empty for any.
+        namespaces: whose pods may take them past the scheduler; "*" for all.
     """
 
     resource: str
@@ -136,6 +137,7 @@ class DeviceSelector:
     device: str = ""
     driver: str = ""
     addresses: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,8 @@ class Rules:
         keep_shared: refuse a grant that would empty the shared pool (safety.md S5); off only in the parity harness.
         only_offered: never hand out a CPU that somebody else holds or that is reserved, where the kubelet's averages
             would (kubernetes issues 124066, 140495); off only in the parity harness.
+        advertised: resources that the Node has, so that scheduler and kubelet count who asks for them in his limits;
+            None where there is no Node to ask (a recorded machine, a folder of manifests).
     """
 
     topology: TopologyRules = TopologyRules()
@@ -160,3 +164,15 @@ class Rules:
     on_misalignment: OnMisalignment = OnMisalignment.RUN
     on_memory_shortage: OnMemoryShortage = OnMemoryShortage.OPEN
     enforcement: Enforcement = Enforcement.AUTO
+    advertised: frozenset[str] | None = None
+
+    def may_take(self, resource: str, namespace: str, *, by_limit: bool = False) -> bool:
+        """Whether pods of a namespace may have devices of a resource that numalign hands out itself.
+
+        By a limit, whoever the scheduler sent: where the Node has the resource. Past it (by annotation, or by a limit
+        on a resource that no Node has: the kubelet lets that in where the pod names its node) those of the settings.
+        """
+        if by_limit and (self.advertised is None or resource in self.advertised):
+            return True
+        lists = [each.namespaces for each in self.devices if each.resource == resource]
+        return not lists or any(namespace in each or "*" in each for each in lists)

@@ -32,6 +32,7 @@ from agent.settings.values import CpuList, HostName, IpAddress, NodeLimits, Opti
 
 _DNS = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 Namespace = Annotated[str, Field(strict=True, pattern=rf"^{_DNS}$", description="A namespace's name.")]
+Taker = Annotated[str, Field(strict=True, pattern=rf"^(?:\*|{_DNS})$", description="A namespace's name, or *.")]
 PodPattern = Annotated[
     str,
     Field(
@@ -71,6 +72,14 @@ class Device(Section):
         str, Field(strict=True, pattern=r"^[A-Za-z0-9_.-]{0,64}$", description="The driver bound to it.")
     ] = ""
     addresses: Annotated[tuple[PciAddress, ...], Field(max_length=1024, description="PCI addresses.")] = ()
+    namespaces: Annotated[
+        tuple[Taker, ...],
+        Field(
+            max_length=1024,
+            description="Whose pods may take them without the scheduler, by the annotation numalign.io/devices or by "
+            'a limit that the Node does not advertise; "*" for all.',
+        ),
+    ] = ()
 
     @field_validator("resource")
     @classmethod
@@ -92,7 +101,9 @@ class Device(Section):
 
     def selector(self) -> DeviceSelector:
         """The same, as decisions read it."""
-        return DeviceSelector(self.resource, self.device_class, self.vendor, self.device, self.driver, self.addresses)
+        return DeviceSelector(
+            self.resource, self.device_class, self.vendor, self.device, self.driver, self.addresses, self.namespaces
+        )
 
 
 class NodeReservation(Section):

@@ -40,7 +40,13 @@ def check_together(settings: Settings, *, present: frozenset[str]) -> None:
             "set enforcement to auto or nri, or onMisalignment to fail, evict or run",
         )
     seen: set[str] = set()
+    takers: dict[str, set[str]] = {}
     for number, device in enumerate(settings.devices):
+        if takers.setdefault(device.resource, set(device.namespaces)) != set(device.namespaces):
+            raise SettingsError(
+                f"devices[{number}].namespaces",
+                f"{device.resource} has other namespaces above; a resource has one list",
+            )
         for address in device.addresses:
             if address in seen:
                 raise SettingsError(

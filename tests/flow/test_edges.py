@@ -42,7 +42,9 @@ class Node:
 
     def __init__(self, folder: Path) -> None:
         self.world = World(
-            folder, machine=MACHINE, settings={"devices": [{"resource": "numalign.io/nic", "class": "02"}]}
+            folder,
+            machine=MACHINE,
+            settings={"devices": [{"resource": "numalign.io/nic", "class": "02", "namespaces": ["*"]}]},
         )
         self.world.engine.pods_listed(set())
         self.fan = Fan(self.world.ears)

@@ -163,7 +163,7 @@ def test_s22_a_vendors_pool_keeps_its_accelerators(tmp_path: Path) -> None:
 
 def test_s22_a_clash_is_told_once_and_the_device_is_not_handed_out(tmp_path: Path) -> None:
     """S22: of two functions the plugin has one; pods get the other, and a second pod is refused."""
-    selectors = [{"resource": "numalign.io/nic", "class": "02"}]
+    selectors = [{"resource": "numalign.io/nic", "class": "02", "namespaces": ["*"]}]
     machine = "2 sockets x 1 node x 4 cores x 1 thread, nic on 0, nic on 1"
     first, second = (device.address for device in parse_synthetic(machine).devices)
     made = World(tmp_path, machine=machine, settings={"devices": selectors})
@@ -180,7 +180,11 @@ def test_s22_a_clash_is_told_once_and_the_device_is_not_handed_out(tmp_path: Pat
 
 def test_an_annotation_that_asks_for_what_is_not_handed_out_is_told(tmp_path: Path) -> None:
     """Nobody would notice a device that is not given: an unknown resource, and one of a plugin's."""
-    made = world(tmp_path, gpu("g0", 0), settings={"devices": [{"resource": "numalign.io/nic", "class": "02"}]})
+    made = world(
+        tmp_path,
+        gpu("g0", 0),
+        settings={"devices": [{"resource": "numalign.io/nic", "class": "02", "namespaces": ["*"]}]},
+    )
     made.see(manifest("job", devices=f"numalign.io/nick=1,{GPU}=1"))
     problems = [str(each) for each in made.engine.known["job"].ask.problems]
     assert problems == [

@@ -27,7 +27,7 @@ from tests.flow.world import World, container, manifest
 from tests.nri.peer import Peer, quick
 
 MACHINE = "2 sockets x 1 node x 4 cores x 1 thread, 4G per node, nic on 0, nic on 1"
-NICS = {"devices": [{"resource": "numalign.io/nic", "class": "02"}]}
+NICS = {"devices": [{"resource": "numalign.io/nic", "class": "02", "namespaces": ["*"]}]}
 VFIO = DeviceNode("/dev/vfio/vfio", "c", 10, 196)
 
 

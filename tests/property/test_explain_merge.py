@@ -46,7 +46,7 @@ def merged(draw: st.DrawFn) -> tuple[Node, Ledger, Pod]:
             "prefer-closest-numa-nodes": draw(st.sampled_from(["true", "false"])), "max-allowable-numa-nodes": "16",
         },
         "reservedSystemCPUs": "0",
-        "devices": [{"resource": "numalign.io/nic", "class": "02"}],
+        "devices": [{"resource": "numalign.io/nic", "class": "02", "namespaces": ["*"]}],
     }  # fmt: skip
     if draw(st.booleans()):
         body |= {

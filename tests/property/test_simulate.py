@@ -58,7 +58,7 @@ configs = st.fixed_dictionaries(
         "topologyManagerPolicy": st.sampled_from(["single-numa-node", "restricted", "best-effort", "none"]),
         "topologyManagerScope": st.sampled_from(["container", "pod"]),
         "onMisalignment": st.sampled_from(["wait", "wait", "fail", "run"]),
-        "devices": st.just([{"resource": "numalign.io/nic", "class": "02"}]),
+        "devices": st.just([{"resource": "numalign.io/nic", "class": "02", "namespaces": ["*"]}]),
     },
     optional={
         "cpuManagerPolicyOptions": st.just({"full-pcpus-only": "true"}),

@@ -8,7 +8,7 @@ from agent.model.devices import Device, DeviceInventory
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import CpuBooks, Ledger
 from agent.model.rules import Compatibility
-from tests.unit.devices_cases import GPU, NIC, Rack, asking, devices, gpus, one
+from tests.unit.devices_cases import GPU, NIC, NO_HINT, Rack, asking, devices, gpus, one
 from tests.unit.memory_cases import (
     INIT,
     SIDECAR,
@@ -115,3 +115,15 @@ def test_an_unknown_pod_is_released_without_effect(mode: Compatibility) -> None:
     assert rack.provider.release(rack.ledger, "ghost") is rack.ledger
     assert rack.provider.release(rack.ledger, "p", "ghost") is rack.ledger
     assert rack.provider.started(rack.ledger, held, held.containers[0]) is rack.ledger
+
+
+def test_finding_17_a_device_that_fell_ill_is_not_handed_on() -> None:
+    """What a finished init container leaves is reused while healthy: else the app would start on a dead drive."""
+    many = pod("p", one("i", 1, INIT), one("c", 1))
+    rack = Rack(gpus([[0], [0]]))
+    assert rack.allocate(many, NO_HINT, "i") is None
+    assert rack.held(many, "i") == "g00"
+    later = Rack(gpus([[0], [0]], unhealthy=[0]))
+    later.ledger = rack.ledger
+    assert later.allocate(many, NO_HINT, "c") is None
+    assert later.held(many) == "g01"

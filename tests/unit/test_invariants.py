@@ -9,6 +9,7 @@ import pytest
 
 from agent.core.invariants import broken_rules, check
 from agent.errors import InvariantError
+from agent.model.devices import DeviceInventory
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import (
     Block,
@@ -32,6 +33,9 @@ MACHINE = Machine(
 DEFAULTS = Rules()
 
 
+NO_DEVICES = DeviceInventory()
+
+
 @dataclass(frozen=True)
 class Managers:
     """As much of a Node as the rules look at; CPU 0 is reserved."""
@@ -39,6 +43,7 @@ class Managers:
     machine: Machine = MACHINE
     rules: Rules = DEFAULTS
     reserved: CpuSet = CpuSet.of(0)
+    inventory: DeviceInventory = NO_DEVICES
 
 
 STRICT = Managers(rules=Rules(cpu=CpuRules(options=CpuOptions(strict_reservation=True))))

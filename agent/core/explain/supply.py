@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from agent.core import confine, cpus, devices, memory
 from agent.core.admit import Node
 from agent.core.asks import ALIGN
-from agent.core.devices_books import in_use
 from agent.core.memory_confined import Seen
 from agent.core.requests import exclusive_count, memory_requests, pod_exclusive_count, pod_memory_requests
 from agent.model.idset import CpuSet
@@ -106,7 +105,7 @@ class Counter:
         found = next((each for each in self.pod.containers if each.name == container), None)
         amount = manager.asked(ledger, self.pod, found).get(resource, 0)
         known = self.node.inventory.of(resource)
-        taken = in_use(ledger.devices, resource)
+        taken = manager.taken(ledger.devices, resource, self.pod.uid)
         if resource in self.node.inventory.reported:
             return Supply(amount)
         free = [each for each in known if each.healthy and each.id not in taken]
