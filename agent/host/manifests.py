@@ -105,8 +105,17 @@ def read_folder(path: Path) -> Folder:
 
 
 def _identified(pod: Pod, body: Mapping[str, Any]) -> Pod:
-    """The pod with the uid that its manifest names, or one made from what the manifest means."""
+    """The pod with the uid that its manifest names, or one made from what the manifest means.
+
+    Raises:
+        BadPodError: its cgroups could not be found by that uid, so that nothing of it would ever be pinned.
+    """
     metadata = body.get("metadata")
+    if "_" in pod.uid:
+        raise BadPodError(
+            "metadata.uid", f'"{pod.uid[:60]}" has a "_", which the names of cgroups do not tell from a "-"; leave '
+            "it out, or write dashes",
+        )  # fmt: skip
     if pod.static or (isinstance(metadata, Mapping) and metadata.get("uid")):
         return pod
     says = [
