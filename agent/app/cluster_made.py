@@ -147,7 +147,11 @@ class Made(Service):
     def _make_tellers(self) -> None:
         options, settings = self.options, self.setup.settings
         about = Regarding("Node", "", options.node_name, options.node_name)
-        self.publisher = Publisher(self.client, options.node_name)
+        self.publisher = Publisher(
+            self.client, options.node_name,
+            dropped=lambda why: self.metrics.count("events_dropped_total", why),
+            refused=lambda what: self.metrics.count("api_refused_total", what),
+        )  # fmt: skip
         self.cluster_teller = ClusterTeller(
             self.publisher, about, lambda: (self._node().machine, self._node().rules), before=self._began,
             most_refusals=settings.refusals.per_owner_per_hour, fallback=self._fallback(), acting=self._acting,

@@ -102,7 +102,7 @@ class Leaving:
             self._teller.leave()
             self._request, self._until, self._next = asked, self._clock() + PATIENCE, 0.0
         withdrawn = topology(True)  # noqa: FBT003 - a question's own yes
-        told = withdrawn and not self._publisher.waiting
+        told = withdrawn and not self._publisher.untold
         if self._answered != asked and self._clock() >= self._next and (told or self._clock() >= self._until):
             self._next = self._clock() + AGAIN
             self._answer(asked)
@@ -116,7 +116,7 @@ class Leaving:
         answer = Answer(
             asked=asked, clean=done.clean, writes=sum(not each.error for each in done.written),
             confined=tuple(each[:300] for each in confined[:MOST_NAMED]),
-            named=len({each.path for each in remains if not each.confines}), untold=self._publisher.waiting,
+            named=len({each.path for each in remains if not each.confines}), untold=self._publisher.untold,
         )  # fmt: skip
         annotate(self._client, *self._spot, RELEASED, answer.text())
         self._answered = asked

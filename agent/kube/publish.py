@@ -4,66 +4,76 @@ What a pod shall carry is kept by uid, the newest wins, so an outage of any leng
 annotations and the condition travel together in one patch of pods/status, with the pod's uid as a precondition: a
 StatefulSet's next pod of the same name is never touched. Failures are tried again with growing, jittered delays, for
 as long as the pod exists; a pod that is gone is forgotten.
+
+What is done to pods goes first, then what they carry, then Events (`agent.kube.notices`). Namespaces take turns, and
+one pod is told something new once a second at most: who changes his pods all the time delays nobody else's word.
+
+A refusal (409, 422) is not the pod's absence: an admission policy may deny the patch, or its annotations be full. The
+pod is looked at once. If it is there, its condition is told without the annotations, and what is refused all the same
+is tried again rarely, and told: by an Event, in the log, and as a metric.
 """
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import logging
 import random
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
+from agent.engine.alone import sentence
 from agent.errors import KubeError
 from agent.kube.client import STRATEGIC, KubeClient
+from agent.kube.notices import Notice, Notices, Regarding, event_of
 from agent.kube.story import CONDITION, FAILED, Story
 
-FIRST_DELAY, LONGEST_DELAY = 0.5, 60.0
-EVENT_QUIET_SECONDS = 600.0
-"""The same sentence about the same object is not recorded twice within this time."""
-MAX_EVENTS = 1000
-GONE = frozenset({404, 409, 422})
-"""No such pod, or (409, 422) the uid in the patch is not that of the pod of this name."""
+FIRST_DELAY, LONGEST_DELAY, LONGEST_REFUSED = 0.5, 60.0, 600.0
+BETWEEN = 1.0
+"""Seconds between two stories of one pod."""
+TURNS = 10
+"""After so many other requests an Event that is due has its turn."""
+NOT_FOUND, CONFLICT, INVALID = 404, 409, 422
+UNTAKEN = frozenset({400, 403, NOT_FOUND, CONFLICT, INVALID})
+"""Answers after which an Event is not tried again: its object or namespace is gone, or nobody may write there."""
 
 _log = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True, slots=True)
-class Regarding:
-    """The object that an Event is about."""
-
-    kind: str
-    namespace: str  # "" for a Node
-    name: str
-    uid: str
+Key = tuple[str, str]
+"""What ("story", "fail", "evict", "delete", "notice") and the API's uid of a pod."""
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
-    """One Event to record: type is "Normal" or "Warning"."""
-
-    about: Regarding
-    kind: str
-    reason: str
-    message: str
-
-
-@dataclass(order=True, slots=True)
+@dataclass(slots=True)
 class _Job:
+    """One thing to do: when, for whose pod, and how often it was tried."""
+
     due: float
     order: int
-    key: tuple[str, str]
-    attempt: int = field(default=0, compare=False)
+    key: Key
+    space: str
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Action:
+    """What is to be done to a pod; without a name nobody looks whether it is still there."""
+
+    send: Callable[[], None]
+    namespace: str = ""
+    name: str = ""
 
 
 class Publisher:
-    """The queue. All methods are thread-safe and return at once."""
+    """The queue. All methods but `turn` are thread-safe and return at once.
+
+    Args:
+        client: for the requests.
+        node: this Node's name.
+        dropped: told why an Event is not recorded (`agent.kube.notices`).
+        refused: told what ("story", "fail", ...) the API server refuses though the pod is there; once per pod.
+    """
 
     def __init__(
         self,
@@ -72,19 +82,21 @@ class Publisher:
         *,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        dropped: Callable[[str], None] = lambda _why: None,
+        refused: Callable[[str], None] = lambda _what: None,
     ) -> None:
-        self._client, self._node, self._clock, self._now = client, node, clock, now
+        self._client, self._node, self._clock, self._now, self._refused = client, node, clock, now, refused
         self._wake = threading.Condition()
         self._stories: dict[str, Story] = {}
         self._told: dict[str, Story] = {}
-        self._actions: dict[tuple[str, str], Callable[[], None]] = {}
-        self._notices: OrderedDict[Notice, None] = OrderedDict()
-        self._recorded: OrderedDict[Notice, float] = OrderedDict()
-        self._jobs: list[_Job] = []
-        self._scheduled: set[tuple[str, str]] = set()
-        self._order = itertools.count()
+        self._actions: dict[Key, _Action] = {}
+        self._notices = Notices(clock, dropped)
+        self._jobs: dict[Key, _Job] = {}
+        self._served: dict[str, int] = {}  # namespace -> when it had its turn
+        self._sent_at: dict[str, float] = {}  # uid -> when its last story was sent
+        self._denied: set[Key] = set()
+        self._order, self._since_notice = itertools.count(), 0
         self._stopping = False
-        self.dropped_events = 0
         self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
 
     def start(self) -> None:
@@ -104,6 +116,12 @@ class Publisher:
         with self._wake:
             return len(self._stories) + len(self._notices) + len(self._actions)
 
+    @property
+    def untold(self) -> int:
+        """How many pods do not carry yet what they shall, or are not done to what shall be."""
+        with self._wake:
+            return len(self._stories) + len(self._actions)
+
     def tell(self, story: Story) -> None:
         """Make a pod carry a story; nothing is sent when it was the last one told."""
         with self._wake:
@@ -111,7 +129,7 @@ class Publisher:
                 self._stories.pop(story.uid, None)
                 return
             self._stories[story.uid] = story
-            self._schedule(("story", story.uid), 0.0)
+            self._schedule(("story", story.uid), story.namespace, self._rest(story.uid))
 
     def known(self, story: Story) -> None:
         """The pod was seen carrying this already: after a restart nothing is written again."""
@@ -126,148 +144,236 @@ class Publisher:
     def forget(self, uid: str) -> None:
         """The pod is gone."""
         with self._wake:
-            for table in (self._stories, self._told):
+            for table in (self._stories, self._told, self._sent_at):
                 table.pop(uid, None)
-            for key in [key for key in self._actions if key[1] == uid]:
-                del self._actions[key]
+            for keys in (self._actions, self._jobs):
+                for key in [key for key in keys if key[1] == uid]:
+                    del keys[key]
+            self._denied = {key for key in self._denied if key[1] != uid}
 
     def record(self, notice: Notice) -> None:
-        """Record an Event, unless the same was recorded a moment ago."""
+        """Record an Event, unless the same was recorded a moment ago or there were too many."""
         with self._wake:
-            last = self._recorded.get(notice)
-            if notice in self._notices or (last is not None and self._clock() - last < EVENT_QUIET_SECONDS):
-                return
-            if len(self._notices) >= MAX_EVENTS:
-                self._notices.popitem(last=False)
-                self.dropped_events += 1
-            self._notices[notice] = None
-            self._schedule(("notices", ""), 0.0)
+            self._notices.add(notice)
+            self._wake.notify()
 
     def fail(self, uid: str, namespace: str, name: str) -> None:
         """Have the kubelet end a pod: activeDeadlineSeconds 1 makes its phase Failed (design 3.5).
 
-        Our word for it travels with the deadline: the pod's uid, by which `agent.kube.cleanup` knows what is ours.
+        Our word for it travels with the deadline: the pod's uid, by which `agent.kube.cleanup` knows what is ours. A
+        pod whose annotations are full is ended without it.
         """
-        patch = {"metadata": {"annotations": {FAILED: uid}}, **_DEADLINE}
-        self._act("fail", uid, lambda: _nothing(self._client.patch_pod(namespace, name, uid, patch)))
+
+        def send() -> None:
+            marked = {"metadata": {"annotations": {FAILED: uid}}, **_DEADLINE}
+            try:
+                self._client.patch_pod(namespace, name, uid, marked)
+            except KubeError as error:
+                if error.status != INVALID or not self._there(namespace, name, uid):
+                    raise
+                self._client.patch_pod(namespace, name, uid, _DEADLINE)
+
+        self._act("fail", uid, _Action(send, namespace, name))
 
     def evict(self, uid: str, namespace: str, name: str) -> None:
         """Evict a pod; disruption budgets are respected by trying again."""
-        self._act("evict", uid, lambda: self._client.evict(namespace, name, uid))
+        self._act("evict", uid, _Action(lambda: self._client.evict(namespace, name, uid), namespace, name))
 
     def delete(self, uid: str, request: Callable[[], None]) -> None:
-        """Send the request that deletes a pod (`agent.kube.cleanup`)."""
-        self._act("delete", uid, request)
+        """Send the request that deletes a pod (`agent.kube.cleanup`), who asks again where it is refused."""
+        self._act("delete", uid, _Action(request))
 
-    def _act(self, what: str, uid: str, action: Callable[[], None]) -> None:
+    def _act(self, what: str, uid: str, action: _Action) -> None:
         with self._wake:
             self._actions[what, uid] = action
-            self._schedule((what, uid), 0.0)
+            self._schedule((what, uid), action.namespace, 0.0)
 
-    def _schedule(self, key: tuple[str, str], delay: float, attempt: int = 0) -> None:
+    def _schedule(self, key: Key, space: str, delay: float, attempt: int = 0) -> None:
         """Needs the lock. One job per key at a time: a newer wish does not shorten a back-off."""
-        if key not in self._scheduled:
-            self._scheduled.add(key)
-            heapq.heappush(self._jobs, _Job(self._clock() + delay, next(self._order), key, attempt))
+        if key not in self._jobs:
+            self._jobs[key] = _Job(self._clock() + delay, next(self._order), key, space, attempt)
             self._wake.notify()
+
+    def _rest(self, uid: str) -> float:
+        """Seconds until a pod may be told something new."""
+        last = self._sent_at.get(uid)
+        return 0.0 if last is None else max(0.0, last + BETWEEN - self._clock())
+
+    # ---- the thread
 
     def _run(self) -> None:
         while True:
             with self._wake:
-                while not self._jobs or self._jobs[0].due > self._clock():
+                while (job := self._due()) is None:
                     if self._stopping:
                         return
-                    self._wake.wait(max(0.0, self._jobs[0].due - self._clock()) if self._jobs else None)
-                job = heapq.heappop(self._jobs)
-                self._scheduled.discard(job.key)
-            try:
-                self._do(job.key)
-            except KubeError as error:
-                self._failed(job, error)
+                    self._wake.wait(self._until())
+            self._carry_out(job)
 
-    def _do(self, key: tuple[str, str]) -> None:
+    def turn(self) -> float | None:
+        """One request, if one is due; seconds until the next, None for never. For whoever starts no thread."""
+        with self._wake:
+            job = self._due()
+        if job is not None:
+            self._carry_out(job)
+        with self._wake:
+            return self._until()
+
+    def _due(self) -> _Job | tuple[Notice, int] | None:
+        """Needs the lock. What is done to pods before what they carry, namespaces in turn, then Events."""
+        now = self._clock()
+        ready = [job for job in self._jobs.values() if job.due <= now]
+        notice = self._notices.due() if not ready or self._since_notice >= TURNS else None
+        if notice is not None or not ready:
+            self._since_notice = 0
+            return notice
+        job = min(ready, key=lambda job: (job.key[0] == "story", self._served.get(job.space, 0), job.due, job.order))
+        del self._jobs[job.key]
+        self._served[job.space] = next(self._order)
+        if len(self._served) > len(self._jobs) + TURNS:
+            self._served = {each.space: self._served[each.space] for each in self._jobs.values()
+                            if each.space in self._served}  # fmt: skip
+        self._since_notice += 1
+        return job
+
+    def _until(self) -> float | None:
+        """Needs the lock. Seconds until something is due, None for never."""
+        waits = [max(0.0, job.due - self._clock()) for job in self._jobs.values()]
+        return min([*waits, *([] if (first := self._notices.until()) is None else [first])], default=None)
+
+    def _carry_out(self, job: _Job | tuple[Notice, int]) -> None:
+        if isinstance(job, tuple):
+            self._notify(*job)
+            return
+        try:
+            self._do(job.key)
+        except Exception as error:  # noqa: BLE001 - of whatever kind: it is one pod's (engine.alone)
+            self._failed(job, error)
+
+    def _do(self, key: Key) -> None:
         what, uid = key
+        with self._wake:
+            story, last, action = self._stories.get(uid), self._told.get(uid), self._actions.get(key)
         if what == "story":
-            with self._wake:
-                story = self._stories.get(uid)
-                last = self._told.get(uid)
             if story is not None:
                 self._send(story, last)
-        elif what == "notices":
-            self._send_notices()
-        else:
-            action = self._actions.get(key)
-            if action is not None:
-                action()
-                with self._wake:
-                    self._actions.pop(key, None)
+        elif action is not None:
+            action.send()
+            with self._wake:
+                if self._actions.get(key) is action:
+                    del self._actions[key]
 
     def _send(self, story: Story, last: Story | None) -> None:
+        try:
+            self._patch(story, last, dict(story.annotations))
+        except KubeError as error:
+            if error.status != INVALID or not self._there(story.namespace, story.name, story.uid):
+                raise
+            self._patch(story, last, {})  # the condition at least
+            self._deny(("story", story.uid), story.namespace, story.name, error)
+        with self._wake:
+            self._told[story.uid], self._sent_at[story.uid] = story, self._clock()
+            if self._stories.get(story.uid) == story:
+                del self._stories[story.uid]
+            elif story.uid in self._stories:
+                self._schedule(("story", story.uid), story.namespace, self._rest(story.uid))
+
+    def _patch(self, story: Story, last: Story | None, annotations: Mapping[str, str | None]) -> None:
         condition = {"type": CONDITION, "status": story.status, "reason": story.reason, "message": story.message}
         if not story.status:
             condition = {"type": CONDITION, "$patch": "delete"}
         elif last is None or last.status != story.status:
-            condition["lastTransitionTime"] = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+            condition["lastTransitionTime"] = self._stamp()
         body = {
-            "metadata": {"uid": story.uid, "annotations": dict(story.annotations)},
+            "metadata": {"uid": story.uid, "annotations": annotations},
             "status": {"conditions": [condition]},
         }
         self._client.call(
             "PATCH", f"/api/v1/namespaces/{story.namespace}/pods/{story.name}/status", body, kind=STRATEGIC,
             query=(("fieldManager", "numalign"),), verb="PATCH pods/status", brief=True,
         )  # fmt: skip
-        with self._wake:
-            self._told[story.uid] = story
-            if self._stories.get(story.uid) == story:
-                del self._stories[story.uid]
-            elif story.uid in self._stories:
-                self._schedule(("story", story.uid), 0.0)
 
-    def _send_notices(self) -> None:
-        while True:
+    def _stamp(self) -> str:
+        return self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def _there(self, namespace: str, name: str, uid: str) -> bool:
+        """Whether a pod is still the one with this uid; raises KubeError where nobody can say."""
+        try:
+            metadata = self._client.pod(namespace, name).get("metadata") or {}
+        except KubeError as error:
+            if error.status == NOT_FOUND:
+                return False
+            raise
+        return bool(metadata.get("uid") == uid)
+
+    # ---- what went wrong
+
+    def _failed(self, job: _Job, error: Exception) -> None:
+        (what, uid), longest = job.key, LONGEST_DELAY
+        status = error.status if isinstance(error, KubeError) else None
+        if status in {NOT_FOUND, CONFLICT, INVALID}:
             with self._wake:
-                if not self._notices:
-                    return
-                notice = next(iter(self._notices))
-            namespace = notice.about.namespace or "default"
+                about = self._stories.get(uid) if what == "story" else self._actions.get(job.key)
+            if about is None or not about.name:  # nobody wants it any more, or its owner asks for it again
+                with self._wake:
+                    self._actions.pop(job.key, None)
+                return
             try:
-                self._client.create_event(namespace, self._event(notice, namespace))
-            except KubeError as error:
-                if error.status not in GONE:
-                    raise
-            with self._wake:
-                self._notices.pop(notice, None)
-                self._recorded[notice] = self._clock()
-                while len(self._recorded) > MAX_EVENTS:
-                    self._recorded.popitem(last=False)
-
-    def _event(self, notice: Notice, namespace: str) -> Mapping[str, Any]:
-        stamp = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        about = {"kind": notice.about.kind, "apiVersion": "v1", "name": notice.about.name, "uid": notice.about.uid}
-        if notice.about.namespace:
-            about["namespace"] = notice.about.namespace
-        return {
-            "apiVersion": "v1", "kind": "Event",
-            "metadata": {"generateName": f"{notice.about.name[:200]}.", "namespace": namespace},
-            "involvedObject": about, "type": notice.kind, "reason": notice.reason, "message": notice.message[:1024],
-            "source": {"component": "numalign", "host": self._node}, "reportingComponent": "numalign.io/agent",
-            "reportingInstance": self._node, "firstTimestamp": stamp, "lastTimestamp": stamp, "count": 1,
-        }  # fmt: skip
-
-    def _failed(self, job: _Job, error: KubeError) -> None:
-        what, uid = job.key
-        if error.status in GONE and what != "notices":
-            _log.info("not told, the pod is gone: %s", error)
-            self.forget(uid)
-            return
-        delay = min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** min(job.attempt, 16))
-        _log.warning("publishing will be tried again in about %.1f s: %s", delay, error)
+                there = status != NOT_FOUND and self._there(about.namespace, about.name, uid)
+            except KubeError:
+                there = True  # looked at again with the next try
+            if not there:
+                _log.info("not told, the pod is gone: %s", error)
+                self.forget(uid)
+                return
+            self._deny(job.key, about.namespace, about.name, error)
+            longest = LONGEST_REFUSED
+        delay = _delay(job.attempt, longest)
+        _log.log(
+            logging.WARNING if job.attempt < TURNS else logging.DEBUG,
+            "publishing will be tried again in about %.1f s: %s", delay, sentence(error),
+            exc_info=None if status is not None else error,
+        )  # fmt: skip
         with self._wake:
-            self._schedule(job.key, random.uniform(delay / 2, delay), job.attempt + 1)  # noqa: S311 - jitter
+            self._schedule(job.key, job.space, _jitter(delay), job.attempt + 1)
+
+    def _deny(self, key: Key, namespace: str, name: str, error: KubeError) -> None:
+        """What a pod that is there shall carry, or have done to it, is refused: said once per pod."""
+        with self._wake:
+            if key in self._denied:
+                return
+            self._denied.add(key)
+        self._refused(key[0])
+        _log.warning("the API server refuses %s of pod %s/%s: %s", key[0], namespace, name, sentence(error))
+        text = f"the API server does not take what numalign tells of this pod, or does to it ({key[0]}): {error}"
+        about = Regarding("Pod", namespace, name, key[1])
+        self.record(Notice(about, "Warning", "NotTold", text))
+
+    def _notify(self, notice: Notice, attempt: int) -> None:
+        event = event_of(notice, self._node, self._stamp())
+        try:
+            self._client.create_event(event["metadata"]["namespace"], event)
+        except Exception as error:  # noqa: BLE001 - of whatever kind: it is one Event's (engine.alone)
+            with self._wake:
+                if isinstance(error, KubeError) and error.status in UNTAKEN:
+                    self._notices.refused(notice)
+                    return
+                _log.warning("an Event will be recorded later: %s", sentence(error))
+                self._notices.later(notice, _jitter(_delay(attempt, LONGEST_DELAY)), attempt + 1)
+            return
+        with self._wake:
+            self._notices.recorded(notice)
 
 
 _DEADLINE = {"spec": {"activeDeadlineSeconds": 1}}
 
 
-def _nothing(_answer: object) -> None:
-    """The answer of a patch is not needed."""
+def _delay(attempt: int, longest: float) -> float:
+    return min(longest, FIRST_DELAY * 2.0 ** min(attempt, 16))
+
+
+def _jitter(delay: float) -> float:
+    return random.uniform(delay / 2, delay)  # noqa: S311 - jitter, no secret
+
+
+__all__ = ["Notice", "Publisher", "Regarding"]

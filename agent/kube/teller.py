@@ -212,9 +212,10 @@ class ClusterTeller:
         self._publisher.tell(told)
 
     def _problems(self, face: _Face, ask: Ask) -> None:
-        about = Regarding("Pod", face.namespace, face.name, face.api_uid)
-        for problem in ask.problems:
-            self._publisher.record(Notice(about, "Warning", "BadAnnotation", str(problem)))
+        if ask.problems:
+            about = Regarding("Pod", face.namespace, face.name, face.api_uid)
+            text = "; ".join(map(str, ask.problems))
+            self._publisher.record(Notice(about, "Warning", "BadAnnotation", text[: stories.MAX_MESSAGE]))
 
     def _act(self, uid: str, face: _Face, wish: OnMisalignment) -> None:
         if face.ran or not self._acting() or wish in {OnMisalignment.RUN, OnMisalignment.WAIT}:

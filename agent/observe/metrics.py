@@ -78,6 +78,12 @@ SPECS: tuple[Spec, ...] = (
     Spec("numalign_api_requests_total", "counter", "Requests to the API server; code 0: no answer.",
          ("verb", "code")),
     Spec("numalign_api_request_seconds", "histogram", "How long the API server took to answer.", ("verb",)),
+    Spec("numalign_api_refused_total", "counter", "What the API server does not take though its pod is there: story "
+         "(annotations and condition), fail, evict or delete; once per pod, and tried again.", ("what",),
+         (("story",), ("fail",))),
+    Spec("numalign_events_dropped_total", "counter", "Events that were not recorded: the object had enough within an "
+         "hour (rate), too many waited (queue), or the API server did not take it (refused).", ("why",),
+         (("rate",), ("queue",), ("refused",))),
     Spec("numalign_checkpoint_saves_total", "counter", "Saves of the ledger.", ("result",), _SAVES),
     Spec("numalign_checkpoint_save_seconds", "histogram", "How long a save of the ledger took, synced to disk."),
     Spec("numalign_queue_length", "gauge", "What waits to be decided (intake) or told (publisher).", ("queue",)),

@@ -48,7 +48,7 @@ class Api:
     def patch_pod(self, namespace: str, name: str, uid: str, patch: Mapping[str, Any]) -> dict[str, Any]:
         return self.call(
             "PATCH", f"/api/v1/namespaces/{namespace}/pods/{name}",
-            {**patch, "metadata": {**patch["metadata"], "uid": uid}},
+            {**patch, "metadata": {**patch.get("metadata", {}), "uid": uid}},
         )  # fmt: skip
 
     def evict(self, namespace: str, name: str, uid: str) -> None:
