@@ -337,7 +337,7 @@ class Publisher:
         with self._wake:
             self._schedule(job.key, job.space, _jitter(delay), job.attempt + 1)
 
-    def _deny(self, key: Key, namespace: str, name: str, error: KubeError) -> None:
+    def _deny(self, key: Key, namespace: str, name: str, error: Exception) -> None:
         """What a pod that is there shall carry, or have done to it, is refused: said once per pod."""
         with self._wake:
             if key in self._denied:

@@ -165,7 +165,7 @@ def test_finding_18_a_request_that_goes_wrong_in_any_way_ends_no_thread(tmp_path
 
         told.api.answer = answer
         told.list(evil("a", 3), manifest("ok", container(cpu="1"), created=2))
-        eventually(lambda: told.api.condition("ok"))
+        eventually(lambda: bool(told.api.condition("ok")))
         assert told.alive
 
 
