@@ -18,7 +18,7 @@ from typing import Any
 from agent.app import setup
 from agent.app.cluster_made import Made, Options
 from agent.app.kubelet_questions import KubeletQuestions
-from agent.app.node_events import mind_kubelet, mind_other_writers
+from agent.app.node_events import mind_kubelet, mind_other_writers, mind_pods, writing_pods
 from agent.core.changes import changes
 from agent.engine.alone import Survived
 from agent.errors import NumalignError
@@ -106,6 +106,7 @@ class Cluster(Made):
                 self._turn(self._reconcile)
             if not retold and self.intake.synced.is_set():
                 retold = True
+                self._turn(self._mind_pods)
                 self._turn(self._retell)
             if time.monotonic() >= due:
                 self._turn(self._on_the_clock)
@@ -137,11 +138,17 @@ class Cluster(Made):
     def _mind_others(self) -> None:
         """Who else writes cpusets (S10): traces on this node, and at times the kubelet's own word."""
         mind_other_writers(self._engine, self.options.host, self.options.kubelet_dir)
+        self._mind_pods()
         if self.options.host_ip and self.questions.due(time.monotonic()):
             configuration = kubelet_configuration(self.options.access, self.options.host_ip)
             self.questions.asked(time.monotonic(), answered=configuration is not None)
             if configuration is not None:
                 mind_kubelet(self._engine, configuration)
+
+    def _mind_pods(self) -> None:
+        """Pods that write cpusets (S10); before the first complete list, those that the start has read count."""
+        if self.intake.synced.is_set():
+            mind_pods(self._engine, writing_pods(self.cluster_teller.bodies()))
 
     def _leave(self) -> None:
         """Asked to release the node, or asked no more."""

@@ -22,7 +22,7 @@ from agent.app.edges import Fan, NodeEdges, Sockets
 from agent.app.leaving import Leaving
 from agent.app.loading import load
 from agent.app.machine_watch import MachineWatch, second_opinion
-from agent.app.node_events import Measured, NodeEvents, windows
+from agent.app.node_events import Measured, NodeEvents, mind_pods, windows
 from agent.app.outsiders import Outsiders
 from agent.app.page import NodePage
 from agent.app.saving import CountedStore
@@ -122,6 +122,7 @@ class Made(Service):
         self.leaving.begin(start.pods)
         self.memory = None if options.root else NodeMemory()
         self.engine = engine = self._make_engine(start)
+        mind_pods(engine, start.writers)
         self.intake = Intake(
             engine, self.cluster_teller, self.namespaces.annotations, self._began, self._node_changed,
             lambda text: self.fan.problem("intake", text), lambda body: self.leaving.seen(body, self._halt),

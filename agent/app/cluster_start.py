@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent.app.node_events import writing_pods
 from agent.engine.alone import Survived
 from agent.errors import KubeError
 from agent.kube.bodies import seen
@@ -35,12 +36,14 @@ class Start:
         pods: the node's pods that have not ended; empty when they could not be read.
         names: container id -> (pod uid, container name).
         listed: the pods were read.
+        writers: sentences on those that write cpusets.
     """
 
     node: NodeFacts | None = None
     pods: tuple[Pod, ...] = ()
     names: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     listed: bool = False
+    writers: tuple[str, ...] = ()
 
 
 def read_start(
@@ -69,7 +72,7 @@ def read_start(
         LOG.warning("starting without %s: no answer within %.0f s", what, patience)
     facts = node_facts(found["node"]) if "node" in found else None
     pods, names = _pods(found.get("pods", {}), known)
-    return Start(facts, pods, names, "pods" in found)
+    return Start(facts, pods, names, "pods" in found, writing_pods(found.get("pods", {}).get("items") or ()))
 
 
 def _pods(

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from agent.core.writers import kubelet_writes
+from agent.core.writers import kubelet_writes, pod_writes
 from agent.engine.engine import Engine
 from agent.host.cgroups import Cgroups
 from agent.host.cgroups.watching import Changes, Watcher
@@ -23,13 +23,15 @@ from agent.observe.metrics import Metrics
 from agent.observe.telling import Telling
 from agent.observe.windows import Windows
 
+MOST_NAMED = 3
+"""Pods that a sentence names."""
 SETTLE_V1 = 0.002
 """Seconds from an event to its consequences on v1. There runc reads the parent's set and writes it into the folder
 that it has just made; if the parent shrinks in between, that fails (EACCES) and the container with it. Two
 milliseconds let it finish. On v2 nothing is copied."""
-SOURCE, CONFIGZ = "files", "configz"
+SOURCE, CONFIGZ, PODS = "files", "configz", "pods"
 """Whose word stops and resumes the engine here (`Engine.switch`)."""
-SOURCES = (SOURCE, CONFIGZ, "flapping")
+SOURCES = (SOURCE, CONFIGZ, PODS, "flapping")
 """All of them; the last is the engine's own: sets that change back and forth."""
 
 
@@ -122,3 +124,19 @@ def mind_kubelet(engine: Engine, configuration: Mapping[str, object]) -> None:
     """
     why = kubelet_writes(configuration)
     engine.switch(observe_only=bool(why), why=why, source=CONFIGZ)
+
+
+def writing_pods(bodies: Iterable[Mapping[str, object]]) -> tuple[str, ...]:
+    """Sentences on the pods of this node that write cpusets."""
+    return tuple(sorted({found for body in bodies if (found := pod_writes(body))}))
+
+
+def mind_pods(engine: Engine, found: tuple[str, ...]) -> None:
+    """What runs on this node, as the API tells it: while a pod writes cpusets, observe only (safety.md S10).
+
+    Args:
+        engine: the engine.
+        found: of `writing_pods`.
+
+    """
+    engine.switch(observe_only=bool(found), why="; ".join(found[:MOST_NAMED]), source=PODS)

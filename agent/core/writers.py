@@ -5,16 +5,17 @@ fight: whoever is found here, the engine observes and publishes only, and says w
 
     kubelet_writes    the kubelet's configuration, as nodes/configz gives it (never nodes/proxy, safety.md S19)
     state_writes      the kubelet's own state file, cpu_manager_state or memory_manager_state
-    plugin_writes     names of sockets and folders that known CPU drivers and NRI plugins make
+    plugin_writes     names of sockets and files that known CPU drivers and NRI plugins make
+    pod_writes        a pod of this node that is such a program, and reaches the runtime's NRI socket
     flapping          the same exclusive container repaired again and again
 
-Called by `agent.host.writers` (files), `agent.kube` (configz) and `agent.engine.enforcer` (repairs).
+Called by `agent.host.writers` (files), `agent.app.node_events` (configz, pods) and `agent.engine.enforcer` (repairs).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from agent.model.cgroup import Cause
@@ -34,10 +35,16 @@ KNOWN_PLUGINS: Mapping[str, str] = {
     "nri-resource-policy-balloons": "the NRI plugin balloons",
     "nri-resource-policy-template": "an NRI resource policy plugin",
     "nri-resource-policy": "an NRI resource policy plugin",
-    "cri-resmgr": "CRI Resource Manager",
+    "dra-driver-cpu": "the DRA driver for CPUs (dra.cpu)",
+    "dracpu": "the DRA driver for CPUs (dra.cpu)",
     "cpu-control-plane": "the CPU control plane plugin",
 }
-"""Names that such a program's folder, socket or binary begins with, after a plugin's index ("10-") is taken off."""
+"""Names that its socket, binary, image or label begins with, after a plugin's index ("10-") is taken off.
+As published: charts of containers/nri-plugins, manifests and chart of kubernetes-sigs/dra-driver-cpu."""
+_LABELS = "app.kubernetes.io/name", "k8s-app", "app"
+"""Labels of a pod that name the program."""
+_NRI = "/run/nri"
+"""The folder of the runtime's NRI socket, by its real path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +106,74 @@ def state_writes(file: str, text: str) -> str:
 
 
 def plugin_writes(names: Iterable[str]) -> tuple[str, ...]:
-    """Sentences on the known writers among names of files and folders, sorted and without repeats."""
-    found = set()
-    for name in names:
-        index, dash, rest = name.partition("-")
-        plain = (rest if dash and index.isdigit() else name).lower()
-        for known, who in KNOWN_PLUGINS.items():
-            if plain == known or plain.startswith((f"{known}.", f"{known}-", f"{known}_")):
-                found.add(f"{who} is installed here: {name} is there")
-                break
-    return tuple(sorted(found))
+    """Sentences on the known writers among names of files and sockets, sorted and without repeats."""
+    return tuple(sorted({f"{who} is installed here: {name} is there" for name in names if (who := _program(name))}))
+
+
+def pod_writes(body: Mapping[str, object]) -> str:
+    """Why a pod of this node writes cpusets, "" when it does not; nothing in the body is trusted.
+
+    A label or an image's name alone is anybody's to choose, and would let a tenant stop numalign. What counts besides
+    is a container that mounts the folder of the runtime's NRI socket from the host. Pod Security's levels baseline
+    and restricted forbid that, and whoever may do it can change every container of the node through that socket: a
+    name gives nothing more.
+
+    Args:
+        body: the API's object.
+
+    """
+    metadata, spec = _mapping(body.get("metadata")), _mapping(body.get("spec"))
+    if _mapping(body.get("status")).get("phase") != "Running":
+        return ""
+    folders = {
+        str(each.get("name")) for each in _mappings(spec.get("volumes"))
+        if _reaches(_mapping(each.get("hostPath")).get("path"))
+    }  # fmt: skip
+    if not folders:
+        return ""
+    labels = _mapping(metadata.get("labels"))
+    named = [labels.get(key) for key in _LABELS]
+    for container in (*_mappings(spec.get("containers")), *_mappings(spec.get("initContainers"))):
+        if any(str(each.get("name")) in folders for each in _mappings(container.get("volumeMounts"))):
+            for name in (*named, _image(container.get("image"))):
+                who = _program(name) if isinstance(name, str) else ""
+                if who:
+                    return f"{who} runs here: pod {metadata.get('namespace')}/{metadata.get('name')}"
+    return ""
+
+
+def _program(name: str) -> str:
+    """Which known program a name is of, "" for none."""
+    index, dash, rest = name.partition("-")
+    plain = (rest if dash and index.isdigit() else name).lower()
+    for known, who in KNOWN_PLUGINS.items():
+        if plain == known or plain.startswith((f"{known}.", f"{known}-", f"{known}_")):
+            return who
+    return ""
+
+
+def _reaches(path: object) -> bool:
+    """Whether a folder of the host is that of the NRI socket, is in it, or has it."""
+    if not isinstance(path, str):
+        return False
+    parts = [each for each in path.split("/") if each not in {"", "."}]
+    if parts[:2] == ["var", "run"]:  # a link to /run on every system of today
+        parts = parts[1:]
+    there = _NRI.strip("/").split("/")
+    return parts[: len(there)] == there[: len(parts)]
+
+
+def _image(image: object) -> str:
+    """The last part of an image's name, without registry, tag and digest."""
+    return image.partition("@")[0].rpartition("/")[2].partition(":")[0] if isinstance(image, str) else ""
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _mappings(value: object) -> Iterator[Mapping[str, object]]:
+    return (each for each in (value if isinstance(value, list) else ()) if isinstance(each, Mapping))
 
 
 def flapping(repairs: Iterable[Repair], now: float) -> str:

@@ -1,12 +1,15 @@
 """Files that other writers of cpusets leave on a node, for `agent.core.writers`. Reads names, and two files.
 
 Called by `agent.app` at the start and now and then. What cannot be read says nothing: a hint more or less, for a
-fight is noticed anyway (`agent.core.writers.flapping`).
+fight is noticed anyway (`agent.core.writers.flapping`). In a cluster the agent sees of these what its chart mounts:
 
-    /var/lib/kubelet/cpu_manager_state, memory_manager_state   the kubelet's own managers
-    /var/lib/kubelet/plugins, plugins_registry                 DRA drivers (kubeletplugin.Start makes both)
-    /opt/nri/plugins, /etc/nri/conf.d                          NRI plugins that the runtime starts itself
-    /var/run/nri-resource-policy, /var/run/cri-resmgr          plugins that connect from a pod
+    plugins_registry                           sockets of DRA drivers: kubelet.pluginsRegistry
+    cpu_manager_state, memory_manager_state    the kubelet's own managers: kubelet.stateFiles
+
+and knows plugins that run as pods from the watch (`pod_writes`). Without a cluster it sees all of the host:
+
+    /opt/nri/plugins, /etc/nri/conf.d          NRI plugins that the runtime starts itself
+    /var/run/nri-resource-policy               plugins that connect from outside
 """
 
 from __future__ import annotations
@@ -18,9 +21,10 @@ from pathlib import Path
 from agent.core.writers import plugin_writes, state_writes
 
 STATES = ("cpu_manager_state", "memory_manager_state")
-KUBELET_FOLDERS = ("plugins", "plugins_registry")
+REGISTRY = "plugins_registry"
+"""Not the folder plugins beside it, which keeps what a driver that is gone has left."""
 FOLDERS = ("opt/nri/plugins", "etc/nri/conf.d")
-RUNNING = ("nri-resource-policy", "cri-resmgr")
+RUNNING = ("nri-resource-policy",)
 """Below /var/run: each is a folder with a socket."""
 _LARGEST = 4 << 20
 _MOST = 10_000
@@ -35,16 +39,26 @@ def look(root: Path = Path("/"), kubelet: Path = Path("var/lib/kubelet")) -> tup
 
     """
     base = root / kubelet.relative_to("/") if kubelet.is_absolute() else root / kubelet
-    found = [state_writes(name, _text(base / name)) for name in STATES]
-    names = [name for folder in KUBELET_FOLDERS for name in _names(base / folder)]
+    found = [_state(base / name) for name in STATES]
+    names = _names(base / REGISTRY)
     names += [name for folder in FOLDERS for name in _names(root / folder)]
     names += [name for name in RUNNING if (root / "var/run" / name).is_dir()]
     return tuple(sentence for sentence in (*found, *plugin_writes(names)) if sentence)
 
 
-def _text(path: Path) -> str:
+def _state(path: Path) -> str:
+    """What a state file of the kubelet's says.
+
+    The kubelet writes a new file in place of the old one. A pod that has the one file mounted goes on seeing the old,
+    which has no name any more: under policy none the kubelet writes it once, so something has changed.
+    """
     with contextlib.suppress(OSError), path.open("rb") as file:
-        return file.read(_LARGEST).decode("utf-8", "replace")
+        if not os.fstat(file.fileno()).st_nlink:
+            return (
+                f"the kubelet may write cpusets itself: it has replaced {path.name} since this pod began; restart "
+                "this agent's pod, so that it reads the new one"
+            )
+        return state_writes(path.name, file.read(_LARGEST).decode("utf-8", "replace"))
     return ""
 
 

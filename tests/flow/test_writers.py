@@ -144,8 +144,11 @@ def test_s10_traces_of_other_writers_are_found_in_files(tmp_path: Path, kubelet:
     """State files of a static policy, DRA sockets, NRI plugins: each a sentence; a node without them says nothing."""
     assert look(tmp_path, kubelet) == ()
     base = tmp_path / (kubelet.relative_to("/") if kubelet.is_absolute() else kubelet)
-    (base / "plugins" / "dra.cpu").mkdir(parents=True)
-    (base / "plugins" / "csi.example.com").mkdir()
+    (base / "plugins" / "dra.cpu").mkdir(parents=True)  # a driver that is gone leaves it behind
+    (base / "plugins_registry").mkdir()
+    assert look(tmp_path, kubelet) == ()
+    for name in ("dra.cpu-reg.sock", "csi.example.com-reg.sock"):
+        (base / "plugins_registry" / name).touch()
     (base / "cpu_manager_state").write_text(json.dumps({"policyName": "static"}), "utf-8")
     (base / "memory_manager_state").write_text(json.dumps({"policyName": "None"}), "utf-8")
     (tmp_path / "opt/nri/plugins").mkdir(parents=True)
