@@ -186,7 +186,11 @@ class Made(Service):
         if loaded.aside:
             self.fan.problem("checkpoint", loaded.aside)
         self._names = {**loaded.names, **start.names}
-        found = recover(self.setup.node, loaded.ledger, observed, self._names, pods, complete=loaded.complete)
+        found = recover(
+            self.setup.node, loaded.ledger, observed, self._names, pods, complete=loaded.complete, words=start.words
+        )
+        for text in found.untold:
+            self.fan.problem("devices", text)
         recovery_report.tell(self.options.state, found, loaded.aside)
         return found
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.app.node_events import writing_pods
+from agent.engine.adopt import Word
 from agent.engine.alone import Survived
 from agent.errors import KubeError
 from agent.kube.bodies import seen
 from agent.kube.client import KubeClient
 from agent.kube.nodes import NodeFacts, node_facts
+from agent.kube.story import word_of
 from agent.model.pod import Pod
 from agent.observe.logs import LOG
 
@@ -35,6 +37,7 @@ class Start:
         node: the Node, None when it could not be read.
         pods: the node's pods that have not ended; empty when they could not be read.
         names: container id -> (pod uid, container name).
+        words: what the pods carry of an earlier agent, by uid.
         listed: the pods were read.
         writers: sentences on those that write cpusets.
     """
@@ -42,6 +45,7 @@ class Start:
     node: NodeFacts | None = None
     pods: tuple[Pod, ...] = ()
     names: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    words: Mapping[str, Word] = field(default_factory=dict)
     listed: bool = False
     writers: tuple[str, ...] = ()
 
@@ -71,22 +75,23 @@ def read_start(
         what = "namespaces' annotations" if "pods" in found else "the API server"
         LOG.warning("starting without %s: no answer within %.0f s", what, patience)
     facts = node_facts(found["node"]) if "node" in found else None
-    pods, names = _pods(found.get("pods", {}), known)
-    return Start(facts, pods, names, "pods" in found, writing_pods(found.get("pods", {}).get("items") or ()))
+    writers = writing_pods(found.get("pods", {}).get("items") or ())
+    return replace(_pods(found.get("pods", {}), known), node=facts, listed="pods" in found, writers=writers)
 
 
-def _pods(
-    answer: Mapping[str, Any], spaces: Mapping[str, Mapping[str, str]]
-) -> tuple[tuple[Pod, ...], dict[str, tuple[str, str]]]:
+def _pods(answer: Mapping[str, Any], spaces: Mapping[str, Mapping[str, str]]) -> Start:
     pods: list[Pod] = []
     names: dict[str, tuple[str, str]] = {}
+    words: dict[str, Word] = {}
     for body in answer.get("items") or ():
         with Survived(lambda _error: None):  # told by the intake
             found = seen(body, spaces.get(_space(body), {}))
             if not found.ended:
                 pods.append(found.pod)
                 names |= {each: (found.pod.uid, name) for each, name in found.containers.items()}
-    return tuple(pods), names
+                word = word_of(body)
+                words |= {found.pod.uid: word} if word else {}
+    return Start(pods=tuple(pods), names=names, words=words)
 
 
 def _space(body: object) -> str:

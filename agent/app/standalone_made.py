@@ -142,6 +142,8 @@ class Made(Service):
         self._saved_names = loaded.names
         names = {**loaded.names, **self._names()}
         found = recover(self.setup.node, loaded.ledger, observed, names, pods, complete=loaded.complete)
+        for text in found.untold:
+            LOG.error("%s", text)
         recovery_report.tell(self.options.state, found, loaded.aside)
         return found
 

@@ -170,6 +170,12 @@ class Node:
         judged = self._judge.judged(admission.ledger, record, by_socket=by_socket)
         return _recorded(admission.ledger, judged), None
 
+    def devices_asked(self, pod: Pod) -> dict[str, dict[str, int]]:
+        """The devices that numalign hands out itself and a pod asks for: container -> resource -> how many."""
+        empty = self.start()
+        asked = {each.name: self._devices.asked(empty, pod, each) for each in pod.containers}
+        return {name: by for name, by in asked.items() if by}
+
     def cpu_provider(self, options: CpuOptions | None = None) -> cpus.Provider:
         """The CPU manager under a pod's own options, the node's where it has none."""
         found = next(each for each in self._providers_for(options) if each.name == self._cpus.name)

@@ -138,6 +138,23 @@ class Confiner:
         )
         return self._with(ledger, {**ledger.cpus.confined, pod.uid: confinement})
 
+    def kept(self, ledger: Ledger, pod: Pod, nodes: NodeSet, *, bound: bool) -> Ledger:
+        """Account a pod that runs confined to these nodes already; as it was where they lack the room.
+
+        Args:
+            ledger: where the pod is, not confined.
+            pod: it.
+            nodes: where it is kept.
+            bound: its memory is bound to them, too.
+        """
+        milli, limit = self.milli(pod), self.limit(pod) if bound else 0
+        free, memory = self.free(ledger), self._free_memory(ledger)
+        if not _fits(milli, nodes, free) or not _fits(limit, nodes, memory):
+            return ledger
+        shares = _spread(limit, nodes, memory) if bound else ()
+        found = Confinement(nodes=nodes, milli=_spread(milli, nodes, free), memory=bound, limit=shares)
+        return self._with(ledger, {**ledger.cpus.confined, pod.uid: found})
+
     def allocate_pod(self, ledger: Ledger, pod: Pod, affinity: Hint) -> Ledger | Refusal:
         """As for a container: the pod is one in any case."""
         return self.allocate(ledger, pod, pod.containers[0], affinity)
@@ -254,6 +271,10 @@ class Confiner:
 
     def _with(self, ledger: Ledger, confined: Mapping[str, Confinement]) -> Ledger:
         return replace(ledger, cpus=replace(ledger.cpus, confined=confined))
+
+
+def _fits(amount: int, nodes: NodeSet, room: Mapping[int, int]) -> bool:
+    return amount <= sum(max(0, room.get(node, 0)) for node in nodes)
 
 
 def _of(limits: Resources) -> int:

@@ -22,7 +22,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from agent.core.asks import DEVICES, ask_of
-from agent.core.devices_books import account_after, groups_held, in_use, kubelets_account, left_by_inits
+from agent.core.devices_books import account_after, groups_held, in_use, kubelets_account, left_by_inits, untold
 from agent.core.devices_choice import Preference, Shortage, WholeGroups, pick, split
 from agent.core.devices_hints import device_demand, held_demand
 from agent.core.masks import Positions
@@ -43,6 +43,7 @@ UNREGISTERED = "cannot allocate unregistered device {}"
 NONE_HEALTHY = "no healthy devices present; cannot allocate unhealthy devices {}"
 HELD_UNHEALTHY = "previously allocated devices are no longer healthy; cannot allocate unhealthy devices {}"
 TOO_FEW = "requested number of devices unavailable for {}. Requested: {}, Available: {}"
+BARRED = "{} not being handed out while pod {} runs (nobody knows which ones it holds)"
 CHANGED = 'pod "{}" container "{}" changed request for resource "{}" from {} to {}'
 
 
@@ -199,8 +200,8 @@ class Provider:
     ) -> Offer:  # fmt: skip
         """Hints for one resource (spec 6.2)."""
         places = self._places.get(resource, {})
-        if not any(places.values()):
-            return NO_PREFERENCE
+        if not any(places.values()) or self._barred(ledger, resource):
+            return NO_PREFERENCE  # if barred, the choice says so
         available: AbstractSet[str] = set(held)
         if available:
             if len(available) != size:
@@ -247,6 +248,7 @@ class Provider:
         """The ids of one resource; none where it has them already or asks for none."""
         held = ledger.devices.held.get(pod.uid, {}).get(container.name, {}).get(resource)
         fault = self._fault(pod, container, resource, size, held)
+        fault = fault or ("" if held is not None or not size else self._barred(ledger, resource))
         if fault:
             return Refusal(Reason.UNEXPECTED, fault, container.name)
         if held is not None or not size:
@@ -265,6 +267,13 @@ class Provider:
             facts = {"resource": resource, "requested": got.requested, "available": got.available}
             return Refusal(Reason.UNEXPECTED, TOO_FEW.format(resource, *got), container.name, facts)
         return tuple(sorted(got))
+
+    def _barred(self, ledger: Ledger, resource: str) -> str:
+        """Why nothing of a resource is handed out: somebody who runs holds nobody knows which; "" where it may be."""
+        for record in untold(ledger):
+            if resource in self.asked(ledger, record.pod, None):
+                return BARRED.format(resource, record.pod.key)
+        return ""
 
     def _nodes(self, nodes: NodeSet | None, *, fold: bool) -> NodeSet | None:
         return self._positions.nodes(self._mask(nodes, fold=True)) if fold else nodes

@@ -8,8 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from agent.model.ledger import DeviceBooks, Ledger
+from agent.model.ledger import DeviceBooks, Ledger, PodRecord
 from agent.model.pod import Container, ContainerKind, Pod
+
+UNTOLD = "nobody knows which devices it holds"
+"""Begins the sentence in the record of a pod that runs with devices of ours that no ledger and no word of the pod
+names. A text, so that it outlives a restart in the format that there is."""
+
+
+def untold(ledger: Ledger) -> Iterator[PodRecord]:
+    """The pods whose devices nobody knows."""
+    return (record for record in ledger.pods.values() if record.why.get("", "").startswith(UNTOLD))
 
 
 def followed(ledger: Ledger, uid: str, given: Mapping[str, Mapping[str, Iterable[str]]]) -> Ledger:

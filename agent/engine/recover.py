@@ -14,28 +14,23 @@ Called by `agent.app` before the engine exists. Nothing is written here, nothing
       settings
     of another machine, or unreadable       put aside by the caller; as if it lacked every pod
 
-A set is plausible for a container that is entitled to exclusive CPUs if it has exactly as many CPUs as that, all
-online, none reserved, and none that anybody else holds.
+How a pod is adopted, and what its own word is good for, is `agent.engine.adopt`'s.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from agent.core import invariants
 from agent.core.admit import Node
-from agent.core.aligned import Judge
-from agent.core.asks import ask_of
-from agent.core.requests import exclusive_count
+from agent.engine.adopt import Adopter, Word
 from agent.engine.alone import Survived
 from agent.engine.carry import Loss, carry
 from agent.model.cgroup import Cgroup, Level, Observed
-from agent.model.hint import Hint
-from agent.model.idset import CpuSet, NodeSet
-from agent.model.ledger import Block, Ledger, PodRecord
-from agent.model.pod import ContainerKind, Pod, Qos
-from agent.model.quantity import units
+from agent.model.idset import CpuSet
+from agent.model.ledger import Ledger
+from agent.model.pod import Pod
 
 LISTED = "listed"
 """Key of what is saved with a ledger: whether a complete list of pods had been read by then. A ledger that was saved
@@ -73,6 +68,7 @@ class Recovered:
         running: pods that are known, have cgroups, and are left to admission.
         unknown: pods that have cgroups, and that nobody knows yet.
         losses: what could not be carried over.
+        untold: sentences on pods that run and hold nobody knows which devices.
         saved: there was a checkpoint that could be read.
         as_saved: its ledger was taken as it is.
         complete: the checkpoint knew of every pod; if not, nothing is written before the first complete list.
@@ -84,6 +80,7 @@ class Recovered:
     running: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
     losses: tuple[Loss, ...] = ()
+    untold: tuple[str, ...] = ()
     saved: bool = True
     as_saved: bool = True
     complete: bool = True
@@ -97,6 +94,7 @@ def recover(
     pods: Iterable[Pod],
     *,
     complete: bool = True,
+    words: Mapping[str, Word] | None = None,
 ) -> Recovered:
     """Put the three sources together.
 
@@ -107,22 +105,25 @@ def recover(
         names: container id -> (pod uid, container name), as far as known.
         pods: the pods that are known now; may be empty (the API is away).
         complete: what was saved with `saved` under LISTED.
+        words: what pods carry of an earlier agent's words, by uid: used where no checkpoint knows the pod.
     """
     base = saved or node.start()
     mine = {pod.uid: pod for pod in pods if pod.uid not in base.pods}
     by_pod: dict[str, dict[str, Cgroup]] = {}
+    of_pods = {cgroup.pod_uid: cgroup for cgroup in observed.cgroups if cgroup.level is Level.POD}
     for cgroup in observed.cgroups:
         if cgroup.pod_uid:
             containers = by_pod.setdefault(cgroup.pod_uid, {})
             uid, name = names.get(cgroup.container_id, ("", ""))
             if cgroup.level is Level.CONTAINER and uid == cgroup.pod_uid:
                 containers[name] = cgroup
-    adopter = _Adopter(node, base)
     here = sorted((mine[uid] for uid in by_pod if uid in mine), key=lambda pod: (pod.created, pod.uid))
+    adopter = Adopter(node, base, {pod.uid: pod for pod in here}, words or {})
     adopted: list[str] = []
     for pod in here:
         with Survived(lambda _error: None):  # left to admission, which tells of it
-            adopted += [pod.uid] if adopter.adopt(pod, by_pod[pod.uid]) else []
+            adopted += [pod.uid] if adopter.adopt(pod, by_pod[pod.uid], of_pods.get(pod.uid)) else []
+    adopter.confine()
     as_saved = saved is not None and not adopted and _stands(base, node)
     carried = None if as_saved else carry(adopter.ledger, node)
     return Recovered(
@@ -132,6 +133,7 @@ def recover(
         running=tuple(sorted(uid for uid in by_pod if uid in mine and uid not in adopted)),
         unknown=tuple(sorted(uid for uid in by_pod if uid not in mine and uid not in base.pods)),
         losses=carried.losses if carried else (),
+        untold=tuple(adopter.untold),
         saved=saved is not None,
         as_saved=as_saved,
         complete=saved is not None and complete,
@@ -164,77 +166,3 @@ def _stands(ledger: Ledger, node: Node) -> bool:
     return ledger.cpus.shared == start.cpus.shared - held and accounts == [
         (book.id, dict(book.total), dict(book.system)) for book in start.memory.nodes
     ]
-
-
-class _Adopter:
-    """Reads grants out of cgroups, pod by pod."""
-
-    def __init__(self, node: Node, base: Ledger) -> None:
-        self._node, self.ledger = node, base
-        self._judge = Judge(node.machine, node.inventory)
-        self._taken = node.reserved | CpuSet.union(
-            [*(cpus for each in base.cpus.assigned.values() for cpus in each.values()), *base.cpus.pools.values()]
-        )
-
-    def adopt(self, pod: Pod, cgroups: Mapping[str, Cgroup]) -> bool:
-        """Take a pod's sets as its grant; False when they are not plausible, or it is entitled to none."""
-        found = self._cpus(pod, cgroups)
-        if not found:
-            return False
-        nodes = {name: self._node.machine.nodes_of(cpus) for name, cpus in found.items()}
-        blocks = self._blocks(pod, cgroups) if self._node.rules.memory.static else {}
-        for name, each in blocks.items():
-            nodes[name] = NodeSet.union([nodes.get(name, NodeSet()), *(block.nodes for block in each)])
-        topology = self._node.rules.topology
-        ask = ask_of(pod, self._node.rules.cpu.options, topology.policy)
-        record = PodRecord(
-            pod=pod, policy=ask.policy or topology.policy, scope=ask.scope or topology.scope, asked=ask.policy or "",
-            affinity={name: Hint(each, preferred=len(each) == 1) for name, each in sorted(nodes.items())},
-            adopted=True, bind_memory=bool(blocks),
-        )  # fmt: skip
-        base = self.ledger
-        ledger = replace(
-            base,
-            cpus=replace(base.cpus, assigned={**base.cpus.assigned, pod.uid: found}),
-            memory=replace(
-                base.memory, blocks={**base.memory.blocks, pod.uid: blocks} if blocks else base.memory.blocks
-            ),
-        )
-        self.ledger = replace(ledger, pods={**ledger.pods, pod.uid: self._judge.judged(ledger, record)})
-        self._taken |= CpuSet.union(found.values())
-        return True
-
-    def _cpus(self, pod: Pod, cgroups: Mapping[str, Cgroup]) -> dict[str, CpuSet]:
-        """Exclusive CPUs per container, {} when one of those that must run has no plausible set."""
-        found: dict[str, CpuSet] = {}
-        beside = CpuSet()
-        for container in pod.containers:
-            count = exclusive_count(pod, container, self._node.rules.pod_level_managers)
-            if not count or (container.kind is ContainerKind.INIT and container.name not in cgroups):
-                continue
-            cgroup = cgroups.get(container.name)
-            cpus = cgroup.cpus if cgroup else CpuSet()
-            free = self._node.machine.online - self._taken - beside
-            if len(cpus) != count or not cpus.issubset(free):
-                return {}
-            found[container.name] = cpus
-            if container.kind is not ContainerKind.INIT:
-                beside |= cpus
-        return found
-
-    def _blocks(self, pod: Pod, cgroups: Mapping[str, Cgroup]) -> dict[str, tuple[Block, ...]]:
-        """Memory as the containers are bound now; what a container asks for says how much."""
-        if pod.qos is not Qos.GUARANTEED:
-            return {}
-        found: dict[str, tuple[Block, ...]] = {}
-        for container in pod.containers:
-            cgroup = cgroups.get(container.name)
-            everywhere = self._node.machine.node_set
-            if cgroup is None or (len(everywhere) > 1 and cgroup.mems in (NodeSet(), everywhere)):
-                continue  # not bound; where there is only one node, nobody can tell, nor needs to
-            found[container.name] = tuple(
-                Block(name, units(milli), cgroup.mems or everywhere)
-                for name, milli in sorted(container.requests.items())
-                if name == "memory" or name.startswith("hugepages-")
-            )
-        return found

@@ -15,6 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent.engine.adopt import Word
+from agent.errors import MalformedError
+from agent.model.fields import Field
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.machine import Machine
@@ -25,6 +28,8 @@ FAILED = "numalign.io/failed"
 CONDITION = "numalign.io/Aligned"
 ALIGNED, NOT_ALIGNED, SHARED = "Aligned", "NotAligned", "SharedPool"
 MAX_MESSAGE = 1024
+LONGEST_WORD, MOST = 65_536, 512
+"""Characters of an assignment, and entries of each list in it, that are read back at a start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +115,39 @@ def nothing(uid: str, namespace: str, name: str) -> Story:
     """The story of a pod that carries no word of ours any more."""
     keys: dict[str, str | None] = dict.fromkeys((ASSIGNMENT, CPUS, NODES, FAILED))
     return Story(uid, namespace, name, annotations=keys, status="", reason="", message="")
+
+
+def word_of(body: Mapping[str, Any]) -> Word | None:
+    """What a pod, as the API shows it, carries of an earlier agent; None where it carries no word, or no condition.
+
+    The condition is part of the status, which who made the pod cannot write. Whether the word is good is for
+    `agent.engine.adopt`: here it is only read, and bounded.
+    """
+    metadata, status = Field(body).get("metadata"), Field(body).get("status")
+    try:
+        text = metadata.get("annotations").get(ASSIGNMENT).value
+        conditions = [each.mapping() for each in status.get("conditions").items(MOST)]
+        verdict = next((each for each in conditions if each.get("type") == CONDITION), None)
+        if verdict is None or not isinstance(text, str) or len(text) > LONGEST_WORD:
+            return None
+        found = Field(json.loads(text))
+        told = verdict.get("status") == "False" and verdict.get("reason") not in (NOT_ALIGNED, None)
+        return Word(
+            policy=_text(found, "policy"), scope=_text(found, "scope"), asked=_text(found, "asked"),
+            devices={name: _devices(of.get("devices")) for name, of in found.get("containers").members(MOST)},
+            refused=told and _text(found, "refused") == verdict.get("reason"),
+        )  # fmt: skip
+    except (MalformedError, ValueError, RecursionError):
+        return None
+
+
+def _devices(found: Field) -> dict[str, tuple[str, ...]]:
+    return {resource: tuple(each.text() for each in ids.items(MOST)) for resource, ids in found.members(MOST)}
+
+
+def _text(found: Field, name: str) -> str:
+    field = found.get(name)
+    return field.text() if field else ""
 
 
 def carried(body: Mapping[str, Any], story: Story) -> bool:

@@ -16,6 +16,7 @@ from agent.core import invariants
 from agent.core.admit import Node
 from agent.core.asks import Ask
 from agent.core.synthetic import parse_synthetic
+from agent.engine.adopt import Word
 from agent.engine.engine import Engine
 from agent.engine.known import Switches
 from agent.engine.memory_look import Room
@@ -107,6 +108,7 @@ class World:
         self, folder: Path, *, machine: str = "2 sockets x 1 node x 4 cores x 1 thread",
         settings: Mapping[str, Any] | None = None, store: MemoryStore | None = None, pods: Iterable[Pod] = (),
         exempt: Callable[[Pod], str] = lambda _pod: "", room: Room | None = None, tellers: Iterable[Teller] = (),
+        words: Mapping[str, Word] | None = None,
         **switches: Any,  # noqa: ANN401 - of several types
     ) -> None:  # fmt: skip
         self.settings = {"kubeReserved": {"cpu": "1"}, **(settings or {})}
@@ -121,7 +123,7 @@ class World:
         names = {**names_in(self.store.extra), **self.names()}
         self.recovered: Recovered = recover(
             self.node(), self.store.saved, self.cgroups.observe(), names, self.pods.values(),
-            complete=bool(self.store.extra.get(LISTED, True)),
+            complete=bool(self.store.extra.get(LISTED, True)), words=words,
         )  # fmt: skip
         self.engine = Engine(
             self.node(), self.recovered.ledger, cgroups=self.cgroups, store=self.store,

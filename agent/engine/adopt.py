@@ -1,0 +1,237 @@
+"""Grants of pods that no checkpoint knows, read from their cgroups and from what an earlier agent told them.
+
+    CPUs, memory   the sets that the containers run on. A set is plausible for a container that is entitled to
+                   exclusive CPUs if it has exactly as many CPUs as that, all online, none reserved, and none that
+                   anybody else holds.
+    confinement    the nodes whose CPUs the pod's cgroup has.
+    devices        are in no cgroup: the pod's own word (the annotation numalign.io/assignment, beside the condition,
+                   which only we write) says which. It is believed where the devices exist, are as many as the pod
+                   asks for, and nobody else's word or grant has one of them.
+
+Where nobody can say which devices a running pod holds, its record says so (UNTOLD), and nothing of these resources
+is handed out until it ends (`agent.core.devices`): the next pod would get a disk that is in use.
+
+Used by `agent.engine.recover`. Nothing is placed anew here, and nothing running is moved.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from agent.core.admit import Node
+from agent.core.aligned import Judge
+from agent.core.asks import Ask, ask_of
+from agent.core.devices_books import UNTOLD, in_use
+from agent.core.requests import exclusive_count
+from agent.engine.alone import Survived
+from agent.model.cgroup import Cgroup
+from agent.model.hint import Hint
+from agent.model.idset import CpuSet, NodeSet
+from agent.model.ledger import Block, Ledger, PodRecord
+from agent.model.pod import ContainerKind, Pod, Qos
+from agent.model.quantity import units
+from agent.model.rules import Policy, Scope
+
+Devices = Mapping[str, Mapping[str, tuple[str, ...]]]
+"""Container -> resource -> ids."""
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What a pod carries of an earlier agent. Input: an annotation can be written by others.
+
+    Attributes:
+        policy, scope, asked: what was in force, and what its annotation asked for; any text.
+        devices: what its containers hold.
+        refused: it was refused, so that it holds nothing.
+    """
+
+    policy: str = ""
+    scope: str = ""
+    asked: str = ""
+    devices: Devices = field(default_factory=dict)
+    refused: bool = False
+
+
+class Adopter:
+    """Reads grants, pod by pod, oldest first.
+
+    Args:
+        node: the managers.
+        base: the grants that are known.
+        pods: who runs and is not among them.
+        words: their words.
+    """
+
+    def __init__(self, node: Node, base: Ledger, pods: Mapping[str, Pod], words: Mapping[str, Word]) -> None:
+        self._node, self.ledger, self._words = node, base, words
+        self._judge = Judge(node.machine, node.inventory)
+        self._taken = node.reserved | CpuSet.union(
+            [*(cpus for each in base.cpus.assigned.values() for cpus in each.values()), *base.cpus.pools.values()]
+        )
+        self._asks: dict[str, dict[str, dict[str, int]]] = {}
+        for uid, pod in pods.items():
+            with Survived(lambda _error: None):  # left to admission, which tells of it
+                self._asks |= {uid: asks} if (asks := node.devices_asked(pod)) else {}
+        self._devices = self._believed()
+        self._confined: dict[str, tuple[NodeSet, bool]] = {}
+        self.untold: list[str] = []
+
+    def adopt(self, pod: Pod, cgroups: Mapping[str, Cgroup], whole: Cgroup | None) -> bool:
+        """Take a pod's sets and devices as its grant; False when they are not plausible, or it is entitled to none.
+
+        Args:
+            pod: it.
+            cgroups: of its containers, by name.
+            whole: of the pod.
+        """
+        found = self._cpus(pod, cgroups)
+        devices = self._devices.get(pod.uid, {})
+        nodes_kept = self._kept_on(pod, found, whole)
+        untold = pod.uid in self._asks and not devices and not self._words.get(pod.uid, Word()).refused
+        if not (found or devices or nodes_kept or untold):
+            return False
+        nodes = {name: self._node.machine.nodes_of(cpus) for name, cpus in found.items()}
+        blocks = self._blocks(pod, cgroups) if self._node.rules.memory.static else {}
+        for name, each in blocks.items():
+            nodes[name] = NodeSet.union([nodes.get(name, NodeSet()), *(block.nodes for block in each)])
+        bound = nodes_kept is not None and self._bound(pod, cgroups, nodes_kept)
+        record = replace(self._record(pod, nodes), bind_memory=bool(blocks) or bound)
+        base = self.ledger
+        cpus, memory, held = base.cpus, base.memory, base.devices
+        if found:
+            cpus = replace(cpus, assigned={**cpus.assigned, pod.uid: found})
+        if blocks:
+            memory = replace(memory, blocks={**memory.blocks, pod.uid: blocks})
+        if devices:
+            held = replace(held, held={**held.held, pod.uid: devices})
+        ledger = replace(base, cpus=cpus, memory=memory, devices=held)
+        record = self._judge.judged(ledger, record)
+        if untold:
+            record = self._without_word(record)
+        self.ledger = replace(ledger, pods={**ledger.pods, pod.uid: record})
+        self._taken |= CpuSet.union(found.values())
+        if nodes_kept is not None:
+            self._confined[pod.uid] = nodes_kept, bound
+        return True
+
+    def confine(self) -> None:
+        """Account the confinements, once it is known which CPUs are shared; what does not fit is left out."""
+        cpus = self.ledger.cpus
+        self.ledger = replace(
+            self.ledger, cpus=replace(cpus, shared=cpus.shared - (self._taken - self._node.reserved))
+        )
+        for uid, (nodes, bound) in self._confined.items():
+            with Survived(lambda _error: None):
+                self.ledger = self._node.confiner.kept(self.ledger, self.ledger.pods[uid].pod, nodes, bound=bound)
+
+    # ---- what pods say
+
+    def _believed(self) -> dict[str, Devices]:
+        """The devices of each pod whose word is good."""
+        claims = {uid: self._claim(uid) for uid in self._asks}
+        counted = Counter(
+            (resource, number)
+            for claim in claims.values()
+            for resource, number in {
+                (resource, number) for by in claim.values() for resource, ids in by.items() for number in ids
+            }
+        )
+        return {
+            uid: claim
+            for uid, claim in claims.items()
+            if claim
+            and all(
+                counted[resource, number] == 1 and number not in in_use(self.ledger.devices, resource)
+                for by in claim.values()
+                for resource, ids in by.items()
+                for number in ids
+            )
+        }
+
+    def _claim(self, uid: str) -> Devices:
+        """What a pod's word says, if it is exactly what the pod asks for; {} if not."""
+        word, there = self._words.get(uid, Word()), self._node.inventory.resources
+        claim = {
+            name: {resource: tuple(sorted(set(word.devices.get(name, {}).get(resource, ())))) for resource in asked}
+            for name, asked in self._asks[uid].items()
+        }
+        exact = all(
+            len(ids) == self._asks[uid][name][resource]
+            and set(ids) <= {device.id for device in there.get(resource, ())}
+            for name, by in claim.items()
+            for resource, ids in by.items()
+        )
+        return claim if exact and not word.refused else {}
+
+    def _without_word(self, record: PodRecord) -> PodRecord:
+        asked = sorted({resource for by in self._asks[record.pod.uid].values() for resource in by})
+        text = (
+            f"{UNTOLD}: nothing of {', '.join(asked)} is handed out while it runs; "
+            "the saved ledger was lost, and no word of numalign on the pod says it"
+        )
+        self.untold.append(f"pod {record.pod.key}: {text}")
+        return replace(record, aligned=dict.fromkeys(record.aligned, False), why={**record.why, "": text})
+
+    def _record(self, pod: Pod, nodes: Mapping[str, NodeSet]) -> PodRecord:
+        topology, word = self._node.rules.topology, self._words.get(pod.uid, Word())
+        ask: Ask = ask_of(pod, self._node.rules.cpu.options, topology.policy)
+        policy = word.policy if word.policy in set(Policy) else ask.policy or topology.policy
+        return PodRecord(
+            pod=pod, policy=policy,
+            scope=word.scope if word.scope in set(Scope) else ask.scope or topology.scope,
+            asked=word.asked if word.asked in set(Policy) else ask.policy or "",
+            affinity={name: Hint(each, preferred=len(each) == 1) for name, each in sorted(nodes.items())},
+            adopted=True,
+        )  # fmt: skip
+
+    # ---- what the cgroups say
+
+    def _cpus(self, pod: Pod, cgroups: Mapping[str, Cgroup]) -> dict[str, CpuSet]:
+        """Exclusive CPUs per container, {} when one of those that must run has no plausible set."""
+        found: dict[str, CpuSet] = {}
+        beside = CpuSet()
+        for container in pod.containers:
+            count = exclusive_count(pod, container, self._node.rules.pod_level_managers)
+            if not count or (container.kind is ContainerKind.INIT and container.name not in cgroups):
+                continue
+            cgroup = cgroups.get(container.name)
+            cpus = cgroup.cpus if cgroup else CpuSet()
+            free = self._node.machine.online - self._taken - beside
+            if len(cpus) != count or not cpus.issubset(free):
+                return {}
+            found[container.name] = cpus
+            if container.kind is not ContainerKind.INIT:
+                beside |= cpus
+        return found
+
+    def _blocks(self, pod: Pod, cgroups: Mapping[str, Cgroup]) -> dict[str, tuple[Block, ...]]:
+        """Memory as the containers are bound now; what a container asks for says how much."""
+        if pod.qos is not Qos.GUARANTEED:
+            return {}
+        found: dict[str, tuple[Block, ...]] = {}
+        for container in pod.containers:
+            cgroup = cgroups.get(container.name)
+            everywhere = self._node.machine.node_set
+            if cgroup is None or (len(everywhere) > 1 and cgroup.mems in (NodeSet(), everywhere)):
+                continue  # not bound; where there is only one node, nobody can tell, nor needs to
+            found[container.name] = tuple(
+                Block(name, units(milli), cgroup.mems or everywhere)
+                for name, milli in sorted(container.requests.items())
+                if name == "memory" or name.startswith("hugepages-")
+            )
+        return found
+
+    def _kept_on(self, pod: Pod, found: Mapping[str, CpuSet], whole: Cgroup | None) -> NodeSet | None:
+        """The nodes that a pod which asks for it is confined to now; None where it is not."""
+        if whole is None or not whole.cpus or not self._node.confiner.milli(pod):
+            return None
+        nodes = self._node.machine.nodes_of(whole.cpus - CpuSet.union(found.values()))
+        return nodes if nodes and nodes != self._node.machine.node_set else None
+
+    def _bound(self, pod: Pod, cgroups: Mapping[str, Cgroup], nodes: NodeSet) -> bool:
+        """Whether the memory of a confined pod, which asks for that, is bound to its nodes."""
+        here = [cgroups[each.name] for each in pod.containers if each.name in cgroups]
+        return bool(self._node.confiner.limit(pod)) and bool(here) and all(each.mems == nodes for each in here)
