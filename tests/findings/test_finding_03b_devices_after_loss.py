@@ -16,7 +16,7 @@ from tests.flow.world import World, container, manifest
 
 MACHINE = "2 sockets x 1 node x 4 cores x 1 thread, nvme on 0, nvme on 1"
 NVME = "numalign.io/nvme"
-SETTINGS: dict[str, Any] = {"devices": [{"resource": NVME, "class": "0108"}]}
+SETTINGS: dict[str, Any] = {"devices": [{"resource": NVME, "class": "0108", "namespaces": ["*"]}]}
 FIRST, SECOND = "0000:01:00.0", "0000:02:00.0"
 
 
