@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from agent.core.synthetic import parse_synthetic
+from agent.host.standin import container_id
 from agent.model.cgroup import Cause
 from agent.model.outcome import Reason
+from agent.model.pod import Qos
 from tests.flow.world import MemoryStore, World, container, manifest
 
 SMALL = "1 socket x 1 node x 4 cores x 1 thread"
@@ -293,3 +295,23 @@ def test_a_change_of_settings_moves_no_running_pod(tmp_path: Path) -> None:
     world.engine.pods_gone(["db"])
     assert str(world.engine.ledger.cpus.shared) == "0-2,4-7"
     world.check()
+
+
+def test_s17_release_unbinds_memory_too(tmp_path: Path) -> None:
+    """A container that keeps cpuset.mems would be killed for memory that other nodes have, long after we left."""
+    static = {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}]}
+    world = World(tmp_path, settings=static)
+    world.engine.pods_listed({"db"})
+    world.see(manifest("db"))
+    world.tree.add_pod("db", Qos.GUARANTEED)
+    world.tree.add_container("db", container_id("db", "app"), processes=0)  # else the kernel empties no set
+    world.engine.containers_seen({container_id("db", "app"): ("db", "app")})
+
+    def mems() -> str:
+        return next(
+            str(each.mems) for each in world.cgroups.observe().cgroups if each.path == world.path("db", "app")
+        )
+
+    assert mems() == "0"
+    world.engine.release()
+    assert mems() == "", "on v2 an empty set is the parent's"

@@ -236,3 +236,13 @@ def test_a_pod_that_changed_while_the_agent_was_down_keeps_its_grant(tmp_path: P
     after.engine.pods_seen([pod_from(manifest("db", policy="restricted"))])
     assert after.holds("db") == "1-2"
     after.check()
+
+
+def test_more_cpus_than_asked_for_are_no_grant(tmp_path: Path) -> None:
+    """A container that asks for 2 CPUs and runs on 3 free ones was not pinned by us: adopted, it would hold three."""
+    before = running(tmp_path, MemoryStore())
+    free = sorted(before.engine.ledger.cpus.shared - before.engine.node.reserved)[:3]
+    before.tree.kernel_write(before.path("db", "app"), "cpuset.cpus", str(CpuSet.from_ids(free)))
+    after = World(tmp_path, pods=before.pods.values())
+    assert after.recovered.adopted == ("cache",)
+    assert "db" in after.recovered.running

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.app import cluster_start
+from agent.host.nri import decisions
 from agent.host.nri.plugin import Plugin
 from agent.host.nri.session import ANSWER_WITHIN, Identity
 from agent.host.nri.values import Adjustment, DeviceNode, RuntimeContainer
@@ -244,3 +246,33 @@ def test_stop_ends_the_threads(connected: tuple[Peer, Recorder, Plugin]) -> None
     _, _, plugin = connected
     assert plugin.stop()
     assert not [t for t in threading.enumerate() if t.name == "nri"]
+
+
+def test_s9_a_pods_sandbox_is_answered_for_in_time_too(
+    program: Path, tmp_path: Path, counted: list[tuple[str, str]]
+) -> None:
+    """S9: the runtime holds a lock over all plugins while a decision takes long; the pod then starts as it is."""
+    handler = Recorder()
+    with Peer(program, tmp_path / "nri.sock", "20s") as peer:
+        plugin = Plugin(
+            str(peer.socket),
+            handler,
+            delays=quick,
+            count=lambda method, outcome, _s: counted.append((method, outcome)),
+        )
+        plugin.start()
+        peer.event("synchronized")
+        handler.sleep = 4.0
+        assert "error" not in peer.ask("run_pod_sandbox", pod=POD)
+        assert ("RunPodSandbox", "late") in counted
+        handler.sleep = 0
+        assert plugin.stop()
+
+
+def test_s9_all_limits_together_are_200_ms() -> None:
+    """S9, as numbers: looking a pod up and deciding on it fit into the answer, and the answer into the rule."""
+    find, decide, answer = (
+        round(1000 * each) for each in (cluster_start.FIND_WITHIN, decisions.FIND_WITHIN, ANSWER_WITHIN)
+    )
+    assert 0 < find + decide <= answer <= 200
+    assert Identity().answer_within == ANSWER_WITHIN

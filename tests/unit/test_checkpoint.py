@@ -255,3 +255,15 @@ def test_a_node_full_of_pods_saves_quickly(tmp_path: Path) -> None:
         times.append(time.perf_counter() - start)
     assert point.path.stat().st_size < 500_000
     assert sorted(times)[5] < 0.06
+
+
+def test_a_link_in_the_place_of_the_new_file_is_never_followed(tmp_path: Path) -> None:
+    """Root writes there: whoever could lay a link into the folder would have any file of the node overwritten."""
+    victim = tmp_path / "victim"
+    victim.write_text("keep me", "utf-8")
+    point = Checkpoint(tmp_path / "state" / "checkpoint.json", by="1", boot="b1")
+    point.save(small_ledger())
+    point.path.with_name(".checkpoint.json.new").symlink_to(victim)
+    with pytest.raises(CheckpointUnwritableError):
+        point.save(small_ledger(2))
+    assert victim.read_text("utf-8") == "keep me"

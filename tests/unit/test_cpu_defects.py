@@ -10,7 +10,7 @@ from agent.core.cpus import Provider
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from agent.model.outcome import Reason, Refusal
-from agent.model.rules import Compatibility, CpuRules, Rules
+from agent.model.rules import Compatibility, CpuOptions, CpuRules, Rules
 from tests.unit.cpu_machines import D2, FIXED, KUBELET, P4, S1, UNEVEN, Node, container, cpus, init, machine, pod, smt
 
 BOTH = pytest.mark.parametrize("mode", [KUBELET, FIXED])
@@ -156,3 +156,20 @@ def test_a_released_cpu_that_went_offline_does_not_come_back() -> None:
     node.ledger = Ledger("", replace(node.ledger.cpus, assigned={"p": {"c": cpus("7,9")}}, shared=cpus("0-6")))
     node.release("p")
     assert node.shared == "0-7"
+
+
+def test_full_pcpus_only_counts_no_core_of_which_a_thread_is_reserved() -> None:
+    """Half of the core is the system's: its other thread is half a core, which the option promises not to give."""
+    assert Node(S1, "0", mode=FIXED, full_pcpus_only=True).admit(pod("p", container("c", 6))) == {"c": "1-3,5-7"}
+    refused = Node(S1, "0-3", mode=FIXED, full_pcpus_only=True).admit(pod("p", container("c", 2)))
+    assert isinstance(refused, Refusal)
+    assert "available physical CPUs = 0" in refused.message
+
+
+def test_strict_cpu_reservation_is_the_nodes_in_any_case() -> None:
+    """It says who may run on the reserved CPUs: an option of one pod must not change that for all the others."""
+    for strict in (False, True):
+        rules = Rules(cpu=CpuRules(reserved=CpuSet.of(0), options=CpuOptions(strict_reservation=strict)))
+        for wish in (False, True):
+            asked = Provider(S1, rules).with_options(CpuOptions(full_pcpus_only=True, strict_reservation=wish))
+            assert str(asked.start().shared) == ("1-7" if strict else "0-7")

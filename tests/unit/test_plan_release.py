@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from agent.core.release import lifted, pod_limit, quota_plan, release_plan
-from agent.model.cgroup import Cause, Write
+from agent.model.cgroup import Cause, Level, Write
 from agent.model.idset import CpuSet
 from agent.model.ledger import CpuBooks, PodRecord
 from agent.model.pod import Container, ContainerKind, Pod, Qos
@@ -153,3 +153,15 @@ def test_limit_of_a_pod() -> None:
     assert pod_limit(replace(pod, containers=(sides[0], limited("i", 9000, INIT), limited("a", 100)))) == 10_000
     assert pod_limit(replace(pod, limits={"cpu": 4000}, overhead={"cpu": 250})) == 4250
     assert pod_limit(replace(pod, qos=Qos.BURSTABLE)) == 0
+
+
+def test_s17_release_leaves_levels_that_an_application_made() -> None:
+    """What a program chose below its container is its own: release would move its threads about."""
+    world = node(2)
+    enforce(world)
+    own = f"{POD}/main/workers"
+    world.add(own, Level.INNER, Qos.GUARANTEED, "db", "main")
+    world.kernel.write(own, "cpuset.cpus", "1")
+    done = release_plan(LEDGER, world.names, world.observe())
+    assert f"{POD}/main" in {write.path for write in done}
+    assert own not in {write.path for write in done}

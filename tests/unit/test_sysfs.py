@@ -207,3 +207,14 @@ def test_the_digest_sees_what_grants_depend_on(tmp_path: Path) -> None:
     digests.append(read(root).digest)
     assert digests[0] == digests[1]
     assert len(set(digests)) == 4
+
+
+def test_a_node_that_is_not_online_does_not_count(tmp_path: Path) -> None:
+    """A folder may outlive its node: memory granted there would be bound to what the kernel has taken away."""
+    write_tree(tmp_path, parse_synthetic("3 sockets x 1 node x 2 cores, 1G per node"))
+    put(tmp_path, f"{NODE}/online", "0-1")
+    machine = read(tmp_path)
+    assert [(node.id, node.memory, node.online) for node in machine.nodes] == [
+        (0, 1 << 30, True), (1, 1 << 30, True), (2, 0, False),
+    ]  # fmt: skip
+    assert any("lists 0-1, the folders are 0-2" in text for text in machine.warnings)
