@@ -21,7 +21,6 @@ from agent.app.kubelet_questions import KubeletQuestions
 from agent.app.node_events import mind_kubelet, mind_other_writers, mind_pods, writing_pods
 from agent.core.changes import changes
 from agent.engine.alone import Survived
-from agent.errors import NumalignError
 from agent.kube.cleanup import Cleanup, Rule
 from agent.kube.configz import kubelet_configuration
 from agent.observe.logs import LOG, operation
@@ -167,7 +166,7 @@ class Cluster(Made):
                 self.cluster_teller.retold(known.pod, snapshot.ledger, known.ask)
 
     def _follow(self) -> None:
-        """The Node, the settings or the machine changed: read again; what is wrong is told once, the old stay."""
+        """The Node, the settings or the machine changed: read again; wrong settings are told once, the old stay."""
         before_kept = self.kept
         if self._news:
             self._news = False
@@ -177,11 +176,7 @@ class Cluster(Made):
         if now == self._prints and self.kept == before_kept:
             return
         self._prints, before = now, self.setup
-        try:
-            self.setup = setup.read_setup(self.options.config, self.options.root, self.kept)
-        except NumalignError as error:
-            self.fan.problem("settings", f"the old settings stay: {error}")
-            return
+        self.setup = setup.again(self.options.config, self.options.root, before, self.fan.problem, kept=self.kept)
         same = (before.settings, before.machine.digest, before.node.rules)
         if same == (self.setup.settings, self.setup.machine.digest, self.setup.node.rules):
             return

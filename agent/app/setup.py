@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from agent.core.admit import Node
 from agent.core.exempt import Exemptions
 from agent.engine.known import Switches
 from agent.engine.line import most_waiting
+from agent.errors import NumalignError
 from agent.host.machines import open_machine
 from agent.host.settings_file import read_settings
 from agent.model.devices import DeviceInventory
@@ -24,6 +26,7 @@ from agent.model.machine import Machine
 from agent.model.rules import Enforcement
 from agent.settings import Settings, parse
 from agent.settings.from_node import with_node_memory
+from agent.settings.hardware import fitted
 
 _ONLINE = ("/sys/devices/system/cpu/online", "/sys/devices/system/node/online", "/proc/sys/vm/nr_hugepages")
 
@@ -40,12 +43,16 @@ class Setup:
         machine, settings: as read.
         node: the managers made of both.
         ignored: what of the configuration file is not needed, one sentence each.
+        missed: what of the hardware that the settings name is not there now, one sentence each.
+        whole: the machine when nothing was missed last; None when that was never so.
     """
 
     machine: Machine
     settings: Settings
     node: Node
     ignored: tuple[str, ...] = ()
+    missed: tuple[str, ...] = ()
+    whole: Machine | None = None
 
     @property
     def switches(self) -> Switches:
@@ -66,31 +73,69 @@ class Setup:
         return Exemptions(self.settings.excluded_namespaces, self.settings.included_pods, own, static)
 
 
-def read_setup(config: Path | None, root: str | None, kept: Kept | None = None) -> Setup:
+def read_setup(config: Path | None, root: str | None, kept: Kept | None = None, before: Setup | None = None) -> Setup:
     """Read both.
 
     Args:
         config: the configuration file, None for the defaults.
         root: the machine, None for this one.
         kept: what the Node says that the kubelet keeps from pods; None where there is no Node.
+        before: what was in force until now; None at a start.
 
     Raises:
-        SettingsError: the file is wrong, or asks for what the machine cannot give.
+        SettingsError: the file is wrong, or asks for what the machine never had.
         HostError: the machine cannot be read.
     """
     settings, ignored = read_settings(config) if config else parse({})
-    return made(settings, open_machine(root), ignored, kept)
+    return made(settings, open_machine(root), ignored, kept, before)
 
 
-def made(settings: Settings, machine: Machine, ignored: tuple[str, ...] = (), kept: Kept | None = None) -> Setup:
-    """The managers for settings on a machine; raises SettingsError for what the machine cannot give."""
+def again(
+    config: Path | None, root: str | None, before: Setup, wrong: Callable[[str, str], None],
+    *, kept: Kept | None = None,
+) -> Setup:  # fmt: skip
+    """Read both again. New settings that are wrong keep no old machine in force: then the old settings serve the new.
+
+    Args:
+        config: the configuration file, None for the defaults.
+        root: the machine, None for this one.
+        before: what was in force until now.
+        wrong: told of what is wrong with the settings ("settings"), and of missing hardware ("hardware").
+        kept: see `read_setup`.
+
+    Raises:
+        SettingsError, HostError: the old settings cannot be served on this machine, or it cannot be read.
+    """
+    try:
+        now = read_setup(config, root, kept, before)
+    except NumalignError as error:
+        wrong("settings", f"the old settings stay: {error}")
+        now = made(before.settings, open_machine(root), before.ignored, kept, before)
+    if now.missed != before.missed:
+        tell_missed(now, wrong)
+    return now
+
+
+def tell_missed(now: Setup, wrong: Callable[[str, str], None]) -> None:
+    """Say what of the hardware that the settings name is not there."""
+    for text in now.missed:
+        wrong("hardware", text)
+
+
+def made(
+    settings: Settings, machine: Machine, ignored: tuple[str, ...] = (), kept: Kept | None = None,
+    before: Setup | None = None,
+) -> Setup:  # fmt: skip
+    """The managers for settings on a machine; raises SettingsError for what the machine never could give."""
+    whole = before.whole if before else None
     filled = with_node_memory(settings, machine, kept.memory if kept else None)
+    filled, missed = fitted(filled, machine, whole)
     rules = filled.rules(machine, node_reserved=kept.cpu_milli if kept else 0)
     if kept is not None:
         rules = replace(rules, advertised=kept.resources)
     node = Node(machine, rules, DeviceInventory.from_machine(machine, rules.devices))
     node.start()  # says what the managers refuse
-    return Setup(machine, settings, node, ignored)
+    return Setup(machine, settings, node, ignored, missed, whole if missed else machine)
 
 
 def config_of(config: Path | None, root: str | None) -> Path | None:

@@ -18,7 +18,6 @@ from agent.app.node_events import NodeEvents, mind_other_writers
 from agent.app.standalone_made import Made, Options
 from agent.core.changes import changes
 from agent.engine.alone import Survived
-from agent.errors import NumalignError
 from agent.host.manifests import Follower, read_folder
 from agent.observe.logs import LOG, operation
 
@@ -147,18 +146,13 @@ class Standalone(Made):
         self.locality.look(self.engine.ledger, self.engine.names, self.setup.machine)
 
     def _follow_setup(self) -> None:
-        """Settings or machine changed: read again; what is wrong is told once, the old ones stay."""
+        """Settings or machine changed: read again; wrong settings are told once, the old ones stay."""
         now = self._fingerprints()
         if now == self._prints:
             return
         self._prints = now
         before = self.setup
-        try:
-            self.setup = setup.read_setup(self.options.config, self.options.root)
-        except NumalignError as error:
-            self.metrics.count("problems_total", "settings")
-            LOG.error("the old settings stay: %s", error)
-            return
+        self.setup = setup.again(self.options.config, self.options.root, before, self.fan.problem)
         if (before.settings, before.machine.digest) == (self.setup.settings, self.setup.machine.digest):
             return
         self.page.follow(self.setup.settings.page)

@@ -119,7 +119,11 @@ def _about(seconds: float) -> float:
 
 
 def devices_per_node(ledger: Ledger, inventory: DeviceInventory) -> Mapping[int, Mapping[str, tuple[int, int]]]:
-    """Node id -> resource -> (capacity, available). A device near several nodes counts on the lowest of them."""
+    """Node id -> resource -> (capacity, available).
+
+    A device near several nodes counts on each of them, free or taken, as other exporters count it: the scheduler
+    asks zone by zone whether a pod fits, and it does on any of these. The Node's allocatable bounds the sum.
+    """
     taken = {
         (name, each)
         for pods in ledger.devices.held.values()
@@ -131,10 +135,9 @@ def devices_per_node(ledger: Ledger, inventory: DeviceInventory) -> Mapping[int,
     found: dict[int, dict[str, tuple[int, int]]] = {}
     for resource, devices in inventory.resources.items():
         for device in devices:
-            if not device.nodes:
-                continue  # no place: no zone has it
-            here = found.setdefault(device.nodes.first, {})
-            capacity, available = here.get(resource, (0, 0))
             blocked = (resource, device.id) in taken or inventory.groups.get(device.id) in groups
-            here[resource] = (capacity + 1, available + (not blocked))
+            for number in device.nodes or ():  # without a place no zone has it
+                here = found.setdefault(number, {})
+                capacity, available = here.get(resource, (0, 0))
+                here[resource] = (capacity + 1, available + (not blocked))
     return found

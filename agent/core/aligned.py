@@ -14,7 +14,7 @@ from enum import Enum
 from agent.core.confine import asks
 from agent.model.devices import DeviceInventory
 from agent.model.hint import ANY_NODES
-from agent.model.idset import NodeSet
+from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.machine import Machine
 from agent.model.quantity import show_bytes
@@ -46,7 +46,7 @@ class Kind(Enum):
     DEVICE = "device"
 
 
-_VERBS = {Kind.CPUS: "lie on", Kind.MEMORY: "lies on", Kind.DEVICE: "is local to"}
+_VERBS = {Kind.MEMORY: "lies on", Kind.DEVICE: "is local to"}
 
 
 def _on(nodes: NodeSet) -> str:
@@ -107,8 +107,13 @@ class Judge:
         for kind, what, places in held:
             allowed = self._same_sockets(nodes) if by_socket and kind is Kind.CPUS else nodes
             outside = places - allowed if kind is not Kind.DEVICE or not places & nodes else NodeSet()
+            if outside and kind is Kind.CPUS:
+                there = (ledger.grant(record.pod.uid, name).cpus or CpuSet()) & self._machine.cpus_of(outside)
+                which = f"CPUs {there} lie" if len(there) > 1 else f"CPU {there} lies"
+                return f"{which} on {_on(outside)}, outside the affinity {nodes}"
             if outside:
-                return f"{what} {_VERBS[kind]} {_on(outside)}, outside the affinity {nodes}"
+                part = "" if outside == places else "in part "
+                return f"{what} {_VERBS[kind]} {_on(places)}, {part}outside the affinity {nodes}"
         return "" if hint.preferred else UNPREFERRED
 
     def _apart(self, held: list[Held]) -> str:

@@ -1,11 +1,13 @@
 """What this Node's object says that decisions depend on. Pure; read by `agent.app.cluster`.
 
-capacity less allocatable     what the kubelet keeps from pods: kubeReserved + systemReserved + hard eviction
+capacity less allocatable     what the kubelet keeps from pods: kubeReserved + systemReserved + hard eviction; of
+                              memory also the preallocated huge pages, which are not kept: they are granted as such
 numalign.io/observe-only      the kill switch of this node (safety.md S3)
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +43,8 @@ def node_facts(body: Mapping[str, Any]) -> NodeFacts:
     metadata, status = _mapping(body.get("metadata")), _mapping(body.get("status"))
     asked = _mapping(metadata.get("annotations")).get(OBSERVE_ONLY)
     memory = _kept(status, "memory")
+    if memory is not None:
+        memory = max(0, memory - _huge_pages(status))
     return NodeFacts(
         uid=str(metadata.get("uid", "")),
         cpu_milli=_kept(status, "cpu"),
@@ -59,6 +63,16 @@ def _kept(status: Mapping[str, Any], resource: str) -> int | None:
         except MalformedError:
             return None
     return max(0, amounts[0] - amounts[1])
+
+
+def _huge_pages(status: Mapping[str, Any]) -> int:
+    """Thousandths of a byte of all preallocated huge pages; sizes that cannot be read count as none."""
+    amounts = 0
+    for resource, size in _mapping(status.get("capacity")).items():
+        if str(resource).startswith("hugepages-"):
+            with contextlib.suppress(MalformedError):
+                amounts += max(0, parse_milli(size))
+    return amounts
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

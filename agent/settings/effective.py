@@ -116,7 +116,7 @@ def reserved_cpus(settings: Settings, machine: Machine) -> CpuSet | None:
             "reservedSystemCPUs",
             f"reserved-cpus: {asked} is not a subset of online-cpus: {machine.online}; name CPUs that are online",
         )
-    if asked == machine.online and settings.compatibility is Compatibility.FIXED:
+    if asked == machine.online | machine.offline and settings.compatibility is Compatibility.FIXED:
         raise SettingsError("reservedSystemCPUs", "reserves every CPU of this machine; leave some to the pods")
     return asked
 
@@ -146,12 +146,13 @@ def reserved_count(settings: Settings, machine: Machine, node_reserved: int) -> 
             "set kubeReserved.cpu, systemReserved.cpu or reservedSystemCPUs",
         )
     count = units(milli or node_reserved) or max((len(core) for core in machine.cores), default=1)
-    if count >= len(machine.online) > 1 or count > len(machine.online):
+    there = len(machine.online | machine.offline)
+    if count >= there > 1 or count > there:
         raise SettingsError(
             "kubeReserved.cpu",
-            f"{count} CPUs are reserved, and this machine has {len(machine.online)}; leave some to the pods",
+            f"{count} CPUs are reserved, and this machine has {there}; leave some to the pods",
         )
-    return count
+    return min(count, len(machine.online))  # those that went offline are nobody's mistake
 
 
 def eviction_memory(settings: Settings, machine: Machine) -> int:

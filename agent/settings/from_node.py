@@ -2,7 +2,8 @@
 
 Used by `agent.app.setup`. CPUs: the number goes to `Settings.rules`, and the CPU manager's own rule chooses which
 (spec 4.1). Memory: the kubelet knows no rule, it wants reservedMemory per NUMA node spelled out (spec 5.1); here the
-sum is spread over the nodes with CPUs in proportion to their memory, whole pages, the rest on the lowest node.
+sum is spread over the nodes with CPUs in proportion to their memory without huge pages, whole pages, the rest on the
+lowest node that has room for it.
 """
 
 from __future__ import annotations
@@ -46,8 +47,13 @@ def with_node_memory(settings: Settings, machine: Machine, kept: int | None) -> 
     nodes = [node for node in machine.nodes if node.cpus and node.memory]
     if not total or not nodes:
         return settings
-    room = sum(node.memory for node in nodes)
-    parts = {node.id: total * node.memory // room // _PAGE * _PAGE for node in nodes}
+    ordinary = {node.id: max(0, node.resources[_MEMORY]) for node in nodes}
+    room = sum(ordinary.values())
+    if not told:  # what a Node told may be older than the huge pages: what is not there cannot be kept
+        total = min(total, room)
+    parts = {number: total * has // max(1, room) // _PAGE * _PAGE for number, has in ordinary.items()}
+    for number, has in ordinary.items():
+        parts[number] += max(0, min(total - sum(parts.values()), has - parts[number]))
     parts[nodes[0].id] += total - sum(parts.values())
     update: dict[str, object] = {
         "reserved_memory": tuple(
@@ -57,5 +63,7 @@ def with_node_memory(settings: Settings, machine: Machine, kept: int | None) -> 
         )
     }
     if not told:  # the sums must agree with Node Allocatable's
-        update["system_reserved"] = {**settings.system_reserved, _MEMORY: 1000 * (total - eviction)}
+        update["system_reserved"] = {**settings.system_reserved, _MEMORY: 1000 * (total - min(eviction, total))}
+        if total < eviction:
+            update["eviction_hard"] = {**(settings.eviction_hard or {}), "memory.available": str(total)}
     return settings.model_copy(update=update)

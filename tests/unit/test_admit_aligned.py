@@ -53,8 +53,9 @@ def test_what_lies_within_a_preferred_affinity_is_aligned(hint: Hint, held: dict
 @pytest.mark.parametrize(
     ("held", "why"),
     [
-        ({"cpus": "1-2"}, "CPUs 1-2 lie on NUMA node 1, outside the affinity 0"),
-        ({"cpus": "0", "mems": "0-1"}, "5 of memory lies on NUMA node 1, outside the affinity 0"),
+        ({"cpus": "1-2"}, "CPU 2 lies on NUMA node 1, outside the affinity 0"),
+        ({"cpus": "2-4"}, "CPUs 2-4 lie on NUMA nodes 1-2, outside the affinity 0"),
+        ({"cpus": "0", "mems": "0-1"}, "5 of memory lies on NUMA nodes 0-1, in part outside the affinity 0"),
         (
             {"cpus": "0", "gpus": "near-1-2"},
             f"device near-1-2 of {GPU} is local to NUMA nodes 1-2, outside the affinity 0",
