@@ -176,7 +176,7 @@ class Cluster(Made):
         if now == self._prints and self.kept == before_kept:
             return
         self._prints, before = now, self.setup
-        self.setup = setup.again(self.options.config, self.options.root, before, self.fan.problem, kept=self.kept)
+        self.setup = setup.again(self.options.config, self.options.root, before, self.fan, kept=self.kept)
         same = (before.settings, before.machine.digest, before.node.rules)
         if same == (self.setup.settings, self.setup.machine.digest, self.setup.node.rules):
             return

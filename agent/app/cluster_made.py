@@ -144,7 +144,7 @@ class Made(Service):
         )  # fmt: skip
         self._switch()
         self._tell_start()
-        setup.tell_missed(self.setup, self.fan.problem)
+        setup.tell_missed(self.setup, self.fan)
 
     def _make_tellers(self) -> None:
         options, settings = self.options, self.setup.settings

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from agent.app.kept import Kept
 from agent.core.admit import Node
@@ -33,6 +33,13 @@ _ONLINE = ("/sys/devices/system/cpu/online", "/sys/devices/system/node/online", 
 
 CONFIG = Path("/etc/numalign/config.yaml")
 """Where the chart puts it."""
+
+
+class Told(Protocol):
+    """Who hears of problems."""
+
+    def problem(self, what: str, text: str) -> None:
+        """Something is wrong that is no pod's doing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +98,7 @@ def read_setup(config: Path | None, root: str | None, kept: Kept | None = None, 
 
 
 def again(
-    config: Path | None, root: str | None, before: Setup, wrong: Callable[[str, str], None],
+    config: Path | None, root: str | None, before: Setup, told: Told,
     *, kept: Kept | None = None,
 ) -> Setup:  # fmt: skip
     """Read both again. New settings that are wrong keep no old machine in force: then the old settings serve the new.
@@ -100,7 +107,7 @@ def again(
         config: the configuration file, None for the defaults.
         root: the machine, None for this one.
         before: what was in force until now.
-        wrong: told of what is wrong with the settings ("settings"), and of missing hardware ("hardware").
+        told: who hears what is wrong with the settings, and what hardware is missing.
         kept: see `read_setup`.
 
     Raises:
@@ -109,17 +116,17 @@ def again(
     try:
         now = read_setup(config, root, kept, before)
     except NumalignError as error:
-        wrong("settings", f"the old settings stay: {error}")
+        told.problem("settings", f"the old settings stay: {error}")
         now = made(before.settings, open_machine(root), before.ignored, kept, before)
     if now.missed != before.missed:
-        tell_missed(now, wrong)
+        tell_missed(now, told)
     return now
 
 
-def tell_missed(now: Setup, wrong: Callable[[str, str], None]) -> None:
+def tell_missed(now: Setup, told: Told) -> None:
     """Say what of the hardware that the settings name is not there."""
     for text in now.missed:
-        wrong("hardware", text)
+        told.problem("hardware", text)
 
 
 def made(

@@ -152,7 +152,7 @@ class Standalone(Made):
             return
         self._prints = now
         before = self.setup
-        self.setup = setup.again(self.options.config, self.options.root, before, self.fan.problem)
+        self.setup = setup.again(self.options.config, self.options.root, before, self.fan)
         if (before.settings, before.machine.digest) == (self.setup.settings, self.setup.machine.digest):
             return
         self.page.follow(self.setup.settings.page)

@@ -106,7 +106,7 @@ class Made(Service):
             self._closing.callback(self.runtime.close)
         for ignored in self.setup.ignored:
             LOG.warning("%s", ignored)
-        setup.tell_missed(self.setup, self.fan.problem)
+        setup.tell_missed(self.setup, self.fan)
         self._cross_check()
 
     def _cross_check(self) -> None:

@@ -18,7 +18,7 @@ from agent.model.machine import Machine
 from agent.model.outcome import Admitted
 from agent.model.podspec import pod_from
 from agent.settings import parse
-from tests.flow.world import container, manifest
+from tests.flow.world import Ears, container, manifest
 
 GI = 1 << 30
 PLAIN = "2 sockets x 1 node x 8 cores x 1 thread, 32G per node"
@@ -85,13 +85,13 @@ class Places:
     """A machine that changes, and one configuration file."""
 
     def __init__(self, folder: Path, settings: str) -> None:
-        self.config, self.told = folder / "config.yaml", list[tuple[str, str]]()
+        self.config, self.ears = folder / "config.yaml", Ears()
         self.config.write_text(settings)
         self.now = setup.read_setup(self.config, f"synthetic:{PLAIN}")
 
     def becomes(self, machine: str) -> Machine:
         """The machine that is in force after a change."""
-        self.now = setup.again(self.config, f"synthetic:{machine}", self.now, lambda *text: self.told.append(text))
+        self.now = setup.again(self.config, f"synthetic:{machine}", self.now, self.ears)
         return self.now.machine
 
 
@@ -104,11 +104,11 @@ def test_finding_04_pages_allocated_later_are_followed(tmp_path: Path) -> None:
     place = Places(tmp_path, SPREAD)
     assert place.becomes(uneven(31)).by_node[0].resources["memory"] == GI
     assert free(place.now) == [0, 32 * GI - 3 * GI]
-    assert [what for what, _ in place.told] == ["hardware"]
-    assert "NUMA node 0 has 1Gi of memory and shall keep 2Gi" in place.told[0][1]
+    assert [what for what, _ in place.ears.problems] == ["hardware"]
+    assert "NUMA node 0 has 1Gi of memory and shall keep 2Gi" in place.ears.problems[0][1]
     assert place.becomes(PLAIN).by_node[0].resources["memory"] == 32 * GI
     assert free(place.now) == [30 * GI, 30 * GI]
-    assert len(place.told) == 1
+    assert len(place.ears.problems) == 1
 
 
 def test_finding_04_the_next_start_comes_up_too(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from agent.app import setup
 from agent.errors import SettingsError
 from agent.model.idset import CpuSet
-from tests.flow.world import World, container, manifest
+from tests.flow.world import Ears, World, container, manifest
 
 EIGHT = "2 sockets x 1 node x 4 cores x 1 thread, 8G per node"
 
@@ -22,7 +22,8 @@ class Watched:
     """
 
     def __init__(self, folder: Path, settings: str) -> None:
-        self.config, self.told = folder / "config.yaml", list[tuple[str, str]]()
+        self.config, ears = folder / "config.yaml", Ears()
+        self._ears, self.told = ears, ears.problems
         self.config.write_text(settings)
         self.now = setup.read_setup(self.config, f"synthetic:{EIGHT}")
         self.world = World(folder / "tree", machine=EIGHT)
@@ -31,7 +32,7 @@ class Watched:
 
     def becomes(self, machine: str = EIGHT) -> None:
         """The machine, or the file, changed."""
-        self.now = setup.again(self.config, f"synthetic:{machine}", self.now, lambda *text: self.told.append(text))
+        self.now = setup.again(self.config, f"synthetic:{machine}", self.now, self._ears)
         self.world.engine.changed(self.now.node)
 
     def granted(self, name: str, cpu: str) -> CpuSet:
