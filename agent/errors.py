@@ -3,6 +3,7 @@
     NumalignError
       MalformedError              a text that does not follow its format (a set, a quantity, a manifest field)
         BadPodError(field)        a pod that cannot be understood; names the field
+        BadDocumentError(line)    a text that is no YAML, or asks for more than is read
         BadInputError(sentences)  files of which several things may be wrong; each is a sentence
       SettingsError(key)          a setting that is unknown or impossible; names the key and the remedy; exit code 2
       HostError(path)             this node's files
@@ -42,6 +43,14 @@ class BadPodError(MalformedError):
     def __init__(self, field: str, why: str) -> None:
         super().__init__(f"{field}: {why}")
         self.field = field
+
+
+class BadDocumentError(MalformedError):
+    """A text that is no YAML, or that asks for more than is read; line 0 where none can be named."""
+
+    def __init__(self, why: str, line: int = 0, context: str = "") -> None:
+        super().__init__(f"is not YAML{f' in line {line}' if line else ''}: {why}")
+        self.why, self.line, self.context = why, line, context
 
 
 class BadInputError(MalformedError):

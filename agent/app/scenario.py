@@ -12,10 +12,10 @@ from collections.abc import Collection
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-import yaml
-
 from agent.engine.simulation import Add, End, Event, Pass
-from agent.errors import MalformedError
+from agent.errors import BadDocumentError, MalformedError
+from agent.host import bounded
+from agent.host.documents import load_all
 from agent.host.workloads import read_workloads
 from agent.model.fields import Field, show
 
@@ -36,15 +36,15 @@ def read_scenario(path: Path, known: Collection[str] = ()) -> tuple[tuple[Event,
         Its events, and what is wrong, one sentence each.
     """
     try:
-        with path.open("rb") as handle:
-            data = handle.read(LARGEST + 1)
+        data = bounded.read(path, LARGEST + 1)
         if len(data) > LARGEST:
             return (), [f"{path}: is larger than {LARGEST} bytes; a scenario is a list of events"]
-        body = Field(yaml.safe_load(data.decode("utf-8")), "")
+        found = load_all(data, values=20 * MOST_EVENTS, documents=1)
+        body = Field(found[0] if found else None, "")
     except OSError as error:
         return (), [f"{path}: cannot be read: {error.strerror}; name a scenario file"]
-    except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
-        return (), [f"{path}: is not YAML: {(str(error) or type(error).__name__).splitlines()[0][:120]}; correct it"]
+    except BadDocumentError as error:
+        return (), [f"{path}: {error}; correct it"]
     there, events, wrong = set(known), list[Event](), list[str]()
     try:
         fields = list(_events(body))

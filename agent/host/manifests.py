@@ -19,10 +19,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
 from asyncinotify import Inotify, Mask
 
-from agent.errors import BadPodError, HostError
+from agent.errors import BadDocumentError, BadPodError, HostError
+from agent.host import bounded
+from agent.host.documents import load_all
 from agent.model.pod import Pod
 from agent.model.podspec import noted, pod_from
 
@@ -30,8 +31,8 @@ SUFFIXES = (".yaml", ".yml", ".json")
 LARGEST = 1 << 20
 MOST_DOCUMENTS = 1000
 MOST_FILES = 10_000
-
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+MOST_VALUES = 100_000
+"""Of one file: numbers, texts, lists and mappings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,9 @@ def read_folder(path: Path) -> Folder:
             except BadPodError as error:
                 wrong.append(Wrong(file.name, str(error), number))
                 continue
+            except Exception as error:  # noqa: BLE001 - one manifest's oddity is told, and costs the others nothing
+                wrong.append(Wrong(file.name, f"cannot be understood: {type(error).__name__}", number))
+                continue
             clash = next((keys[each] for each in (pod.key, pod.uid) if each in keys), None)
             if clash:
                 wrong.append(Wrong(file.name, f"pod {pod.key} is in {clash} already; give it another name", number))
@@ -138,21 +142,23 @@ def _is_manifest(path: Path) -> bool:
 def _documents(file: Path, wrong: list[Wrong]) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """(number, body) of each document; what cannot be read goes to `wrong`."""
     try:
-        with file.open("rb") as handle:
-            data = handle.read(LARGEST + 1)
+        data = bounded.read(file, LARGEST + 1)
         if len(data) > LARGEST:
             wrong.append(Wrong(file.name, f"is larger than {LARGEST} bytes, which no pod is"))
             return
         text = data.decode("utf-8")
-        loaded = [json.loads(text)] if file.suffix == ".json" else _yaml(text)
+        loaded = (
+            [json.loads(text)]
+            if file.suffix == ".json"
+            else load_all(text, values=MOST_VALUES, documents=MOST_DOCUMENTS)
+        )
     except OSError as error:
         wrong.append(Wrong(file.name, f"cannot be read: {error.strerror}; make it readable, or remove it"))
         return
-    except yaml.MarkedYAMLError as error:
-        line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        wrong.append(Wrong(file.name, f"is not YAML{line}: {error.problem or 'cannot be parsed'}; correct it"))
+    except BadDocumentError as error:
+        wrong.append(Wrong(file.name, f"{error}; correct it"))
         return
-    except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
+    except (ValueError, RecursionError) as error:
         why = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
         wrong.append(Wrong(file.name, f"is neither YAML nor JSON: {why}; correct it"))
         return
@@ -169,15 +175,6 @@ def _documents(file: Path, wrong: list[Wrong]) -> Iterator[tuple[int, Mapping[st
                 yield number, item
             elif item is not None:
                 wrong.append(Wrong(file.name, "is no object; write apiVersion: v1, kind: Pod, ...", number))
-
-
-def _yaml(text: str) -> list[Any]:
-    documents = []
-    for document in yaml.load_all(text, _Loader):
-        documents.append(document)
-        if len(documents) > MOST_DOCUMENTS:
-            raise ValueError(f"holds more than {MOST_DOCUMENTS} documents")
-    return documents
 
 
 class Follower:

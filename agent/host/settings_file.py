@@ -12,14 +12,16 @@ from typing import Any
 
 import yaml
 
-from agent.errors import SettingsError
+from agent.errors import BadDocumentError, SettingsError
+from agent.host import bounded, documents
 from agent.settings import Settings, parse
 
 LARGEST = 1 << 20
 """A ConfigMap cannot be larger either."""
+MOST_VALUES = 20_000
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(documents.Loader):  # type: ignore[misc]  # the library has no types for its C part
     """YAML's safe kinds, and no key twice: the second would win in silence."""
 
 
@@ -33,7 +35,8 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
                 )
             seen.add(key.value)
     loader.flatten_mapping(node)
-    return loader.construct_mapping(node, deep=True)
+    found: dict[Hashable, Any] = loader.construct_mapping(node, deep=True)
+    return found
 
 
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
@@ -46,23 +49,20 @@ def read_settings(path: Path) -> tuple[Settings, tuple[str, ...]]:
         SettingsError: it cannot be read, is no YAML, or says something impossible; the text starts with the file.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST + 1)
+        data = bounded.read(path, LARGEST + 1)
     except OSError as error:
         raise SettingsError(str(path), f"cannot be read: {error.strerror}; name a readable file") from None
     if len(data) > LARGEST:
         raise SettingsError(str(path), f"is larger than {LARGEST} bytes; a configuration is a few hundred")
     try:
-        document = yaml.load(data, _Loader)  # noqa: S506 - a subclass of the safe loader
-    except yaml.MarkedYAMLError as error:
-        line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
-        why = ", ".join(part for part in (error.context, error.problem) if part) or "is not YAML"
-        raise SettingsError(f"{path}{line}", f"{why}; correct the YAML") from None
-    except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
-        why = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
-        raise SettingsError(str(path), f"is not YAML ({why}); correct it") from None
+        found = documents.load_all(data, values=MOST_VALUES, documents=1, loader=_Loader)
+    except BadDocumentError as error:
+        if not error.line:
+            raise SettingsError(str(path), f"is not YAML ({error.why}); correct it") from None
+        why = ", ".join(part for part in (error.context, error.why) if part)
+        raise SettingsError(f"{path}:{error.line}", f"{why}; correct the YAML") from None
     try:
-        return parse(document)
+        return parse(found[0] if found else None)
     except SettingsError as error:
         raise SettingsError(f"{path}: {error.key}" if error.key else str(path), _why(error)) from None
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from agent.errors import BadPodError
+from agent.errors import BadDocumentError, BadPodError
+from agent.host import bounded
+from agent.host.documents import load_all
 from agent.host.manifests import SUFFIXES, Wrong
 from agent.model.notes import kept
 from agent.model.workload import Item, items_from, namespace_defaults
@@ -28,9 +28,9 @@ LARGEST = 256 << 20
 MOST_FILES = 10_000
 MOST_ITEMS = 200_000
 MOST_WRONG = 20
+MOST_VALUES = 1_000_000
+"""Of a file with aliases; one without may have as many values as bytes."""
 STDIN = Path("-")
-
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +152,12 @@ class _Reading:
             if text.lstrip()[:1] == "{":  # JSON is YAML, too, but much slower to read as that
                 with contextlib.suppress(ValueError):  # YAML says what is wrong, with its line
                     return [json.loads(text)]
-            return list(yaml.load_all(text, _Loader))
+            return load_all(text, values=max(MOST_VALUES, len(text)), documents=MOST_ITEMS)
         except OSError as error:
             why = f"cannot be read: {error.strerror or error}; make it readable, or leave it out"
-        except yaml.MarkedYAMLError as error:
-            line = f" in line {error.problem_mark.line + 1}" if error.problem_mark else ""
-            why = f"is not YAML{line}: {error.problem or 'cannot be parsed'}; correct it"
-        except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
+        except BadDocumentError as error:
+            why = f"{error}; correct it"
+        except (ValueError, RecursionError) as error:
             reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
             why = f"is neither YAML nor JSON: {reason}; correct it"
         self.wrong.append(Wrong(label, why))
@@ -167,11 +166,7 @@ class _Reading:
 
 def _text(file: Path) -> str:
     """The file's text; raises OSError, and ValueError where it is too large or no UTF-8."""
-    if file == STDIN:
-        data = sys.stdin.buffer.read(LARGEST + 1)
-    else:
-        with file.open("rb") as handle:
-            data = handle.read(LARGEST + 1)
+    data = sys.stdin.buffer.read(LARGEST + 1) if file == STDIN else bounded.read(file, LARGEST + 1)
     if len(data) > LARGEST:
         raise ValueError(f"it is larger than {LARGEST >> 20} MiB")
     return data.decode("utf-8")

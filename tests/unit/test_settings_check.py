@@ -86,7 +86,7 @@ def test_what_cannot_be_used_is_one_sentence(tmp_path: Path, text: str, root: st
         (b"a: !!python/object/apply:os.system [ls]\n", "could not determine a constructor"),
         (b"- 1\n", "must be a mapping"),
         (b"waiting: {limit: 5m, limit: 6m}\n", "is there twice"),
-        (b"[" * 3000, "is not YAML"),
+        (b"[" * 3000, "nested deeper than 64 levels"),
         (b"x" * (LARGEST + 1), "is larger than"),
     ],
     ids=["twice", "open", "two", "bytes", "python", "list", "inner", "deep", "large"],
