@@ -75,7 +75,7 @@ def test_pods_and_containers_are_told_when_others_make_them(tree: Tree) -> None:
     with watched(tree, rescan=600) as (watcher, seen):
         before = time.monotonic()
         made = [tree.make(f"/kubepods/pod{UID}"), tree.make(f"/kubepods/pod{UID}/abc")]
-        made += [tree.make(f"/kubepods/pod{UID}/abc/inner"), tree.make("/kubepods/burstable/podb")]
+        made += [tree.make(f"/kubepods/pod{UID}/abc/container"), tree.make("/kubepods/burstable/podb")]
         made += [tree.make("/kubepods/burstable/podb/def")]
         assert seen.until(lambda: set(seen.appeared) == set(made)), seen.appeared
         kinds = {
@@ -85,7 +85,7 @@ def test_pods_and_containers_are_told_when_others_make_them(tree: Tree) -> None:
         assert kinds == {
             f"/pod{UID}": (Level.POD, UID, ""),
             f"/pod{UID}/abc": (Level.CONTAINER, UID, "abc"),
-            f"/pod{UID}/abc/inner": (Level.INNER, UID, "abc"),
+            f"/pod{UID}/abc/container": (Level.INNER, UID, "abc"),
             "/burstable/podb": (Level.POD, "b", ""),
             "/burstable/podb/def": (Level.CONTAINER, "b", "def"),
         }

@@ -4,7 +4,7 @@
       .observe()             one scan -> model.cgroup.Observed
       .apply(writes)         in order -> model.cgroup.Written each
       .pages(path)           bytes per NUMA node (safety.md S4)
-      .processes, .affinities
+      .affinities
 
     layout    names, made and recognised      kernel    who takes the writes
     mounts    where the hierarchies lie       scanning, reading, writing, pages: the parts of Cgroups
@@ -20,11 +20,11 @@ from agent.host.cgroups import pages as _pages
 from agent.host.cgroups import scanning
 from agent.host.cgroups.kernel import Kernel, RealKernel
 from agent.host.cgroups.mounts import Mounts, find_mounts
-from agent.host.cgroups.writing import Reporter, Writer
+from agent.host.cgroups.writing import Writer
 from agent.model.cgroup import Level, Observed, Write, Written
 from agent.model.idset import CpuSet
 
-__all__ = ["Cgroups", "Kernel", "Mounts", "RealKernel", "Reporter"]
+__all__ = ["Cgroups", "Kernel", "Mounts", "RealKernel"]
 
 
 class Cgroups:
@@ -34,7 +34,6 @@ class Cgroups:
         root: where the host's /sys/fs/cgroup is, or a scratch tree.
         kernel: takes the writes; the real one when None.
         kubepods: path of the kubelet's root within the hierarchy, where it cannot be told by looking (two kubelets).
-        reporter: told of every write.
         patience: seconds that one `apply` waits for writes of memory nodes (safety.md S8).
 
     Raises:
@@ -48,14 +47,13 @@ class Cgroups:
         *,
         kernel: Kernel | None = None,
         kubepods: str = "",
-        reporter: Reporter | None = None,
         patience: float = 2.0,
     ) -> None:
         self.mounts = find_mounts(os.fspath(root))
         self._named = kubepods
         self._kubepods = ""
         self._known: frozenset[str] = frozenset()
-        self._writer = Writer(self.mounts, kernel or RealKernel(), patience, reporter)
+        self._writer = Writer(self.mounts, kernel or RealKernel(), patience)
 
     @property
     def version(self) -> int:
@@ -70,7 +68,8 @@ class Cgroups:
     @property
     def hanging(self) -> tuple[str, ...]:
         """Paths whose write of memory nodes has not returned yet."""
-        return tuple(sorted(path for (path, _), thread in self._writer.hanging.items() if thread.is_alive()))
+        there = list(self._writer.hanging.items())  # asked by a scrape, on another thread than the writes
+        return tuple(sorted(path for (path, _), thread in there if thread.is_alive()))
 
     def observe(self) -> Observed:
         """The kubelet's whole tree now; empty where no kubelet has made one.
@@ -80,10 +79,8 @@ class Cgroups:
             HostError: several kubelets' roots, and no setting says which.
 
         """
-        observed = scanning.scan(self.mounts, self._kubepods) if self._kubepods else Observed(self.version)
-        if not observed.cgroups:
-            self._kubepods = scanning.find_kubepods(self.mounts, self._named)
-            observed = scanning.scan(self.mounts, self._kubepods)
+        self._kubepods = scanning.find_kubepods(self.mounts, self._named, self._kubepods)
+        observed = scanning.scan(self.mounts, self._kubepods)
         self._known = frozenset(cgroup.path for cgroup in observed.cgroups if cgroup.level is not Level.KUBEPODS)
         return observed
 
@@ -103,10 +100,6 @@ class Cgroups:
     def touched(self, path: str) -> dict[int, int]:
         """The same of anonymous and shared memory, which cannot be reclaimed (safety.md S7)."""
         return _pages.touched(self.mounts, path, os.sysconf("SC_PAGE_SIZE"))
-
-    def processes(self, path: str) -> tuple[int, ...]:
-        """The processes of a cgroup and of those below."""
-        return _pages.processes(self.mounts, path)
 
     def affinities(self, path: str) -> dict[int, CpuSet]:
         """Thread id -> the CPUs that it may use (safety.md S15: for reports only)."""

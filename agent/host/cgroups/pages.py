@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections import deque
 from collections.abc import Iterator
 
 from agent.errors import SysfsMalformedError
@@ -19,6 +20,10 @@ from agent.model.idset import CpuSet
 _KINDS_V2 = ("anon", "file", "total")  # "file" holds shmem; "total" is what hugetlb files say; the rest are parts
 _TOUCHED_V2 = ("anon", "shmem")
 _MANY = 10_000
+_FOLDERS = 1000
+"""Cgroups below one that are looked into."""
+_LONGEST = 3840
+"""Characters of a path below which another folder and a file fit into PATH_MAX."""
 
 
 def pages(mounts: Mounts, path: str, page_size: int) -> dict[int, int]:
@@ -79,11 +84,6 @@ def _hugetlb(folder: str) -> list[str]:
     return []
 
 
-def processes(mounts: Mounts, path: str) -> tuple[int, ...]:
-    """The processes of a cgroup and of those below, ascending; those of another pid namespace (0) are left out."""
-    return tuple(sorted(set(_ids(mounts, path, "cgroup.procs"))))
-
-
 def affinities(mounts: Mounts, path: str) -> dict[int, CpuSet]:
     """Thread id -> the CPUs it may use, as sched_getaffinity(2) tells it; threads that end meanwhile are left out.
 
@@ -98,9 +98,14 @@ def affinities(mounts: Mounts, path: str) -> dict[int, CpuSet]:
 
 
 def _ids(mounts: Mounts, path: str, file: str) -> Iterator[int]:
-    folder = mounts.cpuset + path
-    for word in (reading.text(folder, file) or "").split()[:_MANY]:
-        if word.isdigit() and word != "0":
-            yield int(word)
-    for name in reading.folders(folder) or ():
-        yield from _ids(mounts, f"{path}/{name}", file)
+    """The numbers in a file of a cgroup and of those below, _MANY at most; those of another pid namespace are 0."""
+    todo, left = deque([mounts.cpuset + path]), _MANY
+    for _ in range(_FOLDERS):
+        if not todo or left <= 0:
+            return
+        folder = todo.popleft()
+        words = (reading.text(folder, file) or "").split()[:left]
+        left -= len(words)
+        yield from (int(word) for word in words if word.isascii() and word.isdigit() and word != "0")
+        if len(folder) < _LONGEST:
+            todo += [f"{folder}/{name}" for name in reading.folders(folder, _FOLDERS) or ()]

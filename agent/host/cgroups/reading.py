@@ -9,12 +9,15 @@ from __future__ import annotations
 import errno
 import os
 from functools import lru_cache
+from itertools import islice
 
 from agent.errors import MalformedError, SysfsMalformedError
 from agent.model.idset import CpuSet, IdSet, NodeSet
 
 _CHUNK = 65536
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+MOST_FOLDERS = 10_000
+"""Cgroups right below another that are looked at: whoever may make cgroups may make a hundred thousand."""
 GONE = (errno.ENOENT, errno.ENODEV, errno.ENOTDIR)
 """What the kernel says of a cgroup that is gone: ENODEV from a file that was open before."""
 
@@ -65,8 +68,8 @@ def _parsed(found: str) -> int:
     return IdSet.parse(found).bits
 
 
-def folders(folder: str) -> list[str] | None:
-    """The names of the cgroups right below, sorted; None where it is gone. Links are none.
+def folders(folder: str, most: int = MOST_FOLDERS) -> list[str] | None:
+    """The names of the cgroups right below, sorted, `most` at most; None where it is gone. Links are none.
 
     A folder's link count tells without a listing that nothing is below (kernfs counts as old file systems do: 2 and
     one per subfolder); where a file system does not count (1), the listing decides.
@@ -75,7 +78,7 @@ def folders(folder: str) -> list[str] | None:
         if os.stat(folder, follow_symlinks=False).st_nlink == 2:  # noqa: PLR2004, PTH116 - because see above; pathlib costs more than the call
             return []
         with os.scandir(folder) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+            return sorted(islice((entry.name for entry in entries if entry.is_dir(follow_symlinks=False)), most))
     except OSError as error:
         if error.errno in GONE:
             return None

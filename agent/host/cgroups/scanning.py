@@ -19,14 +19,17 @@ _ROOT_DEPTH = 6
 """Deepest place of a kubelet's root: /system.slice/docker-<id>.scope/kubelet.slice/kubelet-kubepods.slice is 4."""
 _INNER_DEPTH = 8
 """Levels below a container that are looked at."""
+MOST_INNER = 256
+"""Cgroups below a pod's containers that are looked at: whoever may make some there may make a hundred thousand."""
 
 
-def find_kubepods(mounts: Mounts, wanted: str = "") -> str:
+def find_kubepods(mounts: Mounts, wanted: str = "", last: str = "") -> str:
     """The path of the kubelet's root, "" where there is none yet.
 
     Args:
         mounts: the hierarchies.
         wanted: the path, where a setting names it.
+        last: what was found before; it stays while no root has a process.
 
     Raises:
         HostError: several kubelets' roots at the same depth, and no setting says which.
@@ -38,6 +41,8 @@ def find_kubepods(mounts: Mounts, wanted: str = "") -> str:
     for _ in range(_ROOT_DEPTH):
         below = [f"{path}/{name}" for path in level for name in reading.folders(mounts.cpuset + path) or ()]
         found = [path for path in below if layout.is_kubepods(path.rpartition("/")[2])]
+        if len(found) > 1:  # one may be left over from before the kubelet's cgroupDriver was changed
+            found = [path for path in found if _lives(mounts, path)] or ([last] if last in found else found)
         if len(found) > 1:
             raise HostError(
                 mounts.cpuset,
@@ -47,6 +52,20 @@ def find_kubepods(mounts: Mounts, wanted: str = "") -> str:
             return found[0]
         level = below
     return ""
+
+
+def _lives(mounts: Mounts, path: str) -> bool:
+    """Whether there is a process in a cgroup or below."""
+    if mounts.version == 2:  # noqa: PLR2004 - because the version
+        return "populated 1" in (reading.text(mounts.cpuset + path, "cgroup.events") or "")
+    todo, depth = [path], path.count("/") + _INNER_DEPTH
+    while todo:
+        path = todo.pop()
+        if reading.text(mounts.cpuset + path, "cgroup.procs", limit=1):
+            return True
+        if path.count("/") < depth:
+            todo += [f"{path}/{name}" for name in reading.folders(mounts.cpuset + path) or ()]
+    return False
 
 
 def scan(mounts: Mounts, kubepods: str) -> Observed:
@@ -70,6 +89,7 @@ def _populated(cgroups: list[Cgroup]) -> list[Cgroup]:
 class _Scan:
     mounts: Mounts
     cgroups: list[Cgroup] = field(default_factory=list)
+    inner: int = 0
 
     def kubepods(self, path: str) -> None:
         name = path.rpartition("/")[2]
@@ -86,6 +106,7 @@ class _Scan:
     def _pod(self, above: str, name: str, qos: Qos) -> None:
         uid = layout.uid_of(above.rpartition("/")[2], name)
         path = f"{above}/{name}"
+        self.inner = 0
         if uid and self._add(path, Level.POD, qos, uid):
             for child in self._below(path):
                 self._container(f"{path}/{child}", qos, uid, layout.container_id_of(child))
@@ -94,8 +115,13 @@ class _Scan:
         level = Level.INNER if depth else Level.CONTAINER
         if not self._add(path, level, qos, uid, container_id) or depth == _INNER_DEPTH:
             return
-        for child in self._below(path):
-            if self.mounts.version == 1 or (depth == 0 and child == RUNTIME_INNER):
+        if self.mounts.version == 2:  # noqa: PLR2004 - because the version
+            if depth == 0:
+                self._add(f"{path}/{RUNTIME_INNER}", Level.INNER, qos, uid, container_id)
+            return
+        for child in reading.folders(self.mounts.cpuset + path, MOST_INNER) or ():
+            self.inner += 1
+            if self.inner <= MOST_INNER:
                 self._container(f"{path}/{child}", qos, uid, container_id, depth + 1)
 
     def _below(self, path: str) -> list[str]:

@@ -11,6 +11,9 @@ that one stands is found by listing it right after. What can still be missed is 
     no watch can be had (ENOSPC, fs.inotify.max_user_watches), or no inotify at all    rescans, told as a problem
     kubepods is not there yet, went away, or came back                      looked for at each rescan, and whenever
                                                                             the hierarchy's root changes
+
+A container that may make cgroups below its own may make very many, very quickly: only those that bind their parents
+(v1) or that are the runtime's own (v2) are followed, so many of a pod, and one reading takes so many events.
 """
 
 from __future__ import annotations
@@ -21,20 +24,24 @@ import os
 import select
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from asyncinotify import Inotify, Mask
+from asyncinotify import Event, Inotify, Mask
 
+from agent.core.wanted import RUNTIME_INNER
 from agent.errors import HostError
 from agent.host.cgroups import layout, reading
 from agent.host.cgroups.mounts import Mounts
-from agent.host.cgroups.scanning import find_kubepods
+from agent.host.cgroups.scanning import MOST_INNER, find_kubepods
 from agent.model.cgroup import Level
 
 _MASK = Mask.CREATE | Mask.DELETE | Mask.DELETE_SELF | Mask.ONLYDIR | Mask.DONT_FOLLOW | Mask.EXCL_UNLINK
 _DEPTH = 8
-"""Levels below a pod that are watched; deeper ones are the application's."""
+"""Levels below kubepods that are watched; deeper ones are the application's."""
+_MOST_EVENTS = 5000
+"""Events of one reading: what they say is told before more are read."""
 _SOON = 0.5
 """Seconds between two looks for a kubepods that is not there, and between rescans where inotify cannot serve."""
 
@@ -96,9 +103,12 @@ class Watcher:
     _inotify: Inotify | None = None
     _thread: threading.Thread | None = None
     _known: dict[str, Folder | None] = field(default_factory=dict)
+    _children: dict[str, set[str]] = field(default_factory=dict)
+    _inner: Counter[str] = field(default_factory=Counter)
     _watched: set[str] = field(default_factory=set)
     _root: str = ""
     _short: bool = False
+    _overflowed: bool = False
     _problems: set[str] = field(default_factory=set)
     _fresh: bool = False
     _ready: threading.Event = field(default_factory=threading.Event)
@@ -151,15 +161,20 @@ class Watcher:
             self._look()
             self._fresh = True
             self._ready.set()
-            due = self.clock() + self._pause()
+            looked = self.clock()
+            due = looked + self._pause()
             while not self._over.is_set():
                 events = self._wait(due - self.clock())
                 if self._over.is_set():
                     return
+                if self._overflowed:  # soon, and not at once: whoever made it overflow may go on
+                    self._overflowed = False
+                    due = min(due, looked + min(_SOON, self.rescan))
                 if self._asked.is_set() or self.clock() >= due or (events and not self._root):
                     self._asked.clear()
                     self._look()
-                    due = self.clock() + self._pause()
+                    looked = self.clock()
+                    due = looked + self._pause()
 
     def _pause(self) -> float:
         serves = self._root and self._inotify is not None and not self._short
@@ -178,29 +193,33 @@ class Watcher:
         return True
 
     def _drain(self, inotify: Inotify) -> None:
-        """Everything that is in the queue now, told as one."""
+        """What is in the queue now, told as one."""
         appeared: list[Folder] = []
         gone: list[str] = []
-        while (event := inotify.sync_get()) is not None:
+        for _ in range(_MOST_EVENTS):
+            event = inotify.sync_get()
+            if event is None:
+                break
             if Mask.Q_OVERFLOW in event.mask:
-                self._asked.set()
-                continue
-            if event.watch is None:
-                continue
-            base = os.fspath(event.watch.path).removeprefix(self.mounts.cpuset)
-            if event.name is None:
-                if Mask.DELETE_SELF in event.mask or Mask.IGNORED in event.mask:
-                    self._watched.discard(base)
-                    if base == self._root:
-                        self._root = ""
-            elif Mask.ISDIR in event.mask and self._root and (base + "/").startswith(self._root + "/"):
-                path = f"{base}/{event.name}"
-                if Mask.CREATE in event.mask:
-                    with self._told_faults():
-                        appeared += self._enter(path, self.clock())
-                elif Mask.DELETE in event.mask:
-                    gone += self._leave(path)
+                self._overflowed = True
+            elif event.watch is not None:
+                self._take(event, os.fspath(event.watch.path).removeprefix(self.mounts.cpuset), appeared, gone)
         self._tell(appeared, gone)
+
+    def _take(self, event: Event, base: str, appeared: list[Folder], gone: list[str]) -> None:
+        """One event of the folder `base`."""
+        if event.name is None:
+            if Mask.DELETE_SELF in event.mask or Mask.IGNORED in event.mask:
+                self._watched.discard(base)
+                if base == self._root:
+                    self._root = ""
+        elif Mask.ISDIR in event.mask and self._root and (base + "/").startswith(self._root + "/"):
+            path = f"{base}/{event.name}"
+            if Mask.CREATE in event.mask:
+                with self._told_faults():
+                    appeared += self._enter(path, self.clock())
+            elif Mask.DELETE in event.mask:
+                gone += self._leave(path)
 
     def _tell(self, appeared: list[Folder], gone: list[str]) -> None:
         if appeared or gone:
@@ -212,52 +231,75 @@ class Watcher:
         """Compare the tree with what is known, and watch what is not watched yet."""
         self._short = False
         with self._told_faults():
-            found = self._root if self._root and self._is_there(self._root) else ""
-            self._root = found or find_kubepods(self.mounts, self.kubepods)
+            self._root = find_kubepods(self.mounts, self.kubepods, self._root)
             if not self._root:
                 self._watch("")
-                self._tell([], self._drop(set()))
+                self._tell([], self._drop())
                 return
-            gone = self._drop({self._root, *self._below(self._root)})
+            gone = self._drop()
             self._tell(self._enter(self._root, self.clock()), gone)
 
-    def _is_there(self, path: str) -> bool:
-        return reading.folders(self.mounts.cpuset + path) is not None
+    def _drop(self) -> list[str]:
+        """Leave what is not there any more, or is not below the root of now."""
+        root = f"{self._root}/"
+        gone = [
+            path
+            for path in sorted(self._known)
+            if not self._root or not f"{path}/".startswith(root) or not os.path.isdir(self.mounts.cpuset + path)  # noqa: PTH112 - of hundreds
+        ]
+        return [each for path in gone for each in self._leave(path)]
 
-    def _below(self, path: str) -> Iterable[str]:
-        for name in reading.folders(self.mounts.cpuset + path) or ():
-            yield f"{path}/{name}"
-            yield from self._below(f"{path}/{name}")
-
-    def _drop(self, present: set[str]) -> list[str]:
-        return [each for path in sorted(set(self._known) - present) for each in self._leave(path)]
-
-    def _enter(self, path: str, seen: float) -> list[Folder]:
+    def _enter(self, top: str, seen: float) -> list[Folder]:
         """A folder is there: watch it first, then list it, so that nothing made meanwhile is missed."""
-        depth = path.removeprefix(self._root).count("/")
-        if depth > _DEPTH:
-            return []
-        self._watch(path)
         found: list[Folder] = []
-        if path not in self._known:
-            spot = layout.place(self._root, path) if path != self._root else None
-            self._known[path] = folder = Folder(path, *spot, seen, self._fresh) if spot else None
-            if folder is not None:
-                found.append(folder)
-        for name in reading.folders(self.mounts.cpuset + path) or ():
-            if f"{path}/{name}" not in self._known or f"{path}/{name}" not in self._watched:
-                found += self._enter(f"{path}/{name}", seen)
+        todo = deque([top])
+        while todo:
+            path = todo.popleft()
+            if path not in self._known:
+                spot = layout.place(self._root, path) if path != self._root else None
+                if spot is not None and not self._followed(path, *spot[:2]):
+                    continue
+                self._known[path] = folder = Folder(path, *spot, seen, self._fresh) if spot else None
+                self._children.setdefault(path.rpartition("/")[0], set()).add(path)
+                if folder is not None:
+                    found.append(folder)
+            self._watch(path)
+            below = (f"{path}/{name}" for name in reading.folders(self.mounts.cpuset + path) or ())
+            todo += [each for each in below if each not in self._known or each not in self._watched]
         return found
+
+    def _followed(self, path: str, level: Level, uid: str) -> bool:
+        """Whether a folder that is new is one to follow; counts those below containers."""
+        if level is not Level.INNER:
+            return True
+        if self.mounts.version == 2:  # noqa: PLR2004 - because the version
+            above = layout.place(self._root, path.rpartition("/")[0])
+            return path.endswith(f"/{RUNTIME_INNER}") and above is not None and above[0] is Level.CONTAINER
+        if path.removeprefix(self._root).count("/") > _DEPTH:
+            return False
+        if self._inner[uid] >= MOST_INNER:
+            self._trouble(f"a pod has more than {MOST_INNER} cgroups below its containers: the rest is not followed")
+            return False
+        self._inner[uid] += 1
+        return True
 
     def _leave(self, path: str) -> list[str]:
         """A folder is gone, and with it everything that was in it."""
-        if path not in self._known:
-            return []
-        gone = [each for each in self._known if each == path or each.startswith(path + "/")]
-        folders = [each for each in gone if self._known[each] is not None]
-        for each in gone:
-            del self._known[each]
+        folders: list[str] = []
+        todo = [path] if path in self._known else []
+        while todo:
+            each = todo.pop()
+            todo += self._children.pop(each, ())
+            folder = self._known.pop(each)
             self._watched.discard(each)
+            if folder is not None:
+                folders.append(each)
+                if folder.level is Level.INNER and self.mounts.version == 1:
+                    self._inner[folder.pod_uid] -= 1
+                elif folder.level is Level.POD:
+                    del self._inner[folder.pod_uid]
+        if path:
+            self._children.get(path.rpartition("/")[0], set()).discard(path)
         return sorted(folders)
 
     def _watch(self, path: str) -> None:

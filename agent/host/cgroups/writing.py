@@ -2,7 +2,8 @@
 
 A refusal of the kernel is data here (`Written.error`): the next observation plans again. A write of cpuset.mems moves
 pages and may take as long as that takes, so each runs in a thread of its own, and the caller waits for so long only
-(safety.md S8); the thread ends by itself when the kernel is done.
+(safety.md S8); the thread ends by itself when the kernel is done. Their number is bounded; one more write than that
+is answered as one that hangs.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import errno
 import threading
 import time
-from collections.abc import Callable, Container
+from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,9 +21,6 @@ from agent.host.cgroups.kernel import Kernel
 from agent.host.cgroups.mounts import Mounts
 from agent.model.cgroup import FORBIDDEN, HANGS, VANISHED, Write, Written
 
-Reporter = Callable[[Written], None]
-"""Told of every write, once: for metrics and logs."""
-
 _EFFECTIVE = {
     (1, "cpuset.cpus"): "cpuset.effective_cpus",
     (1, "cpuset.mems"): "cpuset.effective_mems",
@@ -30,6 +28,8 @@ _EFFECTIVE = {
     (2, "cpuset.mems"): "cpuset.mems.effective",
 }
 _QUOTA = {1: "cpu.cfs_quota_us", 2: "cpu.max"}
+MOST_HANGING = 32
+"""Writes that may hang at once."""
 _LEAST_WAIT = 0.05
 """Seconds that a mems write is given even after another one hung."""
 
@@ -42,48 +42,48 @@ class Writer:
         mounts: the hierarchies.
         kernel: takes the writes.
         patience: seconds to wait for all mems writes of one batch together.
-        reporter: told of every write.
         hanging: (path, file) -> the thread of a write that has not returned.
     """
 
     mounts: Mounts
     kernel: Kernel
     patience: float
-    reporter: Reporter | None = None
     hanging: dict[tuple[str, str], threading.Thread] = field(default_factory=dict)
 
     def apply(self, writes: tuple[Write, ...], known: Container[str]) -> tuple[Written, ...]:
         """Carry out the writes in order; `known` are the paths that may be written."""
         deadline = time.monotonic() + self.patience
-        done = []
-        for write in writes:
-            written = self._one(write, known, deadline)
-            if self.reporter:
-                self.reporter(written)
-            done.append(written)
-        return tuple(done)
+        self.hanging = {slot: thread for slot, thread in self.hanging.items() if thread.is_alive()}
+        return tuple(self._one(write, known, deadline) for write in writes)
 
     def _one(self, write: Write, known: Container[str], deadline: float) -> Written:
         hierarchy = self._hierarchy(write.file)
         if not hierarchy or write.path not in known:
             return Written(write, "", "", FORBIDDEN)
         slot = (write.path, write.file)
-        if slot in self.hanging:
-            if self.hanging[slot].is_alive():
-                return Written(write, "", "", HANGS)
-            del self.hanging[slot]
+        if slot in self.hanging and self.hanging[slot].is_alive():
+            return Written(write, "", "", HANGS)
         if write.file != "cpuset.mems":
             return self._done(write, hierarchy, self._try(write, hierarchy))
+        return self._moving(write, hierarchy, deadline)
+
+    def _moving(self, write: Write, hierarchy: str, deadline: float) -> Written:
+        """A write that moves pages, in a thread of its own."""
+        if len(self.hanging) >= MOST_HANGING:
+            return Written(write, "", "", HANGS)
         outcome: list[str] = []
         thread = threading.Thread(
             target=lambda: outcome.append(self._try(write, hierarchy)), name=f"mems {write.path}", daemon=True
         )
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # the limit of processes is reached: refused now, tried again with the next plan
+            return self._done(write, hierarchy, errno.errorcode[errno.EAGAIN])
         thread.join(max(deadline - time.monotonic(), _LEAST_WAIT))
         if thread.is_alive():
-            self.hanging[slot] = thread
+            self.hanging[write.path, write.file] = thread
             return Written(write, "", "", HANGS)
-        return self._done(write, hierarchy, outcome[0])
+        return self._done(write, hierarchy, outcome[0] if outcome else errno.errorcode[errno.EIO])
 
     def _hierarchy(self, file: str) -> str:
         """The folder of the hierarchy that has a file; "" for files that numalign does not write."""
