@@ -18,7 +18,7 @@ $(READY): deploy/lock/dev.txt pyproject.toml deploy/lock/venv.sh
 	@bash deploy/lock/venv.sh "$(PYTHON)" $(VENV)
 	@touch $@
 
-.PHONY: help chart run soak lab lab-up lab-shell lab-down lab-soak metrics dashboards settings test lint types layers unit bench bench-api lock pictures protos setup clean
+.PHONY: help chart fields run soak lab lab-up lab-shell lab-down lab-soak metrics dashboards settings test lint types layers unit bench bench-api lock pictures protos setup clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 12
 
@@ -79,6 +79,9 @@ settings: $(READY) ## generate the table of settings
 
 chart: $(READY) ## generate the chart's schema and table of values, and the rendered manifests
 	$(BIN)/python -m tests.chart
+
+fields: $(READY) ## generate the list of a pod's fields, of the Kubernetes versions that are served
+	$(BIN)/python -m tests.cluster.fields
 
 lock: $(READY) ## resolve the dependencies again
 	bash deploy/lock/resolve.sh $(BIN)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests import peers
 from tests.chart import schemas
+from tests.cluster import fields
 from tests.peers import tools
 
 
@@ -22,6 +23,8 @@ def main() -> int:
         "helm-unittest": tools.unittest,
     }  # fmt: skip
     builds |= {f"schemas of Kubernetes {version}": partial(schemas.folder, version) for version in schemas.MODULES}
+    for module in fields.VERSIONS.values():
+        builds[f"OpenAPI of Kubernetes {module}"] = partial(tools.module, "k8s.io/kubernetes", module)
     for name, build in builds.items():
         began = time.monotonic()
         print(f"{name}: ", end="", flush=True)
