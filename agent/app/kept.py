@@ -9,12 +9,11 @@ Used by `agent.app.cluster` and `numalign state`.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.app.small_files import keep
+from agent.app import small_files
 from agent.core.admit import Node
 from agent.model.quantity import show_bytes
 from agent.settings import Settings
@@ -46,8 +45,7 @@ class Kept:
 def load(state: Path) -> Kept:
     """What was remembered; Kept() where nothing readable is."""
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        with (state / FILE).open(encoding="utf-8") as file:
-            found = json.loads(file.read(_LARGEST))
+        found = small_files.read(state / FILE, _LARGEST)
         cpu, memory = found["cpuMilli"], found["memoryBytes"]
         if all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in (cpu, memory)):
             resources = frozenset(str(each) for each in found.get("resources", ()))
@@ -57,7 +55,7 @@ def load(state: Path) -> Kept:
 
 def save(state: Path, kept: Kept) -> None:
     """Remember; raises OSError."""
-    keep(
+    small_files.keep(
         state / FILE,
         {
             "cpuMilli": kept.cpu_milli,

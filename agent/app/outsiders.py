@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agent.app.small_files import keep
+from agent.app import small_files
 from agent.core.asks import Ask
 from agent.core.explain import Standing
 from agent.engine.known import Known, Snapshot
@@ -66,7 +66,7 @@ class Outsiders:
         if pods != self._pods:
             body = {"version": VERSION, "pods": {uid: _written(each) for uid, each in pods.items()}}
             try:
-                keep(self._path, body)
+                small_files.keep(self._path, body)
             except OSError as error:
                 if not self._told:
                     LOG.warning("who was refused is not kept for numalign explain: %s", error)
@@ -112,8 +112,7 @@ def _written(each: Outsider) -> dict[str, object]:
 def load(state: Path) -> Mapping[str, Outsider]:
     """Who was outside when it was written last, by uid; nobody where nothing readable is."""
     with contextlib.suppress(OSError, ValueError, MalformedError, RecursionError):  # it is written anew
-        with (state / FILE).open(encoding="utf-8") as file:
-            root = Field(json.loads(file.read(_LARGEST)))
+        root = Field(small_files.read(state / FILE, _LARGEST))
         if root.get("version").value == VERSION:
             pods = root.get("pods")
             return {uid: _outsider(pods.get(uid), uid) for uid in pods.mapping()} if pods else {}

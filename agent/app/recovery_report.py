@@ -7,13 +7,12 @@ It is a report and no source: where the file is lost or unreadable, nothing depe
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from agent.app.small_files import keep
+from agent.app import small_files
 from agent.engine.recover import Recovered
 from agent.observe.logs import LOG
 
@@ -59,7 +58,7 @@ def tell(state: Path, found: Recovered, quarantined: str = "") -> Report:
         quarantined=quarantined, saved=found.saved,
     )  # fmt: skip
     try:
-        keep(state / FILE, {"version": VERSION, **asdict(report)})
+        small_files.keep(state / FILE, {"version": VERSION, **asdict(report)})
     except OSError as error:
         LOG.warning("the report of this start is not kept: %s", error)
     return report
@@ -68,8 +67,7 @@ def tell(state: Path, found: Recovered, quarantined: str = "") -> Report:
 def load(state: Path) -> Report | None:
     """The report of the last start; None where there is none, or none that this version reads."""
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-        with (state / FILE).open(encoding="utf-8") as file:
-            body = json.loads(file.read(_LARGEST))
+        body = small_files.read(state / FILE, _LARGEST)
         if body.pop("version") == VERSION:
             lists = {key: tuple(map(str, body[key])) for key in ("kept", "adopted", "left", "unknown", "dropped")}
             return Report(

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+from agent.host import bounded
+from agent.host.checkpoint import replace_file
 
 
 def keep(path: Path, body: Mapping[str, object]) -> None:
-    """Replace a file; a reader finds the old one or the new one. Raises OSError."""
-    spare = path.with_name(f".{path.name}.new")
-    spare.write_text(json.dumps(body) + "\n", encoding="utf-8")
-    os.replace(spare, path)  # noqa: PTH105 - because it says what it does: atomic, replacing
+    """Replace a file, for its owner alone to read; after a power cut there is the old one or the new one.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    replace_file(path, json.dumps(body).encode() + b"\n")
+
+
+def read(path: Path, most: int) -> Any:  # noqa: ANN401 - whatever the file holds
+    """The value that a file holds; raises OSError for what is no regular file, ValueError for what is no JSON."""
+    return json.loads(bounded.read(path, most, links=False))

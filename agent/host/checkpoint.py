@@ -34,6 +34,7 @@ from agent.errors import (
     CheckpointUnwritableError,
     MalformedError,
 )
+from agent.host import bounded
 from agent.model.fields import Field
 from agent.model.ledger import Ledger
 from agent.model.ledgerjson import ledger_from_json, ledger_to_json
@@ -144,9 +145,7 @@ class Checkpoint:
         spare = self.path.with_name(f".{self.path.name}.new")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            _write(spare, data)
-            os.replace(spare, self.path)  # noqa: PTH105 - because it stands beside the other system calls
-            _sync_folder(self.path.parent)
+            replace_file(self.path, data)
         except OSError as error:
             with contextlib.suppress(OSError):
                 spare.unlink()
@@ -171,8 +170,7 @@ class Checkpoint:
 
         """
         try:
-            with self.path.open("rb") as file:
-                data = file.read(SIZE_LIMIT + 1)
+            data = bounded.read(self.path, SIZE_LIMIT + 1)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -274,9 +272,17 @@ def _age(path: Path) -> tuple[str, int]:
     return stamp, int(number) if number.isdigit() else 0
 
 
+def replace_file(path: Path, data: bytes) -> None:
+    """Replace a file as a whole; when this returns, it is on the disk. Raises OSError."""
+    spare = path.with_name(f".{path.name}.new")
+    _write(spare, data)
+    os.replace(spare, path)  # noqa: PTH105 - because it stands beside the other system calls
+    _sync_folder(path.parent)
+
+
 def _write(path: Path, data: bytes) -> None:
     """A new file with its bytes on the disk. A left-over of a killed save is replaced; a link is never followed."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     handle = os.open(path, flags, 0o600)
     try:
         view = memoryview(data)
