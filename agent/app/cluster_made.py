@@ -30,6 +30,7 @@ from agent.app.service import Service
 from agent.app.topology_loop import TopologyLoop
 from agent.core.admit import Node
 from agent.core.exempt import Exemptions
+from agent.engine.adopt import Word
 from agent.engine.engine import Engine
 from agent.engine.ports import Steps
 from agent.engine.recover import Recovered, recover
@@ -39,6 +40,7 @@ from agent.host.checkpoint import Checkpoint
 from agent.host.node_memory import NodeMemory
 from agent.host.scratch import Scratch, is_scratch
 from agent.kube.access import Access
+from agent.kube.bodies import Seen
 from agent.kube.client import KubeClient
 from agent.kube.handlers import PodSource
 from agent.kube.intake import Intake
@@ -47,6 +49,7 @@ from agent.kube.nodes import NodeFacts, node_facts
 from agent.kube.publish import Publisher, Regarding
 from agent.kube.teller import ClusterTeller
 from agent.kube.topology_crd import TopologyPublisher
+from agent.model.cgroup import Level
 from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment
 from agent.observe.logs import LOG
@@ -104,7 +107,6 @@ class Made(Service):
         self.client = KubeClient(options.access, options.node_name, count)
         self._closing.callback(self.client.close)
         self.namespaces = Namespaces(self.client.get)
-        self._began = time.time()
         self.store = Checkpoint(options.state / "checkpoint.json", by=__version__)
         self.store.lock()
         self._closing.callback(self.store.unlock)
@@ -117,6 +119,8 @@ class Made(Service):
         self._prints = self._fingerprints()
         self.setup = setup.read_setup(options.config, options.root, self.kept)
         self.cgroups = _cgroups(options)
+        there = self.cgroups.observe().cgroups
+        self._there = frozenset(each.pod_uid for each in there if each.level is Level.CONTAINER)
         self._make_tellers()
         self.leaving = Leaving(options.own_uid, self.client, self.cluster_teller, self.publisher, self._wake.set)
         self.leaving.begin(start.pods)
@@ -124,8 +128,9 @@ class Made(Service):
         self.engine = engine = self._make_engine(start)
         mind_pods(engine, start.writers)
         self.intake = Intake(
-            engine, self.cluster_teller, self.namespaces.annotations, self._began, self._node_changed,
+            engine, self.cluster_teller, self.namespaces.annotations, self._there.__contains__, self._node_changed,
             lambda text: self.fan.problem("intake", text), lambda body: self.leaving.seen(body, self._halt),
+            waits=lambda: not engine.listening, adopt=self._adopt,
         )  # fmt: skip
         self.source = PodSource(options.access, options.node_name, self.intake, count)
         self.edges = NodeEdges(
@@ -155,7 +160,7 @@ class Made(Service):
             refused=lambda what: self.metrics.count("api_refused_total", what),
         )  # fmt: skip
         self.cluster_teller = ClusterTeller(
-            self.publisher, about, lambda: (self._node().machine, self._node().rules), before=self._began,
+            self.publisher, about, lambda: (self._node().machine, self._node().rules), ran=self._there.__contains__,
             most_refusals=settings.refusals.per_owner_per_hour, fallback=self._fallback(), acting=self._acting,
             count=self._count_told, exempt=self._exempt,
             hints=lambda uid, name: self.edges.hints(uid, name),  # noqa: PLW0108 - the edges are made after this
@@ -194,6 +199,11 @@ class Made(Service):
             self.fan.problem("devices", text)
         recovery_report.tell(self.options.state, found, loaded.aside)
         return found
+
+    def _adopt(self, found: list[Seen], words: Mapping[str, Word]) -> None:
+        """The first list of pods, where there was neither a ledger nor the API server at the start."""
+        names = {each: (of.pod.uid, name) for of in found for each, name in of.containers.items()}
+        self._engine.adopt([of.pod for of in found if of.pod.uid in self._there], names, words)
 
     def _tell_start(self) -> None:
         for text in (*self.setup.ignored, *keeping.sentences(self.setup.settings, self._node(), self.kept)):
@@ -268,6 +278,8 @@ class Made(Service):
 
     def _find(self, namespace: str, name: str, uid: str) -> Pod | None:
         """A pod that the runtime starts before the watch brought it: one GET, as long as the runtime can wait."""
+        if not self._engine.listening:
+            return None  # who runs comes first
         asked = self._asking.submit(find_pod, self.client, self.namespaces.annotations, namespace, name, uid)
         try:
             return asked.result(FIND_WITHIN)

@@ -17,12 +17,14 @@ from dataclasses import replace
 from agent.core.admit import Node
 from agent.core.kubelet_devices import Given, Offered
 from agent.core.shortage import Judge
+from agent.engine.adopt import Word
 from agent.engine.alone import Survived, sentence
 from agent.engine.carry import Carried, carry
 from agent.engine.deciding import asked, decided, set_aside, was_set_aside
 from agent.engine.effects import Effects
 from agent.engine.known import Known, Switches, same
 from agent.engine.line import crowded_out, line_of, softened, turn
+from agent.engine.recover import recover
 from agent.model.cgroup import Written
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.pod import Pod
@@ -74,6 +76,33 @@ class Engine(Effects):
                 others = self._try(pod, ran=pod.uid in ran or (known is not None and known.ran), judge=judge)
                 told += [pod, *others]
             self._settle(before, told)
+
+    def adopt(self, pods: Iterable[Pod], names: Mapping[str, tuple[str, str]], words: Mapping[str, Word]) -> None:
+        """Pods that run were listed for the first time, and the ledger may lack them: what they run on is theirs.
+
+        As at a start (`agent.engine.recover`), for one that had neither a ledger nor the API server.
+
+        Args:
+            pods: all that run.
+            names: their containers: id -> (pod uid, name).
+            words: what they carry of an earlier agent, by uid.
+        """
+        with self._lock:
+            observed = None if self.listening else self._observe()
+            if observed is None:
+                return
+            before, known = self._ledger, dict(self._known)
+            self._enforcer.names.update(names)
+            mine = [pod for pod in pods if not self._exempt(pod)]
+            found = recover(self._node, before, observed, self._enforcer.names, mine, words=words)
+            self._ledger = found.ledger
+            for uid in found.adopted:
+                pod = found.ledger.pods[uid].pod
+                self._known[uid] = Known(pod, asked(self._node, pod), ran=True)
+            if not self._commit(before):
+                self._known = known
+            for text in found.untold:
+                self._teller.problem("devices", text)
 
     def pods_gone(self, uids: Iterable[str]) -> None:
         """Pods left the API. What they hold is freed when their cgroups have gone (safety.md S13)."""

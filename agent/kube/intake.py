@@ -18,9 +18,11 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from agent.engine.adopt import Word
 from agent.engine.alone import Survived, one_by_one, sentence
 from agent.errors import KubeError
 from agent.kube.bodies import Raw, Seen, identity, seen, uid_of
+from agent.kube.story import word_of
 from agent.model.pod import Pod
 
 _log = logging.getLogger(__name__)
@@ -63,10 +65,13 @@ class Intake:
         engine: who decides.
         telling: who keeps what the API knows of each pod.
         namespace: annotations of a namespace; may ask the API (once per namespace and while).
-        before: pods that were created before this time (seconds since the epoch) and run already are adopted.
+        ran: whether a pod of this uid had containers when the agent began: if so, it is adopted. No clock says it:
+            the API server's and the node's may be apart.
         node: told of this Node; called from kopf's loop, must hand over and return.
         failed: told why a batch could not be decided on; the next ones are.
         heard: told of every pod as it comes, before it is decided on; called from kopf's loop, as `node` is.
+        waits: the ledger may lack pods that run, so that no pod is decided on before the first complete list;
+        adopt: then told of its pods, with what they carry of an earlier agent.
     """
 
     def __init__(
@@ -74,12 +79,18 @@ class Intake:
         engine: Engine,
         telling: Telling,
         namespace: Callable[[str], Mapping[str, str]] = lambda _name: {},
-        before: float = 0.0,
+        ran: Callable[[str], bool] = lambda _uid: False,
         node: Callable[[Raw], None] = lambda _body: None,
         failed: Callable[[str], None] = lambda _text: None,
         heard: Callable[[Raw], None] = lambda _body: None,
+        waits: Callable[[], bool] = lambda: False,
+        adopt: Callable[[list[Seen], Mapping[str, Word]], None] = lambda _found, _words: None,
     ) -> None:
-        self._engine, self._telling, self._namespace, self._before = engine, telling, namespace, before
+        self._engine, self._telling, self._namespace, self._ran = engine, telling, namespace, ran
+        self._waits, self._adopt = waits, adopt
+        self._begun = False
+        self._early: dict[str, Seen] = {}
+        self._words: dict[str, Word] = {}
         self._node, self._failed, self._heard = node, failed, heard
         self._queue: queue.SimpleQueue[tuple[str, object]] = queue.SimpleQueue()
         self._uids: dict[str, str] = {}  # the API's uid -> ours, of those that were set aside, too
@@ -179,6 +190,8 @@ class Intake:
             self._uids[found.api_uid] = found.pod.uid
             self._missing.discard(found.api_uid)
             self._telling.pod_known(body, found)
+            word = word_of(body) if self._waiting() else None
+            self._words |= {found.pod.uid: word} if word else {}
             return found
         return None
 
@@ -201,11 +214,14 @@ class Intake:
     def _decide(self, changed: Mapping[str, Seen], gone: list[str]) -> None:
         """Who left first: a pod that came in the same batch may need the room, and be refused for good without it."""
         gone = [uid for uid in gone if uid not in changed]  # a static pod's mirror, made anew: the pod itself stayed
+        if self._waiting():
+            self._early = {uid: found for uid, found in self._early.items() if uid not in gone} | dict(changed)
+            changed = {}
         ended = [found.pod.uid for found in changed.values() if found.ended]
         if ended or gone:
             self._each([*ended, *gone], self._engine.pods_gone)
         live = {found.pod.uid: found for found in changed.values() if not found.ended}
-        ran = frozenset(uid for uid, found in live.items() if found.started and found.pod.created < self._before)
+        ran = frozenset(uid for uid, found in live.items() if found.started and self._ran(uid))
         if live:
             self._each(list(live), lambda uids: self._engine.pods_seen([live[uid].pod for uid in uids], ran=ran))
         names = {each: (uid, name) for uid, found in live.items() for each, name in found.containers.items()}
@@ -213,6 +229,18 @@ class Intake:
             self._each(list(names), lambda ids: self._engine.containers_seen({each: names[each] for each in ids}))
         for uid in gone:
             self._telling.pod_gone(uid)
+
+    def _waiting(self) -> bool:
+        return not self._begun and self._waits()
+
+    def _begin(self) -> None:
+        """The first complete list is here, and no pod was decided on: who runs keeps what it runs on."""
+        early, words = self._early, self._words
+        self._early, self._words = {}, {}
+        with Survived(self._stumbled):
+            self._adopt([found for found in early.values() if not found.ended], words)
+        self._begun = True
+        self._decide(early, [])
 
     def _each(self, what: Sequence[str], work: Callable[[list[str]], None]) -> None:
         """All at once, saved and enforced once; where that goes wrong, one by one."""
@@ -232,5 +260,7 @@ class Intake:
         for api_uid in sorted(self._missing & self._uids.keys()):
             self._telling.pod_gone(self._uids.pop(api_uid))
         self._missing.clear()
+        if self._waiting():
+            self._begin()
         self._engine.pods_listed(frozenset(self._uids.values()))
         self.synced.set()

@@ -51,7 +51,7 @@ class ClusterTeller:
         publisher: the queue.
         node: this Node, for Events about it.
         facts: the machine and the rules now.
-        before: pods created before this time that run already are adopted (seconds since the epoch).
+        ran: whether a pod of this uid had containers when the agent began: then nothing is done to it.
         most_refusals: of one owner within an hour (safety.md S12).
         fallback: what `fail` and `evict` become beyond that.
         hints: which devices containers cannot use through a file (safety.md S22).
@@ -65,7 +65,7 @@ class ClusterTeller:
         node: Regarding,
         facts: Callable[[], tuple[Machine, Rules]],
         *,
-        before: float = 0.0,
+        ran: Callable[[str], bool] = lambda _uid: False,
         most_refusals: int = 5,
         fallback: OnMisalignment = OnMisalignment.RUN,
         acting: Callable[[], bool] = lambda: True,
@@ -76,7 +76,7 @@ class ClusterTeller:
     ) -> None:
         self._publisher, self._node, self._facts, self._hints = publisher, node, facts, hints
         self._exempt = exempt
-        self._before, self._fallback, self._acting, self._count = before, fallback, acting, count
+        self._ran, self._fallback, self._acting, self._count = ran, fallback, acting, count
         self._refusals = Refusals(most_refusals, clock)
         self.soften: Callable[[str, OnMisalignment], None] = lambda _uid, _wish: None
         """Told of a pod to which something milder is done; the engine's, which is made after this."""
@@ -108,7 +108,7 @@ class ClusterTeller:
 
     def pod_known(self, body: Raw, found: Seen) -> None:
         """Remember how the API calls a pod, and what it carries already."""
-        ran = found.started and found.pod.created < self._before
+        ran = found.started and self._ran(found.pod.uid)
         with self._lock:
             known = self._faces.get(found.pod.uid)
             self._faces[found.pod.uid] = _Face(

@@ -22,6 +22,7 @@ from urllib.parse import parse_qs, urlsplit
 from agent.app.cluster import Cluster, Options
 from agent.app.edges import OFF, Sockets
 from agent.host.checkpoint import Checkpoint
+from agent.host.standin import container_id
 from agent.kube.access import Access
 from tests.flow.world import MemoryStore, World
 
@@ -157,3 +158,20 @@ def until(what: Callable[[], bool], seconds: float = 20.0) -> None:
     while not what():
         assert time.monotonic() < deadline, "it never came true"
         time.sleep(0.01)
+
+
+def running(body: Mapping[str, Any], seconds: float = 0.0) -> dict[str, Any]:
+    """A pod as the API shows it while it runs, created so many seconds from now by the API server's clock."""
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds))
+    uid, names = body["metadata"]["uid"], [each["name"] for each in body["spec"]["containers"]]
+    ids = [{"name": name, "containerID": f"containerd://{container_id(uid, name)}"} for name in names]
+    status = {**body.get("status", {}), "phase": "Running", "containerStatuses": ids}
+    return {**body, "metadata": {**body["metadata"], "creationTimestamp": stamp}, "status": status}
+
+
+def list_pods(agent: Cluster, *bodies: Mapping[str, Any]) -> None:
+    """The watch begins: a complete list, then its pods."""
+    agent.intake.pods_listed(frozenset(body["metadata"]["uid"] for body in bodies))
+    for body in bodies:
+        agent.intake.pod_changed(body)
+    until(agent.intake.synced.is_set)

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agent.app.loading import load
 from agent.core.synthetic import parse_synthetic
 from agent.engine.carry import carry
@@ -246,3 +248,28 @@ def test_more_cpus_than_asked_for_are_no_grant(tmp_path: Path) -> None:
     after = World(tmp_path, pods=before.pods.values())
     assert after.recovered.adopted == ("cache",)
     assert "db" in after.recovered.running
+
+
+def claiming(folder: Path, *, first: int, second: int) -> World:
+    """Two known pods whose cgroups both ask for CPUs 1-2, created at these times."""
+    before = World(folder)
+    before.engine.pods_listed({"a", "b"})
+    before.run(manifest("a", created=first))
+    before.run(manifest("b", created=second))
+    for uid in ("a", "b"):
+        before.tree.kernel_write(before.path(uid, "app"), "cpuset.cpus", "1-2")
+    return before
+
+
+@pytest.mark.parametrize(("first", "second", "older"), [(0, 9, "a"), (9, 0, "b")])
+def test_s4_of_two_pods_on_the_same_cpus_the_older_is_adopted(
+    tmp_path: Path, first: int, second: int, older: str
+) -> None:
+    """S4: in order of creation, not of names; the other is left to admission and gets CPUs of its own."""
+    before = claiming(tmp_path, first=first, second=second)
+    after = World(tmp_path, pods=before.pods.values())
+    assert (after.recovered.adopted, len(after.recovered.running)) == ((older,), 1)
+    after.engine.pods_seen(before.pods.values(), ran=after.recovered.running)
+    after.engine.pods_listed(set(before.pods))
+    assert (after.holds(older), after.effective(older)) == ("1-2", "1-2")
+    after.check()

@@ -72,8 +72,8 @@ def settle(condition: Callable[[], object]) -> None:
 
 @pytest.fixture
 def intake(world: World) -> Iterator[Intake]:
-    """A running intake; pods created before the year 2020 are adopted."""
-    intake = Intake(world, world, before=1_577_836_800.0)
+    """A running intake; two pods had containers when it began."""
+    intake = Intake(world, world, ran=lambda uid: uid in ("uid-old", "uid-waiting"))
     yield intake
     intake.stop()
 
@@ -125,7 +125,7 @@ def test_who_left_is_given_up_before_who_came_is_decided(world: World, intake: I
     settle(lambda: world.calls)
     intake.stop()
     world.calls.clear()
-    later = Intake(world, world, before=0.0)
+    later = Intake(world, world)
     later._uids = dict(intake._uids)
     later.pod_changed(body("new"))
     later.pod_changed(body("done", phase="Failed"))

@@ -44,7 +44,7 @@ def test_what_becomes_of_a_refused_pod(
 
 def test_s4_a_pod_that_ran_before_us_is_only_reported(queue: Queue) -> None:
     """S4: whatever the setting, a pod that ran when the agent came is not killed."""
-    it = teller(queue, OnMisalignment.FAIL, before=1_577_836_800.0)
+    it = teller(queue, OnMisalignment.FAIL, ran=lambda _uid: True)
     pod = known(it, body(creationTimestamp="2019-01-01T00:00:00Z"))
     it.refused(pod, REFUSAL, Ask())
     assert queue.actions == []
