@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import yaml
 
+from agent.core.asks import RELEASE, RELEASED
+from agent.model.notes import OURS
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.objects import Object, pod
 from tests.cluster.stolen import DEPLOY, MERGE, STRATEGIC, SYSTEM, Stolen
 
 pytestmark = pytest.mark.cluster
-OURS = "assignment", "cpus", "numa-nodes", "failed"
 ASKS = "policy", "scope", "on-misalignment", "cpu-options", "devices", "align", "pin", "move-memory", "anything-else"
 TOPOLOGIES = "/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies"
 EVENTS = "/api/v1/namespaces/default/events"
@@ -37,12 +40,12 @@ def test_finding_19_the_agents_own_words_pass(stolen: Stolen) -> None:
     stolen.create("own", terminationGracePeriodSeconds=60)
     path = stolen.path("own")
     for _ in range(2):
-        words = {"metadata": {"annotations": {f"numalign.io/{key}": "x" for key in OURS}}, **condition()}
+        words = {"metadata": {"annotations": dict.fromkeys(OURS, "x")}, **condition()}
         stored = stolen.call("PATCH", f"{path}/status", words, STRATEGIC)
         assert len(stored["metadata"]["annotations"]) == len(OURS)
         stored = stolen.call("PATCH", path, {"spec": {"activeDeadlineSeconds": 1}, **note("failed", "y")})
         assert stored["spec"]["activeDeadlineSeconds"] == 1
-        nothing: Object = {"metadata": {"annotations": {f"numalign.io/{key}": None for key in OURS}}}
+        nothing: Object = {"metadata": {"annotations": dict.fromkeys(OURS)}}
         nothing["status"] = {"conditions": [{"type": "numalign.io/Aligned", "$patch": "delete"}]}
         stored = stolen.call("PATCH", f"{path}/status", nothing, STRATEGIC)
         assert "annotations" not in stored["metadata"]
@@ -59,6 +62,13 @@ def test_finding_19_a_pod_full_of_annotations_is_still_told(stolen: Stolen) -> N
     stolen.call("PATCH", f"{path}/status", {**note("cpus", "2"), **condition()}, STRATEGIC)
     stolen.call("PATCH", path, {"spec": {"activeDeadlineSeconds": 1}})
     assert stolen.refusal("PATCH", path, {"metadata": {"annotations": {"example.com/00000": "x"}}}).policy
+
+
+def test_finding_19_the_policy_knows_every_word_of_the_agent() -> None:
+    """An annotation that the agent learns to write is one that the policy lets through, or nobody would be told."""
+    policy = next(yaml.safe_load_all((DEPLOY / "access/admission-policy.yaml").read_text()))
+    ours = next(each["expression"] for each in policy["spec"]["variables"] if each["name"] == "ours")
+    assert set(re.findall(r"'(numalign\.io/[^']+)'", ours)) == OURS | {RELEASE, RELEASED}
 
 
 @pytest.mark.parametrize("where", ["", "/status"])
