@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agent.core.admit import Node
-from agent.core.asks import DEVICES, Ask, Problem, ask_of
+from agent.core.asks import DEVICES, PIN, Ask, Problem, ask_of
 from agent.core.kubelet_devices import Given, explained, handed_over
+from agent.core.requests import exclusive_count
 from agent.core.resize import changed, resized
 from agent.core.shortage import Judge, unjudged
 from agent.core.waiting import BEHIND, Waiting, may_pass
 from agent.engine.alone import sentence
 from agent.engine.following import unheld
-from agent.engine.known import Known, Switches, on_shared_pool, wants_anything
+from agent.engine.known import Known, Switches, on_shared_pool, same, wants_anything
 from agent.engine.line import queued, waits
 from agent.model.ledger import Ledger
 from agent.model.notes import PREFIX
@@ -24,6 +25,12 @@ from agent.model.rules import OnMisalignment
 
 ASIDE = (
     "numalign met a fault of its own with this pod (its log has it) and left it on the shared pool until it changes"
+)
+
+
+SANDBOX = (
+    "its RuntimeClass runs it in a sandbox with an overhead of its own (Kata, gVisor), whose processes are in no "
+    "container's cgroup: it is not pinned and runs on the shared pool"
 )
 
 
@@ -82,6 +89,18 @@ def _may_not(resource: str, pod: Pod) -> str:
     )
 
 
+def sandboxed(node: Node, pod: Pod) -> bool:
+    """Whether exclusive CPUs of a pod would lie idle: its containers run in a sandbox beside their own cgroups.
+
+    A RuntimeClass that makes a virtual machine or a kernel of its own says what that needs more, and the API server
+    writes it into the pod; one that only adds devices (nvidia) says nothing. Whoever knows better asks for its CPUs.
+    """
+    if not pod.overhead or pod.annotations.get(PIN) == "true":
+        return False
+    gate = node.rules.pod_level_managers
+    return node.rules.cpu.static and any(exclusive_count(pod, each, gate) for each in pod.containers)
+
+
 def decided(
     node: Node, ledger: Ledger, known: Known, *, given: Given | None, unwritable: str, switches: Switches,
     line: Sequence[Waiting] = (), judge: Judge = unjudged, now: float | None = None,
@@ -102,14 +121,10 @@ def decided(
     Returns:
         The ledger after it, and what is known of the pod.
     """
+    settled = _settled(node, ledger, known, unwritable=unwritable, switches=switches)
+    if settled is not None:
+        return settled
     pod, ask, ran = known.pod, known.ask, known.ran
-    if known.exempt or not ask.pin or (ran and not switches.pin_adopted):
-        if pod.uid not in ledger.pods:
-            ledger = on_shared_pool(ledger, pod, node, "", adopted=ran)
-        return ledger, known
-    if unwritable and wants_anything(pod):
-        why = f"nothing new is granted: {unwritable}"
-        return ledger, replace(known, refusal=Refusal(Reason.UNEXPECTED, why), unsaved=True)
     new = pod.uid not in ledger.pods
     if not new and changed(ledger.pods[pod.uid].pod, pod):
         outcome = judge(node, ledger, Admitted(resized(node, ledger, pod, ask.cpu_options).ledger), pod)
@@ -133,6 +148,23 @@ def decided(
         why = f"{refusal.reason}: {refusal.message}"
         ledger = on_shared_pool(ledger, pod, node, why, adopted=ran)
     return unheld(node, ledger, pod.uid), replace(known, refusal=refusal)
+
+
+def _settled(
+    node: Node, ledger: Ledger, known: Known, *, unwritable: str, switches: Switches
+) -> tuple[Ledger, Known] | None:
+    """Of a pod about which there is nothing to decide; None of any other."""
+    pod, held = known.pod, ledger.pods.get(known.pod.uid)
+    if known.exempt or not known.ask.pin or (known.ran and not switches.pin_adopted):
+        return ledger if held else on_shared_pool(ledger, pod, node, "", adopted=known.ran), known
+    if unwritable and wants_anything(pod):
+        if held:  # it runs, and keeps what it has until what it asks for now can be saved
+            return ledger, replace(known, unsaved=not same(held.pod, pod))
+        refusal = Refusal(Reason.UNEXPECTED, f"nothing new is granted: {unwritable}")
+        return ledger, replace(known, refusal=refusal, unsaved=True)
+    if sandboxed(node, pod) and pod.uid not in {*ledger.cpus.assigned, *ledger.cpus.pools}:
+        return on_shared_pool(ledger, pod, node, SANDBOX, adopted=known.ran), known
+    return None
 
 
 def _tried(node: Node, ledger: Ledger, known: Known, judge: Judge) -> Outcome:

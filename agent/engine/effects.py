@@ -19,7 +19,7 @@ from agent.core.naming import worth_saving
 from agent.engine.deciding import asked
 from agent.engine.enforcer import Enforcer
 from agent.engine.following import Following, reported_before
-from agent.engine.known import SWITCHES, Known, Snapshot, Switches, asks_nothing
+from agent.engine.known import SWITCHES, Known, Snapshot, Switches, as_told, asks_nothing, same
 from agent.engine.memory_look import MemoryLook, Room
 from agent.engine.ports import Cgroups, Steps, Store, Teller
 from agent.engine.recover import LISTED, NAMES
@@ -185,6 +185,10 @@ class Effects:
         for uid in set(self._ledger.pods) - set(before.pods):
             known = self._known[uid]
             self._known[uid] = replace(known, refusal=None if asks_nothing(known) else refusal, unsaved=True)
+        for uid in before.pods.keys() & self._known.keys():
+            known, record = self._known[uid], self._ledger.pods.get(uid)
+            if record != before.pods[uid] and not same(known.pod, before.pods[uid].pod):
+                self._known[uid] = replace(known, unsaved=True)  # it asks for what the ledger does not have
         self._ledger = before
         return False
 
@@ -203,7 +207,8 @@ class Effects:
         return True
 
     def _publish(self) -> None:
-        self.snapshot = Snapshot(self._ledger, self._node, {**self._known}, self._switches, {**self._following.given})
+        told = as_told(self._ledger, self._known, self.unwritable)
+        self.snapshot = Snapshot(told, self._node, {**self._known}, self._switches, {**self._following.given})
 
     def _observe(self) -> Observed | None:
         try:

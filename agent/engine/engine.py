@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from agent.core.admit import Node
+from agent.core.asks import Ask
 from agent.core.kubelet_devices import Given, Offered
 from agent.core.shortage import Judge
 from agent.engine.adopt import Word
@@ -22,7 +23,7 @@ from agent.engine.alone import Survived, sentence
 from agent.engine.carry import Carried, carry
 from agent.engine.deciding import asked, decided, set_aside, was_set_aside
 from agent.engine.effects import Effects
-from agent.engine.known import Known, Switches, same
+from agent.engine.known import Known, Switches, same, softer
 from agent.engine.line import crowded_out, line_of, softened, turn
 from agent.engine.recover import recover
 from agent.model.cgroup import Written
@@ -204,8 +205,9 @@ class Engine(Effects):
                     others = self._decide(known.pod, ran=known.ran, judge=self._memory.judge())
             if self._ledger != before:
                 self._settle(before, [known.pod, *others])
-                if self._ledger == before:  # it could not be saved: as it was
-                    self._known[uid] = known
+                if self._ledger == before:  # it could not be saved: as it was, and told once more when it can
+                    self._known[uid] = replace(known, unsaved=True)
+                    self._following.again.discard(uid)
 
     def devices_offered(self, offered: Iterable[Offered]) -> None:
         """The kubelet told which devices its plugins have; what the settings select of them is the plugins' (S22)."""
@@ -220,8 +222,8 @@ class Engine(Effects):
         """Compare the kernel with the ledger and repair; free what ended meanwhile. On a timer and on demand."""
         with self._lock:
             self._free()
-            if self.unwritable and self._save():
-                self.retry([uid for uid, known in self._known.items() if known.unsaved])
+            if not self.unwritable or self._save():
+                self._follow_unsaved()
             self.let_in()
             return self._enforce()
 
@@ -235,7 +237,8 @@ class Engine(Effects):
             carried = carry(before, node)
             self._ledger = carried.ledger
             for uid, known in self._known.items():
-                self._known[uid] = replace(known, ask=asked(self._node, known.pod), exempt=self._exempt(known.pod))
+                ask = softer(asked(self._node, known.pod), known.softer)
+                self._known[uid] = replace(known, ask=ask, exempt=self._exempt(known.pod))
             if not self._commit(before):
                 self._ledger, self._saved = carried.ledger, False  # the old one is of another machine
             for text in carried.sentences():
@@ -269,14 +272,26 @@ class Engine(Effects):
 
     def _decide(self, pod: Pod, *, ran: bool, judge: Judge) -> list[Pod]:
         """Put a pod into the ledger, or a refusal beside it; other pods that have no place in line any more."""
-        since = self._known[pod.uid].since if pod.uid in self._known else 0.0
-        known = Known(pod, asked(self._node, pod), exempt=self._exempt(pod), ran=ran, since=since)
+        known = self._known.get(pod.uid) or Known(pod, Ask())
+        known = Known(
+            pod, softer(asked(self._node, pod), known.softer), exempt=self._exempt(pod), ran=ran, since=known.since,
+            softer=known.softer,
+        )  # fmt: skip
         self._ledger, self._known[pod.uid] = decided(
             self._node, self._ledger, known, given=self._following.given.get(pod.uid), unwritable=self.unwritable,
             switches=self._switches, line=line_of(self._known, self._node.rules, but=pod.uid), judge=judge,
         )  # fmt: skip
         out = crowded_out(self._known, self._node.rules, self._switches.most_waiting)
         return [each for each in out if each.uid != pod.uid]
+
+    def _follow_unsaved(self) -> None:
+        """What could not be saved can be now: what the kubelet gave first, since it may place a pod anew."""
+        unsaved = [uid for uid, known in self._known.items() if known.unsaved]
+        for uid in unsaved:
+            if uid in self._following.given:
+                self.devices_known(uid, self._following.given[uid])
+        if unsaved:
+            self.retry(unsaved)
 
     def _settle(self, before: Ledger, told: Iterable[Pod]) -> None:
         """After decisions: check, save, enforce, tell."""
@@ -289,7 +304,7 @@ class Engine(Effects):
             if known.refusal is not None:
                 self._teller.refused(pod, known.refusal, known.ask)
             elif pod.uid in self._ledger.pods:
-                self._teller.admitted(pod, self._ledger, known.ask)
+                self._teller.admitted(pod, self.snapshot.ledger, known.ask)
 
     def _free(self) -> None:
         """Release pods that ended and whose cgroups are gone; forget them."""

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field, replace
 from agent.core.admit import Node
 from agent.core.asks import Ask
 from agent.core.kubelet_devices import Given
+from agent.core.resize import PREFIX as RESIZE
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod, Qos
+from agent.model.rules import OnMisalignment
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,8 @@ class Known:
         ran: it ran before the agent knew it.
         ended: it left the API (or finished); its grant goes when its cgroups have gone.
         unsaved: it is not in the ledger only because that could not be saved: tried again when it can.
+            Of a pod that is in the ledger: what it asks for now could not be saved, and it keeps what it has.
+        softer: what is done to it instead of what it asks for, since its owner had too many refused (safety.md S12).
         since: when it began to wait for room, on a monotonic clock; 0.0 where it never did.
     """
 
@@ -61,6 +65,7 @@ class Known:
     ended: bool = False
     unsaved: bool = False
     since: float = 0.0
+    softer: OnMisalignment | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +95,28 @@ def on_shared_pool(ledger: Ledger, pod: Pod, node: Node, why: str, *, adopted: b
         adopted=adopted, bind_memory=False,
     )  # fmt: skip
     return replace(ledger, pods={**ledger.pods, pod.uid: record})
+
+
+def softer(ask: Ask, wish: OnMisalignment | None) -> Ask:
+    """What a pod asks for, or something milder that is done instead; nothing is milder than to run."""
+    return ask if wish is None or ask.on_misalignment is OnMisalignment.RUN else replace(ask, on_misalignment=wish)
+
+
+def as_told(ledger: Ledger, known: Mapping[str, Known], unwritable: str) -> Ledger:
+    """The ledger with a word on each pod that runs and whose change could not be saved: for readers only."""
+    told = {}
+    for uid, each in known.items():
+        record = ledger.pods.get(uid)
+        if record is not None and each.unsaved:
+            before = {one.name: (one.requests, one.limits) for one in record.pod.containers}
+            names = [one.name for one in each.pod.containers if before.get(one.name) != (one.requests, one.limits)]
+            what = RESIZE if names else "change not followed"
+            why = (
+                f"{what}: {unwritable or 'the ledger could not be saved'}; it keeps what it has until it can be saved"
+            )
+            aligned = {name: good and name not in names for name, good in record.aligned.items()}
+            told[uid] = replace(record, aligned=aligned, why={**record.why, **dict.fromkeys(names or [""], why)})
+    return replace(ledger, pods={**ledger.pods, **told}) if told else ledger
 
 
 def same(old: Pod, new: Pod) -> bool:

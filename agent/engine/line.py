@@ -24,7 +24,7 @@ from agent.core.kubelet_devices import Given, handed_over
 from agent.core.resize import pending, resized
 from agent.core.shortage import Judge, unjudged
 from agent.core.waiting import Waiting, crowded, let_in, never, overdue
-from agent.engine.known import Known, Switches
+from agent.engine.known import Known, Switches, softer
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod
@@ -85,8 +85,8 @@ def softened(known: Known, wish: OnMisalignment) -> Known:
     if known.refusal is None:
         return known
     facts = {name: fact for name, fact in known.refusal.facts.items() if name != FINAL}
-    ask = replace(known.ask, on_misalignment=wish)
-    return replace(known, ask=ask, refusal=replace(known.refusal, facts=facts), since=time.monotonic())
+    ask, refusal = softer(known.ask, wish), replace(known.refusal, facts=facts)
+    return replace(known, ask=ask, softer=wish, refusal=refusal, since=time.monotonic())
 
 
 def turn(

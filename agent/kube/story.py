@@ -98,9 +98,12 @@ def admitted(uid: str, ledger: Ledger, machine: Machine, hints: Hints = no_hints
     )  # fmt: skip
 
 
-def refused(uid: str, namespace: str, name: str, refusal: Refusal, *, policy: str, scope: str) -> Story:
-    """The story of a pod that was refused."""
+def refused(
+    uid: str, namespace: str, name: str, refusal: Refusal, *, policy: str, scope: str, instead: str = ""
+) -> Story:
+    """The story of a pod that was refused; `instead` is what is done to it, where that is not what it asks for."""
     body = {
+        **({"instead": instead} if instead else {}),
         "policy": policy, "scope": scope, "refused": refusal.reason.value, "why": refusal.message,
         **({"container": refusal.container} if refusal.container else {}),
     }  # fmt: skip
@@ -148,6 +151,15 @@ def _devices(found: Field) -> dict[str, tuple[str, ...]]:
 def _text(found: Field, name: str) -> str:
     field = found.get(name)
     return field.text() if field else ""
+
+
+def softened(body: Mapping[str, Any]) -> bool:
+    """Whether a pod, as the API shows it, carries that something milder was done to it (safety.md S12).
+
+    Its owner may write that, too: that it waits or runs, he may ask for in any case.
+    """
+    found = ((body.get("metadata") or {}).get("annotations") or {}).get(ASSIGNMENT)
+    return isinstance(found, str) and '"instead":"' in found  # in no message: there, quotes are escaped
 
 
 def carried(body: Mapping[str, Any], story: Story) -> bool:

@@ -110,6 +110,8 @@ class ClusterTeller:
         """Remember how the API calls a pod, and what it carries already."""
         ran = found.started and self._ran(found.pod.uid)
         with self._lock:
+            if found.pod.uid not in self._faces and stories.softened(body):
+                self._mild.add(found.api_uid)
             known = self._faces.get(found.pod.uid)
             self._faces[found.pod.uid] = _Face(
                 found.api_uid, found.pod.namespace, found.pod.name, body, ran or (known is not None and known.ran)
@@ -174,15 +176,20 @@ class ClusterTeller:
             return
         _, rules = self._facts()
         policy, scope = ask.policy or rules.topology.policy, ask.scope or rules.topology.scope
-        told = stories.refused(pod.uid, pod.namespace, pod.name, refusal, policy=policy, scope=scope)
+        wish = ask.on_misalignment or rules.on_misalignment
+        if wish is OnMisalignment.WAIT and FINAL in refusal.facts:
+            wish = OnMisalignment.FAIL
+        ends = self._ends(face, wish)
+        instead = self._fallback.value if self._too_often(face, counts=ends) else ""
+        told = stories.refused(pod.uid, pod.namespace, pod.name, refusal, policy=policy, scope=scope, instead=instead)
         self._tell(face, told)
         about = Regarding("Pod", face.namespace, face.name, face.api_uid)
         self._publisher.record(Notice(about, "Warning", refusal.reason.value, refusal.message))
         self._problems(face, ask)
-        wish = ask.on_misalignment or rules.on_misalignment
-        if wish is OnMisalignment.WAIT and FINAL in refusal.facts:
-            wish = OnMisalignment.FAIL
-        self._act(pod.uid, face, wish)
+        if ends and instead:
+            self._soften(pod.uid, face, wish)
+        elif ends:
+            self._act(face, wish)
 
     def released(self, uid: str) -> None:
         """Nothing to tell: the pod is gone."""
@@ -217,20 +224,30 @@ class ClusterTeller:
             text = "; ".join(map(str, ask.problems))
             self._publisher.record(Notice(about, "Warning", "BadAnnotation", text[: stories.MAX_MESSAGE]))
 
-    def _act(self, uid: str, face: _Face, wish: OnMisalignment) -> None:
+    def _ends(self, face: _Face, wish: OnMisalignment) -> bool:
+        """Whether a refused pod is to be ended."""
         if face.ran or not self._acting() or wish in {OnMisalignment.RUN, OnMisalignment.WAIT}:
-            return
-        if (face.body.get("spec") or {}).get("activeDeadlineSeconds") == 1 or _leaving(face.body):
-            return  # done before, by us or by somebody who wants the same
-        if not self._refusals.another(owner_of(face.body)):
+            return False
+        done = (face.body.get("spec") or {}).get("activeDeadlineSeconds") == 1 or _leaving(face.body)
+        return not done  # before, by us or by somebody who wants the same
+
+    def _too_often(self, face: _Face, *, counts: bool) -> bool:
+        """Whether its owner had too many refused; once so, it stays so for this pod (safety.md S12)."""
+        with self._lock:
+            return face.api_uid in self._mild or (counts and not self._refusals.another(owner_of(face.body)))
+
+    def _soften(self, uid: str, face: _Face, wish: OnMisalignment) -> None:
+        with self._lock:
+            new = face.api_uid not in self._mild
+            self._mild.add(face.api_uid)
+        if new:
             self._count("storm", self._fallback.value)
-            with self._lock:
-                self._mild.add(face.api_uid)
             text = f"refused too often within an hour; {self._fallback} instead of {wish}"
             about = Regarding("Pod", face.namespace, face.name, face.api_uid)
             self._publisher.record(Notice(about, "Warning", "TooManyRefusals", text))
-            self.soften(uid, self._fallback)
-            return
+        self.soften(uid, self._fallback)
+
+    def _act(self, face: _Face, wish: OnMisalignment) -> None:
         self._count("action", wish.value)
         if wish is OnMisalignment.FAIL:
             self._publisher.fail(face.api_uid, face.namespace, face.name)
