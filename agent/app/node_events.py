@@ -126,7 +126,7 @@ def mind_kubelet(engine: Engine, configuration: Mapping[str, object]) -> None:
     engine.switch(observe_only=bool(why), why=why, source=CONFIGZ)
 
 
-def writing_pods(bodies: Iterable[Mapping[str, object]]) -> tuple[str, ...]:
+def writing_pods(bodies: Iterable[object]) -> tuple[str, ...]:
     """Sentences on the pods of this node that write cpusets."""
     return tuple(sorted({found for body in bodies if (found := pod_writes(body))}))
 

@@ -110,7 +110,7 @@ def plugin_writes(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted({f"{who} is installed here: {name} is there" for name in names if (who := _program(name))}))
 
 
-def pod_writes(body: Mapping[str, object]) -> str:
+def pod_writes(body: object) -> str:
     """Why a pod of this node writes cpusets, "" when it does not; nothing in the body is trusted.
 
     A label or an image's name alone is anybody's to choose, and would let a tenant stop numalign. What counts besides
@@ -122,8 +122,8 @@ def pod_writes(body: Mapping[str, object]) -> str:
         body: the API's object.
 
     """
-    metadata, spec = _mapping(body.get("metadata")), _mapping(body.get("spec"))
-    if _mapping(body.get("status")).get("phase") != "Running":
+    metadata, spec, status = (_mapping(_mapping(body).get(part)) for part in ("metadata", "spec", "status"))
+    if status.get("phase") != "Running":
         return ""
     folders = {
         str(each.get("name")) for each in _mappings(spec.get("volumes"))

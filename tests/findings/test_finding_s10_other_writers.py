@@ -76,6 +76,7 @@ def test_finding_s10_a_name_alone_stops_nobody(body: Object) -> None:
 @pytest.mark.parametrize("key", ["metadata", "spec", "status", "volumes", "containers", "labels", "volumeMounts"])
 def test_finding_s10_a_pod_of_odd_shape_breaks_nothing(key: str, junk: object) -> None:
     """Whatever stands in place of a part of it."""
+    assert pod_writes(junk) == ""
     body: dict[str, Any] = plugin()
     if key in body:
         body[key] = junk
