@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from agent.errors import HostError
@@ -62,16 +62,23 @@ class Kubelet:
         """The pods that run, by "namespace/name"."""
         self.refused: dict[str, str] = {}
         """What the runtime said of pods that it would not start."""
+        self.down = False
+        """The node was rebooted, and the pods are not back yet."""
         self._lock = threading.RLock()
 
     # ---- kubelet and runtime
 
-    def run(self, key: str) -> bool:
-        """Start a pod of the API; False where the runtime refuses its sandbox."""
+    def run(self, key: str, attempts: Mapping[str, int] | None = None) -> bool:
+        """Start a pod of the API; False where the runtime refuses its sandbox.
+
+        Args:
+            key: namespace/name.
+            attempts: how often its containers were started before, by name.
+        """
         body = self.api.get("pods", key)
         metadata = body["metadata"]
         with self._lock, acting("kubelet"):
-            pod = Running(body)
+            pod = Running(body, dict(attempts or {}))
             if self.runtime is not None:
                 try:
                     self.runtime.run_sandbox(pod.uid, metadata["namespace"], metadata["name"])
@@ -125,19 +132,19 @@ class Kubelet:
                 pod.numbers.clear()
             for path in self._slices():
                 self.tree.kernel_write(path, CPUS, "")
+            self.down = True
             if self.runtime is not None:
                 self.runtime.forget()
 
     def boot(self) -> None:
         """The kubelet starts all its pods again, in new containers."""
         with self._lock, acting("kubelet"):
+            self.down = False
             for key, pod in list(self.pods.items()):
-                attempts = {
-                    each["name"]: pod.attempts.get(each["name"], 0) + 1 for each in pod.body["spec"]["containers"]
-                }
-                if self.run(key):
-                    continue
-                pod.attempts = attempts
+                names = [each["name"] for each in pod.body["spec"]["containers"]]
+                attempts = {name: pod.attempts.get(name, 0) + 1 for name in names}
+                if not self.api.get("pods", key) or not self.run(key, attempts):
+                    del self.pods[key]
 
     def say_again(self) -> None:
         """The kubelet was started anew: it writes every status once more, and finds its cgroups as they are."""

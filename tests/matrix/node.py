@@ -35,6 +35,7 @@ from agent.errors import NumalignError
 from agent.host.checkpoint import Checkpoint
 from agent.host.scratch import Scratch
 from agent.kube.story import ALIGNED, ASSIGNMENT, CONDITION
+from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from tests.matrix import judge as judging
 from tests.matrix.agents import Agent, Agents
@@ -104,9 +105,10 @@ class Node:
         self._sockets = Path(tempfile.mkdtemp(prefix="node-"))
         found = parse_synthetic(machine)
         self.tree = Scratch.create(folder / "cgroup", cpus=found.online | found.offline, nodes=found.node_set)
-        self.tree.online(found.online, found.node_set)
         self.journal = Journal(self.tree.folder)
         self.journal.begin()
+        self.tree.online(found.online | found.offline, found.node_set)  # so that the journal knows them all
+        self.tree.online(found.online, found.node_set)
         self.settings: dict[str, Any] = {**SETTINGS, **(settings or {})}
         self.configure()
         self._write_machine()
@@ -181,8 +183,8 @@ class Node:
         return self.agent
 
     def die_after(self, effects: int) -> None:
-        """The next agent's effect of this number is its last: SIGKILL in the middle, as the OOM killer comes."""
-        beside(self.tree.folder, "die").write_text(str(effects), "ascii")
+        """The agent's effect of this number from now is its last: SIGKILL, as the OOM killer comes; 0 takes it back."""
+        self._switch("die", str(effects or ""))
 
     def words(self) -> str:
         """What every agent of this node logged, oldest first."""
@@ -194,6 +196,7 @@ class Node:
 
     def create(self, name: str, *, cpu: str = "2", requests: str = "", also: Mapping[str, str] | None = None,
                annotations: Mapping[str, str] | None = None, created: str = "", uid: str = "",
+               resources: Mapping[str, str] | None = None,
                spec: Mapping[str, Any] | None = None) -> Object:  # fmt: skip
         """A pod in the API, bound to this node; not started.
 
@@ -205,6 +208,7 @@ class Node:
             annotations: as they stand in the object.
             created: creationTimestamp; now, by the server's clock, where empty.
             uid: another than the name's own.
+            resources: more of container "c", as limits and requests: devices.
             spec: more of the spec.
         """
         space, _, short = self.key(name).partition("/")
@@ -214,6 +218,8 @@ class Node:
             _container("c", cpu, requests),
             *(_container(each, size) for each, size in (also or {}).items()),
         ]
+        for amounts in containers[0]["resources"].values():
+            amounts.update(resources or {})
         metadata: Object = {
             "name": short, "namespace": space, "uid": uid or _uid(name), "annotations": dict(annotations or {}),
             "generation": 1,
@@ -312,6 +318,11 @@ class Node:
         with urllib.request.urlopen(f"http://{found[1]}{path}", timeout=20) as answer:
             return str(answer.read().decode())
 
+    @property
+    def online(self) -> CpuSet:
+        """The machine's CPUs that are online."""
+        return parse_synthetic(self._machine).online
+
     # ---- faults of the node
 
     def disk(self, name: str) -> None:
@@ -358,11 +369,19 @@ class Node:
 
     # ---- waiting and judging
 
-    def wait(self, true: Callable[[], object], what: str, within: float = LIMIT) -> None:
-        """Until something is so; fails with the agent's log where it never is."""
+    def wait(self, true: Callable[[], object], what: str | Callable[[], str], within: float = LIMIT) -> None:
+        """Until something is so; fails with the agent's log where it never is.
+
+        Args:
+            true: is it?
+            what: in words, where it is not.
+            within: seconds.
+        """
         began, pause = time.monotonic(), 0.02
         while not true():
-            assert time.monotonic() - began < within, f"waited in vain for {what}\n{self.words()[-6000:]}"
+            if time.monotonic() - began > within:
+                text = what if isinstance(what, str) else what()
+                raise AssertionError(f"waited in vain for {text}\n{self.words()[-6000:]}")
             time.sleep(pause)
             pause = min(0.2, pause * 1.3)
 

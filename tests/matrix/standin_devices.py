@@ -23,6 +23,11 @@ class Devices:
         self._server: grpc.Server | None = None
         self.start()
 
+    @property
+    def serving(self) -> bool:
+        """Whether it listens."""
+        return self._server is not None
+
     def start(self) -> None:
         """Listen, unless it does."""
         if self._server is not None:

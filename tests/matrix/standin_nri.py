@@ -54,7 +54,6 @@ class _Peer:
     writer: asyncio.StreamWriter
     next: int = 1
     waiting: dict[int, asyncio.Future[pb.Response]] = field(default_factory=dict)
-    synchronized: bool = False
 
     async def ask(self, method: str, message: Message) -> pb.Response:
         stream, self.next = self.next, self.next + 2
@@ -93,6 +92,7 @@ class Runtime:
         """How often a plugin was synchronized."""
         self._peer: _Peer | None = None
         self._server: asyncio.Server | None = None
+        self._one = asyncio.Lock()
         self._loop = Loop.shared()
         self._loop.run(self._open())
 
@@ -101,7 +101,7 @@ class Runtime:
     @property
     def connected(self) -> bool:
         """Whether a plugin is synchronized."""
-        return self._peer is not None and self._peer.synchronized
+        return self._peer is not None
 
     def fault(self, name: str) -> None:
         """Begin a fault: "away" or "slow"."""
@@ -134,11 +134,10 @@ class Runtime:
 
     def create(self, number: str, record: Record) -> None:
         """A container is about to be made: what the plugin wants of it goes on the record."""
-        self.containers[number] = record
         request = pb.ContainerRequest(
             pod=_sandbox(record.uid, record.namespace, record.pod), container=_container(number, record)
         )
-        answer = self._ask("CreateContainer", request)
+        answer = self._ask("CreateContainer", request, lambda: self.containers.update({number: record}))
         if answer is not None:
             made = pb.CreateContainerResponse.FromString(answer.payload)
             record.cpus = made.adjust.linux.resources.cpu.cpus
@@ -157,21 +156,26 @@ class Runtime:
         """The node was rebooted: nothing runs."""
         self.containers.clear()
 
-    def _ask(self, method: str, message: Message) -> pb.Response | None:
-        return self._loop.run(self._request(method, message))  # type: ignore[no-any-return]  # as annotated there
+    def _ask(self, method: str, message: Message, first: Callable[[], None] = lambda: None) -> pb.Response | None:
+        return self._loop.run(self._request(method, message, first))  # type: ignore[no-any-return]  # as annotated
 
-    async def _request(self, method: str, message: Message) -> pb.Response | None:
-        """The plugin's answer; None where there is none, or it is late: then it is dropped, as containerd does."""
-        peer = self._peer
-        if peer is None or not peer.synchronized:
-            return None
-        if self.faulty == "slow":
-            await asyncio.sleep(SLOW)
-        try:
-            answer = await peer.ask(method, message)
-        except (TimeoutError, OSError, asyncio.CancelledError):
-            peer.writer.close()
-            return None
+    async def _request(self, method: str, message: Message, first: Callable[[], None]) -> pb.Response | None:
+        """The plugin's answer; None where there is none, or it is late: then it is dropped, as containerd does.
+
+        One at a time, as there: what happens while a plugin is introduced waits until it is.
+        """
+        async with self._one:
+            first()
+            peer = self._peer
+            if peer is None:
+                return None
+            if self.faulty == "slow":
+                await asyncio.sleep(SLOW)
+            try:
+                answer = await peer.ask(method, message)
+            except (TimeoutError, OSError, asyncio.CancelledError):
+                peer.writer.close()
+                return None
         if answer.status.code:
             raise NriRefusedError(answer.status.message)
         return answer
@@ -216,15 +220,16 @@ class Runtime:
             await peer.ask("Configure", pb.ConfigureRequest(runtime_name="stand-in", runtime_version="1"))
             if self.faulty == "slow":
                 await asyncio.sleep(3 * SLOW)
-            everything = pb.SynchronizeRequest()
-            pods = {each.uid: each for each in self.containers.values()}
-            everything.pods.extend(_sandbox(each.uid, each.namespace, each.pod) for each in pods.values())
-            everything.containers.extend(_container(number, each) for number, each in self.containers.items())
-            answer = await peer.ask("Synchronize", everything)
-            changes = pb.SynchronizeResponse.FromString(answer.payload)
-            await asyncio.get_running_loop().run_in_executor(None, self._carry_out, changes)
-            peer.synchronized, self._peer = True, peer
-            self.synchronized += 1
+            async with self._one:
+                everything = pb.SynchronizeRequest()
+                pods = {each.uid: each for each in self.containers.values()}
+                everything.pods.extend(_sandbox(each.uid, each.namespace, each.pod) for each in pods.values())
+                everything.containers.extend(_container(number, each) for number, each in self.containers.items())
+                answer = await peer.ask("Synchronize", everything)
+                changes = pb.SynchronizeResponse.FromString(answer.payload)
+                await asyncio.get_running_loop().run_in_executor(None, self._carry_out, changes)
+                self._peer = peer
+                self.synchronized += 1
 
     def _carry_out(self, changes: Any) -> None:  # noqa: ANN401 - generated code has no types here
         for each in changes.update:

@@ -1,0 +1,105 @@
+"""One pair of faults, from a healthy node to a healthy node. Run by `tests.matrix.worker`."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from agent.model.idset import CpuSet
+from tests.matrix.agents import Agents
+from tests.matrix.faults import Pair
+from tests.matrix.node import Node
+
+PINNED = ("space/old", "space/db")
+"""Pods whose containers run from first to last; those of web are started again under the faults."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a pair.
+
+    Attributes:
+        pair: its name.
+        wrong: what went wrong, "" for nothing.
+        log: what its agents logged, where something went wrong.
+        seconds, cpu: how long it took, and the CPU time of its agents.
+    """
+
+    pair: str
+    wrong: str
+    log: str
+    seconds: float
+    cpu: float
+
+    def as_json(self) -> dict[str, Any]:
+        """As a worker prints it."""
+        return asdict(self)
+
+
+def run(pair: Pair, folder: Path, agents: Agents) -> Result:
+    """Never raises: a pair that cannot be run is one that went wrong."""
+    began, wrong, log = time.monotonic(), "", ""
+    lives = []
+    try:
+        settings = {**pair.row.settings, **pair.column.settings}
+        with Node(folder, agents, settings=settings, skew=pair.row.skew or pair.column.skew) as node:
+            lives = node.lives
+            try:
+                _live(node, pair)
+            finally:
+                log = node.words()
+    except AssertionError as error:
+        wrong = str(error)
+    except Exception:  # noqa: BLE001 - whatever it is, it is this pair's, and the others go on
+        wrong = traceback.format_exc()
+    cpu = sum(each.cpu for each in lives)
+    return Result(pair.name, wrong, log if wrong else "", time.monotonic() - began, cpu)
+
+
+def _live(node: Node, pair: Pair) -> None:
+    row, column = pair.row, pair.column
+    node.start()
+    node.wait(lambda: node.runtime is None or node.runtime.connected, "NRI")
+    node.run("old", cpu="1", created="2026-01-01T00:00:01Z")
+    node.run("db", created="2026-01-01T00:00:02Z")
+    node.run("web", created="2026-01-01T00:00:03Z", also={"side": "500m"})
+    node.run("batch", cpu="1", requests="500m", created="2026-01-01T00:00:04Z")
+    node.settle()
+    before = node.pinned()
+
+    column.begin(node)
+    row.begin(node)
+    if not node.kubelet.down:
+        node.kubelet.restart("space/web", "c")
+    if column.cluster:
+        node.run("late")
+    node.turns(1)
+    row.amid(node)
+    column.amid(node)
+    node.turns(2)
+    if row.keeping and column.keeping:
+        node.wait(lambda: not _off(node, before), lambda: f"containers to be where they were: {_off(node, before)}")
+    elif row.name not in {"daemon-reload", "node rebooted"}:
+        assert not _off(node, before), _off(node, before)
+    if row.telling and column.telling:
+        node.wait(lambda: not node.untrue(), lambda: f"the truth: {node.untrue()}")
+
+    row.end(node)
+    column.end(node)
+    if not column.cluster:
+        node.run("late")
+    node.settle()
+    node.judge()
+
+
+def _off(node: Node, before: dict[tuple[str, str], str]) -> str:
+    """A container that ran from the first and is not on all of its CPUs that are online, "" for none."""
+    online = node.online
+    for key in PINNED:
+        was, runs = CpuSet.parse(before[key, "c"]), CpuSet.parse(node.kernel(key))
+        if key in node.kubelet.pods and not (was & online).issubset(runs):
+            return f"{key} ran on {was}, and runs on {runs}"
+    return ""
