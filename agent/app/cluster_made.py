@@ -280,7 +280,9 @@ class Made(Service):
         """A pod that the runtime starts before the watch brought it: one GET, as long as the runtime can wait."""
         if not self._engine.listening:
             return None  # who runs comes first
-        asked = self._asking.submit(find_pod, self.client, self.namespaces.annotations, namespace, name, uid)
+        asked = self._asking.submit(
+            find_pod, self.client, self.namespaces.annotations, namespace, name, uid, self.cluster_teller.pod_known
+        )
         try:
             return asked.result(FIND_WITHIN)
         except TimeoutError:

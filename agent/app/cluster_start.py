@@ -16,7 +16,7 @@ from agent.app.node_events import writing_pods
 from agent.engine.adopt import Word
 from agent.engine.alone import Survived
 from agent.errors import KubeError
-from agent.kube.bodies import seen
+from agent.kube.bodies import Seen, seen
 from agent.kube.client import KubeClient
 from agent.kube.nodes import NodeFacts, node_facts
 from agent.kube.story import word_of
@@ -107,10 +107,17 @@ def _defaults(defaults: Callable[[str], Mapping[str, str]], space: str) -> Mappi
 
 
 def find_pod(
-    client: KubeClient, defaults: Callable[[str], Mapping[str, str]], namespace: str, name: str, uid: str
-) -> Pod | None:
-    """One pod, None when it is not there, another one of that name, or cannot be read."""
+    client: KubeClient, defaults: Callable[[str], Mapping[str, str]], namespace: str, name: str, uid: str,
+    known: Callable[[Mapping[str, Any], Seen], None] = lambda _body, _found: None,
+) -> Pod | None:  # fmt: skip
+    """One pod, None when it is not there, another one of that name, or cannot be read.
+
+    `known` hears of it as of one that the watch brings: it is decided now, and the watch's word changes nothing more.
+    """
     with Survived(lambda _error: None):
-        found = seen(client.pod(namespace, name), _defaults(defaults, namespace))
-        return found.pod if found.pod.uid == uid and not found.ended else None
+        body = client.pod(namespace, name)
+        found = seen(body, _defaults(defaults, namespace))
+        if found.pod.uid == uid and not found.ended:
+            known(body, found)
+            return found.pod
     return None

@@ -6,6 +6,7 @@ Used by `agent.engine.effects` only, under the lock. Which writes are needed, in
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Mapping
 from itertools import groupby
 
@@ -41,6 +42,8 @@ class Enforcer:
         self.lift_quota = lift_quota
         self.names: dict[str, tuple[str, str]] = {}
         """Container id -> (pod uid, container name)."""
+        self.heard: deque[Mapping[str, tuple[str, str]]] = deque()
+        """More names, from whoever must not wait for the engine's lock."""
         self.all_named = False
         """The API or the runtime has named all containers since this agent began (`agent.core.naming`)."""
         self.living: Collection[str] = ()
@@ -59,12 +62,18 @@ class Enforcer:
         """The tree now; raises HostError."""
         return self._cgroups.observe()
 
+    def listen(self) -> None:
+        """What was heard counts from now on."""
+        while self.heard:
+            self.names |= self.heard.popleft()
+
     def forget(self, uid: str) -> None:
         """A pod is gone: its containers' names go too."""
         self.names = {key: value for key, value in self.names.items() if value[0] != uid}
 
     def enforce(self, ledger: Ledger, rules: Rules, machine: Machine, observed: Observed) -> tuple[Written, ...]:
         """Write what differs; what was written and read back."""
+        self.listen()
         self.living = {each.container_id for each in observed.cgroups if each.level is Level.CONTAINER}
         self.names = named(ledger, self.names, observed)
         names = named(ledger, self.names, observed, complete=self.all_named)

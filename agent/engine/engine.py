@@ -128,6 +128,7 @@ class Engine(Effects):
         """Containers appeared: id -> (pod uid, name). What init containers before them held may go (spec 5.9)."""
         with self._lock:
             before, told_already = self._ledger, self._enforcer.names.items() >= names.items()
+            self._enforcer.listen()
             self._enforcer.names.update(names)
             for _, (uid, name) in sorted(names.items()):
                 with self._alone(f"container {name} of pod {uid}"):
@@ -136,9 +137,14 @@ class Engine(Effects):
                 self._commit(before)
                 self._enforce()
 
+    def containers_heard(self, names: Mapping[str, tuple[str, str]]) -> None:
+        """The runtime is about to make containers: known to the next write, whoever holds the lock until then."""
+        self._enforcer.heard.append(names)
+
     def container_gone(self, container_id: str) -> None:
         """The runtime removed a container: its id names nobody any more."""
         with self._lock:
+            self._enforcer.listen()
             self._enforcer.names.pop(container_id, None)
 
     def all_named(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.model.idset import CpuSet
@@ -136,19 +136,23 @@ def _restarted(node: Node) -> None:
 
 ROWS = (
     Fault("agent killed", "SIGKILL, and the next start at once", _killed),
-    Fault("agent OOM-killed", "SIGKILL in the middle of an effect, and again at the next start's first", _die, amid=_oom),
-    Fault("node rebooted", "no process, no cgroup; then all pods in new containers", _rebooted, _booted, keeping=False),
+    Fault("agent OOM-killed", "SIGKILL in the middle of an effect, and again at the next start's first",
+          _die, amid=_oom),
+    Fault("node rebooted", "no process, no cgroup; then all pods in new containers", _rebooted, _booted,
+          keeping=False),
     Fault("checkpoint lost", "the file is gone before the next start", _lost),
     Fault("older checkpoint", "the file is one that 0.1.0 wrote", _older),
     Fault("disk full", "ENOSPC below the state folder", lambda node: node.disk("ENOSPC"), lambda node: node.disk("")),
     Fault("disk read-only", "EROFS there", lambda node: node.disk("EROFS"), lambda node: node.disk("")),
-    Fault("containerd restarted", "NRI drops and comes back", lambda node: node.runtime.restart() if node.runtime else None),
+    Fault("containerd restarted", "NRI drops and comes back",
+          lambda node: node.runtime.restart() if node.runtime else None),
     Fault("kubelet restarted", "podresources drops, every status is written again", _kubelet_restarted),
     Fault("daemon-reload", "every cpuset is its parent's", lambda node: node.kubelet.daemon_reload()),
     Fault("CPU offline", "one of a container's own", _offline, _whole),
     Fault("reserved CPU offline", "one of reservedSystemCPUs",
           lambda node: node.machine_is(f"{MACHINE}, offline 8"), _whole),
-    Fault("huge pages late", "more than half of the memory, while pods run", _pages, settings={"memoryManagerPolicy": "Static"}),
+    Fault("huge pages late", "more than half of the memory, while pods run", _pages,
+          settings={"memoryManagerPolicy": "Static"}),
     Fault("clock behind", "the node's, by 5 minutes; the agent starts anew", _restarted, skew=SKEW),
     Fault("clock ahead", "the node's, by 5 minutes; the agent starts anew", _restarted, skew=-SKEW),
 )  # fmt: skip
@@ -158,7 +162,7 @@ ROWS = (
 
 
 def _api(name: str, what: str, fault: str, **more: bool) -> Fault:
-    return Fault(name, what, lambda node: node.api.fault(fault), lambda node: node.api.calm(), **more)  # type: ignore[arg-type]
+    return replace(Fault(name, what, lambda node: node.api.fault(fault), lambda node: node.api.calm()), **more)
 
 
 def _nri(name: str, what: str, fault: str) -> Fault:

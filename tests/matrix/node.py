@@ -183,7 +183,7 @@ class Node:
         return self.agent
 
     def die_after(self, effects: int) -> None:
-        """The agent's effect of this number from now is its last: SIGKILL, as the OOM killer comes; 0 takes it back."""
+        """The agent's effect of this number from now is its last, as if the OOM killer came; 0 takes it back."""
         self._switch("die", str(effects or ""))
 
     def words(self) -> str:

@@ -162,8 +162,9 @@ class EngineDecisions:
     # ---- told by the driver
 
     def containers_named(self, names: Mapping[str, tuple[str, str]]) -> None:
-        """Containers of pods; the engine enforces them soon."""
+        """Containers of pods: no new cgroup of theirs is taken for nobody's from now on; enforced soon."""
         told = dict(names)
+        self._engine.containers_heard(told)
         self._queue.put(lambda: self._engine.containers_seen(told))
 
     def container_gone(self, container_id: str) -> None:
