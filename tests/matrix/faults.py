@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from agent.model.idset import CpuSet
@@ -161,8 +161,10 @@ ROWS = (
 # ---- columns
 
 
-def _api(name: str, what: str, fault: str, **more: bool) -> Fault:
-    return replace(Fault(name, what, lambda node: node.api.fault(fault), lambda node: node.api.calm()), **more)
+def _api(name: str, what: str, fault: str, *, telling: bool = True, cluster: bool = True) -> Fault:
+    return Fault(
+        name, what, lambda node: node.api.fault(fault), lambda node: node.api.calm(), telling=telling, cluster=cluster
+    )  # fmt: skip
 
 
 def _nri(name: str, what: str, fault: str) -> Fault:

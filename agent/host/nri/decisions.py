@@ -43,6 +43,9 @@ class Engine(Protocol):
     def snapshot(self) -> Snapshot:
         """What was decided last; never waits."""
 
+    def containers_heard(self, names: Mapping[str, tuple[str, str]]) -> None:
+        """The runtime is about to make containers; never waits."""
+
     def containers_seen(self, names: Mapping[str, tuple[str, str]]) -> None:
         """Containers appeared."""
 
