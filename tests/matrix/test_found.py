@@ -14,7 +14,8 @@ def test_a_pod_that_the_runtime_brought_first_is_told(make: Make) -> None:
     """Watches are silent when a pod starts: it is decided for the runtime, and told; the watch's word comes later."""
     node = make()
     node.start()
-    node.wait(lambda: node.runtime is not None and node.runtime.connected, "NRI")
+    node.run("first")
+    node.settle()
     node.api.fault("stale")
     node.run("db")
     node.wait(lambda: node.told("db").aligned, "the pod to be told")
