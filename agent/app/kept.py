@@ -84,12 +84,6 @@ def sentences(settings: Settings, node: Node, kept: Kept) -> Iterator[str]:
         yield f"reserved memory {text or 'none'}: {source}"
 
 
-def derived(settings: Settings, node: Node) -> tuple[str, ...]:
-    """Which reservations follow from the Node: of "cpu" and "memory"."""
-    cpu = ("cpu",) if node.rules.cpu.static and derives_cpus(settings, node.machine) else ()
-    return (*cpu, "memory") if derives_memory(settings) else cpu
-
-
 def mismatch(node: Node, kept: Kept) -> int:
     """Thousandths of a CPU that we reserve beyond the kubelet (safety.md S14); 0 for none, or where nothing is known.
 

@@ -19,7 +19,7 @@ from dataclasses import replace
 from agent.core.cpu_choice import Chooser
 from agent.core.cpu_hints import Hinter
 from agent.core.cpu_pods import empty_pool, partition
-from agent.core.cpu_pools import Pools, granted
+from agent.core.cpu_pools import Pools
 from agent.core.cputopology import CpuTopology
 from agent.core.masks import Positions
 from agent.core.provider import Answer
@@ -84,10 +84,6 @@ class Provider:
     def start(self) -> CpuBooks:
         """The books of a node without pods."""
         return CpuBooks(shared=self._pools.shared())
-
-    def resettled(self, books: CpuBooks) -> CpuBooks:
-        """The same grants under these rules: the shared pool is made anew (reservation or isolation changed)."""
-        return replace(books, shared=self._pools.shared(granted(books)))
 
     def free(self, books: CpuBooks) -> CpuSet:
         """CPUs that may be granted now."""

@@ -30,14 +30,6 @@ class Preference(Protocol):
         """
 
 
-class LowestId:
-    """A plugin that likes the lowest ids."""
-
-    def preferred(self, available: Sequence[str], must_include: Sequence[str], size: int) -> Sequence[str]:
-        """The ids that are taken, and the lowest of the others."""
-        return [*must_include, *(each for each in available if each not in must_include)][:size]
-
-
 class WholeGroups:
     """For functions that share IOMMU groups: each group that a pod opens is closed to everybody else.
 

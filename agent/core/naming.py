@@ -23,6 +23,8 @@ from agent.model.pod import ContainerKind
 UNSURE = "?"
 """Stands for the name of a container that may hold a grant of its pod. No container can be called so."""
 
+LAST = 4
+"""Ids of one container that are kept though none of them is there."""
 Found = dict[str, tuple[str, str]]
 
 
@@ -67,6 +69,23 @@ def _of_pod(ledger: Ledger, uid: str, containers: list[Cgroup], found: Found, *,
 def unclaimed(grants: Mapping[str, CpuSet], claimed: Collection[str]) -> CpuSet:
     """A pod's exclusive CPUs that none of these containers has; `grants` by container."""
     return CpuSet.union(grants.values()) - CpuSet.union(grants[name] for name in claimed if name in grants)
+
+
+def latest(names: Mapping[str, tuple[str, str]], living: Collection[str]) -> Found:
+    """The names without those of containers that are long gone: of each container, those that live and the last few.
+
+    Where no runtime says that one is removed, a container that crashes all day leaves hundreds of ids. One that is
+    not there may still come: the runtime, or the pod's status, may name it before its cgroup is seen.
+    """
+    if len(names) <= len(living):
+        return dict(names)
+    count: dict[tuple[str, str], int] = {}
+    found: Found = {}
+    for number, spot in reversed(names.items()):
+        count[spot] = count.get(spot, 0) + 1
+        if number in living or count[spot] <= LAST:
+            found[number] = spot
+    return dict(reversed(found.items()))
 
 
 def worth_saving(ledger: Ledger, names: Mapping[str, tuple[str, str]], living: Collection[str]) -> Found:

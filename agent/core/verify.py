@@ -20,10 +20,6 @@ from agent.model.ledger import Ledger
 from agent.model.machine import Machine
 from agent.model.rules import Rules
 
-OFFENDING = frozenset({
-    Cause.DRIFT_FOREIGN, Cause.DRIFT_RESET, Cause.DRIFT_PARENT, Cause.DRIFT_OFFLINE, Cause.QUOTA
-})  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
 class Line:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from itertools import groupby
 
 from agent.core import drift
-from agent.core.naming import named
+from agent.core.naming import latest, named
 from agent.core.plan import CPUS, MEMS, plan
 from agent.core.release import quota_plan, release_plan
 from agent.core.wanted import Want, share, wants
@@ -59,8 +59,11 @@ class Enforcer:
         self._last: dict[tuple[str, str], str] = {}
 
     def observe(self) -> Observed:
-        """The tree now; raises HostError."""
-        return self._cgroups.observe()
+        """The tree now; raises HostError. Names of containers that are long gone go with it, as no runtime tells."""
+        observed = self._cgroups.observe()
+        there = {each.container_id for each in observed.cgroups if each.level is Level.CONTAINER}
+        self.names = latest(self.names, there)
+        return observed
 
     def listen(self) -> None:
         """What was heard counts from now on."""

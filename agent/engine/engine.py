@@ -135,6 +135,8 @@ class Engine(Effects):
                     self._ledger = self._node.container_started(self._ledger, uid, name)
             if self._ledger != before or not told_already:
                 self._commit(before)
+                if self.switches.observe_only:
+                    self._observe()  # nothing is written; names of what is gone go
                 self._enforce()
 
     def containers_heard(self, names: Mapping[str, tuple[str, str]]) -> None:

@@ -72,6 +72,7 @@ class Checkpoint:
         by: version of numalign, for people.
         boot: this boot's id (/proc/sys/kernel/random/boot_id).
         clock: seconds since the epoch, for the names of files put aside.
+        largest: bytes that are read back, and hence written.
     """
 
     def __init__(
@@ -81,11 +82,13 @@ class Checkpoint:
         by: str = "",
         boot: str | None = None,
         clock: Callable[[], float] = time.time,
+        largest: int = SIZE_LIMIT,
     ) -> None:
         self.path = Path(path)
         self.boot = boot_id() if boot is None else boot
         self._by = by
         self._clock = clock
+        self._largest = largest
         self._lock: IO[str] | None = None
 
     # --- the lock ----------------------------------------------------------------------------------------------
@@ -135,13 +138,20 @@ class Checkpoint:
         """Replace the checkpoint; returns its size in bytes. When this returns, it is on the disk.
 
         Raises:
-            CheckpointUnwritableError: the disk refuses (full, read-only, failing); the old file is as it was.
+            CheckpointUnwritableError: the disk refuses (full, read-only, failing), or no start would read it; the
+                old file is as it was.
 
         """
         body = {"boot": self.boot, "by": self._by, "extra": extra or {}, "ledger": ledger_to_json(ledger)}
         payload = _encode(body) + b"\n"
         envelope = {"numalign": VERSION, "sha256": hashlib.sha256(payload).hexdigest(), "size": len(payload)}
         data = _encode(envelope) + b"\n" + payload
+        if len(data) > self._largest:
+            raise CheckpointUnwritableError(
+                str(self.path),
+                f"would have {len(data)} bytes, more than the {self._largest} that are read back; nothing new is "
+                "granted until pods leave this node",
+            )
         spare = self.path.with_name(f".{self.path.name}.new")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -170,7 +180,7 @@ class Checkpoint:
 
         """
         try:
-            data = bounded.read(self.path, SIZE_LIMIT + 1)
+            data = bounded.read(self.path, self._largest + 1)
         except FileNotFoundError:
             return None
         except OSError as error:

@@ -111,14 +111,6 @@ class KubeClient:
             query=(("fieldManager", MANAGER),), verb="PATCH pods", brief=True,
         )  # fmt: skip
 
-    def patch_condition(self, namespace: str, name: str, uid: str, condition: Body) -> dict[str, Any]:
-        """Set one condition of a pod's status; the others are merged by their type."""
-        body = {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
-        return self.call(
-            "PATCH", f"/api/v1/namespaces/{namespace}/pods/{name}/status", body, kind=STRATEGIC,
-            query=(("fieldManager", MANAGER),), verb="PATCH pods/status", brief=True,
-        )  # fmt: skip
-
     def evict(self, namespace: str, name: str, uid: str) -> None:
         """Ask for the eviction of a pod; 429 means that a disruption budget forbids it now."""
         body = {

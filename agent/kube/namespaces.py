@@ -64,6 +64,7 @@ class Namespaces:
                     return self._remember(name, self._read(name))
                 except KubeError as caught:
                     error = caught
+                    self._failed = {each: known for each, known in self._failed.items() if known[0] > now}
                     self._failed[name] = (self._clock() + AGAIN, caught)
             if found is not None:
                 return found

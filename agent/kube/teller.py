@@ -22,6 +22,7 @@ from agent.kube import story as stories
 from agent.kube.bodies import Raw, Seen, identity
 from agent.kube.owners import Refusals, owner_of
 from agent.kube.publish import Notice, Publisher, Regarding
+from agent.kube.slim import slim
 from agent.model.cgroup import Written
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
@@ -35,7 +36,7 @@ Count = Callable[[str, str], None]
 
 @dataclass(frozen=True, slots=True)
 class _Face:
-    """A pod as the API knows it."""
+    """A pod as the API knows it; `body` is what is kept of it."""
 
     api_uid: str
     namespace: str
@@ -114,7 +115,11 @@ class ClusterTeller:
                 self._mild.add(found.api_uid)
             known = self._faces.get(found.pod.uid)
             self._faces[found.pod.uid] = _Face(
-                found.api_uid, found.pod.namespace, found.pod.name, body, ran or (known is not None and known.ran)
+                found.api_uid,
+                found.pod.namespace,
+                found.pod.name,
+                slim(body),
+                ran or (known is not None and known.ran),
             )
 
     def pod_malformed(self, body: Raw, why: str) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from agent.model.notes import PREFIX
+
 Resources = Mapping[str, int]
 
 
@@ -88,19 +90,26 @@ class Pod:
 def weight(pod: Pod) -> int:
     """Bytes that a pod may cost in the checkpoint, about: what it says, and what is noted for each of its containers.
 
-    What holds CPUs or devices beyond that is bounded by the machine, which has only so many.
+    A container with whole CPUs of its own counts nothing, nor do devices: the machine has only so many.
     """
     total = _PLAIN + sum(len(name) + len(text) + _QUOTES for name, text in pod.annotations.items())
     for resources in (pod.requests or {}, pod.limits or {}, pod.overhead):
         total += _amounts(resources)
     for each in pod.containers:
-        total += _CONTAINER + 3 * len(each.name) + _amounts(each.requests) + _amounts(each.limits)
-        if pod.qos is Qos.GUARANTEED:
+        milli = each.requests.get("cpu", 0)
+        total += _amounts(each.requests) + _amounts(each.limits)
+        if pod.qos is Qos.GUARANTEED and milli and not milli % 1000:
+            continue
+        total += _CONTAINER + 3 * len(each.name)
+        if (
+            pod.qos is Qos.GUARANTEED or f"{PREFIX}align" in pod.annotations
+        ):  # it may hold memory, or a share of nodes: its id is noted
+            total += _ID + len(pod.uid) + len(each.name)
             total += sum(_BLOCK + len(each.name) + len(name) for name in each.requests if name.startswith(_MEMORY))
     return total
 
 
-_PLAIN, _CONTAINER, _BLOCK, _QUOTES = 900, 80, 80, 6
+_PLAIN, _CONTAINER, _BLOCK, _ID, _QUOTES = 900, 80, 80, 80, 6
 _MEMORY = ("memory", "hugepages-")
 
 

@@ -26,6 +26,8 @@ so that its grants are found again in the saved ledger."""
 
 MAX_CONTAINERS = 512
 MAX_RESOURCES = 64
+MAX_AMOUNTS = 1000
+"""Requests and limits of all containers of a pod: more are not even read one by one."""
 MOST_WEIGHT = 10_000
 """Bytes, see `agent.model.pod.weight`: a hundred pods fit into a checkpoint of 1 MiB, whoever wrote them."""
 _INT32 = 2**31 - 1
@@ -155,9 +157,10 @@ def _identity(metadata: Field, key: str) -> tuple[str, bool]:
     kubelet writes it twice, and only where it looks like one: never could it name another API pod's uid.
     """
     found, marks = metadata.get("uid"), metadata.get("annotations")
+    said = marks.mapping() if marks else {}
     uid = _named(found, _UID, "a uid of letters, digits and dashes") if found.value else ""
-    digest, mirror = (marks.get(f"kubernetes.io/config.{part}").value for part in ("hash", "mirror"))
-    static = mirror is not None or marks.get("kubernetes.io/config.source").value in {"file", "http"}
+    digest, mirror = (said.get(f"kubernetes.io/config.{part}") for part in ("hash", "mirror"))
+    static = mirror is not None or said.get("kubernetes.io/config.source") in ("file", "http")
     hashed = isinstance(digest, str) and _HASH.fullmatch(digest) and (digest == mirror or not uid)
     if static and hashed:
         return str(digest), True
@@ -167,12 +170,18 @@ def _identity(metadata: Field, key: str) -> tuple[str, bool]:
 def _containers(spec: Field) -> tuple[Container, ...]:
     found: list[Container] = []
     names: set[str] = set()
+    amounts = 0
     for section in ("initContainers", "containers"):
         for field in spec.get(section).items(MAX_CONTAINERS):
             name = _named(field.get("name"), _LABEL, "a DNS label such as app")
             if name in names:
                 raise field.get("name").wrong(f'"{name}" is taken by another container; names are unique in a pod')
             names.add(name)
+            resources = field.get("resources")
+            parts = (resources.get(part).value for part in ("requests", "limits")) if resources else ()
+            amounts += sum(len(part) for part in parts if isinstance(part, Mapping))
+            if amounts > MAX_AMOUNTS:
+                raise spec.get("containers").wrong(f"ask for more than {MAX_AMOUNTS} resources in all; ask for fewer")
             found.append(_container(field, name, init=section == "initContainers"))
     if not any(container.kind is ContainerKind.APP for container in found):
         raise spec.get("containers").wrong("a pod needs at least one container")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from agent.core.demand import Positions
 from agent.core.devices import Provider
 from agent.core.devices_books import in_use
-from agent.core.devices_choice import LowestId, split
+from agent.core.devices_choice import split
 from agent.model.devices import Device, DeviceInventory
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
@@ -21,6 +22,14 @@ from tests.parity.scenario import Json, Scenario
 def answer(given: Json) -> Json:
     """What `expected` holds: what each step did."""
     return {"steps": DeviceScenario(given).run(given["steps"])}
+
+
+class LowestId:
+    """A plugin that likes the lowest ids."""
+
+    def preferred(self, available: Sequence[str], must_include: Sequence[str], size: int) -> Sequence[str]:
+        """The ids that are taken, and the lowest of the others."""
+        return [*must_include, *(each for each in available if each not in must_include)][:size]
 
 
 def inventory_of(resources: Json) -> DeviceInventory:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from agent.core.demand import Demand, Positions
 from agent.core.devices import Provider
-from agent.core.devices_choice import LowestId
 from agent.model.devices import Device, DeviceInventory
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
@@ -21,6 +20,7 @@ from agent.model.machine import Machine
 from agent.model.outcome import Refusal
 from agent.model.pod import Container, ContainerKind, Pod
 from agent.model.rules import Compatibility, Rules
+from tests.parity.device import LowestId
 from tests.property.memory_worlds import random_affinity, random_machine
 from tests.unit.memory_cases import APP, BOTH, FIXED, INIT, SIDECAR, pod
 

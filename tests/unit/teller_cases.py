@@ -39,6 +39,9 @@ class Queue(Publisher):
     def known(self, story: Story) -> None:
         self.already.append(story)
 
+    def told(self, uid: str) -> bool:
+        return any(story.uid == uid for story in (*self.stories, *self.already))
+
     def record(self, notice: Notice) -> None:
         self.notices.append(notice)
 

@@ -259,12 +259,3 @@ def test_options_of_one_pod() -> None:
     assert isinstance(taken, Ledger)
     assert (str(taken.cpus.assigned["p"]["c"]), str(taken.cpus.shared)) == ("1,3", "2,4-5,7-11")
     assert other.reserved == node.provider.reserved
-
-
-def test_new_settings_make_the_pool_anew_and_move_nobody() -> None:
-    """Another reservation: grants stay, the pool follows."""
-    node = Node(S1, "0")
-    node.admit(pod("p", container("c", 2)))
-    books = Node(S1, "2,6", strict_reservation=True).provider.resettled(node.ledger.cpus)
-    assert books.assigned == node.ledger.cpus.assigned == {"p": {"c": cpus("1,5")}}
-    assert str(books.shared) == "0,3-4,7"

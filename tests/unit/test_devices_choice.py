@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from agent.core.devices_choice import LowestId
 from agent.model.hint import Stance
 from agent.model.rules import Compatibility
 from tests.unit.devices_cases import GPU, NO_HINT, Rack, asking, gpus
@@ -64,11 +63,6 @@ def test_the_plugin_has_a_say(mode: Compatibility, liked: tuple[str, ...], count
     """Within the aligned devices where they are more than enough, else about what is missing."""
     rack = Rack(gpus([[0]] * 6 + [[1]] * 4), mode, preferences={GPU: Likes(liked)})
     assert rack.got(asking("p", count), nodes(0)) == got
-
-
-def test_a_plugin_that_likes_the_lowest() -> None:
-    """What is taken comes first, then the lowest ids."""
-    assert LowestId().preferred(["a", "b", "c"], ["c"], 2) == ["c", "a"]
 
 
 def test_no_preference_is_a_stance() -> None:

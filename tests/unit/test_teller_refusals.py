@@ -115,3 +115,16 @@ def test_what_was_done_before_a_restart_is_not_done_again(queue: Queue) -> None:
     for raw in (done, body("leaving", deletionTimestamp="2026-01-01T00:00:00Z")):
         it.refused(known(it, raw), REFUSAL, Ask())
     assert queue.actions == []
+
+
+def test_s18_a_refusal_after_leaving_tells_and_ends_nobody(queue: Queue) -> None:
+    """S18: once the node is being left, a pod that is refused gets no word, no Event and no deadline."""
+    it = teller(queue, OnMisalignment.FAIL)
+    pod = known(it, body())
+    it.leave()
+    queue.stories.clear()
+    it.refused(pod, REFUSAL, Ask())
+    assert (queue.stories, queue.notices, queue.actions) == ([], [], [])
+    it.leave(leaving=False)
+    it.refused(pod, REFUSAL, Ask())
+    assert queue.actions == [("fail", "uid-p")]

@@ -15,8 +15,6 @@ def sandbox(message: nri_pb2.PodSandbox) -> Sandbox:
         name=message.name,
         namespace=message.namespace,
         uid=message.uid,
-        labels=dict(message.labels),
-        annotations=dict(message.annotations),
         cgroup_parent=message.linux.cgroup_parent,
     )
 
@@ -29,7 +27,6 @@ def container(message: nri_pb2.Container) -> RuntimeContainer:
         sandbox_id=message.pod_sandbox_id,
         name=message.name,
         state=State(message.state) if int(message.state) in set(State) else State.UNKNOWN,
-        annotations=dict(message.annotations),
         cgroups_path=message.linux.cgroups_path,
         cpus=cpu.cpus,
         mems=cpu.mems,

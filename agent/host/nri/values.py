@@ -22,7 +22,7 @@ class State(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """A pod as the runtime knows it; it carries no resource requests.
+    """A pod as the runtime knows it; it carries no resource requests. Its labels and annotations are not kept.
 
     Attributes:
         id: the sandbox's container id.
@@ -34,8 +34,6 @@ class Sandbox:
     name: str
     namespace: str
     uid: str
-    labels: Mapping[str, str] = field(default_factory=dict, hash=False)
-    annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
     cgroup_parent: str = ""
 
 
@@ -53,7 +51,6 @@ class RuntimeContainer:
     sandbox_id: str
     name: str
     state: State = State.UNKNOWN
-    annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
     cgroups_path: str = ""
     cpus: str = ""
     mems: str = ""
