@@ -75,7 +75,8 @@ def read_start(
         what = "namespaces' annotations" if "pods" in found else "the API server"
         LOG.warning("starting without %s: no answer within %.0f s", what, patience)
     facts = node_facts(found["node"]) if "node" in found else None
-    writers = writing_pods(found.get("pods", {}).get("items") or ())
+    items = found.get("pods", {}).get("items") or ()
+    writers = writing_pods([each for each in items if isinstance(each, Mapping)])
     return replace(_pods(found.get("pods", {}), known), node=facts, listed="pods" in found, writers=writers)
 
 
