@@ -275,8 +275,6 @@ class Publisher:
             self._told[story.uid], self._sent_at[story.uid] = story, self._clock()
             if self._stories.get(story.uid) == story:
                 del self._stories[story.uid]
-            elif story.uid in self._stories:
-                self._schedule(("story", story.uid), story.namespace, self._rest(story.uid))
 
     def _patch(self, story: Story, last: Story | None, annotations: Mapping[str, str | None]) -> None:
         condition = {"type": CONDITION, "status": story.status, "reason": story.reason, "message": story.message}
