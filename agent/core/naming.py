@@ -81,11 +81,11 @@ def latest(names: Mapping[str, tuple[str, str]], living: Collection[str]) -> Fou
         return dict(names)
     count: dict[tuple[str, str], int] = {}
     found: Found = {}
-    for number, spot in reversed(names.items()):
+    for number, spot in reversed(list(names.items())):
         count[spot] = count.get(spot, 0) + 1
         if number in living or count[spot] <= LAST:
             found[number] = spot
-    return dict(reversed(found.items()))
+    return dict(reversed(list(found.items())))
 
 
 def worth_saving(ledger: Ledger, names: Mapping[str, tuple[str, str]], living: Collection[str]) -> Found:
