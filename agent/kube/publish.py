@@ -169,8 +169,7 @@ class Publisher:
             try:
                 self._client.patch_pod(namespace, name, uid, marked)
             except KubeError as error:
-                if error.status != INVALID or not self._there(namespace, name, uid):
-                    raise
+                self._still_there(error, namespace, name, uid)
                 self._client.patch_pod(namespace, name, uid, _DEADLINE)
 
         self._act("fail", uid, _Action(send, namespace, name))
@@ -267,8 +266,7 @@ class Publisher:
         try:
             self._patch(story, last, dict(story.annotations))
         except KubeError as error:
-            if error.status != INVALID or not self._there(story.namespace, story.name, story.uid):
-                raise
+            self._still_there(error, story.namespace, story.name, story.uid)
             self._patch(story, last, {})  # the condition at least
             self._deny(("story", story.uid), story.namespace, story.name, error)
         with self._wake:
@@ -293,6 +291,13 @@ class Publisher:
 
     def _stamp(self) -> str:
         return self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def _still_there(self, refusal: KubeError, namespace: str, name: str, uid: str) -> None:
+        """The pod is there and less may be asked for; else raises the refusal, or that the pod is gone."""
+        if refusal.status != INVALID:
+            raise refusal
+        if not self._there(namespace, name, uid):
+            raise KubeError(NOT_FOUND, f"it is another pod: {refusal}") from refusal
 
     def _there(self, namespace: str, name: str, uid: str) -> bool:
         """Whether a pod is still the one with this uid; raises KubeError where nobody can say."""
