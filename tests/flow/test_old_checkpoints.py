@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from agent.app.loading import load
 from agent.engine.recover import LISTED
 from agent.host.checkpoint import Checkpoint
 from agent.model.podspec import pod_from
-from tests.fixtures.checkpoints.busy import HERE, Kept, content
+from tests.fixtures.checkpoints.busy import HERE, Kept, content, keep
+from tests.fixtures.checkpoints.busy import NODES as NODES_NOW
 from tests.flow.world import MemoryStore, World
 
 NODES = sorted(folder.parent for folder in HERE.glob("*/*/node.json"))
@@ -65,3 +67,32 @@ def test_s18_nothing_moves_and_nothing_is_lost_without_the_api(kept: Kept, tmp_p
     assert saved is not None
     assert after.engine.ledger == saved.ledger
     assert content(after.tree) == before
+
+
+def fields(checkpoint: Path) -> dict[str, set[str]]:
+    """The fields of each part of a saved ledger, as far as they have names of their own."""
+    envelope, payload = checkpoint.read_text("utf-8").splitlines()
+    ledger = json.loads(payload)["ledger"]
+    pods = [record["pod"] for record in ledger["pods"].values()]
+    parts = {
+        "envelope": [json.loads(envelope)], "ledger": [ledger], "cpus": [ledger["cpus"]],
+        "confinement": ledger["cpus"]["confined"].values(), "memory": [ledger["memory"]],
+        "book": ledger["memory"]["nodes"], "devices": [ledger["devices"]], "record": ledger["pods"].values(),
+        "pod": pods, "container": [each for pod in pods for each in pod["containers"]],
+    }  # fmt: skip
+    return {name: {key for each in found for key in each} for name, found in parts.items()}
+
+
+@pytest.mark.parametrize("name", sorted(NODES_NOW))
+def test_s18_what_this_version_saves_can_be_read_by_0_1_0(name: str, tmp_path: Path) -> None:
+    """S18: it refuses unknown versions, and fields but those beside the ledger: there are none."""
+    machine, make = NODES_NOW[name]
+    keep(make(tmp_path / "tree"), tmp_path / "now", machine)
+    now, then = (
+        fields(tmp_path / "now" / "checkpoint.json"),
+        fields(HERE / "0.1.0" / "every-kind" / "checkpoint.json"),
+    )
+    assert {part: found - then[part] for part, found in now.items() if found - then[part]} == {}
+    for checkpoint in (tmp_path / "now" / "checkpoint.json", HERE / "0.1.0" / name / "checkpoint.json"):
+        envelope, payload = map(json.loads, checkpoint.read_text("utf-8").splitlines())
+        assert (envelope["numalign"], payload["ledger"]["version"]) == (1, 1)
