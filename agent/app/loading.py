@@ -11,7 +11,12 @@ from dataclasses import dataclass, field
 
 from agent.core.admit import Node
 from agent.engine.recover import LISTED, names_in, of_another_machine
-from agent.errors import CheckpointCorruptError, CheckpointForeignError, CheckpointTooNewError
+from agent.errors import (
+    CheckpointCorruptError,
+    CheckpointForeignError,
+    CheckpointTooNewError,
+    CheckpointUnwritableError,
+)
 from agent.host.checkpoint import Checkpoint
 from agent.model.cgroup import Observed
 from agent.model.ledger import Ledger
@@ -46,14 +51,15 @@ def load(store: Checkpoint, node: Node, observed: Observed, pods: Sequence[Pod])
 
     Raises:
         CheckpointError: it is there but cannot be read.
-        CheckpointUnwritableError: it cannot be put aside.
     """
     try:
         return _used(store, node, observed, pods)
     except (CheckpointCorruptError, CheckpointTooNewError, CheckpointForeignError) as error:
-        aside = store.quarantine()
-        why = f"{error}; it was put aside as {aside.name}, the grants are rebuilt from the cgroups"
-        return Loaded(aside=why)
+        try:
+            what = f"it was put aside as {store.quarantine().name}"
+        except CheckpointUnwritableError as refused:  # a disk that is full or read-only stops no start
+            what = f"{refused}, and nothing is saved over it before"
+        return Loaded(aside=f"{error}; {what}, the grants are rebuilt from the cgroups")
 
 
 def _used(store: Checkpoint, node: Node, observed: Observed, pods: Sequence[Pod]) -> Loaded:

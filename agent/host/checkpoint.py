@@ -89,42 +89,43 @@ class Checkpoint:
         self._by = by
         self._clock = clock
         self._largest = largest
-        self._lock: IO[str] | None = None
+        self._lock: contextlib.ExitStack | None = None
+        self._unread = False
+        """The file could be neither used nor put aside: nothing is saved over it before that is done."""
 
     # --- the lock ----------------------------------------------------------------------------------------------
 
     def lock(self) -> None:
         """Be the only agent of this node, until `unlock` or the end of the process.
 
+        The folder is locked, which a full or read-only disk allows, and the file in it, which names the holder.
+
         Raises:
             AnotherAgentError: another process holds the lock; the text names it.
-            CheckpointUnwritableError: the folder cannot be made or written.
+            CheckpointUnwritableError: the folder cannot be made.
 
         """
         if self._lock is not None:
             return
-        where = self.path.parent / "lock"
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.fdopen(os.open(where, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600), "r+")
-        except OSError as error:
-            raise CheckpointUnwritableError(str(where), f"cannot be made: {error.strerror}") from error
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = handle.read(32).strip() or "unknown"
-            handle.close()
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise AnotherAgentError(
-                    str(where), f"held by process {holder}: two agents on one node would undo each other; stop one"
-                ) from error
-            raise CheckpointUnwritableError(str(where), f"cannot be locked: {error.strerror}") from error
-        with contextlib.suppress(OSError):  # a full disk: the lock holds, only the name of its holder is missing
-            handle.seek(0)
-            handle.truncate()
-            handle.write(f"{os.getpid()}\n")
-            handle.flush()
-        self._lock = handle
+        folder, where = self.path.parent, self.path.parent / "lock"
+        with contextlib.ExitStack() as held:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                whole = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            except OSError as error:
+                raise CheckpointUnwritableError(str(where), f"cannot be made: {error.strerror}") from error
+            held.callback(os.close, whole)
+            file = _lock_file(where)
+            if file is not None:
+                _take(held.enter_context(file), where, file)
+            _take(whole, where, file)
+            if file is not None and file.writable():
+                with contextlib.suppress(OSError):  # a full disk: only the name of the lock's holder is missing
+                    file.seek(0)
+                    file.truncate()
+                    file.write(f"{os.getpid()}\n")
+                    file.flush()
+            self._lock = held.pop_all()
 
     def unlock(self) -> None:
         """Give the lock back."""
@@ -153,6 +154,8 @@ class Checkpoint:
                 "granted until pods leave this node",
             )
         spare = self.path.with_name(f".{self.path.name}.new")
+        if self._unread:
+            self.quarantine()
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(self.path, data)
@@ -261,8 +264,35 @@ class Checkpoint:
                 old.unlink()
             _sync_folder(self.path.parent)
         except OSError as error:
+            self._unread = self.path.exists()
             raise CheckpointUnwritableError(str(self.path), f"cannot be put aside: {error.strerror}") from error
+        self._unread = False
         return aside
+
+
+def _lock_file(path: Path) -> IO[str] | None:
+    """The file beside the checkpoint, to be locked; None where there is none and the disk lets none be made."""
+    flags = os.O_CLOEXEC | os.O_NOFOLLOW
+    try:
+        return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o600), "r+")
+    except OSError as error:
+        if error.errno not in (errno.EROFS, errno.ENOSPC, errno.EDQUOT):
+            raise CheckpointUnwritableError(str(path), f"cannot be made: {error.strerror}") from error
+    with contextlib.suppress(OSError):
+        return os.fdopen(os.open(path, os.O_RDONLY | flags))
+    return None
+
+
+def _take(what: IO[str] | int, where: Path, file: IO[str] | None) -> None:
+    """Lock a file or a folder; `file` names who holds it."""
+    try:
+        fcntl.flock(what, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+            raise CheckpointUnwritableError(str(where), f"cannot be locked: {error.strerror}") from error
+        holder = file.read(32).strip() if file else ""
+        text = f"held by process {holder or 'unknown'}: two agents on one node would undo each other; stop one"
+        raise AnotherAgentError(str(where), text) from error
 
 
 def _encode(value: object) -> bytes:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
 
+from agent.errors import AnotherAgentError
+from agent.host.checkpoint import Checkpoint
 from tests.findings.cluster_node import ClusterNode, page, until
 from tests.flow.world import manifest
 
@@ -43,3 +49,52 @@ def test_finding_23_the_probes_of_the_manifests() -> None:
     container = daemons["spec"]["template"]["spec"]["containers"][0]
     paths = {probe: container[f"{probe}Probe"]["httpGet"]["path"] for probe in ("startup", "readiness", "liveness")}
     assert paths == {"startup": "/readyz?only=recovery", "readiness": "/readyz", "liveness": "/healthz"}
+
+
+def read_only(patch: pytest.MonkeyPatch, folder: Path) -> None:
+    """From now on nothing in a folder can be made, written or renamed; what is there can be read."""
+    opened = os.open
+
+    def refusing(path: Any, flags: int, *arguments: Any, **named: Any) -> int:  # noqa: ANN401 - of os.open
+        if str(path).startswith(str(folder)) and flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return opened(path, flags, *arguments, **named)
+
+    def still(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    patch.setattr(os, "open", refusing)
+    patch.setattr(os, "replace", still)
+    patch.setattr(os, "rename", still)
+
+
+def test_finding_23_a_disk_that_cannot_be_written_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even a lock file can be made, as on a read-only disk: the agent starts, and a second one does not."""
+    node = ClusterNode(tmp_path)
+    node.world.run(manifest("db"))
+    node.keep()
+    read_only(monkeypatch, tmp_path / "state")
+    with node.serving() as agent:
+        until(lambda: page(agent, "/readyz?only=recovery")[0] == 200)
+        assert node.world.effective("db") == "1-2"
+        with pytest.raises(AnotherAgentError):
+            Checkpoint(tmp_path / "state" / "checkpoint.json").lock()
+
+
+def test_finding_23_a_damaged_checkpoint_on_a_read_only_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither used nor put aside: the agent starts without it, and nothing is written over it before it is aside."""
+    node = ClusterNode(tmp_path)
+    node.world.run(manifest("db"))
+    node.keep()
+    file = tmp_path / "state" / "checkpoint.json"
+    file.write_bytes(file.read_bytes()[:-20])
+    damaged = file.read_bytes()
+    with monkeypatch.context() as patch:
+        read_only(patch, tmp_path / "state")
+        with node.serving() as agent:
+            until(lambda: page(agent, "/readyz?only=recovery")[0] == 200)
+            assert "checkpoint: " in page(agent, "/readyz")[1]
+            patch.undo()
+            until(lambda: "checkpoint: " not in page(agent, "/readyz")[1])
+    assert [each.read_bytes() for each in file.parent.glob("checkpoint.json.corrupt-*")] == [damaged]
+    assert node.checkpoint.load() is not None
