@@ -69,7 +69,7 @@ def save(state: Path, kept: Kept) -> None:
 def sentences(settings: Settings, node: Node, kept: Kept) -> Iterator[str]:
     """What is reserved and where that comes from; for the start's log and `numalign state`."""
     reserved = node.reserved
-    if node.rules.cpu.static and not derives_cpus(settings, node.machine):
+    if node.rules.cpu.static and not derives_cpus(settings):
         yield f"reserved CPUs {reserved}: as the settings say"
     elif node.rules.cpu.static and kept.cpu_milli:
         yield f"reserved CPUs {reserved}: the Node's capacity less allocatable is {kept.cpu_milli}m CPU, rounded up"

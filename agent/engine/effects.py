@@ -77,6 +77,8 @@ class Effects:
         }
         self._listed, self._complete, self._saved = False, complete, saved
         self._names_saved: dict[str, tuple[str, str]] = {}
+        self._unsaved_starts: dict[str, tuple[str, str]] = {}
+        """Containers that started while nothing could be saved, and left what their init containers held."""
         self._following = Following(node, reported_before(ledger, node))
         self._node = node = self._following.node(node)
         self.snapshot = Snapshot(ledger, node, dict(self._known), switches)

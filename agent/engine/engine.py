@@ -134,7 +134,8 @@ class Engine(Effects):
                 with self._alone(f"container {name} of pod {uid}"):
                     self._ledger = self._node.container_started(self._ledger, uid, name)
             if self._ledger != before or not told_already:
-                self._commit(before)
+                if not self._commit(before):
+                    self._unsaved_starts |= names
                 if self.switches.observe_only:
                     self._observe()  # nothing is written; names of what is gone go
                 self._enforce()
@@ -295,6 +296,9 @@ class Engine(Effects):
     def _follow_unsaved(self) -> None:
         """What could not be saved can be now: what the kubelet gave first, since it may place a pod anew."""
         unsaved = [uid for uid, known in self._known.items() if known.unsaved]
+        started, self._unsaved_starts = self._unsaved_starts, {}
+        if started:
+            self.containers_seen(started)
         for uid in unsaved:
             if uid in self._following.given:
                 self.devices_known(uid, self._following.given[uid])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from agent.model.machine import Machine
 from agent.model.quantity import units
-from agent.settings.effective import eviction_memory, reserved_cpus, reserved_memory
+from agent.settings.effective import eviction_memory, reserved_memory
 from agent.settings.kinds import CpuPolicy, MemoryPolicy
 from agent.settings.model import NodeReservation, Settings
 
@@ -18,9 +18,9 @@ _PAGE = 4096
 _MEMORY = "memory"
 
 
-def derives_cpus(settings: Settings, machine: Machine) -> bool:
+def derives_cpus(settings: Settings) -> bool:
     """Whether the number of reserved CPUs is left to the Node."""
-    if settings.cpu_manager_policy is CpuPolicy.NONE or reserved_cpus(settings, machine) is not None:
+    if settings.cpu_manager_policy is CpuPolicy.NONE or settings.reserved_system_cpus:
         return False
     return not any(part.get("cpu", 0) for part in (settings.kube_reserved, settings.system_reserved))
 

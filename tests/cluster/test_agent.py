@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agent.model.idset import CpuSet
-from tests.cluster.nodes import Agent, Make, wait
+from tests.cluster.nodes import MACHINE, MERGE, Agent, Make, wait
 
 pytestmark = pytest.mark.cluster
 
@@ -159,6 +159,30 @@ def test_finding_06_a_resize_that_the_kubelet_refuses_moves_nobody(place: Make) 
         assert (node.held(uid), node.effective(uid), node.condition("web")) == before
         node.resize("web", "3")
         wait(lambda: len(CpuSet.parse(node.effective(uid))) == 3, what="the growth")
+
+
+def test_finding_11_a_start_with_a_reserved_cpu_offline(place: Make) -> None:
+    """The agent comes up, serves what is there, and says what it misses: an Event, a metric."""
+    node = place(settings={"reservedSystemCPUs": "0,15"}, machine=f"{MACHINE}, offline 15")
+    with Agent(node) as agent:
+        wait(lambda: node.events("NumalignHardware"), what="the word")
+        assert agent.metric('numalign_problems_total{what="hardware"}') == 1
+        node.create("web", cpu="2")
+        wait(lambda: node.assignment("web"), what="the grant")
+
+
+def test_finding_04_a_node_of_huge_pages_is_served(place: Make) -> None:
+    """More than half of the memory is preallocated pages: the agent comes up and binds what is left."""
+    machine = f"{MACHINE.replace('8G', '16G')}, 10 1G pages"
+    node = place(settings={"memoryManagerPolicy": "Static"}, machine=machine)
+    sizes = {"cpu": "16", "memory": "32Gi", "hugepages-1Gi": "20Gi", "pods": "500"}
+    left = {**sizes, "cpu": "15", "memory": "11Gi"}
+    status = {"status": {"capacity": sizes, "allocatable": left}}
+    node.cluster.call("PATCH", f"/api/v1/nodes/{node.name}/status", status, kind=MERGE)
+    with Agent(node):
+        node.create("web", cpu="2", memory="5Gi")
+        wait(lambda: node.assignment("web"), what="the word")
+        assert "mems" in node.assignment("web")["containers"]["c"]
 
 
 def test_the_topology_object_is_the_ledger(place: Make) -> None:

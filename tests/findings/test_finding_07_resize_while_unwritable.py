@@ -133,6 +133,22 @@ def test_finding_07_devices_told_meanwhile_are_taken_in(world: World) -> None:
     assert str(world.engine.node.machine.nodes_of(world.engine.ledger.grant("ml", "app").cpus)) == "1"  # type: ignore[arg-type]
 
 
+def test_finding_07_what_an_init_container_held_is_free_afterwards(tmp_path: Path) -> None:
+    """An app starts while nothing can be saved: its init container's memory is given back when it can."""
+    static = {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}]}
+    world = World(tmp_path, machine=f"{SIXTEEN}, 8G per node", settings=static)
+    world.engine.pods_listed(set())
+    init = container("init", cpu="2", memory="4Gi")
+    world.see(manifest("p", container(cpu="2", memory="1Gi"), inits=[init], created=1))
+    world.start("p", "init")
+    world.store.full = FULL
+    world.start("p", "app")
+    assert world.engine.ledger.grant("p", "init").memory
+    room_again(world)
+    assert not world.engine.ledger.grant("p", "init").memory
+    assert world.store.saved == world.engine.ledger
+
+
 def test_finding_07_a_restart_before_there_is_room_follows_it_too(tmp_path: Path, world: World) -> None:
     """The saved ledger has the old size; the list of the next start has the new one."""
     world.store.full = FULL

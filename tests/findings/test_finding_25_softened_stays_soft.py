@@ -118,7 +118,7 @@ def test_finding_25_it_survives_a_restart_of_the_agent(
 
 def test_s12_refused_for_good_and_softened_to_wait_it_stands_in_line(node: Shared) -> None:
     """Not even an empty node has room for it, so it is refused for good; softened, it waits like others."""
-    node.hear(replica("never", 3, cpu="6"))
+    node.hear(replica("never", 3, cpu="6", on_misalignment="wait"))
     assert node.queue.actions == [("fail", "one")]
     known = node.engine.known["never"]
     assert known.refusal is not None
