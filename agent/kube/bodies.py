@@ -129,12 +129,14 @@ def _allocated(pod: Pod, body: Raw) -> Pod:
 
 def _told(container: Container, entry: Raw) -> Container:
     """A container with what its status says instead of its spec."""
-    shown = _mapping(entry.get("resources"))
+    shown, spec = _mapping(entry.get("resources")), container.requests
     limits, requests = _amounts(shown.get("limits")), _amounts(shown.get("requests"))
-    if requests.get(CPU, 0) >= _MOST_BY_SHARES:
-        requests[CPU] = limits.get(CPU, requests[CPU])
-    if MEMORY in limits and container.requests.get(MEMORY) == container.limits.get(MEMORY):
+    both = limits.keys() & requests.keys() & spec.keys()
+    equal = {name for name in both if spec[name] == container.limits.get(name)}
+    if MEMORY in equal:
         requests[MEMORY] = limits[MEMORY]  # in force is the limit; no kernel knows a request
+    if CPU in equal and requests[CPU] != spec[CPU] and (requests[CPU] % 1000 or requests[CPU] >= _MOST_BY_SHARES):
+        requests[CPU] = limits[CPU]  # a runtime may read shares back from a weight, which is rounded
     requests |= _amounts(entry.get("allocatedResources"))
     requests, limits = _instead(container.requests, container.limits, requests, limits)
     return replace(container, requests=requests, limits=limits)

@@ -164,6 +164,27 @@ def test_finding_06_a_lifted_quota_and_the_largest_shares_say_nothing() -> None:
     assert of(large) == (300000, 64000, 300000, 64000)
 
 
+def test_finding_06_shares_that_were_rounded_take_no_cpus_from_a_pod() -> None:
+    """A runtime reads 975m back for one CPU, from a cgroup's weight: the limit says what is in force."""
+    rounded = body("1", how="resources")
+    rounded["status"]["containerStatuses"][0]["resources"]["requests"]["cpu"] = "975m"
+    assert of(rounded) == (1000, 64000, 1000, 64000)
+    waits = body("1", asked="3", how="resources")
+    waits["status"]["containerStatuses"][0]["resources"]["requests"]["cpu"] = "975m"
+    assert of(waits) == (1000, 64000, 1000, 64000)
+
+
+def test_finding_06_a_burstable_container_follows_requests_and_limits_apart() -> None:
+    """Half a CPU asked for and one allowed, 700m asked for now: the kubelet's half counts until it says otherwise."""
+    pod = body("1", how="resources")
+    pod["spec"]["containers"][0]["resources"] = {
+        "requests": {"cpu": "700m"},
+        "limits": {"cpu": "1", "memory": "64Mi"},
+    }
+    pod["status"]["containerStatuses"][0]["resources"]["requests"]["cpu"] = "500m"
+    assert of(pod) == (500, 64000, 1000, 64000)
+
+
 def test_finding_06_memory_follows_the_kubelet_too() -> None:
     """A larger memory limit that waits is not followed before it is in force; a request alone cannot be read back."""
     pod = body("2", how="resources")
@@ -194,3 +215,11 @@ def test_finding_06_what_cannot_be_read_in_a_status_does_not_count(wrong: object
     }  # fmt: skip
     pod["status"] |= {"allocatedResources": {"cpu": wrong}}
     assert of(pod) == (2000, 64000, 2000, 64000)
+
+
+def test_finding_06_a_status_that_names_more_than_the_spec_adds_nothing() -> None:
+    """A container that asks for nothing, with amounts in its status: it asks for nothing."""
+    pod = body("2", how="both")
+    pod["spec"]["containers"][0]["resources"] = {}
+    found = seen(pod).pod.containers[0]
+    assert (found.requests, found.limits) == ({}, {})
