@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from agent.app import setup
 from agent.app.cluster_made import Made, Options
 from agent.app.kubelet_questions import KubeletQuestions
-from agent.app.node_events import mind_kubelet, mind_other_writers, mind_pods, writing_pods
+from agent.app.node_events import MOST_NAMED, mind_kubelet, mind_other_writers, mind_pods, writing_pods
 from agent.core.changes import changes
 from agent.engine.alone import Survived
 from agent.kube.cleanup import Cleanup, Rule
@@ -147,7 +148,9 @@ class Cluster(Made):
     def _mind_pods(self) -> None:
         """Pods that write cpusets (S10); before the first complete list, those that the start has read count."""
         if self.intake.synced.is_set():
-            mind_pods(self._engine, writing_pods(self.cluster_teller.bodies()))
+            found = writing_pods(self.cluster_teller.bodies())
+            mind_pods(self._engine, found)
+            self._keep(replace(self.kept, writers=found[:MOST_NAMED]))  # for a start without the API server
 
     def _leave(self) -> None:
         """Asked to release the node, or asked no more."""

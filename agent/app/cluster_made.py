@@ -126,7 +126,7 @@ class Made(Service):
         self.leaving.begin(start.pods)
         self.memory = None if options.root else NodeMemory()
         self.engine = engine = self._make_engine(start)
-        mind_pods(engine, start.writers)
+        mind_pods(engine, start.writers if start.listed else self.kept.writers)
         self.intake = Intake(
             engine, self.cluster_teller, self.namespaces.annotations, self._there.__contains__, self._node_changed,
             lambda text: self.fan.problem("intake", text), lambda body: self.leaving.seen(body, self._halt),
@@ -242,6 +242,9 @@ class Made(Service):
         found = replace(self.kept, observe_only=facts.observe_only, resources=facts.resources)
         if facts.cpu_milli is not None and facts.memory is not None:
             found = replace(found, cpu_milli=facts.cpu_milli, memory=facts.memory, known=True)
+        self._keep(found)
+
+    def _keep(self, found: keeping.Kept) -> None:
         if found != self.kept:
             self.kept = found
             try:

@@ -21,6 +21,7 @@ from agent.settings.from_node import derives_cpus, derives_memory
 
 FILE = "node.json"
 _LARGEST = 65536
+_SENTENCE = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,7 @@ class Kept:
         known: the Node was read, now or by an earlier start.
         observe_only: the Node's kill switch as last read (safety.md S3); "" while it is off.
         resources: the extended resources that it advertises.
+        writers: sentences on pods of this node that write cpusets, as the API told it last (safety.md S10).
     """
 
     cpu_milli: int = 0
@@ -40,6 +42,7 @@ class Kept:
     known: bool = False
     observe_only: str = ""
     resources: frozenset[str] = frozenset()
+    writers: tuple[str, ...] = ()
 
 
 def load(state: Path) -> Kept:
@@ -49,7 +52,9 @@ def load(state: Path) -> Kept:
         cpu, memory = found["cpuMilli"], found["memoryBytes"]
         if all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in (cpu, memory)):
             resources = frozenset(str(each) for each in found.get("resources", ()))
-            return Kept(cpu, memory, True, str(found.get("observeOnly", ""))[:60], resources)  # noqa: FBT003 - known
+            writers = tuple(str(each)[:_SENTENCE] for each in found.get("writers", ()))
+            observe = str(found.get("observeOnly", ""))[:60]
+            return Kept(cpu, memory, known=True, observe_only=observe, resources=resources, writers=writers)
     return Kept()
 
 
@@ -62,6 +67,7 @@ def save(state: Path, kept: Kept) -> None:
             "memoryBytes": kept.memory,
             "observeOnly": kept.observe_only,
             "resources": sorted(kept.resources),
+            "writers": [each[:_SENTENCE] for each in kept.writers],
         },
     )
 
