@@ -103,7 +103,7 @@ class Cluster(Made):
             self._turn(self._follow)
             self._turn(self._leave)
             if self.events.take() or self._engine.repair_in() == 0:
-                self._turn(self._reconcile)
+                self._turn(lambda: self._reconcile(again=False))
             if not retold and self.intake.synced.is_set():
                 retold = True
                 self._turn(self._mind_pods)
@@ -122,9 +122,9 @@ class Cluster(Made):
 
     # ---- pieces of work
 
-    def _reconcile(self) -> None:
+    def _reconcile(self, *, again: bool = True) -> None:
         began = time.monotonic()
-        self._engine.reconcile()
+        self._engine.reconcile(again=again)
         self.metrics.time("operation_seconds", "reconcile", seconds=time.monotonic() - began)
 
     def _on_the_clock(self) -> None:
@@ -166,7 +166,7 @@ class Cluster(Made):
         snapshot = self._engine.snapshot
         for uid, known in snapshot.known.items():
             if uid in snapshot.ledger.pods and not known.ended and known.refusal is None:
-                self.cluster_teller.retold(known.pod, snapshot.ledger, known.ask)
+                self.cluster_teller.retold(known.pod, snapshot.ledger, known.ask, snapshot.unenforced.get(uid, {}))
 
     def _follow(self) -> None:
         """The Node, the settings or the machine changed: read again; wrong settings are told once, the old stay."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.core.asks import Ask
+from agent.core.enforced import Unenforced
 from agent.engine.alone import Survived
 from agent.engine.engine import Engine
 from agent.engine.ports import Teller
@@ -54,9 +55,13 @@ class Fan:
         """One more, told from now on."""
         self._tellers = (*self._tellers, teller)
 
-    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask) -> None:
+    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
         """See Teller."""
-        self._each(lambda teller: teller.admitted(pod, ledger, ask))
+        self._each(lambda teller: teller.admitted(pod, ledger, ask, unenforced))
+
+    def enforced(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
+        """See Teller."""
+        self._each(lambda teller: teller.enforced(pod, ledger, ask, unenforced))
 
     def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:
         """See Teller."""

@@ -20,6 +20,7 @@ from agent.app.trees import AUTO, MOUNT, SCRATCH
 from agent.core.asks import ask_of
 from agent.core.naming import named
 from agent.core.verify import Case, Report, check
+from agent.core.wanted import wants
 from agent.engine.enforcer import Enforcer
 from agent.engine.recover import names_in
 from agent.errors import CheckpointCorruptError, CheckpointTooNewError
@@ -93,7 +94,7 @@ class Left:
             for cgroup in self.observed.cgroups:
                 if cgroup.level is Level.CONTAINER:
                     affinities[cgroup.path] = self.cgroups.affinities(cgroup.path)
-        held = enforcer.held(self.ledger, node.rules, node.machine, self.observed)
+        held = enforcer.held(self.observed, wants(self.ledger, self.names, self.observed, node.rules, node.machine))
         case = Case(self.ledger, self.names, self.observed, node.rules, node.machine, held)
         return check(replace(case, lift_quota=self.setup.switches.lift_quota, affinities=affinities))
 

@@ -127,10 +127,10 @@ class Standalone(Made):
     def _cgroups_changed(self) -> None:
         """Folders came or went where a kubelet makes them: confine at once whatever can be told by name."""
         self.engine.containers_seen(self._names())
-        self.engine.reconcile()
+        self.engine.reconcile(again=False)
 
     def _repair(self) -> None:
-        self.engine.reconcile()
+        self.engine.reconcile(again=False)
 
     def _reconcile(self) -> None:
         started = time.monotonic()

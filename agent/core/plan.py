@@ -26,12 +26,9 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_
 
-from agent.core.wanted import Names, Want, children_of, parent_of, wants
+from agent.core.wanted import Want, children_of, parent_of
 from agent.model.cgroup import Cause, Cgroup, Level, Observed, Write
 from agent.model.idset import CpuSet, NodeSet
-from agent.model.ledger import Ledger
-from agent.model.machine import Machine
-from agent.model.rules import Rules
 
 CPUS = "cpuset.cpus"
 MEMS = "cpuset.mems"
@@ -40,29 +37,17 @@ Held = Mapping[str, NodeSet]
 """Cgroup path -> the nodes that hold its pages."""
 
 
-def plan(
-    ledger: Ledger,
-    names: Names,
-    observed: Observed,
-    rules: Rules,
-    machine: Machine,
-    *,
-    held: Held | None = None,
-) -> tuple[Write, ...]:
-    """The writes, in order, that make `observed` what `ledger` says; none when nothing differs.
+def plan(observed: Observed, wanted: Mapping[str, Want], *, held: Held | None = None) -> tuple[Write, ...]:
+    """The writes, in order, that give every cgroup what is wanted of it; none when nothing differs.
 
     Args:
-        ledger: the grants, already saved.
-        names: which container is which; every other cgroup below a pod counts as shared.
         observed: the tree as last read.
-        rules: CPU policy none: no CPU set is written; memory policy None: no nodes but those a pod asked for itself.
-        machine: the node now (its online CPUs).
+        wanted: what each cgroup shall have (`agent.core.wanted.wants`).
         held: where containers' pages lie already, as far as known. A container with pages outside the nodes it would
             be bound to keeps its nodes: the kernel would move the pages at once and stall it (safety.md S4). The
             caller leaves out those whose pod asks to be moved.
 
     """
-    wanted = wants(ledger, names, observed, rules, machine)
     return (*_Cpus(observed, wanted).writes(), *_mems(observed, wanted, held or {}))
 
 

@@ -127,7 +127,7 @@ def check(case: Case) -> Report:
 
 
 def _sets(case: Case, wanted: Mapping[str, Want]) -> Iterable[Line]:
-    writes = plan(case.ledger, case.names, case.observed, case.rules, case.machine, held=case.held)
+    writes = plan(case.observed, wanted, held=case.held)
     planned = {(write.path, write.file) for write in writes}
     parents = {cgroup.path: cgroup for cgroup in case.observed.cgroups}
     for cgroup in case.observed.cgroups:

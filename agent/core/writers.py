@@ -27,7 +27,9 @@ REPAIRS = 3
 """Repairs of one cgroup within WINDOW that are no accident: the kubelet's own reconciliation comes every 10 s."""
 WINDOW = 60.0
 """Seconds."""
-_FIGHTS = frozenset({Cause.DRIFT_FOREIGN, Cause.DRIFT_RESET, Cause.DRIFT_PARENT})
+_FIGHTS = frozenset({Cause.DRIFT_FOREIGN, Cause.DRIFT_PARENT})
+"""Not DRIFT_RESET: a set that is empty or its parent's again is systemd's or the runtime's own (daemon-reload, an
+upgrade of packages). That is repaired, ever later if it goes on, and nobody is fought by it."""
 
 KNOWN_PLUGINS: Mapping[str, str] = {
     "dra.cpu": "the DRA driver for CPUs (dra.cpu)",
@@ -191,9 +193,8 @@ def flapping(repairs: Iterable[Repair], now: float) -> str:
     for (path, file), each in sorted(recent.items()):
         if len(each) >= REPAIRS:
             last = max(each, key=lambda repair: repair.at)
-            value = f'"{last.found}"' if last.found else "an empty set"
             return (
-                f"another program writes {value} to {file} of {path}: repaired {len(each)} times within "
+                f'another program writes "{last.found}" to {file} of {path}: repaired {len(each)} times within '
                 f"{WINDOW:.0f} s; find it (the kubelet's CPU manager, an NRI plugin, a DRA driver) and end it"
             )
     return ""

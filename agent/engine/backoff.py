@@ -1,9 +1,12 @@
-"""How soon the same thing is repaired again: at once, then after 1, 2, 4 ... 60 seconds. Called by the enforcer.
+"""How soon the same thing is written again: at once, then after 1, 2, 4 ... 60 seconds. Called by the enforcer.
 
 A cgroup that is put right and wrong again at once is somebody's work; writing as fast as they do helps nobody, and
 every write of a cpuset walks over all tasks below it. After a quiet time it counts as mended.
 
 A write is a repair when the same value was written there before and is gone. A grant that changes is none.
+
+So it is with a write that the kernel refuses, up to 10 seconds: nothing comes of trying it with every event of the
+node. It is tried at once when what lies around it changed: on v1 a set depends on its parent's and its children's.
 """
 
 from __future__ import annotations
@@ -12,13 +15,18 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from agent.core.wanted import children_of, parent_of
 from agent.core.writers import WINDOW, Repair
-from agent.model.cgroup import Write
+from agent.model.cgroup import HANGS, OCCUPIED, VANISHED, Observed, Write, Written
 
 LONGEST = 60.0
 """Seconds between two repairs of one file of one cgroup, at most."""
 QUIET = 2 * LONGEST
 """Seconds without drift after which a cgroup counts as mended."""
+REFUSED = 10.0
+"""Seconds between two tries of what the kernel refuses, at most; the reconciliation looks that often in any case."""
+TRUCE, TRUCE_LONGEST = 300.0, 64 * 300.0
+"""Seconds for which a writer that fights is left alone: at first, and at most."""
 _KEPT = 1000
 """Repairs that are remembered, for telling who fights with us."""
 
@@ -37,8 +45,21 @@ class _History:
         return self.last + min(LONGEST, 2.0 ** (self.count - 1)) if self.count else 0.0
 
 
+@dataclass(slots=True)
+class _Refusal:
+    value: str
+    around: object
+    count: int
+    last: float
+
+    @property
+    def pause(self) -> float:
+        """Seconds until it is tried again: the second try is for the next look."""
+        return min(REFUSED, 2.0 ** (self.count - 2)) if self.count > 1 else 0.0
+
+
 class Backoff:
-    """The history of repairs.
+    """The history of repairs, and of what was refused.
 
     Args:
         clock: seconds of a steady clock.
@@ -47,24 +68,54 @@ class Backoff:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self._histories: dict[Key, _History] = {}
+        self._refusals: dict[Key, _Refusal] = {}
         self._waiting: set[Key] = set()
         self._repairs: list[Repair] = []
 
-    def allowed(self, writes: Iterable[Write], last: Mapping[Key, str]) -> tuple[Write, ...]:
-        """The writes without those repairs whose time has not come.
+    def allowed(
+        self, writes: Iterable[Write], last: Mapping[Key, str], observed: Observed | None = None
+    ) -> tuple[Write, ...]:
+        """The writes without those repairs and repetitions whose time has not come.
 
         A file that a plan writes twice (a cgroup jumps) waits with all of its writes or with none.
 
         Args:
             writes: a whole plan.
             last: what was written and read back before.
+            observed: the tree.
         """
         writes = tuple(writes)
         now = self.clock()
         final = {(write.path, write.file): write.value for write in writes}
         repairs = {key for key, value in final.items() if last.get(key) == value}
         self._waiting = {key for key in repairs if key in self._histories and self._histories[key].due > now}
-        return tuple(write for write in writes if (write.path, write.file) not in self._waiting)
+        self._refusals = {key: value for key, value in self._refusals.items() if key in final}
+        out = self._waiting | self._in_vain(final, observed, now)
+        return tuple(write for write in writes if (write.path, write.file) not in out)
+
+    def _in_vain(self, final: Mapping[Key, str], observed: Observed | None, now: float) -> set[Key]:
+        """What the kernel refused a moment ago, with all around it as it was then."""
+        around = _around(observed) if self._refusals and observed else {}
+        return {
+            key
+            for key, value in final.items()
+            if (refused := self._refusals.get(key)) is not None
+            and refused.value == value and refused.around == around.get(key[0]) and refused.last + refused.pause > now
+        }  # fmt: skip
+
+    def refused(self, results: Iterable[Written], observed: Observed) -> None:
+        """What came of writes: those that the kernel refused wait before they are tried again."""
+        now, around = self.clock(), None
+        for each in results:
+            key = each.write.path, each.write.file
+            if each.error in ("", VANISHED):
+                self._refusals.pop(key, None)
+            elif each.error not in (HANGS, OCCUPIED):  # of these, nothing reached the kernel
+                around = around or _around(observed)
+                before, place = self._refusals.get(key), around.get(each.write.path)
+                same = before is not None and (before.value, before.around) == (each.write.value, place)
+                count = before.count + 1 if before is not None and same else 1
+                self._refusals[key] = _Refusal(each.write.value, place, count, now)
 
     def done(self, writes: Iterable[Write], last: Mapping[Key, str], exclusive: Collection[str]) -> None:
         """What was just tried, whether or not the kernel took it.
@@ -90,17 +141,65 @@ class Backoff:
                 self._repairs.append(Repair(*key, first[key].old, write.cause, now))
         self._repairs = [each for each in self._repairs[-_KEPT:] if now - each.at <= WINDOW]
 
+    def retry(self) -> None:
+        """What was refused may be tried again now."""
+        for each in self._refusals.values():
+            each.last = float("-inf")
+
     @property
     def repairs(self) -> tuple[Repair, ...]:
         """Repairs of exclusive cgroups within the last minute."""
         return tuple(self._repairs)
 
     def wait(self) -> float | None:
-        """Seconds until the first repair that waits may be made; None when none waits."""
+        """Seconds until the first repair that waits may be made; None when none waits.
+
+        What is refused again and again is looked at with the next reconciliation.
+        """
         due = [self._histories[key].due for key in self._waiting]
+        due += [each.last + each.pause for each in self._refusals.values() if each.pause < REFUSED]
         return max(0.0, min(due) - self.clock()) if due else None
 
     def forget(self, present: Collection[str]) -> None:
         """Cgroups that are not present are gone."""
         self._histories = {key: value for key, value in self._histories.items() if key[0] in present}
+        self._refusals = {key: value for key, value in self._refusals.items() if key[0] in present}
         self._waiting = {key for key in self._waiting if key[0] in present}
+
+
+class Truce:
+    """How long another writer is left alone before it is tried whether it still writes: 5, 10, 20 ... 320 minutes.
+
+    A node where nobody fights any more would otherwise stay without enforcement until somebody restarts the agent.
+
+    Args:
+        clock: seconds of a steady clock.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._count, self._until = 0, 0.0
+
+    def begin(self) -> str:
+        """A fight was found; how long it is left, in words. After a long peace the count begins anew."""
+        now = self._clock()
+        self._count = 1 if now - self._until > _pause(self._count) else self._count + 1
+        self._until = now + _pause(self._count)
+        again = f" (time {self._count} in a row)" if self._count > 1 else ""
+        return f"it is left alone{again}, and tried again after {_pause(self._count) / 60:.0f} minutes"
+
+    @property
+    def over(self) -> bool:
+        """Whether one began, and its time is over."""
+        return 0.0 < self._until <= self._clock()
+
+
+def _pause(count: int) -> float:
+    return min(TRUCE_LONGEST, TRUCE * 2.0 ** (count - 1))
+
+
+def _around(observed: Observed) -> dict[str, object]:
+    """What the kernel's answer to a write depends on, by path: the sets of a cgroup, its parent and its children."""
+    sets = {each.path: (each.cpus, each.mems) for each in observed.cgroups}
+    below = {path: [(kid.path, kid.cpus, kid.mems) for kid in kids] for path, kids in children_of(observed).items()}
+    return {path: (mine, sets.get(parent_of(path)), below.get(path)) for path, mine in sets.items()}

@@ -1,6 +1,6 @@
 """The order of effects: what was decided is checked, saved, written to the cgroups and told, or it does not hold.
 
-    check invariants -> save (or stop) -> shrink the shared pool -> grant -> tell
+    check invariants -> save (or stop) -> shrink the shared pool -> grant -> look -> tell
 
 Also here is all that stops the writing: a disk that refuses, cgroups that cannot be read, the kill switch, another
 writer of cpusets, and a ledger that may lack somebody. `agent.engine.engine` is made of this, and decides.
@@ -9,13 +9,15 @@ writer of cpusets, and a ledger that may lack somebody. `agent.engine.engine` is
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from agent.core import invariants
 from agent.core.admit import Node
 from agent.core.devices_books import shared_sentences
 from agent.core.naming import worth_saving
+from agent.engine.backoff import Truce
 from agent.engine.deciding import asked
 from agent.engine.enforcer import Enforcer
 from agent.engine.following import Following, reported_before
@@ -23,12 +25,15 @@ from agent.engine.known import SWITCHES, Known, Snapshot, Switches, as_told, ask
 from agent.engine.memory_look import MemoryLook, Room
 from agent.engine.ports import Cgroups, Steps, Store, Teller
 from agent.engine.recover import LISTED, NAMES
+from agent.engine.standing import Standing
 from agent.errors import CheckpointUnwritableError, HostError, InvariantError
 from agent.model.cgroup import Observed, Written
 from agent.model.ledger import Ledger
 from agent.model.outcome import Reason, Refusal
 from agent.model.pod import Pod
 
+FLAPPING = "flapping"
+"""Who stops the writing when somebody fights over a set: the engine itself, for a while."""
 Exempt = Callable[[Pod], str]
 """Why a pod is left alone (safety.md S2), "" when it is not."""
 
@@ -48,6 +53,7 @@ class Effects:
             an earlier agent granted: nothing is written before the first complete list of pods.
             So it is with one that was saved before such a list.
         room: what NUMA nodes' memory could still give, by the kernel (safety.md S7); None where nobody can say.
+        clock: seconds of a steady clock.
     """
 
     def __init__(
@@ -64,11 +70,13 @@ class Effects:
         saved: bool = False,
         complete: bool = True,
         room: Room | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._lock = threading.RLock()
         self._node, self._ledger, self._switches = node, ledger, switches
         self._store, self._teller, self._exempt, self._steps = store, teller, exempt, steps
-        self._enforcer = Enforcer(cgroups, steps, lift_quota=switches.lift_quota)
+        self._enforcer = Enforcer(cgroups, steps, lift_quota=switches.lift_quota, clock=clock)
+        self._standing, self._truce = Standing(clock), Truce(clock)
         self._memory = MemoryLook(room, cgroups, lambda text: self._teller.problem("meminfo", text))
         self.yields: dict[str, str] = {}
         """Why nothing is written though the settings allow it: who found it -> the sentence (safety.md S10)."""
@@ -210,7 +218,9 @@ class Effects:
 
     def _publish(self) -> None:
         told = as_told(self._ledger, self._known, self.unwritable)
-        self.snapshot = Snapshot(told, self._node, {**self._known}, self._switches, {**self._following.given})
+        self.snapshot = Snapshot(
+            told, self._node, {**self._known}, self._switches, {**self._following.given}, self._standing.told
+        )
 
     def _observe(self) -> Observed | None:
         try:
@@ -223,25 +233,51 @@ class Effects:
         self.broken = ""
         return observed
 
-    def _enforce(self) -> tuple[Written, ...]:
-        """Bring the kernel to what the (saved) ledger says."""
+    def _stopped(self) -> str:
+        """Why nothing is written, "" when everything is. Asked in the middle of a plan, too."""
+        if self._enforcer.halted or self._switches.observe_only:
+            return "observing only, as the settings or the Node's annotation say"
+        if self.yields:
+            return f"observing only: {'; '.join(text for _, text in sorted(self.yields.items()))}"
+        if not self.listening:
+            return "the first complete list of pods has not come"
+        return "" if self._saved else f"what holds is not saved: {self.unwritable}"
+
+    def _enforce(self, but: Collection[str] = ()) -> tuple[Written, ...]:
+        """Bring the kernel to what the (saved) ledger says, and tell for whom it is not so.
+
+        Args:
+            but: uids of pods of which the caller tells everything.
+        """
         self._publish()
-        if self.switches.observe_only or not self.listening or not (self._saved or self._save()):
-            return ()
+        if not (self.switches.observe_only or not self.listening or self._saved):
+            self._save()
         observed = self._observe()
         if observed is None:
             return ()
         self._enforcer.movers = {uid for uid, known in self._known.items() if known.ask.move_memory}
         before = self._enforcer.unbound
-        results = self._enforcer.enforce(self._ledger, self._node.rules, self._node.machine, observed)
+        results, lacking = self._enforcer.enforce(
+            self._ledger, self._node.rules, self._node.machine, observed, self._stopped
+        )
         for container in sorted(set(self._enforcer.unbound) - set(before)):
             self._teller.problem("memory", self._unbound(container))
         if results:
             self._steps("tell")
             self._teller.written(results)
-            if fight := self._enforcer.fight():
-                self.switch(observe_only=True, why=fight, source="flapping")
+        self._tell_standing(lacking, but)
+        if results and (fight := self._enforcer.fight()):
+            self.switch(observe_only=True, why=f"{fight}; {self._truce.begin()}", source=FLAPPING)
         return results
+
+    def _tell_standing(self, lacking: dict[str, dict[str, str]], but: Collection[str]) -> None:
+        changed = self._standing.turn(lacking, at_once=but)
+        if changed:
+            self._publish()
+        for uid in changed:
+            known, record = self._known.get(uid), self._ledger.pods.get(uid)
+            if uid not in but and known is not None and record is not None and not known.ended and not known.exempt:
+                self._teller.enforced(record.pod, self.snapshot.ledger, known.ask, self._standing.told.get(uid, {}))
 
     def _unbound(self, container: str) -> str:
         """A container that runs, and whose memory is not bound to the nodes that it was granted, in a sentence."""

@@ -1,25 +1,27 @@
 """From a saved ledger to the kernel: observe, plan, write in order, remember what was written.
 
 Used by `agent.engine.effects` only, under the lock. Which writes are needed, in which order and why is for
-`agent.core.plan`, `release` and `drift`.
+`agent.core.plan`, `release` and `drift`; whether the result is what was granted for `agent.core.enforced`.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import groupby
 
 from agent.core import drift
+from agent.core.enforced import Look, after, unenforced
 from agent.core.naming import latest, named
 from agent.core.plan import CPUS, MEMS, plan
 from agent.core.release import quota_plan, release_plan
-from agent.core.wanted import Want, share, wants
+from agent.core.wanted import Want, wants
 from agent.core.writers import flapping
 from agent.engine.backoff import Backoff
 from agent.engine.ports import Cgroups, Steps
-from agent.model.cgroup import Level, Observed, Write, Written
-from agent.model.idset import NodeSet
+from agent.model.cgroup import OCCUPIED, VANISHED, Cgroup, Level, Observed, Write, Written
+from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
 from agent.model.rules import Rules
@@ -35,9 +37,12 @@ class Enforcer:
         cgroups: the tree.
         steps: told before each write.
         lift_quota: whether pods with exclusive CPUs lose their CFS quota (safety.md S16).
+        clock: seconds of a steady clock.
     """
 
-    def __init__(self, cgroups: Cgroups, steps: Steps, *, lift_quota: bool = True) -> None:
+    def __init__(
+        self, cgroups: Cgroups, steps: Steps, *, lift_quota: bool = True, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._cgroups, self._steps = cgroups, steps
         self.lift_quota = lift_quota
         self.names: dict[str, tuple[str, str]] = {}
@@ -55,8 +60,10 @@ class Enforcer:
         self.unbound: Mapping[str, NodeSet] = {}
         """Containers whose memory stays unbound, since they have pages on other nodes: id -> nodes (safety.md S4)."""
         self._unbound_since: dict[str, float] = {}
-        self.backoff = Backoff()
+        self.backoff = Backoff(clock)
         self._last: dict[tuple[str, str], str] = {}
+        self._errors: dict[tuple[str, str], str] = {}
+        """What stands in the way of a write that is still needed."""
 
     def observe(self) -> Observed:
         """The tree now; raises HostError. Names of containers that are long gone go with it, as no runtime tells."""
@@ -74,23 +81,55 @@ class Enforcer:
         """A pod is gone: its containers' names go too."""
         self.names = {key: value for key, value in self.names.items() if value[0] != uid}
 
-    def enforce(self, ledger: Ledger, rules: Rules, machine: Machine, observed: Observed) -> tuple[Written, ...]:
-        """Write what differs; what was written and read back."""
+    def enforce(
+        self, ledger: Ledger, rules: Rules, machine: Machine, observed: Observed, stopped: Callable[[], str]
+    ) -> tuple[tuple[Written, ...], dict[str, dict[str, str]]]:
+        """Write what differs, unless that is stopped; what was written, and whose grants are not in force (`Look`).
+
+        Args:
+            ledger: what shall be; saved.
+            rules: the settings.
+            machine: the hardware.
+            observed: the tree as it is.
+            stopped: why nothing is written; asked again afterwards, since a kill switch waits for nobody.
+        """
         self.listen()
         self.living = {each.container_id for each in observed.cgroups if each.level is Level.CONTAINER}
         self.names = named(ledger, self.names, observed)
         names = named(ledger, self.names, observed, complete=self.all_named)
         wanted = wants(ledger, names, observed, rules, machine)
-        held = self.held(ledger, rules, machine, observed)
+        held = self.held(observed, wanted)
         self._notice({each.container_id: held[each.path] for each in observed.cgroups if each.path in held})
-        writes = plan(ledger, names, observed, rules, machine, held=held)
-        writes += quota_plan(ledger, names, observed, lift=self.lift_quota and rules.cpu.static)
+        results: tuple[Written, ...] = ()
+        if not stopped():
+            writes = plan(observed, wanted, held=held)
+            writes += quota_plan(ledger, names, observed, lift=self.lift_quota and rules.cpu.static)
+            results = self._repair(writes, wanted, observed, machine, ledger.cpus.shared)
+        soon = {each.path for each in observed.cgroups if each.path in held and each.container_id not in self.unbound}
+        look = Look(
+            ledger, names, machine, wanted, after(observed, results), self._errors, self.unbound, soon, stopped()
+        )
+        return results, unenforced(look)
+
+    def _repair(
+        self, writes: tuple[Write, ...], wanted: Mapping[str, Want], observed: Observed, machine: Machine,
+        shared: CpuSet,
+    ) -> tuple[Written, ...]:  # fmt: skip
+        """Carry out a plan, but for what has its time to come yet."""
         self._found_in_order(wanted, observed)
+        needed = {(write.path, write.file) for write in writes}
+        self._errors = {key: error for key, error in self._errors.items() if key in needed}
         labelled = drift.label(writes, drift.find(wanted, self._last, observed, machine))
         before = dict(self._last)
-        allowed = self.backoff.allowed(labelled, before)
-        results = self._write(allowed)
-        self.backoff.done(allowed, before, {path for path, want in wanted.items() if want.exclusive})
+        exclusive = [each for each in observed.cgroups if wanted.get(each.path, Want()).exclusive]
+        standing = _Standing(
+            {each.path: each.pod_uid for each in exclusive},
+            {each.path: each.cpus for each in exclusive if self._put(each)}, shared,
+        )  # fmt: skip
+        results = self._write(self.backoff.allowed(labelled, before, observed), standing)
+        tried = [each.write for each in results if each.error != OCCUPIED]
+        self.backoff.done(tried, before, {each.path for each in exclusive})
+        self.backoff.refused(results, observed)
         present = {cgroup.path for cgroup in observed.cgroups}
         self.backoff.forget(present)
         self._last = {key: value for key, value in self._last.items() if key[0] in present}
@@ -114,41 +153,86 @@ class Enforcer:
                 self._last[cgroup.path, MEMS] = str(want.mems)
 
     def release(self, ledger: Ledger, observed: Observed) -> tuple[Written, ...]:
-        """Put everything back (safety.md S17)."""
+        """Put everything back (safety.md S17); the kill switch keeps nobody from that."""
         self._last.clear()
-        return self._write(release_plan(ledger, self.names, observed), always=True)
+        return self._write(release_plan(ledger, self.names, observed), _Standing({}, {}, CpuSet()), always=True)
+
+    def _put(self, cgroup: Cgroup) -> bool:
+        """Whether a container stands where this agent put it, rather than where somebody else did."""
+        return self._last.get((cgroup.path, CPUS)) == str(cgroup.cpus)
 
     def fight(self) -> str:
         """Who undoes our writes again and again, "" when nobody does (safety.md S10)."""
         return flapping(self.backoff.repairs, self.backoff.clock())
 
-    def _write(self, writes: tuple[Write, ...], *, always: bool = False) -> tuple[Written, ...]:
+    def _write(self, writes: tuple[Write, ...], standing: _Standing, *, always: bool = False) -> tuple[Written, ...]:
+        """One by one, and none after the kill switch, not even the other half of a change.
+
+        What is there then is safe: a plan shrinks before it grants, and puts nobody where others have not left.
+        """
         results: list[Written] = []
+
+        def go_on() -> bool:
+            return always or not self.halted
+
         for slow, group in groupby(writes, key=lambda write: write.file == MEMS):
             # writes of memory nodes may hang (S8): they share one patience; the others are told and done one by one
             together = tuple(group)
             for part in (together,) if slow else ((write,) for write in together):
-                if self.halted and not always:
+                if not go_on():
                     break
+                if standing.in_the_way(part[0]):
+                    results.append(Written(part[0], "", "", OCCUPIED))
+                    continue
                 self._steps(" ".join(f"write {write.path} {write.file}" for write in part))
-                results += self._cgroups.apply(part)
+                done = self._cgroups.apply(part, go_on)
+                standing.moved(done)
+                results += done
         for result in results:
+            key = result.write.path, result.write.file
+            self._errors.pop(key, None)
             if not result.error:
-                self._last[result.write.path, result.write.file] = result.write.value
+                self._last[key] = result.write.value
+            elif result.error != VANISHED:
+                self._errors[key] = result.error
         return tuple(results)
 
-    def held(self, ledger: Ledger, rules: Rules, machine: Machine, observed: Observed) -> Mapping[str, NodeSet]:
+    def held(self, observed: Observed, wanted: Mapping[str, Want]) -> Mapping[str, NodeSet]:
         """Where the pages of containers lie whose memory is to be bound and is not yet (safety.md S4)."""
         held: dict[str, NodeSet] = {}
         for cgroup in observed.cgroups:
-            if cgroup.level is not Level.CONTAINER or cgroup.container_id not in self.names:
+            mems = wanted.get(cgroup.path, Want()).mems
+            if cgroup.level is not Level.CONTAINER or mems is None or cgroup.mems == mems:
                 continue
-            uid, name = self.names[cgroup.container_id]
-            record = ledger.pods.get(uid)
-            mems = share(ledger, uid, name, rules, machine).mems
-            if record is None or uid in self.movers or mems is None or cgroup.mems == mems:
+            if cgroup.pod_uid in self.movers:
                 continue
             nodes = NodeSet.from_ids(node for node, size in self._cgroups.pages(cgroup.path).items() if size)
             if not nodes.issubset(mems):
                 held[cgroup.path] = nodes
         return held
+
+
+class _Standing:
+    """Where containers with CPUs of their own stand while a plan is carried out.
+
+    A plan moves one onto CPUs that another has left before. If that other one could not be moved, the first one
+    waits: nobody is put on CPUs that were given to another who still runs there. Whoever else is there, of the shared
+    pool or by another program's doing, keeps no one from his CPUs: it is told (`agent.core.enforced`).
+    """
+
+    def __init__(self, pods: Mapping[str, str], on: dict[str, CpuSet], shared: CpuSet) -> None:
+        self._pods, self._on, self._shared = pods, on, shared
+
+    def in_the_way(self, write: Write) -> bool:
+        """Whether a write would put a container on CPUs where one of another pod stands."""
+        uid = self._pods.get(write.path)
+        if uid is None or write.file != CPUS:
+            return False
+        new = CpuSet.parse(write.value) - self._on.get(write.path, CpuSet()) - self._shared
+        return any(self._pods[path] != uid and not on.isdisjoint(new) for path, on in self._on.items())
+
+    def moved(self, done: tuple[Written, ...]) -> None:
+        """Writes were made: from now on their containers stand there."""
+        for each in done:
+            if each.write.file == CPUS and each.write.path in self._pods and not each.error:
+                self._on[each.write.path] = CpuSet.parse(each.write.value)

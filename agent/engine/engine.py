@@ -22,7 +22,7 @@ from agent.engine.adopt import Word
 from agent.engine.alone import Survived, sentence
 from agent.engine.carry import Carried, carry
 from agent.engine.deciding import asked, decided, set_aside, was_set_aside
-from agent.engine.effects import Effects
+from agent.engine.effects import FLAPPING, Effects
 from agent.engine.known import Known, Switches, same, softer
 from agent.engine.line import crowded_out, line_of, softened, turn
 from agent.engine.recover import recover
@@ -227,9 +227,17 @@ class Engine(Effects):
 
     # ---- time, machine, settings
 
-    def reconcile(self) -> tuple[Written, ...]:
-        """Compare the kernel with the ledger and repair; free what ended meanwhile. On a timer and on demand."""
+    def reconcile(self, *, again: bool = True) -> tuple[Written, ...]:
+        """Compare the kernel with the ledger and repair; free what ended meanwhile. On a timer and on demand.
+
+        Args:
+            again: try what the kernel refused, too; a look for every event leaves it to its back-off.
+        """
         with self._lock:
+            if again:
+                self._enforcer.backoff.retry()
+            if FLAPPING in self.yields and self._truce.over:
+                self.switch(observe_only=False, source=FLAPPING)
             self._free()
             if not self.unwritable or self._save():
                 self._follow_unsaved()
@@ -307,8 +315,9 @@ class Engine(Effects):
 
     def _settle(self, before: Ledger, told: Iterable[Pod]) -> None:
         """After decisions: check, save, enforce, tell."""
+        told = list(told)
         if self._commit(before):
-            self._enforce()
+            self._enforce(but={pod.uid for pod in told})
         self._publish()
         unbound = [each.pod for each in self._ledger.pods.values() if _less_bound(before, each)]
         for pod in (*told, *unbound):
@@ -316,7 +325,8 @@ class Engine(Effects):
             if known.refusal is not None:
                 self._teller.refused(pod, known.refusal, known.ask)
             elif pod.uid in self._ledger.pods:
-                self._teller.admitted(pod, self.snapshot.ledger, known.ask)
+                unenforced = self._standing.told.get(pod.uid, {})
+                self._teller.admitted(pod, self.snapshot.ledger, known.ask, unenforced)
 
     def _free(self) -> None:
         """Release pods that ended and whose cgroups are gone; forget them."""
@@ -334,6 +344,7 @@ class Engine(Effects):
             del self._known[uid]
             self._enforcer.forget(uid)
             self._following.forget([uid])
+            self._standing.forget(uid)
             self._teller.released(uid)
         self.let_in()  # first, so that the pool does not widen by what others get at once (safety.md S6)
         self._enforce()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from agent.core.admit import Node
 from agent.core.asks import Ask
+from agent.core.enforced import Unenforced
 from agent.core.kubelet_devices import Given
 from agent.core.resize import PREFIX as RESIZE
 from agent.model.ledger import Ledger, PodRecord
@@ -78,6 +79,7 @@ class Snapshot:
         known: every known pod, by uid.
         switches: the engine's own settings.
         given: devices that the kubelet gave, by uid.
+        unenforced: pods for whom the kernel does not have what the ledger says, by uid (`agent.core.enforced`).
     """
 
     ledger: Ledger
@@ -85,6 +87,7 @@ class Snapshot:
     known: Mapping[str, Known] = field(default_factory=dict)
     switches: Switches = SWITCHES
     given: Mapping[str, Given] = field(default_factory=dict)
+    unenforced: Mapping[str, Unenforced] = field(default_factory=dict)
 
 
 def on_shared_pool(ledger: Ledger, pod: Pod, node: Node, why: str, *, adopted: bool) -> Ledger:

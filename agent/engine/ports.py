@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from agent.core.asks import Ask
+from agent.core.enforced import Unenforced
 from agent.model.cgroup import Observed, Write, Written
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal
@@ -28,8 +29,8 @@ class Cgroups(Protocol):
     def observe(self) -> Observed:
         """The whole tree now; raises HostError."""
 
-    def apply(self, writes: tuple[Write, ...]) -> tuple[Written, ...]:
-        """Carry out writes in order and read each back; refusals are data."""
+    def apply(self, writes: tuple[Write, ...], go_on: Callable[[], bool] = ...) -> tuple[Written, ...]:
+        """Carry out writes in order and read each back; refusals are data. `go_on` is asked before each."""
 
     def pages(self, path: str) -> Mapping[int, int]:
         """Node id -> bytes that a cgroup holds."""
@@ -51,8 +52,14 @@ class Store(Protocol):
 class Teller(Protocol):
     """Who is told. Called under the engine's lock: hand over and return."""
 
-    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask) -> None:
-        """A pod holds what the ledger says (which may be nothing exclusive)."""
+    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
+        """A pod holds what the ledger says (which may be nothing exclusive), in the kernel too but for `unenforced`.
+
+        Of a pod none of whose containers exist yet nothing is known of the kernel.
+        """
+
+    def enforced(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
+        """What the kernel has of a pod's grants changed: all of it, or not what is named."""
 
     def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:
         """A pod was refused; what happens to it is for whoever listens."""

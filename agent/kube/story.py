@@ -1,11 +1,13 @@
 """What a pod is told, as values: annotations and the condition. Pure; `publish` sends it.
 
 numalign.io/assignment    JSON: per container cpus, mems, devices, aligned, why; policy, scope, what was asked for;
-                          under "hints" the devices that the container cannot open, and why
+                          under "hints" the devices that the container cannot open, and why; under "unenforced"
+                          why the kernel does not have (all of) it, where that is so
 numalign.io/cpus          the exclusive CPUs of the whole pod, for `kubectl get -o custom-columns`
 numalign.io/numa-nodes    the NUMA nodes that they and the bound memory lie on
 numalign.io/failed        the uid of a pod that we ended (`fail`), written with its deadline (`publish`)
-condition numalign.io/Aligned    True, or False with the reason and one sentence
+condition numalign.io/Aligned    True, or False with the reason and one sentence; True only as long as the sets of all
+                                 containers that exist were read back as granted, and nobody else may run on them
 """
 
 from __future__ import annotations
@@ -15,18 +17,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from agent.core.enforced import IN_FORCE, Unenforced
 from agent.engine.adopt import Word
 from agent.errors import MalformedError
 from agent.model.fields import Field
 from agent.model.idset import CpuSet, NodeSet
-from agent.model.ledger import Ledger, PodRecord
+from agent.model.ledger import Grant, Ledger, PodRecord
 from agent.model.machine import Machine
 from agent.model.outcome import Refusal
 
 ASSIGNMENT, CPUS, NODES = "numalign.io/assignment", "numalign.io/cpus", "numalign.io/numa-nodes"
 FAILED = "numalign.io/failed"
 CONDITION = "numalign.io/Aligned"
-ALIGNED, NOT_ALIGNED, SHARED = "Aligned", "NotAligned", "SharedPool"
+ALIGNED, NOT_ALIGNED, NOT_ENFORCED, SHARED = "Aligned", "NotAligned", "NotEnforced", "SharedPool"
+WARNED = frozenset({NOT_ALIGNED, NOT_ENFORCED})
+"""Reasons that are worth an Event of their own."""
 MAX_MESSAGE = 1024
 LONGEST_WORD, MOST = 65_536, 512
 """Characters of an assignment, and entries of each list in it, that are read back at a start."""
@@ -61,28 +66,23 @@ def no_hints(_uid: str, _container: str) -> Mapping[str, str]:
     return {}
 
 
-def admitted(uid: str, ledger: Ledger, machine: Machine, hints: Hints = no_hints) -> Story:
+def admitted(
+    uid: str, ledger: Ledger, machine: Machine, hints: Hints = no_hints, unenforced: Unenforced = IN_FORCE
+) -> Story:
     """The story of a pod that is in the ledger; raises KeyError for any other."""
     record = ledger.pods[uid]
     containers: dict[str, Any] = {}
     cpus, nodes = CpuSet(), NodeSet()
     for container in record.pod.containers:
         grant = ledger.grant(uid, container.name)
-        mine: dict[str, Any] = {"cpus": str(grant.cpus) if grant.cpus else "shared"}
         if grant.cpus:
             cpus |= grant.cpus
             nodes |= machine.nodes_of(grant.cpus)
         if grant.mems and record.bind_memory:
-            mine["mems"] = str(grant.mems)
             nodes |= grant.mems
-        if grant.devices:
-            mine["devices"] = {name: list(ids) for name, ids in sorted(grant.devices.items())}
-            hinted = hints(uid, container.name)
-            if hinted:
-                mine["hints"] = dict(sorted(hinted.items()))
-        mine["aligned"] = record.aligned.get(container.name, True)
-        if container.name in record.why:
-            mine["why"] = record.why[container.name]
+        mine = _container(container.name, record, grant, hints)
+        if container.name in unenforced:
+            mine["unenforced"] = unenforced[container.name]
         containers[container.name] = mine
     confined = ledger.cpus.confined.get(uid)
     if confined is not None:
@@ -90,12 +90,29 @@ def admitted(uid: str, ledger: Ledger, machine: Machine, hints: Hints = no_hints
     body = {"policy": record.policy, "scope": record.scope, "containers": containers}
     if record.asked:
         body["asked"] = record.asked
-    status, reason, message = _verdict(record, cpus, nodes)
+    if "" in unenforced:
+        body["unenforced"] = unenforced[""]
+    status, reason, message = _unenforced(unenforced) if unenforced else _verdict(record, cpus, nodes)
     return Story(
         uid, record.pod.namespace, record.pod.name,
         annotations={ASSIGNMENT: _compact(body), CPUS: str(cpus) or None, NODES: str(nodes) or None},
         status=status, reason=reason, message=message,
     )  # fmt: skip
+
+
+def _container(name: str, record: PodRecord, grant: Grant, hints: Hints) -> dict[str, Any]:
+    mine: dict[str, Any] = {"cpus": str(grant.cpus) if grant.cpus else "shared"}
+    if grant.mems and record.bind_memory:
+        mine["mems"] = str(grant.mems)
+    if grant.devices:
+        mine["devices"] = {resource: list(ids) for resource, ids in sorted(grant.devices.items())}
+        hinted = hints(record.pod.uid, name)
+        if hinted:
+            mine["hints"] = dict(sorted(hinted.items()))
+    mine["aligned"] = record.aligned.get(name, True)
+    if name in record.why:
+        mine["why"] = record.why[name]
+    return mine
 
 
 def refused(
@@ -174,6 +191,11 @@ def carried(body: Mapping[str, Any], story: Story) -> bool:
                 story.status, story.reason, story.message,
             )  # fmt: skip
     return not story.status
+
+
+def _unenforced(unenforced: Unenforced) -> tuple[str, str, str]:
+    each = [f"{name}: {why}" if name else why for name, why in sorted(unenforced.items())]
+    return "False", NOT_ENFORCED, "; ".join(each)[:MAX_MESSAGE]
 
 
 def _verdict(record: PodRecord, cpus: CpuSet, nodes: NodeSet) -> tuple[str, str, str]:

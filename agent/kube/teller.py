@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from agent.core.asks import Ask
+from agent.core.enforced import IN_FORCE, Unenforced
 from agent.engine.line import FINAL
 from agent.kube import story as stories
 from agent.kube.bodies import Raw, Seen, identity
@@ -151,19 +152,28 @@ class ClusterTeller:
 
     # ---- from the engine
 
-    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask) -> None:
+    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced = IN_FORCE) -> None:
         """Annotations and the condition."""
         face = self._face(pod.uid)
         if face is not None and not self._left and not self._exempt(pod):
-            machine, _ = self._facts()
-            told = stories.admitted(pod.uid, ledger, machine, self._hints)
-            if told.reason == stories.NOT_ALIGNED and not stories.carried(face.body, replace(told, uid=face.api_uid)):
-                about = Regarding("Pod", face.namespace, face.name, face.api_uid)
-                self._publisher.record(Notice(about, "Warning", told.reason, told.message))
-            self._tell(face, told)
+            self._admitted(face, pod.uid, ledger, unenforced)
             self._problems(face, ask)
 
-    def retold(self, pod: Pod, ledger: Ledger, ask: Ask) -> None:
+    def enforced(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:  # noqa: ARG002 - of the protocol
+        """The same again, since the kernel says something else now."""
+        face = self._face(pod.uid)
+        if face is not None and not self._left and not self._exempt(pod):
+            self._admitted(face, pod.uid, ledger, unenforced)
+
+    def _admitted(self, face: _Face, uid: str, ledger: Ledger, unenforced: Unenforced) -> None:
+        machine, _ = self._facts()
+        told = stories.admitted(uid, ledger, machine, self._hints, unenforced)
+        if told.reason in stories.WARNED and not stories.carried(face.body, replace(told, uid=face.api_uid)):
+            about = Regarding("Pod", face.namespace, face.name, face.api_uid)
+            self._publisher.record(Notice(about, "Warning", told.reason, told.message))
+        self._tell(face, told)
+
+    def retold(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced = IN_FORCE) -> None:
         """After a restart: what a pod of the saved ledger must carry, in case nobody could tell it before.
 
         One that was refused and runs on the shared pool keeps the words of its refusal.
@@ -172,7 +182,7 @@ class ClusterTeller:
         notes = (face.body.get("metadata") or {}).get("annotations") if face else None
         if '"refused":' in str((notes or {}).get(stories.ASSIGNMENT, "")) and ledger.pods[pod.uid].why:
             return
-        self.admitted(pod, ledger, ask)
+        self.admitted(pod, ledger, ask, unenforced)
 
     def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:
         """The reason, and what happens to the pod."""

@@ -94,7 +94,7 @@ class Written:
     write: Write
     read_back: str
     effective: str
-    error: str = ""  # "" when done; else the kernel's word for it ("EBUSY"), or one of the three below
+    error: str = ""  # "" when done; else the kernel's word for it ("EBUSY"), or one of the four below
 
 
 VANISHED = "vanished"
@@ -103,6 +103,8 @@ HANGS = "hangs"
 """The write has not returned in time (safety.md S8); it goes on in a thread of its own."""
 FORBIDDEN = "forbidden"
 """Not written at all: the path was not observed, or lies at or above kubepods."""
+OCCUPIED = "occupied"
+"""Not written: another container with CPUs of its own still stands on some of these, since it could not be moved."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,8 +59,8 @@ SPECS: tuple[Spec, ...] = (
     Spec("numalign_releases_total", "counter", "Pods whose grants were given back."),
     Spec("numalign_writes_total", "counter",
          "Writes to cgroup files; drift-* causes are repairs, of which drift-emptied (systemd emptied a slice that "
-         "holds nothing) is no fault. Results: ok, vanished (the container ended), hangs, forbidden, or the kernel's "
-         "error.",
+         "holds nothing) is no fault. Results: ok, vanished (the container ended), hangs, occupied, forbidden, or "
+         "the kernel's error.",
          ("file", "cause", "result"), _REPAIRS),
     Spec("numalign_problems_total", "counter", "Faults that are no pod's doing.", ("what",)),
     Spec("numalign_annotation_errors_total", "counter", "Annotations of pods that could not be followed."),

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from agent.core.aligned import kind_of
 from agent.core.asks import Ask
+from agent.core.enforced import Unenforced
 from agent.model.cgroup import VANISHED, Cause, Write, Written
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal
@@ -45,7 +46,7 @@ class Telling:
         self._refused: dict[tuple[str, str], tuple[str, str]] = {}  # (path, file) -> (value, error)
         self._emptied: dict[str, str] = {}  # path -> EMPTIED
 
-    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask) -> None:
+    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
         """See Teller."""
         record = ledger.pods[pod.uid]
         holds = {name: str(cpus) for name, cpus in sorted(ledger.cpus.assigned.get(pod.uid, {}).items())}
@@ -55,6 +56,16 @@ class Telling:
         self._annotations(pod, ask)
         facts = {"pod": pod.key, "uid": pod.uid, "cpus": holds, "aligned": aligned, "why": dict(record.why)}
         LOG.info("admitted", extra={"facts": {key: value for key, value in facts.items() if value not in ({}, "")}})
+        if unenforced:
+            self.enforced(pod, ledger, ask, unenforced)
+
+    def enforced(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:  # noqa: ARG002 - of the protocol
+        """See Teller."""
+        facts = {"pod": pod.key, "uid": pod.uid}
+        for container, why in sorted(unenforced.items()):
+            LOG.warning("not in force: %s", why, extra={"facts": {**facts, "container": container}})
+        if not unenforced:
+            LOG.info("in force", extra={"facts": facts})
 
     def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:
         """See Teller."""

@@ -49,7 +49,7 @@ class Silent:
 
     def admitted(self, *_: Any) -> None: ...  # noqa: ANN401 - a Teller's arguments
 
-    refused = released = problem = admitted
+    refused = released = problem = enforced = admitted
 
     def written(self, results: tuple[Written, ...]) -> None:
         self.count += len(results)

@@ -11,6 +11,7 @@ import pytest
 
 from agent.core.plan import plan
 from agent.core.release import quota_plan, release_plan
+from agent.core.wanted import wants
 from agent.host.cgroups import Cgroups, Kernel
 from agent.model.cgroup import FORBIDDEN, HANGS, VANISHED, Cause, Cgroup, Level, Observed, Write
 from agent.model.idset import CpuSet, NodeSet
@@ -76,7 +77,7 @@ GRANTED = ledger_of({UID: {"app": CpuSet.of(1)}}, CpuSet.of(0))
 
 def planned(node: Node, ledger: Ledger) -> tuple[Write, ...]:
     """The plan for the tree as it is now."""
-    return plan(ledger, NAMES, node.cgroups.observe(), RULES, MACHINE)
+    return plan(node.cgroups.observe(), wants(ledger, NAMES, node.cgroups.observe(), RULES, MACHINE))
 
 
 def test_a_plan_is_carried_out_and_reads_back(node: Node) -> None:

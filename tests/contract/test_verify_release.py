@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 from agent.cli import group
 from agent.core.plan import plan
 from agent.core.release import quota_plan
+from agent.core.wanted import wants
 from agent.errors import AnotherAgentError, HostError, SettingsError
 from agent.host.cgroups import Cgroups
 from agent.host.checkpoint import Checkpoint
@@ -56,7 +57,7 @@ class Site:
         Checkpoint(self.folder / "state" / "checkpoint.json").save(LEDGER)
         cgroups = Cgroups(self.tree.root, kernel=self.tree.kernel, kubepods=f"{self.tree.base}/kubepods")
         found = cgroups.observe()
-        done = cgroups.apply(plan(LEDGER, NAMES, found, RULES, MACHINE))
+        done = cgroups.apply(plan(found, wants(LEDGER, NAMES, found, RULES, MACHINE)))
         return done + cgroups.apply(quota_plan(LEDGER, NAMES, found, lift=True))
 
     def run(self, *arguments: str) -> Result:
@@ -201,7 +202,7 @@ def test_s15_a_threads_own_affinity_is_told_and_is_no_drift(site: Site) -> None:
     assert "its own affair" in site.run("verify").stdout
     cgroups = Cgroups(site.tree.root, kubepods=f"{site.tree.base}/kubepods")
     everywhere = Ledger(MACHINE.digest, wide, pods=LEDGER.pods)
-    assert plan(everywhere, NAMES, cgroups.observe(), RULES, MACHINE) == ()
+    assert plan(cgroups.observe(), wants(everywhere, NAMES, cgroups.observe(), RULES, MACHINE)) == ()
     assert os.sched_getaffinity(site.pids[WEB]) == {1}
 
 

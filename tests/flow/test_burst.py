@@ -56,7 +56,7 @@ class Node(World):
         for body in SHARED:
             self.run(body)
         self.looks, self._apply = 0, self.cgroups.apply
-        self.cgroups.apply = self._checked  # type: ignore[method-assign]
+        self.cgroups.apply = self._checked  # type: ignore[method-assign,assignment]
         self.engine._enforcer.observe = self._looked  # type: ignore[method-assign]
         self.intake = Intake(self.engine, Mute())
 
@@ -64,8 +64,8 @@ class Node(World):
         self.looks += 1
         return self.cgroups.observe()
 
-    def _checked(self, writes: tuple[Write, ...]) -> tuple[Written, ...]:
-        done = self._apply(writes)
+    def _checked(self, writes: tuple[Write, ...], go_on: Callable[[], bool]) -> tuple[Written, ...]:
+        done = self._apply(writes, go_on)
         self.alone()
         return done
 

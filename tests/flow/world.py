@@ -6,6 +6,8 @@ and is called after every event: the ledger is coherent and saved, and no two co
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +17,7 @@ from agent.app.edges import Fan
 from agent.core import invariants
 from agent.core.admit import Node
 from agent.core.asks import Ask
+from agent.core.enforced import Unenforced
 from agent.core.synthetic import parse_synthetic
 from agent.engine.adopt import Word
 from agent.engine.engine import Engine
@@ -23,10 +26,12 @@ from agent.engine.memory_look import Room
 from agent.engine.ports import Teller
 from agent.engine.recover import LISTED, Recovered, names_in, recover
 from agent.errors import CheckpointUnwritableError
-from agent.host.cgroups import Cgroups
+from agent.host.cgroups import Cgroups, Kernel
 from agent.host.scratch import Scratch
 from agent.host.standin import container_id, containers_in
+from agent.kube import story as stories
 from agent.kube.bodies import seen
+from agent.kube.story import Story
 from agent.model.cgroup import Level, Written
 from agent.model.devices import DeviceInventory
 from agent.model.idset import CpuSet
@@ -84,9 +89,18 @@ class Ears:
     released_: list[str] = field(default_factory=list)
     written_: list[Written] = field(default_factory=list)
     problems: list[tuple[str, str]] = field(default_factory=list)
+    unenforced: dict[str, dict[str, str]] = field(default_factory=dict)
+    """What was told last of each pod: container -> why it does not have what it was granted; empty when it has."""
+    words: list[str] = field(default_factory=list)
+    """Uids of pods, once for each time that something was told of them."""
 
-    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask) -> None:
+    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
         self.admitted_.append(pod.uid)
+        self.enforced(pod, ledger, ask, unenforced)
+
+    def enforced(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
+        self.unenforced[pod.uid] = dict(unenforced)
+        self.words.append(pod.uid)
 
     def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:
         self.refused_[pod.uid] = refusal
@@ -101,6 +115,39 @@ class Ears:
         self.problems.append((what, text))
 
 
+class Moody:
+    """A kernel that refuses writes for as long as it is told to."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._refused: dict[tuple[str, str], int] = {}
+        self.refusals = 0
+        """How many writes were refused."""
+        self.before: Callable[[str, str, str], None] = lambda _path, _file, _value: None
+        """Told of each write before it is made: path, file, value."""
+
+    def refuse(self, error: int, file: str = "cpuset.cpus", path: str = "") -> None:
+        """From now on, writes to a file of cgroups whose path has this text in it end with an errno."""
+        self._refused[file, path] = error
+
+    def mend(self) -> None:
+        """From now on it takes every write."""
+        self._refused.clear()
+
+    @property
+    def moody(self) -> bool:
+        """Whether it refuses anything."""
+        return bool(self._refused)
+
+    def write(self, hierarchy: str, path: str, file: str, value: str) -> None:
+        self.before(path, file, value)
+        for (each, part), error in self._refused.items():
+            if file == each and part in path:
+                self.refusals += 1
+                raise OSError(error, os.strerror(error))
+        self._kernel.write(hierarchy, path, file, value)
+
+
 class World:
     """One node. `folder` holds its scratch tree; a second World on the same folder is the node after a restart."""
 
@@ -108,7 +155,7 @@ class World:
         self, folder: Path, *, machine: str = "2 sockets x 1 node x 4 cores x 1 thread",
         settings: Mapping[str, Any] | None = None, store: MemoryStore | None = None, pods: Iterable[Pod] = (),
         exempt: Callable[[Pod], str] = lambda _pod: "", room: Room | None = None, tellers: Iterable[Teller] = (),
-        words: Mapping[str, Word] | None = None,
+        words: Mapping[str, Word] | None = None, clock: Callable[[], float] = time.monotonic,
         **switches: Any,  # noqa: ANN401 - of several types
     ) -> None:  # fmt: skip
         self.settings = {"kubeReserved": {"cpu": "1"}, **(settings or {})}
@@ -118,7 +165,8 @@ class World:
             self.tree = Scratch(folder)
         except Exception:  # noqa: BLE001 - no tree there yet
             self.tree = Scratch.create(folder, cpus=self.machine.online, nodes=self.machine.node_set)
-        self.cgroups = Cgroups(folder, kernel=self.tree.kernel)
+        self.kernel = Moody(self.tree.kernel)
+        self.cgroups = Cgroups(folder, kernel=self.kernel)
         self.pods = {pod.uid: pod for pod in pods}
         names = {**names_in(self.store.extra), **self.names()}
         self.recovered: Recovered = recover(
@@ -129,7 +177,7 @@ class World:
             self.node(), self.recovered.ledger, cgroups=self.cgroups, store=self.store,
             teller=Fan(self.ears, *tellers),
             exempt=exempt, switches=Switches(**switches), steps=self.steps.append,
-            saved=self.recovered.as_saved, complete=self.recovered.complete, room=room,
+            saved=self.recovered.as_saved, complete=self.recovered.complete, room=room, clock=clock,
         )  # fmt: skip
         self.engine.names_known(names)
         self.engine.keep()
@@ -206,12 +254,26 @@ class World:
         """Its exclusive CPUs, "" for none."""
         return str(self.engine.ledger.grant(uid, name).cpus or "")
 
+    def story(self, uid: str) -> Story:
+        """What the pod carries: what was told of it last, as annotations and a condition."""
+        refusal = self.ears.refused_.get(uid)
+        if refusal is not None and uid not in self.engine.ledger.pods:
+            return stories.refused(uid, "default", uid, refusal, policy="", scope="")
+        return stories.admitted(
+            uid, self.engine.ledger, self.engine.node.machine, unenforced=self.ears.unenforced[uid]
+        )
+
+    def condition(self, uid: str) -> str:
+        """Status and reason of a pod's condition."""
+        story = self.story(uid)
+        return f"{story.status} {story.reason}"
+
     def check(self) -> None:
         """What is true in every world."""
         ledger = self.engine.ledger
         invariants.check(ledger, self.engine.node, earlier=tuple(ledger.pods))
         assert self.store.saved in (ledger, None) or self.engine.unwritable, "what holds was not saved"
-        if self.engine.switches.observe_only or not self.engine.listening:
+        if self.engine.switches.observe_only or not self.engine.listening or self.kernel.moody:
             return
         names = self.names()
         everyone = CpuSet.union(cpus for each in ledger.cpus.assigned.values() for cpus in each.values())

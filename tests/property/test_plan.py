@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.core.plan import plan
+from agent.core.wanted import wants
 from agent.model.cgroup import Level
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Confinement, CpuBooks, Ledger, MemoryBooks, PodRecord
@@ -81,7 +82,7 @@ def ledgers(draw: st.DrawFn, world: World) -> Ledger:
 
 def enforce(world: World, ledger: Ledger) -> None:
     """Carry out the plan."""
-    for write in plan(ledger, world.names, world.observe(), RULES, MACHINE):
+    for write in plan(world.observe(), wants(ledger, world.names, world.observe(), RULES, MACHINE)):
         carry_out(world, write)
 
 
@@ -121,10 +122,10 @@ def test_s6_nobody_enters_granted_cpus_on_the_way(data: st.DataObject, version: 
     world = data.draw(worlds(version))
     before, after = data.draw(ledgers(world)), data.draw(ledgers(world))
     enforce(world, before)
-    assert plan(before, world.names, world.observe(), RULES, MACHINE) == ()
+    assert plan(world.observe(), wants(before, world.names, world.observe(), RULES, MACHINE)) == ()
     disturb(world, data, times, Level.POD, Level.CONTAINER, Level.INNER)
     last = trespasses(world, (before, after))
-    for write in plan(after, world.names, world.observe(), RULES, MACHINE):
+    for write in plan(world.observe(), wants(after, world.names, world.observe(), RULES, MACHINE)):
         carry_out(world, write)
         now = trespasses(world, (before, after))
         assert now <= last, write
@@ -146,7 +147,7 @@ def test_any_state_is_mended_by_one_plan(data: st.DataObject, version: int) -> N
 
 def check_end(world: World, ledger: Ledger) -> None:
     """The tree is what the ledger says: a second plan is empty, and everyone runs where they should."""
-    assert plan(ledger, world.names, world.observe(), RULES, MACHINE) == ()
+    assert plan(world.observe(), wants(ledger, world.names, world.observe(), RULES, MACHINE)) == ()
     for cgroup in world.observe().cgroups:
         if cgroup.level not in (Level.CONTAINER, Level.INNER):
             continue

@@ -52,7 +52,9 @@ def test_another_writer(version: int) -> None:
     world, last = enforced(version)
     world.kernel.write(MAIN, "cpuset.cpus", "5-6")
     assert drifts(world, last) == [(MAIN, Cause.DRIFT_FOREIGN)]
-    writes = label(plan(LEDGER, world.names, world.observe(), RULES, MACHINE), found(world, last))
+    writes = label(
+        plan(world.observe(), wants(LEDGER, world.names, world.observe(), RULES, MACHINE)), found(world, last)
+    )
     assert {(write.path, write.cause) for write in writes} == {(MAIN, Cause.DRIFT_FOREIGN)}
 
 

@@ -44,7 +44,10 @@ def node(version: int, *, inner: bool = False) -> World:
 
 def planned(world: World, ledger: Ledger = LEDGER, rules: Rules = RULES) -> list[tuple[str, str, str]]:
     """Path, file and value of each write."""
-    return [(w.path, w.file, w.value) for w in plan(ledger, world.names, world.observe(), rules, MACHINE)]
+    return [
+        (w.path, w.file, w.value)
+        for w in plan(world.observe(), wants(ledger, world.names, world.observe(), rules, MACHINE))
+    ]
 
 
 def in_force(world: World) -> dict[str, str]:
@@ -54,7 +57,7 @@ def in_force(world: World) -> dict[str, str]:
 
 def enforce(world: World, ledger: Ledger = LEDGER, rules: Rules = RULES) -> tuple[Write, ...]:
     """Carry out the plan."""
-    writes = plan(ledger, world.names, world.observe(), rules, MACHINE)
+    writes = plan(world.observe(), wants(ledger, world.names, world.observe(), rules, MACHINE))
     for write in writes:
         carry_out(world, write)
     return writes
@@ -112,7 +115,7 @@ def test_s21_a_container_that_cannot_be_written_is_held_by_its_pod() -> None:
     enforce(world)
     for path in ("/kubepods/burstable", "/kubepods/burstable/podweb/web"):
         world.kernel.write(path, "cpuset.cpus", "0-15")
-    for write in plan(LEDGER, world.names, world.observe(), RULES, MACHINE):
+    for write in plan(world.observe(), wants(LEDGER, world.names, world.observe(), RULES, MACHINE)):
         if not write.path.endswith(("/web", "/burstable")):
             carry_out(world, write)
     assert in_force(world)["web"] == str(POOL)
@@ -127,7 +130,7 @@ def test_s6_first_the_pool_shrinks_then_the_grant(version: int) -> None:
         LEDGER, cpus=CpuBooks(CpuSet.from_ids(range(4, 16)), assigned={"db": {"main": CpuSet.of(0, 1, 2, 3)}})
     )
     for ledger in (LEDGER, moved, replace(LEDGER, cpus=CpuBooks(POOL | OWN))):
-        for write in plan(ledger, world.names, world.observe(), RULES, MACHINE):
+        for write in plan(world.observe(), wants(ledger, world.names, world.observe(), RULES, MACHINE)):
             if write.path == f"{POD}/main":
                 others = [
                     c for c in world.observe().cgroups if c.level is Level.CONTAINER and c.container_id != "main"
@@ -135,7 +138,7 @@ def test_s6_first_the_pool_shrinks_then_the_grant(version: int) -> None:
                 granted = ledger.cpus.assigned.get("db", {}).get("main", CpuSet())
                 assert all(c.effective_cpus.isdisjoint(granted) for c in others)
             carry_out(world, write)
-        assert plan(ledger, world.names, world.observe(), RULES, MACHINE) == ()
+        assert plan(world.observe(), wants(ledger, world.names, world.observe(), RULES, MACHINE)) == ()
 
 
 def test_two_grants_that_swap_never_overlap() -> None:
@@ -194,7 +197,10 @@ def test_s4_memory_is_not_bound_where_pages_lie_elsewhere() -> None:
     enforce(world)
 
     def mems(held: dict[str, NodeSet], ledger: Ledger = ledger) -> list[str]:
-        return [w.value for w in plan(ledger, world.names, world.observe(), RULES, MACHINE, held=held)]
+        return [
+            w.value
+            for w in plan(world.observe(), wants(ledger, world.names, world.observe(), RULES, MACHINE), held=held)
+        ]
 
     assert mems({}) == mems({f"{POD}/main": NodeSet.of(1)}) == ["1"]
     assert mems({f"{POD}/main": NodeSet.of(0, 1)}) == []
@@ -248,7 +254,7 @@ def test_an_offline_cpu_is_not_asked_for_on_v1() -> None:
         online = MACHINE.online - CpuSet.of(5)
         world.kernel.online(online, NodeSet.of(0, 1, 2, 3))
         machine: Machine = replace(MACHINE, cpus=tuple(cpu for cpu in MACHINE.cpus if cpu.id != 5))
-        assert plan(LEDGER, world.names, world.observe(), RULES, machine) == ()
+        assert plan(world.observe(), wants(LEDGER, world.names, world.observe(), RULES, machine)) == ()
         assert in_force(world)["main"] == "4"
 
 
@@ -270,7 +276,7 @@ def test_causes_and_old_values_are_told() -> None:
     enforce(world)
     world.kernel.write("/kubepods/burstable", "cpuset.cpus", "0-15")
     world.kernel.write(f"{POD}/main", "cpuset.cpus", "4")
-    assert plan(LEDGER, world.names, world.observe(), RULES, MACHINE) == (
+    assert plan(world.observe(), wants(LEDGER, world.names, world.observe(), RULES, MACHINE)) == (
         Write("/kubepods/burstable", "cpuset.cpus", str(POOL), "0-15", Cause.POOL),
         Write(f"{POD}/main", "cpuset.cpus", "4-5", "4", Cause.GRANT),
     )

@@ -83,15 +83,11 @@ def test_s10_flapping_is_told_with_the_value_that_comes_back() -> None:
         [repair(0), repair(10), repair(WINDOW + 1)],
         [repair(0), repair(1), repair(2, path="/other")],
         [repair(0, Cause.DRIFT_OFFLINE), repair(1, Cause.DRIFT_OFFLINE), repair(2, Cause.DRIFT_OFFLINE)],
+        [repair(0, Cause.DRIFT_RESET), repair(1, Cause.DRIFT_RESET, found=""), repair(2, Cause.DRIFT_RESET)],
         [repair(0, Cause.QUOTA), repair(1, Cause.QUOTA), repair(2, Cause.QUOTA)],
         [],
     ],
 )
 def test_s10_what_is_no_fight_is_not_told(repairs: list[Repair]) -> None:
-    """Two repairs, three over more than a minute, of several cgroups, or of a CPU that went away: nobody's doing."""
+    """Two repairs, three over more than a minute, of several cgroups, of resets, or of a CPU that went away."""
     assert flapping(repairs, max((each.at for each in repairs), default=0)) == ""
-
-
-def test_s10_an_emptied_set_is_said_as_such() -> None:
-    """A value of nothing is readable, too."""
-    assert "an empty set" in flapping([repair(0, Cause.DRIFT_RESET, found="")] * 3, 0)

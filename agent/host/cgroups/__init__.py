@@ -15,6 +15,7 @@ Called by the engine through its ports, and by the command line. Not for decidin
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from agent.host.cgroups import pages as _pages
 from agent.host.cgroups import scanning
@@ -84,14 +85,14 @@ class Cgroups:
         self._known = frozenset(cgroup.path for cgroup in observed.cgroups if cgroup.level is not Level.KUBEPODS)
         return observed
 
-    def apply(self, writes: tuple[Write, ...]) -> tuple[Written, ...]:
-        """Carry out writes in order, and read each back.
+    def apply(self, writes: tuple[Write, ...], go_on: Callable[[], bool] = lambda: True) -> tuple[Written, ...]:
+        """Carry out writes in order, and read each back; `go_on` is asked before each, and ends it with False.
 
         Refusals are data, never raised: `error` is the kernel's word ("EBUSY"), or "vanished" (its container ended),
         "hangs" (a mems write that takes long: it goes on alone), "forbidden" (a path that the last observation did
         not show, or kubepods itself: nothing was written).
         """
-        return self._writer.apply(writes, self._known)
+        return self._writer.apply(writes, self._known, go_on)
 
     def pages(self, path: str) -> dict[int, int]:
         """Node id -> bytes that a cgroup and those below hold; empty where it is gone. Raises SysfsMalformedError."""

@@ -11,8 +11,9 @@ from __future__ import annotations
 import errno
 import threading
 import time
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 
 from agent.errors import SysfsMalformedError
@@ -50,11 +51,13 @@ class Writer:
     patience: float
     hanging: dict[tuple[str, str], threading.Thread] = field(default_factory=dict)
 
-    def apply(self, writes: tuple[Write, ...], known: Container[str]) -> tuple[Written, ...]:
-        """Carry out the writes in order; `known` are the paths that may be written."""
+    def apply(
+        self, writes: tuple[Write, ...], known: Container[str], go_on: Callable[[], bool] = lambda: True
+    ) -> tuple[Written, ...]:
+        """Carry out the writes in order while `go_on`; `known` are the paths that may be written."""
         deadline = time.monotonic() + self.patience
         self.hanging = {slot: thread for slot, thread in self.hanging.items() if thread.is_alive()}
-        return tuple(self._one(write, known, deadline) for write in writes)
+        return tuple(self._one(write, known, deadline) for write in takewhile(lambda _write: go_on(), writes))
 
     def _one(self, write: Write, known: Container[str], deadline: float) -> Written:
         hierarchy = self._hierarchy(write.file)

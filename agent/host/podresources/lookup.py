@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from agent.core.asks import Ask
+from agent.core.enforced import Unenforced
 from agent.core.kubelet_devices import Given, Offered, awaited
 from agent.engine.alone import Survived, sentence
 from agent.engine.known import Snapshot
@@ -106,9 +107,12 @@ class Lookup:
 
     # ---- Teller: called under the engine's lock
 
-    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask) -> None:  # noqa: ARG002 - of the protocol
+    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:  # noqa: ARG002 - of the protocol
         """A pod was decided."""
         self._news.put(("decided", pod.uid))
+
+    def enforced(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
+        """Of no interest."""
 
     def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:  # noqa: ARG002 - of the protocol
         """As well; it may run all the same, and a waiting one is tried again with what is known then."""

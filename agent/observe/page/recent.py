@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.core.asks import Ask
+from agent.core.enforced import Unenforced
 from agent.model.cgroup import VANISHED, Written
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal
@@ -73,7 +74,10 @@ class Recent:
         """Oldest first."""
         return tuple(self._faults.copy())
 
-    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask) -> None:
+    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
+        """See Teller; the snapshot has it."""
+
+    def enforced(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
         """See Teller; the snapshot has it."""
 
     def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:
