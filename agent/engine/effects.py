@@ -265,7 +265,8 @@ class Effects:
         if results:
             self._steps("tell")
             self._teller.written(results)
-        self._tell_standing(lacking, but)
+        if self.listening:  # before that, nothing is written yet, and the list follows within moments
+            self._tell_standing(lacking, but)
         if results and (fight := self._enforcer.fight()):
             self.switch(observe_only=True, why=f"{fight}; {self._truce.begin()}", source=FLAPPING)
         return results
