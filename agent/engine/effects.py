@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from agent.core import invariants
 from agent.core.admit import Node
 from agent.core.devices_books import shared_sentences
 from agent.core.naming import worth_saving
-from agent.engine.backoff import Truce
+from agent.engine.backoff import Asides, Truce
 from agent.engine.deciding import asked
 from agent.engine.enforcer import Enforcer
 from agent.engine.following import Following, reported_before
@@ -76,14 +77,16 @@ class Effects:
         self._node, self._ledger, self._switches = node, ledger, switches
         self._store, self._teller, self._exempt, self._steps = store, teller, exempt, steps
         self._enforcer = Enforcer(cgroups, steps, lift_quota=switches.lift_quota, clock=clock)
-        self._standing, self._truce = Standing(clock), Truce(clock)
+        self._standing, self._truce, self._aside = Standing(clock), Truce(clock), Asides(clock)
         self._memory = MemoryLook(room, cgroups, lambda text: self._teller.problem("meminfo", text))
         self.yields: dict[str, str] = {}
         """Why nothing is written though the settings allow it: who found it -> the sentence (safety.md S10)."""
         self._known = {
             uid: Known(each.pod, asked(node, each.pod), ran=each.adopted) for uid, each in ledger.pods.items()
         }
-        self._listed, self._complete, self._saved = False, complete, saved
+        self._listed, self._complete = False, complete
+        self._stored = ledger if saved else None
+        self._pending: tuple[Node, Switches | None] | None = None
         self._names_saved: dict[str, tuple[str, str]] = {}
         self._unsaved_starts: dict[str, tuple[str, str]] = {}
         """Containers that started while nothing could be saved, and left what their init containers held."""
@@ -182,7 +185,7 @@ class Effects:
 
     def _commit(self, before: Ledger) -> bool:
         """Check and save; on failure everything is as before. Whether the new ledger stands."""
-        if self._ledger == before and self._saved:
+        if self._saved:
             return True
         try:
             invariants.check(self._ledger, self._node, earlier=tuple(before.pods))
@@ -202,6 +205,22 @@ class Effects:
         self._ledger = before
         return False
 
+    @property
+    def _saved(self) -> bool:
+        """Whether the ledger is what the store holds."""
+        return self._ledger == self._stored
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """A change of ledger and pods: checked and saved as a whole, or nothing of it. Raises what went wrong."""
+        ledger, known = self._ledger, dict(self._known)
+        try:
+            yield
+            self._commit(ledger)
+        except Exception:
+            self._ledger, self._known = ledger, known
+            raise
+
     def _save(self) -> bool:
         self._steps("save")
         try:
@@ -213,7 +232,7 @@ class Effects:
                 self._teller.problem("checkpoint", str(error))
             self.unwritable = str(error)
             return False
-        self.unwritable, self._saved, self._names_saved = "", True, names
+        self.unwritable, self._stored, self._names_saved = "", self._ledger, names
         return True
 
     def _publish(self) -> None:

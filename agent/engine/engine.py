@@ -11,15 +11,16 @@ Driven by `agent.app`: the watch of the API, the folder of manifests, NRI, new c
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from agent.core.admit import Node
 from agent.core.asks import Ask
 from agent.core.kubelet_devices import Given, Offered
+from agent.core.resize import pending
 from agent.core.shortage import Judge
 from agent.engine.adopt import Word
-from agent.engine.alone import Survived, sentence
+from agent.engine.alone import Survived, one_by_one, sentence
 from agent.engine.carry import Carried, carry
 from agent.engine.deciding import asked, decided, set_aside, was_set_aside
 from agent.engine.effects import FLAPPING, Effects
@@ -68,15 +69,17 @@ class Engine(Effects):
             ran: uids of pods that run already: adopted, never refused (safety.md S4).
         """
         with self._lock:
-            before, told, judge = self._ledger, list[Pod](), self._memory.judge()
-            for pod in sorted(pods, key=lambda each: (each.created, each.uid)):
+            judge = self._memory.judge()
+
+            def see(pod: Pod) -> list[Pod]:
                 known = self._known.get(pod.uid)
                 if known is not None and not known.ended and same(known.pod, pod):
                     self._known[pod.uid] = replace(known, pod=pod)
-                    continue
-                others = self._try(pod, ran=pod.uid in ran or (known is not None and known.ran), judge=judge)
-                told += [pod, *others]
-            self._settle(before, told)
+                    return []
+                ran_before = pod.uid in ran or (known is not None and known.ran)
+                return [pod, *self._try(pod, ran=ran_before, judge=judge)]
+
+            self._decide_each(sorted(pods, key=lambda each: (each.created, each.uid)), see, ran)
 
     def adopt(self, pods: Iterable[Pod], names: Mapping[str, tuple[str, str]], words: Mapping[str, Word]) -> None:
         """Pods that run were listed for the first time, and the ledger may lack them: what they run on is theirs.
@@ -130,14 +133,20 @@ class Engine(Effects):
             before, told_already = self._ledger, self._enforcer.names.items() >= names.items()
             self._enforcer.listen()
             self._enforcer.names.update(names)
-            for _, (uid, name) in sorted(names.items()):
-                with self._alone(f"container {name} of pod {uid}"):
-                    self._ledger = self._node.container_started(self._ledger, uid, name)
-            if self._ledger != before or not told_already:
-                if not self._commit(before):
+
+            def started(spots: Sequence[tuple[str, str]]) -> None:
+                with self._whole():
+                    for uid, name in spots:
+                        self._ledger = self._node.container_started(self._ledger, uid, name)
+                    after = self._ledger
+                if self._ledger != after:  # it could not be saved
                     self._unsaved_starts |= names
-                if self.switches.observe_only:
-                    self._observe()  # nothing is written; names of what is gone go
+
+            def failed(spot: tuple[str, str], error: Exception) -> None:
+                self._teller.problem("set-aside", f"container {spot[1]} of pod {spot[0]}: {sentence(error)}")
+
+            one_by_one([spot for _, spot in sorted(names.items())], started, failed)
+            if self._ledger != before or not told_already:
                 self._enforce()
 
     def containers_heard(self, names: Mapping[str, tuple[str, str]]) -> None:
@@ -165,25 +174,32 @@ class Engine(Effects):
     def retry(self, uids: Iterable[str]) -> None:
         """Try refused and unsaved pods again, in order of creation; those that are in now are told."""
         with self._lock:
-            before, known = self._ledger, [self._known[uid] for uid in uids if uid in self._known]
-            judge = self._memory.judge()
-            tried = [each for each in known if (each.refusal is not None or each.unsaved) and not each.ended]
-            told = list[Pod]()
-            for each in sorted(tried, key=lambda each: (each.pod.created, each.pod.uid)):
-                told += self._try(each.pod, ran=each.ran, judge=judge)
-            told += [each.pod for each in tried if self._known[each.pod.uid].refusal is None]
-            self._settle(before, told)
+            known = [self._known[uid] for uid in uids if uid in self._known]
+            self._again([each for each in known if (each.refusal is not None or each.unsaved) and not each.ended])
 
     def let_in(self) -> None:
         """Room may have appeared: whoever waits for it is tried, in order of arrival (safety.md S11)."""
         with self._lock:
-            before, told = self._ledger, list[Pod]()
-            if not self.unwritable:
-                with self._alone("the line of waiting pods"):
-                    self._ledger, told = turn(
-                        self._node, before, self._known, self._switches, self._following.given,
+            moving = {*pending(self._ledger), *(each.pod.uid for each in line_of(self._known, self._node.rules))}
+            moving -= self._aside.later()
+            before, told, passed = self._ledger, list[Pod](), set[str]()
+
+            def enter(uids: Sequence[str]) -> None:
+                # in the order of the line, also one by one: nobody passes whoever came before
+                known = {
+                    uid: each for uid, each in self._known.items() if uid not in moving or uid in passed | {*uids}
+                }
+                with self._whole():
+                    self._ledger, some = turn(
+                        self._node, self._ledger, known, self._switches, self._following.given,
                         judge=self._memory.judge(),
                     )  # fmt: skip
+                    self._known.update(known)
+                passed.update(uids)
+                told.extend(some)
+
+            if moving and not self.unwritable:
+                one_by_one(sorted(moving, key=self._came), enter, self._failed)
             if told:
                 self._settle(before, told)
 
@@ -206,17 +222,18 @@ class Engine(Effects):
             if known is None or known.exempt or known.ended or uid not in before.pods:
                 return  # looked at when the pod is decided, or tried again
             started = known.ran or any(owner == uid for owner, _ in self._enforcer.names.values())
-            others = list[Pod]()
-            with self._alone(f"the devices of pod {known.pod.key}"):
+            others, changed = list[Pod](), False
+            with self._alone(f"the devices of pod {known.pod.key}"), self._whole():
                 self._ledger, again = self._following.late(self._node, before, uid, started=started)
                 if again:
                     self._ledger = self._node.release(self._ledger, uid)
                     others = self._decide(known.pod, ran=known.ran, judge=self._memory.judge())
+                changed = self._ledger != before
             if self._ledger != before:
                 self._settle(before, [known.pod, *others])
-                if self._ledger == before:  # it could not be saved: as it was, and told once more when it can
-                    self._known[uid] = replace(known, unsaved=True)
-                    self._following.again.discard(uid)
+            elif changed:  # it could not be saved: as it was, and told once more when it can
+                self._known[uid] = replace(known, unsaved=True)
+                self._following.again.discard(uid)
 
     def devices_offered(self, offered: Iterable[Offered]) -> None:
         """The kubelet told which devices its plugins have; what the settings select of them is the plugins' (S22)."""
@@ -238,26 +255,39 @@ class Engine(Effects):
                 self._enforcer.backoff.retry()
             if FLAPPING in self.yields and self._truce.over:
                 self.switch(observe_only=False, source=FLAPPING)
+            if self._pending is not None:
+                self.changed(*self._pending)
             self._free()
+            self._again([self._known[uid] for uid in self._aside.due() if uid in self._known])
             if not self.unwritable or self._save():
                 self._follow_unsaved()
             self.let_in()
             return self._enforce()
 
     def changed(self, node: Node, switches: Switches | None = None) -> Carried:
-        """Another machine or other settings are in force: every grant is carried over; what was lost is told."""
+        """Another machine or other settings are in force: every grant is carried over; what was lost is told.
+
+        Where that goes wrong, all stays as it was, and it is tried again with each reconciliation.
+        """
         with self._lock:
-            before, self._following.plain = self._ledger, node
-            self._node = node = self._following.node(node)
-            self._switches = switches or self._switches
-            self._enforcer.lift_quota = self._switches.lift_quota
-            carried = carry(before, node)
-            self._ledger = carried.ledger
-            for uid, known in self._known.items():
-                ask = softer(asked(self._node, known.pod), known.softer)
-                self._known[uid] = replace(known, ask=ask, exempt=self._exempt(known.pod))
-            if not self._commit(before):
-                self._ledger, self._saved = carried.ledger, False  # the old one is of another machine
+            before, was = self._ledger, (self._node, self._following.plain, self._switches)
+            fault, self._pending = self._pending is not None, (node, switches)
+            with Survived(lambda error: self._not_changed(was, error, again=fault)):
+                with self._whole():
+                    self._following.plain = node
+                    self._node = node = self._following.node(node)
+                    self._switches = switches or self._switches
+                    self._enforcer.lift_quota = self._switches.lift_quota
+                    carried = carry(before, node)
+                    self._ledger = carried.ledger
+                    for uid, known in self._known.items():
+                        ask = softer(asked(self._node, known.pod), known.softer)
+                        self._known[uid] = replace(known, ask=ask, exempt=self._exempt(known.pod))
+                if self._ledger != carried.ledger:
+                    self._ledger = carried.ledger  # unsaved: the old one is of another machine
+                self._pending = None
+            if self._pending is not None:
+                return Carried(self._ledger)
             for text in carried.sentences():
                 self._teller.problem("lost", text)
             self._enforce()
@@ -313,8 +343,66 @@ class Engine(Effects):
         if unsaved:
             self.retry(unsaved)
 
+    def _not_changed(self, was: tuple[Node, Node, Switches], error: Exception, *, again: bool) -> None:
+        self._node, self._following.plain, self._switches = was
+        self._enforcer.lift_quota = self._switches.lift_quota
+        if not again:
+            text = f"what changed of machine or settings is not followed yet: {sentence(error)}"
+            self._teller.problem("set-aside", text)
+
+    def _again(self, tried: Collection[Known]) -> None:
+        """Decide once more on pods; those that are in now are told."""
+        judge, pods = self._memory.judge(), [each.pod for each in tried]
+        ran = {each.pod.uid for each in tried if each.ran}
+
+        def decide(pod: Pod) -> list[Pod]:
+            others = self._try(pod, ran=pod.uid in ran, judge=judge)
+            return others if self._known[pod.uid].refusal is not None else [pod, *others]
+
+        if pods:
+            self._decide_each(sorted(pods, key=lambda pod: (pod.created, pod.uid)), decide, ran)
+
+    def _decide_each(self, pods: Sequence[Pod], decide: Callable[[Pod], list[Pod]], ran: Collection[str]) -> None:
+        """Decide on pods in order, save once, enforce once, and tell.
+
+        Where a rule of the books breaks, they are decided and saved one by one; whoever breaks it is set aside.
+
+        Args:
+            pods: in order.
+            decide: puts one into ledger or refusal; the pods that are to be told of.
+            ran: uids of pods that run already.
+        """
+        before, told = self._ledger, list[Pod]()
+
+        def together(some: Sequence[Pod]) -> None:
+            with self._whole():
+                found = [each for pod in some for each in decide(pod)]
+            self._aside.right(pod.uid for pod in some)
+            told.extend(found)
+
+        def aside(pod: Pod, error: Exception) -> None:
+            known = self._known.get(pod.uid) or Known(pod, asked(self._node, pod), ran=pod.uid in ran)
+            self._failed(pod.uid, error, pod.key)
+            with self._alone(f"pod {pod.key}"), self._whole():
+                self._ledger, self._known[pod.uid] = set_aside(self._node, self._ledger, replace(known, pod=pod))
+            self._known.setdefault(pod.uid, replace(known, pod=pod, unsaved=True))
+            told.append(pod)
+
+        one_by_one(pods, together, aside)
+        self._settle(before, told)
+
+    def _failed(self, uid: str, error: Exception, key: str = "") -> None:
+        """A pod breaks something: it is left as it is, tried again later, and told once."""
+        if self._aside.wrong(uid):
+            key = key or self._known[uid].pod.key
+            self._teller.problem("set-aside", f"pod {key} is set aside, and tried again later: {sentence(error)}")
+
+    def _came(self, uid: str) -> tuple[float, str]:
+        """The order of arrival in the line; a resize that waits has no place in it."""
+        return self._known[uid].since if uid in self._known else 0.0, uid
+
     def _settle(self, before: Ledger, told: Iterable[Pod]) -> None:
-        """After decisions: check, save, enforce, tell."""
+        """After decisions that are saved: enforce, tell."""
         told = list(told)
         if self._commit(before):
             self._enforce(but={pod.uid for pod in told})
@@ -335,16 +423,23 @@ class Engine(Effects):
         if observed is None:
             return
         alive = {cgroup.pod_uid for cgroup in observed.cgroups}
-        before, freed = self._ledger, [uid for uid in sorted(ended) if uid not in alive]
-        for uid in freed:
-            self._ledger = self._node.release(self._ledger, uid)
-        if not freed or not self._commit(before):
+        later, freed = self._aside.later(), list[str]()
+
+        def free(uids: Sequence[str]) -> None:
+            with self._whole():
+                for uid in uids:
+                    self._ledger = self._node.release(self._ledger, uid)
+            freed.extend(uid for uid in uids if uid not in self._ledger.pods)  # all, unless it cannot be saved
+
+        one_by_one([uid for uid in sorted(ended) if uid not in alive | later], free, self._failed)
+        if not freed:
             return
         for uid in freed:
             del self._known[uid]
             self._enforcer.forget(uid)
             self._following.forget([uid])
             self._standing.forget(uid)
+            self._aside.right([uid])
             self._teller.released(uid)
         self.let_in()  # first, so that the pool does not widen by what others get at once (safety.md S6)
         self._enforce()
