@@ -106,7 +106,8 @@ class _Cpus:
         below_first = [*reversed(self.order)]
         users = [cgroup for cgroup in below_first if cgroup.path in shared]
         spans = [cgroup for cgroup in below_first if self._structural(cgroup.path)]
-        alone = [cgroup for cgroup in below_first if self._exclusive(cgroup.path)]
+        # who has few CPUs first: what one gives up, another may get in the same pass, whom all CPUs are open to yet
+        alone = sorted((each for each in below_first if self._exclusive(each.path)), key=lambda c: len(self._now(c)))
         for cgroup in (*users, *alone, *spans):
             target = self.target[cgroup.path]
             if self.asked[cgroup.path] == target:

@@ -1,0 +1,130 @@
+"""The kill switch in the middle of a plan (safety.md S3): not one write more, and what that leaves is safe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.core.synthetic import parse_synthetic
+from agent.host.scratch import Layout, Scratch
+from agent.model.cgroup import Level
+from agent.model.idset import CpuSet
+from tests.flow.world import World, container, manifest
+
+MACHINE = "2 sockets x 1 node x 4 cores x 1 thread"
+MEMORY = {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}]}
+
+
+class Switch:
+    """Turns the agent off before its n-th write, and counts those that come after all."""
+
+    def __init__(self, world: World, at: int) -> None:
+        self.world, self.at = world, at
+        self.writes = self.late = 0
+        world.kernel.before = self.told
+
+    def told(self, _path: str, _file: str, _value: str) -> None:
+        self.late += self.world.engine.halted
+        self.writes += 1
+        if self.writes == self.at:
+            self.world.engine.halted = True
+
+
+def busy(folder: Path, version: int, settings: Mapping[str, Any] | None = None) -> World:
+    """A node where a pod shrinks, another takes what it leaves, and others share: many writes, some of them jumps."""
+    machine = parse_synthetic(MACHINE)
+    Scratch.create(folder, cpus=machine.online, nodes=machine.node_set, setup=Layout(version))
+    world = World(folder, machine=MACHINE, settings=settings)
+    world.engine.pods_listed({"web", "db", "side", "next"})
+    world.run(manifest("web", container(cpu="", memory=""), created=1))
+    world.run(manifest("db", container(cpu="3"), container("helper", cpu="500m"), created=2))
+    return world
+
+
+def change(world: World) -> None:
+    """Two pods come and one gets smaller, all while the agent only observes: one plan for all of that is due."""
+    world.engine.halted = True
+    world.run(manifest("side", container(cpu="2"), created=3))
+    world.see(manifest("db", container(cpu="2"), container("helper", cpu="500m"), created=2))
+    world.run(manifest("next", container(cpu="3"), created=4))
+    world.engine.halted = False
+
+
+def intruders(world: World) -> dict[str, CpuSet]:
+    """Containers that run on CPUs which were granted to another: path -> these CPUs."""
+    ledger, names = world.engine.ledger, world.names()
+    found = {}
+    for each in world.cgroups.observe().cgroups:
+        if each.level is Level.CONTAINER:
+            mine = names.get(each.container_id, ("", ""))
+            others = [
+                cpus for uid, by in ledger.cpus.assigned.items() for name, cpus in by.items() if (uid, name) != mine
+            ]
+            found[each.path] = each.effective_cpus & CpuSet.union(others)
+    return found
+
+
+def in_order(world: World) -> None:
+    """Everybody has what the ledger says."""
+    for uid in ("db", "side", "next"):
+        assert world.effective(uid) == world.holds(uid) != ""
+        assert world.story(uid).reason in ("Aligned", "NotAligned"), "two nodes may be what there was"
+    world.check()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_s3_the_switch_is_obeyed_before_every_single_write(tmp_path: Path, version: int) -> None:
+    """Off before the first write, the second, ... the last: none follows, half a plan puts nobody on others' CPUs."""
+    count = 0
+    for at in range(1, 100):
+        world = busy(tmp_path / str(at), version)
+        change(world)
+        before, switch = intruders(world), Switch(world, at)
+        world.engine.reconcile()
+        assert switch.late == 0, f"{switch.late} writes after the switch, which fell before write {at}"
+        for path, cpus in intruders(world).items():
+            assert cpus.issubset(before[path]), f"the switch before write {at} left {path} on others' CPUs {cpus}"
+        world.engine.halted = False
+        world.engine.reconcile()
+        in_order(world)
+        if switch.writes < at:
+            break
+        count = at
+    assert count > 6
+
+
+def test_s3_the_switch_is_obeyed_between_writes_of_memory_nodes(tmp_path: Path) -> None:
+    """They share one time limit, and are single writes all the same."""
+    world = busy(tmp_path / "tree", 2, MEMORY)
+    change(world)
+    memory: list[str] = []
+
+    def told(path: str, file: str, _value: str) -> None:
+        assert not world.engine.halted, "a write after the switch"
+        if file == "cpuset.mems":
+            memory.append(path)
+            world.engine.halted = True
+
+    world.kernel.before = told
+    world.engine.reconcile()
+    assert len(memory) == 1
+    world.kernel.before = lambda _path, _file, _value: None
+    world.engine.halted = False
+    world.engine.reconcile()
+    in_order(world)
+
+
+def test_s3_the_switch_is_told_as_observing_only(tmp_path: Path) -> None:
+    """Without a lock, at once, in what everybody asks; and nothing is due until it is off again."""
+    world = busy(tmp_path / "tree", 2)
+    world.engine.halted = True
+    assert world.engine.switches.observe_only
+    world.tree.kernel_write(world.path("db", "app"), "cpuset.cpus", "0-6")
+    assert world.engine.reconcile() == ()
+    assert world.engine.repair_in() is None
+    assert world.effective("db") != world.holds("db")
+    world.engine.halted = False
+    assert not world.engine.switches.observe_only
