@@ -60,10 +60,36 @@ def share(ledger: Ledger, uid: str, container: str, rules: Rules, machine: Machi
     for a sandbox) gets the pool.
     """
     mems = _mems(ledger, uid, container, rules)
-    if not rules.cpu.static:
+    if not managed(ledger, rules):
         return Want(mems=mems)
     own = ledger.cpus.assigned.get(uid, {}).get(container) if container else None
     return Want(cpus=own or pool_of(ledger, uid, machine), mems=mems, exclusive=bool(own))
+
+
+def managed(ledger: Ledger, rules: Rules) -> bool:
+    """Whether sets of CPUs are written: by the settings, or for those who were granted some before these settings.
+
+    A change to the policy none moves nobody: what runs keeps its CPUs to itself until it ends.
+    """
+    return rules.cpu.static or bool(ledger.cpus.assigned or ledger.cpus.pools or ledger.cpus.confined)
+
+
+def left_over(wanted: Mapping[str, Want], written: Mapping[str, str], observed: Observed) -> dict[str, Want]:
+    """`wanted`, where sets of CPUs are not managed any more: those that this agent wrote become what kubepods has.
+
+    Whoever wrote another set since is left alone.
+
+    Args:
+        wanted: as `wants` has it.
+        written: path -> the set that this agent wrote there last.
+        observed: the tree.
+    """
+    top = next((each for each in observed.cgroups if each.level is Level.KUBEPODS), None)
+    found = dict(wanted)
+    for each in observed.cgroups if top else ():
+        if top and each.cpus and each.level is not Level.KUBEPODS and written.get(each.path) == str(each.cpus):
+            found[each.path] = replace(found.get(each.path, Want()), cpus=top.effective_cpus)
+    return found
 
 
 def pool_of(ledger: Ledger, uid: str, machine: Machine) -> CpuSet | None:
@@ -130,7 +156,8 @@ class _Tree:
     def __post_init__(self) -> None:
         self.kids = children_of(self.observed)
         self.v1 = self.observed.version == 1
-        self.pool = self.ledger.cpus.shared if self.rules.cpu.static else CpuSet()
+        self.managed = managed(self.ledger, self.rules)
+        self.pool = self.ledger.cpus.shared if self.managed else CpuSet()
 
     def below_kubepods(self, kubepods: Cgroup) -> None:
         """While the pool is all that can be inherited, as on a node without grants, v2 needs no set by name."""
@@ -152,7 +179,7 @@ class _Tree:
     def _pod(self, cgroup: Cgroup, *, named: bool) -> None:
         uid = cgroup.pod_uid
         own = own_of(self.ledger, uid)
-        base = pool_of(self.ledger, uid, self.machine) if self.rules.cpu.static else None
+        base = pool_of(self.ledger, uid, self.machine) if self.managed else None
         # Somebody widened a container: its pod holds it, too. For the agent's own container nothing else does: from
         # inside a cgroup namespace the kernel lets nobody write its root (nsdelegate, EPERM).
         stray = base is not None and any(kid.cpus - base - own for kid in self.kids.get(cgroup.path, ()))

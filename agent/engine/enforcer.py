@@ -16,7 +16,7 @@ from agent.core.enforced import Look, after, unenforced
 from agent.core.naming import latest, named
 from agent.core.plan import CPUS, MEMS, plan
 from agent.core.release import quota_plan, release_plan
-from agent.core.wanted import Want, wants
+from agent.core.wanted import Names, Want, left_over, managed, wants
 from agent.core.writers import flapping
 from agent.engine.backoff import Backoff
 from agent.engine.ports import Cgroups, Steps
@@ -97,7 +97,7 @@ class Enforcer:
         self.living = {each.container_id for each in observed.cgroups if each.level is Level.CONTAINER}
         self.names = named(ledger, self.names, observed)
         names = named(ledger, self.names, observed, complete=self.all_named)
-        wanted = wants(ledger, names, observed, rules, machine)
+        wanted = self._wants(ledger, names, observed, rules, machine)
         held = self.held(observed, wanted)
         self._notice({each.container_id: held[each.path] for each in observed.cgroups if each.path in held})
         results: tuple[Written, ...] = ()
@@ -110,6 +110,20 @@ class Enforcer:
             ledger, names, machine, wanted, after(observed, results), self._errors, self.unbound, soon, stopped()
         )
         return results, unenforced(look)
+
+    def _wants(
+        self, ledger: Ledger, names: Names, observed: Observed, rules: Rules, machine: Machine
+    ) -> dict[str, Want]:
+        wanted = wants(ledger, names, observed, rules, machine)
+        if managed(ledger, rules):
+            return wanted
+        return left_over(
+            wanted, {path: value for (path, file), value in self._last.items() if file == CPUS}, observed
+        )
+
+    def learn(self, ledger: Ledger, rules: Rules, machine: Machine, observed: Observed) -> None:
+        """What is in order counts as written by this agent, for sets that are to be taken back before any look."""
+        self._found_in_order(wants(ledger, named(ledger, self.names, observed), observed, rules, machine), observed)
 
     def _repair(
         self, writes: tuple[Write, ...], wanted: Mapping[str, Want], observed: Observed, machine: Machine,

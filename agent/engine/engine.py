@@ -423,6 +423,8 @@ class Engine(Effects):
         if observed is None:
             return
         alive = {cgroup.pod_uid for cgroup in observed.cgroups}
+        if not self._node.rules.cpu.static:
+            self._enforcer.learn(self._ledger, self._node.rules, self._node.machine, observed)
         later, freed = self._aside.later(), list[str]()
 
         def free(uids: Sequence[str]) -> None:

@@ -46,7 +46,9 @@ def test_reasons_and_the_condition() -> None:
     """Every reason of the code has its row, and no other."""
     assert pages.first_cells(pages.section(REFERENCE, "Reasons of a refusal")) == {each.value for each in Reason}
     condition = pages.section(REFERENCE, f"The condition {story.CONDITION}")
-    assert set(re.findall(r"\| `(\w+)` \|", condition)) == {story.ALIGNED, story.SHARED, story.NOT_ALIGNED}
+    assert set(re.findall(r"\| `(\w+)` \|", condition)) == {
+        story.ALIGNED, story.SHARED, story.NOT_ALIGNED, story.NOT_ENFORCED,
+    }  # fmt: skip
     table = pages.section(pages.DOCS / "troubleshooting.md", "A pod was refused")
     assert pages.first_cells(table) == {each.value for each in Reason}
 
@@ -57,7 +59,7 @@ def test_events() -> None:
     problems = {word for text in texts.values() for word in re.findall(r'\.problem\(\s*"([a-z-]+)"', text)}
     teller = texts[CODE / "kube" / "teller.py"] + texts[CODE / "kube" / "publish.py"]
     plain = set(re.findall(r'Notice\(\w+, "Warning", "(\w+)"', teller))
-    expected = plain | {story.NOT_ALIGNED} | {_reason(word) for word in problems}
+    expected = plain | story.WARNED | {_reason(word) for word in problems}
     assert pages.first_cells(pages.section(REFERENCE, "Events")) == expected
 
 
