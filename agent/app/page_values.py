@@ -32,6 +32,8 @@ from agent.observe.page.recent import Fault, Repair
 VERSION = 1
 WAITING, REFUSED, EXEMPT, ENDED = "waiting", "refused", "left alone", "ended"
 ALIGNED, MISALIGNED, SHARED = "aligned", "not aligned", "shared"
+UNENFORCED = "not enforced"
+ATTENTION = frozenset({WAITING, REFUSED, MISALIGNED, UNENFORCED})
 _CAUSES = {
     "drift-foreign": "another program wrote another set",
     "drift-reset": "systemd or the runtime put its own value back",
@@ -140,7 +142,7 @@ def _pod(seen: Seen, uid: str, known: Known | None, rows: list[Row], holder: Hol
     return {
         "uid": uid, "namespace": pod.namespace if pod else "", "name": pod.name if pod else "",
         "qos": pod.qos.value if pod else "", "created": pod.created if pod else 0.0,
-        "state": state, "attention": state in (WAITING, REFUSED, MISALIGNED) or (state == SHARED and bool(why)),
+        "state": state, "attention": state in ATTENTION or (state == SHARED and bool(why)),
         "why": why, "policy": record.policy if record else "",
         "picture": _sign(holder) if holder else None,
         "cpus": str(holder.cpus) if holder else "",
@@ -168,6 +170,9 @@ def _state(snapshot: Snapshot, uid: str, known: Known | None, rows: list[Row]) -
         return EXEMPT, known.exempt
     if known is not None and known.refusal is not None:
         return _refused(snapshot, known, known.refusal, inside=uid in snapshot.ledger.pods)
+    lacking = snapshot.unenforced.get(uid, {})
+    if lacking:
+        return UNENFORCED, "; ".join(f"{name}: {text}" if name else text for name, text in sorted(lacking.items()))
     why = next((row.why for row in rows if row.why), "")
     states = {row.state for row in rows}
     return next((state for state in (MISALIGNED, ALIGNED) if state in states), SHARED), why

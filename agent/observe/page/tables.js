@@ -14,7 +14,7 @@ const MOST = 12; // entries that need a look, before "and so many more"
 
 const bytesOf = (pod) => Object.values(pod.memory).flatMap(Object.values).reduce((sum, each) => sum + each, 0);
 const link = (pod) => el("a", { href: `#pod/${pod.uid}` }, whose(pod));
-const stateOf = (pod) => el("span", { class: `state ${pod.state === "not aligned" ? "misaligned" : pod.state.split(" ")[0]}` }, pod.state);
+const stateOf = (pod) => el("span", { class: `state ${pod.state.startsWith("not ") ? "misaligned" : pod.state.split(" ")[0]}` }, pod.state);
 
 // ---- what needs a look
 
@@ -22,7 +22,7 @@ function showAttention({ node, pods }) {
   const lines = [];
   if (!node.ready) lines.push(["The agent is not ready", `: ${node.missing}`]);
   for (const why of node.stopped) lines.push(["Nothing is written", `: ${why}`]);
-  const rank = (pod) => ["refused", "waiting", "not aligned"].indexOf(pod.state) >>> 0;
+  const rank = (pod) => ["refused", "waiting", "not enforced", "not aligned"].indexOf(pod.state) >>> 0;
   const found = pods.filter((pod) => pod.attention).sort((a, b) => rank(a) - rank(b));
   for (const pod of found.slice(0, MOST)) lines.push([link(pod), " ", stateOf(pod), `: ${pod.why}`]);
   if (found.length > MOST) lines.push([`and ${found.length - MOST} more in the table of pods`]);
