@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from itertools import groupby
 
 from agent.core import drift
@@ -138,7 +139,8 @@ class Enforcer:
         exclusive = [each for each in observed.cgroups if wanted.get(each.path, Want()).exclusive]
         standing = _Standing(
             {each.path: each.pod_uid for each in exclusive},
-            {each.path: each.cpus for each in exclusive if self._put(each)}, shared,
+            {each.path: each.cpus for each in exclusive if self._put(each) and not _pooled(each.cpus, shared)},
+            {each.path: each.effective_cpus for each in exclusive}, shared,
         )  # fmt: skip
         results = self._write(self.backoff.allowed(labelled, before, observed), standing)
         tried = [each.write for each in results if each.error != OCCUPIED]
@@ -169,7 +171,7 @@ class Enforcer:
     def release(self, ledger: Ledger, observed: Observed) -> tuple[Written, ...]:
         """Put everything back (safety.md S17); the kill switch keeps nobody from that."""
         self._last.clear()
-        return self._write(release_plan(ledger, self.names, observed), _Standing({}, {}, CpuSet()), always=True)
+        return self._write(release_plan(ledger, self.names, observed), _Standing({}, {}, {}, CpuSet()), always=True)
 
     def _put(self, cgroup: Cgroup) -> bool:
         """Whether a container stands where this agent put it, rather than where somebody else did."""
@@ -195,13 +197,14 @@ class Enforcer:
             for part in (together,) if slow else ((write,) for write in together):
                 if not go_on():
                     break
-                if standing.in_the_way(part[0]):
-                    results.append(Written(part[0], "", "", OCCUPIED))
-                    continue
-                self._steps(" ".join(f"write {write.path} {write.file}" for write in part))
-                done = self._cgroups.apply(part, go_on)
-                standing.moved(done)
-                results += done
+                left = part if standing.in_the_way(part[0]) else ()
+                now = standing.aside(part[0]) if left else part
+                if now:
+                    self._steps(" ".join(f"write {write.path} {write.file}" for write in now))
+                    done = self._cgroups.apply(now, go_on)
+                    standing.moved(done)
+                    results += done
+                results += [Written(write, "", "", OCCUPIED) for write in left]
         for result in results:
             key = result.write.path, result.write.file
             self._errors.pop(key, None)
@@ -232,10 +235,18 @@ class _Standing:
     A plan moves one onto CPUs that another has left before. If that other one could not be moved, the first one
     waits: nobody is put on CPUs that were given to another who still runs there. Whoever else is there, of the shared
     pool or by another program's doing, keeps no one from his CPUs: it is told (`agent.core.enforced`).
+
+    Args:
+        pods: path -> the pod's uid.
+        on: where those stand that this agent put there.
+        runs: where all of them run, whoever put them there.
+        shared: the pool.
     """
 
-    def __init__(self, pods: Mapping[str, str], on: dict[str, CpuSet], shared: CpuSet) -> None:
-        self._pods, self._on, self._shared = pods, on, shared
+    def __init__(
+        self, pods: Mapping[str, str], on: dict[str, CpuSet], runs: dict[str, CpuSet], shared: CpuSet
+    ) -> None:
+        self._pods, self._on, self._runs, self._shared = pods, on, runs, shared
 
     def in_the_way(self, write: Write) -> bool:
         """Whether a write would put a container on CPUs where one of another pod stands."""
@@ -245,8 +256,26 @@ class _Standing:
         new = CpuSet.parse(write.value) - self._on.get(write.path, CpuSet()) - self._shared
         return any(self._pods[path] != uid and not on.isdisjoint(new) for path, on in self._on.items())
 
+    def aside(self, write: Write) -> tuple[Write, ...]:
+        """What keeps a container that has to wait from others' CPUs: one that runs there waits on the pool.
+
+        Not one that stands where this agent put it, or within what it is to have: nobody leaves CPUs of its own.
+        """
+        runs, own = self._runs.get(write.path, CpuSet()), CpuSet.parse(write.value)
+        stays = write.path in self._on or runs.issubset(self._shared | own)
+        return () if stays or not self._shared else (replace(write, value=str(self._shared)),)
+
     def moved(self, done: tuple[Written, ...]) -> None:
         """Writes were made: from now on their containers stand there."""
         for each in done:
             if each.write.file == CPUS and each.write.path in self._pods and not each.error:
-                self._on[each.write.path] = CpuSet.parse(each.write.value)
+                now = CpuSet.parse(each.write.value)
+                self._runs[each.write.path] = now
+                self._on.pop(each.write.path, None)
+                if not _pooled(now, self._shared):
+                    self._on[each.write.path] = now
+
+
+def _pooled(cpus: CpuSet, shared: CpuSet) -> bool:
+    """Whether a set is the pool's, as it was before others got some of it: who stands there stands on no grant."""
+    return bool(shared) and shared.issubset(cpus)

@@ -1,0 +1,84 @@
+"""Who has to wait for CPUs of its own waits on the pool, and who stands on the pool keeps nobody waiting."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from agent.core.synthetic import parse_synthetic
+from agent.engine.known import Switches
+from agent.host.scratch import Layout, Scratch
+from tests.flow.world import World, container, manifest
+
+MACHINE = "2 sockets x 1 node x 4 cores x 1 thread"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_finding_09_after_the_kill_switch_all_stand_alone_at_once(tmp_path: Path, version: int) -> None:
+    """Two pods were granted CPUs while nothing was written: one plan brings both there, and nobody is put beside one.
+
+    The older one leaves the pool for a CPU that was freed meanwhile; until then it stands where the newer one, which
+    runs on all CPUs since it was born, is to stay.
+    """
+    machine = parse_synthetic(MACHINE)
+    Scratch.create(tmp_path / "tree", cpus=machine.online, nodes=machine.node_set, setup=Layout(version))
+    world = World(tmp_path / "tree", machine=MACHINE)
+    world.engine.pods_listed({"old", "db", "older", "newer"})
+    for at, name in enumerate(("old", "db"), 1):
+        world.run(manifest(name, container(cpu="1"), created=at))
+    world.store.full = "No space left on device"
+    world.run(manifest("older", container(cpu="1"), created=3))
+    world.engine.changed(world.node(), Switches(observe_only=True))
+    world.run(manifest("newer", container(cpu="1"), created=4))
+    world.end("old")
+    world.engine.pods_gone(["old"])
+    world.store.full = ""
+    world.engine.reconcile()
+    assert (world.holds("older"), world.holds("newer")) == ("1", "3")
+    world.engine.changed(world.node(), Switches())
+    for uid in ("db", "older", "newer"):
+        assert world.effective(uid) == world.holds(uid)
+        assert world.condition(uid) == "True Aligned"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_finding_10_who_waits_for_cpus_roams_on_nobody_elses(tmp_path: Path, version: int) -> None:
+    """One container cannot be moved off CPUs that it gave up: the next holder waits on the pool, beside nobody."""
+    machine = parse_synthetic(MACHINE)
+    Scratch.create(tmp_path / "tree", cpus=machine.online, nodes=machine.node_set, setup=Layout(version))
+    world = World(tmp_path / "tree", machine=MACHINE)
+    world.engine.pods_listed({"db", "full", "next"})
+    world.run(manifest("db", container(cpu="4"), created=2))
+    world.run(manifest("full", container(cpu="3"), created=2))
+    world.kernel.refuse(errno.EBUSY, path="poddb")
+    world.see(manifest("db", container(cpu="2"), created=2))
+    world.run(manifest("next", container(cpu="2"), created=3))
+    assert (world.effective("next"), world.condition("next")) == ("0", "False NotEnforced")
+    assert (world.effective("full"), world.condition("full")) == ("1-3", "True Aligned")
+    world.kernel.mend()
+    world.engine.reconcile()
+    world.engine.reconcile()
+    assert (world.effective("db"), world.effective("next")) == ("4-5", "6-7")
+    assert world.condition("next") == "True Aligned"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_finding_10_who_grows_and_has_to_wait_stays_where_it_is(tmp_path: Path, version: int) -> None:
+    """A container that has CPUs is not moved off them because it cannot get more of them yet."""
+    machine = parse_synthetic(MACHINE)
+    Scratch.create(tmp_path / "tree", cpus=machine.online, nodes=machine.node_set, setup=Layout(version))
+    world = World(tmp_path / "tree", machine=MACHINE)
+    world.engine.pods_listed({"db", "full", "grows"})
+    world.run(manifest("db", container(cpu="4"), created=1))
+    world.run(manifest("full", container(cpu="2"), created=2))
+    world.run(manifest("grows", container(cpu="1"), created=3))
+    world.kernel.refuse(errno.EBUSY, path="poddb")
+    world.see(manifest("db", container(cpu="2"), created=1))
+    world.see(manifest("grows", container(cpu="3"), created=3))
+    assert (world.holds("grows"), world.effective("grows")) == ("3,6-7", "3")
+    assert world.condition("grows") == "False NotEnforced"
+    world.kernel.mend()
+    world.engine.reconcile()
+    assert world.effective("grows") == "3,6-7"
