@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from agent.core.synthetic import parse_synthetic
 from agent.errors import HostError
 from agent.host.cgroups import Cgroups
+from agent.host.scratch import Layout, Scratch
 from tests.flow.world import World, container, manifest
+
+MACHINE = "1 socket x 2 nodes x 4 cores x 1 thread"
 
 
 def left_over(folder: Path) -> World:
@@ -56,3 +60,44 @@ def test_finding_27_two_roots_with_processes_are_refused_with_the_remedy(tmp_pat
     world.engine.pods_gone(["db"])
     world.engine.reconcile()
     assert world.holds("db") == held
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_finding_27_a_root_above_that_is_left_over_hides_no_pod(tmp_path: Path, version: int) -> None:
+    """The kubelet's cgroupRoot was changed: the root with processes counts, however deep, and /kubepods is left over."""
+    machine = parse_synthetic(MACHINE)
+    tree = Scratch.create(tmp_path, cpus=machine.online, nodes=machine.node_set, setup=Layout(version=version))
+    cgroups, inside = Cgroups(tmp_path, kernel=tree.kernel), "/kubelet.slice/kubelet-kubepods.slice"
+    root = Path(cgroups.mounts.cpuset)
+    for each in root.glob("kubepods*"):
+        shutil.rmtree(each)
+    for path in (
+        "/kubepods",
+        "/kubepods/podold",
+        "/kubelet.slice",
+        inside,
+        f"{inside}/kubelet-kubepods-podnew.slice",
+    ):
+        tree.rules.mkdir(path)
+        if version == 1:
+            tree.kernel_write(path, "cpuset.cpus", "0-3")
+            tree.kernel_write(path, "cpuset.mems", "0")
+    assert {each.pod_uid for each in cgroups.observe().cgroups} == {"", "old"}
+    tree.spawn(f"{inside}/kubelet-kubepods-podnew.slice")
+    assert {each.pod_uid for each in cgroups.observe().cgroups} == {"", "new"}
+    tree.spawn("/kubepods/podold")
+    assert {each.pod_uid for each in cgroups.observe().cgroups} == {"", "old"}, "of two that live, the upper one"
+
+
+def test_finding_27_s13_a_root_below_that_is_empty_for_a_while_is_kept(tmp_path: Path) -> None:
+    """Nothing runs on the node for a moment: the root that was found stays the one."""
+    world = World(tmp_path)
+    for each in Path(world.cgroups.mounts.cpuset).glob("kubepods*"):
+        shutil.rmtree(each)
+    inside = "/kubelet.slice/kubelet-kubepods.slice"
+    for path in ("/kubepods", "/kubelet.slice", inside, f"{inside}/kubelet-kubepods-podnew.slice"):
+        world.tree.rules.mkdir(path)
+    world.tree.spawn(f"{inside}/kubelet-kubepods-podnew.slice")
+    assert world.cgroups.observe().cgroups[0].path == inside
+    world.tree.remove(f"{inside}/kubelet-kubepods-podnew.slice")
+    assert world.cgroups.observe().cgroups[0].path == inside

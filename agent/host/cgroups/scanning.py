@@ -6,6 +6,7 @@ containers below it. Deeper levels: on v1 all of them, since they bind their par
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from agent.core.wanted import RUNTIME_INNER
@@ -24,7 +25,9 @@ MOST_INNER = 256
 
 
 def find_kubepods(mounts: Mounts, wanted: str = "", last: str = "") -> str:
-    """The path of the kubelet's root, "" where there is none yet.
+    """The path of the kubelet's root, "" where there is none yet: of those that have a process, the shallowest.
+
+    A root without one may be left over from before the kubelet's cgroupDriver or cgroupRoot was changed.
 
     Args:
         mounts: the hierarchies.
@@ -32,26 +35,40 @@ def find_kubepods(mounts: Mounts, wanted: str = "", last: str = "") -> str:
         last: what was found before; it stays while no root has a process.
 
     Raises:
-        HostError: several kubelets' roots at the same depth, and no setting says which.
+        HostError: several kubelets' roots at the same depth, and neither processes nor a setting say which.
 
     """
     if wanted:
         return wanted.rstrip("/") if reading.folders(mounts.cpuset + wanted) is not None else ""
+    idle: list[list[str]] = []
+    for found in _roots(mounts):
+        living = [path for path in found if _lives(mounts, path)]
+        if living:
+            return _only(mounts, living)
+        idle.append(found)
+    if any(last in found for found in idle):
+        return last
+    return _only(mounts, idle[0]) if idle else ""
+
+
+def _roots(mounts: Mounts) -> Iterator[list[str]]:
+    """What has the name of a kubelet's root, level by level from above; what lies below one is its own."""
     level = [""]
     for _ in range(_ROOT_DEPTH):
         below = [f"{path}/{name}" for path in level for name in reading.folders(mounts.cpuset + path) or ()]
         found = [path for path in below if layout.is_kubepods(path.rpartition("/")[2])]
-        if len(found) > 1:  # one may be left over from before the kubelet's cgroupDriver was changed
-            found = [path for path in found if _lives(mounts, path)] or ([last] if last in found else found)
-        if len(found) > 1:
-            raise HostError(
-                mounts.cpuset,
-                f"several kubelets' roots: {', '.join(sorted(found))}; name that of this node's kubelet (cgroupRoot)",
-            )
         if found:
-            return found[0]
-        level = below
-    return ""
+            yield found
+        level = [path for path in below if path not in found]
+
+
+def _only(mounts: Mounts, found: list[str]) -> str:
+    if len(found) > 1:
+        raise HostError(
+            mounts.cpuset,
+            f"several kubelets' roots: {', '.join(sorted(found))}; name that of this node's kubelet (cgroupRoot)",
+        )
+    return found[0]
 
 
 def _lives(mounts: Mounts, path: str) -> bool:
