@@ -119,7 +119,7 @@ def test_finding_20_many_cgroups_are_bounded(world: World, monkeypatch: pytest.M
     """Thousands beside each other: watches, what is known and what one observation holds stay few."""
     where = home(world)
     for number in range(MANY):
-        os.mkdir(f"{where}/{number}")
+        Path(where, str(number)).mkdir()
     with watching(world, monkeypatch) as (watcher, seen):
         check(world, watcher, seen)
 

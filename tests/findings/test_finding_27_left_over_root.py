@@ -64,26 +64,21 @@ def test_finding_27_two_roots_with_processes_are_refused_with_the_remedy(tmp_pat
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_finding_27_a_root_above_that_is_left_over_hides_no_pod(tmp_path: Path, version: int) -> None:
-    """The kubelet's cgroupRoot was changed: the root with processes counts, however deep, and /kubepods is left over."""
+    """The cgroupRoot was changed: the root with processes counts, however deep, and /kubepods is left over."""
     machine = parse_synthetic(MACHINE)
     tree = Scratch.create(tmp_path, cpus=machine.online, nodes=machine.node_set, setup=Layout(version=version))
     cgroups, inside = Cgroups(tmp_path, kernel=tree.kernel), "/kubelet.slice/kubelet-kubepods.slice"
     root = Path(cgroups.mounts.cpuset)
     for each in root.glob("kubepods*"):
         shutil.rmtree(each)
-    for path in (
-        "/kubepods",
-        "/kubepods/podold",
-        "/kubelet.slice",
-        inside,
-        f"{inside}/kubelet-kubepods-podnew.slice",
-    ):
+    new = f"{inside}/kubelet-kubepods-podnew.slice"
+    for path in ("/kubepods", "/kubepods/podold", "/kubelet.slice", inside, new):
         tree.rules.mkdir(path)
         if version == 1:
             tree.kernel_write(path, "cpuset.cpus", "0-3")
             tree.kernel_write(path, "cpuset.mems", "0")
     assert {each.pod_uid for each in cgroups.observe().cgroups} == {"", "old"}
-    tree.spawn(f"{inside}/kubelet-kubepods-podnew.slice")
+    tree.spawn(new)
     assert {each.pod_uid for each in cgroups.observe().cgroups} == {"", "new"}
     tree.spawn("/kubepods/podold")
     assert {each.pod_uid for each in cgroups.observe().cgroups} == {"", "old"}, "of two that live, the upper one"
