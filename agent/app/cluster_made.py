@@ -283,12 +283,21 @@ class Made(Service):
         """A pod that the runtime starts before the watch brought it: one GET, as long as the runtime can wait."""
         if not self._engine.listening:
             return None  # who runs comes first
-        asked = self._asking.submit(
-            find_pod, self.client, self.namespaces.annotations, namespace, name, uid, self.cluster_teller.pod_known
-        )
         try:
+            asked = self._asking.submit(
+                find_pod,
+                self.client,
+                self.namespaces.annotations,
+                namespace,
+                name,
+                uid,
+                self.cluster_teller.pod_known,
+            )
             return asked.result(FIND_WITHIN)
         except TimeoutError:
+            return None
+        except RuntimeError as error:  # no thread can be had: the watch brings the pod
+            self.fan.problem("threads", f"a pod that the runtime starts is not asked for: {error}")
             return None
 
     def _count_request(self, verb: str, status: int, seconds: float) -> None:
@@ -315,7 +324,7 @@ class Made(Service):
         queues = {"intake": self.intake.waiting, "publisher": self.publisher.waiting}
         return replace(
             shown(engine, self.memory), ready=ready, observe_only=not self._acting(), queues=queues,
-            locality=self.locality.ratio, mismatch=mismatch, silent=silent,
+            locality=self.locality.ratio, mismatch=mismatch, silent=silent, hanging=len(self.cgroups.hanging),
         )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from agent.engine.ports import Steps
 from agent.errors import NumalignError
 from agent.observe.health import RECOVERY, Health, Server
 from agent.observe.logs import LOG
-from agent.observe.metrics import CONTENT_TYPE, Metrics, Snapshot
+from agent.observe.metrics import CONTENT_TYPE, Metrics, Shown, Snapshot
 from agent.observe.threads import watched
 
 KNOWN = {
@@ -84,7 +84,8 @@ class Service(ABC):
         with ExitStack() as open_now:
             open_now.enter_context(watched(self.health, lambda: self.metrics.count("problems_total", "thread")))
             if metrics_address:
-                pages = {**self.health.pages(), "/metrics": lambda: (200, CONTENT_TYPE, self.metrics.page())}
+                text = Shown(self.metrics.page)
+                pages = {**self.health.pages(), "/metrics": lambda: (200, CONTENT_TYPE, text())}
                 server = Server(metrics_address, pages)
                 open_now.callback(server.close)
                 self.address = server.address

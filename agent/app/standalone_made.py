@@ -132,6 +132,7 @@ class Made(Service):
         return replace(
             shown(self._engine, self.memory), manifest_errors=len(self.folder.wrong), ready=self.health.ready()[0],
             observe_only=self._engine.switches.observe_only, locality=self.locality.ratio,
+            hanging=len(self.tree.cgroups.hanging),
         )  # fmt: skip
 
     def _recover(self) -> Recovered:

@@ -9,6 +9,8 @@ Counted by `agent.observe.telling` as things happen; gauges are read from a snap
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
@@ -26,6 +28,8 @@ from agent.model.outcome import Reason
 from agent.model.rules import Policy
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
+SHARE, FRESH = 20, 1.0
+"""The text for one scrape serves others for so many times as long as it took to make, so many seconds at most."""
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Buckets: a decision takes about a millisecond, the runtime waits for 200 ms at most (safety.md S9)."""
 
@@ -105,6 +109,8 @@ SPECS: tuple[Spec, ...] = (
     Spec("numalign_placed_pods", "gauge",
          "Pods that hold CPUs, memory or devices, and whether they lie as their policy wants.", ("alignment",)),
     Spec("numalign_manifest_errors", "gauge", "Manifests of the followed folder that are no pods now."),
+    Spec("numalign_hanging_writes", "gauge",
+         "Writes of memory nodes that have not returned: the kernel moves pages, or is stuck; at most 32."),
     Spec("numalign_ready", "gauge", "1 when recovered, and checkpoint and cgroups can be used."),
     Spec("numalign_observe_only", "gauge",
          "1 when nothing is written: the kill switch is on, or somebody else writes cpusets."),
@@ -124,6 +130,7 @@ class Snapshot:
         nodes: CPUs and memory per NUMA node.
         pods: state -> how many: "pinned", "shared", "refused", "exempt", "ended".
         manifest_errors: wrong manifests now.
+        hanging: writes of memory nodes that have not returned.
         ready, observe_only: as the names say.
         queues: queue -> how many wait in it.
         waiting: pods that wait for room.
@@ -139,6 +146,7 @@ class Snapshot:
     nodes: tuple[NodeUse, ...] = ()
     pods: dict[str, int] = field(default_factory=dict)
     manifest_errors: int = 0
+    hanging: int = 0
     ready: bool = False
     observe_only: bool = False
     queues: Mapping[str, int] = field(default_factory=dict)
@@ -191,6 +199,27 @@ class Metrics:
         return generate_latest(self.registry)
 
 
+class Shown:
+    """The text for whoever scrapes, made by one thread at a time, and again only after SHARE times as long.
+
+    Anybody who reaches the port may ask for it in a loop, and costs a twentieth of one CPU at most.
+    """
+
+    def __init__(self, make: Callable[[], bytes], clock: Callable[[], float] = time.monotonic) -> None:
+        self._make, self._clock, self._lock = make, clock, threading.Lock()
+        self._text, self._until = b"", float("-inf")
+
+    def __call__(self) -> bytes:
+        """The text of now, or of a moment ago."""
+        with self._lock:
+            if self._clock() >= self._until:
+                began = self._clock()
+                self._text = self._make()
+                done = self._clock()
+                self._until = done + min(FRESH, SHARE * (done - began))
+            return self._text
+
+
 class _Gauges(Collector):
     def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
         self._snapshot = snapshot
@@ -206,6 +235,7 @@ class _Gauges(Collector):
             "numalign_memory_bytes": list(_memory(shot.nodes)),
             "numalign_pods": [((state,), count) for state, count in sorted(shot.pods.items())],
             "numalign_manifest_errors": [((), shot.manifest_errors)],
+            "numalign_hanging_writes": [((), shot.hanging)],
             "numalign_ready": [((), shot.ready)],
             "numalign_observe_only": [((), shot.observe_only)],
             "numalign_queue_length": [((queue,), count) for queue, count in sorted(shot.queues.items())],

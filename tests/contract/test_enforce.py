@@ -218,6 +218,26 @@ def test_s8_a_write_that_hangs_stalls_nothing_else(node: Node) -> None:
     assert node.at(node.path(APP)).mems == NodeSet.of(0)
 
 
+def test_s8_hanging_writes_are_few(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once so many hang, the next one is not begun and is told as hanging; when they are done, it is."""
+    monkeypatch.setattr("agent.host.cgroups.writing.MOST_HANGING", 2)
+    stalling = Stalling(node.tree.kernel, threading.Event(), [])
+    cgroups = Cgroups(node.tree.root, kernel=stalling, kubepods=f"{node.tree.base}/kubepods", patience=0.1)
+    cgroups.observe()
+    paths = [node.path(each) for each in (APP, SANDBOX, WEB)]
+    writes = tuple(Write(path, "cpuset.mems", "0", "", Cause.GRANT) for path in paths)
+    try:
+        assert [w.error for w in cgroups.apply(writes)] == [HANGS, HANGS, HANGS]
+        assert stalling.started == paths[:2]
+        assert set(cgroups.hanging) == set(paths[:2])
+    finally:
+        stalling.go_on.set()
+    deadline = time.monotonic() + 10
+    while cgroups.hanging and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert [w.error for w in cgroups.apply(writes)] == ["", "", ""]
+
+
 def test_an_empty_node_is_observed_as_such(tree: Tree) -> None:
     """Where no kubelet has made its cgroups yet, there is nothing, and no error."""
     cgroups = Cgroups(tree.root, kernel=tree.kernel, kubepods=f"{tree.base}/kubepods")

@@ -138,7 +138,7 @@ def test_finding_s10_a_plugins_pod_stops_and_resumes_the_agent(cluster: ControlP
         assert node.effective(later) != node.held(later)
         node.delete("balloons")
         wait(lambda: node.effective(later) == node.held(later), what="the pin once it is gone")
-        assert agent.metric(metric) == 0
+        wait(lambda: agent.metric(metric) == 0, what="the metric")
 
 
 @pytest.mark.cluster

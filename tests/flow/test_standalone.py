@@ -45,7 +45,7 @@ def test_a_damaged_manifest_ends_no_pod(tmp_path: Path) -> None:
         (folder / "db.yaml").write_text("kind: Pod\nmetadata: {name: [", "utf-8")
         write(folder, "web", container(cpu="1"))
         eventually(lambda: node.held() == {"db": "1-2", "web": "3"})
-        assert "numalign_manifest_errors 1.0" in node.get("/metrics")[1]
+        eventually(lambda: "numalign_manifest_errors 1.0" in node.get("/metrics")[1])
         (folder / "db.yaml").write_text(good, "utf-8")
         eventually(lambda: "numalign_manifest_errors 0.0" in node.get("/metrics")[1])
         assert node.held() == {"db": "1-2", "web": "3"}
@@ -110,9 +110,8 @@ def test_gauges_for_dashboards_are_there_without_a_cluster_too(tmp_path: Path) -
         assert re.search(r'numalign_checkpoint_saves_total\{result="ok"\} [1-9]', text)
         assert 'numalign_other_writers{found="flapping"} 0.0' in text
         node.node.engine.switch(observe_only=True, why="two at once", source="flapping")
-        text = node.get("/metrics")[1]
-        assert 'numalign_other_writers{found="flapping"} 1.0' in text
-        assert "numalign_observe_only 1.0" in text
+        eventually(lambda: 'numalign_other_writers{found="flapping"} 1.0' in node.get("/metrics")[1])
+        assert "numalign_observe_only 1.0" in node.get("/metrics")[1]
 
 
 def test_a_full_disk_makes_it_unready_and_grants_nothing(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 
+from agent.engine.alone import Survived, sentence
 from agent.errors import SysfsMalformedError
 from agent.host.cgroups import reading
 from agent.host.cgroups.kernel import Kernel
@@ -75,9 +76,12 @@ class Writer:
         if len(self.hanging) >= MOST_HANGING:
             return Written(write, "", "", HANGS)
         outcome: list[str] = []
-        thread = threading.Thread(
-            target=lambda: outcome.append(self._try(write, hierarchy)), name=f"mems {write.path}", daemon=True
-        )
+
+        def carry_out() -> None:
+            with Survived(lambda error: outcome.append(sentence(error))):
+                outcome.append(self._try(write, hierarchy))
+
+        thread = threading.Thread(target=carry_out, name=f"mems {write.path}", daemon=True)
         try:
             thread.start()
         except RuntimeError:  # the limit of processes is reached: refused now, tried again with the next plan
