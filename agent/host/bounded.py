@@ -1,4 +1,4 @@
-"""Reading a file that somebody else may have put there: never for ever, never more than asked.
+"""Reading a file or folder that somebody else may have put there: never for ever, never more than asked.
 
 Called by whoever reads a file that is not made by the kernel: manifests, settings, the state folder, the kubelet's
 own files. A FIFO, a socket, a device or a folder in its place is an error at once, where open(2) might wait for a
@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from itertools import islice
 
 _CHUNK = 1 << 20
 FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
@@ -37,3 +38,18 @@ def read(path: str | os.PathLike[str], most: int, *, links: bool = True) -> byte
     finally:
         os.close(handle)
     return b"".join(parts)
+
+
+def text(path: str | os.PathLike[str], most: int) -> str:
+    """The same as text, whatever its bytes are; raises OSError."""
+    return read(path, most).decode("utf-8", "replace")
+
+
+def names(folder: str | os.PathLike[str], most: int) -> list[str]:
+    """The names in a folder, `most` of them at most, sorted.
+
+    Raises:
+        OSError: it cannot be listed, or is no folder.
+    """
+    with os.scandir(folder) as entries:
+        return sorted(entry.name for entry in islice(entries, most))

@@ -14,6 +14,7 @@ from xml.parsers import expat
 from agent.core.lstopo import machine_from
 from agent.core.lstopo_element import Element
 from agent.errors import HostError, MalformedError
+from agent.host import bounded
 from agent.model.machine import Machine
 
 LARGEST = 64 << 20
@@ -29,8 +30,8 @@ def is_lstopo(path: Path) -> bool:
         return False
     if path.suffix == ".xml":
         return True
-    with suppress(OSError), path.open("rb") as handle:  # what cannot be read is told by whoever reads it
-        return handle.read(64).lstrip().startswith((b"<?xml", b"<topology"))
+    with suppress(OSError):  # what cannot be read is told by whoever reads it
+        return bounded.read(path, 64).lstrip().startswith((b"<?xml", b"<topology"))
     return False
 
 
@@ -41,8 +42,7 @@ def read_lstopo(path: Path, name: str) -> Machine:
         HostError: the file cannot be read, is no XML, or is not lstopo's; names line and element.
     """
     try:
-        with path.open("rb") as handle:
-            data = handle.read(LARGEST + 1)
+        data = bounded.read(path, LARGEST + 1)
         if len(data) > LARGEST:
             raise HostError(str(path), f"is larger than {LARGEST >> 20} MiB, which no machine is")
         return machine_from(parse(data), name)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from agent.core.synthetic import parse_synthetic
 from agent.errors import HostError
+from agent.host import bounded
 from agent.host.archives import open_root
 from agent.host.lstopo import is_lstopo, read_lstopo
 from agent.host.sysfs import discover
@@ -87,6 +88,8 @@ def plain_name(path: Path) -> str:
 
 def _description(path: Path) -> str:
     """The description in a text file: lines that start with # are comments."""
-    with path.open(encoding="utf-8", errors="replace") as handle:
-        lines = handle.read(TEXT_LIMIT).splitlines()
+    try:
+        lines = bounded.text(path, TEXT_LIMIT).splitlines()
+    except OSError as error:
+        raise HostError(str(path), f"cannot be read: {error.strerror}") from None
     return ", ".join(line for line in map(str.strip, lines) if line and not line.startswith("#"))

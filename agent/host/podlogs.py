@@ -17,6 +17,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from agent.errors import HostError
@@ -72,7 +73,7 @@ def read_pod_logs(root: Path) -> PodLogs:
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
-            return sorted(entries, key=lambda entry: entry.name)[:MOST]
+            return sorted(islice(entries, MOST), key=lambda entry: entry.name)
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -11,12 +11,13 @@ import contextlib
 import os
 import subprocess
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from agent.errors import HostError, MalformedError
+from agent.host import bounded
 from agent.model.idset import CpuSet, NodeSet
 
 ENDING_SECONDS = 5.0
+_LARGEST_STATUS = 1 << 16
 Key = tuple[str, str]
 """(pod uid, container name)."""
 
@@ -92,7 +93,7 @@ class Processes:
 def read_allowed(pid: int) -> Allowed | None:
     """The two lists of /proc/<pid>/status; None when the process is gone."""
     try:
-        lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = bounded.text(f"/proc/{pid}/status", _LARGEST_STATUS).splitlines()
     except OSError:
         return None
     found = dict(line.split(":", 1) for line in lines if ":" in line)

@@ -15,10 +15,10 @@ and knows plugins that run as pods from the watch (`pod_writes`). Without a clus
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import Path
 
 from agent.core.writers import plugin_writes, state_writes
+from agent.host import bounded
 
 STATES = ("cpu_manager_state", "memory_manager_state")
 REGISTRY = "plugins_registry"
@@ -52,17 +52,17 @@ def _state(path: Path) -> str:
     The kubelet writes a new file in place of the old one. A pod that has the one file mounted goes on seeing the old,
     which has no name any more: under policy none the kubelet writes it once, so something has changed.
     """
-    with contextlib.suppress(OSError), path.open("rb") as file:
-        if not os.fstat(file.fileno()).st_nlink:
+    with contextlib.suppress(OSError):
+        if not path.stat().st_nlink:
             return (
                 f"the kubelet may write cpusets itself: it has replaced {path.name} since this pod began; restart "
                 "this agent's pod, so that it reads the new one"
             )
-        return state_writes(path.name, file.read(_LARGEST).decode("utf-8", "replace"))
+        return state_writes(path.name, bounded.text(path, _LARGEST))
     return ""
 
 
 def _names(folder: Path) -> list[str]:
     with contextlib.suppress(OSError):
-        return sorted(os.listdir(folder))[:_MOST]  # noqa: PTH208 - because only names are wanted
+        return bounded.names(folder, _MOST)
     return []

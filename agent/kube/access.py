@@ -7,7 +7,10 @@ agent runs (about every hour): it is read again whenever it changes, so that a r
 
 from __future__ import annotations
 
+import errno
 import os
+import ssl
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +18,8 @@ from pathlib import Path
 from agent.errors import SettingsError
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+LARGEST = 1 << 20
+"""Bytes of a token, or of certificates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +44,33 @@ class Access:
     def token(self) -> str:
         """The token now; the last good one while the file is being replaced. Never logged."""
         try:
-            stat = self.token_file.stat()
-            seen = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
+            found = self.token_file.stat()
+            seen = (found.st_mtime_ns, found.st_ino, found.st_size)
             if self._known.get("seen") != seen:
-                text = self.token_file.read_text(encoding="ascii").strip()
+                text = _read(self.token_file).decode("ascii").strip()
                 if text:
                     self._known.update(seen=seen, token=text)
         except (OSError, UnicodeDecodeError):
             pass
         return str(self._known.get("token", ""))
+
+    def trust(self) -> ssl.SSLContext:
+        """What the API server's certificate, and the kubelet's, is checked against; raises OSError, ValueError."""
+        certificates = _read(self.ca).decode("ascii", "ignore")
+        if not certificates:  # the module ssl would trust the system's instead
+            raise ValueError(f"{self.ca} holds no certificate")
+        context = ssl.create_default_context(cadata=certificates)
+        context.check_hostname = self.check_name
+        return context
+
+
+def _read(path: Path) -> bytes:
+    """A file that may be replaced by anything: as `agent.host.bounded`, which is another room's. Raises OSError."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    with open(handle, "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor, and no path
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return file.read(LARGEST) or b""
 
 
 def in_cluster(environment: Mapping[str, str] = os.environ, account: Path = ACCOUNT) -> Access:

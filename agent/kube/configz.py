@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import logging
-import ssl
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,11 +35,9 @@ def kubelet_configuration(access: Access, host: str, port: int = PORT) -> Mappin
         host: this node's address (status.hostIP of the agent's pod).
         port: the kubelet's.
     """
-    trust = ssl.create_default_context(cafile=str(access.ca))
-    trust.check_hostname = access.check_name
     where = f"[{host}]" if ":" in host else host
     try:
-        with urllib3.PoolManager(ssl_context=trust, retries=False) as pool:
+        with urllib3.PoolManager(ssl_context=access.trust(), retries=False) as pool:
             answer = pool.request(
                 "GET", f"https://{where}:{port}/configz", headers={"Authorization": f"Bearer {access.token}"},
                 timeout=urllib3.Timeout(connect=SECONDS, read=SECONDS), preload_content=False, redirect=False,

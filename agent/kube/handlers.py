@@ -22,7 +22,6 @@ import contextlib
 import importlib.metadata
 import logging
 import random
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -233,8 +232,7 @@ class PodSource:
         if recent:  # a 401 makes kopf log in again at once: damp it, or a revoked token becomes a storm
             await asyncio.sleep(random.uniform(0.5, 1) * min(30.0, 0.5 * 2 ** len(recent)))  # noqa: S311 - jitter
         self._logins.append(now)
-        trust = ssl.create_default_context(cafile=str(self._access.ca))
-        trust.check_hostname = self._access.check_name
+        trust = self._access.trust()
         session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=4, ssl=trust, socket_factory=keepalive_socket),
             middlewares=[self._guard],
