@@ -131,6 +131,7 @@ class Cluster(Made):
         self._reconcile()
         self._engine.keep_names()
         self._mind_others()
+        self.edges.again()
         self.cleanup.turn()
         self.page.follow(self.setup.settings.page)
         self.locality.look(self._engine.ledger, self._engine.names, self._node().machine)

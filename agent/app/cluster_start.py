@@ -14,7 +14,7 @@ from typing import Any
 
 from agent.app.node_events import writing_pods
 from agent.engine.adopt import Word
-from agent.engine.alone import Survived
+from agent.engine.alone import Survived, sentence
 from agent.errors import KubeError
 from agent.kube.bodies import Seen, seen
 from agent.kube.client import KubeClient
@@ -58,18 +58,19 @@ def read_start(
     spaces: dict[str, Mapping[str, str]] = {}
 
     def ask() -> None:
-        try:
+        with Survived(lambda error: LOG.warning("starting without the API server: %s", sentence(error))):
             answers["node"] = client.get(f"/api/v1/nodes/{node}")
             query = (("fieldSelector", f"spec.nodeName={node}"), ("resourceVersion", "0"))
             answers["pods"] = client.call("GET", "/api/v1/pods", query=query, verb="LIST pods")
             for space in sorted({_space(body) for body in answers["pods"].get("items") or ()}):
                 spaces[space] = _defaults(defaults, space)
-        except KubeError as error:
-            LOG.warning("starting without the API server: %s", error)
 
     thread = threading.Thread(target=ask, name="start", daemon=True)
-    thread.start()
-    thread.join(patience)
+    try:
+        thread.start()
+        thread.join(patience)
+    except RuntimeError as error:  # the limit of processes is reached
+        LOG.warning("starting without the API server: %s", error)
     found, known = dict(answers), dict(spaces)  # what comes later is the watch's
     if thread.is_alive():
         what = "namespaces' annotations" if "pods" in found else "the API server"

@@ -150,6 +150,7 @@ class NodeEdges:
     decisions: EngineDecisions | None = None
     driver: Driver | None = None
     _started: float = 0.0
+    _untaken: str = ""
     _parting: ExitStack = field(default_factory=ExitStack)
     _closing: ExitStack = field(default_factory=ExitStack)
 
@@ -172,6 +173,7 @@ class NodeEdges:
     def follow(self) -> None:
         """The settings may have changed: take part in the runtime's requests, or leave it alone, as they say now."""
         path = self.sockets.nri_path(self.enforcement())
+        self._untaken = ""
         if path and self.plugin is None:
             self._take_part(path)
         elif not path and self.plugin is not None:
@@ -181,6 +183,11 @@ class NodeEdges:
         if not path and self.enforcement() is Enforcement.NRI:
             self.fan.problem("nri", f"enforcement is nri, and there is no {NRI_SOCKET}: containers start unpinned")
 
+    def again(self) -> None:
+        """Take part in the runtime's requests where no thread could be had for it."""
+        if self._untaken:
+            self.follow()
+
     def _take_part(self, path: str) -> None:
         self._started = time.monotonic()
         self.decisions = EngineDecisions(self.engine, self._usable, wish=self.wish)
@@ -189,10 +196,16 @@ class NodeEdges:
             starting=self.lookup.starting if self.lookup is not None else lambda _uid: None,
         )  # fmt: skip
         self.plugin = Plugin(path, self.driver, identity=self.identity, count=self._answered)
-        self.decisions.start()
-        self._parting.callback(self.decisions.stop)
-        self.plugin.start()
-        self._parting.callback(self.plugin.stop)
+        try:
+            self.decisions.start()
+            self._parting.callback(self.decisions.stop)
+            self.plugin.start()
+            self._parting.callback(self.plugin.stop)
+        except RuntimeError as error:  # the limit of processes is reached: see `again`
+            self._parting.close()
+            self.plugin = self.driver = self.decisions = None
+            self._untaken = f"containers start unpinned, since NRI has no thread: {error}"
+            self.fan.problem("threads", self._untaken)
 
     def stop(self) -> None:
         """Stop both; nothing is written or released."""

@@ -13,9 +13,10 @@ import threading
 import time
 from collections.abc import Callable
 
+from agent.engine.alone import Survived, sentence
 from agent.errors import HostError
 from agent.host import pci, proc
-from agent.host.pci import Hotplug, Uevent
+from agent.host.pci import MOST_EVENTS, Hotplug, Uevent
 from agent.model.machine import Machine
 from agent.observe.logs import LOG
 
@@ -77,24 +78,30 @@ class MachineWatch:
         os.close(self._ended)
 
     def _run(self) -> None:
-        sources = [self._end, *([self._hotplug.fileno()] if self._hotplug is not None else [])]
         while True:
+            sources = [self._end, *([self._hotplug.fileno()] if self._hotplug is not None else [])]
             ready, _, _ = select.select(sources, [], [], self._again)
             if self._end in ready:
                 return
             if ready and self._hotplug is not None:
-                events = self._burst(self._hotplug)
-                if not events:
-                    continue
-                LOG.info("hot-plug", extra={"facts": {"events": len(events), "what": _words(events)}})
+                with Survived(self._deaf):
+                    events = self._burst(self._hotplug)
+                    if not events:
+                        continue
+                    LOG.info("hot-plug", extra={"facts": {"events": len(events), "what": _words(events)}})
             self.seen += 1
             self._wake()
+
+    def _deaf(self, error: Exception) -> None:
+        """Events that cannot be read would come at once again: this machine is looked at now and then instead."""
+        self._hotplug = None
+        self._problem(f"{sentence(error)}; this machine is read again every {self._again:.0f} s instead")
 
     def _burst(self, hotplug: Hotplug) -> list[Uevent]:
         """All events up to a pause; the end of the thread ends the wait too."""
         events: list[Uevent] = []
         until = time.monotonic() + LONGEST
-        while time.monotonic() < until:
+        while time.monotonic() < until and len(events) < MOST_EVENTS:
             events += hotplug.drain()
             ready, _, _ = select.select([hotplug.fileno(), self._end], [], [], QUIET)
             if not ready or self._end in ready:

@@ -140,6 +140,8 @@ class Standalone(Made):
             self._sync()
         self.engine.reconcile()
         self.engine.keep_names()
+        if self.edges is not None:
+            self.edges.again()
         if self.runtime is not None:
             self.runtime.run(self.pods())
         self.metrics.time("operation_seconds", "reconcile", seconds=time.monotonic() - started)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from agent.core.devices_books import groups_held
+from agent.engine.alone import sentence
 from agent.engine.known import Snapshot
 from agent.errors import KubeError
 from agent.kube.topology_crd import NOT_FOUND, TopologyPublisher, topology_object
@@ -73,9 +74,11 @@ class TopologyLoop:
             try:
                 self.step()
                 delay = self._every
-            except KubeError as error:
+            except Exception as error:  # noqa: BLE001 - of whatever kind: told, and tried again (engine.alone)
                 self._seen = ()
-                missing = error.status == NOT_FOUND
+                missing = isinstance(error, KubeError) and error.status == NOT_FOUND
+                if not isinstance(error, KubeError):
+                    self._tell(f"this node's NodeResourceTopology is not published: {sentence(error)}")
                 if missing:
                     self._tell("the CRD noderesourcetopologies.topology.node.k8s.io is not installed: not published")
                 delay = _about(AGAIN) if missing else _about(min(LONGEST, 2 * delay))

@@ -21,6 +21,7 @@ from typing import Any
 
 from asyncinotify import Inotify, Mask
 
+from agent.engine.alone import Survived
 from agent.errors import BadDocumentError, BadPodError, HostError
 from agent.host import bounded
 from agent.host.documents import load_all
@@ -221,15 +222,21 @@ class Follower:
     def _run(self) -> None:
         tick, waited = 0.2, 0.0  # a stop is noticed within one tick
         while not self._stopping.is_set():
-            self._inotify.sync_timeout = tick
-            event = self._inotify.sync_get()
-            waited += tick
-            if event is None and waited < self._rescan:
-                continue
-            self._settle()
-            waited = 0.0
-            if not self._stopping.is_set():
-                self._changed()
+            event = None
+            with Survived(self._stumbled):
+                self._inotify.sync_timeout = tick
+                event = self._inotify.sync_get()
+                waited += tick
+                if event is None and waited < self._rescan:
+                    continue
+                self._settle()
+                waited = 0.0
+                if not self._stopping.is_set():
+                    self._changed()
+
+    def _stumbled(self, _error: Exception) -> None:
+        """What was missed is read at the next rescan."""
+        self._stopping.wait(0.2)
 
     def _settle(self) -> None:
         """Swallow what follows closely, but not for ever: a folder that changes all the time is read, too."""

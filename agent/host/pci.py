@@ -10,6 +10,7 @@ needed: it loads libudev, which a container without it must survive.
 
 from __future__ import annotations
 
+import errno
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,8 @@ from agent.model.machine import NumaNode, PciDevice
 DEVICES = "sys/bus/pci/devices"
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _HEX = re.compile(r"0x([0-9a-f]{4,6})")
+MOST_EVENTS = 1000
+"""Hot-plug events that are taken at once."""
 MAX_BRIDGES = 32
 """Deeper chains of bridges are a loop in a bad tree."""
 
@@ -181,17 +184,19 @@ class Hotplug:
         return int(self._monitor.fileno())
 
     def drain(self) -> tuple[Uevent, ...]:
-        """The events that wait, without blocking."""
+        """The events that wait, MOST_EVENTS of them at most, without blocking; raises HostError."""
         found: list[Uevent] = []
-        while True:
+        while len(found) < MOST_EVENTS:
             try:
                 device = self._monitor.poll(timeout=0)
-            except OSError:  # ENOBUFS: the kernel dropped events
-                found.append(Uevent("lost", "", ""))
-                return tuple(found)
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:  # the kernel dropped events
+                    raise HostError("udev", f"no longer tells hot-plug events: {error}") from error
+                return (*found, Uevent("lost", "", ""))
             if device is None:
-                return tuple(found)
+                break
             found.append(Uevent(str(device.action), str(device.subsystem), str(device.device_path)))
+        return tuple(found)
 
 
 def cross_check(devices: tuple[PciDevice, ...]) -> tuple[str, ...]:

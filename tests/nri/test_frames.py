@@ -104,6 +104,7 @@ class Nonsense:
 
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self._writer = writer
         try:
             frames, registering, answers = mux.Demultiplexer(), ttrpc.Reader(), ttrpc.Reader()
             while data := await reader.read(1 << 16):
@@ -120,6 +121,10 @@ class Nonsense:
             pass
         finally:
             writer.transport.abort()  # megabytes of nonsense may be left, and nobody reads them
+
+    def send(self, data: bytes) -> None:
+        """Say something more on the newest connection."""
+        self._loop.call_soon_threadsafe(self._writer.write, data)
 
     def stop(self) -> None:
         """End the server."""

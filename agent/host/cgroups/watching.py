@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from asyncinotify import Event, Inotify, Mask
 
 from agent.core.wanted import RUNTIME_INNER
+from agent.engine.alone import Survived, sentence
 from agent.errors import HostError
 from agent.host.cgroups import layout, reading
 from agent.host.cgroups.mounts import Mounts
@@ -158,13 +159,16 @@ class Watcher:
                 self._inotify = stack.enter_context(Inotify(cache_size=256, sync_timeout=0))
             except OSError as error:
                 self._trouble(f"no inotify ({error.strerror}); new cgroups are found by looking every {_SOON} s")
-            self._look()
+            with Survived(self._stumbled):
+                self._look()
             self._fresh = True
             self._ready.set()
             looked = self.clock()
             due = looked + self._pause()
             while not self._over.is_set():
-                events = self._wait(due - self.clock())
+                events = False
+                with Survived(self._stumbled):
+                    events = self._wait(due - self.clock())
                 if self._over.is_set():
                     return
                 if self._overflowed:  # soon, and not at once: whoever made it overflow may go on
@@ -172,9 +176,16 @@ class Watcher:
                     due = min(due, looked + min(_SOON, self.rescan))
                 if self._asked.is_set() or self.clock() >= due or (events and not self._root):
                     self._asked.clear()
-                    self._look()
+                    with Survived(self._stumbled):
+                        self._look()
                     looked = self.clock()
                     due = looked + self._pause()
+
+    def _stumbled(self, error: Exception) -> None:
+        """What was read, or told, went wrong: everything is looked at again, after a pause."""
+        self._trouble(f"new cgroups could not be followed: {sentence(error)}")
+        self._overflowed = True
+        self._over.wait(_SOON)
 
     def _pause(self) -> float:
         serves = self._root and self._inotify is not None and not self._short

@@ -28,6 +28,10 @@ ANSWER_WITHIN = 0.15
 SYNCHRONIZE_WITHIN = 1.5
 """Seconds for the first picture of the node; the runtime's own limit is 2 s by default."""
 ASK_WITHIN = 5.0
+MOST_QUEUED = 16
+"""Requests that are read before they are answered; the runtime sends one after the other."""
+MOST_SYNCHRONIZED = 50_000
+"""Pods and containers that the runtime may say it has."""
 READ_SIZE = 1 << 16
 
 _EVENTS = (
@@ -86,9 +90,10 @@ class Session:
         self._requests, self._responses = ttrpc.Reader(), ttrpc.Reader()
         self._waiting: dict[int, asyncio.Future[nri_pb2.Response]] = {}
         self._next_stream = 1
-        self._queue: asyncio.Queue[ttrpc.Raw] = asyncio.Queue()
+        self._queue: asyncio.Queue[ttrpc.Raw] = asyncio.Queue(MOST_QUEUED)
         self._pods: list[nri_pb2.PodSandbox] = []
         self._containers: list[nri_pb2.Container] = []
+        self._whole = True
         self.synchronized = asyncio.Event()
 
     async def serve(self) -> None:
@@ -132,7 +137,7 @@ class Session:
             for connection, payload in self._frames.feed(data):
                 if connection == mux.PLUGIN_SERVICE:
                     for message in self._requests.feed(payload):
-                        self._queue.put_nowait(message)
+                        await self._queue.put(message)
                 elif connection == mux.RUNTIME_SERVICE:
                     for message in self._responses.feed(payload):
                         self._resolve(message)
@@ -195,10 +200,7 @@ class Session:
     async def _synchronize(self, request: nri_pb2.Request) -> tuple[Message, str]:
         more = False
         try:
-            chunk = ttrpc.decode(nri_pb2.SynchronizeRequest(), request.payload, "SynchronizeRequest")
-            self._pods += chunk.pods
-            self._containers += chunk.containers
-            more = chunk.more
+            more = self._take_in(request)
             if more:
                 return nri_pb2.SynchronizeResponse(more=True), "ok"
             sandboxes = tuple(translate.sandbox(pod) for pod in self._pods)
@@ -211,6 +213,19 @@ class Session:
                 self._pods, self._containers = [], []
                 self.synchronized.set()
         return nri_pb2.SynchronizeResponse(update=changes if isinstance(changes, list) else ()), outcome
+
+    def _take_in(self, request: nri_pb2.Request) -> bool:
+        """One part of what runs; whether more follows. Where a part is missing, the rest is not all that runs."""
+        whole, self._whole = self._whole, False
+        chunk = ttrpc.decode(nri_pb2.SynchronizeRequest(), request.payload, "SynchronizeRequest")
+        if len(self._pods) + len(self._containers) > MOST_SYNCHRONIZED:
+            raise RuntimeLinkError(f"NRI: the runtime names more than {MOST_SYNCHRONIZED} pods and containers")
+        if not (whole or chunk.more):
+            raise RuntimeLinkError("NRI: a part of what runs could not be read")
+        self._pods += chunk.pods
+        self._containers += chunk.containers
+        self._whole = whole
+        return chunk.more
 
     async def _run_sandbox(self, request: nri_pb2.Request) -> tuple[Message, str]:
         pod, _ = _subject(request)

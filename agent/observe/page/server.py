@@ -68,7 +68,11 @@ class PageServer:
             where = f"{address}:{port}"
             raise HostError(where, f"cannot be listened on: {error.strerror}; set page.port") from None
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), name="page", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # the limit of processes is reached
+            self._server.server_close()
+            raise HostError(f"{address}:{port}", f"cannot be served: {error}") from None
 
     @property
     def address(self) -> str:
