@@ -323,7 +323,7 @@ class Publisher:
                 return
             try:
                 there = status != NOT_FOUND and self._there(about.namespace, about.name, uid)
-            except KubeError:
+            except Exception:  # noqa: BLE001 - nobody could say, for whatever reason
                 there = True  # looked at again with the next try
             if not there:
                 _log.info("not told, the pod is gone: %s", error)
