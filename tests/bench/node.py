@@ -3,6 +3,7 @@
     restart    the agent starts on a node whose sets were all reset: load, recover, scan, plan, write, read back
     at rest    the same start where nothing differs: not one write may happen
     verify     `numalign verify`'s comparison of the whole tree
+    save       its ledger is on the disk, synced: before every grant
     burst      the folders of 250 pods appear at once: from each mkdir to its set being written, by inotify alone
 
 "files" are plain folders written as the kernel's own would be: what it costs is ours. "kernel" is the real v1
@@ -38,7 +39,7 @@ from tests.bench.sites import FEW, PODS, ROOT, SHARING, Files, Plain, Real, name
 
 TRIES = 5
 """Of which the quickest counts: the machine may be busy with something else."""
-RESTART_S, VERIFY_S, BURST_P99_S, SINGLE_S = 1.0, 1.0, 1.0, 0.02
+RESTART_S, VERIFY_S, SAVE_S, BURST_P99_S, SINGLE_S = 1.0, 1.0, 0.06, 1.0, 0.02
 
 
 class Silent:
@@ -196,6 +197,16 @@ def measure(table: Table, name: str, site: Files | Real, kernel: Kernel) -> None
     table.row(f"restart at rest ({name})", rest.seconds, RESTART_S)
     table.row(f"  writes ({name})", rest.writes, 0, "")
     table.row(f"verify, {number} containers ({name})", min(verify(site) for _ in range(TRIES)), VERIFY_S)
+    table.row(f"save, {number} containers ({name})", min(save(site) for _ in range(TRIES)), SAVE_S)
+
+
+def save(site: Files | Real) -> float:
+    """Seconds of one save of the ledger."""
+    saved = site.store.load()
+    assert saved is not None
+    began = time.perf_counter()
+    site.store.save(saved.ledger, saved.extra)
+    return time.perf_counter() - began
 
 
 def events(table: Table, site: Real) -> None:
