@@ -53,8 +53,11 @@ def _of_pod(ledger: Ledger, uid: str, containers: list[Cgroup], found: Found, *,
     grants = ledger.cpus.assigned[uid]
     record = ledger.pods.get(uid)
     inits = {each.name for each in record.pod.containers if each.kind is ContainerKind.INIT} if record else set()
-    claimed = {found[each.container_id][1] for each in containers if found.get(each.container_id, ("",))[0] == uid}
-    nameless = [each for each in containers if each.container_id not in found]
+    spots = {each.container_id: found.get(each.container_id, ("", "")) for each in containers}
+    claimed = {name for owner, name in spots.values() if owner == uid}
+    # whose cgroup is another pod's than who claims it (a status may say anything) has no name
+    nameless = [each for each in containers if spots[each.container_id][0] != uid]
+    left = []
     for cgroup in nameless:
         # an init container may have had the same CPUs as one that runs after it: of these two the latter runs
         for name in sorted(grants.keys() - claimed, key=lambda each: (each in inits, each)):
@@ -62,8 +65,13 @@ def _of_pod(ledger: Ledger, uid: str, containers: list[Cgroup], found: Found, *,
                 found[cgroup.container_id] = (uid, name)
                 claimed.add(name)
                 break
-    if not complete and unclaimed(grants, claimed):
-        found |= {each.container_id: (uid, UNSURE) for each in nameless if each.container_id not in found}
+        else:
+            left.append(cgroup)
+    for cgroup in () if complete else left:
+        # the cgroup of a container that ended may outlast it: then two have the set of one grant
+        name = next((each for each in sorted(grants) if grants[each] == cgroup.cpus), "")
+        if name or unclaimed(grants, claimed):
+            found[cgroup.container_id] = (uid, name or UNSURE)
 
 
 def unclaimed(grants: Mapping[str, CpuSet], claimed: Collection[str]) -> CpuSet:

@@ -4,9 +4,9 @@
                    exclusive CPUs if it has exactly as many CPUs as that, all online, none reserved, and none that
                    anybody else holds.
     confinement    the nodes whose CPUs the pod's cgroup has.
-    devices        are in no cgroup: the pod's own word (the annotation numalign.io/assignment, beside the condition,
-                   which only we write) says which. It is believed where the devices exist, are as many as the pod
-                   asks for, and nobody else's word or grant has one of them.
+    devices        are in no cgroup: the pod's condition, which only we write (its annotations anybody may), says
+                   which, whatever it asks for by now. It is believed where nobody else's condition or grant has one
+                   of them.
 
 Where nobody can say which devices a running pod holds, its record says so (UNTOLD), and nothing of these resources
 is handed out until it ends (`agent.core.devices`): the next pod would get a disk that is in use.
@@ -44,7 +44,7 @@ class Word:
 
     Attributes:
         policy, scope, asked: what was in force, and what its annotation asked for; any text.
-        devices: what its containers hold.
+        devices: what its containers hold, by its condition.
         refused: it was refused, so that it holds nothing.
     """
 
@@ -66,7 +66,7 @@ class Adopter:
     """
 
     def __init__(self, node: Node, base: Ledger, pods: Mapping[str, Pod], words: Mapping[str, Word]) -> None:
-        self._node, self.ledger, self._words = node, base, words
+        self._node, self.ledger, self._words, self._pods = node, base, words, tuple(pods)
         self._judge = Judge(node.machine, node.inventory)
         self._taken = node.reserved | CpuSet.union(
             [*(cpus for each in base.cpus.assigned.values() for cpus in each.values()), *base.cpus.pools.values()]
@@ -131,7 +131,7 @@ class Adopter:
 
     def _believed(self) -> dict[str, Devices]:
         """The devices of each pod whose word is good."""
-        claims = {uid: self._claim(uid) for uid in self._asks}
+        claims = {uid: self._claim(uid) for uid in self._pods}
         counted = Counter(
             (resource, number)
             for claim in claims.values()
@@ -152,19 +152,18 @@ class Adopter:
         }
 
     def _claim(self, uid: str) -> Devices:
-        """What a pod's word says, if it is exactly what the pod asks for; {} if not."""
-        word, there = self._words.get(uid, Word()), self._node.inventory.resources
-        claim = {
-            name: {resource: tuple(sorted(set(word.devices.get(name, {}).get(resource, ())))) for resource in asked}
-            for name, asked in self._asks[uid].items()
+        """What a pod holds by its condition, of what is here and ours to hand out, whatever it asks for by now."""
+        inventory = self._node.inventory
+        own = {
+            resource: {each.id for each in devices}
+            for resource, devices in inventory.resources.items()
+            if resource not in inventory.reported
         }
-        exact = all(
-            len(ids) == self._asks[uid][name][resource]
-            and set(ids) <= {device.id for device in there.get(resource, ())}
-            for name, by in claim.items()
-            for resource, ids in by.items()
-        )
-        return claim if exact and not word.refused else {}
+        found: dict[str, dict[str, tuple[str, ...]]] = {}
+        for name, by in self._words.get(uid, Word()).devices.items():
+            held = {resource: tuple(sorted(own.get(resource, set()) & set(ids))) for resource, ids in by.items()}
+            found |= {name: kept} if (kept := {resource: ids for resource, ids in held.items() if ids}) else {}
+        return found
 
     def _without_word(self, record: PodRecord) -> PodRecord:
         asked = sorted({resource for by in self._asks[record.pod.uid].values() for resource in by})

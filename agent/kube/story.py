@@ -7,12 +7,15 @@ numalign.io/cpus          the exclusive CPUs of the whole pod, for `kubectl get 
 numalign.io/numa-nodes    the NUMA nodes that they and the bound memory lie on
 numalign.io/failed        the uid of a pod that we ended (`fail`), written with its deadline (`publish`)
 condition numalign.io/Aligned    True, or False with the reason and one sentence; True only as long as the sets of all
-                                 containers that exist were read back as granted, and nobody else may run on them
+                                 containers that exist were read back as granted, and nobody else may run on them.
+                                 Before it the PCI devices: a start without a ledger reads them there, since who made
+                                 the pod can write annotations, and no status
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +27,7 @@ from agent.model.fields import Field
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Grant, Ledger, PodRecord
 from agent.model.machine import Machine
-from agent.model.outcome import Refusal
+from agent.model.outcome import Reason, Refusal
 
 ASSIGNMENT, CPUS, NODES = "numalign.io/assignment", "numalign.io/cpus", "numalign.io/numa-nodes"
 FAILED = "numalign.io/failed"
@@ -34,7 +37,9 @@ WARNED = frozenset({NOT_ALIGNED, NOT_ENFORCED})
 """Reasons that are worth an Event of their own."""
 MAX_MESSAGE = 1024
 LONGEST_WORD, MOST = 65_536, 512
-"""Characters of an assignment, and entries of each list in it, that are read back at a start."""
+"""Characters of an assignment or a message, and conditions of a pod, that are read back at a start."""
+_HELD = re.compile(r"devices ((?:[^\s=;]+(?: [^\s=;]+=[^\s=;]+)+ ?)+); ")
+"""`devices CONTAINER RESOURCE=ID,ID CONTAINER ...; ` at the beginning of the condition's message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,7 @@ def admitted(
     return Story(
         uid, record.pod.namespace, record.pod.name,
         annotations={ASSIGNMENT: _compact(body), CPUS: str(cpus) or None, NODES: str(nodes) or None},
-        status=status, reason=reason, message=message,
+        status=status, reason=reason, message=_devices_told(uid, ledger, machine) + message,
     )  # fmt: skip
 
 
@@ -138,31 +143,62 @@ def nothing(uid: str, namespace: str, name: str) -> Story:
 
 
 def word_of(body: Mapping[str, Any]) -> Word | None:
-    """What a pod, as the API shows it, carries of an earlier agent; None where it carries no word, or no condition.
+    """What a pod, as the API shows it, carries of an earlier agent; None where it carries no condition.
 
-    The condition is part of the status, which who made the pod cannot write. Whether the word is good is for
-    `agent.engine.adopt`: here it is only read, and bounded.
+    Who made the pod can write its annotations, so that they say nothing of devices: those are in the condition, as a
+    part of the status. Whether the word is good is for `agent.engine.adopt`: here it is only read, and bounded.
     """
-    metadata, status = Field(body).get("metadata"), Field(body).get("status")
+    status = Field(body).get("status")
     try:
-        text = metadata.get("annotations").get(ASSIGNMENT).value
         conditions = [each.mapping() for each in status.get("conditions").items(MOST)]
-        verdict = next((each for each in conditions if each.get("type") == CONDITION), None)
-        if verdict is None or not isinstance(text, str) or len(text) > LONGEST_WORD:
-            return None
-        found = Field(json.loads(text))
-        told = verdict.get("status") == "False" and verdict.get("reason") not in (NOT_ALIGNED, None)
-        return Word(
-            policy=_text(found, "policy"), scope=_text(found, "scope"), asked=_text(found, "asked"),
-            devices={name: _devices(of.get("devices")) for name, of in found.get("containers").members(MOST)},
-            refused=told and _text(found, "refused") == verdict.get("reason"),
-        )  # fmt: skip
-    except (MalformedError, ValueError, RecursionError):
+    except MalformedError:
         return None
+    verdict = next((each for each in conditions if each.get("type") == CONDITION), None)
+    if verdict is None:
+        return None
+    said = _said(body)
+    return Word(
+        policy=said.get("policy", ""), scope=said.get("scope", ""), asked=said.get("asked", ""),
+        devices=_devices(verdict.get("message")),
+        refused=verdict.get("status") == "False" and str(verdict.get("reason")) in set(Reason),
+    )  # fmt: skip
 
 
-def _devices(found: Field) -> dict[str, tuple[str, ...]]:
-    return {resource: tuple(each.text() for each in ids.items(MOST)) for resource, ids in found.members(MOST)}
+def _said(body: Mapping[str, Any]) -> dict[str, str]:
+    """The words of a pod's assignment; none of one that cannot be read."""
+    try:
+        text = Field(body).get("metadata").get("annotations").get(ASSIGNMENT).value
+        if not isinstance(text, str) or len(text) > LONGEST_WORD:
+            return {}
+        found = Field(json.loads(text))
+        return {name: _text(found, name) for name in ("policy", "scope", "asked")}
+    except (MalformedError, ValueError, RecursionError):
+        return {}
+
+
+def _devices(message: object) -> dict[str, dict[str, tuple[str, ...]]]:
+    """What `_devices_told` wrote: container -> resource -> ids."""
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    told = _HELD.match(message) if isinstance(message, str) and len(message) <= LONGEST_WORD else None
+    name = ""
+    for each in told[1].split() if told else ():
+        resource, _, ids = each.partition("=")
+        if ids:
+            found[name][resource] = tuple(ids.split(","))
+        else:
+            name = resource
+            found[name] = {}
+    return found
+
+
+def _devices_told(uid: str, ledger: Ledger, machine: Machine) -> str:
+    """The PCI devices that a pod holds, for `_devices`; "" for none."""
+    pci = {each.address for each in machine.devices}
+    words = []
+    for name, own in sorted(ledger.devices.held.get(uid, {}).items()):
+        mine = [f"{resource}={','.join(ids)}" for resource, ids in sorted(own.items()) if ids and pci.issuperset(ids)]
+        words += [name, *mine] if mine else []
+    return f"devices {' '.join(words)}; " if words else ""
 
 
 def _text(found: Field, name: str) -> str:

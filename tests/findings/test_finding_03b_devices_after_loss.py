@@ -71,41 +71,28 @@ def test_finding_03b_devices_are_rebuilt_from_the_pods_own_word(tmp_path: Path, 
     assert disks(after, "third") == ()
 
 
+WORDS = {
+    "no word": "",
+    "no json": "devices {{{{; ",
+    "another shape": f"devices {FIRST}; ",
+    "a container alone": "devices app; ",
+    "no container": f"devices {NVME}={FIRST}; ",
+    "a device that is not there": f"devices app {NVME}=0000:ff:00.0; ",
+    "not at the beginning": f"app: devices app {NVME}={FIRST}; ",
+    "endless": f"devices app {NVME}={FIRST},{'0000:ff:00.0,' * 10_000}; ",
+}
+"""What a condition may say that tells nobody which devices the pod holds."""
+
+
 def broken(body: dict[str, Any], how: str) -> dict[str, Any]:
     """A pod whose word is no good."""
-    notes = dict(body["metadata"]["annotations"])
-    said = json.loads(notes[ASSIGNMENT])
-    devices = said["containers"]["app"]["devices"]
-    match how:
-        case "no condition":
-            return {**body, "status": {}}
-        case "no word":
-            del notes[ASSIGNMENT]
-        case "no json":
-            notes[ASSIGNMENT] = "{" * 5000
-        case "another shape":
-            notes[ASSIGNMENT] = json.dumps({"containers": {"app": {"devices": [FIRST]}}})
-        case "a device that is not there":
-            devices[NVME] = ["0000:ff:00.0"]
-            notes[ASSIGNMENT] = json.dumps(said)
-        case "more than it asks for":
-            devices[NVME] = [FIRST, SECOND]
-            notes[ASSIGNMENT] = json.dumps(said)
-        case "none":
-            devices.clear()
-            notes[ASSIGNMENT] = json.dumps(said)
-        case _:
-            notes[ASSIGNMENT] = json.dumps({"refused": "TopologyAffinityError", "policy": "none", "scope": "pod"})
-    return {**body, "metadata": {**body["metadata"], "annotations": notes}}
+    if how == "no condition":
+        return {**body, "status": {}}
+    (condition,) = body["status"]["conditions"]
+    return {**body, "status": {"conditions": [{**condition, "message": f"{WORDS[how]}CPUs 1-2 on NUMA node 0"}]}}
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        "no condition", "no word", "no json", "another shape", "a device that is not there", "more than it asks for",
-        "none", "refused, it says",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("how", ["no condition", *WORDS])
 def test_finding_03b_nothing_is_handed_out_beside_a_pod_whose_devices_nobody_knows(tmp_path: Path, how: str) -> None:
     """It is told, the next pod is refused with the reason, over restarts; with the pod's end it is over."""
     db = disk("db")
@@ -126,16 +113,72 @@ def test_finding_03b_nothing_is_handed_out_beside_a_pod_whose_devices_nobody_kno
     assert disks(again, "next") == (FIRST,)
 
 
-def test_finding_03b_two_pods_that_claim_one_disk_are_both_not_believed(tmp_path: Path) -> None:
+def test_finding_03b_two_pods_that_have_one_disk_are_both_not_believed(tmp_path: Path) -> None:
     """One of them is wrong, and nobody knows which: neither has it in the books, and nobody else gets any."""
     one, two = disk("one", "1"), disk("two", "1", created=1)
     before = node(tmp_path, one, two)
-    liar = told(before, two)
-    liar["metadata"]["annotations"][ASSIGNMENT] = told(before, one)["metadata"]["annotations"][ASSIGNMENT]
-    after = lost(before, told(before, one), liar)
+    after = lost(before, told(before, one), {**told(before, two), "status": told(before, one)["status"]})
     assert (disks(after, "one"), disks(after, "two"), len(after.recovered.untold)) == ((), (), 2)
     after.see(disk("new", "1", created=2, on_misalignment="fail"))
     assert disks(after, "new") == ()
+
+
+SAYS = {
+    "nothing": None,
+    "no json": "{" * 5000,
+    "another shape": json.dumps({"containers": {"app": {"devices": [FIRST]}}}),
+    "a neighbour's": json.dumps({"containers": {"app": {"cpus": "1-2", "devices": {NVME: [SECOND]}}}}),
+    "all": json.dumps({"containers": {"app": {"cpus": "1-2", "devices": {NVME: [FIRST, SECOND]}}}}),
+    "none": json.dumps({"containers": {"app": {"cpus": "1-2"}}}),
+    "refused, it says": json.dumps({"refused": "TopologyAffinityError", "policy": "none", "scope": "pod"}),
+}
+
+
+@pytest.mark.parametrize("ask", [f"{NVME}=1", f"{NVME}=2", f"{NVME}=x", ""])
+@pytest.mark.parametrize("says", [*SAYS])
+def test_finding_03b_a_tenants_annotations_change_nothing(tmp_path: Path, says: str, ask: str) -> None:
+    """Anybody may write his own pod's annotations: both pods keep their disks, and nobody is kept from others."""
+    evil, db = disk("evil", "1"), disk("db", "1", created=1)
+    before = node(tmp_path, evil, db)
+    was = (disks(before, "evil"), disks(before, "db"))
+    liar = told(before, evil)
+    notes = {**liar["metadata"]["annotations"], "numalign.io/devices": ask, ASSIGNMENT: SAYS[says]}
+    liar["metadata"]["annotations"] = {key: text for key, text in notes.items() if text}
+    before.pods["evil"] = pod_from(liar)
+    after = lost(before, liar, told(before, db))
+    assert (disks(after, "evil"), disks(after, "db"), after.recovered.untold) == (*was, ())
+    assert was == ((FIRST,), (SECOND,))
+    after.end("evil")
+    after.engine.pods_gone(["evil"])
+    after.see(disk("new", "1", created=2))
+    assert disks(after, "new") == (FIRST,)
+
+
+@pytest.mark.parametrize("reason", ["NotEnforced", "NotAligned"])
+def test_finding_03b_what_runs_out_of_place_holds_its_disk(tmp_path: Path, reason: str) -> None:
+    """False says of these reasons that it runs, not that it was refused."""
+    db = disk("db")
+    before = node(tmp_path, db)
+    body = told(before, db)
+    body["status"]["conditions"][0] |= {"status": "False", "reason": reason}
+    after = lost(before, body)
+    assert disks(after, "db") == (FIRST,)
+    silent = {**body, "status": {"conditions": [{**body["status"]["conditions"][0], "message": "of an older agent"}]}}
+    again = lost(before, silent)
+    assert (disks(again, "db"), len(again.recovered.untold)) == ((), 1)
+
+
+def test_finding_03b_a_disk_of_a_namespace_that_may_not_take_it_any_more_is_in_use(tmp_path: Path) -> None:
+    """The settings changed while it ran: it keeps its disk without the checkpoint, too."""
+    before = node(tmp_path, disk("db", namespace="old"))
+    narrowed = {"devices": [{**SETTINGS["devices"][0], "namespaces": ["new"]}]}
+    word = word_of(told(before, disk("db", namespace="old")))
+    assert word is not None
+    after = World(tmp_path, machine=MACHINE, settings=narrowed, pods=before.pods.values(), words={"db": word})
+    after.engine.pods_listed({"db"})
+    assert disks(after, "db") == (FIRST,)
+    after.see(disk("new", "1", created=2, namespace="new"))
+    assert disks(after, "new") == (SECOND,)
 
 
 def test_finding_03b_a_refused_pod_holds_nothing_and_bars_nobody(tmp_path: Path) -> None:
