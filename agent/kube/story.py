@@ -38,7 +38,7 @@ WARNED = frozenset({NOT_ALIGNED, NOT_ENFORCED})
 MAX_MESSAGE = 1024
 LONGEST_WORD, MOST = 65_536, 512
 """Characters of an assignment or a message, and conditions of a pod, that are read back at a start."""
-_HELD = re.compile(r"devices ((?:[^\s=;]+(?: [^\s=;]+=[^\s=;]+)+ ?)+); ")
+_HELD = re.compile(r"devices ([^\s=;]+ [^\s=;]+=[^\s;]+(?: [^\s;]+)*); ")
 """`devices CONTAINER RESOURCE=ID,ID CONTAINER ...; ` at the beginning of the condition's message."""
 
 
