@@ -61,7 +61,7 @@ def read_start(
         with Survived(lambda error: LOG.warning("starting without the API server: %s", sentence(error))):
             answers["node"] = client.get(f"/api/v1/nodes/{node}")
             query = (("fieldSelector", f"spec.nodeName={node}"), ("resourceVersion", "0"))
-            answers["pods"] = client.call("GET", "/api/v1/pods", query=query, verb="LIST pods")
+            answers["pods"] = client.call("GET", "/api/v1/pods", query=query, verb="LIST pods", pods=True)
             for space in sorted({_space(body) for body in answers["pods"].get("items") or ()}):
                 spaces[space] = _defaults(defaults, space)
 

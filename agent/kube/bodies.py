@@ -72,7 +72,7 @@ def seen(body: Raw, defaults: Mapping[str, str] | None = None) -> Seen:
     metadata = _mapping(body.get("metadata"))
     return Seen(
         pod=pod,
-        ended=status.get("phase") in ENDED,
+        ended=_word(status.get("phase")) in ENDED,
         started=started,
         deleting="deletionTimestamp" in metadata,
         containers=containers,

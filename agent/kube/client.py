@@ -7,9 +7,9 @@ patches. No retries here: the queue above knows what is still worth sending.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import urllib3
@@ -19,6 +19,7 @@ from kubernetes.client.configuration import Configuration
 from agent import __version__
 from agent.errors import KubeError
 from agent.kube.access import Access
+from agent.kube.piecewise import CHUNK, PodList, read
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -60,6 +61,7 @@ class KubeClient:
         query: Sequence[tuple[str, str]] = (),
         verb: str = "",
         brief: bool = False,
+        pods: bool = False,
     ) -> dict[str, Any]:
         """One request; the JSON answer.
 
@@ -71,6 +73,7 @@ class KubeClient:
             query: query parameters.
             verb: what to count it as, the method where empty.
             brief: of the object in the answer only the metadata is wanted.
+            pods: the answer is a list of pods: of each no more is kept than is read of it.
 
         Raises:
             KubeError: with the HTTP status, or UNREACHABLE when there was no answer; the text is the server's own.
@@ -80,6 +83,7 @@ class KubeClient:
             headers["Content-Type"] = kind
         began, status = time.monotonic(), UNREACHABLE
         text: Any = b""
+        found: Callable[[], Any] = dict
         try:
             _, url, sent, data, _ = self._api.param_serialize(
                 method, path, query_params=list(query), header_params=headers, body=body
@@ -87,13 +91,18 @@ class KubeClient:
             answer = self._api.call_api(
                 method, url, header_params=sent, body=data, _request_timeout=(CONNECT_SECONDS, READ_SECONDS)
             )
-            answer.read()  # type: ignore[no-untyped-call] # the client's wrapper of urllib3's response has no types
-            status, text = answer.status, answer.data
+            status = answer.status
+            if pods and _taken(status):
+                found = _listed(answer.response).whole
+            else:
+                answer.read()  # type: ignore[no-untyped-call] # the client's wrapper of urllib3's response has no types
+                text = answer.data
+                found = partial(read, text) if text else dict
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise KubeError(UNREACHABLE, f"{method} {path}: no answer: {str(error)[:300]}") from error
         finally:
             self._count(verb or method, status, time.monotonic() - began)
-        return _json(status, text, f"{method} {path}")
+        return _json(status, found, text, f"{method} {path}")
 
     def get(self, path: str, *, query: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
         """Read one object or list."""
@@ -134,13 +143,24 @@ class KubeClient:
         self._api.close()  # type: ignore[no-untyped-call] # the client ships no types
 
 
-def _json(status: int, text: bytes | str, what: str) -> dict[str, Any]:
+def _taken(status: int) -> bool:
+    return 200 <= status < 300  # noqa: PLR2004 - HTTP's success codes
+
+
+def _listed(response: urllib3.BaseHTTPResponse) -> PodList:
+    found = PodList()
+    for data in response.stream(CHUNK, decode_content=True):
+        found.feed(data)
+    return found
+
+
+def _json(status: int, found: Callable[[], Any], text: bytes | str, what: str) -> dict[str, Any]:
     """The answer's object, or the server's refusal as an error."""
     try:
-        answer = json.loads(text) if text else {}
+        answer = found()
     except ValueError:
         answer = None
-    if not 200 <= status < 300:  # noqa: PLR2004 - HTTP's success codes
+    if not _taken(status):
         message = answer.get("message") if isinstance(answer, dict) else None
         raise KubeError(status, f"{what}: {str(message or text)[:500]}")
     if not isinstance(answer, dict):

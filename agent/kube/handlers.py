@@ -24,7 +24,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import aiohttp
@@ -34,8 +34,10 @@ from agent import __version__
 from agent.errors import UnscopedReadError
 from agent.kube.access import Access
 from agent.kube.bodies import identity
+from agent.kube.brief import brief
 from agent.kube.heard import Heard
 from agent.kube.keepalive import keepalive_socket
+from agent.kube.piecewise import CHUNK, PodList
 
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
 RESTART_FIRST, RESTART_CAP = 1.0, 60.0
@@ -215,9 +217,9 @@ class PodSource:
         @kopf.on.event("v1", "pods", registry=registry)
         async def pod_event(event: Raw, **_: object) -> None:  # a value returned would be patched into the pod
             if event.get("type") == "DELETED":
-                self._listener.pod_deleted(event["object"])
+                self._listener.pod_deleted(brief(event["object"]))
             else:
-                self._listener.pod_changed(event["object"])
+                self._listener.pod_changed(brief(event["object"]))
 
         @kopf.on.event("v1", "nodes", registry=registry)
         async def node_event(event: Raw, **_: object) -> None:
@@ -255,9 +257,11 @@ class PodSource:
         self.last_contact = time.monotonic()
         self._count(verb, answer.status, self.last_contact - began)
         if verb.startswith("WATCH"):
-            answer.content = Heard(answer.content, self._heard)  # type: ignore[assignment]  # reads the same
+            heard = Heard(answer.content, self._heard, pods=verb == "WATCH pods")
+            answer.content = heard  # type: ignore[assignment]  # reads the same
         if verb == "LIST pods" and answer.status == 200:  # noqa: PLR2004 - HTTP's OK
-            listed = await answer.json()  # kept by the response: kopf reads it again
+            listed = await _listed(answer)
+            answer.json = _already(listed)  # type: ignore[assignment, method-assign]  # what kopf asks for next
             self._listener.pods_listed(frozenset(identity(pod)[0] for pod in listed.get("items") or ()))
         return answer
 
@@ -280,3 +284,18 @@ class PodSource:
             request.url = request.url.update_query(resourceVersion="0")
         self._listed.add(path)
         return f"LIST {kind}"
+
+
+async def _listed(answer: aiohttp.ClientResponse) -> dict[str, Any]:
+    """The list of an answer, read as it comes: of each pod what is read of it."""
+    found = PodList()
+    async for data in answer.content.iter_chunked(CHUNK):
+        found.feed(data)
+    return found.whole()
+
+
+def _already(found: dict[str, Any]) -> Callable[..., Awaitable[dict[str, Any]]]:
+    async def json(**_: object) -> dict[str, Any]:
+        return found
+
+    return json

@@ -12,6 +12,8 @@ from typing import Any
 
 import aiohttp
 
+from agent.kube.piecewise import Lines
+
 
 class Heard:
     """An aiohttp StreamReader, read by chunks as kopf does.
@@ -19,16 +21,22 @@ class Heard:
     Args:
         content: the response's.
         tell: called for each chunk.
+        pods: what comes is pods: of each no more is passed on than is read of it.
     """
 
-    def __init__(self, content: aiohttp.StreamReader, tell: Callable[[], None]) -> None:
-        self._content, self._tell = content, tell
+    def __init__(self, content: aiohttp.StreamReader, tell: Callable[[], None], *, pods: bool = False) -> None:
+        self._content, self._tell, self._pods = content, tell, pods
 
     async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
-        """As the original."""
+        """As the original; of pods, whole lines."""
+        lines = Lines() if self._pods else None
         async for data in self._content.iter_chunked(size):
             self._tell()
-            yield data
+            passed = lines.feed(data) if lines else data
+            if passed:
+                yield passed
+        if lines and lines.rest():
+            yield lines.rest()
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the original has
         return getattr(self._content, name)

@@ -70,12 +70,12 @@ class Api:
         raw: bool = False,
         timeout: float = 30,
     ) -> Any:  # noqa: ANN401 - the API's JSON
-        """One request; returns the JSON answer, raises ApiError."""
+        """One request; returns the JSON answer (raw: its text), raises ApiError. A body of bytes goes as it is."""
         request = urllib.request.Request(self.server + path, method=method)
         request.add_header("Authorization", f"Bearer {token or self._admin}")
         data = None
         if body is not None:
-            data = json.dumps(body).encode()
+            data = body if isinstance(body, bytes) else json.dumps(body).encode()
             request.add_header("Content-Type", kind)
         try:
             with urllib.request.urlopen(request, data=data, timeout=timeout, context=self._trust) as answer:

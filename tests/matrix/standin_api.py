@@ -109,6 +109,8 @@ class Api:
         """Every Event that was recorded."""
         self.requests: Counter[tuple[str, str, int]] = Counter()
         """(method, resource, status) of every request of the agent -> how many."""
+        self.literals: dict[str, str] = {}
+        """Texts of objects -> JSON that stands for them, which Python's own library cannot write."""
         self._objects: dict[str, dict[str, Object]] = {
             name: {} for name in ("pods", "nodes", "namespaces", "noderesourcetopologies")
         }
@@ -228,9 +230,18 @@ class Api:
         self._last = next(self._version)
         body["metadata"]["resourceVersion"] = str(self._last)
         if resource in _WATCHED:
-            line = json.dumps({"type": what, "object": body}).encode() + b"\n"
+            line = self._text({"type": what, "object": body}).encode() + b"\n"
             self._log.append(_Entry(self._last, resource, self._mine(resource, body), line))
         self._loop.loop.call_soon_threadsafe(self._wake)
+
+    def _text(self, value: Object) -> str:
+        found = json.dumps(value)
+        for mark, literal in self.literals.items():
+            found = found.replace(f'"{mark}"', literal)
+        return found
+
+    def _json(self, value: Object, status: int = 200) -> web.Response:
+        return web.json_response(value, status=status, dumps=self._text)
 
     def _wake(self) -> None:
         for each in self._news:
@@ -298,11 +309,11 @@ class Api:
                     version, objects = self._old
                 found = [each for each in objects[resource].values() if self._mine(resource, each)]
                 kind = "PodList" if resource == "pods" else "NodeList"
-                return web.json_response(
+                return self._json(
                     {"kind": kind, "apiVersion": "v1", "metadata": {"resourceVersion": str(version)}, "items": found}
                 )
             body = self._objects.get(resource, {}).get(_asked(parts, resource))
-            return web.json_response(body) if body else _failure(404, f"{request.path} not found")
+            return self._json(body) if body else _failure(404, f"{request.path} not found")
 
     async def _watch(self, request: web.Request, resource: str) -> web.StreamResponse:
         stream = web.StreamResponse(headers={"Content-Type": "application/json"})
@@ -337,11 +348,11 @@ class Api:
         if resource == "events":
             self.events.append(body)
             self._heard("POST", "events", body, late)
-            return web.json_response(_brief(body), status=201)
+            return self._json(_brief(body), 201)
         if verb == "POST" and parts[-1] == "noderesourcetopologies":
             body.setdefault("metadata", {})["uid"] = str(uuid.uuid4())
             self._store(resource, body, "ADDED")
-            return web.json_response(_brief(body), status=201)
+            return self._json(_brief(body), 201)
         key = _asked(parts, resource)
         stored = self._objects.get(resource, {}).get(key)
         if stored is None:
@@ -359,7 +370,7 @@ class Api:
         new = _merged(stored, {name: part for name, part in body.items() if name in _mutable(parts[-1])})
         self._store(resource, new, "MODIFIED")
         self._heard("PATCH", f"{resource}/status" if parts[-1] == "status" else resource, new, late)
-        return web.json_response(_brief(new))
+        return self._json(_brief(new))
 
 
 async def _within(event: asyncio.Event, seconds: float) -> None:
