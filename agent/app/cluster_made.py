@@ -178,6 +178,7 @@ class Made(Service):
             saved=recovered.as_saved, complete=recovered.complete, room=self.memory.room if self.memory else None,
         )  # fmt: skip
         engine.names_known(self._names)
+        engine.inherit(recovered.before)
         if not start.listed:
             facts = {"pods": len(recovered.kept), "names": len(self._names)}
             LOG.warning("pods and containers are known from the saved ledger alone", extra={"facts": facts})

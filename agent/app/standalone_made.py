@@ -96,6 +96,7 @@ class Made(Service):
             room=self.memory.room if self.memory else None,
         )  # fmt: skip
         self.engine.names_known({**self._saved_names, **self._names()})
+        self.engine.inherit(self.recovered.before)
         self.engine.keep()
         self.locality = Locality(self.tree.cgroups)
         self.page = NodePage.of(options.node_name, self.engine, self.tree.cgroups, self.health, self.fan)

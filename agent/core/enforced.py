@@ -8,12 +8,13 @@ somebody whose own set could not be shrunk (or was widened by another program) m
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from agent.core.plan import CPUS, MEMS
+from agent.core.release import QUOTA_FILES
 from agent.core.wanted import Names, S, Want, own_of, parent_of, pool_of
 from agent.errors import MalformedError
-from agent.model.cgroup import FORBIDDEN, HANGS, OCCUPIED, Cgroup, Level, Observed, Written
+from agent.model.cgroup import FORBIDDEN, HANGS, OCCUPIED, Cgroup, Level, Observed, Write, Written
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
@@ -51,6 +52,7 @@ class Look:
         errors: of writes that were not done.
         unbound: containers whose memory is left where it is, id -> nodes of their pages (safety.md S4).
         soon: paths of containers whose memory is looked at a little later.
+        throttled: path -> the write that would lift its CPU quota, of those that shall have none (safety.md S16).
         stopped: why nothing is written at all, "" when everything is.
     """
 
@@ -62,6 +64,7 @@ class Look:
     errors: Errors
     unbound: Mapping[str, NodeSet]
     soon: Iterable[str] = ()
+    throttled: Mapping[str, Write] = field(default_factory=dict)
     stopped: str = ""
 
 
@@ -75,8 +78,10 @@ def after(observed: Observed, results: Iterable[Written]) -> Observed:
     for old in observed.cgroups:
         cpus = _read(CpuSet, last.get((old.path, CPUS)))
         mems = _read(NodeSet, last.get((old.path, MEMS)))
+        quota = last.get((old.path, QUOTA_FILES[observed.version]))
         new = replace(
             old, cpus=old.cpus if cpus is None else cpus, mems=old.mems if mems is None else mems,
+            quota=old.quota if quota is None else quota.read_back,
         )  # fmt: skip
         above = found.get(parent_of(old.path))
         if observed.version == 1:
@@ -115,6 +120,11 @@ def unenforced(look: Look) -> dict[str, dict[str, str]]:
     return found
 
 
+def unread(ledger: Ledger, uids: Iterable[str], why: str) -> dict[str, dict[str, str]]:
+    """What is told of pods whose containers may be there, while the cgroups cannot be read."""
+    return {uid: {"": f"granted, and not read back: {why}"} for uid in uids if _holds(ledger, uid)}
+
+
 def _holds(ledger: Ledger, uid: str) -> bool:
     """Whether a pod holds anything that is written to cgroups."""
     record = ledger.pods.get(uid)
@@ -124,11 +134,9 @@ def _holds(ledger: Ledger, uid: str) -> bool:
 def _why(look: Look, cgroup: Cgroup, strays: Iterable[tuple[Cgroup, CpuSet]]) -> str:
     want = look.wanted.get(cgroup.path, Want())
     if want.exclusive and want.cpus is not None:
-        if cgroup.cpus != want.cpus or cgroup.effective_cpus != want.cpus:
-            return _differs(look, cgroup.path, CPUS, str(cgroup.effective_cpus), str(want.cpus))
-        others = [(each.path, cpus & want.cpus) for each, cpus in strays if cpus & want.cpus]
-        if others:
-            return _shared_with(look, others)
+        why = _own(look, cgroup, want.cpus, strays)
+        if why:
+            return why
     elif cgroup.pod_uid in look.ledger.cpus.confined:
         pool = pool_of(look.ledger, cgroup.pod_uid, look.machine)
         if pool is not None and not cgroup.effective_cpus.issubset(pool):
@@ -142,6 +150,20 @@ def _why(look: Look, cgroup: Cgroup, strays: Iterable[tuple[Cgroup, CpuSet]]) ->
             "would move at once; make the pod anew, or let them be moved (numalign.io/move-memory)"
         )
     return _differs(look, cgroup.path, MEMS, str(cgroup.effective_mems), str(want.mems))
+
+
+def _own(look: Look, cgroup: Cgroup, cpus: CpuSet, strays: Iterable[tuple[Cgroup, CpuSet]]) -> str:
+    """Why a container does not have its CPUs for itself, and in full."""
+    if cgroup.cpus != cpus or cgroup.effective_cpus != cpus:
+        return _differs(look, cgroup.path, CPUS, str(cgroup.effective_cpus), str(cpus))
+    others = [(each.path, stray & cpus) for each, stray in strays if stray & cpus]
+    if others:
+        return _shared_with(look, others)
+    for path in (cgroup.path, parent_of(cgroup.path)):
+        if path in look.throttled:
+            write = look.throttled[path]
+            return f"it is throttled: {_differs(look, path, write.file, write.old, write.value)}"
+    return ""
 
 
 def _strays(look: Look) -> Iterator[tuple[Cgroup, CpuSet]]:

@@ -22,6 +22,8 @@ from agent.model.pod import Container, ContainerKind, Pod, Qos
 
 PERIOD = 100_000
 """Microseconds: cpuCFSQuotaPeriod, the kubelet's default."""
+QUOTA_FILES = {1: "cpu.cfs_quota_us", 2: "cpu.max"}
+"""By the version of the cgroups."""
 MIN_QUOTA = 1_000
 """Microseconds: the least that the kernel takes."""
 
@@ -158,10 +160,12 @@ def _quota(version: int, cgroup: Cgroup, milli: int | None) -> Write | None:
     _, _, period = cgroup.quota.partition(" ")  # v2: it stays when the quota goes
     quota = None if milli is None else max(MIN_QUOTA, milli * int(period or PERIOD) // 1000)
     if version == 1:
-        file, value = "cpu.cfs_quota_us", "-1" if quota is None else str(quota)
+        value = "-1" if quota is None else str(quota)
     else:
-        file, value = "cpu.max", f"{'max' if quota is None else quota} {period or PERIOD}"
-    return None if value == cgroup.quota else Write(cgroup.path, file, value, cgroup.quota, Cause.QUOTA)
+        value = f"{'max' if quota is None else quota} {period or PERIOD}"
+    return (
+        None if value == cgroup.quota else Write(cgroup.path, QUOTA_FILES[version], value, cgroup.quota, Cause.QUOTA)
+    )
 
 
 def _below_kubepods(observed: Observed) -> list[tuple[Cgroup, Cgroup]]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
 from agent.core import invariants
 from agent.core.admit import Node
 from agent.core.devices_books import shared_sentences
+from agent.core.enforced import Unenforced, unread
 from agent.core.naming import worth_saving
 from agent.engine.backoff import Asides, Truce
 from agent.engine.deciding import asked
@@ -169,6 +170,18 @@ class Effects:
             for text in shared_sentences(self._ledger, self._node.inventory.groups):
                 self._teller.problem("devices", text)
 
+    def inherit(self, before: Ledger | None) -> None:
+        """What an earlier agent saved last, None for nothing: sets as this has them count as written by this agent.
+
+        With the policy none they are taken back, also where the policy was changed while no agent ran.
+        """
+        with self._lock:
+            if before is None or before.cpus.shared == self._ledger.cpus.shared or self._node.rules.cpu.static:
+                return
+            observed = self._observe()
+            if observed is not None:
+                self._enforcer.learn(before, self._node.rules, self._node.machine, observed)
+
     def keep_names(self) -> None:
         """Save the names that were learnt since the last save; now and then, since each save is a sync of the disk.
 
@@ -273,6 +286,7 @@ class Effects:
             self._save()
         observed = self._observe()
         if observed is None:
+            self._tell_unread(but)
             return ()
         self._enforcer.movers = {uid for uid, known in self._known.items() if known.ask.move_memory}
         before = self._enforcer.unbound
@@ -290,7 +304,13 @@ class Effects:
             self.switch(observe_only=True, why=f"{fight}; {self._truce.begin()}", source=FLAPPING)
         return results
 
-    def _tell_standing(self, lacking: dict[str, dict[str, str]], but: Collection[str]) -> None:
+    def _tell_unread(self, but: Collection[str]) -> None:
+        """The cgroups cannot be read: what is new since the last look is told as not known; older words stand."""
+        if self.listening:
+            new = unread(self._ledger, {*but, *self._enforcer.unseen()}, self.broken)
+            self._tell_standing({**new, **self._standing.told}, but)
+
+    def _tell_standing(self, lacking: Mapping[str, Unenforced], but: Collection[str]) -> None:
         changed = self._standing.turn(lacking, at_once=but)
         if changed:
             self._publish()

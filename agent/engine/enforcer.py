@@ -61,6 +61,8 @@ class Enforcer:
         self.unbound: Mapping[str, NodeSet] = {}
         """Containers whose memory stays unbound, since they have pages on other nodes: id -> nodes (safety.md S4)."""
         self._unbound_since: dict[str, float] = {}
+        self._read: set[str] = set()
+        """Ids of the containers whose cgroups were read, as long as they have names."""
         self.backoff = Backoff(clock)
         self._last: dict[tuple[str, str], str] = {}
         self._errors: dict[tuple[str, str], str] = {}
@@ -77,6 +79,11 @@ class Enforcer:
         """What was heard counts from now on."""
         while self.heard:
             self.names |= self.heard.popleft()
+
+    def unseen(self) -> set[str]:
+        """Uids of pods of which a container was named whose cgroup was never read."""
+        self.listen()
+        return {uid for number, (uid, _) in self.names.items() if number not in self._read}
 
     def forget(self, uid: str) -> None:
         """A pod is gone: its containers' names go too."""
@@ -97,19 +104,24 @@ class Enforcer:
         self.listen()
         self.living = {each.container_id for each in observed.cgroups if each.level is Level.CONTAINER}
         self.names = named(ledger, self.names, observed)
+        self._read = (self._read | set(self.living)) & self.names.keys()
         names = named(ledger, self.names, observed, complete=self.all_named)
         wanted = self._wants(ledger, names, observed, rules, machine)
         held = self.held(observed, wanted)
         self._notice({each.container_id: held[each.path] for each in observed.cgroups if each.path in held})
         results: tuple[Written, ...] = ()
+        lift = self.lift_quota and rules.cpu.static
         if not stopped():
             writes = plan(observed, wanted, held=held)
-            writes += quota_plan(ledger, names, observed, lift=self.lift_quota and rules.cpu.static)
+            writes += quota_plan(ledger, names, observed, lift=lift)
             results = self._repair(writes, wanted, observed, machine, ledger.cpus.shared)
         soon = {each.path for each in observed.cgroups if each.path in held and each.container_id not in self.unbound}
+        tree = after(observed, results)
+        throttled = quota_plan(ledger, names, tree, lift=True) if lift else ()
         look = Look(
-            ledger, names, machine, wanted, after(observed, results), self._errors, self.unbound, soon, stopped()
-        )
+            ledger, names, machine, wanted, tree, self._errors, self.unbound, soon,
+            {each.path: each for each in throttled}, stopped(),
+        )  # fmt: skip
         return results, unenforced(look)
 
     def _wants(
@@ -124,6 +136,7 @@ class Enforcer:
 
     def learn(self, ledger: Ledger, rules: Rules, machine: Machine, observed: Observed) -> None:
         """What is in order counts as written by this agent, for sets that are to be taken back before any look."""
+        rules = replace(rules, cpu=replace(rules.cpu, static=True))
         self._found_in_order(wants(ledger, named(ledger, self.names, observed), observed, rules, machine), observed)
 
     def _repair(

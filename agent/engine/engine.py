@@ -95,18 +95,28 @@ class Engine(Effects):
             observed = None if self.listening else self._observe()
             if observed is None:
                 return
-            before, known = self._ledger, dict(self._known)
             self._enforcer.names.update(names)
-            mine = [pod for pod in pods if not self._exempt(pod)]
-            found = recover(self._node, before, observed, self._enforcer.names, mine, words=words)
-            self._ledger = found.ledger
-            for uid in found.adopted:
-                pod = found.ledger.pods[uid].pod
-                self._known[uid] = Known(pod, asked(self._node, pod), ran=True)
-            if not self._commit(before):
-                self._known = known
-            for text in found.untold:
-                self._teller.problem("devices", text)
+            mine = sorted((pod for pod in pods if not self._exempt(pod)), key=lambda pod: (pod.created, pod.uid))
+
+            def take(some: Sequence[Pod]) -> None:
+                known, only = dict(self._known), {pod.uid for pod in some}
+                with self._whole():
+                    found = recover(
+                        self._node, self._ledger, observed, self._enforcer.names, mine, words=words, only=only
+                    )
+                    self._ledger = found.ledger
+                    for uid in found.adopted:
+                        pod = found.ledger.pods[uid].pod
+                        self._known[uid] = Known(pod, asked(self._node, pod), ran=True)
+                if self._ledger != found.ledger:
+                    self._known = known  # it could not be saved: they are decided as pods that ran
+                for text in found.untold:
+                    self._teller.problem("devices", text)
+
+            def failed(pod: Pod, error: Exception) -> None:
+                self._teller.problem("set-aside", f"what pod {pod.key} runs on is not known: {sentence(error)}")
+
+            one_by_one(mine, take, failed)
 
     def pods_gone(self, uids: Iterable[str]) -> None:
         """Pods left the API. What they hold is freed when their cgroups have gone (safety.md S13)."""

@@ -19,7 +19,7 @@ How a pod is adopted, and what its own word is good for, is `agent.engine.adopt`
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from agent.core import invariants
@@ -72,6 +72,7 @@ class Recovered:
         saved: there was a checkpoint that could be read.
         as_saved: its ledger was taken as it is.
         complete: the checkpoint knew of every pod; if not, nothing is written before the first complete list.
+        before: the checkpoint's ledger; None where there was none.
     """
 
     ledger: Ledger
@@ -84,6 +85,7 @@ class Recovered:
     saved: bool = True
     as_saved: bool = True
     complete: bool = True
+    before: Ledger | None = None
 
 
 def recover(
@@ -95,6 +97,7 @@ def recover(
     *,
     complete: bool = True,
     words: Mapping[str, Word] | None = None,
+    only: Collection[str] | None = None,
 ) -> Recovered:
     """Put the three sources together.
 
@@ -106,6 +109,7 @@ def recover(
         pods: the pods that are known now; may be empty (the API is away).
         complete: what was saved with `saved` under LISTED.
         words: what pods carry of an earlier agent's words, by uid: used where no checkpoint knows the pod.
+        only: uids of those that may be adopted; None for all.
     """
     base = saved or node.start()
     mine = {pod.uid: pod for pod in pods if pod.uid not in base.pods}
@@ -121,6 +125,8 @@ def recover(
     adopter = Adopter(node, base, {pod.uid: pod for pod in here}, words or {})
     adopted: list[str] = []
     for pod in here:
+        if only is not None and pod.uid not in only:
+            continue
         with Survived(lambda _error: None):  # left to admission, which tells of it
             adopted += [pod.uid] if adopter.adopt(pod, by_pod[pod.uid], of_pods.get(pod.uid)) else []
     adopter.confine()
@@ -137,6 +143,7 @@ def recover(
         saved=saved is not None,
         as_saved=as_saved,
         complete=saved is not None and complete,
+        before=saved,
     )
 
 

@@ -104,3 +104,23 @@ def test_finding_09_a_node_that_was_never_static_is_never_written(tmp_path: Path
     world.engine.reconcile()
     assert world.effective("a") == "3"
     assert [each for each in world.ears.written_ if each.write.file == "cpuset.cpus"] == []
+
+
+@pytest.mark.parametrize("version", [1, 2], ids=["v1", "v2"])
+def test_finding_09_a_change_while_no_agent_runs_widens_too(tmp_path: Path, version: int) -> None:
+    """Under strict-cpu-reservation the pool lacked a CPU, nobody holds any; with none, all is shared."""
+    machine = parse_synthetic(MACHINE)
+    folder = tmp_path / "tree"
+    Scratch.create(folder, cpus=machine.online, nodes=machine.node_set, setup=Layout(version))
+    world = World(folder, machine=MACHINE, settings={"cpuManagerPolicyOptions": {"strict-cpu-reservation": "true"}})
+    world.engine.pods_listed({"web", "more"})
+    world.run(manifest("web", WEB, created=1))
+    world.run(manifest("more", container(cpu="500m"), created=2))
+    assert (world.effective("web"), world.effective("more")) == ("1-7", "1-7")
+    world.tree.kernel_write(world.path("more", "app"), "cpuset.cpus", "5")
+    settings = {**world.settings, "cpuManagerPolicy": "none", "cpuManagerPolicyOptions": {}}
+    again = World(folder, machine=MACHINE, settings=settings, store=world.store, pods=world.pods.values())
+    again.engine.pods_listed({"web", "more"})
+    assert (again.effective("web"), again.effective("more")) == ("0-7", "5"), "what others wrote is theirs"
+    again.run(manifest("late", WEB, created=3))
+    assert again.effective("late") == "0-7"

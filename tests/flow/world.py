@@ -180,6 +180,7 @@ class World:
             saved=self.recovered.as_saved, complete=self.recovered.complete, room=room, clock=clock,
         )  # fmt: skip
         self.engine.names_known(names)
+        self.engine.inherit(self.recovered.before)
         self.engine.keep()
 
     def node(self, machine: Machine | None = None, **settings: Any) -> Node:  # noqa: ANN401 - a document's values
@@ -273,7 +274,7 @@ class World:
         ledger = self.engine.ledger
         invariants.check(ledger, self.engine.node, earlier=tuple(ledger.pods))
         assert self.store.saved in (ledger, None) or self.engine.unwritable, "what holds was not saved"
-        if self.engine.switches.observe_only or not self.engine.listening or self.kernel.moody:
+        if self.engine.switches.observe_only or not self.engine.listening or self.kernel.moody or self.engine.broken:
             return
         names = self.names()
         everyone = CpuSet.union(cpus for each in ledger.cpus.assigned.values() for cpus in each.values())
