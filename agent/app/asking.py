@@ -14,6 +14,7 @@ from agent.app import outsiders, setup
 from agent.app.outsiders import Outsider
 from agent.app.state_folder import saved_in, setup_of
 from agent.core.admit import Node
+from agent.core.enforced import Unenforced, note
 from agent.core.explain import Explanation, Standing, explain
 from agent.engine.deciding import asked
 from agent.engine.following import Following, reported_before
@@ -33,6 +34,7 @@ class Desk:
         node: the managers, with the kubelet's devices as far as the ledger knows them.
         ledger: who holds what.
         outside: pods that were refused or are left alone, by uid; some of those refused are gone.
+        lacking: for whom the kernel does not have what he holds, by uid, as the agent found it last.
         notes: what one should know of the answers; sentences.
     """
 
@@ -40,6 +42,7 @@ class Desk:
     node: Node
     ledger: Ledger
     outside: Mapping[str, Outsider] = field(default_factory=dict)
+    lacking: Mapping[str, Unenforced] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def pods(self) -> dict[str, Pod]:
@@ -80,9 +83,10 @@ class Desk:
             self.node, self.ledger, pod, ask=asked(self.node, pod), search=search,
             standing=replace(standing, hypothetical=hypothetical),
         )  # fmt: skip
-        if not self.gone(pod):
-            return found
-        return replace(found, notes=("the pod is gone; all numbers are those of now", *found.notes))
+        said = (
+            "the pod is gone; all numbers are those of now" if self.gone(pod) else note(self.lacking.get(pod.uid, {}))
+        )
+        return replace(found, notes=(said, *found.notes)) if said else found
 
     def exempt(self, pod: Pod) -> str:
         """As the agent would decide, but for its own namespace, which it alone knows."""
@@ -116,7 +120,7 @@ def open_desk(state: Path, config: Path | None, root: str | None, *, needs_ledge
             f"{found.machine.digest}; name the machine that it was served on"
         )  # fmt: skip
     node = Following(found.node, reported_before(saved.ledger, found.node)).node(found.node)
-    return Desk(found, node, saved.ledger, outsiders.load(state))
+    return Desk(found, node, saved.ledger, outsiders.load(state), outsiders.unenforced(state))
 
 
 def manifests(path: Path) -> tuple[Pod, ...]:

@@ -1,8 +1,9 @@
-"""Pods that were refused, wait, or are left alone: kept beside the ledger, for `numalign explain`.
+"""What the ledger does not say of pods: kept beside it, for `numalign explain` and `numalign state`.
 
-The ledger holds who is in. Why somebody is not is known to the engine only, and gone with it; so it is written to a
-small file of the state folder whenever it changes. It is a report and no source: nothing depends on it, and where it
-is lost or unreadable, such a pod is explained from its manifest.
+The ledger holds who is in. Why somebody is not (refused, waiting, left alone), and for whom the kernel does not have
+what he holds, is known to the engine only, and gone with it; so it is written to a small file of the state folder
+whenever it changes. It is a report and no source: nothing depends on it, and where it is lost or unreadable, a pod is
+explained from its manifest.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 from agent.app import small_files
@@ -31,6 +33,7 @@ MOST = 10_000
 MOST_GONE = 100
 """Of those that were refused and are gone, so many stay known, the last ones."""
 _LARGEST = 64 * 1024 * 1024
+_LONGEST = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class Outsiders:
 
     def __init__(self, state: Path) -> None:
         self._path = state / FILE
-        self._pods = dict(load(state))
+        self._pods, self._lacking = dict(load(state)), dict(unenforced(state))
         self._told = False
         self._seen: Snapshot | None = None
 
@@ -63,8 +66,12 @@ class Outsiders:
         if snapshot is self._seen:  # asked several times a second
             return
         pods = self._with(snapshot)
-        if pods != self._pods:
-            body = {"version": VERSION, "pods": {uid: _written(each) for uid, each in pods.items()}}
+        lacking = {uid: dict(each) for uid, each in islice(sorted(snapshot.unenforced.items()), MOST)}
+        if (pods, lacking) != (self._pods, self._lacking):
+            body = {
+                "version": VERSION, "unenforced": lacking,
+                "pods": {uid: _written(each) for uid, each in pods.items()},
+            }  # fmt: skip
             try:
                 small_files.keep(self._path, body)
             except OSError as error:
@@ -72,7 +79,7 @@ class Outsiders:
                     LOG.warning("who was refused is not kept for numalign explain: %s", error)
                 self._told = True
                 return
-            self._pods, self._told = pods, False
+            self._pods, self._lacking, self._told = pods, lacking, False
         self._seen = snapshot
 
     def _with(self, snapshot: Snapshot) -> dict[str, Outsider]:
@@ -116,6 +123,18 @@ def load(state: Path) -> Mapping[str, Outsider]:
         if root.get("version").value == VERSION:
             pods = root.get("pods")
             return {uid: _outsider(pods.get(uid), uid) for uid in pods.mapping()} if pods else {}
+    return {}
+
+
+def unenforced(state: Path) -> dict[str, dict[str, str]]:
+    """For whom the kernel did not have what he holds when that was written last: uid -> container -> why."""
+    with contextlib.suppress(OSError, ValueError, MalformedError, RecursionError):
+        root = Field(small_files.read(state / FILE, _LARGEST))
+        if root.get("version").value == VERSION:
+            return {
+                uid: {name: why.text(_LONGEST) for name, why in found.members(MOST)}
+                for uid, found in root.get("unenforced").members(MOST)
+            }
     return {}
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from agent import __version__
 from agent.app.views import Row, in_words, node_json, refusal_json, row_json, view_of
+from agent.core.enforced import sentence
 from agent.core.explain.refusals import in_plain_words
 from agent.core.explain.shown import to_json
 from agent.core.machinejson import to_facts
@@ -172,7 +173,7 @@ def _state(snapshot: Snapshot, uid: str, known: Known | None, rows: list[Row]) -
         return _refused(snapshot, known, known.refusal, inside=uid in snapshot.ledger.pods)
     lacking = snapshot.unenforced.get(uid, {})
     if lacking:
-        return UNENFORCED, "; ".join(f"{name}: {text}" if name else text for name, text in sorted(lacking.items()))
+        return UNENFORCED, sentence(lacking)
     why = next((row.why for row in rows if row.why), "")
     states = {row.state for row in rows}
     return next((state for state in (MISALIGNED, ALIGNED) if state in states), SHARED), why

@@ -12,6 +12,7 @@ from agent.app import kept, outsiders, recovery_report
 from agent.app.state_folder import saved_in, setup_of
 from agent.app.views import as_json, view_of
 from agent.cli.where import config_option, root_option, state_dir_option
+from agent.core.enforced import note
 from agent.errors import NumalignError, SettingsError
 from agent.host.checkpoint import Checkpoint
 from agent.model.ledgerjson import ledger_to_json
@@ -59,10 +60,19 @@ def command(*, state_dir: Path, config: Path | None, root: str | None, output: s
         return
     view = view_of(saved.ledger, node, outsiders.known(state_dir))
     report = recovery_report.load(state_dir)
+    lacking = {
+        uid: why for uid, why in sorted(outsiders.unenforced(state_dir).items()) if uid in saved.ledger.pods
+    }  # fmt: skip
     if output == "json":
         click.echo(
             json.dumps(
-                {**as_json(view), "reserved": reserved, "lastStart": asdict(report) if report else None}, indent=2
+                {
+                    **as_json(view),
+                    "unenforced": lacking,
+                    "reserved": reserved,
+                    "lastStart": asdict(report) if report else None,
+                },
+                indent=2,
             )
         )
         return
@@ -70,6 +80,7 @@ def command(*, state_dir: Path, config: Path | None, root: str | None, output: s
 
     target = show.console()
     target.print(show.pods_table(view))
+    show.sentences(target, [f"pod {saved.ledger.pods[uid].pod.key}: {note(why)}" for uid, why in lacking.items()])
     if node is None:
         text = f"the ledger is of machine {saved.ledger.machine}, not of this one; --root names the one to show"
         show.sentences(target, [text])

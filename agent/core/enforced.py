@@ -26,7 +26,7 @@ IN_FORCE: Unenforced = {}
 Errors = Mapping[tuple[str, str], str]
 """(path, file) -> why the last write there was not done: the kernel's word, or one of `agent.model.cgroup`'s."""
 
-_REMEDIES = {
+REMEDIES = {
     "EACCES": "its parent lacks these CPUs or nodes, or the file may not be written",
     "EBUSY": "a cgroup below it holds others, or a real-time or deadline task would lose its CPU time",
     "EINVAL": "the kernel does not have them: is one offline?",
@@ -37,6 +37,7 @@ _REMEDIES = {
     OCCUPIED: "another container with CPUs of its own still stands on them, and has to leave first",
     FORBIDDEN: "it is not among the kubelet's cgroups",
 }
+"""What a reader may do, by the error of a write."""
 _ELSE = "the kernel refuses the write"
 _AGAIN = "another program wrote it; it is put right again, with growing pauses"
 
@@ -120,6 +121,16 @@ def unenforced(look: Look) -> dict[str, dict[str, str]]:
     return found
 
 
+def sentence(unenforced: Unenforced) -> str:
+    """Why a pod does not have what it holds: one sentence, with the container where it is one's."""
+    return "; ".join(f"{name}: {why}" if name else why for name, why in sorted(unenforced.items()))
+
+
+def note(unenforced: Unenforced) -> str:
+    """The same for who reads the books; "" where all is in force."""
+    return f"the kernel does not have what it holds: {sentence(unenforced)}" if unenforced else ""
+
+
 def unread(ledger: Ledger, uids: Iterable[str], why: str) -> dict[str, dict[str, str]]:
     """What is told of pods whose containers may be there, while the cgroups cannot be read."""
     return {uid: {"": f"granted, and not read back: {why}"} for uid in uids if _holds(ledger, uid)}
@@ -197,7 +208,7 @@ def _reason(look: Look, path: str, file: str) -> str:
     if look.stopped:
         return f"nothing is written: {look.stopped}"
     error = look.errors.get((path, file), "")
-    return f"{error}: {_REMEDIES.get(error, _ELSE)}" if error else _AGAIN
+    return f"{error}: {REMEDIES.get(error, _ELSE)}" if error else _AGAIN
 
 
 def _read(kind: type[S], written: Written | None) -> S | None:

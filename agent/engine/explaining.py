@@ -5,6 +5,9 @@ For the node page and whoever else holds a Snapshot; it needs no lock, and nothi
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from agent.core.enforced import note
 from agent.core.explain import Explanation, Standing, explain
 from agent.engine.known import Snapshot
 
@@ -21,4 +24,6 @@ def explained(snapshot: Snapshot, uid: str, *, search: bool = True) -> Explanati
     if known is None:
         return explain(snapshot.node, snapshot.ledger, record.pod, search=search) if record else None
     standing = Standing(refusal=known.refusal, exempt=known.exempt, given=snapshot.given.get(uid, {}))
-    return explain(snapshot.node, snapshot.ledger, known.pod, ask=known.ask, standing=standing, search=search)
+    found = explain(snapshot.node, snapshot.ledger, known.pod, ask=known.ask, standing=standing, search=search)
+    said = note(snapshot.unenforced.get(uid, {}))
+    return replace(found, notes=(said, *found.notes)) if said else found

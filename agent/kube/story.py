@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.core.enforced import IN_FORCE, Unenforced
+from agent.core.enforced import IN_FORCE, Unenforced, sentence
 from agent.engine.adopt import Word
 from agent.errors import MalformedError
 from agent.model.fields import Field
@@ -97,7 +97,9 @@ def admitted(
         body["asked"] = record.asked
     if "" in unenforced:
         body["unenforced"] = unenforced[""]
-    status, reason, message = _unenforced(unenforced) if unenforced else _verdict(record, cpus, nodes)
+    status, reason, message = _verdict(record, cpus, nodes)
+    if unenforced:
+        status, reason, message = "False", NOT_ENFORCED, sentence(unenforced)[:MAX_MESSAGE]
     return Story(
         uid, record.pod.namespace, record.pod.name,
         annotations={ASSIGNMENT: _compact(body), CPUS: str(cpus) or None, NODES: str(nodes) or None},
@@ -227,11 +229,6 @@ def carried(body: Mapping[str, Any], story: Story) -> bool:
                 story.status, story.reason, story.message,
             )  # fmt: skip
     return not story.status
-
-
-def _unenforced(unenforced: Unenforced) -> tuple[str, str, str]:
-    each = [f"{name}: {why}" if name else why for name, why in sorted(unenforced.items())]
-    return "False", NOT_ENFORCED, "; ".join(each)[:MAX_MESSAGE]
 
 
 def _verdict(record: PodRecord, cpus: CpuSet, nodes: NodeSet) -> tuple[str, str, str]:

@@ -100,14 +100,19 @@ SPECS: tuple[Spec, ...] = (
          "CPU that numalign reserves beyond the kubelet: the scheduler may overfill the node by it."),
     Spec("numalign_api_silent_seconds", "gauge",
          "Since the API server said something on the watch, a bookmark a minute; absent before."),
-    Spec("numalign_cpus", "gauge", "CPUs of a NUMA node by use; free ones are shared too.", ("numa_node", "use")),
-    Spec("numalign_memory_bytes", "gauge", "Memory of a NUMA node by use.", ("numa_node", "resource", "use")),
+    Spec("numalign_cpus", "gauge", "CPUs of a NUMA node by use, as granted; free ones are shared too.",
+         ("numa_node", "use")),
+    Spec("numalign_memory_bytes", "gauge", "Memory of a NUMA node by use, as granted.",
+         ("numa_node", "resource", "use")),
     Spec("numalign_memory_available_bytes", "gauge",
          "Memory of a NUMA node that is free or can be freed without swapping, as the kernel tells it.",
          ("numa_node",)),
     Spec("numalign_pods", "gauge", "Pods that the agent knows: pinned, shared, refused, exempt, ended.", ("state",)),
     Spec("numalign_placed_pods", "gauge",
-         "Pods that hold CPUs, memory or devices, and whether they lie as their policy wants.", ("alignment",)),
+         "Pods that were granted CPUs, memory or devices, and whether these lie as their policy wants.",
+         ("alignment",)),
+    Spec("numalign_unenforced_pods", "gauge",
+         "Pods that were granted something which the kernel does not have: their condition is NotEnforced."),
     Spec("numalign_manifest_errors", "gauge", "Manifests of the followed folder that are no pods now."),
     Spec("numalign_hanging_writes", "gauge",
          "Writes of memory nodes that have not returned: the kernel moves pages, or is stuck; at most 32."),
@@ -139,6 +144,7 @@ class Snapshot:
         mismatch: thousandths of a CPU reserved beyond the kubelet.
         silent: seconds since the API server said something, None before it did.
         placed: "aligned", "misaligned" -> pods that hold something.
+        unenforced: pods that lack what they hold.
         available: NUMA node -> bytes that the kernel could give.
         writers: how another writer is looked for -> whether one was found.
     """
@@ -156,6 +162,7 @@ class Snapshot:
     mismatch: int = 0
     silent: float | None = None
     placed: Mapping[str, int] = field(default_factory=dict)
+    unenforced: int = 0
     available: Mapping[int, int] = field(default_factory=dict)
     writers: Mapping[str, bool] = field(default_factory=dict)
 
@@ -245,6 +252,7 @@ class _Gauges(Collector):
             "numalign_reserved_mismatch_millicpus": [((), shot.mismatch)],
             "numalign_api_silent_seconds": [] if shot.silent is None else [((), shot.silent)],
             "numalign_placed_pods": [((word,), count) for word, count in sorted(shot.placed.items())],
+            "numalign_unenforced_pods": [((), shot.unenforced)],
             "numalign_memory_available_bytes": [
                 ((str(node),), size) for node, size in sorted(shot.available.items())
             ],

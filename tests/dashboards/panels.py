@@ -117,6 +117,12 @@ _LOCALITY = Panel(
     "Share of the pages of containers with exclusive CPUs that lie on their own NUMA nodes. Absent where no such "
     "container has pages.", unit="percentunit", warn=0.9, bad=0.8, falling=True,
 )  # fmt: skip
+_UNENFORCED = Panel(
+    "Pods without what they were granted", "timeseries",
+    (Query(f"sum by (node) (numalign_unenforced_pods{{{NODE}}})", "{{node}}"),),
+    "The kernel refuses a set or a quota, somebody else still runs on their CPUs, or nothing is written. Their "
+    "condition is NotEnforced and says which it is.", unit="none", warn=1,
+)  # fmt: skip
 _PODS = Panel(
     "Pods by state", "timeseries",
     (Query(f'sum by (state) (numalign_pods{{{NODE}, state!="ended"}})', "{{state}}"),),
@@ -165,6 +171,7 @@ FLEET = Board(
               "free CPUs and reserved ones are the shared pool, which all other pods run on.",
               stacked=True, unit="none"),
         _DRIFT,
+        _UNENFORCED,
         _LOCALITY,
         _START_TO_PIN,
         Panel("Nodes with another writer of cpusets", "timeseries",
@@ -174,6 +181,7 @@ FLEET = Board(
         Panel("Node by node", "table",
               (Query(f'sum by (node) (numalign_pods{{{NODE}, state="pinned"}})', "pinned"),
                Query(f'sum by (node) (numalign_placed_pods{{{NODE}, alignment="misaligned"}})', "misaligned"),
+               Query(f"sum by (node) (numalign_unenforced_pods{{{NODE}}})", "not enforced"),
                Query(f'sum by (node) (numalign_pods{{{NODE}, state="refused"}})', "refused"),
                Query(f'sum by (node) (numalign_cpus{{{NODE}, use="free"}})', "free CPUs"),
                Query(f'max by (node) (numalign_largest_aligned{{{NODE}, resource="cpu"}})', "largest aligned"),
@@ -231,6 +239,7 @@ NODE_BOARD = Board(
               "Of the memory that is not granted.", unit="bytes"),
         _REFUSALS,
         _DRIFT,
+        _UNENFORCED,
         _LOCALITY,
         _START_TO_PIN,
         Panel("Writes to cgroups by cause, per minute", "timeseries",
@@ -250,6 +259,11 @@ NODE_BOARD = Board(
         Panel("Requests to the API server, per minute", "timeseries",
               (Query(_rate("numalign_api_requests_total", "verb, code"), "{{verb}} {{code}}"),),
               "Code 0: no answer. Empty without a cluster.", unit="cpm", zero=True),
+        Panel("What the API server does not take, per minute", "timeseries",
+              (Query(_rate("numalign_api_refused_total", "what"), "{{what}}"),
+               Query(_rate("numalign_events_dropped_total", "why"), "Events: {{why}}")),
+              "Stories are annotations and the condition of a pod; they are tried again. Events beyond their rate "
+              "are left out.", unit="cpm", zero=True),
         Panel("Waits to be decided or told", "timeseries",
               (Query(f"sum by (queue) (numalign_queue_length{{{NODE}}})", "{{queue}}"),),
               "Should be 0 nearly always. Empty without a cluster.", unit="none", zero=True),

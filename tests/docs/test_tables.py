@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agent.core import asks
+from agent.core import asks, enforced
 from agent.kube import story
 from agent.kube.nodes import OBSERVE_ONLY
 from agent.kube.teller import _reason
 from agent.model import notes
+from agent.model.cgroup import FORBIDDEN, HANGS, OCCUPIED
 from agent.model.outcome import Reason
 from agent.model.rules import OnMisalignment, Policy, Scope
 from agent.observe.metrics import SPECS
@@ -49,6 +50,12 @@ def test_reasons_and_the_condition() -> None:
     assert set(re.findall(r"\| `(\w+)` \|", condition)) == {
         story.ALIGNED, story.SHARED, story.NOT_ALIGNED, story.NOT_ENFORCED,
     }  # fmt: skip
+    remedies = pages.section(pages.DOCS / "troubleshooting.md", "A pod is not pinned")
+    assert {story.SHARED, story.NOT_ALIGNED, story.NOT_ENFORCED} <= set(
+        re.findall(r"^\| `(\w+)`", remedies, re.MULTILINE)
+    )
+    lacking = pages.section(pages.DOCS / "troubleshooting.md", "A pod does not have what it was granted")
+    assert {*enforced.REMEDIES, HANGS, OCCUPIED} - {FORBIDDEN} <= set(re.findall(r"`(\w+)`", lacking))
     table = pages.section(pages.DOCS / "troubleshooting.md", "A pod was refused")
     assert pages.first_cells(table) == {each.value for each in Reason}
 

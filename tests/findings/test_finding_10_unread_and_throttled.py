@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import errno
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from agent.app.cluster_views import shown
+from agent.app.outsiders import Outsiders
+from agent.cli import group
 from agent.core.synthetic import parse_synthetic
+from agent.engine.explaining import explained
+from agent.host.checkpoint import Checkpoint
 from agent.host.scratch import Layout, Scratch
 from agent.host.standin import container_id
 from agent.model.cgroup import Level
+from agent.observe.metrics import Metrics
 from tests.flow.world import World, container, manifest
 
 MACHINE = "2 sockets x 1 node x 4 cores x 1 thread"
@@ -112,3 +120,57 @@ def test_finding_10_a_quota_that_stays_by_the_settings_is_no_fault(tmp_path: Pat
     throttle(world, "db")
     world.engine.reconcile()
     assert world.condition("db") == ALIGNED
+
+
+def metric(world: World, name: str) -> float:
+    """A gauge, as Prometheus reads it."""
+    page = Metrics(lambda: shown(world.engine, None)).page().decode()
+    return next(float(line.split()[1]) for line in page.splitlines() if line.split()[0] == name)
+
+
+def test_finding_10_the_gauge_counts_pods_that_lack_something(world: World) -> None:
+    """None, then one while the kernel refuses its set, then none; what was granted counts meanwhile as granted."""
+    assert metric(world, "numalign_unenforced_pods") == 0
+    world.kernel.refuse(errno.EBUSY, path=container_id("new", "app"))
+    world.run(manifest("new", container(cpu="2"), created=2))
+    lacking = [uid for uid in ("db", "new") if world.condition(uid) == NOT_ENFORCED]
+    assert "new" in lacking, "and db where the other may run on its CPUs meanwhile: on v1 it began on all"
+    assert metric(world, "numalign_unenforced_pods") == len(lacking)
+    assert metric(world, 'numalign_placed_pods{alignment="aligned"}') == 2
+    world.kernel.mend()
+    world.engine.reconcile()
+    assert metric(world, "numalign_unenforced_pods") == 0
+
+
+def test_finding_10_explain_and_state_say_it(tmp_path: Path) -> None:
+    """Page, `numalign explain` and `numalign state` show the books, and say where the kernel does not have that."""
+    store = Checkpoint(tmp_path / "state" / "checkpoint.json")
+    root = f"synthetic:{MACHINE}"
+    world = World(tmp_path / "tree", machine=MACHINE)
+    world.engine.pods_listed({"db", "new"})
+    world.run(manifest("db", container(cpu="2"), created=1))
+    world.kernel.refuse(errno.EBUSY, path=container_id("new", "app"))
+    world.run(manifest("new", container(cpu="2"), created=2))
+    store.save(world.engine.ledger)
+    outside = Outsiders(tmp_path / "state")
+
+    def ask(*words: str) -> str:
+        outside.follow(world.engine.snapshot)
+        where = ("--state-dir", str(tmp_path / "state"), "--root", root)
+        result = CliRunner().invoke(group, [*words, *where], env={"COLUMNS": "400"})
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    text = "the kernel does not have what it holds: app: cpuset.cpus of /kubepods"
+    on_page = explained(world.engine.snapshot, "new")
+    assert on_page is not None
+    assert [each for each in on_page.notes if each.startswith(text)]
+    assert text in ask("state").replace("\n", " ")
+    assert list(json.loads(ask("state", "--output", "json"))["unenforced"]) == ["new"]
+    assert any(note.startswith(text) for note in json.loads(ask("explain", "new", "-o", "json"))["notes"])
+    assert not any(note.startswith(text) for note in json.loads(ask("explain", "db", "-o", "json"))["notes"])
+    world.kernel.mend()
+    world.engine.reconcile()
+    assert text not in ask("state")
+    assert json.loads(ask("state", "--output", "json"))["unenforced"] == {}
+    assert not any(note.startswith(text) for note in json.loads(ask("explain", "new", "-o", "json"))["notes"])
