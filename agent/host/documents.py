@@ -41,7 +41,8 @@ def load_all(text: str | bytes, *, values: int, documents: int, loader: Any = Lo
         _check(text, values, documents)
         return list(yaml.load_all(text, loader))
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 0
+        last = len(text.splitlines())  # libyaml's mark for the end is the line after it
+        line = min(error.problem_mark.line + 1, last) if error.problem_mark else 0
         raise BadDocumentError(error.problem or "cannot be parsed", line, error.context or "") from None
     except BadDocumentError:
         raise
