@@ -9,6 +9,7 @@ An order and its answer are one line of JSON each; the template says when a life
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -157,6 +158,8 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, lambda _number, _frame: os.write(pipe_out, b"."))
     import select  # noqa: PLC0415 - of this program alone
 
+    gc.collect()
+    gc.freeze()  # or the first collection of every life would copy all that is shared with this process
     say(ready=True)
     pending = b""
     while True:

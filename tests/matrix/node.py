@@ -285,7 +285,7 @@ class Node:
         pod = self.kubelet.pods.get(self.key(name))
         if pod is None or container not in pod.numbers:
             return ""
-        with contextlib.suppress(OSError, NumalignError), self.journal.alone():
+        with contextlib.suppress(OSError, NumalignError):
             folder = self.tree.folder / self.kubelet.path(pod.uid, pod.numbers[container]).lstrip("/")
             return (folder / EFFECTIVE).read_text("ascii").strip()
         return ""
@@ -383,7 +383,7 @@ class Node:
                 text = what if isinstance(what, str) else what()
                 raise AssertionError(f"waited in vain for {text}\n{self.words()[-6000:]}")
             time.sleep(pause)
-            pause = min(0.2, pause * 1.3)
+            pause = min(0.4, pause * 1.5)
 
     def turns(self, count: int = 3) -> None:
         """Until the agent has looked at the tree so many times more, or has ended."""

@@ -80,6 +80,8 @@ def _live(node: Node, pair: Pair) -> None:
     row.amid(node)
     column.amid(node)
     node.turns(2)
+    if node.agent is not None and not node.agent.alive:
+        node.start()
     if row.keeping and column.keeping:
         node.wait(lambda: not _off(node, before), lambda: f"containers to be where they were: {_off(node, before)}")
     elif row.name not in {"daemon-reload", "node rebooted"}:

@@ -146,19 +146,19 @@ class Api:
             return self._store(resource, body, "MODIFIED" if known else "ADDED")
 
     def get(self, resource: str, key: str) -> Object:
-        """An object as it is now, {} where there is none; the key of a pod is "namespace/name"."""
+        """An object as it is now, {} where there is none; the key of a pod is "namespace/name". Not to be changed."""
         with self._lock:
-            return copy.deepcopy(self._objects[resource].get(key, {}))
+            return self._objects[resource].get(key, {})
 
     def all(self, resource: str) -> list[Object]:
-        """Every object of a kind."""
+        """Every object of a kind. Not to be changed: what changes is stored anew."""
         with self._lock:
-            return copy.deepcopy(list(self._objects[resource].values()))
+            return list(self._objects[resource].values())
 
     def change(self, resource: str, key: str, change: Callable[[Object], object]) -> Object:
         """Change an object in place (not by the agent); nothing where there is none."""
         with self._lock:
-            body = self.get(resource, key)
+            body = copy.deepcopy(self.get(resource, key))
             if body:
                 change(body)
                 self._store(resource, body, "MODIFIED")
@@ -190,7 +190,7 @@ class Api:
         """Begin a fault; see the module."""
         assert name in FAULTS, name
         with self._lock:
-            self._old = self._last, copy.deepcopy(self._objects)
+            self._old = self._last, {name: dict(each) for name, each in self._objects.items()}
         self._loop.run(self._begin(name))
 
     def calm(self) -> None:
@@ -224,11 +224,11 @@ class Api:
         with self._lock:
             self._objects[resource][_key(body)] = body
             self._announce(resource, what, body)
-            return copy.deepcopy(body)
+            return body
 
     def _announce(self, resource: str, what: str, body: Object) -> None:
         self._last = next(self._version)
-        body["metadata"]["resourceVersion"] = str(self._last)
+        body["metadata"] = {**body["metadata"], "resourceVersion": str(self._last)}
         if resource in _WATCHED:
             line = self._text({"type": what, "object": body}).encode() + b"\n"
             self._log.append(_Entry(self._last, resource, self._mine(resource, body), line))

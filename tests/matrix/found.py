@@ -1,0 +1,32 @@
+"""What the pairs found when they were first run: defects of the agent, all mended since."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_FIRST = "A pod that NRI's own question brought before the watch did carried no word of ours until the next start."
+_RACE = (
+    "A container's cgroup could be looked at before its name had the engine's lock: it was taken for nobody's, and "
+    "put on the shared pool for a moment, with its pod's CPUs idle."
+)
+_ROOM = "Pods that a full disk had kept out stayed out when the first save to work was that of another pod's end."
+_KERNEL = "A pod was told that it has its CPUs while the kernel refused every write, and before its set was written."
+_GONE = "An answer of 422 counted as a pod that is gone: what a pod had lost was never told."
+_DISK = "A resize that came while the disk was full was never followed."
+
+FOUND: Mapping[tuple[str, str], str] = {
+    ("agent killed", "namespace read fails"): _RACE,
+    ("agent killed", "podresources away"): _RACE,
+    ("agent killed", "kernel refuses writes"): _KERNEL,
+    ("agent killed", "NRI slow"): _KERNEL,
+    ("checkpoint lost", "API slow"): _KERNEL,
+    ("checkpoint lost", "resize in flight"): _KERNEL,
+    ("older checkpoint", "agent killed"): _RACE,
+    ("node rebooted", "namespace read fails"): _RACE,
+    ("huge pages late", "namespace read fails"): _RACE,
+    ("disk full", "pod force-deleted"): _ROOM,
+    ("disk full", "resize in flight"): _DISK,
+    ("disk read-only", "resize in flight"): _DISK,
+    ("CPU offline", "API errors"): _GONE,
+}
+ELSEWHERE = (f"Beside the pairs, by the first test of the facade: {_FIRST[0].lower()}{_FIRST[1:]}",)

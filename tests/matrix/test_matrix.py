@@ -1,0 +1,42 @@
+"""Every pair of faults: 15 x 13, and a kill beside each other one of the first. See README.md of this folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.matrix.__main__ import PAGE, page
+from tests.matrix.faults import COLUMNS, ROWS, pairs
+from tests.matrix.found import FOUND
+from tests.matrix.running import Run
+
+NAMES = [pair.name for pair in pairs()]
+
+
+@pytest.fixture(scope="session")
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """All pairs that are asked for, many at a time."""
+    chosen = {each.callspec.params["name"] for each in request.session.items
+              if isinstance(each, pytest.Function) and each.originalname == "test_pair"}  # fmt: skip
+    with Run([name for name in NAMES if name in chosen], tmp_path_factory.mktemp("pairs")) as found:
+        yield found
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", NAMES)
+def test_pair(run: Run, name: str) -> None:
+    """Two faults at once, and nothing that must never happen did; once they are over, all is as it should be."""
+    result = run.result(name)
+    assert not result.wrong, f"{result.wrong}\n\n{result.log}"
+
+
+def test_every_pair_is_there() -> None:
+    """The table is whole: 195 pairs, and 14 with a kill."""
+    assert (len(ROWS), len(COLUMNS), len(NAMES), len(set(NAMES))) == (15, 13, 209, 209)
+
+
+def test_the_page_is_fresh() -> None:
+    """The developers' page is made of the table of faults and of what they found: python -m tests.matrix --write."""
+    assert PAGE.read_text("utf-8") == page()
+    assert {f"{row} x {column}" for row, column in FOUND} <= set(NAMES)
