@@ -53,7 +53,7 @@ SETTINGS: Mapping[str, Any] = {
     "reservedSystemCPUs": RESERVED, "cpuManagerReconcilePeriod": "1s", "page": {"enabled": False},
 }  # fmt: skip
 UIDS = uuid.UUID("a2f0d6f0-6a43-5f0a-9a52-6e756d616c69")
-LIMIT = 90.0
+LIMIT = 240.0
 """Seconds after which something that must come true counts as one that never does."""
 _GIB = 1 << 30
 
