@@ -41,6 +41,9 @@ class Engine(Protocol):
     def pods_listed(self, uids: frozenset[str]) -> None:
         """Everything that is there."""
 
+    def containers_heard(self, names: Mapping[str, tuple[str, str]]) -> None:
+        """Names of containers, before their pods are decided; never waits."""
+
     def containers_seen(self, names: Mapping[str, tuple[str, str]]) -> None:
         """Containers appeared: id -> (pod uid, name)."""
 
@@ -222,9 +225,11 @@ class Intake:
             self._each([*ended, *gone], self._engine.pods_gone)
         live = {found.pod.uid: found for found in changed.values() if not found.ended}
         ran = frozenset(uid for uid, found in live.items() if found.started and self._ran(uid))
+        names = {each: (uid, name) for uid, found in live.items() for each, name in found.containers.items()}
+        if names:
+            self._engine.containers_heard(names)  # or a pod that runs would be told what is written only then
         if live:
             self._each(list(live), lambda uids: self._engine.pods_seen([live[uid].pod for uid in uids], ran=ran))
-        names = {each: (uid, name) for uid, found in live.items() for each, name in found.containers.items()}
         if names:
             self._each(list(names), lambda ids: self._engine.containers_seen({each: names[each] for each in ids}))
         for uid in gone:

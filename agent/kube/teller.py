@@ -229,8 +229,8 @@ class ClusterTeller:
     def _tell(self, face: _Face, told: stories.Story) -> None:
         """Under the API's own uid, and not again when the pod carries it."""
         told = replace(told, uid=face.api_uid)
-        if stories.carried(face.body, told):
-            self._publisher.known(told)
+        if not self._publisher.told(told.uid) and stories.carried(face.body, told):
+            self._publisher.known(told)  # later the body may be older than what was told since
         self._publisher.tell(told)
 
     def _problems(self, face: _Face, ask: Ask) -> None:

