@@ -128,6 +128,8 @@ class Cluster(Made):
         self.metrics.time("operation_seconds", "reconcile", seconds=time.monotonic() - began)
 
     def _on_the_clock(self) -> None:
+        if self._behind:
+            self._prints = ()
         self._reconcile()
         self._engine.keep_names()
         self._mind_others()
@@ -179,8 +181,9 @@ class Cluster(Made):
         now = self._fingerprints()
         if now == self._prints and self.kept == before_kept:
             return
-        self._prints, before = now, self.setup
+        self._prints, self._behind, before = now, True, self.setup
         self.setup = setup.again(self.options.config, self.options.root, before, self.fan, kept=self.kept)
+        self._behind = False
         same = (before.settings, before.machine.digest, before.node.rules)
         if same == (self.setup.settings, self.setup.machine.digest, self.setup.node.rules):
             return

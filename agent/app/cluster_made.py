@@ -116,7 +116,8 @@ class Made(Service):
             self._facts = start.node
             self._remember(start.node)
         self.hotplug = MachineWatch(options.root, self._wake.set, lambda text: self.fan.problem("hot-plug", text))
-        self._prints = self._fingerprints()
+        self._prints: tuple[object, ...] = self._fingerprints()
+        self._behind = False  # what changed could not be read: tried again by the clock
         self.setup = setup.read_setup(options.config, options.root, self.kept)
         self.cgroups = _cgroups(options)
         there = self.cgroups.observe().cgroups

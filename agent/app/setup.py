@@ -113,11 +113,13 @@ def again(
     Raises:
         SettingsError, HostError: the old settings cannot be served on this machine, or it cannot be read.
     """
+    machine = open_machine(root)
     try:
-        now = read_setup(config, root, kept, before)
+        settings, ignored = read_settings(config) if config else parse({})
+        now = made(settings, machine, ignored, kept, before)
     except NumalignError as error:
         told.problem("settings", f"the old settings stay: {error}")
-        now = made(before.settings, open_machine(root), before.ignored, kept, before)
+        now = made(before.settings, machine, before.ignored, kept, before)
     if now.missed != before.missed:
         tell_missed(now, told)
     return now

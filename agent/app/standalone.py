@@ -134,6 +134,8 @@ class Standalone(Made):
 
     def _reconcile(self) -> None:
         started = time.monotonic()
+        if self._behind:
+            self._prints = ()
         self.page.follow(self.setup.settings.page)
         if self.runtime is None:
             mind_other_writers(self.engine, Path("/"), self.options.kubelet_dir)
@@ -152,9 +154,10 @@ class Standalone(Made):
         now = self._fingerprints()
         if now == self._prints:
             return
-        self._prints = now
+        self._prints, self._behind = now, True
         before = self.setup
         self.setup = setup.again(self.options.config, self.options.root, before, self.fan)
+        self._behind = False
         if (before.settings, before.machine.digest) == (self.setup.settings, self.setup.machine.digest):
             return
         self.page.follow(self.setup.settings.page)

@@ -77,7 +77,8 @@ class Made(Service):
     def _open(self) -> None:
         options = self.options
         self.hotplug = MachineWatch(options.root, self._wake.set, self._no_hotplug)
-        self._prints = self._fingerprints()
+        self._prints: tuple[object, ...] = self._fingerprints()
+        self._behind = False  # what changed could not be read: tried again by the clock
         self.setup = setup.read_setup(options.config, options.root)
         self.store = Checkpoint(options.state / "checkpoint.json", by=__version__)
         self.store.lock()

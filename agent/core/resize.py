@@ -148,11 +148,15 @@ class _Resize:
 
     def _resize_cpus(self, container: Container) -> None:
         uid, name, rules = self._pod.uid, container.name, self._node.rules
-        if not rules.cpu.static or (self._pod.pod_level and not rules.pod_level_managers):
+        if self._pod.pod_level and not rules.pod_level_managers:
             return
         held = self._ledger.cpus.assigned.get(uid, {}).get(name, CpuSet())
         count = exclusive_count(self._pod, container, rules.pod_level_managers)
-        if len(held) == count or (not held and self._shares):
+        if len(held) == count or (not held and (self._shares or not rules.cpu.static)):
+            return
+        if not rules.cpu.static:
+            why = f"cpuManagerPolicy is none now; it keeps CPUs {held}"
+            self._refused[name] = f"{PREFIX} from {len(held)} to {count} CPUs: {why}"
             return
         found = self._fewer(name, held, count) if count < len(held) else self._more(container, held, count)
         if isinstance(found, Refusal):

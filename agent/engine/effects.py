@@ -19,6 +19,7 @@ from agent.core.admit import Node
 from agent.core.devices_books import shared_sentences
 from agent.core.enforced import Unenforced, unread
 from agent.core.naming import worth_saving
+from agent.engine.alone import sentence
 from agent.engine.backoff import Asides, Truce
 from agent.engine.deciding import asked
 from agent.engine.enforcer import Enforcer
@@ -97,6 +98,7 @@ class Effects:
         """What was decided last; read without the lock."""
         self.unwritable = ""
         """Why the ledger cannot be saved; "" while it can. New grants are refused meanwhile."""
+        self._fault = ""
         self.broken = ""
         """Why the cgroups cannot be read; "" while they can."""
 
@@ -257,10 +259,11 @@ class Effects:
     def _observe(self) -> Observed | None:
         try:
             observed = self._enforcer.observe()
-        except HostError as error:
+        except Exception as error:  # noqa: BLE001 - of whatever kind: told, and tried again with the next look
+            text = str(error) if isinstance(error, HostError) else sentence(error)
             if not self.broken:
-                self._teller.problem("cgroups", str(error))
-            self.broken = str(error)
+                self._teller.problem("cgroups", text)
+            self.broken = text
             return None
         self.broken = ""
         return observed
@@ -286,13 +289,16 @@ class Effects:
             self._save()
         observed = self._observe()
         if observed is None:
-            self._tell_unread(but)
-            return ()
+            return self._tell_unread(self.broken, but)
         self._enforcer.movers = {uid for uid, known in self._known.items() if known.ask.move_memory}
         before = self._enforcer.unbound
-        results, lacking = self._enforcer.enforce(
-            self._ledger, self._node.rules, self._node.machine, observed, self._stopped
-        )
+        try:
+            results, lacking = self._enforcer.enforce(
+                self._ledger, self._node.rules, self._node.machine, observed, self._stopped
+            )
+        except Exception as error:  # noqa: BLE001 - those decided on are told all the same; the next look tries again
+            return self._tell_unread(sentence(error), but)
+        self._fault = ""
         for container in sorted(set(self._enforcer.unbound) - set(before)):
             self._teller.problem("memory", self._unbound(container))
         if results:
@@ -304,11 +310,15 @@ class Effects:
             self.switch(observe_only=True, why=f"{fight}; {self._truce.begin()}", source=FLAPPING)
         return results
 
-    def _tell_unread(self, but: Collection[str]) -> None:
+    def _tell_unread(self, why: str, but: Collection[str]) -> tuple[Written, ...]:
         """The cgroups cannot be read: what is new since the last look is told as not known; older words stand."""
+        if why not in (self.broken, self._fault):
+            self._teller.problem("set-aside", f"the cgroups could not be brought to what was granted: {why}")
+            self._fault = why
         if self.listening:
-            new = unread(self._ledger, {*but, *self._enforcer.unseen()}, self.broken)
+            new = unread(self._ledger, {*but, *self._enforcer.unseen()}, why)
             self._tell_standing({**new, **self._standing.told}, but)
+        return ()
 
     def _tell_standing(self, lacking: Mapping[str, Unenforced], but: Collection[str]) -> None:
         changed = self._standing.turn(lacking, at_once=but)

@@ -21,6 +21,7 @@ from agent.core.wanted import Names, Want, left_over, managed, wants
 from agent.core.writers import flapping
 from agent.engine.backoff import Backoff
 from agent.engine.ports import Cgroups, Steps
+from agent.errors import HostError
 from agent.model.cgroup import OCCUPIED, VANISHED, Cgroup, Level, Observed, Write, Written
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
@@ -236,7 +237,10 @@ class Enforcer:
                 continue
             if cgroup.pod_uid in self.movers:
                 continue
-            nodes = NodeSet.from_ids(node for node, size in self._cgroups.pages(cgroup.path).items() if size)
+            try:
+                nodes = NodeSet.from_ids(node for node, size in self._cgroups.pages(cgroup.path).items() if size)
+            except HostError:  # nobody can say where they are: they may be wherever it may use memory
+                nodes = cgroup.effective_mems
             if not nodes.issubset(mems):
                 held[cgroup.path] = nodes
         return held

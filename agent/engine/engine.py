@@ -300,7 +300,9 @@ class Engine(Effects):
                 return Carried(self._ledger)
             for text in carried.sentences():
                 self._teller.problem("lost", text)
-            self._enforce()
+            less = {loss.uid for loss in carried.losses}
+            self._enforce(but=less)
+            self._tell(known for uid, known in self._known.items() if uid in less and not known.ended)
             left_alone = [uid for uid, known in self._known.items() if known.exempt]
             self.retry(left_alone)  # no refusal of theirs stands any more (safety.md S2)
             return carried
@@ -418,13 +420,15 @@ class Engine(Effects):
             self._enforce(but={pod.uid for pod in told})
         self._publish()
         unbound = [each.pod for each in self._ledger.pods.values() if _less_bound(before, each)]
-        for pod in (*told, *unbound):
-            known = self._known[pod.uid]
+        self._tell(replace(self._known[pod.uid], pod=pod) for pod in (*told, *unbound))
+
+    def _tell(self, pods: Iterable[Known]) -> None:
+        for known in pods:
             if known.refusal is not None:
-                self._teller.refused(pod, known.refusal, known.ask)
-            elif pod.uid in self._ledger.pods:
-                unenforced = self._standing.told.get(pod.uid, {})
-                self._teller.admitted(pod, self.snapshot.ledger, known.ask, unenforced)
+                self._teller.refused(known.pod, known.refusal, known.ask)
+            elif known.pod.uid in self._ledger.pods:
+                unenforced = self._standing.told.get(known.pod.uid, {})
+                self._teller.admitted(known.pod, self.snapshot.ledger, known.ask, unenforced)
 
     def _free(self) -> None:
         """Release pods that ended and whose cgroups are gone; forget them."""

@@ -93,6 +93,8 @@ class Ears:
     """What was told last of each pod: container -> why it does not have what it was granted; empty when it has."""
     words: list[str] = field(default_factory=list)
     """Uids of pods, once for each time that something was told of them."""
+    told: dict[str, str] = field(default_factory=dict)
+    """The CPUs that each pod was told last, of all its containers."""
 
     def admitted(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
         self.admitted_.append(pod.uid)
@@ -101,6 +103,7 @@ class Ears:
     def enforced(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
         self.unenforced[pod.uid] = dict(unenforced)
         self.words.append(pod.uid)
+        self.told[pod.uid] = str(CpuSet.union(ledger.cpus.assigned.get(pod.uid, {}).values()))
 
     def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:
         self.refused_[pod.uid] = refusal
