@@ -5,8 +5,9 @@ annotations and the condition travel together in one patch of pods/status, with 
 StatefulSet's next pod of the same name is never touched. Failures are tried again with growing, jittered delays, for
 as long as the pod exists; a pod that is gone is forgotten.
 
-What is done to pods goes first, then what they carry, then Events (`agent.kube.notices`). Namespaces take turns, and
-one pod is told something new once a second at most: who changes his pods all the time delays nobody else's word.
+Namespaces take turns: of each, what is done to pods goes first, then what they carry; Events come last
+(`agent.kube.notices`). One pod is told something new once a second at most. So who has many pods that are to fail, or
+changes his pods all the time, delays nobody else's word.
 
 A refusal (409, 422) is not the pod's absence: an admission policy may deny the patch, or its annotations be full. The
 pod is looked at once. If it is there, its condition is told without the annotations, and what is refused all the same
@@ -219,14 +220,14 @@ class Publisher:
             return self._until()
 
     def _due(self) -> _Job | tuple[Notice, int] | None:
-        """Needs the lock. What is done to pods before what they carry, namespaces in turn, then Events."""
+        """Needs the lock. Namespaces in turn, of each what is done to pods before what they carry; then Events."""
         now = self._clock()
         ready = [job for job in self._jobs.values() if job.due <= now]
         notice = self._notices.due() if not ready or self._since_notice >= TURNS else None
         if notice is not None or not ready:
             self._since_notice = 0
             return notice
-        job = min(ready, key=lambda job: (job.key[0] == "story", self._served.get(job.space, 0), job.due, job.order))
+        job = min(ready, key=lambda job: (self._served.get(job.space, 0), job.key[0] == "story", job.due, job.order))
         del self._jobs[job.key]
         self._served[job.space] = next(self._order)
         if len(self._served) > len(self._jobs) + TURNS:

@@ -430,8 +430,8 @@ def _merged(old: Any, patch: Any) -> Any:  # noqa: ANN401 - JSON
     return found
 
 
-def _conditions(old: list[Object], patch: list[Object]) -> list[Object]:
-    found = {each["type"]: each for each in old}
+def _conditions(old: Any, patch: list[Object]) -> list[Object]:  # noqa: ANN401 - of a body of any shape
+    found = {each["type"]: each for each in (old if isinstance(old, list) else ()) if isinstance(each, dict)}
     for each in patch:
         if each.get("$patch") == "delete":
             found.pop(each["type"], None)
