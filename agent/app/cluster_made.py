@@ -205,7 +205,8 @@ class Made(Service):
     def _adopt(self, found: list[Seen], words: Mapping[str, Word]) -> None:
         """The first list of pods, where there was neither a ledger nor the API server at the start."""
         names = {each: (of.pod.uid, name) for of in found for each, name in of.containers.items()}
-        self._engine.adopt([of.pod for of in found if of.pod.uid in self._there], names, words)
+        there = {of.pod.uid for of in found}
+        self._engine.adopt([of.pod for of in found if of.pod.uid in self._there], names, words, there)
 
     def _tell_start(self) -> None:
         for text in (*self.setup.ignored, *keeping.sentences(self.setup.settings, self._node(), self.kept)):

@@ -26,6 +26,7 @@ from agent.engine.deciding import asked, decided, set_aside, was_set_aside
 from agent.engine.effects import FLAPPING, Effects
 from agent.engine.known import Known, Switches, same, softer
 from agent.engine.line import crowded_out, line_of, softened, turn
+from agent.engine.nobodys import keep
 from agent.engine.recover import recover
 from agent.model.cgroup import Written
 from agent.model.ledger import Ledger, PodRecord
@@ -81,8 +82,13 @@ class Engine(Effects):
 
             self._decide_each(sorted(pods, key=lambda each: (each.created, each.uid)), see, ran)
 
-    def adopt(self, pods: Iterable[Pod], names: Mapping[str, tuple[str, str]], words: Mapping[str, Word]) -> None:
+    def adopt(
+        self, pods: Iterable[Pod], names: Mapping[str, tuple[str, str]], words: Mapping[str, Word],
+        there: Collection[str] = (),
+    ) -> None:  # fmt: skip
         """Pods that run were listed for the first time, and the ledger may lack them: what they run on is theirs.
+
+        From now on cgroups are written: what runs is known, and what is told of pods can be read back.
 
         As at a start (`agent.engine.recover`), for one that had neither a ledger nor the API server.
 
@@ -90,6 +96,7 @@ class Engine(Effects):
             pods: all that run.
             names: their containers: id -> (pod uid, name).
             words: what they carry of an earlier agent, by uid.
+            there: uids of all pods of the list.
         """
         with self._lock:
             observed = None if self.listening else self._observe()
@@ -117,6 +124,13 @@ class Engine(Effects):
                 self._teller.problem("set-aside", f"what pod {pod.key} runs on is not known: {sentence(error)}")
 
             one_by_one(mine, take, failed)
+            with self._alone("what containers run on that nobody knows"):
+                self._ledger, left = keep(self._node, self._ledger, observed, {*there, *(pod.uid for pod in mine)})
+                for uid, text in left.items():
+                    self._known[uid] = Known(self._ledger.pods[uid].pod, Ask(), ran=True, ended=True)
+                    self._teller.problem("unlisted", text)
+                self._complete = True
+            self._save()
 
     def pods_gone(self, uids: Iterable[str]) -> None:
         """Pods left the API. What they hold is freed when their cgroups have gone (safety.md S13)."""

@@ -9,7 +9,8 @@ Called by `agent.app` before the engine exists. Nothing is written here, nothing
     lacks it     a known pod's, plausible   adopted: the sets that its containers run on become its grant
     lacks it     a known pod's, otherwise   left to admission, as a pod that ran before the agent (S4)
     lacks it     of nobody known            not touched before the first complete list of pods, unless the checkpoint
-                                              was saved after one: then no agent granted it anything
+                                              was saved after one: then no agent granted it anything; what the
+                                              list does not name either is left alone (`agent.engine.nobodys`)
     of this machine, changed, or of other   carried over (`agent.engine.carry`), losses are told
       settings
     of another machine, or unreadable       put aside by the caller; as if it lacked every pod

@@ -22,7 +22,7 @@ _EARLY = (
 )
 _NOBODY = (
     "A pod that left the API while its processes run on is in no list: with the ledger lost as well, nobody knows "
-    "it, and the first complete list puts its containers on the shared pool."
+    "it, and the first complete list put its containers on the shared pool."
 )
 
 FOUND: Mapping[tuple[str, str], str] = {
@@ -46,5 +46,5 @@ FOUND: Mapping[tuple[str, str], str] = {
     ("CPU offline", "API errors"): _GONE,
 }
 ELSEWHERE = (f"Beside the pairs, by the first test of the facade: {_FIRST[0].lower()}{_FIRST[1:]}",)
-OPEN = frozenset({("checkpoint lost", "pod force-deleted")})
+OPEN: frozenset[tuple[str, str]] = frozenset()
 """Pairs whose find is not mended yet."""

@@ -28,9 +28,8 @@ from agent.model.pod import Qos
 from agent.model.podspec import pod_from
 from tests.matrix.journal import Line
 
-LAG = 5
-"""Looks of the agent at the tree between a change and a word that does not know of it yet. Of a container that has
-not run on its own set yet a pod may be told before: that it stays so is for `untrue`, which is waited for."""
+LAG = 3
+"""Looks of the agent at the tree between a change and a word that does not know of it yet."""
 MOST = 20
 """Sentences in a report."""
 
@@ -282,7 +281,7 @@ class _Judge:
         if not line["aligned"] or line.get("late"):
             return
         for path, each in self.containers.items():
-            cpus = line["cpus"].get(each.name) if each.uid == line["uid"] and each.settled else None
+            cpus = line["cpus"].get(each.name) if each.uid == line["uid"] else None
             if cpus is None or CpuSet.parse(cpus) - self._offline() == self.cpus.get(path):
                 continue
             if self.looks - each.changed > LAG:

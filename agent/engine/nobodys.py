@@ -1,0 +1,76 @@
+"""Containers that run on CPUs of their own, of pods that nobody knows: neither the ledger nor the list of all pods.
+
+That is what a pod leaves that was deleted by force while its processes run on, once the ledger is lost as well. An
+earlier agent may have granted it these CPUs, and a grant lasts as long as its cgroup (safety.md S13). Each such set
+that may have been a grant gets a record of a pod without a name, which ended: the set is left alone, nobody else gets
+its CPUs, and they are freed when the cgroup has gone. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from agent.core import invariants
+from agent.core.admit import Node
+from agent.engine.adopt import Adopter
+from agent.model.cgroup import Cgroup, Level, Observed
+from agent.model.idset import NodeSet
+from agent.model.ledger import Ledger
+from agent.model.pod import Container, Pod, Qos
+
+NAMESPACE = "?"
+"""Of a pod that nobody knows. No namespace can be called so."""
+
+
+def keep(node: Node, ledger: Ledger, observed: Observed, there: Collection[str]) -> tuple[Ledger, dict[str, str]]:
+    """The ledger with what such pods run on, and uid -> a sentence.
+
+    Small sets first: one that would leave the shared pool with nothing is the pool of before itself.
+
+    Args:
+        node: the managers.
+        ledger: the grants of all who are known.
+        observed: the cgroups.
+        there: uids of the pods of the complete list.
+    """
+    pods: dict[str, list[Cgroup]] = {}
+    for each in observed.cgroups:
+        mine = each.pod_uid in there or each.pod_uid in ledger.pods
+        if each.level is Level.CONTAINER and each.qos is Qos.GUARANTEED and each.cpus and not mine:
+            pods.setdefault(each.pod_uid, []).append(each)
+    told: dict[str, str] = {}
+    for uid, each in sorted(
+        ((uid, each) for uid, containers in pods.items() for each in containers),
+        key=lambda found: (len(found[1].cpus), found[1].path),
+    ):
+        containers = [*(one for one in pods[uid] if one.container_id in ledger.cpus.assigned.get(uid, {})), each]
+        found = _with(node, ledger, uid, containers)
+        if found is not None:
+            ledger = found
+            cpus = ", ".join(str(one.cpus) for one in containers)
+            told[uid] = (
+                f"pod uid {uid} is in no list and no ledger, and its containers run on CPUs of their own ({cpus}): "
+                "they are left to it until its cgroup has gone"
+            )
+    return ledger, told
+
+
+def _with(node: Node, ledger: Ledger, uid: str, containers: list[Cgroup]) -> Ledger | None:
+    """The ledger with the sets of these containers; None where they may not be grants."""
+    sizes = {each.container_id: {"cpu": 1000 * len(each.cpus)} for each in containers}
+    pod = Pod(
+        uid, uid, NAMESPACE, tuple(Container(name, requests=each, limits=each) for name, each in sizes.items()),
+        Qos.GUARANTEED,
+    )  # fmt: skip
+    base = node.release(ledger, uid) if uid in ledger.pods else ledger
+    adopter = Adopter(node, base, {uid: pod}, {})
+    if not adopter.adopt(pod, {each.container_id: replace(each, mems=NodeSet()) for each in containers}, None):
+        return None
+    adopter.confine()
+    found = adopter.ledger
+    return (
+        None
+        if not found.cpus.shared or any(invariants.broken_rules(found, node, earlier=tuple(found.pods)))
+        else found
+    )

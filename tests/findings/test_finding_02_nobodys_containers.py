@@ -1,0 +1,59 @@
+"""The ledger lost, and a pod that was deleted by force while its processes run on: its CPUs stay its own (S13)."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+from agent.host.standin import container_id
+from agent.model.idset import CpuSet
+from agent.model.pod import Qos
+from agent.model.podspec import pod_from
+from tests.findings.cluster_node import ClusterNode, list_pods, running
+from tests.flow.world import World, container, manifest
+
+
+def test_finding_02_what_nobody_knows_keeps_its_cpus_until_its_cgroup_has_gone(tmp_path: Path) -> None:
+    """It is in no list and in no ledger: neither moved nor shared nor granted to others, and freed at its end."""
+    node = ClusterNode(tmp_path)
+    world = node.world
+    gone, db = manifest("gone", container(), container("side", cpu="500m")), manifest("db", created=1)
+    world.run(gone)
+    world.run(db)
+    was, theirs = world.effective("gone"), world.effective("db")
+    with node.serving() as agent:
+        assert agent.engine is not None
+        list_pods(agent, running(db), manifest("new"))
+        # the runtime names everything that runs
+        agent.engine.containers_seen({container_id("gone", "app"): ("gone", "app")})
+        agent.engine.reconcile()
+        assert (world.effective("gone"), world.effective("db")) == (was, theirs)
+        ledger = agent.engine.ledger
+        own = ledger.grant("new", "app").cpus
+        assert own is not None
+        assert CpuSet.parse(was).isdisjoint(own | ledger.cpus.shared)
+        assert world.effective("gone", "side") == str(ledger.cpus.shared)
+        world.end("gone")
+        agent.engine.reconcile()
+        ledger = agent.engine.ledger
+        assert CpuSet.parse(was).issubset(ledger.cpus.shared)
+        assert set(ledger.pods) == {"db", "new"}
+
+
+def test_finding_02_before_the_first_list_counts_nothing_is_told_that_was_not_read_back(tmp_path: Path) -> None:
+    """No ledger; a pod runs on no set of its own, the kernel refuses one: the first word of it says so."""
+    world = World(tmp_path)
+    db, number = manifest("db"), container_id("db", "app")
+    world.tree.add_pod("db", Qos.GUARANTEED)
+    world.tree.add_container("db", number)
+    world.kernel.refuse(errno.EBUSY)
+    world.engine.containers_heard({number: ("db", "app")})
+    world.engine.adopt([pod_from(db)], {number: ("db", "app")}, {})
+    world.see(db, ran=["db"])
+    assert world.ears.admitted_ == ["db"]
+    assert world.condition("db") == "False NotEnforced"
+    world.kernel.mend()
+    world.engine.pods_listed({"db"})
+    world.engine.reconcile()
+    assert world.condition("db") == "True Aligned"
+    assert world.effective("db") == world.holds("db")
