@@ -179,15 +179,26 @@ def test_a_confinement_without_shared_cpus_is_not_kept() -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_policies_none_write_nothing_of_their_kind(version: int) -> None:
-    """CPU policy none: no CPU set; memory policy None: no nodes."""
+    """CPU policy none: no CPU set where nobody was granted CPUs; memory policy None: no nodes."""
     blocks = MemoryBooks(blocks={"db": {"main": (Block("memory", 1, NodeSet.of(1)),)}})
-    ledger = replace(LEDGER, memory=blocks)
+    ledger = replace(LEDGER, cpus=CpuBooks(POOL | OWN), memory=blocks)
     neither = Rules(cpu=CpuRules(static=False), memory=MemoryRules(static=False))
     memory = replace(neither, memory=MemoryRules(static=True))
     cpus = replace(neither, cpu=CpuRules(static=True))
     assert planned(node(version), ledger, neither) == []
     assert planned(node(version), ledger, memory) == [(f"{POD}/main", "cpuset.mems", "1")]
-    assert {file for _, file, _ in planned(node(version), ledger, cpus)} == {"cpuset.cpus"}
+    assert {file for _, file, _ in planned(node(version), replace(ledger, cpus=LEDGER.cpus), cpus)} == {"cpuset.cpus"}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_grant_of_before_the_policy_none_stays_exclusive(version: int) -> None:
+    """CPU policy none with a grant of before: its container keeps its CPUs, and everybody else is kept off them."""
+    none = Rules(cpu=CpuRules(static=False), memory=MemoryRules(static=False))
+    world = node(version)
+    enforce(world, rules=none)
+    sets = in_force(world)
+    assert sets["main"] == str(OWN)
+    assert {sets[name] for name in ("side", "box", "web", "lone")} == {str(POOL)}
 
 
 def test_s4_memory_is_not_bound_where_pages_lie_elsewhere() -> None:
