@@ -25,7 +25,7 @@ from agent.engine.carry import Carried, carry
 from agent.engine.deciding import asked, decided, set_aside, was_set_aside
 from agent.engine.effects import FLAPPING, Effects
 from agent.engine.known import Known, Switches, same, softer
-from agent.engine.line import crowded_out, line_of, softened, turn
+from agent.engine.line import crowded_out, line_of, refused_for_good, softened, turn
 from agent.engine.nobodys import keep
 from agent.engine.recover import recover
 from agent.model.cgroup import Written
@@ -345,11 +345,15 @@ class Engine(Effects):
 
     def _decide(self, pod: Pod, *, ran: bool, judge: Judge) -> list[Pod]:
         """Put a pod into the ledger, or a refusal beside it; other pods that have no place in line any more."""
-        known = self._known.get(pod.uid) or Known(pod, Ask())
+        before = self._known.get(pod.uid) or Known(pod, Ask())
         known = Known(
-            pod, softer(asked(self._node, pod), known.softer), exempt=self._exempt(pod), ran=ran, since=known.since,
-            softer=known.softer,
+            pod, softer(asked(self._node, pod), before.softer), exempt=self._exempt(pod), ran=ran,
+            since=before.since, softer=before.softer,
         )  # fmt: skip
+        final = refused_for_good(before, known, self._node.rules)
+        if final is not None:
+            self._known[pod.uid] = replace(known, refusal=final)
+            return []
         self._ledger, self._known[pod.uid] = decided(
             self._node, self._ledger, known, given=self._following.given.get(pod.uid), unwritable=self.unwritable,
             switches=self._switches, line=line_of(self._known, self._node.rules, but=pod.uid), judge=judge,

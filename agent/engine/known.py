@@ -124,9 +124,12 @@ def as_told(ledger: Ledger, known: Mapping[str, Known], unwritable: str) -> Ledg
 
 def same(old: Pod, new: Pod) -> bool:
     """Whether nothing that a decision depends on changed."""
-    return (old.containers, old.requests, old.limits, old.annotations) == (
-        new.containers, new.requests, new.limits, new.annotations,
-    )  # fmt: skip
+    return same_room(old, new) and old.annotations == new.annotations
+
+
+def same_room(old: Pod, new: Pod) -> bool:
+    """Whether a pod asks for the same CPUs, memory and devices, whatever its annotations say."""
+    return (old.containers, old.requests, old.limits) == (new.containers, new.requests, new.limits)
 
 
 def asks_nothing(known: Known) -> bool:

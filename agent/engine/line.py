@@ -8,6 +8,8 @@ were refused, whose wish is to wait, and who were not refused for good. Why a po
                places as any: the latest of the namespace with the most gives up its own (`agent.core.waiting`)
     overdue    it waited as long as the settings allow
 
+It stays refused until its containers or requests change, whatever becomes of its annotations (`refused_for_good`).
+
 Whoever tells the API has a pod that is refused for good ended (`agent.kube.teller`). Pods whose wish is another are
 decided when they are seen, and may take what the line waits for: its wait is bounded in any case.
 """
@@ -24,7 +26,7 @@ from agent.core.kubelet_devices import Given, handed_over
 from agent.core.resize import pending, resized
 from agent.core.shortage import Judge, unjudged
 from agent.core.waiting import Waiting, crowded, let_in, never, overdue
-from agent.engine.known import Known, Switches, softer
+from agent.engine.known import Known, Switches, same_room, softer
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod
@@ -63,6 +65,18 @@ def queued(known: Known, refusal: Refusal, *, node: Node, given: Given | None) -
         text = f"{hopeless.message}; not even an empty node has room for it, so it does not wait"
         refusal = replace(hopeless, message=text, facts={**hopeless.facts, FINAL: "never"})
     return replace(known, refusal=refusal, since=known.since or time.monotonic())
+
+
+def refused_for_good(before: Known, now: Known, rules: Rules) -> Refusal | None:
+    """The final refusal of a pod that asks for the same room as before: no annotation brings it back into the line.
+
+    One that would rather run on the shared pool, or is left alone from now on, takes nobody's place: None.
+    """
+    refusal = before.refusal
+    if refusal is None or FINAL not in refusal.facts or not same_room(before.pod, now.pod):
+        return None
+    wish = now.ask.on_misalignment or rules.on_misalignment
+    return None if now.exempt or now.ran or not now.ask.pin or wish is OnMisalignment.RUN else refusal
 
 
 def crowded_out(known: dict[str, Known], rules: Rules, most: int) -> list[Pod]:
