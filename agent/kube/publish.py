@@ -25,11 +25,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from agent.engine.alone import sentence
+from agent.engine.alone import MOST, sentence
 from agent.errors import KubeError
 from agent.kube.client import STRATEGIC, KubeClient
 from agent.kube.notices import Notice, Notices, Regarding, event_of
 from agent.kube.story import CONDITION, FAILED, Story
+from agent.model.fields import plain
 
 FIRST_DELAY, LONGEST_DELAY, LONGEST_REFUSED = 0.5, 60.0, 600.0
 BETWEEN = 1.0
@@ -132,6 +133,13 @@ class Publisher:
             self._stories[story.uid] = story
             self._schedule(("story", story.uid), story.namespace, self._rest(story.uid))
 
+    def keep_back(self, story: Story, why: str) -> None:
+        """A pod is not to be written to: nothing is sent, and that is told once."""
+        with self._wake:
+            self._stories.pop(story.uid, None)
+            self._told.pop(story.uid, None)
+        self._deny(("story", story.uid), story.namespace, story.name, why)
+
     def known(self, story: Story) -> None:
         """The pod was seen carrying this already: after a restart nothing is written again."""
         with self._wake:
@@ -158,17 +166,20 @@ class Publisher:
             self._notices.add(notice)
             self._wake.notify()
 
-    def fail(self, uid: str, namespace: str, name: str) -> None:
+    def fail(self, uid: str, namespace: str, name: str, *, marked: bool = True) -> None:
         """Have the kubelet end a pod: activeDeadlineSeconds 1 makes its phase Failed (design 3.5).
 
         Our word for it travels with the deadline: the pod's uid, by which `agent.kube.cleanup` knows what is ours. A
-        pod whose annotations are full is ended without it.
+        pod whose annotations are full is ended without it; so is one that is not to be `marked`.
         """
 
         def send() -> None:
-            marked = {"metadata": {"annotations": {FAILED: uid}}, **_DEADLINE}
+            if not marked:
+                self._client.patch_pod(namespace, name, uid, _DEADLINE)
+                return
+            word = {"metadata": {"annotations": {FAILED: uid}}, **_DEADLINE}
             try:
-                self._client.patch_pod(namespace, name, uid, marked)
+                self._client.patch_pod(namespace, name, uid, word)
             except KubeError as error:
                 self._still_there(error, namespace, name, uid)
                 self._client.patch_pod(namespace, name, uid, _DEADLINE)
@@ -269,7 +280,7 @@ class Publisher:
         except KubeError as error:
             self._still_there(error, story.namespace, story.name, story.uid)
             self._patch(story, last, {})  # the condition at least
-            self._deny(("story", story.uid), story.namespace, story.name, error)
+            self._deny(("story", story.uid), story.namespace, story.name, str(error))
         with self._wake:
             self._told[story.uid], self._sent_at[story.uid] = story, self._clock()
             if self._stories.get(story.uid) == story:
@@ -330,7 +341,7 @@ class Publisher:
                 _log.info("not told, the pod is gone: %s", error)
                 self.forget(uid)
                 return
-            self._deny(job.key, about.namespace, about.name, error)
+            self._deny(job.key, about.namespace, about.name, str(error))
             longest = LONGEST_REFUSED
         delay = _delay(job.attempt, longest)
         _log.log(
@@ -341,15 +352,15 @@ class Publisher:
         with self._wake:
             self._schedule(job.key, job.space, _jitter(delay), job.attempt + 1)
 
-    def _deny(self, key: Key, namespace: str, name: str, error: Exception) -> None:
-        """What a pod that is there shall carry, or have done to it, is refused: said once per pod."""
+    def _deny(self, key: Key, namespace: str, name: str, why: str) -> None:
+        """What a pod that is there shall carry, or have done to it, cannot be: said once per pod."""
         with self._wake:
             if key in self._denied:
                 return
             self._denied.add(key)
         self._refused(key[0])
-        _log.warning("the API server refuses %s of pod %s/%s: %s", key[0], namespace, name, sentence(error))
-        text = f"the API server does not take what numalign tells of this pod, or does to it ({key[0]}): {error}"
+        _log.warning("the API server does not take %s of pod %s/%s: %s", key[0], namespace, name, plain(why[:MOST]))
+        text = f"the API server does not take what numalign tells of this pod, or does to it ({key[0]}): {why}"
         about = Regarding("Pod", namespace, name, key[1])
         self.record(Notice(about, "Warning", "NotTold", text))
 

@@ -27,23 +27,32 @@ from agent.kube.slim import slim
 from agent.model.cgroup import Written
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
+from agent.model.notes import MOST_TO_TOUCH, too_many
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment, Rules
 
+FULL = (
+    f"it has more than {MOST_TO_TOUCH} annotations, and each write to it would cost the API server more than it may; "
+    "it is decided like any other, and what it carries of numalign may be old"
+)
 Count = Callable[[str, str], None]
 """Told of (what, label): ("action", "fail"), ("storm", "run"), ("malformed", "pod")."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Face:
-    """A pod as the API knows it; `body` is what is kept of it."""
+    """A pod as the API knows it; `body` is what is kept of it.
+
+    One that is `full` of annotations is never written to, but for its deadline (`agent.model.notes`).
+    """
 
     api_uid: str
     namespace: str
     name: str
     body: Raw
     ran: bool
+    full: bool = False
 
 
 class ClusterTeller:
@@ -85,6 +94,8 @@ class ClusterTeller:
         self._lock = threading.Lock()
         self._faces: dict[str, _Face] = {}
         self._mild: set[str] = set()
+        self._kept_back: dict[str, stories.Story] = {}
+        """The last word for each pod that is full of annotations, by the API's uid."""
         self._left = False
 
     def configure(self, most_refusals: int, fallback: OnMisalignment) -> None:
@@ -95,7 +106,7 @@ class ClusterTeller:
         """Take back every word from every pod, and say nothing more (safety.md S18); or speak again from now on."""
         self._left = leaving
         with self._lock:
-            faces = list(self._faces.values()) if leaving else []
+            faces = [face for face in self._faces.values() if not face.full] if leaving else []
         for face in faces:
             nothing = stories.nothing(face.api_uid, face.namespace, face.name)
             if self._publisher.told(face.api_uid) or not stories.carried(face.body, nothing):
@@ -111,7 +122,9 @@ class ClusterTeller:
     def pod_known(self, body: Raw, found: Seen) -> None:
         """Remember how the API calls a pod, and what it carries already."""
         ran = found.started and self._ran(found.pod.uid)
+        full = too_many((body.get("metadata") or {}).get("annotations") or {})
         with self._lock:
+            word = None if full else self._kept_back.pop(found.api_uid, None)
             if found.pod.uid not in self._faces and stories.softened(body):
                 self._mild.add(found.api_uid)
             known = self._faces.get(found.pod.uid)
@@ -121,7 +134,10 @@ class ClusterTeller:
                 found.pod.name,
                 slim(body),
                 ran or (known is not None and known.ran),
+                full,
             )
+        if word is not None and not self._left:
+            self._publisher.tell(word)
 
     def pod_malformed(self, body: Raw, why: str) -> None:
         """A pod that is set aside: said once, on the pod itself."""
@@ -137,6 +153,7 @@ class ClusterTeller:
             face = self._faces.pop(uid, None)
             if face is not None:
                 self._mild.discard(face.api_uid)
+                self._kept_back.pop(face.api_uid, None)
         if face is not None:
             self._publisher.forget(face.api_uid)
 
@@ -229,6 +246,11 @@ class ClusterTeller:
     def _tell(self, face: _Face, told: stories.Story) -> None:
         """Under the API's own uid, and not again when the pod carries it."""
         told = replace(told, uid=face.api_uid)
+        if face.full:
+            with self._lock:
+                self._kept_back[face.api_uid] = told
+            self._publisher.keep_back(told, FULL)
+            return
         if not self._publisher.told(told.uid) and stories.carried(face.body, told):
             self._publisher.known(told)  # later the body may be older than what was told since
         self._publisher.tell(told)
@@ -265,7 +287,7 @@ class ClusterTeller:
     def _act(self, face: _Face, wish: OnMisalignment) -> None:
         self._count("action", wish.value)
         if wish is OnMisalignment.FAIL:
-            self._publisher.fail(face.api_uid, face.namespace, face.name)
+            self._publisher.fail(face.api_uid, face.namespace, face.name, marked=not face.full)
         else:
             self._publisher.evict(face.api_uid, face.namespace, face.name)
 

@@ -26,6 +26,9 @@ LISTS = frozenset({f"{PREFIX}cpu-options", f"{PREFIX}devices"})
 OURS = frozenset({f"{PREFIX}assignment", f"{PREFIX}cpus", f"{PREFIX}numa-nodes", f"{PREFIX}failed"})
 """What the agent itself writes: no wish, and as long as what it tells of; never kept."""
 
+MOST_TO_TOUCH = 5000
+"""Annotations of a pod, ours among them, beyond which it is not written to: each write costs the API server more than
+their number says. The admission policy has the same number."""
 LONGEST_WORD, LONGEST_LIST = 100, 500
 """Characters of a value that is read."""
 MOST_UNKNOWN = 5
@@ -33,6 +36,11 @@ MOST_UNKNOWN = 5
 LONGEST_NAME = 80
 MORE = PREFIX
 """Where the number of further names stands: no annotation of the API has an empty name."""
+
+
+def too_many(annotations: Mapping[str, object]) -> bool:
+    """Whether a pod with these annotations and ours would have more than the API server can be asked to look at."""
+    return len(annotations) + len(OURS) > MOST_TO_TOUCH and len(annotations.keys() | OURS) > MOST_TO_TOUCH
 
 
 def longest(name: str) -> int:

@@ -38,7 +38,7 @@ def crowd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shared:
 
 
 @pytest.mark.parametrize(
-    "change", [{"anything": "1"}, {"scope": "pod"}, {"wish": "fail"}, {"wish": "evict"}], ids=lambda each: str(each)
+    "change", [{"anything": "1"}, {"scope": "pod"}, {"wish": "fail"}, {"wish": "evict"}], ids=str
 )
 def test_finding_15_an_annotation_brings_nobody_back_into_the_line(crowd: Shared, change: dict[str, str]) -> None:
     """Changed by its owner, and changed back: refused as before, and nobody who waits loses his place."""

@@ -58,7 +58,7 @@ def test_finding_18_one_pods_annotations_are_one_event(tmp_path: Path) -> None:
         events = told.api.events()
         assert [event["involvedObject"]["name"] for event in events] == ["evil"] * 4
         assert all(len(event["message"]) <= 1024 for event in events)
-        assert "12995 more" in events[0]["message"]
+        assert any("12995 more" in event["message"] for event in events)
         assert told.api.condition("ok")["status"] == "True"
         assert told.alive
 

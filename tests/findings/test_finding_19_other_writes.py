@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from agent.core.asks import RELEASE, RELEASED
-from agent.model.notes import OURS
+from agent.model.notes import MOST_TO_TOUCH, OURS
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.objects import Object, pod
 from tests.cluster.stolen import DEPLOY, MERGE, STRATEGIC, SYSTEM, Stolen
@@ -53,15 +53,44 @@ def test_finding_19_the_agents_own_words_pass(stolen: Stolen) -> None:
         stolen.cluster.call("DELETE", path)
 
 
-def test_finding_19_a_pod_full_of_annotations_is_still_told(stolen: Stolen) -> None:
-    """Ten thousand of a tenant's annotations, 256 KiB of them, cost the policy less than the server grants it."""
-    body = pod("full", stolen.name, space=stolen.space)
-    body["metadata"]["annotations"] = {f"example.com/{number:05}": "12345678" for number in range(10_000)}
+def crowded(stolen: Stolen, name: str, number: int) -> str:
+    """A pod with so many of a tenant's annotations; its path."""
+    body = pod(name, stolen.name, space=stolen.space)
+    body["metadata"]["annotations"] = {f"{each:x}": "" for each in range(number)}
     stolen.cluster.create(body)
-    path = stolen.path("full")
-    stolen.call("PATCH", f"{path}/status", {**note("cpus", "2"), **condition()}, STRATEGIC)
+    return stolen.path(name)
+
+
+def test_finding_19_a_pod_with_many_annotations_is_still_told(stolen: Stolen) -> None:
+    """As many as the agent writes to: told, ended, and nothing of the tenant's is changed."""
+    path = crowded(stolen, "many", MOST_TO_TOUCH - len(OURS))
+    words = {"metadata": {"annotations": dict.fromkeys(OURS, "x")}, **condition()}
+    stolen.call("PATCH", f"{path}/status", words, STRATEGIC)
     stolen.call("PATCH", path, {"spec": {"activeDeadlineSeconds": 1}})
-    assert stolen.refusal("PATCH", path, {"metadata": {"annotations": {"example.com/00000": "x"}}}).policy
+    assert stolen.refusal("PATCH", path, {"metadata": {"annotations": {"0": "x"}}}).policy
+
+
+def test_finding_19_a_pod_full_of_annotations_costs_the_policy_nothing(stolen: Stolen) -> None:
+    """Beyond that no annotation is looked at: a rule of its own says no; the deadline and the condition pass."""
+    path = crowded(stolen, "full", 20_000)
+    for patch in (
+        note("cpus", "2"),
+        {"metadata": {"annotations": {"0": "x"}}},
+        {"metadata": {"annotations": {"0": None}}},
+    ):
+        answer = stolen.refusal("PATCH", path, patch)
+        assert f"more than {MOST_TO_TOUCH}" in answer.text, answer
+        assert "may only change annotations" not in answer.text, "nobody looked at each"
+    stolen.call("PATCH", f"{path}/status", condition(), STRATEGIC)
+    stolen.call("PATCH", path, {"spec": {"activeDeadlineSeconds": 1}})
+    assert stolen.refusal("PATCH", path, {"metadata": {"labels": {"x": "y"}}}).policy
+
+
+def test_finding_19_the_policy_and_the_agent_have_one_bound() -> None:
+    """A pod that the agent writes to is one that the policy lets it write to."""
+    policy = next(yaml.safe_load_all((DEPLOY / "access/admission-policy.yaml").read_text()))
+    rules = " ".join(each["expression"] for each in policy["spec"]["validations"])
+    assert set(re.findall(r"size\(variables\.annotations\) (?:<=|>) (\d+)", rules)) == {str(MOST_TO_TOUCH)}
 
 
 def test_finding_19_the_policy_knows_every_word_of_the_agent() -> None:

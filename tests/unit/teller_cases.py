@@ -45,7 +45,7 @@ class Queue(Publisher):
     def record(self, notice: Notice) -> None:
         self.notices.append(notice)
 
-    def fail(self, uid: str, namespace: str, name: str) -> None:
+    def fail(self, uid: str, namespace: str, name: str, *, marked: bool = True) -> None:
         self.actions.append(("fail", uid))
 
     def evict(self, uid: str, namespace: str, name: str) -> None:
