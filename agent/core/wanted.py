@@ -16,7 +16,7 @@ kubepods itself is never written: it is the kubelet's (spec 7.2).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -31,6 +31,7 @@ Names = Mapping[str, tuple[str, str]]
 """Container id -> (pod uid, container name). Sandboxes and unknown ids are absent."""
 
 S = TypeVar("S", CpuSet, NodeSet)
+T = TypeVar("T")
 
 RUNTIME_INNER = "container"
 """The level that crun makes below a CRI-O scope (run.oci.systemd.subgroup): the container's processes live there."""
@@ -121,12 +122,42 @@ def _mems(ledger: Ledger, uid: str, container: str, rules: Rules) -> NodeSet | N
 
 
 def wants(ledger: Ledger, names: Names, observed: Observed, rules: Rules, machine: Machine) -> dict[str, Want]:
-    """What every observed cgroup shall ask for; cgroups to be left alone are absent. In the order of `observed`."""
+    """What every observed cgroup shall ask for; cgroups to be left alone are absent. In the order of `observed`.
+
+    Raises what `one_by_one` has as a fault.
+    """
+    wanted, faults = one_by_one(ledger, names, observed, rules, machine)
+    for fault in faults.values():
+        raise fault
+    return wanted
+
+
+def one_by_one(
+    ledger: Ledger, names: Names, observed: Observed, rules: Rules, machine: Machine
+) -> tuple[dict[str, Want], dict[str, Exception]]:
+    """The same, and pods (by uid) of which it could not be worked out, each with the fault: theirs are absent."""
     tree = _Tree(ledger, names, observed, rules, machine)
     for cgroup in observed.cgroups:
         if cgroup.level is Level.KUBEPODS:
             tree.below_kubepods(cgroup)
-    return {cgroup.path: tree.found[cgroup.path] for cgroup in observed.cgroups if cgroup.path in tree.found}
+    wanted = {cgroup.path: tree.found[cgroup.path] for cgroup in observed.cgroups if cgroup.path in tree.found}
+    return wanted, tree.faults
+
+
+def without(ledger: Ledger, uids: Container[str]) -> Ledger:
+    """The ledger as if these pods held no CPUs and were not known, for who looks at the others."""
+    cpus = ledger.cpus
+    return replace(
+        ledger, pods=_but(ledger.pods, uids),
+        cpus=replace(
+            cpus, assigned=_but(cpus.assigned, uids), pools=_but(cpus.pools, uids),
+            confined=_but(cpus.confined, uids),
+        ),
+    )  # fmt: skip
+
+
+def _but(book: Mapping[str, T], uids: Container[str]) -> dict[str, T]:
+    return {uid: held for uid, held in book.items() if uid not in uids}
 
 
 def children_of(observed: Observed) -> dict[str, list[Cgroup]]:
@@ -152,6 +183,8 @@ class _Tree:
     rules: Rules
     machine: Machine
     found: dict[str, Want] = field(default_factory=dict)
+    faults: dict[str, Exception] = field(default_factory=dict)
+    """Pods that could not be worked out, by uid: one pod's fault leaves the rest of the tree as it is to be."""
 
     def __post_init__(self) -> None:
         self.kids = children_of(self.observed)
@@ -170,13 +203,30 @@ class _Tree:
 
     def _qos(self, cgroup: Cgroup, *, named: bool) -> None:
         pods = self.kids.get(cgroup.path, ())
-        own = CpuSet.union(own_of(self.ledger, pod.pod_uid) for pod in pods)  # empty: only Guaranteed pods hold CPUs
+        own = CpuSet.union(self._held(pod) for pod in pods)  # empty: only Guaranteed pods hold CPUs
         if self.pool and (named or own):
             self._want(cgroup, Want(self.pool | own, structural=self.v1 or bool(own)))
         for pod in pods:
             self._pod(pod, named=self.v1 or bool(own) or bool(pod.cpus))
 
+    def _held(self, pod: Cgroup) -> CpuSet:
+        """The CPUs that the slice above a pod holds for it; of one that cannot be worked out, those that it has."""
+        try:
+            return own_of(self.ledger, pod.pod_uid)
+        except Exception as error:  # noqa: BLE001 - of whatever kind: it is one pod's, and comes back as a value
+            self.faults[pod.pod_uid] = error
+            return pod.cpus
+
     def _pod(self, cgroup: Cgroup, *, named: bool) -> None:
+        try:
+            self._worked_out(cgroup, named=named)
+        except Exception as error:  # noqa: BLE001 - of whatever kind: it is one pod's, and comes back as a value
+            self.faults[cgroup.pod_uid] = error
+            below = f"{cgroup.path}/"
+            for path in [path for path in self.found if path == cgroup.path or path.startswith(below)]:
+                del self.found[path]
+
+    def _worked_out(self, cgroup: Cgroup, *, named: bool) -> None:
         uid = cgroup.pod_uid
         own = own_of(self.ledger, uid)
         base = pool_of(self.ledger, uid, self.machine) if self.managed else None

@@ -291,7 +291,7 @@ class Effects:
         if observed is None:
             return self._tell_unread(self.broken, but)
         self._enforcer.movers = {uid for uid, known in self._known.items() if known.ask.move_memory}
-        before = self._enforcer.unbound
+        before, faults = self._enforcer.unbound, self._enforcer.faults
         try:
             results, lacking = self._enforcer.enforce(
                 self._ledger, self._node.rules, self._node.machine, observed, self._stopped
@@ -299,6 +299,11 @@ class Effects:
         except Exception as error:  # noqa: BLE001 - those decided on are told all the same; the next look tries again
             return self._tell_unread(sentence(error), but)
         self._fault = ""
+        for uid in sorted(self._enforcer.faults.keys() - faults.keys()):
+            key = self._known[uid].pod.key if uid in self._known else uid
+            self._teller.problem(
+                "set-aside", f"the cgroups of pod {key} are left as they are: {self._enforcer.faults[uid]}"
+            )
         for container in sorted(set(self._enforcer.unbound) - set(before)):
             self._teller.problem("memory", self._unbound(container))
         if results:

@@ -17,8 +17,9 @@ from agent.core.enforced import Look, after, unenforced
 from agent.core.naming import latest, named
 from agent.core.plan import CPUS, MEMS, plan
 from agent.core.release import quota_plan, release_plan
-from agent.core.wanted import Names, Want, left_over, managed, wants
+from agent.core.wanted import Names, Want, left_over, managed, one_by_one, without
 from agent.core.writers import flapping
+from agent.engine.alone import sentence
 from agent.engine.backoff import Backoff
 from agent.engine.ports import Cgroups, Steps
 from agent.errors import HostError
@@ -61,6 +62,8 @@ class Enforcer:
         """The kill switch, without the engine's lock: nothing is written from now on, not even the rest of a plan."""
         self.unbound: Mapping[str, NodeSet] = {}
         """Containers whose memory stays unbound, since they have pages on other nodes: id -> nodes (safety.md S4)."""
+        self.faults: Mapping[str, str] = {}
+        """Pods whose sets could not be worked out at the last look, by uid, each with why: theirs are left alone."""
         self._unbound_since: dict[str, float] = {}
         self._read: set[str] = set()
         """Ids of the containers whose cgroups were read, as long as they have names."""
@@ -108,6 +111,8 @@ class Enforcer:
         self._read = (self._read | set(self.living)) & self.names.keys()
         names = named(ledger, self.names, observed, complete=self.all_named)
         wanted = self._wants(ledger, names, observed, rules, machine)
+        if self.faults:
+            ledger = without(ledger, self.faults)
         held = self.held(observed, wanted)
         self._notice({each.container_id: held[each.path] for each in observed.cgroups if each.path in held})
         results: tuple[Written, ...] = ()
@@ -123,12 +128,15 @@ class Enforcer:
             ledger, names, machine, wanted, tree, self._errors, self.unbound, soon,
             {each.path: each for each in throttled}, stopped(),
         )  # fmt: skip
-        return results, unenforced(look)
+        lacking = unenforced(look)
+        lacking.update({uid: {"": f"its cgroups are left as they are: {why}"} for uid, why in self.faults.items()})
+        return results, lacking
 
     def _wants(
         self, ledger: Ledger, names: Names, observed: Observed, rules: Rules, machine: Machine
     ) -> dict[str, Want]:
-        wanted = wants(ledger, names, observed, rules, machine)
+        wanted, faults = one_by_one(ledger, names, observed, rules, machine)
+        self.faults = {uid: sentence(error) for uid, error in faults.items()}
         if managed(ledger, rules):
             return wanted
         return left_over(
@@ -138,7 +146,8 @@ class Enforcer:
     def learn(self, ledger: Ledger, rules: Rules, machine: Machine, observed: Observed) -> None:
         """What is in order counts as written by this agent, for sets that are to be taken back before any look."""
         rules = replace(rules, cpu=replace(rules.cpu, static=True))
-        self._found_in_order(wants(ledger, named(ledger, self.names, observed), observed, rules, machine), observed)
+        names = named(ledger, self.names, observed)
+        self._found_in_order(one_by_one(ledger, names, observed, rules, machine)[0], observed)
 
     def _repair(
         self, writes: tuple[Write, ...], wanted: Mapping[str, Want], observed: Observed, machine: Machine,
