@@ -91,6 +91,7 @@ class Publisher:
         self._wake = threading.Condition()
         self._stories: dict[str, Story] = {}
         self._told: dict[str, Story] = {}
+        self._unsure: set[str] = set()  # uids of pods to which something was sent whose answer has not come
         self._actions: dict[Key, _Action] = {}
         self._notices = Notices(clock, dropped)
         self._jobs: dict[Key, _Job] = {}
@@ -127,7 +128,7 @@ class Publisher:
     def tell(self, story: Story) -> None:
         """Make a pod carry a story; nothing is sent when it was the last one told."""
         with self._wake:
-            if self._told.get(story.uid) == story:
+            if self._told.get(story.uid) == story and story.uid not in self._unsure:
                 self._stories.pop(story.uid, None)
                 return
             self._stories[story.uid] = story
@@ -155,6 +156,7 @@ class Publisher:
         with self._wake:
             for table in (self._stories, self._told, self._sent_at):
                 table.pop(uid, None)
+            self._unsure.discard(uid)
             for keys in (self._actions, self._jobs):
                 for key in [key for key in keys if key[1] == uid]:
                     del keys[key]
@@ -265,6 +267,8 @@ class Publisher:
         what, uid = key
         with self._wake:
             story, last, action = self._stories.get(uid), self._told.get(uid), self._actions.get(key)
+            if what == "story" and story is not None:
+                self._unsure.add(uid)
         if what == "story":
             if story is not None:
                 self._send(story, last)
@@ -283,6 +287,7 @@ class Publisher:
             self._deny(("story", story.uid), story.namespace, story.name, str(error))
         with self._wake:
             self._told[story.uid], self._sent_at[story.uid] = story, self._clock()
+            self._unsure.discard(story.uid)
             if self._stories.get(story.uid) == story:
                 del self._stories[story.uid]
 

@@ -24,7 +24,8 @@ function: no container leaves its exclusive CPUs by the agent's hand, nobody get
 freed while its cgroup lives, what is told is true meanwhile, and in the end ledger, cgroups and annotations say the
 same.
 
-A number names what the pair found when it was first run, in the list below the table; a dot: nothing.
+A number names what the pair found, in the list below the table; a dot: nothing. Some need an unlucky moment, and were
+found on a busy machine only.
 """
 
 

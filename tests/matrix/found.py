@@ -1,4 +1,4 @@
-"""What the pairs found when they were first run: defects of the agent, mended since but for those that are OPEN."""
+"""What the pairs found as they were run: defects of the agent, mended since but for those that are OPEN."""
 
 from __future__ import annotations
 
@@ -24,6 +24,10 @@ _NOBODY = (
     "A pod that left the API while its processes run on is in no list: with the ledger lost as well, nobody knows "
     "it, and the first complete list put its containers on the shared pool."
 )
+_FLIGHT = (
+    "A word that was taken back and came true again while the first of the two was on its way to the API server was "
+    "not told again: the pod kept the wrong one."
+)
 
 FOUND: Mapping[tuple[str, str], str] = {
     ("agent killed", "namespace read fails"): _RACE,
@@ -44,6 +48,14 @@ FOUND: Mapping[tuple[str, str], str] = {
     ("disk full", "resize in flight"): _DISK,
     ("disk read-only", "resize in flight"): _DISK,
     ("CPU offline", "API errors"): _GONE,
+    ("disk full", "podresources away"): _FLIGHT,
+    ("disk read-only", "API errors"): _FLIGHT,
+    ("daemon-reload", "NRI away"): _FLIGHT,
+    ("daemon-reload", "resize in flight"): _FLIGHT,
+    ("CPU offline", "API away"): _FLIGHT,
+    ("CPU offline", "NRI slow"): _FLIGHT,
+    ("huge pages late", "resize in flight"): _FLIGHT,
+    ("clock behind", "watch stale"): _FLIGHT,
 }
 ELSEWHERE = (f"Beside the pairs, by the first test of the facade: {_FIRST[0].lower()}{_FIRST[1:]}",)
 OPEN: frozenset[tuple[str, str]] = frozenset()
