@@ -17,9 +17,10 @@ from kubernetes.client.api_client import ApiClient
 from kubernetes.client.configuration import Configuration
 
 from agent import __version__
-from agent.errors import KubeError
+from agent.errors import KubeError, MalformedError
 from agent.kube.access import Access
-from agent.kube.piecewise import CHUNK, PodList, read
+from agent.kube.listing import CHUNK
+from agent.kube.piecewise import PodList, read
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -100,6 +101,8 @@ class KubeClient:
                 found = partial(read, text) if text else dict
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise KubeError(UNREACHABLE, f"{method} {path}: no answer: {str(error)[:300]}") from error
+        except MalformedError as error:
+            raise KubeError(status, f"{method} {path}: {error}") from error
         finally:
             self._count(verb or method, status, time.monotonic() - began)
         return _json(status, found, text, f"{method} {path}")

@@ -37,7 +37,8 @@ from agent.kube.bodies import identity
 from agent.kube.brief import brief
 from agent.kube.heard import Heard
 from agent.kube.keepalive import keepalive_socket
-from agent.kube.piecewise import CHUNK, PodList
+from agent.kube.listing import CHUNK
+from agent.kube.piecewise import PodList
 
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
 RESTART_FIRST, RESTART_CAP = 1.0, 60.0

@@ -6,23 +6,29 @@ is more than the agent may have. No thread, no request: whoever reads feeds what
 
 from __future__ import annotations
 
-import codecs
+import contextlib
 import json
 import re
+from itertools import islice
 from typing import Any
 
+from agent.errors import MalformedError
 from agent.kube.brief import brief
+from agent.kube.listing import HEAD, LARGEST, Items
 
-_ITEMS = re.compile(r'"items"\s*:\s*\[')
-_BETWEEN = re.compile(r"[\s,]*")
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]')
 DEEPEST = 50
 """Levels of an object: what is read lies within ten."""
-CHUNK = 64 * 1024
-"""Bytes of a list that are read at once."""
 LARGE = 4 * 1024
 """Bytes of a watch's line that is read here already; a shorter one is small, and nested too little to matter."""
-_decoder = json.JSONDecoder()
+MOST_PARTS = 100_000
+"""Objects, lists and entries of a pod that is parsed: each may take a hundred bytes. Real pods have a thousand."""
+_PART, _QUOTE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{\[,]', re.DOTALL), b'"'[0]
+_TOO_MUCH = f"more than {LARGEST >> 20} MiB of JSON, or too many parts"
+_TEXTS = rb'(?:\s*"\w+"\s*:\s*"[^"\\]*"\s*,?)*+'
+_BEGINNING = re.compile(rb"\s*\{" + _TEXTS + rb'\s*"metadata"\s*:\s*\{(' + _TEXTS + rb")")
+_PAIR = re.compile(rb'"(\w+)"\s*:\s*"([^"\\]*)"')
+_EVENT = re.compile(rb'\s*\{\s*"type"\s*:\s*"(ADDED|MODIFIED|DELETED)"\s*,\s*"object"\s*:')
 
 
 def read(text: str | bytes) -> Any:  # noqa: ANN401 - JSON
@@ -57,54 +63,49 @@ def _shallow(text: str, at: int) -> tuple[str, int]:
     return "", -1
 
 
+def pod(raw: bytes, *, whole: bool = True) -> Any:  # noqa: ANN401 - JSON
+    """What is read of one pod; raises MalformedError where it cannot be parsed, and not even its uid can be told.
+
+    One that is too large, has too many parts, or is no good JSON, is given by its names, as a pod that is refused.
+
+    Args:
+        raw: all of it, or its beginning.
+        whole: which of the two.
+    """
+    if whole and _few(raw):
+        with contextlib.suppress(ValueError):
+            return brief(read(raw.decode("utf-8", "replace")))
+    found = _BEGINNING.match(raw[:HEAD])
+    names = {
+        key.decode("ascii"): text.decode("utf-8", "replace")
+        for key, text in _PAIR.findall(found[1] if found else b"")
+    }
+    if not names.get("uid"):
+        raise MalformedError("a pod that cannot be read does not begin with its uid")
+    return brief({"kind": "Pod", "metadata": names, "spec": {"containers": _TOO_MUCH}})
+
+
+def _few(raw: bytes) -> bool:
+    if sum(map(raw.count, (b"{", b"[", b","))) <= MOST_PARTS:
+        return True
+    parts = (each for each in _PART.finditer(raw) if raw[each.start()] != _QUOTE)  # not those within texts
+    return next(islice(parts, MOST_PARTS, None), None) is None
+
+
 class PodList:
-    """A list's answer: feed its bytes, then ask for the whole."""
+    """A list's answer: feed its bytes, then ask for the whole; raises MalformedError where it is not all of one."""
 
     def __init__(self) -> None:
-        self._decode = codecs.getincrementaldecoder("utf-8")("replace")
-        self._head, self._rest, self._begun, self._enough = "", "", False, 0
-        self._items: list[Any] = []
+        self._items, self._pods = Items(), list[Any]()
 
     def feed(self, data: bytes) -> None:
         """More bytes."""
-        self._rest += self._decode.decode(data)
-        if not self._begun:
-            found = _ITEMS.search(self._rest)
-            if found is None:
-                return
-            self._head, self._rest, self._begun = self._rest[: found.end()], self._rest[found.end() :], True
-        if len(self._rest) >= self._enough:
-            self._take()
+        self._pods += (pod(each.raw, whole=each.whole) for each in self._items.feed(data))
 
     def whole(self) -> dict[str, Any]:
-        """The list with its pods made brief; raises ValueError where it is no JSON object."""
-        self._rest += self._decode.decode(b"", final=True)
-        self._take()
-        found = read(self._head + self._rest)
-        if not isinstance(found, dict):
-            raise ValueError("the answer is no JSON object")  # noqa: TRY004 - as of a text that is no JSON at all
-        if self._begun:
-            found["items"] = self._items
-        return found
-
-    def _take(self) -> None:
-        """The items that are complete; for one that is not, twice as much as there is is waited for."""
-        at = 0
-        while self._begun:
-            at = _BETWEEN.match(self._rest, at).end()  # type: ignore[union-attr] # it matches anything
-            try:
-                body, end = _decoder.raw_decode(self._rest, at)
-            except ValueError:
-                break
-            except RecursionError:
-                text, end = _shallow(self._rest, at)
-                if end < 0:
-                    break
-                body = json.loads(text)
-            self._items.append(brief(body))
-            at = end
-        self._rest = self._rest[at:]
-        self._enough = 2 * len(self._rest)
+        """The list with its pods made brief."""
+        found = self._items.close()
+        return {**found, "items": self._pods} if self._pods else found
 
 
 class Lines:
@@ -112,27 +113,37 @@ class Lines:
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
+        self._size = 0
 
     def feed(self, data: bytes) -> bytes:
         """More bytes; the lines that are complete now."""
         *ended, rest = data.split(b"\n")
         done = []
         for each in ended:
-            self._parts.append(each)
-            done.append(_line(b"".join(self._parts)))
-            self._parts.clear()
-        if rest:
-            self._parts.append(rest)
+            self._add(each)
+            done.append(_line(b"".join(self._parts), whole=self._size <= LARGEST))
+            self._parts, self._size = [], 0
+        self._add(rest)
         return b"".join(done)
+
+    def _add(self, part: bytes) -> None:
+        """Of a line that is too large, no more than its beginning is kept."""
+        self._size += len(part)
+        if part:
+            self._parts.append(part)
+        if self._size > LARGEST:
+            self._parts = [b"".join(self._parts)[:HEAD]]
 
     def rest(self) -> bytes:
         """What came after the last line."""
         return b"".join(self._parts)
 
 
-def _line(line: bytes) -> bytes:
-    if len(line) > LARGE:
-        event = read(line)
-        if isinstance(event, dict) and "object" in event and event.get("type") != "ERROR":
-            line = json.dumps({**event, "object": brief(event["object"])}).encode()
+def _line(line: bytes, *, whole: bool) -> bytes:
+    found = _EVENT.match(line) if len(line) > LARGE or not whole else None
+    if found:
+        body = pod(line[found.end() :].rstrip().removesuffix(b"}"), whole=whole)
+        return json.dumps({"type": found[1].decode("ascii"), "object": body}).encode() + b"\n"
+    if not whole:
+        raise MalformedError("a line of the watch is too long, and tells of no pod")
     return line + b"\n"

@@ -78,7 +78,7 @@ def test_hostile_a_list_is_read_however_it_is_cut() -> None:
     ("text", "items"),
     [
         (b'{"kind":"PodList","items":[]}', []), (b'{"items" : [ {"a":1} , {} ] , "kind":"x"}', [{}, {}]),
-        (b'{"kind":"PodList","items":null}', None), (b'{"items":[7,"x",null]}', [7, "x", None]),
+        (b'{"kind":"PodList","items":null}', None),
     ],
 )  # fmt: skip
 def test_hostile_lists_of_every_shape_are_read(text: bytes, items: object) -> None:
@@ -90,13 +90,14 @@ def test_hostile_lists_of_every_shape_are_read(text: bytes, items: object) -> No
 
 
 @pytest.mark.parametrize(
-    "text", [b"", b"[]", b'{"items":[{', b'{"items":[{}', b'{"items":[' + b'{"a":' * 5000, b"\xff"]
+    "text",
+    [b"", b"[]", b'{"items":[{', b'{"items":[{}', b'{"items":[' + b'{"a":' * 5000, b"\xff", b'{"items":[7,null]}'],
 )
 def test_hostile_a_list_that_ends_early_is_no_list(text: bytes) -> None:
     """It is never taken for one with fewer pods: those that are missing would count as gone."""
     found = PodList()
-    found.feed(text)
-    with pytest.raises(ValueError, match=r"\w"):
+    with pytest.raises(ValueError, match=r"\w"):  # noqa: PT012 - either may tell
+        found.feed(text)
         found.whole()
 
 
