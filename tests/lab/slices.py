@@ -43,13 +43,12 @@ CORE = Slice(
 )  # fmt: skip
 SLICES = (
     Slice("sequences", ("tests/lab/referee/test_sequences.py",), 17, "the core of the referee's sequences"),
-    Slice("pairs", ("tests/lab/test_pairs.py",), 20, "fourteen pairs of faults at once"),
     Slice("machines", ("tests/lab/test_examples.py", "tests/lab/test_shapes.py"), 8,
           "the examples, two machines of other shape"),
 )  # fmt: skip
 BEFORE = (
     ("Debian packages", 2), ("`.venv`", 1), ("peers: Kubernetes, Helm tools, NRI, devices", 9), ("image", 3),
-    ("`make test`", 14), ("the lab's programs and disks", 7), ("boot to Ready", 4),
+    ("`make test`", 20), ("the lab's programs and disks", 7), ("boot to Ready", 4),
 )  # fmt: skip
 """What comes before the lab's tests on a bare machine, in minutes."""
 
@@ -83,7 +82,7 @@ def page() -> str:
     return f"""# What CI runs, and how long it takes
 
 `.ci/run` installs what it needs, runs `make test`, and then a part of the lab. CI stops a run after 90 minutes, so
-every run takes the lab's core and one of the slices below, which change by the hour. `{CHOICE}=pairs .ci/run`
+every run takes the lab's core and one of the slices below, which change by the hour. `{CHOICE}=machines .ci/run`
 chooses one. The log names the slice.
 
 Minutes on two cores, from a bare machine; what is built is kept in `~/.cache/numalign`, so that a second run has
