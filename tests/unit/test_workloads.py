@@ -165,7 +165,7 @@ def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
     (tmp_path / "d.yaml").write_text(pod)
     told = [str(each) for each in read_workloads([tmp_path, tmp_path / "none"]).wrong]
     assert told == [
-        f"{tmp_path}/a.yaml: is not YAML in line 8: did not find expected node content; correct it",
+        f"{tmp_path}/a.yaml: is not YAML in line 7: did not find expected node content; correct it",
         f"{tmp_path}/b.yaml: metadata.name: 'A' is not a DNS subdomain name such as my-pod",
         f"{tmp_path}/b.yaml, document 2: is no object; write apiVersion: v1, kind: Pod, ...",
         f"{tmp_path}/d.yaml: metadata.name: pod default/twice is in {tmp_path}/c.yaml already; rename one",
