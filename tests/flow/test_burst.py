@@ -153,7 +153,7 @@ def test_s6_pods_that_run_already_when_they_come_write_the_pool_once(
     assert {counted[path] for path in node.shared() & counted.keys()} == {1}
     assert {node.effective(uid) for uid in BURST} == {node.holds(uid) for uid in BURST}
     assert node.steps.count("save") == 1
-    assert node.looks == (1 if named else 2), "the tree is not read for each container"
+    assert node.looks == 1, "the tree is read once, and not for each container"
 
 
 @BOTH
