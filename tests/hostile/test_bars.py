@@ -49,7 +49,7 @@ def whole_and_live(node: Node) -> None:
 
 @pytest.mark.skipif(
     not os.environ.get("NUMALIGN_HOSTILE"),
-    reason="OPEN: it waits in vain since the lists are read piece by piece, cause not found; NUMALIGN_HOSTILE=1 runs it",
+    reason="OPEN: it waits in vain, the cause is not found yet; NUMALIGN_HOSTILE=1 runs it",
 )
 @pytest.mark.parametrize("everything", [False, True], ids=["taken", "whatever"])
 def test_hostile_110_pods_cost_an_innocent_one_nothing(make: Make, *, everything: bool) -> None:
