@@ -5,18 +5,16 @@ annotations and the condition travel together in one patch of pods/status, with 
 StatefulSet's next pod of the same name is never touched. Failures are tried again with growing, jittered delays, for
 as long as the pod exists; a pod that is gone is forgotten.
 
-Namespaces take turns: of each, what is done to pods goes first, then what they carry; Events come last
-(`agent.kube.notices`). One pod is told something new once a second at most. So who has many pods that are to fail, or
-changes his pods all the time, delays nobody else's word.
+Namespaces take turns (`agent.kube.turns`); Events come last (`agent.kube.notices`). One pod is told something new
+once a second at most.
 
 A refusal (409, 422) is not the pod's absence: an admission policy may deny the patch, or its annotations be full. The
-pod is looked at once. If it is there, its condition is told without the annotations, and what is refused all the same
-is tried again rarely, and told: by an Event, in the log, and as a metric.
+pod is looked at once. If it is there, its condition is told without the annotations, and ours are taken off, so that
+none tells what is over. What is refused is tried again rarely, and told: by an Event, in the log, and as a metric.
 """
 
 from __future__ import annotations
 
-import itertools
 import logging
 import random
 import threading
@@ -30,11 +28,14 @@ from agent.errors import KubeError
 from agent.kube.client import STRATEGIC, KubeClient
 from agent.kube.notices import Notice, Notices, Regarding, event_of
 from agent.kube.story import CONDITION, FAILED, Story
+from agent.kube.turns import Job, Key, Turns
 from agent.model.fields import plain
 
 FIRST_DELAY, LONGEST_DELAY, LONGEST_REFUSED = 0.5, 60.0, 600.0
 BETWEEN = 1.0
 """Seconds between two stories of one pod."""
+RARELY = 6
+"""The attempt that a refused annotation counts as: tried again after half a minute, then more and more rarely."""
 TURNS = 10
 """After so many other requests an Event that is due has its turn."""
 NOT_FOUND, CONFLICT, INVALID = 404, 409, 422
@@ -42,20 +43,6 @@ UNTAKEN = frozenset({400, 403, NOT_FOUND, CONFLICT, INVALID})
 """Answers after which an Event is not tried again: its object or namespace is gone, or nobody may write there."""
 
 _log = logging.getLogger(__name__)
-
-Key = tuple[str, str]
-"""What ("story", "fail", "evict", "delete", "notice") and the API's uid of a pod."""
-
-
-@dataclass(slots=True)
-class _Job:
-    """One thing to do: when, for whose pod, and how often it was tried."""
-
-    due: float
-    order: int
-    key: Key
-    space: str
-    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +79,13 @@ class Publisher:
         self._stories: dict[str, Story] = {}
         self._told: dict[str, Story] = {}
         self._unsure: set[str] = set()  # uids of pods to which something was sent whose answer has not come
+        self._bare: set[str] = set()  # uids of pods that carry their condition, and not their annotations: refused
         self._actions: dict[Key, _Action] = {}
         self._notices = Notices(clock, dropped)
-        self._jobs: dict[Key, _Job] = {}
-        self._served: dict[str, int] = {}  # namespace -> when it had its turn
+        self._jobs = Turns()
         self._sent_at: dict[str, float] = {}  # uid -> when its last story was sent
         self._denied: set[Key] = set()
-        self._order, self._since_notice = itertools.count(), 0
+        self._since_notice = 0
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
 
@@ -128,11 +115,14 @@ class Publisher:
     def tell(self, story: Story) -> None:
         """Make a pod carry a story; nothing is sent when it was the last one told."""
         with self._wake:
-            if self._told.get(story.uid) == story and story.uid not in self._unsure:
+            key, same = ("story", story.uid), self._told.get(story.uid) == story
+            if same and story.uid not in self._unsure | self._bare:
                 self._stories.pop(story.uid, None)
                 return
             self._stories[story.uid] = story
-            self._schedule(("story", story.uid), story.namespace, self._rest(story.uid))
+            if story.uid in self._bare and not same:
+                self._jobs.drop(key)  # the next try of older annotations may be minutes away
+            self._schedule(key, story.namespace, self._rest(story.uid))
 
     def keep_back(self, story: Story, why: str) -> None:
         """A pod is not to be written to: nothing is sent, and that is told once."""
@@ -157,9 +147,9 @@ class Publisher:
             for table in (self._stories, self._told, self._sent_at):
                 table.pop(uid, None)
             self._unsure.discard(uid)
-            for keys in (self._actions, self._jobs):
-                for key in [key for key in keys if key[1] == uid]:
-                    del keys[key]
+            self._bare.discard(uid)
+            self._actions = {key: action for key, action in self._actions.items() if key[1] != uid}
+            self._jobs.forget(uid)
             self._denied = {key for key in self._denied if key[1] != uid}
 
     def record(self, notice: Notice) -> None:
@@ -203,8 +193,7 @@ class Publisher:
 
     def _schedule(self, key: Key, space: str, delay: float, attempt: int = 0) -> None:
         """Needs the lock. One job per key at a time: a newer wish does not shorten a back-off."""
-        if key not in self._jobs:
-            self._jobs[key] = _Job(self._clock() + delay, next(self._order), key, space, attempt)
+        if self._jobs.add(key, space, self._clock() + delay, attempt):
             self._wake.notify()
 
     def _rest(self, uid: str) -> float:
@@ -232,64 +221,78 @@ class Publisher:
         with self._wake:
             return self._until()
 
-    def _due(self) -> _Job | tuple[Notice, int] | None:
-        """Needs the lock. Namespaces in turn, of each what is done to pods before what they carry; then Events."""
+    def _due(self) -> Job | tuple[Notice, int] | None:
+        """Needs the lock. Pods first; an Event that is due goes last, or after so many other requests."""
         now = self._clock()
-        ready = [job for job in self._jobs.values() if job.due <= now]
+        ready = self._jobs.until(now) == 0.0
         notice = self._notices.due() if not ready or self._since_notice >= TURNS else None
         if notice is not None or not ready:
             self._since_notice = 0
             return notice
-        job = min(ready, key=lambda job: (self._served.get(job.space, 0), job.key[0] == "story", job.due, job.order))
-        del self._jobs[job.key]
-        self._served[job.space] = next(self._order)
-        if len(self._served) > len(self._jobs) + TURNS:
-            self._served = {each.space: self._served[each.space] for each in self._jobs.values()
-                            if each.space in self._served}  # fmt: skip
         self._since_notice += 1
-        return job
+        return self._jobs.take(now)
 
     def _until(self) -> float | None:
         """Needs the lock. Seconds until something is due, None for never."""
-        waits = [max(0.0, job.due - self._clock()) for job in self._jobs.values()]
-        return min([*waits, *([] if (first := self._notices.until()) is None else [first])], default=None)
+        waits = (self._jobs.until(self._clock()), self._notices.until())
+        return min((each for each in waits if each is not None), default=None)
 
-    def _carry_out(self, job: _Job | tuple[Notice, int]) -> None:
+    def _carry_out(self, job: Job | tuple[Notice, int]) -> None:
         if isinstance(job, tuple):
             self._notify(*job)
             return
         try:
-            self._do(job.key)
+            self._do(job)
         except Exception as error:  # noqa: BLE001 - of whatever kind: it is one pod's (engine.alone)
             self._failed(job, error)
 
-    def _do(self, key: Key) -> None:
-        what, uid = key
+    def _do(self, job: Job) -> None:
+        key, (what, uid) = job.key, job.key
         with self._wake:
             story, last, action = self._stories.get(uid), self._told.get(uid), self._actions.get(key)
             if what == "story" and story is not None:
                 self._unsure.add(uid)
         if what == "story":
-            if story is not None:
-                self._send(story, last)
+            if story is not None and not self._send(story, last):
+                attempt = max(job.attempt, RARELY)
+                with self._wake:
+                    self._schedule(key, job.space, _jitter(_delay(attempt, LONGEST_REFUSED)), attempt + 1)
         elif action is not None:
             action.send()
             with self._wake:
                 if self._actions.get(key) is action:
                     del self._actions[key]
 
-    def _send(self, story: Story, last: Story | None) -> None:
+    def _send(self, story: Story, last: Story | None) -> bool:
+        """Whether the pod carries all of the story now, its annotations, too."""
+        refused = None
         try:
             self._patch(story, last, dict(story.annotations))
         except KubeError as error:
             self._still_there(error, story.namespace, story.name, story.uid)
-            self._patch(story, last, {})  # the condition at least
+            refused = error
+            if last != story:
+                self._without_annotations(story, last)
             self._deny(("story", story.uid), story.namespace, story.name, str(error))
         with self._wake:
             self._told[story.uid], self._sent_at[story.uid] = story, self._clock()
             self._unsure.discard(story.uid)
+            if refused is not None:
+                self._bare.add(story.uid)
+                return False
+            self._bare.discard(story.uid)
             if self._stories.get(story.uid) == story:
                 del self._stories[story.uid]
+        return True
+
+    def _without_annotations(self, story: Story, last: Story | None) -> None:
+        """The condition at least, and none of ours that is over; where that is refused, too, the condition alone."""
+        try:
+            self._patch(story, last, dict.fromkeys(story.annotations))
+        except KubeError as error:
+            if error.status != INVALID:
+                raise
+            self._patch(story, last, {})
 
     def _patch(self, story: Story, last: Story | None, annotations: Mapping[str, str | None]) -> None:
         condition = {"type": CONDITION, "status": story.status, "reason": story.reason, "message": story.message}
@@ -328,7 +331,7 @@ class Publisher:
 
     # ---- what went wrong
 
-    def _failed(self, job: _Job, error: Exception) -> None:
+    def _failed(self, job: Job, error: Exception) -> None:
         (what, uid), longest = job.key, LONGEST_DELAY
         status = error.status if isinstance(error, KubeError) else None
         if status in {NOT_FOUND, CONFLICT, INVALID}:

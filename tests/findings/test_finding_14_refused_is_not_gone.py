@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -71,14 +72,14 @@ def test_finding_14_what_is_refused_is_kept_and_tried_again_when_it_may_be(statu
 
 
 def test_finding_14_a_refusal_is_told_once_and_tried_rarely() -> None:
-    """One Warning for each thing that is refused; later and later, ten minutes at last."""
+    """One Warning for each thing that is refused; later and later, ten minutes at last: three requests each."""
     desk = Desk(denying(422))
     desk.publisher.tell(WORD)
     desk.run(3600)
     events = desk.api.events("p")
     assert [(event["reason"], event["type"]) for event in events] == [("NotTold", "Warning")]
     assert "must-have-team" in events[0]["message"]
-    assert len(desk.patches()) <= 40
+    assert len(desk.patches()) <= 3 * 20
     assert desk.publisher.told("u")
 
 
@@ -94,11 +95,69 @@ def test_finding_14_annotations_that_are_full_leave_the_condition() -> None:
     desk.publisher.tell(WORD)
     desk.publisher.fail("u", "ns", "p")
     desk.run(5)
-    assert desk.publisher.waiting == 0
+    assert desk.publisher.waiting == 1, "the annotations, which are tried again rarely"
     assert desk.api.condition("p")["reason"] == "TopologyAffinityError"
     assert desk.api.deadlines("p")[-1]["spec"] == {"activeDeadlineSeconds": 1}
     assert [event["reason"] for event in desk.api.events("p")] == ["NotTold"]
     assert desk.refused == {"story": 1}
+
+
+class Carrier:
+    """An API server with one pod that carries what it is told, and refuses annotations as long as the test wants."""
+
+    def __init__(self) -> None:
+        self.refuses: Callable[[Mapping[str, Any]], bool] = lambda _annotations: False
+        self.annotations: dict[str, str] = {}
+        self.conditions: list[Any] = []
+
+    def __call__(self, method: str, _path: str, body: Any) -> Mapping[str, Any]:  # noqa: ANN401 - JSON
+        if method == "PATCH":
+            asked = body["metadata"].get("annotations") or {}
+            if asked and self.refuses(asked):
+                raise KubeError(422, "metadata.annotations: refused")
+            self.annotations.update({key: value for key, value in asked.items() if value is not None})
+            for key in [key for key, value in asked.items() if value is None]:
+                self.annotations.pop(key, None)
+            self.conditions += body.get("status", {}).get("conditions", [])
+        return {"metadata": {"uid": "u"}}
+
+
+NEXT = replace(WORD, annotations={"numalign.io/cpus": "2"}, status="True", reason="Aligned", message="")
+
+
+def test_finding_14_no_annotation_tells_what_is_over_while_the_new_one_is_refused() -> None:
+    """The old value is taken off, the condition is the new one; the new value comes as soon as it is taken."""
+    carrier = Carrier()
+    desk = Desk(carrier)
+    desk.publisher.tell(WORD)
+    desk.run(5)
+    carrier.refuses = lambda asked: any(value is not None for value in asked.values())
+    desk.publisher.tell(NEXT)
+    desk.run(5)
+    assert carrier.annotations == {}
+    assert carrier.conditions[-1]["reason"] == "Aligned"
+    carrier.refuses = lambda _annotations: False
+    desk.run(60)
+    assert carrier.annotations == {"numalign.io/cpus": "2"}
+    assert desk.publisher.waiting == 0
+
+
+def test_finding_14_where_nothing_may_be_written_to_annotations_the_condition_is_told_at_once() -> None:
+    """Neither a new value nor none is taken: a newer condition waits for no older try, and few requests are made."""
+    carrier = Carrier()
+    carrier.refuses = lambda _annotations: True
+    desk = Desk(carrier)
+    desk.publisher.tell(WORD)
+    desk.run(1200)
+    desk.publisher.tell(NEXT)
+    desk.run(5)
+    assert carrier.conditions[-1]["reason"] == "Aligned"
+    assert [bool(each.get("lastTransitionTime")) for each in carrier.conditions] == [True, True]
+    assert len(desk.patches()) <= 20
+    desk.publisher.tell(NEXT)  # the same again: nothing is sent before its time
+    before = len(desk.patches())
+    desk.run(5)
+    assert len(desk.patches()) == before
 
 
 @pytest.mark.parametrize(
