@@ -20,7 +20,7 @@ from agent.engine.known import Switches
 from agent.engine.line import most_waiting
 from agent.errors import NumalignError
 from agent.host.machines import open_machine
-from agent.host.settings_file import read_settings
+from agent.host.settings_file import asks_to_observe_only, read_settings
 from agent.model.devices import DeviceInventory
 from agent.model.machine import Machine
 from agent.model.rules import Enforcement
@@ -103,6 +103,8 @@ def again(
 ) -> Setup:  # fmt: skip
     """Read both again. New settings that are wrong keep no old machine in force: then the old settings serve the new.
 
+    The kill switch is obeyed all the same (S3): who turns it on in a hurry may mistype something beside it.
+
     Args:
         config: the configuration file, None for the defaults.
         root: the machine, None for this one.
@@ -118,8 +120,11 @@ def again(
         settings, ignored = read_settings(config) if config else parse({})
         now = made(settings, machine, ignored, kept, before)
     except NumalignError as error:
-        told.problem("settings", f"the old settings stay: {error}")
-        now = made(before.settings, machine, before.ignored, kept, before)
+        settings, but = before.settings, ""
+        if config and asks_to_observe_only(config):
+            settings, but = settings.model_copy(update={"observe_only": True}), ", with observeOnly: true"
+        told.problem("settings", f"the old settings stay{but}: {error}")
+        now = made(settings, machine, before.ignored, kept, before)
     if now.missed != before.missed:
         tell_missed(now, told)
     return now

@@ -48,6 +48,23 @@ def read_settings(path: Path) -> tuple[Settings, tuple[str, ...]]:
     Raises:
         SettingsError: it cannot be read, is no YAML, or says something impossible; the text starts with the file.
     """
+    document = _document(path)
+    try:
+        return parse(document)
+    except SettingsError as error:
+        raise SettingsError(f"{path}: {error.key}" if error.key else str(path), _why(error)) from None
+
+
+def asks_to_observe_only(path: Path) -> bool:
+    """Whether a file that may be wrong otherwise has the kill switch on; False where it is no YAML."""
+    try:
+        document = _document(path)
+    except SettingsError:
+        return False
+    return isinstance(document, dict) and document.get("observeOnly") is True
+
+
+def _document(path: Path) -> object:
     try:
         data = bounded.read(path, LARGEST + 1)
     except OSError as error:
@@ -61,10 +78,7 @@ def read_settings(path: Path) -> tuple[Settings, tuple[str, ...]]:
             raise SettingsError(str(path), f"is not YAML ({error.why}); correct it") from None
         why = ", ".join(part for part in (error.context, error.why) if part)
         raise SettingsError(f"{path}:{error.line}", f"{why}; correct the YAML") from None
-    try:
-        return parse(found[0] if found else None)
-    except SettingsError as error:
-        raise SettingsError(f"{path}: {error.key}" if error.key else str(path), _why(error)) from None
+    return found[0] if found else None
 
 
 def _why(error: SettingsError) -> str:

@@ -21,8 +21,8 @@ Made by `make settings` from agent/settings/model.py. One YAML file: `config:` o
 and values of [KubeletConfiguration]({KUBELET})
 are taken as they are, so that the managers' part of a kubelet's file can be pasted; other valid keys of a kubelet are
 ignored with a warning; what nobody knows is an error. Changes take effect while the agent runs, within a second, and
-never move a running pod. A wrong file changes nothing: the old settings stay and the agent says why. `numalign config
-check FILE` says it beforehand.
+never move a running pod. A wrong file changes nothing but the kill switch: the old settings stay, `observeOnly: true`
+is obeyed, and the agent says why. `numalign config check FILE` says it beforehand.
 """
 _RULE = re.compile(r" \(safety rule S\d+\)")
 COLUMNS = "| Setting | Values | Default | Meaning |\n|---|---|---|---|"
