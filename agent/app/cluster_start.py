@@ -17,7 +17,7 @@ from agent.engine.adopt import Word
 from agent.engine.alone import Survived, sentence
 from agent.errors import KubeError
 from agent.kube.bodies import Seen, seen
-from agent.kube.client import KubeClient
+from agent.kube.client import KubeClient, pod_list
 from agent.kube.nodes import NodeFacts, node_facts
 from agent.kube.story import word_of
 from agent.model.pod import Pod
@@ -61,7 +61,7 @@ def read_start(
         with Survived(lambda error: LOG.warning("starting without the API server: %s", sentence(error))):
             answers["node"] = client.get(f"/api/v1/nodes/{node}")
             query = (("fieldSelector", f"spec.nodeName={node}"), ("resourceVersion", "0"))
-            answers["pods"] = client.call("GET", "/api/v1/pods", query=query, verb="LIST pods", pods=True)
+            answers["pods"] = client.call("GET", "/api/v1/pods", query=query, verb="LIST pods", reader=pod_list)
             for space in sorted({_space(body) for body in answers["pods"].get("items") or ()}):
                 spaces[space] = _defaults(defaults, space)
 

@@ -7,9 +7,9 @@ patches. No retries here: the queue above knows what is still worth sending.
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import urllib3
@@ -19,8 +19,8 @@ from kubernetes.client.configuration import Configuration
 from agent import __version__
 from agent.errors import KubeError, MalformedError
 from agent.kube.access import Access
-from agent.kube.listing import CHUNK
-from agent.kube.piecewise import PodList, read
+from agent.kube.listing import CHUNK, HEAD, LARGEST
+from agent.kube.piecewise import PodList, pod, read
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -37,6 +37,9 @@ Count = Callable[[str, int, float], None]
 """Told of every request: verb, HTTP status (0: no answer), seconds."""
 
 Body = Mapping[str, Any]
+Response = urllib3.BaseHTTPResponse
+Reader = Callable[[Response], Any]
+"""Reads the answer of a request that was taken."""
 
 
 class KubeClient:
@@ -62,9 +65,9 @@ class KubeClient:
         query: Sequence[tuple[str, str]] = (),
         verb: str = "",
         brief: bool = False,
-        pods: bool = False,
+        reader: Reader | None = None,
     ) -> dict[str, Any]:
-        """One request; the JSON answer.
+        """One request; the JSON answer, of LARGEST bytes at most.
 
         Args:
             method: HTTP method.
@@ -74,7 +77,7 @@ class KubeClient:
             query: query parameters.
             verb: what to count it as, the method where empty.
             brief: of the object in the answer only the metadata is wanted.
-            pods: the answer is a list of pods: of each no more is kept than is read of it.
+            reader: of an answer that may have more, of which less is kept: `pod_list`, `one_pod`, `unread`.
 
         Raises:
             KubeError: with the HTTP status, or UNREACHABLE when there was no answer; the text is the server's own.
@@ -82,9 +85,8 @@ class KubeClient:
         headers = {"Accept": BRIEF if brief else JSON, "Authorization": f"Bearer {self._access.token}"}
         if body is not None:
             headers["Content-Type"] = kind
-        began, status = time.monotonic(), UNREACHABLE
-        text: Any = b""
-        found: Callable[[], Any] = dict
+        began, status, found = time.monotonic(), UNREACHABLE, None
+        what = f"{method} {path}"
         try:
             _, url, sent, data, _ = self._api.param_serialize(
                 method, path, query_params=list(query), header_params=headers, body=body
@@ -93,34 +95,33 @@ class KubeClient:
                 method, url, header_params=sent, body=data, _request_timeout=(CONNECT_SECONDS, READ_SECONDS)
             )
             status = answer.status
-            if pods and _taken(status):
-                found = _listed(answer.response).whole
-            else:
-                answer.read()  # type: ignore[no-untyped-call] # the client's wrapper of urllib3's response has no types
-                text = answer.data
-                found = partial(read, text) if text else dict
+            if not _taken(status):
+                raise KubeError(status, f"{what}: {_refusal(answer.response)}")
+            found = (reader or _object)(answer.response)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise KubeError(UNREACHABLE, f"{method} {path}: no answer: {str(error)[:300]}") from error
+            raise KubeError(UNREACHABLE, f"{what}: no answer: {str(error)[:300]}") from error
         except MalformedError as error:
-            raise KubeError(status, f"{method} {path}: {error}") from error
+            raise KubeError(status, f"{what}: {error}") from error
         finally:
             self._count(verb or method, status, time.monotonic() - began)
-        return _json(status, found, text, f"{method} {path}")
+        if not isinstance(found, dict):
+            raise KubeError(status, f"{what}: the answer is no JSON object")
+        return found
 
     def get(self, path: str, *, query: Sequence[tuple[str, str]] = ()) -> dict[str, Any]:
         """Read one object or list."""
         return self.call("GET", path, query=query)
 
     def pod(self, namespace: str, name: str) -> dict[str, Any]:
-        """Read one pod."""
-        return self.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
+        """Read one pod: of it what is read of any."""
+        return self.call("GET", f"/api/v1/namespaces/{namespace}/pods/{name}", reader=one_pod)
 
     def patch_pod(self, namespace: str, name: str, uid: str, patch: Body) -> dict[str, Any]:
         """Merge a patch into a pod, if it is still the one with that uid (409 otherwise)."""
         metadata = {**patch.get("metadata", {}), "uid": uid}
         return self.call(
             "PATCH", f"/api/v1/namespaces/{namespace}/pods/{name}", {**patch, "metadata": metadata}, kind=MERGE,
-            query=(("fieldManager", MANAGER),), verb="PATCH pods", brief=True,
+            query=(("fieldManager", MANAGER),), verb="PATCH pods", brief=True, reader=unread,
         )  # fmt: skip
 
     def evict(self, namespace: str, name: str, uid: str) -> None:
@@ -129,17 +130,20 @@ class KubeClient:
             "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace},
             "deleteOptions": {"preconditions": {"uid": uid}},
         }  # fmt: skip
-        self.call("POST", f"/api/v1/namespaces/{namespace}/pods/{name}/eviction", body, verb="POST pods/eviction")
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
+        self.call("POST", path, body, verb="POST pods/eviction", reader=unread)
 
     def delete_pod(self, namespace: str, name: str, uid: str, version: str | None = None) -> None:
         """Delete a pod, if it is still the one with that uid, as it was with that resourceVersion (409 otherwise)."""
         wanted = {"uid": uid, **({"resourceVersion": version} if version else {})}
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": wanted}
-        self.call("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}", body, verb="DELETE pods", brief=True)
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}"
+        self.call("DELETE", path, body, verb="DELETE pods", brief=True, reader=unread)
 
     def create_event(self, namespace: str, event: Body) -> None:
         """Record an Event."""
-        self.call("POST", f"/api/v1/namespaces/{namespace}/events", event, verb="POST events", brief=True)
+        path = f"/api/v1/namespaces/{namespace}/events"
+        self.call("POST", path, event, verb="POST events", brief=True, reader=unread)
 
     def close(self) -> None:
         """Close the connections."""
@@ -150,22 +154,55 @@ def _taken(status: int) -> bool:
     return 200 <= status < 300  # noqa: PLR2004 - HTTP's success codes
 
 
-def _listed(response: urllib3.BaseHTTPResponse) -> PodList:
+def pod_list(response: Response) -> dict[str, Any]:
+    """A list of pods: of each no more is kept than is read of it."""
     found = PodList()
-    for data in response.stream(CHUNK, decode_content=True):
+    for data in _chunks(response):
         found.feed(data)
-    return found
+    return found.whole()
 
 
-def _json(status: int, found: Callable[[], Any], text: bytes | str, what: str) -> dict[str, Any]:
-    """The answer's object, or the server's refusal as an error."""
+def one_pod(response: Response) -> Any:  # noqa: ANN401 - JSON
+    """One pod, as one of a list."""
+    text, whole = _text(response)
+    return pod(text, whole=whole)
+
+
+def unread(response: Response) -> dict[str, Any]:
+    """Nothing: nobody reads the answer, and a tenant may have made it large."""
+    for _ in _chunks(response):
+        pass
+    return {}
+
+
+def _object(response: Response) -> Any:  # noqa: ANN401 - JSON
+    text, whole = _text(response)
+    if not whole:
+        raise MalformedError(f"the answer has more than {LARGEST} bytes")
     try:
-        answer = found()
+        return read(text) if text else {}
     except ValueError:
-        answer = None
-    if not _taken(status):
-        message = answer.get("message") if isinstance(answer, dict) else None
-        raise KubeError(status, f"{what}: {str(message or text)[:500]}")
-    if not isinstance(answer, dict):
-        raise KubeError(status, f"{what}: the answer is no JSON object")
-    return answer
+        return None
+
+
+def _refusal(response: Response) -> str:
+    """The server's own sentence."""
+    text, _ = _text(response)
+    with contextlib.suppress(ValueError):
+        found = read(text)
+        if isinstance(found, dict) and found.get("message"):
+            return str(found["message"])[:500]
+    return text.decode("utf-8", "replace")[:500]
+
+
+def _text(response: Response) -> tuple[bytes, bool]:
+    """All of an answer; of one that is too large the beginning, and that it is."""
+    found, whole = bytearray(), True
+    for data in _chunks(response):
+        whole = whole and len(found) + len(data) <= LARGEST
+        found += data if whole else b""
+    return (bytes(found), True) if whole else (bytes(found[:HEAD]), False)
+
+
+def _chunks(response: Response) -> Iterator[bytes]:
+    return response.stream(CHUNK, decode_content=True)

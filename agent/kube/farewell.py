@@ -17,7 +17,7 @@ from typing import Any
 
 from agent.core.asks import RELEASE, RELEASED
 from agent.errors import KubeError
-from agent.kube.client import MERGE, KubeClient
+from agent.kube.client import MERGE, KubeClient, unread
 
 MOST_NAMED = 10
 """Cgroups that an answer names; the number of all of them is told too."""
@@ -80,7 +80,7 @@ def annotate(client: KubeClient, namespace: str, name: str, key: str, value: str
     """
     client.call(
         "PATCH", f"/api/v1/namespaces/{namespace}/pods/{name}/status", {"metadata": {"annotations": {key: value}}},
-        kind=MERGE, query=(("fieldManager", "numalign"),), verb="PATCH pods/status", brief=True,
+        kind=MERGE, query=(("fieldManager", "numalign"),), verb="PATCH pods/status", brief=True, reader=unread,
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """A list or a watch of pods, read piece by piece: of each pod only what is read of it is kept (`agent.kube.brief`).
 
 The API server's answer to a list may be 110 times 1.5 MiB, if tenants want it so; as text and as objects at once that
-is more than the agent may have. No thread, no request: whoever reads feeds what came.
+is more than the agent may have. No request: whoever reads feeds what came.
 """
 
 from __future__ import annotations
@@ -9,20 +9,23 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import threading
 from itertools import islice
 from typing import Any
 
 from agent.errors import MalformedError
 from agent.kube.brief import brief
-from agent.kube.listing import HEAD, LARGEST, Items
+from agent.kube.listing import CHUNK, HEAD, LARGEST, Items
 
-_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]]')
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]', re.DOTALL)
 DEEPEST = 50
 """Levels of an object: what is read lies within ten."""
 LARGE = 4 * 1024
 """Bytes of a watch's line that is read here already; a shorter one is small, and nested too little to matter."""
 MOST_PARTS = 100_000
 """Objects, lists and entries of a pod that is parsed: each may take a hundred bytes. Real pods have a thousand."""
+_ONE = threading.Lock()
+"""Of large pods one is parsed at a time: the watch and the runtime's questions bring them in threads of their own."""
 _PART, _QUOTE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{\[,]', re.DOTALL), b'"'[0]
 _TOO_MUCH = f"more than {LARGEST >> 20} MiB of JSON, or too many parts"
 _TEXTS = rb'(?:\s*"\w+"\s*:\s*"[^"\\]*"\s*,?)*+'
@@ -31,36 +34,32 @@ _PAIR = re.compile(rb'"(\w+)"\s*:\s*"([^"\\]*)"')
 _EVENT = re.compile(rb'\s*\{\s*"type"\s*:\s*"(ADDED|MODIFIED|DELETED)"\s*,\s*"object"\s*:')
 
 
-def read(text: str | bytes) -> Any:  # noqa: ANN401 - JSON
+def read(text: bytes) -> Any:  # noqa: ANN401 - JSON
     """As json.loads, however deep the text is nested: what lies deeper than DEEPEST is null.
 
     Go writes ten thousand levels, Python reads a thousand; who may create a pod may nest its managedFields.
     """
-    try:
-        return json.loads(text)
-    except RecursionError:
-        shallow, end = _shallow(text if isinstance(text, str) else text.decode("utf-8", "replace"), 0)
-        if end < 0:
-            raise ValueError("the text ends within an object") from None
-        return json.loads(shallow)
+    with contextlib.suppress(RecursionError):
+        return json.loads(text.decode("utf-8", "replace"))
+    return json.loads(_shallow(text).decode("utf-8", "replace"))
 
 
-def _shallow(text: str, at: int) -> tuple[str, int]:
-    """The object that begins here, without what is nested too deep, and where it ends: -1 where it does not."""
-    depth, kept, parts = 0, at, list[str]()
-    for token in _TOKEN.finditer(text, at):
-        mark = token[0][0]
-        if mark in "{[":
+def _shallow(text: bytes) -> bytes:
+    """The first object of a text without what is nested too deep."""
+    depth, kept, parts = 0, 0, bytearray()
+    for token in _TOKEN.finditer(text):
+        mark = token[0][:1]
+        if mark in b"{[":
             depth += 1
             if depth == DEEPEST + 1:
-                parts += text[kept : token.start()], "null"
-        elif mark != '"':
+                parts += text[kept : token.start()] + b"null"
+        elif mark != b'"':
             if depth == DEEPEST + 1:
                 kept = token.end()
             depth -= 1
             if depth == 0:
-                return "".join((*parts, text[kept : token.end()])), token.end()
-    return "", -1
+                return bytes(parts + text[kept : token.end()])
+    raise ValueError("the text ends within an object")
 
 
 def pod(raw: bytes, *, whole: bool = True) -> Any:  # noqa: ANN401 - JSON
@@ -73,8 +72,8 @@ def pod(raw: bytes, *, whole: bool = True) -> Any:  # noqa: ANN401 - JSON
         whole: which of the two.
     """
     if whole and _few(raw):
-        with contextlib.suppress(ValueError):
-            return brief(read(raw.decode("utf-8", "replace")))
+        with _ONE if len(raw) > CHUNK else contextlib.nullcontext(), contextlib.suppress(ValueError):
+            return brief(read(raw))
     found = _BEGINNING.match(raw[:HEAD])
     names = {
         key.decode("ascii"): text.decode("utf-8", "replace")

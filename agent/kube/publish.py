@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 
 from agent.engine.alone import MOST, sentence
 from agent.errors import KubeError
-from agent.kube.client import STRATEGIC, KubeClient
+from agent.kube.client import STRATEGIC, KubeClient, unread
 from agent.kube.notices import Notice, Notices, Regarding, event_of
 from agent.kube.story import CONDITION, FAILED, Story
 from agent.kube.turns import Job, Key, Turns
@@ -307,6 +307,7 @@ class Publisher:
         self._client.call(
             "PATCH", f"/api/v1/namespaces/{story.namespace}/pods/{story.name}/status", body, kind=STRATEGIC,
             query=(("fieldManager", "numalign"),), verb="PATCH pods/status", brief=True,
+            reader=unread,
         )  # fmt: skip
 
     def _stamp(self) -> str:

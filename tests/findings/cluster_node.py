@@ -49,15 +49,18 @@ class StandInApi:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 parts = urlsplit(self.path)
                 api.asked.append((parts.path, parse_qs(parts.query)))
                 api.closing.wait(max((wait for key, wait in api.slow.items() if key in parts.path), default=0.0))
                 status, body = api.answer(parts.path)
-                text = json.dumps(body).encode()
+                text = body if isinstance(body, bytes) else json.dumps(body).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(text)))
                 self.end_headers()
                 self.wfile.write(text)
+
+            do_PATCH = do_GET  # noqa: N815 - http.server's name
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - http.server's name
                 pass
@@ -79,8 +82,8 @@ class StandInApi:
         """Where it listens."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
-    def answer(self, path: str) -> tuple[int, dict[str, Any]]:
-        """Status and body."""
+    def answer(self, path: str) -> tuple[int, dict[str, Any] | bytes]:
+        """Status and body; bytes are sent as they are."""
         if path == "/api/v1/pods":
             return 200, {"kind": "PodList", "metadata": {"resourceVersion": "1"}, "items": self.pods}
         kind, _, name = path.removeprefix("/api/v1/").partition("/")

@@ -10,7 +10,7 @@ import pytest
 
 from agent.errors import KubeError, MalformedError
 from agent.kube.bodies import identity, seen
-from agent.kube.client import KubeClient
+from agent.kube.client import KubeClient, pod_list
 from agent.kube.piecewise import Lines, PodList
 from tests.findings.cluster_node import ClusterNode, StandInApi
 from tests.findings.hostile_list import PODS, bomb, fatten, node, peak, wait
@@ -90,11 +90,11 @@ def test_finding_03_s13_what_is_not_all_of_a_list_is_an_error(name: str, tmp_pat
         found.whole()
 
     class Odd(StandInApi):
-        def answer(self, path: str) -> tuple[int, dict[str, Any]]:
+        def answer(self, path: str) -> tuple[int, dict[str, Any] | bytes]:
             return (200, NO_LIST[name]) if path == "/api/v1/pods" else super().answer(path)
 
     with Odd() as api:
         client = KubeClient(ClusterNode(tmp_path).options(api.url).access, "n1")
         with pytest.raises(KubeError):
-            client.call("GET", "/api/v1/pods", pods=True)
+            client.call("GET", "/api/v1/pods", reader=pod_list)
         client.close()

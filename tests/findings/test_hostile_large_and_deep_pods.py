@@ -103,7 +103,7 @@ def test_hostile_a_list_that_ends_early_is_no_list(text: bytes) -> None:
 
 def test_hostile_deep_answers_are_read_without_their_depth() -> None:
     """Of any answer; a text that ends within an object is refused."""
-    text = f'{{"a":{{"b":"]\\"}}"}},"deep":{LITERALS["<<deep>>"]},"c":[1]}}'
+    text = f'{{"a":{{"b":"]\\"}}"}},"deep":{LITERALS["<<deep>>"]},"c":[1]}}'.encode()
     assert {name: value for name, value in read(text).items() if name != "deep"} == {"a": {"b": ']"}'}, "c": [1]}
     with pytest.raises(ValueError, match="ends within"):
         read(text[: len(text) - DEEP])
