@@ -1,4 +1,4 @@
-"""The saved ledger at start, or why it is not used: damaged, of a newer version, of another machine (design 6).
+"""The saved ledger at start, or why it is not used: damaged, of a newer version, of another machine (decision 13).
 
 Used by `agent.app.standalone_made` and `cluster_made`. What is not used is put aside with its name kept, and the
 grants are rebuilt from the cgroups (`agent.engine.recover`).

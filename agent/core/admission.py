@@ -1,4 +1,4 @@
-"""One pod's way through all providers, until all have granted or one refuses (spec 2.3).
+"""One pod's way through all providers, until all have granted or one refuses (kubelet rule 2.3).
 
     policy none       each container takes what it asks for, wherever it is
     scope container   each container: ask all providers, merge, take, then the next container
@@ -152,7 +152,7 @@ class Admission:
 
 
 def _told(refusal: Refusal) -> Refusal:
-    """An error without a type of its own is wrapped as the kubelet wraps it (spec 2.2)."""
+    """An error without a type of its own is wrapped as the kubelet wraps it (kubelet rule 2.2)."""
     if refusal.reason is not Reason.UNEXPECTED:
         return refusal
     return replace(refusal, message=f"Allocate failed due to {refusal.message}, which is unexpected")

@@ -87,7 +87,7 @@ class Node:
         """The ledger of a node without pods.
 
         Raises:
-            SettingsError: what the managers refuse at start (spec 3.2, 4.1, 5.1), with the kubelet's sentence.
+            SettingsError: what the managers refuse at start (rules 3.2, 4.1, 5.1), with the kubelet's sentence.
         """
         return Ledger(machine=self.machine.digest, cpus=self._cpus.start(), memory=self._memory.start())
 
@@ -199,7 +199,7 @@ class Node:
         return _settled(replace(ledger, others=others, pods=pods))
 
     def container_started(self, ledger: Ledger, uid: str, container: str) -> Ledger:
-        """The runtime created a container: what init containers before it held may go (spec 5.9)."""
+        """The runtime created a container: what init containers before it held may go (kubelet rule 5.9)."""
         record = ledger.pods.get(uid)
         found = next((each for each in record.pod.containers if each.name == container), None) if record else None
         if record is None or found is None:
@@ -221,7 +221,7 @@ def _recorded(ledger: Ledger, record: PodRecord) -> Ledger:
 
 
 def _settled(ledger: Ledger) -> Ledger:
-    """What init containers left belongs to one admission only (spec 4.13, 5.8, 6.4)."""
+    """What init containers left belongs to one admission only (kubelet rules 4.13, 5.8, 6.4)."""
     return replace(
         ledger,
         cpus=replace(ledger.cpus, reusable=None),

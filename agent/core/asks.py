@@ -7,7 +7,7 @@
     numalign.io/devices          PCI devices that numalign hands out itself, "numalign.io/nic=1"
     numalign.io/align            numa | numa,memory   (agent.core.confine)
     numalign.io/pin              false: leave this pod alone, whatever it is entitled to
-    numalign.io/move-memory      true: bind its memory even when pages lie elsewhere already (safety.md S4)
+    numalign.io/move-memory      true: bind its memory even when pages lie elsewhere already (safety rule S4)
 
 A namespace's annotations are the defaults of its pods (they are merged below the pod's own before this is called). A
 bad value never fails a pod: the node's default applies, and the problem is told with the values that are allowed.

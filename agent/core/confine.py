@@ -202,7 +202,7 @@ class Confiner:
             return 0
         gate = self._rules.pod_level_managers
         if pod.pod_level and gate and pod.qos is Qos.GUARANTEED:
-            return 0  # the CPU manager serves it as a whole (spec 4.12)
+            return 0  # the CPU manager serves it as a whole (kubelet rule 4.12)
         if "cpu" in (pod.requests or {}):
             return (pod.requests or {})["cpu"]
         shared = [each for each in pod.containers if pod.pod_level or not exclusive_count(pod, each, gate)]
@@ -282,7 +282,7 @@ def _of(limits: Resources) -> int:
 
 
 def _spread(amount: int, nodes: NodeSet, free: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
-    """Node by node, lowest first, as much as is free: as the memory manager fills its nodes (spec 5.6)."""
+    """Node by node, lowest first, as much as is free: as the memory manager fills its nodes (kubelet rule 5.6)."""
     spread: list[tuple[int, int]] = []
     for node in nodes:
         part = min(amount, max(0, free.get(node, 0)))

@@ -1,4 +1,4 @@
-"""Pods with pod-level resources that are managed as a whole (gate PodLevelResourceManagers, scope pod; spec 4.12).
+"""Pods with pod-level resources that are managed as a whole (gate PodLevelResourceManagers, scope pod; rule 4.12).
 
 The pod gets CPUs of its own, and its containers get theirs out of these: those that ask for whole CPUs exclusive
 ones, all others what is left over, which they share. Used by `agent.core.cpus`.

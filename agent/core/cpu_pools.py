@@ -1,4 +1,4 @@
-"""Which CPUs belong to whom before any pod does: reserved, shared, kernel-isolated (spec 4.1, 4.2; safety rule S5).
+"""Which CPUs belong to whom before any pod does: reserved, shared, kernel-isolated (rules 4.1, 4.2; safety rule S5).
 
     online = shared pool | exclusive | reserved under strict-cpu-reservation | isolated CPUs that nobody holds
 
@@ -37,7 +37,7 @@ def take(
     literal: bool = False,
     at_least: int = 0,
 ) -> int:
-    """Take CPUs by the algorithm that the options ask for (spec 4.8); raises CannotTake."""
+    """Take CPUs by the algorithm that the options ask for (kubelet rule 4.8); raises CannotTake."""
     if options.distribute_across_numa:
         group = topology.cpus_per_core if options.full_pcpus_only else 1
         spread = options.distribute_across_cores
@@ -61,7 +61,7 @@ def isolated_apart(machine: Machine, rules: Rules, reserved: CpuSet) -> CpuSet:
 
 
 def reserved_set(machine: Machine, topology: CpuTopology, rules: Rules) -> CpuSet:
-    """The CPUs that the system keeps: those named, or as many as the manager's own algorithm picks (spec 4.1).
+    """The CPUs that the system keeps: those named, or as many as the manager's own algorithm picks (rule 4.1).
 
     Among isolated CPUs it picks last, and not at all under Compatibility.FIXED if others suffice.
 

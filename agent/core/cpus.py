@@ -1,4 +1,4 @@
-"""Who gets which exclusive CPUs: the kubelet's static CPU Manager policy as a hint provider (spec 4).
+"""Who gets which exclusive CPUs: the kubelet's static CPU Manager policy as a hint provider (kubelet rule 4).
 
 A container of a Guaranteed pod that asks for whole CPUs gets CPUs of its own; all others run on the shared pool. With
 policy none nobody gets any. State is `CpuBooks` in the ledger; every method is a pure function of its arguments.
@@ -6,7 +6,7 @@ policy none nobody gets any. State is `CpuBooks` in the ledger; every method is 
 Asked by `agent.core.admit`, after devices and before memory. Its parts: `cpu_pools` (who may use what), `cpu_hints`
 (where it could lie), `cpu_choice` (which CPUs), `cpu_pods` (pods managed as a whole).
 
-Defects of the kubelet (spec 10), answered alike under Compatibility.KUBELET and mended under FIXED: D1, a pod that
+Defects of the kubelet, answered alike under Compatibility.KUBELET and mended under FIXED: D1, a pod that
 holds its CPUs already is not asked again for whole free cores; D2 and D6 in `cpu_choice`. Mended in both: D3, the
 endless loop; D9, pods managed as a whole lose their CPUs when they are admitted again.
 """
@@ -45,7 +45,7 @@ class Provider:
         options: instead of those of the rules, for one pod (numalign.io/cpu-options); the pools stay the node's.
 
     Raises:
-        SettingsError: what the policy refuses at its start (spec 4.1), with the kubelet's sentence: options that do
+        SettingsError: what the policy refuses at its start (rule 4.1), with the kubelet's sentence: options that do
             not go with the machine, or CPUs to reserve that cannot be had.
     """
 
@@ -178,11 +178,11 @@ class Provider:
         return self._with(ledger, replace(books, pools={**books.pools, pod.uid: own}))
 
     def started(self, ledger: Ledger, pod: Pod, container: Container) -> Ledger:  # noqa: ARG002 - Provider
-        """Nothing: CPUs of finished init containers stay the pod's until it ends (spec 4.14)."""
+        """Nothing: CPUs of finished init containers stay the pod's until it ends (kubelet rule 4.14)."""
         return ledger
 
     def release(self, ledger: Ledger, uid: str, container: str | None = None) -> Ledger:
-        """Give back what a container (None: the pod) holds, less what its other containers hold too (spec 4.14)."""
+        """Give back what a container (None: the pod) holds, less what its other containers hold too (rule 4.14)."""
         books = ledger.cpus
         containers = books.assigned.get(uid, {})
         own = books.pools.get(uid)

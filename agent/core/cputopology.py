@@ -1,4 +1,4 @@
-"""The CPU topology as the CPU manager sees it (spec 1.2): every unit's CPUs as one integer, by the unit's id.
+"""The CPU topology as the CPU manager sees it (kubelet rule 1.2): every unit's CPUs as one integer, by the unit's id.
 
 Built once per machine from `agent.model.machine.Machine`; read by `agent.core.takecpus` and `agent.core.cpus`. Ids: a
 core is called by its lowest CPU, a socket by its package, an uncore cache by its own id or, where none was
@@ -73,7 +73,7 @@ class CpuTopology:
 
     @cached_property
     def numa_first(self) -> bool:
-        """Whether NUMA nodes are the larger unit (spec 4.9.1): as many sockets as nodes, or more."""
+        """Whether NUMA nodes are the larger unit (kubelet rule 4.9.1): as many sockets as nodes, or more."""
         return self.num_sockets >= len(self.nodes)
 
     @cached_property

@@ -2,7 +2,7 @@
 
 The kubelet's managers answer with a list of hints, one for each of up to 2^n node sets, and its Topology Manager then
 walks the product of the lists: 8 nodes and 3 lists take seconds, 64 nodes never end. But the lists are regular. They
-follow from a few sums (spec 4.5, 5.4, 6.2), so a provider here states the sums:
+follow from a few sums (kubelet rules 4.5, 5.4, 6.2), so a provider here states the sums:
 
     Need    "the amounts of the nodes must reach `amount`": 6 free CPUs, 4 GiB of free memory, 2 free GPUs
     Family  all masks within a domain that serve every Need; with a mask, all larger ones within the domain are in it
@@ -123,7 +123,7 @@ def _alone(domain: int, need: Need) -> int:
 
 
 def listed(demand: Demand, positions: Positions) -> tuple[Hint, ...]:
-    """The demand's hints in the kubelet's order: by node count, then lexicographic by position (spec 3.1).
+    """The demand's hints in the kubelet's order: by node count, then lexicographic by position (kubelet rule 3.1).
 
     For explain, parity and tests; the merge never needs it. Raises ValueError above 16 nodes.
     """

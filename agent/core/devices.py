@@ -1,8 +1,8 @@
-"""Device Manager as a provider: which devices a container gets, and where that lets it lie (spec 6).
+"""Device Manager as a provider: which devices a container gets, and where that lets it lie (kubelet rule 6).
 
 Called by `agent.core.admit`. Two kinds of devices (`agent.model.devices`): those that numalign hands out itself are
 chosen here; those of the kubelet's plugins are chosen by the kubelet before we see the pod, so they are only followed
-(safety.md S22). The state is `Ledger.devices`; more in `devices_books`, `devices_choice` and `devices_hints`.
+(safety rule S22). The state is `Ledger.devices`; more in `devices_books`, `devices_choice` and `devices_hints`.
 
 A device is asked for in a container's limits, or with the annotation numalign.io/devices, which speaks for the first
 app container: the scheduler knows only of resources that the node advertises. Past the scheduler, no quota and no
@@ -190,7 +190,7 @@ class Provider:
         return self._fixed and exclusive > 0 and bool(self._reach.near)
 
     def _mask(self, nodes: NodeSet | None, *, fold: bool) -> int:
-        """A device's nodes as a mask; ids that the machine does not have are dropped (spec 6.1)."""
+        """A device's nodes as a mask; ids that the machine does not have are dropped (kubelet rule 6.1)."""
         mask = self._positions.mask((nodes or NodeSet()) & self._known)
         return self._reach.folded(mask) if fold else mask
 
@@ -198,7 +198,7 @@ class Provider:
         self, ledger: Ledger, pod: Pod, resource: str, size: int, held: Iterable[str], reusable: Iterable[str], *,
         fold: bool,
     ) -> Offer:  # fmt: skip
-        """Hints for one resource (spec 6.2)."""
+        """Hints for one resource (kubelet rule 6.2)."""
         places = self._places.get(resource, {})
         if not any(places.values()) or self._barred(ledger, resource):
             return NO_PREFERENCE  # if barred, the choice says so
@@ -229,7 +229,7 @@ class Provider:
         return {resource: held_demand(everything, each) for resource, each in sorted(masks.items())}
 
     def _reusable(self, books: DeviceBooks, pod: Pod, container: Container) -> Mapping[str, Iterable[str]]:
-        """What finished init containers leave to this one, by resource (spec 6.4)."""
+        """What finished init containers leave to this one, by resource (kubelet rule 6.4)."""
         if not self._fixed:
             return kubelets_account(books, pod)
         left = left_by_inits(books, pod, container)

@@ -1,4 +1,4 @@
-"""Which devices a container gets (spec 6.3). Used by `agent.core.devices`.
+"""Which devices a container gets (kubelet rule 6.3). Used by `agent.core.devices`.
 
 Order: devices of the affinity's nodes first, then those of other nodes, then devices without a node. Within each
 group the nodes with fewer available devices come first (the rule of https://github.com/kubernetes/kubernetes/pull/101893),

@@ -1,4 +1,4 @@
-"""Where devices for one request could lie: the kubelet's hint rules as a Demand (spec 6.2).
+"""Where devices for one request could lie: the kubelet's hint rules as a Demand (kubelet rule 6.2).
 
 Used by `agent.core.devices`.
 """

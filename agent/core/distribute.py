@@ -1,4 +1,4 @@
-"""Which CPUs to take, spread evenly over NUMA nodes (distribute-cpus-across-numa, spec 4.10).
+"""Which CPUs to take, spread evenly over NUMA nodes (distribute-cpus-across-numa, kubelet rule 4.10).
 
 Of all sets of k nodes, for the smallest k that works, the one whose nodes stay most evenly filled (standard deviation
 of what is left free, in the kubelet's rounding), each node giving the same number of groups of CPUs; what does not
@@ -38,7 +38,7 @@ class Slices:
     """Go's slices as the kubelet's combination walk uses them: `append` writes into a shared buffer with room.
 
     A subset of length L shares its buffer with its siblings unless L - 1 is 0, 1, 2, 4, 8, ...: remembered by
-    reference, it changes when they are built (spec 4.11).
+    reference, it changes when they are built (kubelet rule 4.11).
     """
 
     buffer: list[int]

@@ -51,9 +51,9 @@ class Look:
         wanted: what every cgroup shall have.
         tree: as it is now (see `after`).
         errors: of writes that were not done.
-        unbound: containers whose memory is left where it is, id -> nodes of their pages (safety.md S4).
+        unbound: containers whose memory is left where it is, id -> nodes of their pages (safety rule S4).
         soon: paths of containers whose memory is looked at a little later.
-        throttled: path -> the write that would lift its CPU quota, of those that shall have none (safety.md S16).
+        throttled: path -> the write that would lift its CPU quota, of those that shall have none (safety rule S16).
         stopped: why nothing is written at all, "" when everything is.
     """
 

@@ -1,4 +1,4 @@
-"""Which pods are left alone (safety.md S2): never refused, held, evicted or pinned. Pure.
+"""Which pods are left alone (safety rule S2): never refused, held, evicted or pinned. Pure.
 
 A refused kube-apiserver is a dead node, so critical pods are none of our business unless they are named explicitly
 (includedPods); our own pod is none in any case. Asked by the engine for every pod that it sees.

@@ -1,4 +1,4 @@
-"""The rules that never break (design 5), checked after every decision and after every load of the ledger.
+"""The invariants of a ledger (deploy/docs/dev/architecture.md), checked after every decision and every load.
 
 Called by the engine after each change and by the checkpoint's reader; a violation is a bug of ours or a damaged file,
 never a pod's fault. Cost is linear in what the ledger holds: bit operations on sets of CPUs, so that it can run after
@@ -117,7 +117,7 @@ def _cpus(ledger: Ledger, node: Managed, earlier: Collection[str]) -> Iterator[s
         return  # nothing is granted: the pool is whatever the kernel schedules on
     strict = node.rules.cpu.options.strict_reservation
     missing = online - taken - books.shared - (node.reserved if strict else CpuSet())
-    missing -= isolated_apart(node.machine, node.rules, node.reserved)  # shared by nobody (safety.md S5)
+    missing -= isolated_apart(node.machine, node.rules, node.reserved)  # shared by nobody (safety rule S5)
     if missing:
         yield f"CPUs {missing} are neither exclusive nor in the shared pool"
     if strict and books.shared & node.reserved:
@@ -186,7 +186,7 @@ def _accounts(ledger: Ledger, node: Managed) -> Iterator[str]:
     """Per node and resource: granted + free + the system's = total, and what is granted is what the blocks say.
 
     The kubelet fills and empties the nodes of a group from the lowest up, so only sums over nodes that blocks tie
-    together mean anything (spec 5.7, 5.10).
+    together mean anything (kubelet rules 5.7, 5.10).
     """
     books = {book.id: book for book in ledger.memory.nodes}
     if not books:
@@ -215,7 +215,7 @@ def _sums(ledger: Ledger, tied: dict[int, NodeSet]) -> Iterator[str]:
     sizes: dict[tuple[int, str], int] = {}
     for uid, container, block in _all_blocks(ledger):
         if container and uid in ledger.memory.pools:
-            continue  # the pod's own pool is accounted once, as a whole (spec 5.12)
+            continue  # the pod's own pool is accounted once, as a whole (kubelet rule 5.12)
         known = [node for node in block.nodes if node in tied]
         if not known:
             continue

@@ -1,10 +1,10 @@
-"""Devices that the kubelet's plugins hand out: chosen already, so that CPUs and memory follow them (safety.md S22).
+"""Devices that the kubelet's plugins hand out: chosen already, so that CPUs and memory follow them (safety rule S22).
 
 The kubelet allocates devices before it makes a pod's sandbox and tells what it gave over podresources, without saying
 why, and it never chooses again. What it gave is therefore a fixed mask: the node sets that touch every device of a
 resource, the smallest preferred. A device without a node has no preference; one near two is content with either.
 
-The provider of these hints is `agent.core.devices`: devices come first in the order of the providers (spec 2.3),
+The provider of these hints is `agent.core.devices`: devices come first in the order of the providers (rule 2.3),
 whoever hands them out, since they can be moved least. Its input is the ledger's device book, filled by
 `devices_books.followed` before a pod is admitted, and the places in `DeviceInventory.reported`: so what the kubelet
 gave is saved, survives a restart while the kubelet is away, and stands in the pod's annotation like any other grant.
@@ -46,7 +46,7 @@ def awaited(pod: Pod, own: Collection[str], given: Given | None) -> dict[str, di
     """Devices that a pod asks for and that nobody has told of yet: container name -> resource -> how many.
 
     Args:
-        pod: the pod. Regular init containers are not waited for: podresources never lists them (spec 6.6).
+        pod: the pod. Regular init containers are not waited for: podresources never lists them (kubelet rule 6.6).
         own: resources that numalign hands out itself.
         given: what was told; None for nothing.
     """
@@ -156,7 +156,7 @@ def left_to_plugins(inventory: DeviceInventory, taken: Mapping[str, str]) -> Dev
 
 
 def clashes(inventory: DeviceInventory, machine: Machine, offered: Iterable[Offered]) -> tuple[str, ...]:
-    """Why devices that the settings select are not ours to hand out, a sentence each (safety.md S22).
+    """Why devices that the settings select are not ours to hand out, a sentence each (safety rule S22).
 
     Two that hand out one device give it to two pods. The plugin stays, since the kubelet has told the scheduler.
 

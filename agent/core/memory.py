@@ -1,4 +1,4 @@
-"""Memory Manager, policies Static and None, as a provider: memory and huge pages by NUMA node (spec 5).
+"""Memory Manager, policies Static and None, as a provider: memory and huge pages by NUMA node (kubelet rule 5).
 
 Called by `agent.core.admit`. The state is `Ledger.memory`; the rules are in modules of their own:
 
@@ -9,7 +9,7 @@ Called by `agent.core.admit`. The state is `Ledger.memory`; the rules are in mod
     memory_placing  which of these rules applies    memory_confined what confined pods leave
 
 Only Guaranteed pods get memory of their own. Compatibility.KUBELET answers as kubelet 1.36 does, defects D4, D5, D7,
-D9, D10 and D11 (spec 10) included, but never crashes (D8) and never lets the books go wrong; FIXED mends all of them
+D9, D10 and D11 included, but never crashes (D8) and never lets the books go wrong; FIXED mends all of them
 and knows nodes without CPUs.
 """
 
@@ -60,7 +60,7 @@ class Provider:
         """The books of this machine with nothing granted.
 
         Raises:
-            SettingsError: policy Static keeps no memory for the system (spec 5.1), with the kubelet's sentence.
+            SettingsError: policy Static keeps no memory for the system (rule 5.1), with the kubelet's sentence.
         """
         check_reserved(self._rules.memory)
         return empty_books(self._machine, self._rules.memory)
@@ -153,7 +153,7 @@ class Provider:
         return replace(ledger, memory=after)
 
     def started(self, ledger: Ledger, pod: Pod, container: Container) -> Ledger:
-        """A container was created: the regular init containers listed before it have ended (spec 5.9)."""
+        """A container was created: the regular init containers listed before it have ended (kubelet rule 5.9)."""
         for name in reuse.inits_before(pod, container) if pod.uid in ledger.memory.blocks else ():
             ledger = self.release(ledger, pod.uid, name)
         return ledger
@@ -211,7 +211,7 @@ class Provider:
         """Hints of what is held already: it stays where it is.
 
         The kubelet says so only where sizes and resources are those of the request, so not after an init container's
-        block has shrunk (spec 5.4).
+        block has shrunk (kubelet rule 5.4).
         """
         if self._fixed:
             nodes = NodeSet.union(block.nodes for block in blocks)

@@ -1,4 +1,4 @@
-"""Which nodes a container's memory goes to, given the merged affinity (spec 5.5, 5.6).
+"""Which nodes a container's memory goes to, given the merged affinity (kubelet rules 5.5, 5.6).
 
 Used by `agent.core.memory` and `agent.core.memory_pods`. Without an affinity the best of the hints is taken; an
 affinity that is too small is extended to the best hint that contains it. The kubelet's sentences are kept verbatim;
@@ -97,7 +97,7 @@ def _nowhere(placement: Placement) -> Refusal:
 
 
 def _best(demand: Demand | None, positions: Positions) -> tuple[int, bool] | None:
-    """The narrowest of the preferred masks, else of all: what best-effort makes of a single list (spec 5.5)."""
+    """The narrowest of the preferred masks, else of all: what best-effort makes of a single list (rule 5.5)."""
     if demand is None:
         return None
     hint = merge_answers([{"memory": demand}], positions, _BEST, _PLAIN).hint

@@ -1,4 +1,4 @@
-"""Where memory for one request could lie: the kubelet's hint rules as a Demand (spec 5.4), and its mends.
+"""Where memory for one request could lie: the kubelet's hint rules as a Demand (kubelet rule 5.4), and its mends.
 
 Used by `agent.core.memory_choice`. A node is used by containers that lie on it alone, or by one group of nodes,
 never by both: a *single* may join singles on one node, a group only itself, unused nodes anything. A placement

@@ -1,4 +1,4 @@
-"""Memory of pods that are managed as a whole: PodLevelResourceManagers, scope pod (spec 5.12).
+"""Memory of pods that are managed as a whole: PodLevelResourceManagers, scope pod (kubelet rule 5.12).
 
 Used by `agent.core.memory`. The pod's memory is taken once, as its *pool*; containers get shares of it, or use what
 is left together. Nothing is accounted for the shares.

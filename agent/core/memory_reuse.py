@@ -1,4 +1,4 @@
-"""What finished init containers leave to later containers of their pod (spec 5.8).
+"""What finished init containers leave to later containers of their pod (kubelet rule 5.8).
 
 Used by `agent.core.memory`. A regular init container has ended before anything listed after it runs, so its memory
 is taken over on the same nodes instead of taken anew, and its block shrinks by that: the blocks of a pod always add

@@ -1,4 +1,4 @@
-"""The Topology Manager's merge: one affinity out of what all providers offer, exactly the kubelet's (spec 3.3-3.6).
+"""The Topology Manager's merge: one affinity out of what all providers offer, exactly the kubelet's (rules 3.3-3.6).
 
 Called by `agent.core.admit` for each container or pod. The kubelet walks the product of all hint lists, of up to 2^n
 hints each. Here nothing of that size is ever built; that the answer is the same rests on the theorems below.
@@ -7,7 +7,7 @@ Words. D: all nodes. |m|: node count of mask m. *better*: `agent.core.order`. A 
 as they are ("raw"), before AND with D. B: the largest of the lists' fewest node counts. A *candidate* is (m, p): m
 the AND of D and one mask of each list, not empty; p whether all these hints are preferred and their raw masks equal.
 
-T0  Order does not matter. `compare` (spec 3.5) returns the smaller of two candidates under the key (0, better) if
+T0  Order does not matter. `compare` (rule 3.5) returns the smaller of two candidates under the key (0, better) if
     preferred, else (1, |m| > B, abs(|m| - B), better). Proof: go through its lines. a == B keeps everything but a
     better b == B; a < B gives way to B and to larger counts below B, never to one above; a > B takes the better, so
     fewer nodes, which includes everything at or below B. The key is total, so a fold in any order, over any number of
@@ -28,7 +28,7 @@ T5  Partition. Let list i be a family: all m within W_i that serve monotone need
     x_i = W_i without S_i.
 T6  Counts. The masks that T5 reaches are closed upward in W (move a node out of S_i), so their counts are an
     interval that ends at |W|: only |W| >= B needs a search; below B, W itself is the nearest to B.
-T7  The providers' lists are such families, and a few masks named one by one (spec 4.5, 5.4, 6.2): sums of free CPUs,
+T7  The providers' lists are such families, and a few masks named one by one (rules 4.5, 5.4, 6.2): sums of free CPUs,
     bytes or devices that must reach what is asked for, preferred at one node count that capacity dictates. See
     `agent.core.demand`; this is what a Demand can say.
 T8  Preferred, described. Without align-by-socket all families must prefer the same node count, or no mask of them all
@@ -105,7 +105,7 @@ def merge_answers(
     if rules.policy is Policy.NONE:
         return Merged(ANY_NODES, admit=True)
     single = rules.policy is Policy.SINGLE_NUMA_NODE
-    order = order if rules.prefer_closest and not single else _PLAIN  # spec 3.5: ignored under single-numa-node
+    order = order if rules.prefer_closest and not single else _PLAIN  # rule 3.5: ignored under single-numa-node
     question = question_of(answers, positions)
     mask, preferred, exact = _merge(question, rules.policy, order, budget or Budget())
     nodes = None if mask is None or (single and mask == question.everything) else positions.nodes(mask)

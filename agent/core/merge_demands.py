@@ -112,13 +112,13 @@ def other_mask(question: Question, order: Order, budget: Budget) -> tuple[int, b
 
 
 def goal_of(question: Question, budget: Budget) -> tuple[int, bool]:
-    """B of spec 3.5: the largest of the sides' fewest node counts, and whether that is proved."""
+    """B of kubelet rule 3.5: the largest of the sides' fewest node counts, and whether that is proved."""
     least = [_least(side.demand, budget) for side in question.sides]
     return max((count for count, _ in least), default=0), all(known for _, known in least)
 
 
 def _least(demand: Demand, budget: Budget) -> tuple[int, bool]:
-    """The fewest nodes in any of the demand's masks, and whether that is proved. Raw masks count (spec 3.5)."""
+    """The fewest nodes in any of the demand's masks, and whether that is proved. Raw masks count (rule 3.5)."""
     counts = [mask.bit_count() for mask in demand.fixed]
     proved = True
     if demand.family is not None and demand.family.possible:

@@ -22,7 +22,7 @@ Listed = Collection[tuple[int | None, bool]]
 
 ANY: Listed = ((None, True),)
 NEVER: Listed = ((None, False),)
-"""What the kubelet puts in for "no preference" and for an empty list (spec 3.3)."""
+"""What the kubelet puts in for "no preference" and for an empty list (kubelet rule 3.3)."""
 
 COUNTABLE = 16  # nodes; a lane of 16 bits counts at most 2^16 - 1 non-zero masks
 SETS_ARE_CHEAPER = 8  # pairs of masks that cost as much as one lane of the counting
@@ -35,7 +35,7 @@ def merge_lists(lists: Sequence[Listed], everything: int, order: Order, *, singl
         lists: one per resource, `ANY` and `NEVER` included.
         everything: the mask of all nodes, dense: 2^n - 1.
         order: with distances only for prefer-closest-numa-nodes.
-        single: policy single-numa-node; lists are filtered, distances ignored (spec 3.3, 3.5).
+        single: policy single-numa-node; lists are filtered, distances ignored (kubelet rules 3.3, 3.5).
     """
     if single:
         lists, order = [single_nodes(hints) for hints in lists], Order()
@@ -56,7 +56,7 @@ def single_nodes(hints: Listed) -> Listed:
 
 
 def least_count(lists: Iterable[Listed]) -> int:
-    """B of spec 3.5: the largest of the lists' fewest node counts, before nodes that do not exist are dropped."""
+    """B of rule 3.5: the largest of the lists' fewest node counts, before nodes that do not exist are dropped."""
     least = (min((m.bit_count() for m, _ in hints if m is not None), default=0) for hints in lists)
     return max(least, default=0)
 

@@ -1,4 +1,4 @@
-"""Order: which of two node sets the kubelet calls better (spec 3.5), as one total key.
+"""Order: which of two node sets the kubelet calls better (kubelet rule 3.5), as one total key.
 
 Fewer nodes, then (with prefer-closest-numa-nodes) the smaller average distance, then the smaller integer. The kubelet
 divides the sum of all distances by the square of the node count, as a float64. Sets of one size share the divisor and
@@ -75,7 +75,7 @@ class Order:
     def closest_to(self, count: int, masks: Iterable[int]) -> int | None:
         """The best of the non-preferred: `count` nodes, else the most below it, else the fewest above it.
 
-        This is `compare` of spec 3.5 for two non-preferred candidates (theorem T0 of `agent.core.merge`). There may
+        This is `compare` of rule 3.5 for two non-preferred candidates (theorem T0 of `agent.core.merge`). There may
         be tens of thousands of masks, so their counts come first, and the costly part only for those of one count.
         """
         masks = masks if isinstance(masks, Collection) else list(masks)

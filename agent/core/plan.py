@@ -4,9 +4,9 @@ Called by the engine after every decision and every observation. What each cgrou
 this module owns the order. Sets are compared as sets, never as text, so that a tree in order gives no writes.
 
 At no moment may two exclusive containers share a CPU, or a shared one use a CPU that is granted, once the pool has
-shrunk; and on v1 no write may leave a child outside its parent (EACCES, EBUSY: spec 7.3). Hence the passes:
+shrunk; and on v1 no write may leave a child outside its parent (EACCES, EBUSY: kubelet rule 7.3). Hence the passes:
 
-    A  shrink, children before parents: every cgroup gives up what it shall not keep (safety.md S6: the pool first).
+    A  shrink, children before parents: every cgroup gives up what it shall not keep (safety rule S6: the pool first).
        One that would keep nothing cannot be emptied (ENOSPC): it jumps later, and its parents hold its place.
     B1 widen parents that only hold others, parents first.
     B2 shared cgroups jump off CPUs they may not keep, onto pool CPUs that no exclusive container is still leaving.
@@ -16,7 +16,7 @@ shrunk; and on v1 no write may leave a child outside its parent (EACCES, EBUSY: 
     C  parents that held a place for jumpers shrink to their own sets, children first.
 
 Then memory nodes, which nobody owns: parents widen, containers change, parents shrink. They come last since such a
-write may take long (safety.md S8).
+write may take long (safety rule S8).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def plan(observed: Observed, wanted: Mapping[str, Want], *, held: Held | None = 
         observed: the tree as last read.
         wanted: what each cgroup shall have (`agent.core.wanted.wants`).
         held: where containers' pages lie already, as far as known. A container with pages outside the nodes it would
-            be bound to keeps its nodes: the kernel would move the pages at once and stall it (safety.md S4). The
+            be bound to keeps its nodes: the kernel would move the pages at once and stall it (safety rule S4). The
             caller leaves out those whose pod asks to be moved.
 
     """
@@ -222,7 +222,7 @@ def _mems(observed: Observed, wanted: Mapping[str, Want], held: Held) -> tuple[W
 
 
 def _mems_targets(observed: Observed, wanted: Mapping[str, Want], held: Held) -> dict[str, NodeSet]:
-    """The nodes to bind, by path; without what may not move (safety.md S4), nor what lies below such a cgroup."""
+    """The nodes to bind, by path; without what may not move (safety rule S4), nor what lies below such a cgroup."""
     target: dict[str, NodeSet] = {}
     for cgroup in observed.cgroups:  # parents first
         mems = wanted[cgroup.path].mems if cgroup.path in wanted else None

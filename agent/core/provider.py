@@ -1,6 +1,6 @@
 """Provider: what the admission asks of whoever has resources with a place. A fourth one is one file.
 
-Order everywhere (spec 2.3): devices, CPUs, memory, then others by name. Each method is a pure function of its
+Order everywhere (kubelet rule 2.3): devices, CPUs, memory, then others by name. Each method is a pure function of its
 arguments; state lives in the Ledger, and a new Ledger is the result.
 """
 
@@ -42,7 +42,7 @@ class Provider(Protocol):
         """Take what a pod with pod-level resources asks for (PodLevelResourceManagers, scope pod)."""
 
     def started(self, ledger: Ledger, pod: Pod, container: Container) -> Ledger:
-        """The runtime created the container: what earlier init containers held may go (spec 5.9)."""
+        """The runtime created the container: what earlier init containers held may go (kubelet rule 5.9)."""
 
     def release(self, ledger: Ledger, uid: str, container: str | None = None) -> Ledger:
         """Give back what one container (or, with None, the whole pod, inits first) holds."""

@@ -68,7 +68,7 @@ class MergeReasons:
         best: the best node set regardless of the policy (what best-effort answers), also after a refusal.
         preferred: whether every list prefers `best`.
         runner_up: the node set that would have been next; None where there is none, or finding it takes too long.
-        goal: node count that a non-preferred answer tries to come near (B of spec 3.5); None for a preferred one.
+        goal: node count that a non-preferred answer tries to come near (B of rule 3.5); None for a preferred one.
     """
 
     policy: Policy

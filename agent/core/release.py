@@ -1,9 +1,9 @@
-"""Putting things back: the writes that undo enforcement (safety.md S3, S17), and those of the CPU quota (S16). Pure.
+"""Putting things back: the writes that undo enforcement (S3, S17), and those of the CPU quota (S16). Pure.
 
 Called by the engine for `numalign release`, for the kill switch, and, for the quota, after every decision.
 
 The quota. A container with exclusive CPUs is throttled for nothing when its limit equals what it owns; the kubelet
-lifts the limit on the container, its sandbox and its pod together when its own CPU manager pins (spec 7.4, gate
+lifts the limit on the container, its sandbox and its pod together when its own CPU manager pins (rule 7.4, gate
 DisableCPUQuotaWithExclusiveCPUs), since a parent's limit binds what is below. So does numalign, where it is asked to.
 Fractional containers of the same pod keep theirs, and so does all of a pod with pod-level resources one of whose
 containers has no whole CPUs of its own (PodLevelResourceManagers): its limit is what they share. What is put back is
@@ -79,7 +79,7 @@ def quota_plan(ledger: Ledger, names: Names, observed: Observed, *, lift: bool) 
 
 
 def lifted(ledger: Ledger, uid: str, container: str = "") -> bool:
-    """Whether a container, or a pod with its sandbox and helpers (""), is to have no quota (spec 7.4, 4.12).
+    """Whether a container, or a pod with its sandbox and helpers (""), is to have no quota (kubelet rules 7.4, 4.12).
 
     A container: if it holds CPUs that no other container of its pod may use. A pod: if one of its containers is such;
     with pod-level resources, if all of them are.
@@ -136,7 +136,7 @@ def _unlimited(quota: str) -> bool:
 
 
 def pod_limit(pod: Pod) -> int:
-    """The CPU limit of a Guaranteed pod's cgroup in thousandths (spec 7.4, 8.2); 0 for none."""
+    """The CPU limit of a Guaranteed pod's cgroup in thousandths (kubelet rules 7.4, 8.2); 0 for none."""
     if pod.qos is not Qos.GUARANTEED:
         return 0
     total = side = peak = 0

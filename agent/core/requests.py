@@ -1,4 +1,4 @@
-"""What a pod asks of the managers: their own formulas, which differ from the scheduler's (spec 4.4, 5.3, 8.2).
+"""What a pod asks of the managers: their own formulas, which differ from the scheduler's (rules 4.4, 5.3, 8.2).
 
 Used by `agent.core.cpus`, `agent.core.memory`, `agent.core.devices` and `agent.core.admit`. Amounts come in as
 thousandths of a unit and leave as whole CPUs, bytes or devices.
@@ -16,7 +16,7 @@ HUGE = "hugepages-"
 
 
 def eligible(container: Container) -> bool:
-    """Whether a container of a pod with pod-level resources may have resources of its own (spec 4.4).
+    """Whether a container of a pod with pod-level resources may have resources of its own (kubelet rule 4.4).
 
     Its CPU and its memory request are both set and equal to the limit.
     """
@@ -27,7 +27,7 @@ def eligible(container: Container) -> bool:
 
 
 def exclusive_count(pod: Pod, container: Container, pod_level_managers: bool) -> int:  # noqa: FBT001 - the gate's value
-    """Exclusive CPUs that a container asks for; 0 when it shares (spec 4.4).
+    """Exclusive CPUs that a container asks for; 0 when it shares (kubelet rule 4.4).
 
     The caller decides what a pod with pod-level resources gets while the gate is off (nothing at all).
     """
@@ -39,7 +39,7 @@ def exclusive_count(pod: Pod, container: Container, pod_level_managers: bool) ->
 
 
 def pod_exclusive_count(pod: Pod, pod_level_managers: bool) -> int:  # noqa: FBT001 - the gate's value
-    """Exclusive CPUs that a pod asks for as a whole: the highest number held at once (spec 4.4)."""
+    """Exclusive CPUs that a pod asks for as a whole: the highest number held at once (kubelet rule 4.4)."""
     if pod_level_managers and pod.pod_level:
         return _whole(pod.requests or {}) if pod.qos is Qos.GUARANTEED else 0
     return at_once((each.kind, exclusive_count(pod, each, pod_level_managers)) for each in pod.containers)
@@ -51,7 +51,7 @@ def is_memory(resource: str) -> bool:
 
 
 def memory_requests(pod: Pod, container: Container, pod_level_managers: bool) -> dict[str, int]:  # noqa: FBT001 - the gate's value
-    """Bytes that a container asks of the Memory Manager, by resource name, sorted; zeros are kept (spec 5.3).
+    """Bytes that a container asks of the Memory Manager, by resource name, sorted; zeros are kept (kubelet rule 5.3).
 
     Fractions of a byte round up; the kubelet refuses them (`is_fractional`).
     """
@@ -61,7 +61,7 @@ def memory_requests(pod: Pod, container: Container, pod_level_managers: bool) ->
 
 
 def pod_memory_requests(pod: Pod, pod_level_managers: bool) -> dict[str, int]:  # noqa: FBT001 - the gate's value
-    """Bytes that a pod asks for as a whole, by resource name, sorted (spec 5.3).
+    """Bytes that a pod asks for as a whole, by resource name, sorted (kubelet rule 5.3).
 
     The highest amount held at once, but only of resources that an app container asks for; of a pod with pod-level
     resources what is set there, if more than nothing.
@@ -75,12 +75,12 @@ def pod_memory_requests(pod: Pod, pod_level_managers: bool) -> dict[str, int]:  
 
 
 def is_fractional(requests: Resources) -> bool:
-    """Whether an amount of memory is no whole number of bytes: the kubelet then refuses the pod (spec 5.3)."""
+    """Whether an amount of memory is no whole number of bytes: the kubelet then refuses the pod (rule 5.3)."""
     return any(is_memory(name) and not is_whole(milli) for name, milli in requests.items())
 
 
 def pod_requests(pod: Pod, *, overhead: bool = True) -> dict[str, int]:
-    """What the scheduler and the pod's cgroup count: effective requests in thousandths (spec 8.2)."""
+    """What the scheduler and the pod's cgroup count: effective requests in thousandths (kubelet rule 8.2)."""
     total = _together(pod, lambda container: container.requests)
     total.update(_pod_level(pod, pod.requests))
     for name, milli in pod.overhead.items() if overhead else ():
@@ -89,7 +89,7 @@ def pod_requests(pod: Pod, *, overhead: bool = True) -> dict[str, int]:
 
 
 def pod_limits(pod: Pod, *, overhead: bool = True) -> dict[str, int]:
-    """Effective limits in thousandths (spec 8.2). Overhead is added only where there is a limit."""
+    """Effective limits in thousandths (kubelet rule 8.2). Overhead is added only where there is a limit."""
     total = _together(pod, lambda container: container.limits)
     total.update(_pod_level(pod, pod.limits))
     for name, milli in pod.overhead.items() if overhead else ():

@@ -5,9 +5,9 @@ Called by the engine when the requests of a pod in the ledger changed
 
     fewer CPUs       it gives back what it got last, the latest growth first. Of the growth that goes in part, and of
                      what it was admitted with, it keeps a part: siblings of cores that stay, then whole nodes and
-                     sockets, then whole cores, lowest numbers first (spec 4.9). So less after more is what it had
+                     sockets, then whole cores, lowest numbers first (rule 4.9). So less after more is what it had
     more CPUs        it keeps all that it has, and gets first what init containers before it hold, which have ended
-                     (spec 4.13); then the nearest: siblings of its own cores, its caches, its nodes; beyond its
+                     (rule 4.13); then the nearest: siblings of its own cores, its caches, its nodes; beyond its
                      nodes only under policies that do not promise alignment
     no whole number  it gives its CPUs back and shares; one that shared and asks for whole ones now gets some
     memory           the same nodes hold more or less of it, if they have room; it never moves to others
@@ -39,7 +39,7 @@ STRICT = frozenset({Policy.RESTRICTED.value, Policy.SINGLE_NUMA_NODE.value})
 PREFIX = "resize not followed"
 GROWN = "resize"
 """Where the ledger's `others` has what each growth brought, oldest first. An admitted resize changes no set of
-the kubelet's own (spec 2.6), so there is no rule of its to follow."""
+the kubelet's own (kubelet rule 2.6), so there is no rule of its to follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ class _Resize:
         return self._nearest(name, held, count, own | free) if own and isinstance(found, Refusal) else found
 
     def _left_by_inits(self, container: Container) -> CpuSet:
-        """CPUs of init containers that end before this one starts, which none beside it holds (spec 4.13)."""
+        """CPUs of init containers that end before this one starts, which none beside it holds (kubelet rule 4.13)."""
         held = self._ledger.cpus.assigned.get(self._pod.uid, {})
         left = CpuSet()
         for each in self._pod.containers:

@@ -1,4 +1,4 @@
-"""Whether memory that is to be bound fits what its NUMA nodes really have (safety.md S7). Pure.
+"""Whether memory that is to be bound fits what its NUMA nodes really have (safety rule S7). Pure.
 
 The books know what pods were granted. What others hold there (Burstable pods, programs of the host, tmpfs, the
 kernel) is not in them, and a container that is bound to a full node is killed while other nodes have memory. The
@@ -152,7 +152,7 @@ def judged(
         pod: the newcomer. One that was in the ledger already is judged again only if it is bound by its own wish, and
             may use more now; it is never refused.
         pressure: what the kernel says; None where that is not known.
-        ran: it ran before the agent and wishes its memory to be moved: never refused (safety.md S4), left unbound.
+        ran: it ran before the agent and wishes its memory to be moved: never refused (safety rule S4), left unbound.
     """
     if not isinstance(outcome, Admitted) or not to_judge(node, before, outcome, pod, ran=ran):
         return outcome

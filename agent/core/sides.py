@@ -1,4 +1,4 @@
-"""Sides: the providers' answers as the merge sees them, one side for each hint list of the kubelet (spec 3.3).
+"""Sides: the providers' answers as the merge sees them, one side for each hint list of the kubelet (rule 3.3).
 
     NO_PREFERENCE, or an empty map    the list [(None, preferred)]: constrains nothing, so it is left out
     IMPOSSIBLE, or no masks at all    the list [(None, not preferred)]: no mask, but nothing can be preferred any more

@@ -1,4 +1,4 @@
-"""Which CPUs to take: the packed algorithm (spec 4.9). `agent.core.distribute` has the one that spreads over nodes.
+"""Which CPUs to take: the packed algorithm (rule 4.9). `agent.core.distribute` has the one that spreads over nodes.
 
 Whole units first, from the largest that fits to single threads; among units of a level those with the fewest free
 CPUs first, then the lowest id: what is broken already is used up before something whole is broken. All sets are
@@ -135,7 +135,7 @@ class Taker:
         self.whole(self.cores(), self.topology.cores, self.topology.cpus_per_core)
 
     def by_uncore(self) -> None:
-        """Step 3 (spec 4.9.4): whole caches, then a rest that fits into one."""
+        """Step 3 (kubelet rule 4.9.4): whole caches, then a rest that fits into one."""
         topology = self.topology
         for uncore in self.uncores():
             if self.need >= topology.cpus_per_uncore:

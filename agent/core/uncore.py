@@ -17,7 +17,7 @@ def uncore_of(
 ) -> dict[int, int]:
     """CPU -> id of its uncore cache; CPUs without one are left out.
 
-    By cAdvisor's rule (spec 1.1): the first cache above level 2 seen from the core's first thread, unless it has as
+    By cAdvisor's rule (rule 1.1): the first cache above level 2 seen from the core's first thread, unless it has as
     many CPUs as the NUMA node.
 
     Args:

@@ -57,7 +57,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Narrow:
-    """A thread that chose fewer CPUs than its container has: the application's own affair (safety.md S15)."""
+    """A thread that chose fewer CPUs than its container has: the application's own affair (safety rule S15)."""
 
     path: str
     pod: str
@@ -102,8 +102,8 @@ class Case:
 
     Attributes:
         ledger, names, observed, rules, machine: as in `agent.core.plan.plan`.
-        held: where containers' pages lie (safety.md S4).
-        lift_quota: whether pods with exclusive CPUs lose their quota (safety.md S16).
+        held: where containers' pages lie (safety rule S4).
+        lift_quota: whether pods with exclusive CPUs lose their quota (safety rule S16).
         affinities: cgroup path -> thread id -> its CPUs.
     """
 

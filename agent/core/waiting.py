@@ -1,4 +1,4 @@
-"""The line of pods that wait for room (onMisalignment: wait, safety.md S11). Pure.
+"""The line of pods that wait for room (onMisalignment: wait, safety rule S11). Pure.
 
     * order of arrival: whenever room appears, whoever came first is tried first;
     * nobody waits for what can never be: a pod that an empty node would refuse is refused at once;
@@ -104,7 +104,7 @@ def let_in(
         ledger: the grants.
         line: who waits.
         prepare: the ledger that a pod is admitted to (devices that the kubelet gave it already are in it).
-        judge: holds it against the nodes' real memory (safety.md S7).
+        judge: holds it against the nodes' real memory (safety rule S7).
         young: whoever came after it holds back pods of other namespaces, too.
 
     Returns:

@@ -3,7 +3,7 @@
 Called by `agent.core.plan` and `agent.core.drift` for the whole tree, and through `share` by whoever starts one
 container (NRI's CreateContainer). Pure.
 
-Where the sets go (safety.md S6; v2 rules: https://docs.kernel.org/admin-guide/cgroup-v2.html#cpuset, v1 rules:
+Where the sets go (safety rule S6; v2 rules: https://docs.kernel.org/admin-guide/cgroup-v2.html#cpuset, v1 rules:
 https://docs.kernel.org/admin-guide/cgroup-v1/cpusets.html):
 
     v2  a cgroup without a set inherits its parent's, so the shared pool is written once per QoS slice and per
@@ -11,7 +11,7 @@ https://docs.kernel.org/admin-guide/cgroup-v1/cpusets.html):
         (fractional, sandbox, sidecar, ephemeral, monitor, unknown) needs the pool by name, or it would roam there.
     v1  nothing inherits and a child must lie within its parent: every cgroup below kubepods gets a set.
 
-kubepods itself is never written: it is the kubelet's (spec 7.2).
+kubepods itself is never written: it is the kubelet's (kubelet rule 7.2).
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def own_of(ledger: Ledger, uid: str) -> CpuSet:
 
 
 def _mems(ledger: Ledger, uid: str, container: str, rules: Rules) -> NodeSet | None:
-    """The nodes that a container's memory is bound to; None where it is not, or must not be (safety.md S4, S7)."""
+    """The nodes that a container's memory is bound to; None where it is not, or must not be (safety rules S4, S7)."""
     record = ledger.pods.get(uid)
     if not container or record is None or not record.bind_memory:
         return None

@@ -1,9 +1,9 @@
 """Who else writes cpusets on this node, told from what the kubelet says of itself and from what happens. Pure.
 
-Two writers undo each other without end, and containers fail to be created in between (safety.md S10). So we never
+Two writers undo each other without end, and containers fail to be created in between (safety rule S10). So we never
 fight: whoever is found here, the engine observes and publishes only, and says who it is.
 
-    kubelet_writes    the kubelet's configuration, as nodes/configz gives it (never nodes/proxy, safety.md S19)
+    kubelet_writes    the kubelet's configuration, as nodes/configz gives it (never nodes/proxy, safety rule S19)
     state_writes      the kubelet's own state file, cpu_manager_state or memory_manager_state
     plugin_writes     names of sockets and files that known CPU drivers and NRI plugins make
     pod_writes        a pod of this node that is such a program, and reaches the runtime's NRI socket

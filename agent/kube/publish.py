@@ -159,7 +159,7 @@ class Publisher:
             self._wake.notify()
 
     def fail(self, uid: str, namespace: str, name: str, *, marked: bool = True) -> None:
-        """Have the kubelet end a pod: activeDeadlineSeconds 1 makes its phase Failed (design 3.5).
+        """Have the kubelet end a pod: activeDeadlineSeconds 1 makes its phase Failed (decision 7).
 
         Our word for it travels with the deadline: the pod's uid, by which `agent.kube.cleanup` knows what is ours. A
         pod whose annotations are full is ended without it; so is one that is not to be `marked`.

@@ -4,7 +4,7 @@ Told by the engine (`agent.engine.ports.Teller`) and by the intake (`agent.kube.
 thread; everything is handed to the publisher's queue at once.
 
 A refused pod's own wish, else the node's setting, says what becomes of it: `run` leaves it on the shared pool, `wait`
-leaves the runtime's refusal to speak (`agent.host.nri.driver`), `fail` has the kubelet end it (design 3.5), `evict`
+leaves the runtime's refusal to speak (`agent.host.nri.driver`), `fail` has the kubelet end it (decision 7), `evict`
 asks for its eviction. Pods that ran before the agent came are only reported (safety.md S4); one owner's pods are not
 failed without end (S12).
 """

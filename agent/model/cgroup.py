@@ -16,7 +16,7 @@ from agent.model.pod import Qos
 
 
 class Level(StrEnum):
-    """Where a cgroup stands in the kubelet's tree (spec 7.1)."""
+    """Where a cgroup stands in the kubelet's tree (kubelet rule 7.1)."""
 
     KUBEPODS = "kubepods"
     QOS = "qos"
@@ -100,7 +100,7 @@ class Written:
 VANISHED = "vanished"
 """The cgroup is gone: its container ended, which is normal."""
 HANGS = "hangs"
-"""The write has not returned in time (safety.md S8); it goes on in a thread of its own."""
+"""The write has not returned in time (safety rule S8); it goes on in a thread of its own."""
 FORBIDDEN = "forbidden"
 """Not written at all: the path was not observed, or lies at or above kubepods."""
 OCCUPIED = "occupied"

@@ -40,7 +40,7 @@ class DeviceInventory:
     Attributes:
         resources: devices by resource.
         reported: resources whose devices the kubelet hands out: they are already chosen and can only be followed
-            (safety.md S22). All others are handed out by us.
+            (safety rule S22). All others are handed out by us.
         groups: PCI address -> its IOMMU group, of all functions of the machine that have one.
     """
 

@@ -1,6 +1,6 @@
 """Hints: what a provider can say about one resource, with three names for three things.
 
-The kubelet says all of this with nil maps, nil lists and empty lists (spec 3.3); here:
+The kubelet says all of this with nil maps, nil lists and empty lists (kubelet rule 3.3); here:
 
     NO_PREFERENCE   any placement will do                       kubelet: nil, or an empty map
     IMPOSSIBLE      no placement will do                        kubelet: an empty list

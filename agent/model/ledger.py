@@ -8,7 +8,7 @@ Three books, each owned by one module of `agent.core`, and a record per pod:
     pods      PodRecord     core.admit     what was asked, tried, got, and the reasons
 
 `reusable` in each book is what finished init containers of the pod now being admitted leave to its later containers
-(spec 4.13, 5.8, 6.4); it belongs to one admission and is never saved.
+(kubelet rules 4.13, 5.8, 6.4); it belongs to one admission and is never saved.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class CpuBooks:
     """Exclusive CPUs.
 
     Attributes:
-        shared: the shared pool. Holds the reserved CPUs unless strict-cpu-reservation (spec 4.2).
+        shared: the shared pool. Holds the reserved CPUs unless strict-cpu-reservation (kubelet rule 4.2).
         assigned: pod uid -> container name -> CPUs. Under pod-level management also the shares of a pod's own pool.
-        pools: pod uid -> the CPUs of a pod managed as a whole (PodLevelResourceManagers, spec 4.12).
+        pools: pod uid -> the CPUs of a pod managed as a whole (PodLevelResourceManagers, kubelet rule 4.12).
         confined: pod uid -> confinement of pods that share CPUs of some nodes (numalign.io/align).
         reusable: (pod uid, CPUs) left by init containers, or None.
     """
@@ -59,7 +59,7 @@ class Confinement:
 
 @dataclass(frozen=True, slots=True)
 class NodeBook:
-    """What the memory manager keeps per NUMA node (spec 5.2), in bytes.
+    """What the memory manager keeps per NUMA node (kubelet rule 5.2), in bytes.
 
     Attributes:
         id: node id.
@@ -110,7 +110,7 @@ class MemoryBooks:
     Attributes:
         nodes: one NodeBook per NUMA node, ascending id; empty when the memory policy is None.
         blocks: pod uid -> container name -> blocks, sorted by resource.
-        pools: pod uid -> blocks of a pod managed as a whole (spec 5.12).
+        pools: pod uid -> blocks of a pod managed as a whole (kubelet rule 5.12).
         reusable: (pod uid, {(nodes, resource): bytes}) left by init containers, or None.
     """
 
@@ -145,7 +145,7 @@ class PodRecord:
         aligned: container name -> whether its grant lies as the policy wants; a reason in `why` if not.
         why: container name or "" (the pod) -> one sentence.
         adopted: it ran before the agent knew it: reported, never refused.
-        bind_memory: whether cpuset.mems may be written (safety.md S4, S7).
+        bind_memory: whether cpuset.mems may be written (safety rules S4, S7).
     """
 
     pod: Pod

@@ -1,6 +1,6 @@
 """The outcome of an admission: Admitted or Refused. A refusal is a value; its words are made at the edge.
 
-`Reason` values are the kubelet's own admission reasons (spec 2.2) plus ours; they are used verbatim in the pod's
+`Reason` values are the kubelet's own admission reasons (rule 2.2) plus ours; they are used verbatim in the pod's
 condition, in Events, as a metric label and in logs.
 """
 
@@ -20,8 +20,8 @@ class Reason(StrEnum):
     SMT = "SMTAlignmentError"
     EMPTY_POOL = "EmptyPodSharedPoolError"
     UNEXPECTED = "UnexpectedAdmissionError"
-    SHARED_POOL = "SharedPoolWouldBeEmpty"  # ours: safety.md S5
-    MEMORY = "InsufficientMemory"  # ours: memory cannot be had (defect D7), or safety.md S7
+    SHARED_POOL = "SharedPoolWouldBeEmpty"  # ours: safety rule S5
+    MEMORY = "InsufficientMemory"  # ours: memory cannot be had (defect D7), or safety rule S7
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Refused:
         refusal: why.
         ledger: what to go on with. Under Compatibility.FIXED it is the ledger as before. Under KUBELET the
             containers before the refused one were allocated and taken back, and taking back is not the exact
-            inverse: memory of a group of nodes returns from the lowest node up (spec 2.3, 5.7).
+            inverse: memory of a group of nodes returns from the lowest node up (kubelet rules 2.3, 5.7).
     """
 
     refusal: Refusal

@@ -16,7 +16,7 @@ Resources = Mapping[str, int]
 
 
 class Qos(StrEnum):
-    """Quality of service class (spec 8.1)."""
+    """Quality of service class (kubelet rule 8.1)."""
 
     GUARANTEED = "Guaranteed"
     BURSTABLE = "Burstable"
@@ -79,7 +79,7 @@ class Pod:
 
     @property
     def pod_level(self) -> bool:
-        """Whether pod-level resources are set in the managers' sense (spec 8.1): cpu, memory or hugepages-*."""
+        """Whether pod-level resources are set in the managers' sense (rule 8.1): cpu, memory or hugepages-*."""
         return any(
             name in {"cpu", "memory"} or name.startswith("hugepages-")
             for resources in (self.requests, self.limits)
@@ -118,7 +118,7 @@ def _amounts(resources: Resources) -> int:
 
 
 def at_once(amounts: Iterable[tuple[ContainerKind, int]]) -> int:
-    """The most that a pod's containers use at once, of something that each has an amount of (spec 8.2).
+    """The most that a pod's containers use at once, of something that each has an amount of (kubelet rule 8.2).
 
     Args:
         amounts: kind and amount of each container, in the order of `Pod.containers`.

@@ -4,7 +4,7 @@ Called by agent.kube.bodies (watch events), by `numalign run --pods`, `explain` 
 and by the parity harness. What the API server would have filled in is filled in here too, so that an undefaulted
 manifest means the same as the stored object: limits become requests
 (https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/), pod-level limits become pod-level
-requests (KEP-2837), and the QoS class follows spec 8.1. Every error is a BadPodError that names the field's path.
+requests (KEP-2837), and the QoS class follows rule 8.1. Every error is a BadPodError that names the field's path.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def noted(pod: Pod) -> Pod:
 def qos_of(
     containers: Sequence[Container], requests: Resources | None = None, limits: Resources | None = None
 ) -> Qos:
-    """The quality of service class that the API server computes (spec 8.1).
+    """The quality of service class that the API server computes (kubelet rule 8.1).
 
     Args:
         containers: init containers, sidecars and app containers, defaults applied.
@@ -152,7 +152,7 @@ def _told(field: Field) -> Qos:
 def _identity(metadata: Field, key: str) -> tuple[str, bool]:
     """The uid and whether the kubelet made the pod from a file.
 
-    A static pod's cgroup carries the kubelet's own hash, not the uid of its mirror in the API (spec 7.1). Anybody may
+    A static pod's cgroup carries the kubelet's own hash, not the uid of its mirror in the API (rule 7.1). Anybody may
     write these annotations on a pod of his own, so the hash replaces an API uid only in a mirror pod, where the
     kubelet writes it twice, and only where it looks like one: never could it name another API pod's uid.
     """
@@ -240,7 +240,7 @@ def _pod_level(resources: Field, containers: Sequence[Container]) -> tuple[Resou
 
 
 def _effective(containers: Sequence[Container], name: str) -> int | None:
-    """What the containers request in all (spec 8.2), None where none names the resource."""
+    """What the containers request in all (kubelet rule 8.2), None where none names the resource."""
     if all(name not in container.requests for container in containers):
         return None
     return at_once((container.kind, container.requests.get(name, 0)) for container in containers)

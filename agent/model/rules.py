@@ -14,7 +14,7 @@ from agent.model.idset import CpuSet
 
 
 class Compatibility(StrEnum):
-    """Whether the kubelet's defects D1 to D13 are answered alike (spec 10) or mended."""
+    """Whether the kubelet's defects (D1 to D16) are answered alike or mended."""
 
     FIXED = "fixed"
     KUBELET = "kubelet"
@@ -145,8 +145,8 @@ class Rules:
     """All of it.
 
     Attributes:
-        pod_level_managers: gate PodLevelResourceManagers (spec 0.3).
-        keep_shared: refuse a grant that would empty the shared pool (safety.md S5); off only in the parity harness.
+        pod_level_managers: gate PodLevelResourceManagers (kubelet rule 0.3).
+        keep_shared: refuse a grant that would empty the shared pool (safety rule S5); off only in the parity harness.
         only_offered: never hand out a CPU that somebody else holds or that is reserved, where the kubelet's averages
             would (kubernetes issues 124066, 140495); off only in the parity harness.
         advertised: resources that the Node has, so that scheduler and kubelet count who asks for them in his limits;

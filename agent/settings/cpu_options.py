@@ -1,4 +1,4 @@
-"""cpuManagerPolicyOptions as raw strings -> CpuOptions, checked as the kubelet does at its start (spec 0.3, 4.1).
+"""cpuManagerPolicyOptions as raw strings -> CpuOptions, checked as the kubelet does at its start (rules 0.3, 4.1).
 
 Each SettingsError carries the kubelet's sentence first and the remedy after a semicolon. Used by `agent.settings` for
 the file, and by the parity harness. `check_machine` needs the hardware: `agent.core.cpus` calls it.

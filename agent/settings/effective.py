@@ -1,6 +1,6 @@
 """From Settings and a machine to Rules: what the reservations come to, and what the machine cannot give.
 
-Used by `agent.settings.model.Settings.rules` only. Sources: spec 4.1 (reserved CPUs), 5.1 (reserved memory),
+Used by `agent.settings.model.Settings.rules` only. Sources: kubelet rule 4.1 (reserved CPUs), 5.1 (reserved memory),
 https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/.
 """
 
@@ -122,7 +122,7 @@ def reserved_cpus(settings: Settings, machine: Machine) -> CpuSet | None:
 
 
 def reserved_count(settings: Settings, machine: Machine, node_reserved: int) -> int:
-    """How many whole CPUs are reserved (spec 4.1).
+    """How many whole CPUs are reserved (kubelet rule 4.1).
 
     Where neither the settings nor the kubelet reserve any, one core is (safety rule S14): a node whose every CPU is
     exclusive has none left for the kubelet itself.
@@ -167,12 +167,12 @@ def eviction_memory(settings: Settings, machine: Machine) -> int:
     if text in {"0%", "100%"}:
         return 0  # the kubelet drops such a threshold
     capacity = sum(node.memory for node in machine.nodes)
-    # The kubelet keeps the share as a float32 and multiplies as float64: the sums of spec 5.1 are compared exactly.
+    # The kubelet keeps the share as a float32 and multiplies as float64: the sums of rule 5.1 are compared exactly.
     return int(capacity * _float32(_float32(float(text[:-1])) / 100))
 
 
 def reserved_memory(settings: Settings, machine: Machine) -> int:
-    """Bytes of memory that Node Allocatable keeps back: kubeReserved + systemReserved + hard eviction (spec 5.1)."""
+    """Bytes of memory that Node Allocatable keeps back: kubeReserved + systemReserved + hard eviction (rule 5.1)."""
     kept = sum(units(part.get("memory", 0)) for part in (settings.kube_reserved, settings.system_reserved))
     return kept + eviction_memory(settings, machine)
 

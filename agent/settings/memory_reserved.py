@@ -1,4 +1,4 @@
-"""reservedMemory against what Node Allocatable keeps back -> MemoryRules, checked as the kubelet does (spec 5.1).
+"""reservedMemory against what Node Allocatable keeps back -> MemoryRules, checked as the kubelet does (rule 5.1).
 
 Used by `agent.settings` for the file and, for the last check, by the memory manager's start. Each SettingsError
 carries the kubelet's sentence first and the remedy after a semicolon.

@@ -1,6 +1,6 @@
 """topologyManagerPolicy, -Scope and -PolicyOptions as raw strings -> TopologyRules, checked as the kubelet does.
 
-The checks, their order and their sentences are those of the kubelet's start (spec 3.2). Each SettingsError carries
+The checks, their order and their sentences are those of the kubelet's start (rule 3.2). Each SettingsError carries
 the kubelet's sentence first and the remedy after a semicolon. Used by `agent.settings`, for the file and annotations.
 All options are stable in v1.36, so the gates TopologyManagerPolicyAlphaOptions and -BetaOptions change nothing.
 """
@@ -35,7 +35,7 @@ def topology_rules(
 ) -> TopologyRules:
     """Check the three settings, against a machine too where one is given.
 
-    Under Compatibility.KUBELET, policy none looks at nothing else (spec 2.3), and a machine with more NUMA nodes than
+    Under Compatibility.KUBELET, policy none looks at nothing else (rule 2.3), and a machine with more NUMA nodes than
     max-allowable-numa-nodes is refused; otherwise everything is checked, and no machine is too large.
 
     Raises:

@@ -48,7 +48,7 @@ def answer_literally(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def broken(given: dict[str, Any], got: dict[str, Any]) -> list[str]:
-    """The rules of design 5 that our own ledger breaks on the way: there must be none, whatever the kubelet did."""
+    """The invariants that our own ledger breaks on the way: there must be none, whatever the kubelet did."""
     scenario = Scenario(given)
     again = scenario.run()
     return scenario.broken if again == got else [*scenario.broken, "two runs gave two answers"]

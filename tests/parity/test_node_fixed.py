@@ -28,7 +28,7 @@ class Mended(Scenario):
 
 
 def test_mended_histories_break_no_rule_and_leak_nothing() -> None:
-    """465 nodes with pods that come and go: design 5 holds after each event, and everything comes back at the end."""
+    """465 nodes with pods that come and go: the invariants hold after each event, and all comes back at the end."""
     seen: Counter[str] = Counter()
     for vector in read_vectors(OWN):
         scenario = Mended(vector.input, Compatibility.FIXED)

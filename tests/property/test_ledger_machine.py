@@ -209,7 +209,7 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @invariant()
     def rules_hold(self) -> None:
-        """Design 5, after every step."""
+        """The invariants hold after every step."""
         if hasattr(self, "node"):
             check(self.ledger, self.node)
 

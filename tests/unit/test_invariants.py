@@ -1,4 +1,4 @@
-"""agent.core.invariants: each rule of design 5 is seen when it is broken, and nothing else is reported."""
+"""agent.core.invariants: each invariant is seen when it is broken, and nothing else is reported."""
 
 from __future__ import annotations
 

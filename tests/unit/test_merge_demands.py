@@ -149,7 +149,7 @@ def test_ordinary_merges_of_64_nodes_take_few_steps() -> None:
 
 
 def test_an_exhausted_budget_is_flagged_and_never_wrong() -> None:
-    """Merge.md section 6: what comes out at last is a reachable mask, said to be unproved, and the same again."""
+    """What comes out at last is a reachable mask, said to be unproved, and the same again."""
     weights = [(1 << 39) + (j * 7919**3) % (1 << 38) for j in range(24)]
     amount = sum(weights[::3]) + 1
     tight = Demand(Family((1 << 24) - 1, (Need(amount, tuple(weights)),)), size=8)

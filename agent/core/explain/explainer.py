@@ -38,7 +38,7 @@ class Standing:
 
     Attributes:
         refusal: why it was refused, as decided last; None when it was not, or nobody knows.
-        exempt: why it is left alone (safety.md S2), "" when it is not.
+        exempt: why it is left alone (safety rule S2), "" when it is not.
         given: devices that the kubelet gave it.
         hypothetical: nobody has seen the pod yet: "would be refused" instead of "is refused".
     """

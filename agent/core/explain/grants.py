@@ -92,7 +92,7 @@ def _placed(parts: list[tuple[str, NodeSet]]) -> str:
 def grants_of(ledger: Ledger, pod: Pod) -> object:
     """What makes two grants the same when compared: CPUs, nodes of memory, devices, confinement.
 
-    The memory of init containers is left out: it goes as soon as a later container starts (spec 5.9).
+    The memory of init containers is left out: it goes as soon as a later container starts (kubelet rule 5.9).
     """
     confined = ledger.cpus.confined.get(pod.uid)
     held = {}

@@ -65,7 +65,7 @@ def _cores(facts: Mapping[str, object]) -> str:
 
 
 def no_room(message: str) -> str:
-    """What it means that a pod managed as a whole leaves nothing to its containers that share (spec 4.12)."""
+    """What it means that a pod managed as a whole leaves nothing to its containers that share (kubelet rule 4.12)."""
     if message == NO_ROOM_FOR_INITS:
         return "its init containers that share would have no CPU: the containers with CPUs of their own take them all"
     if message == NO_ROOM_FOR_SHARED:

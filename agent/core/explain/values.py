@@ -29,7 +29,7 @@ class Verdict(StrEnum):
     NOT_PREFERRED = "not-preferred"  # it is in, but not as well placed as its policy wishes
     SHARED = "shared"  # nothing to place: it runs on the shared pool
     REFUSED = "refused"
-    LEFT_ALONE = "left-alone"  # numalign does not touch it (safety.md S2), or its pod says so
+    LEFT_ALONE = "left-alone"  # numalign does not touch it (safety rule S2), or its pod says so
 
 
 class AsOf(StrEnum):
@@ -112,7 +112,7 @@ class Said:
 
 
 class Rule(StrEnum):
-    """How a node set won (spec 3.5): preferred first, then fewer nodes, then (if on) closer ones, then lower ids."""
+    """How a node set won (rule 3.5): preferred first, then fewer nodes, then (if on) closer ones, then lower ids."""
 
     INDIFFERENT = "indifferent"  # nobody prefers anything: any node
     ONLY = "only"  # no other set is preferred by every list
