@@ -77,6 +77,10 @@ metrics: $(READY) ## generate the table of metrics
 settings: $(READY) ## generate the table of settings
 	$(BIN)/python -m agent.settings.table > deploy/docs/settings.md
 
+.PHONY: rooms
+rooms: $(READY) ## generate the map of packages and modules for developers
+	$(BIN)/python -m tests.docs.rooms
+
 chart: $(READY) ## generate the chart's schema and table of values, and the rendered manifests
 	$(BIN)/python -m tests.chart
 
