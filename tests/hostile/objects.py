@@ -9,6 +9,7 @@ The same seed makes the same pods. Which kinds a real kube-apiserver takes is ke
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import uuid
@@ -25,6 +26,8 @@ MOST_ANNOTATIONS = 262_144
 """Bytes of all keys and values of a pod's annotations that the API server takes."""
 LARGEST = 1_400_000
 """Bytes of a whole object: etcd takes 1.5 MiB."""
+HUGE = 8 << 20
+"""Bytes of an object that no server can have, and twice of what the agent parses."""
 DIGITS = "9" * 5000
 SPACE = "tenant"
 _CONTROL = "".join(map(chr, range(1, 32))) + "\x7f\u2028\u202e\ufeff"
@@ -66,13 +69,14 @@ def alone(seed: int) -> list[Hostile]:
     return [make(seed, number, (kind,)) for number, kind in enumerate(KINDS)]
 
 
-def whole(seed: int, count: int, among: tuple[str, ...] = ()) -> list[Hostile]:
+def whole(seed: int, count: int, among: tuple[str, ...] = (), *, most: int = 0) -> list[Hostile]:
     """Pods with up to four kinds each; the first ones have one kind each, as far as they go.
 
     Args:
         seed: of all that is random in them.
         count: so many.
         among: of these kinds only; of all where empty.
+        most: bytes of an object; of kinds that together make it larger the later ones are left out. 0: any number.
     """
     kinds = list(among or KINDS)
     dice = random.Random(seed)
@@ -81,17 +85,29 @@ def whole(seed: int, count: int, among: tuple[str, ...] = ()) -> list[Hostile]:
     for number in range(count):
         chosen = [kinds[number % len(kinds)]]
         chosen += dice.sample(kinds, dice.randint(0, 3))
-        found.append(make(seed, number, tuple(dict.fromkeys(chosen))))
+        found.append(make(seed, number, tuple(dict.fromkeys(chosen)), most=most))
     return found
 
 
-def make(seed: int, number: int, kinds: tuple[str, ...], space: str = SPACE) -> Hostile:
-    """One pod."""
+def make(seed: int, number: int, kinds: tuple[str, ...], space: str = SPACE, *, most: int = 0) -> Hostile:
+    """One pod; `most` as for `whole`."""
     dice = random.Random(f"{seed} {number} {' '.join(kinds)}")
     body = plain(f"evil-{number}", space, uid=str(uuid.uuid5(_IDS, f"{seed} {number}")))
+    done = []
     for kind in kinds:
+        before = copy.deepcopy(body) if most else body
         KINDS[kind](dice, body)
-    return Hostile(kinds, body)
+        if most and _stored(body) > most:
+            body = before
+        else:
+            done.append(kind)
+    return Hostile(tuple(done), body)
+
+
+def _stored(body: Object) -> int:
+    """About the bytes that a server keeps of it: an escaped character is one."""
+    text = written(body)
+    return len(text) - 5 * text.count(b"\\u00")
 
 
 def plain(name: str, space: str = SPACE, uid: str = "") -> Object:

@@ -1,6 +1,7 @@
 """Rounds of the fuzz: hostile pods of a seed beside innocent ones, on a node with the real agent.
 
-An innocent pod gets beside hostile pods what it gets beside the same pods without their annotations.
+An innocent pod gets beside hostile pods what it gets beside the same pods without their annotations. What pods ask
+for in their requests is theirs: of CPUs of their own, all hostile pods of a node together ask for SHARE.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ import os
 import random
 from collections.abc import Callable, Iterable
 
+from agent.errors import MalformedError
 from tests.hostile.asking import taken
-from tests.hostile.objects import LITERALS, SPACE, Hostile, Object, distinct, stripped, whole
+from tests.hostile.objects import LARGEST, LITERALS, SPACE, Hostile, Object, distinct, stripped, whole
+from tests.matrix.judge import entitled
 from tests.matrix.node import Node
 from tests.matrix.standin_nri import NriRefusedError
 
@@ -20,9 +23,30 @@ SEED = int(os.environ.get("NUMALIGN_SEED", "1"))
 COUNT = 12
 """Hostile pods of a round."""
 INNOCENT = ("db", "2"), ("web", "1"), ("batch", "2")
+SHARE, ALL = 6, 16
+"""CPUs that the hostile pods' requests may take of a node's, and more than any pod gets of it."""
 
 Answer = tuple[bool, int, str, str]
 """Whether it runs, how many CPUs it has, and its condition's status and reason."""
+
+
+def fitting(pods: Iterable[Hostile], cpus: int = SHARE) -> list[Hostile]:
+    """Those that a scheduler would bind to a node with so many CPUs for them, and those that no node has room for."""
+    found = []
+    for pod in pods:
+        count = _own(pod.body)
+        if count > cpus and count <= ALL:
+            continue
+        cpus -= count if count <= cpus else 0
+        found.append(pod)
+    return found
+
+
+def _own(body: Object) -> int:
+    try:
+        return sum(entitled(body).values())
+    except MalformedError:
+        return 0
 
 
 def bring(node: Node, pods: Iterable[Hostile]) -> None:
@@ -63,10 +87,12 @@ def count(cpus: str) -> int:
 
 def one(make: Callable[[str], Node], seed: int, *, everything: bool = False) -> str:
     """One round; what is wrong, "" for nothing."""
-    pods = whole(seed, random.Random(seed).randint(1, COUNT), () if everything else taken())
+    kinds, most = ((), 0) if everything else (taken(), LARGEST)
+    pods = fitting(whole(seed, random.Random(seed).randint(1, COUNT), kinds, most=most))
     with_notes = answers(make(f"with-{seed}"), pods)
     without = answers(make(f"without-{seed}"), [stripped(pod) for pod in pods])
     if with_notes == without:
         return ""
-    kinds = [pod.kinds for pod in pods]
-    return json.dumps({"seed": seed, "with": with_notes, "without": without, "kinds": kinds})
+    return json.dumps({
+        "seed": seed, "with": with_notes, "without": without, "kinds": [pod.kinds for pod in pods],
+    })  # fmt: skip

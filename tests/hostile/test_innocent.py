@@ -1,0 +1,130 @@
+"""What an innocent pod gets, and what lies before its answer: as beside harmless pods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.flow.serving import eventually
+from tests.flow.told import Told, telling
+from tests.flow.world import container, manifest
+from tests.hostile import rounds
+from tests.hostile.asking import taken
+from tests.hostile.objects import LARGEST, Hostile, plain, stripped, whole
+from tests.hostile.rounds import SEED, fitting
+from tests.matrix.conftest import Make
+from tests.matrix.node import Node
+
+CROWD = 110
+SOME = 30
+MACHINE = "2 sockets x 1 node x 8 cores x 2 threads"
+CROWDS, ROUNDS = 3, 3
+INNOCENT = (
+    manifest("whole", container(cpu="2"), namespace="space"),
+    manifest("odd", container(cpu="3"), namespace="other"),
+    manifest("strict", container(cpu="1"), namespace="space", policy="restricted", on_misalignment="fail"),
+    manifest("fraction", container(cpu="500m"), namespace="space"),
+    manifest("best-effort", container(cpu="", memory=""), namespace="last"),
+)
+EVENT = 1
+"""Requests for others before a pod's word, on a node at rest, that are more than beside harmless pods: an Event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an innocent pod got, and what lay between its arrival and that.
+
+    Attributes:
+        cpus: how many of its own.
+        status, reason: of its condition.
+        saves, decisions, requests: of the ledger; on others; for others, before its word.
+    """
+
+    cpus: int
+    status: str
+    reason: str
+    saves: int
+    decisions: int
+    requests: int
+
+
+def beside(told: Told, crowd: Sequence[Hostile]) -> list[Answer]:
+    """Innocent pods come one after the other to a node at rest with these on it."""
+    told.list(*(pod.body for pod in crowd))
+    found = []
+    for body in INNOCENT:
+        eventually(lambda: not told.intake.waiting and not told.publisher.untold, within=60)
+        name, world = body["metadata"]["name"], told.world
+        saves, decided, asked = world.store.saves, len(world.ears.words), len(told.api.requests)
+        told.see(body)
+        eventually(lambda name=name: bool(told.api.condition(name)), within=60)  # type: ignore[misc] # bound here
+        requests = [path for _, path, _ in told.api.requests[asked:]]
+        word = told.api.condition(name)
+        found.append(
+            Answer(
+                rounds.count(world.ears.told[name]), word["status"], word["reason"], world.store.saves - saves,
+                sum(uid != name for uid in world.ears.words[decided:]),
+                next(at for at, path in enumerate(requests) if path.endswith(f"/pods/{name}/status")),
+            )
+        )  # fmt: skip
+    assert told.alive
+    return found
+
+
+def compare(folder: Path, hostile: Sequence[Hostile], harmless: Sequence[Hostile]) -> None:
+    """The same but for the Event."""
+    answers = []
+    for name, crowd in (("hostile", hostile), ("harmless", harmless)):
+        with telling(folder / name, machine=MACHINE) as told:
+            answers.append(beside(told, crowd))
+    for body, one, other in zip(INNOCENT, *answers, strict=True):
+        assert (one.cpus, one.status, one.reason) == (other.cpus, other.status, other.reason), body["metadata"]
+        assert (one.saves, one.decisions) == (other.saves, other.decisions), body["metadata"]
+        assert one.requests <= other.requests + EVENT, body["metadata"]
+        assert (one.decisions, other.requests) == (0, 0), body["metadata"]
+        assert one.saves <= 1, body["metadata"]
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + CROWDS))
+def test_hostile_annotations_change_nothing_for_others(tmp_path: Path, seed: int) -> None:
+    """Thirty pods of any kinds, and the same ones without their annotations."""
+    crowd = fitting(whole(seed, SOME, taken(), most=LARGEST))
+    compare(tmp_path, crowd, [stripped(pod) for pod in crowd])
+
+
+def test_hostile_no_more_lies_between_a_pod_and_its_answer(tmp_path: Path) -> None:
+    """Saves, foreign decisions and requests are those beside 110 plain pods; one Event more."""
+    among = tuple(kind for kind in taken() if kind not in {"exclusive", "wishes"})
+    crowd = fitting(whole(SEED, CROWD, among, most=LARGEST), cpus=0)
+    compare(tmp_path, crowd, [Hostile((), plain(f"p{number}")) for number in range(CROWD)])
+
+
+def test_hostile_a_burst_of_one_tenant_has_one_turn(tmp_path: Path) -> None:
+    """110 pods that are to fail arrive with an innocent one: it waits for one request."""
+    crowd = [
+        manifest(
+            f"evil{number}", container(cpu="64"), created=number, namespace="tenant", on_misalignment="fail",
+            policy="restricted",
+        )
+        for number in range(CROWD)
+    ]  # fmt: skip
+    with telling(tmp_path) as told:
+        told.publisher.stop()
+        told.list(*crowd, manifest("innocent", container(cpu="2"), namespace="space", created=500))
+        for _ in range(3 * CROWD):
+            told.publisher.turn()
+        paths = [path for _, path, _ in told.api.requests]
+        assert paths.index("/api/v1/namespaces/space/pods/innocent/status") <= 1
+
+
+@pytest.mark.parametrize("seed", range(SEED, SEED + ROUNDS))
+def test_hostile_rounds_of_the_fuzz_on_a_real_agent(make: Make, seed: int) -> None:
+    """`python -m tests.hostile` makes more: watch, list, runtime and kubelet, pods with annotations and without."""
+
+    def made(name: str) -> Node:
+        return make(name=name)
+
+    assert not rounds.one(made, seed)
