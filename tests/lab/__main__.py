@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import select
 import subprocess
@@ -11,14 +12,13 @@ import sys
 import termios
 import time
 import tty
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 from tests import peers
 from tests.image import ImageMissingError
-from tests.lab import cluster, needs, report
+from tests.lab import cluster, needs, outcomes, report, sampling, slices
 from tests.lab.cluster import Lab
-from tests.lab.needs import LabError
+from tests.lab.needs import LabError, PromiseError
 from tests.lab.places import ROOT, RUN, logs
 
 EXAMPLES = """
@@ -26,11 +26,13 @@ examples:
   python -m tests.lab needs              what is missing on this machine
   python -m tests.lab run                build, start, run the tests, write run/lab/report.md, end
   python -m tests.lab run --keep -k cpu  the same for some tests, and leave the lab running
+  python -m tests.lab ci 40              what CI runs: the core, and what 40 minutes have room for of a slice
   python -m tests.lab up                 build and start; prints how to use it with kubectl
   python -m tests.lab shell numalign     a root shell in a guest (leave it with exit)
   python -m tests.lab down               end everything; only logs stay
 
-exit codes: 0 done; 1 a test failed; 2 wrong arguments; 3 something is missing or does not start
+exit codes: 0 done, every test on the list passed; 1 one did not, or numalign does not start; 2 wrong arguments;
+3 something is missing, or the lab did not come up at the second try either: nothing was tested
 """
 
 
@@ -60,6 +62,8 @@ def main() -> int:
     running = commands.add_parser("run", help="up, the tests, a report, down")
     running.add_argument("--keep", action="store_true", help="leave the lab running at the end")
     running.add_argument("pytest", nargs="*", help="arguments of pytest after --, such as a file or -k WORD")
+    ci = commands.add_parser("ci", help="what CI runs, in so many minutes")
+    ci.add_argument("minutes", type=float, help="for everything: building, starting, testing")
     shell = commands.add_parser("shell", help="a root shell in a guest")
     shell.add_argument("node", nargs="?", default=cluster.NUMALIGN)
     commands.add_parser("down", help="end everything")
@@ -68,20 +72,22 @@ def main() -> int:
         parser.error(f"unknown arguments: {' '.join(rest)}")
     actions: dict[str, Callable[[], int]] = {
         "needs": _needs, "up": lambda: _up(Progress()), "down": _down,
-        "run": lambda: _run(Progress(), [*asked.pytest, *rest], keep=asked.keep),
+        "run": lambda: _run(Progress(), lambda: _asked([*asked.pytest, *rest]), keep=asked.keep),
+        "ci": lambda: _ci(Progress(), asked.minutes),
         "shell": lambda: _shell(asked.node),
     }  # fmt: skip
     try:
         return actions[asked.command]()
+    except PromiseError as error:
+        print(f"RED: numalign: {error}", file=sys.stderr)
+        return FAILED
     except (LabError, peers.PeerMissingError, ImageMissingError) as error:
         print(f"lab: {error}", file=sys.stderr)
         return LAB_FAULT
 
 
 FAILED, LAB_FAULT = 1, 3
-"""Exit codes: an assertion failed; the lab itself did not do what the tests stand on."""
-FIRST_TRY = 0.8
-"""Share of a run's minutes for the first try of everything: what fails late has to be tried again, too."""
+"""Exit codes. Both are red; the second one says that no test began."""
 WORDS = 1000
 """Characters of a failure that are told again at the end, where a reader of a long log looks first."""
 
@@ -103,53 +109,90 @@ def _up(progress: Progress) -> int:
     return 0
 
 
-def _run(progress: Progress, arguments: list[str], *, keep: bool) -> int:
-    """Up, pytest, report, down; whatever happens, nothing is left running unless that was asked."""
-    began = time.monotonic()
-    for old in ("figures.json", "times.json", *(each.name for each in report.TRIES)):
-        (RUN / old).unlink(missing_ok=True)
+def _fresh(progress: Progress) -> None:
+    """Up. A lab that does not come up is started once more from the beginning; what numalign breaks is not."""
+    needs.check()
     try:
-        code = _up(progress)
-        progress("tests")
-        tested = time.monotonic()
-        chosen = [each for each in arguments if each != "--"]
-        chosen = chosen if any(each.startswith("tests/") for each in chosen) else ["tests/lab", *chosen]
-        first, *more = report.TRIES
-        ended = _pytest(first, chosen, 0.0, share=FIRST_TRY)
-        for file in more:  # an emulated machine is slow at times; the report tells of all of them
-            if ended == FAILED and report.broken():
-                progress("what failed is tried once more")
-                _pytest(file, ["--last-failed", *chosen], time.monotonic() - tested)
-        broken = report.broken()
-        if broken or ended not in (0, FAILED):
-            code = LAB_FAULT if report.only_lab_faults(broken) else FAILED
-        cluster.keep_times({"tests": time.monotonic() - tested})
-        words = f"{len(broken)} failed at every try" if broken else f"none failed at every try (pytest: {ended})"
-        progress(f"tests ended, {words}; report: {report.write(Lab.find(), time.monotonic() - began)}")
-        for name, texts in broken.items():
-            print(f"\nFAILED at every try: {name}", *(each[:WORDS] for each in texts), sep="\n", flush=True)
-        return code
+        _up(progress)
+    except LabError as error:
+        progress(f"the lab did not come up ({error}): once more, from the beginning")
+        _down()
+        _up(progress)
+
+
+def _ci(progress: Progress, minutes: float) -> int:
+    """What a run of CI has time for; its list is drawn up once the lab stands, before the first test.
+
+    Args:
+        progress: told of each step.
+        minutes: that there are for all of it.
+    """
+    began = time.monotonic()
+
+    def drawn() -> list[str]:
+        left = minutes - (time.monotonic() - began) / 60
+        found = slices.drawn(slices.of_this_run(), left, int(time.time() // slices.HOUR))
+        progress(f"{left:.0f} minutes are left for tests; on the list, {found.minutes:.0f} minutes: {found}")
+        report.LEFT_OUT.write_text(json.dumps(found.left_out))
+        return [*found.tests]
+
+    os.environ.setdefault("NUMALIGN_LAB_REFEREE", "1")
+    return _run(progress, drawn, keep=False)
+
+
+def _asked(arguments: Sequence[str]) -> list[str]:
+    """Arguments of pytest; all of the lab's tests where none is named."""
+    chosen = [each for each in arguments if each != "--"]
+    return chosen if any(_names_tests(each) for each in chosen) else ["tests/lab", *chosen]
+
+
+def _names_tests(argument: str) -> bool:
+    return not argument.startswith("-") and (ROOT / argument.partition("::")[0]).exists()
+
+
+def _run(progress: Progress, drawn: Callable[[], list[str]], *, keep: bool) -> int:
+    """Up, pytest once, report, down; whatever happens, nothing is left running unless that was asked."""
+    began = time.monotonic()
+    for old in (
+        outcomes.LIST,
+        outcomes.TOLD,
+        report.LEFT_OUT,
+        sampling.FILE,
+        RUN / "figures.json",
+        RUN / "times.json",
+    ):
+        old.unlink(missing_ok=True)
+    try:
+        _fresh(progress)
+        return _tested(progress, drawn(), began)
     finally:
         if not keep:
             _down()
             progress("everything ended")
 
 
-def _pytest(file: Path, arguments: list[str], spent: float, share: float = 1.0) -> int:
-    """Run tests, each of them told in a file; the exit code of pytest.
+def _tested(progress: Progress, arguments: list[str], began: float) -> int:
+    """The tests, once, and the report; the exit code."""
+    progress("tests")
+    tested = time.monotonic()
+    try:
+        ended = _pytest(arguments)
+    finally:
+        cluster.keep_times({"tests": time.monotonic() - tested})
+        progress(f"report: {report.write(Lab.find(), time.monotonic() - began)}")
+    asked = [os.path.relpath(each, ROOT) for each in arguments if _names_tests(each)]
+    broken = [*outcomes.red(outcomes.read(), asked, ended)]
+    for each in broken:
+        print(f"\nRED: {each[:WORDS]}", flush=True)
+    progress(f"{len(broken)} red" if broken else "all passed")
+    return FAILED if broken or ended else 0
 
-    Args:
-        file: gets what came of them.
-        arguments: of pytest.
-        spent: seconds of their limit (NUMALIGN_LAB_MINUTES) that are gone.
-        share: of the limit that they may use.
-    """
-    minutes = os.environ.get("NUMALIGN_LAB_MINUTES")
-    limit = {"NUMALIGN_LAB_MINUTES": f"{float(minutes) * share:.1f}"} if minutes else {}
+
+def _pytest(arguments: list[str]) -> int:
+    """Run tests, what comes of each told in a file; the exit code of pytest."""
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-n0", "-v", "--durations=15", f"--junitxml={file}", *arguments],
-        cwd=ROOT, check=False,
-        env={**os.environ, **limit, "NUMALIGN_LAB_TESTS": "1", "NUMALIGN_LAB_SPENT": f"{spent:.0f}"},
+        [sys.executable, "-m", "pytest", "-p", "tests.lab.outcomes", "-n0", "-v", "--durations=15", *arguments],
+        cwd=ROOT, check=False, env={**os.environ, "NUMALIGN_LAB_TESTS": "1"},
     ).returncode  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from tests import image
 from tests.cluster.control_plane import ApiError
 from tests.lab import builds
 from tests.lab.guest import CommandError
-from tests.lab.needs import LabError
+from tests.lab.needs import LabError, PromiseError
 from tests.lab.node import KIND, STATIC, Node
 from tests.lab.places import ROOT, RUN
 from tests.lab.plane import Plane
@@ -26,6 +26,8 @@ CHART = ROOT / "charts" / "numalign"
 STATE = "/var/lib/numalign/checkpoint.json"
 CONFIG: dict[str, Any] = {**STATIC, "compatibility": "kubelet", "onMisalignment": "fail", "enforcement": "auto"}
 """The kubelet's words as the other node has them, and ours: refuse what cannot be aligned, as the kubelet does."""
+BROKEN = RUN / "broken.yaml"
+"""Further values of the chart while a product that is broken on purpose is in place (`broken.py`)."""
 READY = 300.0
 CONFLICT = 409
 FOLLOWS = 3.0
@@ -59,7 +61,8 @@ def install(plane: Plane, config: Mapping[str, Any], **more: Any) -> None:  # no
         more: the chart's values besides `values`.
     """
     file = RUN / "values.yaml"
-    file.write_text(yaml.safe_dump({**values(config), **more}))
+    broken = yaml.safe_load(BROKEN.read_text()) if BROKEN.exists() else {}
+    file.write_text(yaml.safe_dump({**values(config), **more, **broken}))
     helm(plane, "upgrade", "--install", RELEASE, str(CHART), "--create-namespace", "--values", str(file))
 
 
@@ -70,7 +73,7 @@ def configure(node: Node, words: Mapping[str, Any], seconds: float = READY) -> N
     install(node.plane, {**node.plan.config, **words})
     pod = pod_of(node)
     if pod is None:
-        raise LabError(f"no agent is on {node.name}")
+        raise PromiseError(f"no agent is on {node.name}")
     name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
     # The kubelet looks at a pod's volumes once a minute, and when the pod changes.
     patch = {"metadata": {"annotations": {"lab/configured": str(time.time())}}}
@@ -80,17 +83,23 @@ def configure(node: Node, words: Mapping[str, Any], seconds: float = READY) -> N
     deadline = time.monotonic() + seconds
     while yaml.safe_load(node.get(file)) != asked:
         if time.monotonic() > deadline:
-            raise LabError(f"the agent of {node.name} does not get its new file; it has\n{node.get(file).decode()}")
+            raise PromiseError(
+                f"the agent of {node.name} does not get its new file; it has\n{node.get(file).decode()}"
+            )
         time.sleep(0.5)
     time.sleep(FOLLOWS)
 
 
 def helm(plane: Plane, *arguments: str) -> None:
-    """Run helm against the lab; its words go to logs/helm.log."""
-    builds.run(
-        "helm", builds.tool("helm"), "--kubeconfig", plane.kubeconfig, "--namespace", NAMESPACE, *arguments,
-        env={f"HELM_{each}_HOME": str(RUN / "helm") for each in ("CACHE", "CONFIG", "DATA")},
-    )  # fmt: skip
+    """Run helm against the lab; its words go to logs/helm.log. A chart that it does not take is a broken promise."""
+    program = builds.tool("helm")
+    try:
+        builds.run(
+            "helm", program, "--kubeconfig", plane.kubeconfig, "--namespace", NAMESPACE, *arguments,
+            env={f"HELM_{each}_HOME": str(RUN / "helm") for each in ("CACHE", "CONFIG", "DATA")},
+        )  # fmt: skip
+    except LabError as error:
+        raise PromiseError(str(error)) from error
 
 
 def archive() -> Path:
@@ -109,7 +118,7 @@ def pod_of(node: Node) -> dict[str, Any] | None:
 
 
 def wait_ready(node: Node, seconds: float = READY) -> None:
-    """Wait until the agent of a node is Ready; raises LabError with what it says."""
+    """Wait until the agent of a node is Ready; raises PromiseError with what it says."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         pod = pod_of(node)
@@ -117,7 +126,7 @@ def wait_ready(node: Node, seconds: float = READY) -> None:
         if any(each["type"] == "Ready" and each["status"] == "True" for each in conditions):
             return
         time.sleep(0.5)
-    raise LabError(f"the agent of {node.name} is not Ready after {seconds:.0f} s; it says\n{log(node)}")
+    raise PromiseError(f"the agent of {node.name} is not Ready after {seconds:.0f} s; it says\n{log(node)}")
 
 
 def log(node: Node, lines: int = 40) -> str:

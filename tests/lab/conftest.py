@@ -9,10 +9,11 @@ from collections.abc import Generator, Iterator
 
 import pytest
 
-from tests.lab import agent, limit, report
+from tests.lab import agent, report
 from tests.lab.cluster import Lab
 from tests.lab.needs import LabError
 from tests.lab.node import Node
+from tests.lab.sampling import Sampler
 from tests.lab.watch import Watch
 
 
@@ -49,12 +50,6 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
         print("", *words, sep="\n", file=sys.stderr, flush=True)
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A machine slower than thought leaves tests out, and says so; it does not run out of its time."""
-    if "lab" in getattr(item, "fixturenames", ()) and limit.over():
-        pytest.skip(f"NOT RUN: {limit.SAID}")
-
-
 @pytest.fixture(scope="session")
 def lab() -> Iterator[Lab]:
     """The lab that `python -m tests.lab run` (or up) started; what does not run is started.
@@ -69,6 +64,29 @@ def lab() -> Iterator[Lab]:
     watch.stop()
     if watch.nudges:
         report.record("guests that stood still and were nudged", watch.nudges)
+
+
+@pytest.fixture(autouse=True)
+def sampler(request: pytest.FixtureRequest) -> Iterator[Sampler | None]:
+    """Sweeps the kernel of numalign's node during each test that uses the lab; what it sees can fail the test.
+
+    None where there is nothing to sweep: no lab, a node that rests, or other layouts than cgroup v2 and systemd's.
+    """
+    if "lab" not in request.fixturenames:
+        yield None
+        return
+    lab: Lab = request.getfixturevalue("lab")
+    for name in request.fixturenames:  # those that let a node rest, or change the lab, come first
+        if name in ("alone", "spare", "grounds"):
+            request.getfixturevalue(name)
+    node = lab.numalign
+    if node.guest.resting:
+        yield None
+        return
+    found = Sampler(node)
+    found.start()
+    yield found
+    found.end(request.node.nodeid)
 
 
 @pytest.fixture

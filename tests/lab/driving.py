@@ -10,7 +10,7 @@ from typing import Any
 from agent.kube.story import ASSIGNMENT
 from tests.cluster.control_plane import ApiError
 from tests.lab import agent, images, reading
-from tests.lab.needs import LabError
+from tests.lab.needs import LabError, PromiseError
 from tests.lab.node import Node
 from tests.lab.plane import Plane
 from tests.lab.reading import Sets
@@ -79,14 +79,15 @@ class Pods:
     def wait_pod(
         self, name: str, until: Callable[[Object], object], *, namespace: str = "default", seconds: float = RUNNING
     ) -> Object:
-        """Wait until something is true of a pod; returns it. Raises LabError with its status."""
+        """Wait until something is true of a pod; returns it. What does not come raises with its status (`_fault`)."""
         deadline = time.monotonic() + seconds
         while True:
             pod = self.pod(name, namespace)
             if until(pod):
                 return pod
             if time.monotonic() > deadline:
-                raise LabError(f"waited {seconds:.0f} s in vain for pod {name}: {json.dumps(pod['status'])[:1500]}")
+                status = json.dumps(pod["status"])[:1500]
+                raise self._fault(pod)(f"waited {seconds:.0f} s in vain for pod {name}: {status}")
             time.sleep(PATIENCE)
 
     def wait_running(self, name: str, namespace: str = "default", seconds: float = RUNNING) -> Object:
@@ -95,7 +96,7 @@ class Pods:
         def running(pod: Object) -> bool:
             status = pod["status"]
             if status.get("phase") in ("Failed", "Succeeded"):
-                raise LabError(f"pod {name} is {status['phase']}: {json.dumps(status)[:1500]}")
+                raise self._fault(pod)(f"pod {name} is {status['phase']}: {json.dumps(status)[:1500]}")
             found = status.get("containerStatuses", [])
             return len(found) == len(pod["spec"]["containers"]) and all("running" in each["state"] for each in found)
 
@@ -121,9 +122,8 @@ class Pods:
                 if self._is_gone(pod):
                     del left[uid]
             if left and time.monotonic() > deadline:
-                raise LabError(
-                    f"still there after {seconds:.0f} s: {[pod['metadata']['name'] for pod in left.values()]}"
-                )
+                names = {pod["metadata"]["name"]: self._fault(pod) for pod in left.values()}
+                raise max(names.values(), key=_judged)(f"still there after {seconds:.0f} s: {[*names]}")
             time.sleep(PATIENCE if left else 0)
 
     def clear(self, *nodes: Node, seconds: float = GONE) -> None:
@@ -143,6 +143,11 @@ class Pods:
             if error.status != 404:
                 raise
         return not reading.holds(node, metadata["uid"])
+
+    def _fault(self, pod: Object) -> type[PromiseError | LabError]:
+        """What it is when a pod does not do what it should: a broken promise, but on the referee's node."""
+        node = self.nodes.get(pod["spec"].get("nodeName", ""))
+        return LabError if node is not None and node.plan.kind == "kubelet" else PromiseError
 
     def _try(self, method: str, path: str) -> None:
         try:
@@ -198,7 +203,8 @@ class Pods:
             if not wrong:
                 return time.monotonic() - began
             if time.monotonic() - began > seconds:
-                raise LabError(f"not enforced on {node.name} after {seconds:.0f} s: {'; '.join(wrong)}")
+                fault = LabError if node.plan.kind == "kubelet" else PromiseError
+                raise fault(f"not enforced on {node.name} after {seconds:.0f} s: {'; '.join(wrong)}")
             time.sleep(PATIENCE)
 
     def inside(self, node: Node, name: str, container: str, command: str) -> str:
@@ -219,6 +225,11 @@ class Pods:
         }
         wanted = set(pods) or set(names.values())
         return {names[uid]: sets for uid, sets in sorted(found.items()) if names.get(uid) in wanted}
+
+
+def _judged(fault: type[PromiseError | LabError]) -> bool:
+    """Broken promises before the lab's own faults."""
+    return issubclass(fault, PromiseError)
 
 
 def agree(books: Sets, kernel: Sets | None) -> bool:

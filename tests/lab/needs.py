@@ -26,7 +26,11 @@ PROGRAMS = {
 
 
 class LabError(Exception):
-    """The lab cannot be built or does not do what it should; the text says what and how to go on."""
+    """QEMU, a guest, a kubelet of its own or the control plane does not do what it should; the text says what."""
+
+
+class PromiseError(AssertionError):
+    """numalign did not keep a promise, or was waited for in vain; the text says what was seen instead."""
 
 
 def missing() -> list[str]:

@@ -1,8 +1,8 @@
 """Two faults at once on a real kubelet, runtime and kernel: a dozen pairs of the table in `tests/matrix`.
 
 For each pair the same holds (`suffer`): while both last, no running container with CPUs of its own is seen elsewhere
-and nobody else is seen on its CPUs (a sampler in the guest looks ten times a second); once both have ended, ledger,
-cgroups, threads and annotations agree, and nothing has moved. What numalign does not keep raises an assertion.
+and nobody else is seen on its CPUs (a sampler in the guest, `sampling.py`); once both have ended, ledger, cgroups,
+threads and annotations agree, and nothing has moved. What numalign does not keep raises an assertion.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from agent.model.idset import CpuSet
 from tests.lab import procs, steps
 from tests.lab.agreement import Look
 from tests.lab.pods import pod
+from tests.lab.sampling import Sampler
 from tests.lab.stage import DisagreementError, Stage
-from tests.lab.sweeps import Sweeps, overlaps, strayed, sweeping
+from tests.lab.sweeps import strayed
 
 SLOW, QUICK = 12.0, 0.4
 """Seconds for which the API server stands still, and between two such times."""
@@ -62,27 +63,32 @@ class Outcome:
     sweeps: int
 
 
-def suffer(stage: Stage, pair: Pair) -> Outcome:
-    """Make a pair of faults, end it, and check all that is promised. Raises DisagreementError."""
+def suffer(stage: Stage, pair: Pair, sampler: Sampler) -> Outcome:
+    """Make a pair of faults, end it, and check all that is promised. Raises PromiseError where it is not kept.
+
+    Args:
+        stage: the node.
+        pair: of faults.
+        sampler: that sweeps the node's kernel meanwhile; who else is on a container's CPUs is told at its end.
+    """
     before = stage.agreed()
     pinned = exclusive(before)
     cpu = max(stage.held("stay-two", before))
     stage.lost = CpuSet.of(cpu) if pair.offline else CpuSet()
     stage.chosen = cpu
-    seen = Sweeps()
     try:
-        with sweeping(stage.node) as seen:
-            try:
-                pair.make(stage)
-                if pair.blind:
-                    stage.unmoved(before, stage.agreed(told=False))
-            finally:
-                stage.blind = False
-                pair.undo(stage)
-            began = time.monotonic()
-            after = stage.agreed()
-            took = time.monotonic() - began
-        found = [*strayed(seen, pinned, lost=stage.lost), *overlaps(seen, pinned)]
+        try:
+            pair.make(stage)
+            if pair.blind:
+                stage.unmoved(before, stage.agreed(told=False))
+        finally:
+            stage.blind = False
+            pair.undo(stage)
+        began = time.monotonic()
+        after = stage.agreed()
+        took = time.monotonic() - began
+        seen = sampler.seen()
+        found = [*strayed(seen, pinned, lost=stage.lost)]
         if found:
             raise DisagreementError("\n".join([*found, *stage.words(20)]))
         stage.unmoved(before, after)

@@ -5,31 +5,23 @@ from __future__ import annotations
 import json
 import os
 import platform
-import xml.etree.ElementTree as ET
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from agent import __version__
 from tests import peers
-from tests.lab import builds
+from tests.lab import builds, outcomes, sampling
 from tests.lab.cluster import Lab
-from tests.lab.guest import CommandError, qemu_version
+from tests.lab.guest import qemu_version
 from tests.lab.needs import LabError
+from tests.lab.outcomes import Outcome
 from tests.lab.places import RUN
 
 FILE = "report.md"
-TRIES = (RUN / "tests.xml", RUN / "again.xml", RUN / "again-2.xml")
-"""What came of the tests, and each time of those that had failed."""
-ORDINALS = ("first", "second", "third")
-LAB_FAULTS = (
-    *(f"{each.__module__}.{each.__qualname__}" for each in (LabError, CommandError)),
-    *("TimeoutError", "urllib.error.URLError", "ConnectionResetError", "ConnectionRefusedError", "BrokenPipeError"),
-    "Failed: Timeout (",
-)
-"""How the message of a failure begins that is the lab's own: a guest or the API server did not answer in time."""
-AT_SETUP = 'failed on setup with "'
-"""pytest's words before the message of a fixture's failure."""
+LEFT_OUT = RUN / "left-out.json"
+"""What a run's list has no room for: told beside what ran."""
 
 
 def write(lab: Lab | None, seconds: float) -> Path:
@@ -44,30 +36,10 @@ def write(lab: Lab | None, seconds: float) -> Path:
         f"({platform.machine()}, Linux {platform.release()}). The guests' processors are emulated (QEMU TCG): "
         "times are many times longer than on a real machine; kernel, runtime and kubelet are the real ones.\n"
     )
-    parts = ["# Lab report\n", head, _tests(*TRIES), _figures(), _versions(lab), _times()]
+    parts = ["# Lab report\n", head, tests(outcomes.read()), _figures(), sampling.figures(), _versions(lab), _times()]
     path = RUN / FILE
     path.write_text("\n".join(part for part in parts if part))
     return path
-
-
-def broken(*tries: Path) -> dict[str, list[str]]:
-    """What tests said that failed and passed at no later try, by name; of each the last try that was made of it."""
-    left: dict[tuple[str, str], list[str]] = {}
-    for file in tries or TRIES:
-        for case in _cases(file):
-            outcome = _outcome(case)
-            if outcome == "passed":
-                left.pop(_name(case), None)
-            elif outcome == "failed":
-                said = (*case.findall("failure"), *case.findall("error"))
-                left[_name(case)] = [each.get("message") or "" for each in said]
-    return {f"{module}: {name}": texts for (module, name), texts in left.items()}
-
-
-def only_lab_faults(left: dict[str, list[str]]) -> bool:
-    """Whether what is broken is the lab's own fault: it did not do in time what the tests stand on."""
-    texts = [text.removeprefix(AT_SETUP) for each in left.values() for text in each]
-    return bool(texts) and all(each.startswith(LAB_FAULTS) for each in texts)
 
 
 def record(name: str, value: object) -> None:
@@ -77,42 +49,25 @@ def record(name: str, value: object) -> None:
     path.write_text(json.dumps({**known, name: str(value)}, indent=1) + "\n")
 
 
-def _tests(file: Path, *again: Path) -> str:
-    if not file.exists():
+def tests(found: Sequence[Outcome]) -> str:
+    """The table of what was on the list."""
+    if not found:
         return "No test ran.\n"
-    later = [{_name(case): _outcome(case) for case in _cases(each)} for each in again]
-    lines = []
-    count: Counter[str] = Counter()
-    for case in _cases(file):
-        word = _outcome(case)
-        passed = [number for number, found in enumerate(later, 1) if found.get(_name(case)) == "passed"]
-        if word == "failed" and passed:
-            word = f"passed at the {ORDINALS[passed[0]]} try"
-        count[word] += 1
-        module, name = _name(case)
-        lines.append(f"| {module} | {_plain(name)} | {word} | {float(case.get('time') or 0):.0f} |")
+    count = Counter(each.word for each in found)
+    lines = [f"| {_file(each)} | {_plain(each.name)} | {each.word} | {each.seconds:.0f} |" for each in found]
     total = ", ".join(f"{number} {word}" for word, number in sorted(count.items()))
-    return "\n".join([f"## Tests: {total}\n", "| file | test | | seconds |", "|---|---|---|---:|", *lines, ""])
+    left = json.loads(LEFT_OUT.read_text()) if LEFT_OUT.exists() else []
+    more = [f"Left out for lack of time, before anything ran: {', '.join(left)}.\n"] if left else []
+    head = [f"## Tests: {total}\n", *more, "| file | test | | seconds |", "|---|---|---|---:|"]
+    return "\n".join([*head, *lines, ""])
 
 
-def _cases(file: Path) -> list[ET.Element]:
-    if not file.exists():
-        return []
-    return list(ET.parse(file).getroot().iter("testcase"))  # noqa: S314 - pytest's own file
-
-
-def _name(case: ET.Element) -> tuple[str, str]:
-    return (case.get("classname") or "").rpartition(".")[2], case.get("name") or ""
-
-
-def _outcome(case: ET.Element) -> str:
-    if case.find("failure") is not None or case.find("error") is not None:
-        return "failed"
-    return "skipped" if case.find("skipped") is not None else "passed"
+def _file(outcome: Outcome) -> str:
+    return Path(outcome.name.partition("::")[0]).stem
 
 
 def _plain(name: str) -> str:
-    return name.removeprefix("test_").replace("_", " ").replace("|", "/")
+    return name.partition("::")[2].removeprefix("test_").replace("_", " ").replace("|", "/")
 
 
 def _figures() -> str:

@@ -20,7 +20,7 @@ from tests.cluster.control_plane import ApiError
 from tests.lab import agent
 from tests.lab.agreement import Look, disagreements, look, moved
 from tests.lab.cluster import Lab
-from tests.lab.needs import LabError
+from tests.lab.needs import LabError, PromiseError
 from tests.lab.node import Node
 from tests.lab.pods import container, pod, resources
 
@@ -40,7 +40,7 @@ PAUSE = 0.3
 TCP = (OSError, TimeoutError, LabError)
 
 
-class DisagreementError(AssertionError):
+class DisagreementError(PromiseError):
     """Somebody says something else, or a container was moved; the text has a line per sentence."""
 
 
@@ -146,7 +146,7 @@ class Stage:
         return told.splitlines()
 
     def said(self, pattern: str, since: str = "", within: float = RECOVERED, after: int = -1) -> str:
-        """Wait until the agent said something; the line. Raises LabError with what it said instead."""
+        """Wait until the agent said something; the line. Raises PromiseError with what it said instead."""
         deadline = time.monotonic() + within
         while True:
             words = self.words(400, since, after)
@@ -154,7 +154,7 @@ class Stage:
                 if re.search(pattern, line):
                     return line
             if time.monotonic() > deadline:
-                raise LabError(
+                raise PromiseError(
                     f"the agent did not say /{pattern}/ within {within:.0f} s; it said\n" + "\n".join(words[-20:])
                 )
             time.sleep(PAUSE)
@@ -188,7 +188,7 @@ class Stage:
                 self.kills += 1
                 return max(numbers)
             time.sleep(0.1)
-        raise LabError("there is no agent to kill; it said\n" + "\n".join(self.words(20)))
+        raise PromiseError("there is no agent to kill; it said\n" + "\n".join(self.words(20)))
 
     def killed(self) -> None:
         """Kill it, and wait until the next one has recovered."""

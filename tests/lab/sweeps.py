@@ -1,70 +1,251 @@
-"""The kernel's sets while something happens: `tests.lab.sweep` runs in the guest, and is judged here.
+"""The kernel's sets while something happens: `tests/peers/sweep` runs in the guest, and is judged here.
 
 `agreement` looks at moments at which all is quiet; this sees what lies between two of them. The judge is a pure
-function of what was written, so that its own tests need no lab.
+function of what was written, so that its own tests need no lab. It knows from the ledgers that were saved meanwhile
+who has CPUs of his own. Nobody else may be on them:
+
+- An overlap counts when two sweeps in a row have it, or one whose sets were in force at one moment while the ledger
+  stayed the same. Any other is counted as seen once.
+- A container counts from when it was first where the ledger has it: one that starts while no agent listens, or
+  without NRI, starts on all CPUs (deploy/docs/nri.md). Before that its overlaps are those of newcomers. The pause
+  process of a pod and what runc has not yet made a container's program are counted apart, too.
+- Who had CPUs of his own keeps them for as long as he runs, whatever a later ledger says (safety.md S13).
 """
 
 from __future__ import annotations
 
+import base64
 import json
-import time
+import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import combinations
+from pathlib import Path
 
+from agent.errors import CheckpointError
+from agent.host.checkpoint import Checkpoint
 from agent.model.idset import CpuSet
+from agent.model.ledger import Ledger
 from tests.lab.needs import LabError
-from tests.lab.node import Node
-from tests.lab.places import HERE
 
-SOURCE = HERE / "sweep.py"
-FOLDER = "/run/numalign-lab"
-BEGINS = 60.0
-"""Seconds until the first sweep, in an emulated machine."""
 IN_A_ROW = 2
-"""Sweeps that must have the same overlap: a sweep is no moment, and a plan writes one cgroup after the other."""
+"""Sweeps that must have the same: one cgroup is read after the other, and a plan writes one after the other."""
+APP, PAUSE, INIT = "app", "pause", "init"
+NEWCOMER, ONCE = "of newcomers", "seen once"
+APART = {PAUSE: "with a pause process", INIT: "with runc init", NEWCOMER: NEWCOMER, ONCE: ONCE}
+"""Overlaps that are counted and are nobody's fault: what they are called in the report."""
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """One look: container id -> the CPUs in force."""
-
-    number: int
-    at: float
-    sets: Mapping[str, CpuSet]
-
-
-@dataclass
-class Sweeps:
-    """What was seen.
+class Seen:
+    """One container's or sandbox's cgroup, with a process in it.
 
     Attributes:
-        changes: a sweep for each that differed from the one before.
-        count: of all sweeps.
-        seconds: from the first to the last.
+        pod: uid.
+        cpus: in force.
+        kind: APP, PAUSE or INIT.
+        strays: thread -> CPUs that it may use, of those that may use others than their cgroup.
     """
 
-    changes: list[Sweep] = field(default_factory=list)
+    pod: str
+    cpus: CpuSet
+    kind: str = APP
+    strays: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Span:
+    """Sweeps in a row that saw the same.
+
+    Attributes:
+        first, end: number of its first sweep, and of the one after its last.
+        moment: what it saw was in force at one moment, while the ledger stayed the same.
+        sets: container id -> what was seen.
+        ledger: as saved last; None before the first.
+    """
+
+    first: int
+    end: int
+    moment: bool
+    sets: Mapping[str, Seen]
+    ledger: Ledger | None
+
+
+@dataclass(frozen=True)
+class Sweeps:
+    """What was seen: all sweeps, their number, the seconds they took, the longest time between two of them."""
+
+    spans: tuple[Span, ...] = ()
     count: int = 0
     seconds: float = 0.0
+    longest: float = 0.0
 
 
 def parsed(text: str) -> Sweeps:
-    """What `sweep.py` wrote. Raises LabError where it did not write to its end."""
-    lines = [json.loads(line) for line in text.splitlines()]
+    """What the sampler wrote; a last line that is not whole is left out. Raises LabError where there is nothing."""
+    lines = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
     if not lines:
         raise LabError("the sampler in the guest wrote nothing")
-    sets: dict[str, CpuSet] = {}
-    found = Sweeps(count=lines[-1]["sweep"], seconds=lines[-1]["at"] - lines[0]["at"])
-    for line in lines:
-        for name, cpus in line["changed"].items():
-            if cpus is None:
-                sets.pop(name, None)
-            else:
-                sets[name] = CpuSet.parse(cpus)
-        found.changes.append(Sweep(line["sweep"], line["at"], dict(sets)))
-    return found
+    sets, ledger, spans = dict[str, Seen](), None, list[Span]()
+    count = lines[-1]["sweep"] + 1
+    fresh = [line for line in lines if line["changed"] or "ledger" in line or line is lines[0]]
+    ends = [line["sweep"] for line in fresh[1:]] + [count]
+    for line, end in zip(fresh, ends, strict=True):
+        for name, each in line["changed"].items():
+            sets.pop(name, None)
+            if each:
+                sets[name] = Seen(each["pod"], CpuSet.parse(each["cpus"]), each["kind"], each.get("strays", {}))
+        ledger = _ledger(line.get("ledger")) or ledger
+        spans.append(Span(line["sweep"], end, line["whole"] and line["still"], dict(sets), ledger))
+    longest = max(line["longest"] for line in lines)
+    return Sweeps(tuple(spans), count, lines[-1]["at"] - lines[0]["at"], longest)
+
+
+def _ledger(told: str | None) -> Ledger | None:
+    """A saved ledger; None for one that was damaged on purpose."""
+    if not told:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "checkpoint.json"
+        path.write_bytes(base64.b64decode(told))
+        try:
+            saved = Checkpoint(path).load()
+        except CheckpointError:
+            return None
+    return saved.ledger if saved else None
+
+
+# ---- the judge
+
+
+@dataclass
+class Verdict:
+    """What is to be said of sweeps.
+
+    Attributes:
+        wrong: a sentence for each overlap and each thread that counts.
+        apart: kind of APART -> overlaps.
+    """
+
+    wrong: list[str] = field(default_factory=list)
+    apart: Counter[str] = field(default_factory=Counter)
+
+
+def judged(seen: Sweeps) -> Verdict:
+    """Who was on CPUs that another one has for himself, and threads that were outside their cgroup."""
+    judge = _Judge(seen)
+    for span in seen.spans:
+        judge.look(span)
+    judge.end()
+    return judge.verdict
+
+
+class _Judge:
+    """Goes through the spans in order, and knows of each container what it was."""
+
+    def __init__(self, seen: Sweeps) -> None:
+        self.verdict = Verdict()
+        self._seen = seen
+        self._pinned: dict[str, CpuSet] = {}
+        self._placed: set[str] = set()
+        self._open: dict[tuple[str, str], tuple[int, bool]] = {}
+        self._told: set[tuple[str, ...]] = set()
+
+    def look(self, span: Span) -> None:
+        """One span."""
+        self._placed &= span.sets.keys()
+        for name in self._pinned.keys() - span.sets.keys():
+            del self._pinned[name]
+        for name, each in span.sets.items():
+            self._know(name, each, span.ledger)
+        found = {pair: (common, kind) for pair, common, kind in self._overlaps(span)}
+        for pair in self._open.keys() - found.keys():
+            self._close(pair)
+        for pair, (common, kind) in found.items():
+            if kind:
+                self._apart(kind, *pair)
+                continue
+            first, counted = self._open.get(pair, (span.first, False))
+            if not counted and (span.moment or span.end - first >= IN_A_ROW):
+                counted = True
+                self._wrong(span, *pair, common, span.end - first)
+            self._open[pair] = (first, counted)
+        self._threads(span)
+
+    def end(self) -> None:
+        """No sweep follows."""
+        for pair in tuple(self._open):
+            self._close(pair)
+
+    def _know(self, name: str, each: Seen, ledger: Ledger | None) -> None:
+        """Where it belongs by the ledger, or belonged when it was put there."""
+        if ledger is None or not each.cpus:
+            return
+        own = _own(ledger, each.pod)
+        fits = bool(own) and each.cpus.issubset(own)
+        if fits or each.cpus.issubset(ledger.cpus.shared):
+            self._placed.add(name)
+        if fits:
+            self._pinned[name] = each.cpus
+        elif self._pinned.get(name) != each.cpus or (each.pod in ledger.pods and not own):
+            self._pinned.pop(name, None)
+
+    def _overlaps(self, span: Span) -> Iterator[tuple[tuple[str, str], CpuSet, str]]:
+        """Pairs, whose CPUs they are first; what they have in common; why it does not count, "" where it does."""
+        for one, other in combinations(sorted(span.sets), 2):
+            owner, guest = (one, other) if one in self._pinned else (other, one)
+            mine, his = span.sets[owner], span.sets[guest]
+            common = self._pinned.get(owner, CpuSet()) & his.cpus
+            if not common or (mine.pod == his.pod and not self._within(span, mine, his, common)):
+                continue
+            kinds = {mine.kind, his.kind} & {PAUSE, INIT}
+            new = NEWCOMER if guest not in self._placed else ""
+            yield (owner, guest), common, min(kinds, default=new)
+
+    @staticmethod
+    def _within(span: Span, mine: Seen, his: Seen, common: CpuSet) -> bool:
+        """Whether two of one pod disturb each other: a pod's pool is common to it, a container's CPUs are not."""
+        held = span.ledger.cpus.assigned.get(mine.pod, {}) if span.ledger else {}
+        return mine.cpus != his.cpus and bool(common & CpuSet.union(held.values()))
+
+    def _wrong(self, span: Span, owner: str, guest: str, common: CpuSet, sweeps: int) -> None:
+        ledger = span.ledger
+        self.verdict.wrong.append(
+            f"{_who(ledger, span.sets[guest], guest)} with CPUs {span.sets[guest].cpus} was on CPUs {common} of "
+            f"{_who(ledger, span.sets[owner], owner)} at sweep {span.first} of {self._seen.count}"
+            + (f", {sweeps} sweeps long" if sweeps >= IN_A_ROW else "")
+        )
+
+    def _close(self, pair: tuple[str, str]) -> None:
+        _, counted = self._open.pop(pair)
+        if not counted:
+            self.verdict.apart[ONCE] += 1
+
+    def _apart(self, kind: str, owner: str, guest: str) -> None:
+        """Once for each two and each kind."""
+        if (kind, owner, guest) not in self._told:
+            self._told.add((kind, owner, guest))
+            self.verdict.apart[kind] += 1
+
+    def _threads(self, span: Span) -> None:
+        for name, each in span.sets.items():
+            for thread, cpus in each.strays.items() if each.kind == APP and span.end - span.first >= IN_A_ROW else ():
+                if (name, thread) not in self._told:
+                    self._told.add((name, thread))
+                    self.verdict.wrong.append(
+                        f"thread {thread} of {_who(span.ledger, each, name)} might run on CPUs {cpus}, its cgroup on "
+                        f"{each.cpus}, at sweep {span.first} of {self._seen.count}"
+                    )
+
+
+def _own(ledger: Ledger, uid: str) -> CpuSet:
+    return CpuSet.union(ledger.cpus.assigned.get(uid, {}).values()) | ledger.cpus.pools.get(uid, CpuSet())
+
+
+def _who(ledger: Ledger | None, each: Seen, name: str) -> str:
+    record = ledger.pods.get(each.pod) if ledger else None
+    return f"container {name[:12]} of {record.pod.key if record else f'pod {each.pod}'}"
 
 
 def strayed(seen: Sweeps, pinned: Mapping[str, CpuSet], *, lost: CpuSet = CpuSet()) -> Iterator[str]:
@@ -76,57 +257,14 @@ def strayed(seen: Sweeps, pinned: Mapping[str, CpuSet], *, lost: CpuSet = CpuSet
         lost: CPUs that the kernel took meanwhile.
     """
     for name, cpus in sorted(pinned.items()):
-        for sweep in seen.changes:
-            now = sweep.sets.get(name, cpus)
+        where = ((span, span.sets[name].cpus) for span in seen.spans if name in span.sets)
+        for span, now in where:
             if now not in (cpus, cpus - lost or cpus):
-                yield f"container {name[:12]} with CPUs {cpus} was on {now} at sweep {sweep.number} of {seen.count}"
+                yield f"container {name[:12]} with CPUs {cpus} was on {now} at sweep {span.first} of {seen.count}"
                 break
 
 
-def overlaps(seen: Sweeps, pinned: Mapping[str, CpuSet]) -> Iterator[str]:
-    """Others that were seen on the CPUs of a pinned container in two sweeps in a row; a sentence each."""
-    told = set[tuple[str, str]]()
-    for sweep, until in _spans(seen):
-        if until - sweep.number < IN_A_ROW:
-            continue
-        for one, other in combinations(sorted(sweep.sets), 2):
-            owner, guest = (one, other) if one in pinned else (other, one)
-            common = sweep.sets[one] & sweep.sets[other]
-            if owner in pinned and common and (owner, guest) not in told:
-                told.add((owner, guest))
-                yield (
-                    f"{guest[:12]} was on CPUs {common} of container {owner[:12]} for {until - sweep.number} sweeps "
-                    f"from sweep {sweep.number} on"
-                )
-
-
-def _spans(seen: Sweeps) -> Iterable[tuple[Sweep, int]]:
-    """Each change, and the number of the sweep at which the next one was seen."""
-    ends = [each.number for each in seen.changes[1:]] + [seen.count]
-    return zip(seen.changes, ends, strict=True)
-
-
-@contextmanager
-def sweeping(node: Node) -> Iterator[Sweeps]:
-    """Sweep the node's containers for as long as the block runs; what was seen is there when it has ended."""
-    found = Sweeps()
-    out, stop = f"{FOLDER}/out", f"{FOLDER}/stop"
-    node.run(f"rm -rf {FOLDER}; mkdir -p {FOLDER}; cat >{FOLDER}/sweep.py", SOURCE.read_text())
-    command = f"python3 -I {FOLDER}/sweep.py {out} {stop}"
-    node.run(f"setsid nohup {command} </dev/null >{FOLDER}/words 2>&1 & echo $! >{FOLDER}/pid")
-    _wait(node, f"test -s {out}", "begin")
-    try:
-        yield found
-    finally:
-        node.run(f"touch {stop}")
-        _wait(node, f"! kill -0 $(cat {FOLDER}/pid) 2>/dev/null", "end")
-        whole = parsed(node.run(f"cat {out}"))
-        found.changes, found.count, found.seconds = whole.changes, whole.count, whole.seconds
-
-
-def _wait(node: Node, until: str, what: str) -> None:
-    deadline = time.monotonic() + BEGINS
-    while node.guest.execute(until)[0]:
-        if time.monotonic() > deadline:
-            raise LabError(f"the sampler on {node.name} did not {what}: {node.run(f'cat {FOLDER}/words; true')}")
-        time.sleep(0.2)
+def summary(verdicts: Iterable[Counter[str]]) -> str:
+    """Overlaps that do not count, in words for the report."""
+    total = sum(verdicts, Counter[str]())
+    return ", ".join(f"{total[kind]} {words}" for kind, words in APART.items())

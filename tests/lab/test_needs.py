@@ -9,11 +9,10 @@ import sys
 import tarfile
 from collections import Counter
 from pathlib import Path
-from xml.sax.saxutils import quoteattr
 
 import pytest
 
-from tests.lab import images, needs, report, soak
+from tests.lab import images, needs, soak
 from tests.lab.places import ROOT
 
 
@@ -51,48 +50,6 @@ def test_an_image_is_what_a_runtime_imports(tmp_path: Path) -> None:
         names = tar.getnames()
     assert names[-1] == "manifest.json"
     assert len(names) == 3
-
-
-@pytest.mark.parametrize(
-    ("messages", "only"),
-    [
-        (["tests.lab.needs.LabError: waited 180 s in vain for pod a"], True),
-        (['failed on setup with "tests.lab.needs.LabError: waited"'], True),
-        (["tests.lab.guest.CommandError: numalign: `sync` has not ended after 120 s"], True),
-        (["tests.lab.needs.LabError: waited", "AssertionError: assert '2-3' == '4-5'"], False),
-        (["TimeoutError: timed out"], True),
-        (["AssertionError: assert 'tests.lab.needs.LabError: waited'"], False),
-        ([], False),
-    ],
-)
-def test_a_guest_that_stands_still_is_no_failed_assertion(tmp_path: Path, messages: list[str], *, only: bool) -> None:
-    """Exit code 3 is kept for the lab's own faults: one assertion that failed, and the run has failed."""
-    said = enumerate(map(quoteattr, messages))
-    cases = "".join(f'<testcase name="t{number}"><failure message={each}/></testcase>' for number, each in said)
-    file = tmp_path / "tests.xml"
-    file.write_text(f'<testsuites><testsuite><testcase name="good"/>{cases}</testsuite></testsuites>')
-    left = report.broken(file)
-    assert list(left.values()) == [[each] for each in messages]
-    assert report.only_lab_faults(left) is only
-
-
-def test_what_passes_at_a_later_try_is_told_as_such(tmp_path: Path) -> None:
-    """The report hides no failure of the first try, and takes no second one for a success."""
-    first, again, third = (tmp_path / f"{name}.xml" for name in ("tests", "again", "third"))
-    slow, bad = ('<testcase name="slow" classname="a.b">', "</testcase>"), '<testcase name="bad" classname="a.b">'
-    broken = '<failure message="AssertionError"/></testcase>'
-    first.write_text(f'<s><testcase name="good" classname="a.b"/>{slow[0]}{broken}{bad}{broken}</s>')
-    again.write_text(f"<s>{slow[0]}{slow[1]}{bad}{broken}</s>")
-    told = report._tests(first, again, third)
-    assert "## Tests: 1 failed, 1 passed, 1 passed at the second try" in told
-    third.write_text(again.read_text().replace(broken, "</testcase>"))
-    assert "1 passed, 1 passed at the second try, 1 passed at the third try" in report._tests(first, again, third)
-    assert list(report.broken(first)) == ["b: slow", "b: bad"]
-    assert report.broken(first, again) == {"b: bad": ["AssertionError"]}
-    assert report.broken(first, again, third) == {}
-    third.write_text(again.read_text().replace(broken, "<skipped/></testcase>"))
-    assert report.broken(first, again, third) == {"b: bad": ["AssertionError"]}, "no time is no success"
-    assert "| b | slow | passed at the second try | 0 |" in told
 
 
 def test_a_soak_is_written_down_with_what_it_counted() -> None:

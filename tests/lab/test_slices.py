@@ -25,7 +25,7 @@ def test_every_run_fits_into_its_time() -> None:
 
 def test_every_test_of_the_lab_is_run_by_some_run() -> None:
     """A file with tests that need the lab is in the core, in a slice, or named as one that is asked for."""
-    known = {*CORE.files, *(file for each in SLICES for file in each.files)}
+    known = {*CORE.tests, *(test for each in SLICES for test in each.tests)}
     assert all((ROOT / file).is_file() for file in known)
     asking = {
         str(path.relative_to(ROOT))

@@ -16,7 +16,7 @@ from tests.peers import tools
 
 def main() -> int:
     """Build them; 1 when one cannot be built."""
-    names = ("nri", "devices", "hog")
+    names = ("nri", "devices", "hog", "sweep")
     builds: dict[str, Callable[[], Path]] = {name: partial(peers.build, name) for name in names}
     builds |= {
         "kube": peers.kube, "helm": tools.helm, "kubeconform": tools.kubeconform, "helm-docs": tools.helm_docs,

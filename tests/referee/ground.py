@@ -16,7 +16,7 @@ import yaml
 from tests import peers
 from tests.lab import agent
 from tests.lab.cluster import Lab, Object
-from tests.lab.needs import LabError
+from tests.lab.needs import LabError, PromiseError
 from tests.lab.node import STATIC, Node, kubelet_config
 from tests.referee.sequence import Sequence
 from tests.referee.shapes import config_of
@@ -30,12 +30,14 @@ PAGES = 16
 """Huge pages of 2 MiB per node (shapes.MACHINES)."""
 
 
-def wait(what: str, until: Callable[[], object], seconds: float) -> None:
-    """Wait until something is true. Raises LabError."""
+def wait(
+    what: str, until: Callable[[], object], seconds: float, fault: type[PromiseError | LabError] = PromiseError
+) -> None:
+    """Wait until something is true. Raises `fault`: what numalign has nothing to do with is the lab's own."""
     deadline = time.monotonic() + seconds
     while not until():
         if time.monotonic() > deadline:
-            raise LabError(f"waited {seconds:.0f} s in vain until {what}")
+            raise fault(f"waited {seconds:.0f} s in vain until {what}")
         time.sleep(PATIENCE)
 
 
@@ -111,6 +113,7 @@ class Ground:
             f"the kubelet of {self.node.name} is healthy",
             lambda: self.node.guest.execute(asked)[1] == b"ok",
             CONFIGURED,
+            LabError,
         )
 
     def follow(self, more: Mapping[str, Any]) -> None:
@@ -147,7 +150,7 @@ class Ground:
     def _agent_pod(self) -> Object:
         pod = agent.pod_of(self.node)
         if pod is None:
-            raise LabError(f"there is no agent on {self.node.name}")
+            raise PromiseError(f"there is no agent on {self.node.name}")
         return pod
 
     def _devices(self, wanted: dict[str, Any]) -> None:
@@ -169,7 +172,7 @@ class Ground:
             found = self.lab.plane.call("GET", f"/api/v1/nodes/{self.node.name}")["status"].get("allocatable", {})
             return all(found.get(resource) == count for resource, count in counts.items())
 
-        wait(f"{self.node.name} offers {arguments}", there, CONFIGURED)
+        wait(f"{self.node.name} offers {arguments}", there, CONFIGURED, LabError)
         self.devices = wanted
 
     def restart(self) -> None:

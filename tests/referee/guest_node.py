@@ -15,6 +15,7 @@ from typing import Any
 from agent.core.synthetic import parse_synthetic
 from tests.lab import reading
 from tests.lab.cluster import Object
+from tests.lab.needs import LabError, PromiseError
 from tests.referee.ground import DECIDED, PATIENCE, Ground, wait
 from tests.referee.manifests import manifest_of
 from tests.referee.running import ANY, SHARED, Admitted, Has, Refused
@@ -107,7 +108,13 @@ class GuestNode:
         if not container:
             del self.pods[pod]
             uid = stored["metadata"]["uid"]
-            wait(f"{pod} is in no books of {self.name}", lambda: not reading.holds(self.node, uid), DECIDED)
+            left = f"{pod} is in no books of {self.name}"
+            wait(
+                left,
+                lambda: not reading.holds(self.node, uid),
+                DECIDED,
+                LabError if self.ground.pins else PromiseError,
+            )
 
     def restart(self) -> None:
         """See Ground."""

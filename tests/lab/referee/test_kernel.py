@@ -14,6 +14,7 @@ from agent.model.idset import CpuSet, IdSet
 from tests import peers
 from tests.lab import agent, images
 from tests.lab.cluster import Lab, Object
+from tests.lab.needs import LabError
 from tests.lab.referee.kernel import Kernel, look
 from tests.lab.report import record
 from tests.referee.ground import Ground, plugin, wait
@@ -147,7 +148,7 @@ def test_a_device_on_a_bus_pulls_cpus_and_memory_to_its_node(
     ground.ready(settings(topologyManagerPolicy="single-numa-node"))
     plugin(ground.node, f"{NIC}={PCI}")
     ground.devices = {}
-    wait("the kubelet offers the NICs", lambda: _offered(lab, ground) == "2", 60)
+    wait("the kubelet offers the NICs", lambda: _offered(lab, ground) == "2", 60, LabError)
     made = [
         lab.create(
             body(f"nic{number}-{which}", hog, ["/bin/hog", "64", "2"], guaranteed(1, "96Mi", **{NIC: "1"})),

@@ -1,0 +1,238 @@
+"""The gate itself: what is broken turns the command that CI runs red, and nothing is tried until it passes.
+
+No guest is booted: the lab that the command would start is a stand-in, everything after it is the real thing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lab.broken import KINDS, changed
+from tests.lab.broken_promises import PROMISES
+from tests.lab.needs import LabError, PromiseError
+from tests.lab.places import ROOT
+from tests.lab.slices import AFTER, CORE, SLICES, SLOWER, drawn
+
+WRONG = """
+import os, pathlib, time
+import pytest
+from tests.lab.broken import KINDS, changed
+from tests.lab.broken_promises import PROMISES
+from tests.lab.needs import LabError
+
+@pytest.mark.parametrize("promise", PROMISES)
+def test_kept(promise):
+    PROMISES[promise]()
+
+def test_guest():
+    raise LabError("QEMU ended")
+
+def test_silence():
+    raise TimeoutError("timed out")
+
+def test_skip():
+    pytest.skip("no time")
+
+@pytest.mark.timeout(1, method="signal")
+def test_hang():
+    time.sleep(60)
+
+@pytest.fixture
+def left():
+    yield
+    assert False, "left behind"
+
+def test_end(left):
+    pass
+
+def test_race():
+    tries = pathlib.Path(os.environ["NUMALIGN_TRIES"])
+    tries.write_text((tries.read_text() if tries.exists() else "") + "x")
+    assert len(tries.read_text()) > 1, "a race"
+
+def test_good():
+    pass
+
+@pytest.mark.timeout(1, method="thread")
+def test_stuck():
+    time.sleep(60)
+
+def test_last():
+    pass
+"""
+"""Everything that can go wrong with a test, each in one of its own; the last but one takes pytest with it."""
+RED = {
+    "test_guest": "failed (the lab's own fault, by its words): tests.lab.needs.LabError: QEMU ended",
+    "test_silence": "failed (the lab's own fault, by its words): TimeoutError: timed out",
+    "test_skip": "skipped", "test_hang": "failed: Failed: Timeout", "test_end": "failed: AssertionError: left behind",
+    "test_race": "failed: AssertionError: a race", "test_stuck": "did not run to its end",
+    "test_last": "did not run to its end",
+}  # fmt: skip
+STANDS = "m._up = lambda progress: 0"
+"""The lab is there already."""
+PASSES = "def test_good() -> None:\n    assert True\n"
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder for made-up tests; below the project, as pytest names tests by their path in it."""
+    (ROOT / "run").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="gate-", dir=ROOT / "run") as name:
+        yield Path(name)
+
+
+def run(folder: Path, text: str, *arguments: str, up: str = STANDS) -> tuple[int, str]:
+    """`python -m tests.lab run` of a made-up file of tests; its exit code and what it said.
+
+    Args:
+        folder: for the file and for what the lab keeps.
+        text: of the file.
+        arguments: of pytest.
+        up: stands in for the lab's start.
+    """
+    file = folder / "test_made_up.py"
+    file.write_text(text)
+    code = (
+        "import sys; from tests.lab import __main__ as m; from tests.lab.needs import LabError, PromiseError\n"
+        f"m.needs.check = lambda: None\n{up}\nsys.exit(m.main())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run", str(file), "-p", "no:cacheprovider", *arguments],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
+        env={**os.environ, "NUMALIGN_LAB": str(folder / "lab"), "NUMALIGN_TRIES": str(folder / "tries")},
+    )  # fmt: skip
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("promise", PROMISES)
+def test_a_broken_promise_is_an_assertion_that_fails(promise: str) -> None:
+    """None of them is the lab's own fault: each raises PromiseError, with words."""
+    with pytest.raises(PromiseError, match=r"\w"):
+        PROMISES[promise]()
+
+
+def test_whatever_does_not_pass_turns_the_run_red(folder: Path) -> None:
+    """Through the command itself: 1, each told by name and reason; what a second try would pass is tried once."""
+    code, said = run(folder, WRONG)
+    assert code == 1, said
+    told = dict(re.findall(r"\nRED: \S+::test_(kept\[.*?\]|\S+) ([^\n]*)", said))
+    assert "good" not in told
+    for promise in PROMISES:
+        assert told.pop(f"kept[{promise}]").startswith("failed: tests.lab."), promise
+    assert told.keys() == {name.removeprefix("test_") for name in RED}, said
+    for name, words in RED.items():
+        assert told[name.removeprefix("test_")].startswith(words)
+    assert (folder / "tries").read_text() == "x"
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "says"),
+    [
+        ("import nothing_of_that_name\ndef test_one():\n    pass", (), "no test of it was there"),
+        ("def helper():\n    pass", (), "no test was there"),
+        ("def test_one():\n    pass", ("-k", "nothing"), "no test of it was there"),
+        ("import os\ndef test_one():\n    os._exit(0)\ndef test_two():\n    pass", (), "test_two did not run to"),
+    ],
+    ids=["no import", "no test", "none chosen", "pytest ends well in the middle"],
+)
+def test_a_list_that_did_not_run_is_red(folder: Path, text: str, arguments: tuple[str, ...], says: str) -> None:
+    """Whatever the reason, and whatever pytest's own exit code is."""
+    code, said = run(folder, text, *arguments)
+    assert code == 1, said
+    assert says in said
+
+
+def test_what_passes_is_green(folder: Path) -> None:
+    """All of the list passed: 0. The list was there before the first test, and a line for each phase outlives it."""
+    code, said = run(folder, PASSES)
+    assert (code, "RED" in said) == (0, False), said
+    assert "## Tests: 1 passed" in (folder / "lab/report.md").read_text()
+    (name,) = json.loads((folder / "lab/list.json").read_text())
+    lines = [json.loads(line) for line in (folder / "lab/outcomes.jsonl").read_text().splitlines()]
+    assert [(each["name"], each["phase"], each["word"]) for each in lines] == [
+        (name, phase, "passed") for phase in ("setup", "call", "teardown")
+    ]
+
+
+ONCE = """
+tries = []
+def up(progress):
+    tries.append(1)
+    print(f'start {len(tries)}')
+    if len(tries) <= AGAIN: raise FAULT('it does not start')
+m._up = up
+"""
+
+
+@pytest.mark.parametrize(
+    ("fault", "again", "code", "starts"),
+    [("LabError", 1, 0, 2), ("LabError", 2, 3, 2), ("PromiseError", 1, 1, 1)],
+    ids=["QEMU at once", "QEMU twice", "the agent"],
+)
+def test_only_the_boot_is_tried_once_more(folder: Path, fault: str, again: int, code: int, starts: int) -> None:
+    """A guest that does not come up is started anew, once; an agent that does not is red at once."""
+    found, said = run(folder, PASSES, up=ONCE.replace("AGAIN", str(again)).replace("FAULT", fault))
+    assert found == code, said
+    assert said.count("start ") == starts
+
+
+@pytest.mark.parametrize("code", [0, 1, 3, 124, 137])
+def test_ci_ends_with_the_exit_code_of_the_lab(folder: Path, code: int) -> None:
+    """The last part of .ci/run as it is written, with a stand-in for Python: no code is turned into another one."""
+    script = (ROOT / ".ci/run").read_text()
+    tail = script[script.index("# The lab: its core") :]
+    fake = folder / ".venv/bin/python"
+    fake.parent.mkdir(parents=True)
+    fake.write_text(f'#!/bin/sh\necho "asked for $@"\nexit {code}\n')
+    fake.chmod(0o755)
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", f"say() {{ echo $*; }}\n{tail}"],
+        cwd=folder, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == code
+    assert "asked for -m tests.lab ci 83" in done.stdout
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_product_that_is_broken_on_purpose_can_be_made_of_this_one(kind: str) -> None:
+    """What is changed is there exactly once, and the result is Python; the test that must notice is there."""
+    broken = changed(KINDS[kind])
+    compile(broken, kind, "exec")
+    assert broken != (ROOT / KINDS[kind].file).read_text()
+    assert (ROOT / KINDS[kind].test.partition("::")[0]).is_file()
+
+
+def test_the_list_fits_or_says_what_is_left_out() -> None:
+    """The core is always on it; of a slice what there is room for, each part first in its turn; else nothing runs."""
+    whole = drawn(SLICES[0], 1000, 0)
+    assert (set(whole.tests), whole.left_out) == ({*CORE.tests, *SLICES[0].tests}, ())
+    core = CORE.minutes * SLOWER + AFTER
+    bare = drawn(SLICES[0], core, 0)
+    assert (bare.tests, set(bare.left_out)) == (CORE.tests, set(SLICES[0].tests))
+    assert "LEFT OUT" in str(bare)
+    with pytest.raises(LabError, match="nothing was tested"):
+        drawn(SLICES[0], core - 1, 0)
+    several = max(SLICES, key=lambda each: len(each.parts))
+    room = (CORE.minutes + max(part.minutes for part in several.parts)) * SLOWER + AFTER
+    turns = range(0, len(several.parts) * len(SLICES), len(SLICES))
+    assert {test for turn in turns for test in drawn(several, room, turn).tests} == {*CORE.tests, *several.tests}
+
+
+def test_every_test_of_a_slice_is_there() -> None:
+    """Ids of single tests are collected under the names that the slices have."""
+    names = [test for each in (CORE, *SLICES) for test in each.tests]
+    assert len(set(names)) == len(names)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-n0", "-q", "--collect-only", "-p", "tests.lab.outcomes", *names],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,153 @@
+"""The judge of the sweeps is judged: what it must see, what it must forgive, and what it says of both."""
+
+from __future__ import annotations
+
+import base64
+import json
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.host.checkpoint import Checkpoint
+from agent.model.idset import CpuSet
+from agent.model.ledger import CpuBooks, Ledger, PodRecord
+from agent.model.pod import Container, Pod, Qos
+from tests.lab.needs import LabError
+from tests.lab.sweeps import INIT, NEWCOMER, ONCE, PAUSE, Verdict, judged, parsed, strayed, summary
+
+Line = dict[str, Any]
+A, B = (f"{letter * 8}-0000-4000-8000-000000000000" for letter in "ab")
+
+
+def ledger(**assigned: str) -> str:
+    """A saved ledger of a machine with CPUs 0-7: pods a and b, and what they have for themselves."""
+    own = {{"a": A, "b": B}[name]: {"c": CpuSet.parse(cpus)} for name, cpus in assigned.items()}
+    shared = CpuSet.parse("0-7") - CpuSet.union(each["c"] for each in own.values())
+    pods = {
+        uid: PodRecord(Pod(uid, name, "default", (Container("c"),), Qos.GUARANTEED), "best-effort", "container")
+        for name, uid in (("a", A), ("b", B))
+        if name in assigned or name == "b"
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "checkpoint.json"
+        Checkpoint(path).save(Ledger("m", CpuBooks(shared, assigned=own), pods=pods))
+        return base64.b64encode(path.read_bytes()).decode()
+
+
+def line(sweep: int, *, whole: bool = False, still: bool = True, saved: str = "", **changed: object) -> Line:
+    """A line of the sampler: name -> its CPUs, or (CPUs, kind), or None; the name begins with its pod's."""
+    sets = {}
+    for name, each in changed.items():
+        cpus, kind = each if isinstance(each, tuple) else (each, "app")
+        sets[name] = each and {"pod": {"a": A, "b": B}[name[0]], "cpus": cpus, "kind": kind}
+    more = {"ledger": saved} if saved else {}
+    return {
+        "sweep": sweep, "at": sweep / 10, "whole": whole, "still": still, "longest": 0.1, "changed": sets, **more
+    }  # fmt: skip
+
+
+def judge(*lines: Line, until: int = 100) -> Verdict:
+    """What is said of lines."""
+    return judged(parsed("".join(json.dumps(each) + "\n" for each in (*lines, line(until)))))
+
+
+START = line(0, saved=ledger(a="2-3"), a="2-3", b="0-1,4-7")
+
+
+def test_nobody_on_anothers_cpus_is_nothing_to_say() -> None:
+    """One has CPUs of his own, one shares the rest, and the pool follows what is granted."""
+    assert judge(START) == Verdict()
+    assert judge(START, line(5, saved=ledger(a="2-3", b="4"), b="4")) == Verdict()
+
+
+def test_an_overlap_of_two_sweeps_in_a_row_counts() -> None:
+    """The sentence names both, the CPUs, and for how long."""
+    (said,) = judge(START, line(5, b="0-7"), line(7, b="0-1,4-7")).wrong
+    assert "container b of default/b with CPUs 0-7 was on CPUs 2-3 of container a of default/a" in said
+    assert "at sweep 5 of 101, 2 sweeps long" in said
+
+
+def test_an_overlap_that_lasts_while_others_change_is_one_overlap() -> None:
+    """Sweeps are counted for the two, not for what else changes in between."""
+    assert len(judge(START, line(5, b="0-7"), line(6, b2="0-1,4-7"), line(7, b="0-1,4-7")).wrong) == 1
+
+
+def test_a_single_sweep_counts_if_it_was_a_moment_and_the_ledger_stood_still() -> None:
+    """One cgroup is read after the other: what was not in force at once, or while a plan began, is seen once."""
+    for whole, still, counts in ((True, True, 1), (False, True, 0), (True, False, 0)):
+        found = judge(START, line(5, whole=whole, still=still, b="0-7"), line(6, b="0-1,4-7"))
+        assert (len(found.wrong), found.apart[ONCE]) == (counts, 1 - counts)
+
+
+def test_pause_and_runc_init_are_counted_apart() -> None:
+    """They do nothing there; who is a program of his own by then counts."""
+    assert judge(START, line(5, b2=("0-7", PAUSE))) == Verdict(apart=Counter({PAUSE: 1}))
+    began = line(5, b2=("0-7", INIT))
+    assert judge(START, began, line(9, b2="0-1,4-7")) == Verdict(apart=Counter({INIT: 1}))
+
+
+def test_a_newcomer_counts_from_when_it_was_put_somewhere() -> None:
+    """A container that starts while no agent listens starts everywhere; once in its place it must stay there."""
+    new, placed = line(5, b2="0-7"), line(20, b2="0-1,4-7")
+    assert judge(START, new, placed) == Verdict(apart=Counter({NEWCOMER: 1}))
+    assert len(judge(START, new, placed, line(30, b2="0-7")).wrong) == 1
+
+
+def test_two_that_have_cpus_of_their_own_must_not_share_one() -> None:
+    """Whichever of them came later."""
+    both = ledger(a="2-3", b="4-5")
+    assert judge(START, line(5, saved=both, b="4-5")) == Verdict()
+    assert len(judge(START, line(5, saved=both, b="4-5"), line(9, a="2-4")).wrong) == 1
+
+
+def test_what_is_freed_early_is_seen() -> None:
+    """The ledger has given the CPUs back, others come onto them, and the container still runs (S13)."""
+    assert len(judge(START, line(5, saved=ledger(), b="0-7")).wrong) == 1
+    assert judge(START, line(5, a=None), line(6, saved=ledger(), b="0-7")) == Verdict()
+
+
+def test_a_pod_that_is_to_share_from_now_on_has_nothing_of_its_own() -> None:
+    """Other settings: the ledger has the pod, and no CPUs of its own for it."""
+    mine = line(0, saved=ledger(b="2-3"), b="2-3", a="0-1,4-7")
+    assert judge(mine, line(5, saved=ledger(), a="0-7"), line(7, b="0-7")) == Verdict()
+
+
+def test_a_thread_outside_its_cgroup_counts_after_two_sweeps() -> None:
+    """The kernel moves threads with their cgroup: one that stays behind is told by its number."""
+    odd = line(5, a="2-3")
+    odd["changed"]["a"]["strays"] = {"77": "0"}
+    assert judge(START, odd, line(6, a="2-3")) == Verdict()
+    (said,) = judge(START, odd, line(7, a="2-3")).wrong
+    assert "thread 77 of container a of default/a might run on CPUs 0, its cgroup on 2-3" in said
+
+
+def test_a_damaged_ledger_changes_nothing_and_none_at_all_is_nobodys() -> None:
+    """The checkpoint is broken on purpose in some tests: what was saved before goes on to count."""
+    damaged = base64.b64encode(b"{}").decode()
+    assert len(judge(START, line(3, saved=damaged), line(5, b="0-7")).wrong) == 1
+    assert judge(line(0, a="2-3", b="0-7")) == Verdict()
+
+
+def test_who_strays_is_seen() -> None:
+    """A container that was elsewhere for one sweep is named, and a CPU that went offline is no move."""
+    seen = parsed("".join(json.dumps(each) + "\n" for each in (START, line(5, a="3"), line(6, a="2-3"), line(9))))
+    pinned = {"a": CpuSet.parse("2-3")}
+    assert ["was on 3 at sweep 5 of 10" in each for each in strayed(seen, pinned)] == [True]
+    assert not list(strayed(seen, pinned, lost=CpuSet.of(2)))
+
+
+def test_a_last_line_that_is_not_whole_is_left_out() -> None:
+    """The file is read while it is written; an empty one is no answer."""
+    assert parsed(json.dumps(START) + "\n" + '{"sweep": 5').count == 1
+    with pytest.raises(LabError, match="wrote nothing"):
+        parsed("")
+
+
+def test_what_does_not_count_is_told_by_kind() -> None:
+    """For the report, over all tests."""
+    assert summary([Counter({PAUSE: 1}), Counter({PAUSE: 2, ONCE: 1})]) == (
+        "3 with a pause process, 0 with runc init, 0 of newcomers, 1 seen once"
+    )
