@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agent.host.standin import container_id
-from tests.flow.world import MemoryStore, World, manifest
+from tests.flow.world import MemoryStore, World, container, manifest
 
 
 def before(folder: Path) -> World:
@@ -41,3 +41,15 @@ def test_finding_02_a_status_that_claims_another_pods_container_moves_nobody(tmp
     world.engine.containers_seen({container_id("db", "app"): ("web", "app")})
     world.engine.reconcile()
     assert (world.effective("db"), world.effective("web")) == ("1-2", "4-5")
+
+
+def test_finding_02_a_status_that_claims_a_neighbours_shared_container_puts_it_on_no_grant(tmp_path: Path) -> None:
+    """It claims to be called as the container with CPUs of its own: still it runs on the pool, as it asks for."""
+    world = World(tmp_path)
+    world.engine.pods_listed({"db", "web"})
+    world.run(manifest("db", container(cpu="2"), container("helper", cpu="500m"), created=1))
+    world.run(manifest("web", container(cpu="2"), created=2))
+    world.engine.containers_seen({container_id("db", "helper"): ("web", "app")})
+    world.engine.reconcile()
+    assert world.effective("db", "helper") == str(world.engine.ledger.cpus.shared)
+    assert world.effective("db") == world.holds("db")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from agent.host.standin import container_id
 from agent.model.idset import CpuSet
+from tests.findings.test_finding_01_one_pod_alone import failing
 from tests.flow.world import MemoryStore, World, container, manifest
 
 MEMORY = {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}]}
@@ -68,3 +69,66 @@ def test_s4_a_pod_that_ran_before_the_agent_is_never_refused_when_it_changes(tmp
     assert "big" in world.engine.ledger.pods
     world.see(manifest("big", container(cpu="10"), created=1, on_misalignment="fail", policy="restricted"))
     assert "big" in world.engine.ledger.pods, "one that is refused and to fail is in no book"
+
+
+def test_s4_a_pod_that_is_not_pinned_since_it_ran_before_stays_so_when_it_changes(tmp_path: Path) -> None:
+    """With pinAdopted off, another annotation is, days later, no reason to move what runs."""
+    world = World(tmp_path, pin_adopted=False)
+    world.engine.pods_listed({"old"})
+    world.see(manifest("old", created=1), ran=["old"])
+    world.start("old")
+    everywhere = world.effective("old")
+    world.see(manifest("old", created=1, policy="restricted"))
+    assert (world.holds("old"), world.effective("old")) == ("", everywhere)
+
+
+def test_s4_a_pod_that_ran_before_and_was_set_aside_is_never_refused_either(tmp_path: Path) -> None:
+    """The agent met a fault of its own with it; when the pod changes, it is decided on as one that ran before."""
+    world = World(tmp_path, exempt=failing("big"))
+    world.engine.pods_listed({"big"})
+    world.see(manifest("big", container(cpu="9"), created=1, policy="restricted"), ran=["big"])
+    assert "set aside" in world.ears.problems[-1][1]
+    world.see(manifest("big", container(cpu="9"), created=1, on_misalignment="fail"))
+    assert "big" in world.engine.ledger.pods, "one that is refused and to fail is in no book"
+
+
+def test_s7_memory_is_not_bound_where_one_container_has_no_limit(tmp_path: Path) -> None:
+    """It may use any amount: on one node's memory the kernel would end processes while another node has plenty."""
+    world = World(tmp_path)
+    world.engine.pods_listed({"web"})
+    free = {"name": "free", "image": "example.com/x", "resources": {"requests": {"cpu": "100m", "memory": "1Mi"}}}
+    world.run(manifest("web", container(cpu="500m"), free, align="numa,memory"))
+    assert "memory is not bound: not every container has a limit" in world.story("web").message
+    assert {str(each.mems) for each in world.cgroups.observe().cgroups if each.pod_uid == "web"} == {""}
+
+
+def test_cpus_of_its_sockets_are_aligned_for_a_pod_that_asks_for_that(tmp_path: Path) -> None:
+    """Its own align-by-socket counts, not the node's: who got what it asked for is not told that it did not."""
+    world = World(
+        tmp_path, machine="1 socket x 2 nodes x 2 cores x 2 threads",
+        settings={**MEMORY, "topologyManagerPolicy": "restricted"},
+    )  # fmt: skip
+    world.engine.pods_listed({"one", "three"})
+    world.run(manifest("one", container(cpu="1"), created=1, cpu_options="align-by-socket=true"))
+    world.run(manifest("three", container(cpu="3"), created=2, cpu_options="align-by-socket=true"))
+    affinity = world.engine.ledger.pods["three"].affinity["app"].nodes
+    assert affinity is not None
+    assert not CpuSet.parse(world.holds("three")).issubset(world.machine.cpus_of(affinity))
+    assert world.condition("three") == "True Aligned"
+
+
+def test_a_refusal_counts_the_cpus_on_cores_without_a_reserved_one(tmp_path: Path) -> None:
+    """full-pcpus-only: CPU 4 shares its core with the reserved CPU 0: three are left, as the kubelet counts."""
+    world = World(
+        tmp_path, machine="2 sockets x 1 node x 2 cores x 2 threads",
+        settings={"reservedSystemCPUs": "0", "topologyManagerPolicy": "best-effort"},
+    )  # fmt: skip
+    world.engine.pods_listed({"first", "other", "whole"})
+    world.run(manifest("first", container(cpu="1"), created=1))
+    world.run(manifest("other", container(cpu="3"), created=2))
+    assert (world.holds("first"), world.holds("other")) == ("4", "2-3,6")
+    world.end("first")
+    world.engine.pods_gone(["first"])
+    asks = "full-pcpus-only=true"
+    world.see(manifest("whole", container(cpu="4"), created=3, on_misalignment="fail", cpu_options=asks))
+    assert "available physical CPUs = 3, requested CPUs = 4" in world.ears.refused_["whole"].message

@@ -128,3 +128,11 @@ def test_s3_the_switch_is_told_as_observing_only(tmp_path: Path) -> None:
     assert world.effective("db") != world.holds("db")
     world.engine.halted = False
     assert not world.engine.switches.observe_only
+
+
+def test_s3_a_pod_that_comes_while_it_is_off_is_told_why_nothing_is_written(tmp_path: Path) -> None:
+    """Not that the kernel refused: whoever reads the condition looks for a fault where there is none."""
+    world = busy(tmp_path / "tree", 2)
+    world.engine.halted = True
+    world.run(manifest("side", container(cpu="2"), created=3))
+    assert "observing only" in world.story("side").message

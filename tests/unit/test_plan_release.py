@@ -132,6 +132,21 @@ def test_s16_only_a_lifted_quota_is_put_back() -> None:
     assert back(poddb="max_100000", main="max_100000", side="max_100000") == []
 
 
+@pytest.mark.parametrize(("version", "none", "least"), [(1, "-1", "1000"), (2, "max 100000", "1000 100000")])
+def test_s16_no_quota_is_put_back_that_the_kernel_refuses(version: int, none: str, least: str) -> None:
+    """Less than a millisecond is EINVAL, and a container of five thousandths of a CPU would run without any limit."""
+    whole, part = {"cpu": 1000, "memory": 1}, {"cpu": 5, "memory": 1}
+    containers = (Container("main", APP, whole, whole), Container("side", APP, part, part))
+    pod = Pod("db", "db", "ns", containers, Qos.GUARANTEED, requests={"cpu": 2000}, limits={"cpu": 2000})
+    books = CpuBooks(CpuSet.parse("0"), {"db": {"main": CpuSet.parse("2"), "side": CpuSet.parse("3")}})
+    ledger = replace(LEDGER, cpus=books, pods={"db": PodRecord(pod, "none", "pod")})
+    world = node(version)
+    observed = world.observe()
+    lifted_all = replace(observed, cgroups=tuple(replace(each, quota=none) for each in observed.cgroups))
+    back = {write.path: write.value for write in quota_plan(ledger, world.names, lifted_all, lift=False)}
+    assert back[f"{POD}/side"] == least
+
+
 def test_s16_another_period_is_kept() -> None:
     """With cpuCFSQuotaPeriod changed, the quota is of that period."""
     world = node(2)
