@@ -18,7 +18,7 @@ $(READY): deploy/lock/dev.txt pyproject.toml deploy/lock/venv.sh
 	@bash deploy/lock/venv.sh "$(PYTHON)" $(VENV)
 	@touch $@
 
-.PHONY: help chart fields run soak lab lab-up lab-shell lab-down lab-soak metrics dashboards settings test lint types layers unit bench bench-api lock pictures protos setup clean
+.PHONY: help chart fields run soak lab lab-up lab-shell lab-down lab-soak metrics dashboards settings test lint types layers unit bench bench-api lock pictures protos mutants setup clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 12
 
@@ -69,6 +69,9 @@ lab-down: $(READY) ## end the lab
 
 lab-soak: $(READY) ## faults at random for an hour, 300 kills of the agent (ARGS="--minutes 10 --kills 50": shorter)
 	$(BIN)/python -m tests.lab.soak $(ARGS)
+
+mutants: $(READY) ## faults put into the product on purpose: which does no test notice? (MINUTES=60 SEED=1, ARGS=--table)
+	nice -n 10 $(BIN)/python -m tests.mutants --minutes $(or $(MINUTES),60) --seed $(or $(SEED),1) $(ARGS)
 
 metrics: $(READY) ## generate the table of metrics
 	@mkdir -p deploy/docs
