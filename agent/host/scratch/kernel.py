@@ -170,12 +170,20 @@ class CpusetKernel:
         self.store.put(path, "cpuset.effective_cpus" if file == CPUS else "cpuset.effective_mems", str(value))
 
     def _effective(self, path: str) -> None:
-        """compute_effective_cpumask, for a cgroup and all below."""
+        """compute_effective_cpumask, for a cgroup and all below; as there, nothing below one that stays as it was."""
+        changed = False
         for file in (CPUS, MEMS):
             above = IdSet.parse(self.store.get(_parent(path), f"{file}.effective"))
-            self.store.put(path, f"{file}.effective", str(self.asked(path, file) & above or above))
-        for child in self.store.children(path):
+            changed |= self._keep(path, f"{file}.effective", str(self.asked(path, file) & above or above))
+        for child in self.store.children(path) if changed else ():
             self._effective(child)
+
+    def _keep(self, path: str, file: str, text: str) -> bool:
+        """A file that says this from now on; whether it said something else until now."""
+        if self.store.get(path, file) == text:
+            return False
+        self.store.put(path, file, text)
+        return True
 
     def _offline_v1(self, path: str) -> None:
         """hotplug_update_tasks_legacy: sets shrink for good; the processes of an emptied one go to an ancestor."""
@@ -224,7 +232,7 @@ class CpusetKernel:
         for file in ("cgroup.procs", "tasks" if self.version == 1 else "cgroup.threads"):
             self.store.put(path, file, "\n".join(pids))
         while self.version == 2 and path:  # noqa: PLR2004 - because the version
-            self.store.put(path, "cgroup.events", f"populated {int(self.populated(path))}\nfrozen 0")
+            self._keep(path, "cgroup.events", f"populated {int(self.populated(path))}\nfrozen 0")
             path = _parent(path)
 
     # --- quota -------------------------------------------------------------------------------------------------

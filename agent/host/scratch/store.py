@@ -123,18 +123,19 @@ class FolderStore:
 
     def has(self, path: str, file: str) -> bool:
         """See Store."""
-        return self._file(path, file).is_file()
+        return os.path.isfile(self._file(path, file))  # noqa: PTH113 - read at every write: a Path would cost more than the call
 
     def get(self, path: str, file: str) -> str:
         """See Store."""
         try:
-            return self._file(path, file).read_text("utf-8").strip()
+            with open(self._file(path, file), encoding="utf-8") as text:  # noqa: PTH123 - as above
+                return text.read().strip()
         except FileNotFoundError:
             return ""
 
     def put(self, path: str, file: str, text: str) -> None:
         """See Store. The kernel ends every text with a line's end; cgroup.procs of nobody is empty."""
-        target, line = self._file(path, file), f"{text}\n" if text or file.startswith("cpuset") else ""
+        target, line = Path(self._file(path, file)), f"{text}\n" if text or file.startswith("cpuset") else ""
         if not target.exists():
             target.write_text(line, "utf-8")
             return
@@ -167,11 +168,8 @@ class FolderStore:
         names = ("cpuset", "cpu", "memory") if self.version == 1 else ("",)
         return tuple(self.root / name for name in names)
 
-    def _file(self, path: str, file: str) -> Path:
+    def _file(self, path: str, file: str) -> str:
+        if self.version != 1:
+            return f"{self.root}{path}/{file}"
         controller = file.partition(".")[0]
-        base = (
-            self.root / (controller if controller in ("cpu", "memory") else "cpuset")
-            if self.version == 1
-            else self.root
-        )
-        return Path(f"{base}{path}", file)
+        return f"{self.root}/{controller if controller in ('cpu', 'memory') else 'cpuset'}{path}/{file}"
