@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from agent import __version__
 from agent.app.loading import load
-from agent.engine.recover import LISTED
+from agent.engine.recover import LISTED, NAMES
 from agent.host.checkpoint import Checkpoint
 from agent.model.podspec import pod_from
 from tests.fixtures.checkpoints.busy import HERE, Kept, content, keep
 from tests.fixtures.checkpoints.busy import NODES as NODES_NOW
+from tests.fixtures.checkpoints.older import as_0_1_0
 from tests.flow.world import MemoryStore, World
 
 NODES = sorted(folder.parent for folder in HERE.glob("*/*/node.json"))
@@ -96,3 +98,17 @@ def test_s18_what_this_version_saves_can_be_read_by_0_1_0(name: str, tmp_path: P
     for checkpoint in (tmp_path / "now" / "checkpoint.json", HERE / "0.1.0" / name / "checkpoint.json"):
         envelope, payload = map(json.loads, checkpoint.read_text("utf-8").splitlines())
         assert (envelope["numalign"], payload["ledger"]["version"]) == (1, 1)
+
+
+def test_s18_a_folder_rewritten_as_of_0_1_0_is_what_0_1_0_wrote(kept: Kept, tmp_path: Path) -> None:
+    """S18: tests that want a node of that version's get its very bytes, though today's agent wrote the ledger."""
+    saved = Checkpoint(kept.checkpoint).load()
+    assert saved is not None
+    names = {NAMES: {number: list(spot) for number, spot in kept.names.items()}}
+    now = Checkpoint(tmp_path / "checkpoint.json", by=__version__, boot=saved.boot)
+    now.save(saved.ledger, {LISTED: True, **names})
+    (tmp_path / "node.json").write_text('{"cpuMilli":1,"memoryBytes":2,"observeOnly":"","writers":["w"]}', "utf-8")
+    as_0_1_0(tmp_path, kept.pods)
+    assert now.path.read_bytes() == kept.checkpoint.read_bytes()
+    beside = json.loads((tmp_path / "node.json").read_text("utf-8"))
+    assert beside == {"cpuMilli": 1, "memoryBytes": 2, "observeOnly": ""}
