@@ -4,12 +4,14 @@
         agent = agents.start({...});  agent.alive;  agent.kill();  agent.wait()
 
 An order and its answer are one line of JSON each; the template says when a life ended. Several nodes may share one.
+The template is a new program, or, `forked`, a copy of this process, which has to be one that has no threads yet.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import json
 import os
 import signal
@@ -18,9 +20,10 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from tests.matrix.journal import Journal
 
@@ -70,18 +73,20 @@ class Agent:
 
 
 class Agents:
-    """The template process, for as long as the context lasts. Thread-safe."""
+    """The template process, for as long as the context lasts. Thread-safe.
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    Args:
+        forked: from this process.
+    """
+
+    def __init__(self, *, forked: bool = False) -> None:
+        self._lock, self._forked = threading.Lock(), forked
         self._orders: dict[int, Agent] = {}
         self._living: dict[int, Agent] = {}
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "tests.matrix.agents"]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        assert json.loads(self._process.stdout.readline()) == {"ready": True}
+        self._stdin, self._stdout, self._end = _copy() if self._forked else _program()
+        assert json.loads(self._stdout.readline()) == {"ready": True}
         self._reader = threading.Thread(target=self._read, name="agents", daemon=True)
         self._reader.start()
         return self
@@ -89,28 +94,24 @@ class Agents:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(60)
+        self._stdin.close()
+        self._end()
         self._reader.join(60)
-        self._process.stdout.close()
+        self._stdout.close()
 
     def start(self, order: dict[str, Any]) -> Agent:
         """Begin one life; see `tests.matrix.life`."""
-        assert self._process.stdin is not None
         agent = Agent(Path(order["log"]), Journal(Path(order["tree"])))
         with self._lock:
             number = len(self._orders)
             self._orders[number] = agent
-            self._process.stdin.write(json.dumps({"number": number, **order}) + "\n")
-            self._process.stdin.flush()
+            self._stdin.write(json.dumps({"number": number, **order}) + "\n")
+            self._stdin.flush()
         assert agent.forked.wait(60), "the template forks no more"
         return agent
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+        for line in self._stdout:
             answer = json.loads(line)
             if "forked" in answer:
                 agent = self._living[answer["forked"]] = self._orders[answer["number"]]
@@ -120,6 +121,37 @@ class Agents:
                 agent = self._living.pop(answer["ended"])
                 agent.code, agent.cpu = answer["code"], answer["cpu"]
                 agent.ended.set()
+
+
+_Ends = tuple[IO[str], IO[str], Callable[[], object]]
+"""Where a template takes orders and answers, and what waits for its end."""
+
+
+def _program() -> _Ends:
+    command = [sys.executable, "-m", "tests.matrix.agents"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    return process.stdin, process.stdout, lambda: process.wait(60)
+
+
+def _copy() -> _Ends:
+    assert threading.active_count() == 1, "a copy of a process with threads may wait for one that it does not have"
+    orders, ours = os.pipe()
+    answers, theirs = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            os.dup2(orders, 0)
+            os.dup2(theirs, 1)
+            for each in (orders, ours, answers, theirs):
+                os.close(each)
+            main()
+        finally:
+            os._exit(0)
+    os.close(orders)
+    os.close(theirs)
+    return os.fdopen(ours, "w"), os.fdopen(answers), lambda: os.waitpid(pid, 0)
 
 
 def _fork(order: dict[str, Any]) -> int:
@@ -146,6 +178,8 @@ def _fork(order: dict[str, Any]) -> int:
 def main() -> None:
     """Take orders until there are none; then end who still lives."""
     import tests.matrix.life  # noqa: F401, PLC0415 - the imports that every life needs
+
+    importlib.import_module("grpc._channel")  # loaded at the first connection otherwise
 
     lock, living = threading.Lock(), set[int]()
     out = os.dup(1)

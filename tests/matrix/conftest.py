@@ -11,7 +11,10 @@ import pytest
 
 from tests.matrix.agents import Agents
 from tests.matrix.node import Node
+from tests.matrix.running import Run
 
+NAME = "name"
+"""The parameter of tests that ask `run` for a pair."""
 Make = Callable[..., Node]
 
 
@@ -34,3 +37,12 @@ def make(agents: Agents, tmp_path: Path) -> Iterator[Make]:
             return stack.enter_context(Node(folder, agents, **options))
 
         yield made
+
+
+@pytest.fixture(scope="session")
+def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """All pairs that the tests of this session ask for, many at a time."""
+    asked = [str(each.callspec.params[NAME]) for each in request.session.items
+             if isinstance(each, pytest.Function) and {NAME, "run"} <= set(each.fixturenames)]  # fmt: skip
+    with Run(dict.fromkeys(asked), tmp_path_factory.mktemp("pairs")) as found:
+        yield found

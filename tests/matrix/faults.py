@@ -7,12 +7,12 @@ between, and how it is judged, is the same for every pair (`tests.matrix.pairs`)
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.model.idset import CpuSet
+from tests.fixtures.checkpoints.older import as_0_1_0
 from tests.matrix.node import MACHINE, Node
 
 Work = Callable[[Node], None]
@@ -97,14 +97,9 @@ def _lost(node: Node) -> None:
 
 
 def _older(node: Node) -> None:
-    """As 0.1.0 wrote it: the ledger, and whether a list had been read."""
+    """The agent before this one was 0.1.0: its files are the very ones that it would have left."""
     node.kill()
-    _, payload = node.checkpoint.read_bytes().split(b"\n", 1)
-    body = json.loads(payload)
-    body |= {"by": "0.1.0", "extra": {"listed": True}}
-    payload = json.dumps(body, sort_keys=True, separators=(",", ":")).encode() + b"\n"
-    envelope = {"numalign": 1, "sha256": hashlib.sha256(payload).hexdigest(), "size": len(payload)}
-    node.checkpoint.write_bytes(json.dumps(envelope).encode() + b"\n" + payload)
+    as_0_1_0(node.state, node.api.all("pods"))
     node.start()
 
 
@@ -141,7 +136,7 @@ ROWS = (
     Fault("node rebooted", "no process, no cgroup; then all pods in new containers", _rebooted, _booted,
           keeping=False),
     Fault("checkpoint lost", "the file is gone before the next start", _lost),
-    Fault("older checkpoint", "the file is one that 0.1.0 wrote", _older),
+    Fault("older checkpoint", "the state folder is one that 0.1.0 left", _older),
     Fault("disk full", "ENOSPC below the state folder", lambda node: node.disk("ENOSPC"), lambda node: node.disk("")),
     Fault("disk read-only", "EROFS there", lambda node: node.disk("EROFS"), lambda node: node.disk("")),
     Fault("containerd restarted", "NRI drops and comes back",
@@ -192,6 +187,14 @@ def _ended(node: Node) -> None:
         node.kubelet.end("space/db")
 
 
+def _heard(node: Node) -> None:
+    """The agent knows that it ended; until then nothing is tried."""
+    if "space/db" in node.kubelet.pods:
+        node.ensure()
+        ended = 'numalign_pods{state="ended"}'
+        node.wait(lambda: node.metric(ended), "the agent to know of a pod that left the API", judging=True)
+
+
 def _garbage(node: Node) -> None:
     notes = {
         "numalign.io/devices": "x=" + "1" * 5000, "numalign.io/policy": "\x01" * 2000, "numalign.io/scope": "pod,pod",
@@ -224,7 +227,7 @@ COLUMNS = (
     Fault("resize in flight", "the spec asks for 3 CPUs in place of 2; the kubelet has not said yes",
           lambda node: node.resize("db", "3"), lambda node: node.kubelet.resize("space/db", "c")),
     Fault("pod force-deleted", "out of the API, its processes run on",
-          lambda node: node.force_delete("db"), _ended),
+          lambda node: node.force_delete("db"), _ended, amid=_heard),
     Fault("garbage annotations", "400 unknown keys, 5000 digits, control characters", _garbage),
     Fault("300 pods arrive", "at once", _crowd),
     Fault("namespace read fails", "500, while a pod of a new namespace comes", _other_space,
@@ -239,18 +242,35 @@ KILLED = Fault("agent killed", "SIGKILL, and the next start at once", amid=_kill
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two faults at once."""
+    """Two faults at once.
+
+    Attributes:
+        row, column: which.
+        broken: how the agent is broken on purpose (`tests.matrix.broken`), "" for not at all.
+    """
 
     row: Fault
     column: Fault
+    broken: str = ""
 
     @property
     def name(self) -> str:
         """For tests and people."""
-        return f"{self.row.name} x {self.column.name}"
+        return f"{self.row.name} x {self.column.name}{f' with {self.broken}' if self.broken else ''}"
+
+    @property
+    def waits(self) -> bool:
+        """Whether it mostly waits."""
+        return self.column.name == "API slow"
 
 
 def pairs() -> tuple[Pair, ...]:
-    """All of them: 15 x 13, and a kill beside each other row; those that wait longest come first."""
+    """All of them: 15 x 13, and a kill beside each other row; those that take longest come first."""
     found = [Pair(row, column) for row in ROWS for column in (*COLUMNS, KILLED) if row.name != column.name]
-    return tuple(sorted(found, key=lambda pair: pair.column.name != "API slow"))
+    return tuple(sorted(found, key=lambda pair: pair.column.name not in ("API slow", "300 pods arrive")))
+
+
+def named(name: str) -> Pair:
+    """A pair by its name."""
+    text, _, broken = name.partition(" with ")
+    return replace(next(pair for pair in pairs() if pair.name == text), broken=broken)

@@ -34,6 +34,7 @@ _local = threading.local()
 _default = ["test"]
 
 
+@functools.cache
 def beside(tree: Path, name: str) -> Path:
     """A file about a tree."""
     return tree.with_name(f"{tree.name}.{name}")

@@ -6,8 +6,9 @@
               Who took it otherwise (the kernel: offline, a reboot; systemd: a reset) is no matter of this rule, and
               what they broke counts as broken until the agent has put it right
     taken     the agent's own write lets a container onto CPUs that another pod's container holds
-    twice     a saved ledger grants CPUs that a container of another pod holds
-    freed     a saved ledger lacks what a container that lives holds (safety.md S13), unless the ledger was lost
+    twice     a saved ledger grants CPUs that a container of another pod holds, or grants them to two pods
+    freed     a saved ledger lacks what a container that lives holds (safety.md S13), unless the ledger was lost and
+              has not had it again since
     replaced  a saved ledger grants a container that lives other CPUs: less is right after a CPU went offline, less or
               more after a resize
     untrue    a pod is told that it has CPUs which the kernel has not given it for more than LAG looks of the agent.
@@ -93,17 +94,22 @@ def untrue(pods: Mapping[str, Pod], stored: Mapping[str, dict[str, Any]], kernel
 
 
 def disagreement(
-    pods: Mapping[str, Pod], stored: Mapping[str, dict[str, Any]], ledger: Ledger | None, kernel: Kernel, told: Teller
-) -> str:
+    pods: Mapping[str, Pod], stored: Mapping[str, dict[str, Any]], saved: Callable[[], Ledger | None], kernel: Kernel,
+    told: Teller,
+) -> str:  # fmt: skip
     """What of ledger, cgroups and annotations does not fit together, "" when all does.
 
     Args:
         pods: those that run, by "namespace/name".
         stored: those of the API.
-        ledger: as saved.
+        saved: reads the saved ledger; asked last, because that costs most.
         kernel: (key, container) -> CPUs in force.
         told: what an object carries.
     """
+    silent = next((key for key, body in stored.items() if not told(body).status), "")
+    if silent:
+        return f"{silent} was told nothing"
+    ledger = saved()
     if ledger is None:
         return "there is no saved ledger"
     return next(_disagreements(pods, stored, ledger, kernel, told), "")
@@ -116,7 +122,6 @@ def _disagreements(
     strangers = set(ledger.pods) - uids
     if strangers:
         yield f"the ledger holds pods that are gone: {sorted(strangers)}"
-    yield from (f"{key} was told nothing" for key, body in stored.items() if not told(body).status)
     seen = CpuSet()
     for key, pod in pods.items():
         words = told(stored[key]) if key in stored else None
@@ -156,6 +161,7 @@ class _Container:
         least, most: between these its set must be; they differ while a resize is on its way.
         settled: it has run on its own set.
         changed: the agent's looks when its set changed last.
+        forgiven: the ledger was lost, and has not had it again since.
     """
 
     uid: str
@@ -165,6 +171,7 @@ class _Container:
     most: CpuSet = field(default_factory=CpuSet)
     settled: bool = False
     changed: int = 0
+    forgiven: bool = False
 
     def in_order(self, cpus: CpuSet, offline: CpuSet) -> bool:
         """Whether a set is within its bounds."""
@@ -182,7 +189,6 @@ class _Judge:
         self.possible, self.online, self.ever_offline = CpuSet(), CpuSet(), CpuSet()
         self.resized: set[tuple[str, str]] = set()
         self.grants: dict[tuple[str, str], CpuSet] = {}
-        self.lost = False
         self.looks = self.number = 0
         self.by = ""
 
@@ -199,7 +205,8 @@ class _Judge:
         elif do == "container":
             self.born[line["path"]] = _Container(line["uid"], line["name"])
         elif do == "lost":
-            self.lost = True
+            for each in self.containers.values():
+                each.forgiven = True
         elif do == "resized":
             self.resized.add((line["uid"], line["container"]))
 
@@ -257,15 +264,17 @@ class _Judge:
     def _saved(self, assigned: Mapping[str, Mapping[str, str]]) -> None:
         grants = {(uid, name): CpuSet.parse(text) for uid, each in assigned.items() for name, text in each.items()}
         self.grants = grants
+        self._disjoint(grants)
         for path, each in self.containers.items():
             for (uid, name), cpus in grants.items():
                 if each.settled and uid != each.uid and not cpus.isdisjoint(each.least - self._offline()):
                     self._say("twice", f"{uid}/{name} is granted {cpus}; {each.uid}/{each.name} runs on {each.least}")
             new = grants.get((each.uid, each.name))
+            each.forgiven &= new is None
             if each.home is None:
                 each.home = new
             elif new is None:
-                if each.settled and not self.lost:
+                if each.settled and not each.forgiven:
                     self._say(
                         "freed", f"{each.uid}/{each.name} lives, and its CPUs {each.home} are in no saved ledger"
                     )
@@ -276,6 +285,14 @@ class _Judge:
                     self._say("replaced", f"{each.uid}/{each.name} holds {each.home}, and is granted {new}")
                 each.home, each.least, each.most = new, each.least & new, each.most | new
             self._settle(path, each)
+
+    def _disjoint(self, grants: Mapping[tuple[str, str], CpuSet]) -> None:
+        seen: dict[str, CpuSet] = {}
+        for (uid, name), cpus in grants.items():
+            for other, held in seen.items():
+                if other != uid and not cpus.isdisjoint(held):
+                    self._say("twice", f"{uid}/{name} is granted {cpus}, and {other} holds {held}")
+            seen[uid] = seen.get(uid, CpuSet()) | cpus
 
     def _told(self, line: Line) -> None:
         if not line["aligned"] or line.get("late"):

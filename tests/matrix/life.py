@@ -14,6 +14,7 @@ import contextlib
 import errno
 import faulthandler
 import io
+import json
 import os
 import signal
 from pathlib import Path
@@ -24,10 +25,10 @@ from agent.app.cluster import Cluster, Options
 from agent.app.edges import Sockets
 from agent.errors import NumalignError
 from agent.host.cgroups import Cgroups
-from agent.host.checkpoint import Checkpoint
 from agent.kube.access import Access
 from agent.observe import logs
 from agent.observe.logs import LOG
+from tests.matrix.broken import BREAKS
 from tests.matrix.journal import Journal, beside, install
 
 CHECKPOINT = "checkpoint.json"
@@ -42,6 +43,8 @@ def live(order: dict[str, Any]) -> int:
     tree, state = Path(order["tree"]), Path(order["state"])
     install("agent")
     journal, steps = Journal(tree), Steps(tree)
+    if order["broken"]:
+        BREAKS[order["broken"]]()
     _hook_disk(beside(tree, "disk"), state)
     _hook_effects(journal, steps)
     account = Path(order["account"])
@@ -92,11 +95,8 @@ def _hook_effects(journal: Journal, steps: Steps) -> None:
         steps("replace")
         with journal.alone():  # a kill comes before both or after both
             replace(source, target, **named)
-            saved = Checkpoint(Path(target)).load()
-            assert saved is not None
-            assigned = saved.ledger.cpus.assigned
-            held = {uid: {name: str(cpus) for name, cpus in each.items()} for uid, each in assigned.items()}
-            journal.append({"by": "agent", "do": "saved", "assigned": held})
+            body = json.loads(Path(target).read_bytes().partition(b"\n")[2])
+            journal.append({"by": "agent", "do": "saved", "assigned": body["ledger"]["cpus"]["assigned"]})
 
     def synced(handle: int) -> None:
         steps("fsync")

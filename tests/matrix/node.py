@@ -55,6 +55,8 @@ SETTINGS: Mapping[str, Any] = {
 UIDS = uuid.UUID("a2f0d6f0-6a43-5f0a-9a52-6e756d616c69")
 LIMIT = 240.0
 """Seconds after which something that must come true counts as one that never does."""
+FEW = 12
+"""Looks of an agent that is broken on purpose, between which nothing happens, after which it does."""
 _GIB = 1 << 30
 
 
@@ -89,14 +91,15 @@ class Node:
         settings: the configuration file, on top of SETTINGS.
         nri, podresources: whether the node has such sockets at all.
         skew: seconds that the API server's clock is ahead of the node's.
+        broken: how its agents are broken on purpose (`tests.matrix.broken`); what must come true has less time then.
     """
 
     def __init__(
         self, folder: Path, agents: Agents, *, machine: str = MACHINE, settings: Mapping[str, Any] | None = None,
-        nri: bool = True, podresources: bool = True, skew: float = 0.0, name: str = "n1",
+        nri: bool = True, podresources: bool = True, skew: float = 0.0, name: str = "n1", broken: str = "",
     ) -> None:  # fmt: skip
         install("test")
-        self.folder, self.name, self._agents, self._machine = folder, name, agents, machine
+        self.folder, self.name, self._agents, self._machine, self._broken = folder, name, agents, machine, broken
         self.state, self.config, self.checkpoint = (
             folder / "state",
             folder / "config.yaml",
@@ -116,6 +119,7 @@ class Node:
         self.runtime = Runtime(self._sockets / "nri.sock", self._update) if nri else None
         self.devices = Devices(self._sockets / "kubelet.sock") if podresources else None
         self.kubelet = Kubelet(self.tree, self.api, self.runtime, self.journal)
+        self._saved: tuple[bytes, Ledger | None] = (b"", None)
         self.agent: Agent | None = None
         self.lives: list[Agent] = []
         self._account()
@@ -150,6 +154,7 @@ class Node:
             "tree": str(self.tree.folder), "state": str(self.state), "config": str(self.config), "log": str(log),
             "machine": str(self._machine_file), "host": str(self.folder), "node": self.name,
             "server": self.api.server, "account": str(self.folder / "account"), "own_uid": _uid("agent"),
+            "broken": self._broken,
             "nri": str(self._sockets / "nri.sock") if self.runtime else "off",
             "podresources": str(self._sockets / "kubelet.sock") if self.devices else "off",
         })  # fmt: skip
@@ -292,9 +297,12 @@ class Node:
 
     def ledger(self) -> Ledger | None:
         """As saved; None where nothing readable is."""
-        with contextlib.suppress(NumalignError):
-            saved = Checkpoint(self.checkpoint).load()
-            return saved.ledger if saved else None
+        with contextlib.suppress(NumalignError, OSError):
+            head = self.checkpoint.read_bytes().partition(b"\n")[0]  # holds the checksum of the rest
+            if head != self._saved[0]:
+                saved = Checkpoint(self.checkpoint).load()
+                self._saved = head, saved.ledger if saved else None
+            return self._saved[1]
         return None
 
     def held(self, name: str, container: str = "c") -> str:
@@ -369,17 +377,22 @@ class Node:
 
     # ---- waiting and judging
 
-    def wait(self, true: Callable[[], object], what: str | Callable[[], str], within: float = LIMIT) -> None:
+    def wait(
+        self, true: Callable[[], object], what: str | Callable[[], str], within: float = LIMIT, *,
+        judging: bool = False,
+    ) -> None:  # fmt: skip
         """Until something is so; fails with the agent's log where it never is.
 
         Args:
             true: is it?
             what: in words, where it is not.
             within: seconds.
+            judging: it is of the judge's: an agent that is broken on purpose gets FEW looks for it.
         """
-        began, pause = time.monotonic(), 0.02
+        began, pause, at = time.monotonic(), 0.02, self.journal.file.stat().st_size
         while not true():
-            if time.monotonic() - began > within:
+            waited = time.monotonic() - began
+            if waited > within or (judging and self._broken and self._still(at)):
                 text = what if isinstance(what, str) else what()
                 raise AssertionError(f"waited in vain for {text}\n{self.words()[-6000:]}")
             time.sleep(pause)
@@ -390,11 +403,9 @@ class Node:
         at = self.journal.file.stat().st_size
 
         def looked() -> bool:
-            with self.journal.file.open("rb") as file:
-                file.seek(at)
-                return file.read().count(b'"looked"') >= count
+            return self._looks(at) >= count or self.agent is None or not self.agent.alive
 
-        self.wait(lambda: looked() or self.agent is None or not self.agent.alive, f"{count} looks of the agent")
+        self.wait(looked, f"{count} looks of the agent")
 
     def pinned(self) -> dict[tuple[str, str], str]:
         """(pod, container) -> CPUs in force, of every container that is entitled to exclusive CPUs."""
@@ -404,7 +415,7 @@ class Node:
 
     def settled(self) -> str:
         """Why ledger, cgroups and annotations do not agree yet, "" when they do."""
-        return judging.disagreement(self.kubelet.pods, self.pods(), self.ledger(), self.kernel, _told)
+        return judging.disagreement(self.kubelet.pods, self.pods(), self.ledger, self.kernel, _told)
 
     def settle(self, within: float = LIMIT) -> None:
         """Wait for that; an agent that ended meanwhile is started again, as the kubelet does."""
@@ -417,7 +428,7 @@ class Node:
             return not why[0]
 
         try:
-            self.wait(agreed, "ledger = cgroup = annotation", within)
+            self.wait(agreed, "ledger = cgroup = annotation", within, judging=True)
         except AssertionError as error:
             raise AssertionError(f"never settled: {why[0]}\n{error}") from None
 
@@ -435,6 +446,24 @@ class Node:
         assert not found, "\n".join(found)
 
     # ---- the inside
+
+    def _looks(self, at: int) -> int:
+        """How often the agent has looked at the tree since the journal had this length."""
+        with self.journal.file.open("rb") as file:
+            file.seek(at)
+            return file.read().count(b'"looked"')
+
+    def _still(self, at: int) -> bool:
+        """Whether nothing has happened for FEW looks, since the journal had this length: no set changed, no word."""
+        with self.journal.file.open("rb") as file:
+            file.seek(at)
+            lines = [json.loads(line) for line in file.read().splitlines()[-4 * FEW :]]
+        looks = 0
+        for line in reversed(lines):
+            looks += line["do"] == "looked"
+            if line["do"] != "looked" and (line.get("now") or "now" not in line):
+                break
+        return looks > FEW
 
     @property
     def _machine_file(self) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -45,14 +46,16 @@ def run(pair: Pair, folder: Path, agents: Agents) -> Result:
     lives = []
     try:
         settings = {**pair.row.settings, **pair.column.settings}
-        with Node(folder, agents, settings=settings, skew=pair.row.skew or pair.column.skew) as node:
+        folder.mkdir()
+        skew = pair.row.skew or pair.column.skew
+        with Node(folder, agents, settings=settings, skew=skew, broken=pair.broken) as node:
             lives = node.lives
             try:
                 _live(node, pair)
+            except AssertionError as error:
+                wrong = "\n".join([str(error), node.untrue(), *node.faults()])
             finally:
                 log = node.words()
-    except AssertionError as error:
-        wrong = str(error)
     except Exception:  # noqa: BLE001 - whatever it is, it is this pair's, and the others go on
         wrong = traceback.format_exc()
     cpu = sum(each.cpu for each in lives)
@@ -83,11 +86,11 @@ def _live(node: Node, pair: Pair) -> None:
     if node.agent is not None and not node.agent.alive:
         node.start()
     if row.keeping and column.keeping:
-        node.wait(lambda: not _off(node, before), lambda: f"containers to be where they were: {_off(node, before)}")
+        _judged(node, lambda: _off(node, before), "containers to be where they were")
     elif row.name not in {"daemon-reload", "node rebooted"}:
         assert not _off(node, before), _off(node, before)
     if row.telling and column.telling:
-        node.wait(lambda: not node.untrue(), lambda: f"the truth: {node.untrue()}")
+        _judged(node, node.untrue, "the truth")
 
     row.end(node)
     column.end(node)
@@ -95,6 +98,10 @@ def _live(node: Node, pair: Pair) -> None:
         node.run("late")
     node.settle()
     node.judge()
+
+
+def _judged(node: Node, wrong: Callable[[], str], what: str) -> None:
+    node.wait(lambda: not wrong(), lambda: f"{what}: {wrong()}", judging=True)
 
 
 def _off(node: Node, before: dict[tuple[str, str], str]) -> str:

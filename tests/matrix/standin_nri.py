@@ -215,8 +215,8 @@ class Runtime:
             self._peer = None
 
     async def _introduce(self, peer: _Peer) -> None:
-        """Configure, then Synchronize; what the plugin wants changed is carried out."""
-        with contextlib.suppress(TimeoutError, OSError):
+        """Configure, then Synchronize; what the plugin wants changed is carried out. One that is late is dropped."""
+        try:
             await peer.ask("Configure", pb.ConfigureRequest(runtime_name="stand-in", runtime_version="1"))
             if self.faulty == "slow":
                 await asyncio.sleep(3 * SLOW)
@@ -230,6 +230,8 @@ class Runtime:
                 await asyncio.get_running_loop().run_in_executor(None, self._carry_out, changes)
                 self._peer = peer
                 self.synchronized += 1
+        except (TimeoutError, OSError):
+            peer.writer.close()
 
     def _carry_out(self, changes: Any) -> None:  # noqa: ANN401 - generated code has no types here
         for each in changes.update:

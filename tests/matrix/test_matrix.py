@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.matrix.__main__ import PAGE, page
@@ -12,15 +10,6 @@ from tests.matrix.found import FOUND, OPEN
 from tests.matrix.running import Run
 
 NAMES = [pair.name for pair in pairs()]
-
-
-@pytest.fixture(scope="session")
-def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """All pairs that are asked for, many at a time."""
-    chosen = {each.callspec.params["name"] for each in request.session.items
-              if isinstance(each, pytest.Function) and each.originalname == "test_pair"}  # fmt: skip
-    with Run([name for name in NAMES if name in chosen], tmp_path_factory.mktemp("pairs")) as found:
-        yield found
 
 
 @pytest.mark.timeout(900)

@@ -1,0 +1,35 @@
+"""Agents that are broken on purpose: each turns a pair red, and for what is broken."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.matrix.broken import BREAKS
+from tests.matrix.running import Run
+
+FOUND = {
+    "containerd restarted x pod force-deleted with grants freed early": ["freed (line"],
+    "agent killed x NRI away with writes only said": ["never settled: space/"],
+    "daemon-reload x kernel refuses writes with refusals not read back": [
+        "waited in vain for the truth: space/", "is told that it has CPUs",
+    ],
+    "agent killed x pod force-deleted with ledger ignored": ["freed (line", "twice (line", "moved (line"],
+    "agent killed x garbage annotations with annotations that lie": [
+        "never settled: space/", " and is told 15",
+    ],
+    "containerd restarted x garbage annotations with CPUs given twice": ["twice (line"],
+}  # fmt: skip
+"""A pair and how its agent is broken -> what the judge says of it."""
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", FOUND)
+def test_the_judge_notices(run: Run, name: str) -> None:
+    """What is broken is found, and called what it is."""
+    result = run.result(name)
+    assert [each for each in FOUND[name] if each not in result.wrong] == [], result.wrong or "nothing was found"
+
+
+def test_every_break_is_tried() -> None:
+    """No way of breaking the agent is left out."""
+    assert {name.partition(" with ")[2] for name in FOUND} == set(BREAKS)
