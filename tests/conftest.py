@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import peers
+from tests import image, peers
 from tests.cluster.control_plane import ControlPlane
+from tests.peers.ahead import AHEAD
 
 # A loaded machine is no defect: what is fast enough is shown by `make bench`, never by a test that watches the clock.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -29,24 +29,71 @@ def _logs_as_before() -> Iterator[None]:
         logger.setLevel(level)
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What the chosen tests need is built now, in nobody's time."""
+    if session.config.option.collectonly:
+        return
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+
+    def say(text: str) -> None:
+        if reporter:
+            reporter.write_line(text, flush=True)
+
+    AHEAD.say = say
+    AHEAD.prepare(
+        getattr(item, "fixturenames", ()) for item in session.items if not _skipped(item)
+    )  # fmt: skip
+
+
+def _skipped(item: pytest.Item) -> bool:
+    """Whether it will be skipped whatever is here."""
+    return item.get_closest_marker("skip") is not None or any(
+        mark.args and mark.args[0] is True for mark in item.iter_markers("skipif")
+    )
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
+    """After everything else: what was not run, and the command that brings it."""
+    yield
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter:
+        skipped = [str(each.longrepr[2]) for each in reporter.stats.get("skipped", ())]
+        for line in (*AHEAD.closing(), *AHEAD.left_out(each.removeprefix("Skipped: ") for each in skipped)):
+            reporter.write_line(line, yellow=True)
+
+
 @pytest.fixture(scope="session")
 def program() -> Path:
-    """The built Go peer."""
-    try:
-        return peers.build("nri")
-    except peers.PeerMissingError as error:
-        pytest.skip(str(error))
+    """The built NRI peer."""
+    AHEAD.or_skip("program")
+    return peers.build("nri")
 
 
 @pytest.fixture(scope="session")
 def kube() -> Path:
-    """The built Kubernetes components; without them these tests are skipped, except in CI."""
-    try:
-        return peers.kube()
-    except peers.PeerMissingError as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(f"no real kube-apiserver here: {error}")
+    """The built Kubernetes components."""
+    AHEAD.or_skip("kube")
+    return peers.kube()
+
+
+@pytest.fixture(scope="session")
+def charting() -> None:
+    """Helm and its companions."""
+    AHEAD.or_skip("charting")
+
+
+@pytest.fixture(scope="session")
+def openapi() -> None:
+    """Kubernetes' own description of its objects, of the versions that are served."""
+    AHEAD.or_skip("openapi")
+
+
+@pytest.fixture(scope="session")
+def archive() -> Path:
+    """The built image."""
+    AHEAD.or_skip("archive")
+    return image.archive()
 
 
 @pytest.fixture(scope="session")

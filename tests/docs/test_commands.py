@@ -14,7 +14,6 @@ import pytest
 
 from tests.chart import rendering
 from tests.docs import pages
-from tests.peers import PeerMissingError
 
 ELSEWHERE = {
     "cluster": "run by tests/kubectl/test_docs.py, against a real API server",
@@ -81,6 +80,8 @@ def test_options_of_commands_for_a_node_exist(command: pages.Command) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.go
+@pytest.mark.usefixtures("charting")
 @pytest.mark.parametrize(
     "command", [each for each in pages.commands() if each.text.startswith(("helm install", "helm upgrade"))], ids=str
 )
@@ -88,10 +89,7 @@ def test_helm_takes_the_values(command: pages.Command) -> None:
     """The chart is rendered with the values that the page gives; a label of the page selects nodes."""
     words = shlex.split(command.text.replace("\\\n", " "))[4:]
     flags = [word for word in words if word not in {"--reuse-values", "--create-namespace", "--namespace", "-n"}]
-    try:
-        text = rendering.render(*(word for word in flags if word != rendering.NAMESPACE), *CRDS)
-    except PeerMissingError as error:
-        pytest.skip(str(error))
+    text = rendering.render(*(word for word in flags if word != rendering.NAMESPACE), *CRDS)
     if "stage=try" in command.text:
         daemon = rendering.of_kind(rendering.objects(text), "DaemonSet")
         assert daemon["spec"]["template"]["spec"]["nodeSelector"]["numalign.io/stage"] == "try"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from tests import peers
 from tests.cluster import fields
 from tests.cluster.control_plane import ApiError, ControlPlane
 from tests.cluster.objects import Object, pod
@@ -95,12 +94,10 @@ def test_finding_19_every_field_of_a_pod_is_judged() -> None:
 
 
 @pytest.mark.go
+@pytest.mark.usefixtures("openapi")
 def test_finding_19_the_list_of_fields_is_that_of_kubernetes() -> None:
     """As the OpenAPI of each version has them: `python -m tests.cluster.fields` would change nothing."""
-    try:
-        assert fields.generated() == fields.FIELDS.read_text("utf-8")
-    except peers.PeerMissingError as error:
-        pytest.skip(str(error))
+    assert fields.generated() == fields.FIELDS.read_text("utf-8")
 
 
 def test_finding_19_no_field_of_a_pod_can_be_changed(stolen: Stolen) -> None:

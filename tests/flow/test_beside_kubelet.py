@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,7 +21,7 @@ from agent.host.podresources import podresources_pb2 as pb
 from agent.host.scratch import Scratch
 from agent.host.standin import container_id
 from agent.model.pod import Qos
-from tests import peers
+from tests import patience
 from tests.flow.world import container, manifest
 from tests.nri.peer import Peer
 from tests.podresources.test_client import Kubelet, device
@@ -32,11 +31,9 @@ MACHINE = "2 sockets x 1 node x 4 cores x 1 thread"
 
 
 def until(true: Callable[[], bool]) -> bool:
-    """Wait for other threads, at most twenty seconds."""
-    deadline = time.monotonic() + 20
-    while not true() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return true()
+    """Wait for other threads."""
+    patience.until(true)
+    return True
 
 
 @pytest.fixture
@@ -77,12 +74,10 @@ def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
 
 
 @pytest.mark.go
-def test_a_static_pod_from_its_manifest_to_its_cgroup(kubelet: Kubelet, tree: Scratch, tmp_path: Path) -> None:
+def test_a_static_pod_from_its_manifest_to_its_cgroup(
+    kubelet: Kubelet, tree: Scratch, tmp_path: Path, program: Path
+) -> None:
     """Found by its sandbox, moved to its device before it starts, created with its CPUs, kept so in its cgroup."""
-    try:
-        program = peers.build("nri")
-    except peers.PeerMissingError as error:
-        pytest.skip(str(error))
     body = container()
     body["resources"]["limits"][GPU] = "1"
     (tmp_path / "pods").mkdir()

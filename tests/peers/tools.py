@@ -16,7 +16,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.peers import CACHE, PeerMissingError, build
+from tests.peers import CACHE, SECONDS, PeerMissingError, build, compiled, go, locked
 
 TOOLS = CACHE.parent / "tools"
 _HELM_FLAGS = " ".join(
@@ -51,36 +51,30 @@ def _install(package: str, version: str, ldflags: str = "") -> Path:
     """Path of a program of a module; raises PeerMissingError when there is no Go or the build fails."""
     name = package.rpartition("/")[2]
     target = TOOLS / f"{name}-{version}"
-    if target.exists():
-        return target
-    go = shutil.which("go")
-    if go is None:
-        raise PeerMissingError(f"{name} needs Go to be built, and there is none on this machine")
     folder = TOOLS / f".{name}-{os.getpid()}"
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        done = subprocess.run(
-            [go, "install", "-trimpath", f"-ldflags=-s -w {ldflags}".rstrip(), f"{package}@{version}"],
-            env={**os.environ, "CGO_ENABLED": "0", "GOBIN": str(folder)}, capture_output=True, text=True,
-            timeout=1800, check=False,
-        )  # fmt: skip
-        if done.returncode:
-            raise PeerMissingError(f"building {name} {version} failed:\n{done.stderr[-2000:]}")
-        (folder / name).rename(target)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with locked(target):
+        if not target.exists():
+            try:
+                flags = f"-ldflags=-s -w {ldflags}".rstrip()
+                compiled(f"{name} {version}", "install", flags, f"{package}@{version}", GOBIN=str(folder))
+                (folder / name).rename(target)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
     return target
 
 
 def module(path: str, version: str) -> Path:
     """The folder of a Go module's source, for the data that it has; raises PeerMissingError."""
-    go = shutil.which("go")
-    if go is None:
+    program = go.find()
+    if program is None:
         raise PeerMissingError(f"{path} is fetched by Go, and there is none on this machine")
-    done = subprocess.run(
-        [go, "mod", "download", "-json", f"{path}@{version}"], capture_output=True, text=True, timeout=900,
-        check=False, cwd="/",
-    )  # fmt: skip
+    try:
+        done = subprocess.run(
+            [program, "mod", "download", "-json", f"{path}@{version}"], capture_output=True, text=True,
+            timeout=SECONDS, check=False, cwd="/",
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise PeerMissingError(f"{path} {version} was not fetched within {SECONDS:.0f} s") from None
     found = json.loads(done.stdout or "{}")
     if done.returncode or "Dir" not in found:
         raise PeerMissingError(f"{path} {version} cannot be fetched:\n{found.get('Error') or done.stderr[-1000:]}")

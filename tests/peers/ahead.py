@@ -1,0 +1,160 @@
+"""What tests need is built before the first of them begins: with progress, and outside of any test's time limit.
+
+A tier is what one session fixture of tests/conftest.py stands for: whoever asks for that fixture, however indirectly,
+needs the tier. What cannot be built is told once, with the reason and the command that brings it, and its tests are
+skipped; in CI they fail.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests import image, peers
+from tests.chart import schemas
+from tests.cluster import fields
+from tests.peers import tools
+
+SOON, EVERY = 1.0, 20.0
+"""Seconds: a build that takes longer is told, and again and again until it is done."""
+Build = Callable[[], object]
+_MISSING = " is not here: "
+_NAMES = re.compile(r"install|make \w+")
+
+
+@dataclass(frozen=True)
+class Tier:
+    """Some tests, by what they need.
+
+    Attributes:
+        what: it is, for people.
+        builds: name -> what makes it, or finds it in the cache.
+        brings: the command that brings what is missing.
+    """
+
+    what: str
+    builds: Mapping[str, Build]
+    brings: str = "make peers"
+
+
+def _image() -> Path:
+    if os.geteuid():
+        raise image.ImageMissingError("building an image without a registry needs root")
+    return image.archive()
+
+
+CHARTING: Mapping[str, Build] = {
+    "Helm": tools.helm, "kubeconform": tools.kubeconform, "helm-docs": tools.helm_docs,
+    "helm-unittest": tools.unittest,
+    **{f"schemas of Kubernetes {each}": partial(schemas.folder, each) for each in schemas.MODULES},
+}  # fmt: skip
+TIERS: Mapping[str, Tier] = {
+    "program": Tier("the container runtime's side of NRI", {"the NRI peer": partial(peers.build, "nri")}),
+    "kube": Tier("a real kube-apiserver and etcd", {"Kubernetes' components": peers.kube}),
+    "charting": Tier("the chart, by the real Helm", CHARTING),
+    "openapi": Tier(
+        "the fields of Kubernetes' versions",
+        {
+            f"OpenAPI of Kubernetes {each}": partial(tools.module, "k8s.io/kubernetes", each)
+            for each in fields.VERSIONS.values()
+        },
+    ),
+    "archive": Tier(
+        "the image", {"the image": _image},
+        "apt-get install buildah netavark runc fuse-overlayfs mmdebstrap, as root",
+    ),
+}  # fmt: skip
+"""By their fixture's name."""
+
+
+@dataclass
+class Ahead:
+    """What was built, and what could not be.
+
+    Attributes:
+        say: a line for people.
+        missing: tier -> why it is not there.
+        wanted: tier -> how many tests need it.
+    """
+
+    say: Callable[[str], None] = print
+    tiers: Mapping[str, Tier] = field(default_factory=lambda: TIERS)
+    missing: dict[str, str] = field(default_factory=dict)
+    wanted: dict[str, int] = field(default_factory=dict)
+    _built: set[str] = field(default_factory=set)
+
+    def prepare(self, fixtures: Iterable[Iterable[str]]) -> None:
+        """Build what tests need: the names of each one's fixtures."""
+        for names in fixtures:
+            for name in self.tiers.keys() & set(names):
+                self.wanted[name] = self.wanted.get(name, 0) + 1
+        for name in self.tiers:
+            if name in self.wanted:
+                self.need(name)
+
+    def need(self, name: str) -> str:
+        """Build a tier if that was not tried yet; why it is not there, "" when it is."""
+        if name not in self._built | self.missing.keys():
+            try:
+                for what, build in self.tiers[name].builds.items():
+                    self._told(what, build)
+                self._built.add(name)
+            except (peers.PeerMissingError, image.ImageMissingError) as error:
+                self.missing[name] = str(error)
+                self.say(f"{self.tiers[name].what}: {error}")
+        return self.missing.get(name, "")
+
+    def or_skip(self, name: str) -> None:
+        """For the fixture: skip the test where its tier is missing; fail in CI."""
+        why = self.need(name)
+        if why:
+            text = f"{self.tiers[name].what}{_MISSING}{why}"
+            if os.environ.get("CI"):
+                pytest.fail(text)
+            pytest.skip(text)
+
+    def closing(self) -> list[str]:
+        """A line for each tier that was not run, with the command that brings it."""
+        return [
+            f"NOT RUN: {self.wanted.get(name, 0)} tests of {self.tiers[name].what}: "
+            f"{why.splitlines()[0]}; `{self.tiers[name].brings}` brings it"
+            for name, why in self.missing.items()
+        ]
+
+    @staticmethod
+    def left_out(reasons: Iterable[str]) -> list[str]:
+        """A line for each reason why tests were skipped that names what is to be installed or run."""
+        found = Counter(each for each in reasons if _NAMES.search(each) and _MISSING not in each)
+        return [f"NOT RUN: {number} tests: {reason}" for reason, number in found.items()]
+
+    def _told(self, what: str, build: Build) -> None:
+        done, began = threading.Event(), time.monotonic()
+
+        def tell() -> None:
+            if not done.wait(SOON):
+                self.say(f"building {what}, once: it is kept in {Path(peers.CACHE).parent}")
+                while not done.wait(EVERY):
+                    self.say(f"building {what}: {time.monotonic() - began:.0f} s")
+
+        thread = threading.Thread(target=tell, daemon=True)
+        thread.start()
+        try:
+            build()
+        finally:
+            done.set()
+            thread.join()
+        if time.monotonic() - began > SOON:
+            self.say(f"built {what} in {time.monotonic() - began:.0f} s")
+
+
+AHEAD = Ahead()
+"""Of this process."""
