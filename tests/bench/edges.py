@@ -103,16 +103,21 @@ class AdmitsAtOnce:
         self.node = node
         self.teller: ClusterTeller | None = None
         self.ledger = Ledger(machine="", cpus=CpuBooks(shared=CpuSet.from_ids(range(WIDTH))))
-        self._shot = Snapshot(self.ledger, NODE)
+        self.shown = Snapshot(self.ledger, NODE)
         self.lock = threading.Lock()
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is more than was shown."""
+        return self.shown.ledger is not self.ledger
 
     def snapshot(self) -> Snapshot:
         """What the topology's loop reads; the same object while nothing changes."""
         with self.lock:
-            if self._shot.ledger is not self.ledger:
+            if self.shown.ledger is not self.ledger:
                 known = {uid: Known(record.pod, Ask()) for uid, record in self.ledger.pods.items()}
-                self._shot = Snapshot(self.ledger, NODE, known)
-            return self._shot
+                self.shown = Snapshot(self.ledger, NODE, known)
+            return self.shown
 
     def pods_seen(self, pods: list[Pod], *, ran: frozenset[str]) -> None:
         """Admit the new ones; those that are known are told again, as the teller must bear."""
@@ -200,6 +205,8 @@ class Agent:
         self._spaces = Namespaces(self._read_namespace)
         self.intake = Counting(self.engine, self.engine.teller, self._spaces.annotations)
         self.intake.node_name = place.node
+        self._shown: Snapshot | None = None
+        self._looks = 0
         self.source = PodSource(access, place.node, self.intake, self._count)
         self.topology = TopologyLoop(
             TopologyPublisher(self.client), place.node, snapshot=self.engine.snapshot, node_uid=self._uid,
@@ -222,8 +229,9 @@ class Agent:
 
     @property
     def waiting(self) -> int:
-        """What is not done yet."""
-        return self.intake.waiting + self.publisher.waiting
+        """What is not done yet. A topology is published when its loop comes again and finds what it found before."""
+        behind = self.engine.changed or self._looks < 2
+        return self.intake.waiting + self.publisher.waiting + behind
 
     def stop(self) -> None:
         """End the threads."""
@@ -237,8 +245,12 @@ class Agent:
         self.requests[verb if 200 <= status < 300 else f"{verb} {status}"] += 1
 
     def _uid(self) -> str:
-        """Of the Node; "" keeps the topology back until the pods are known."""
-        return self.place.uid if self.intake.synced.is_set() else ""
+        """Of the Node, asked after the snapshot; "" keeps the topology back until the pods are known."""
+        if not self.intake.synced.is_set():
+            return ""
+        before, self._shown = self._shown, self.engine.shown
+        self._looks = self._looks + 1 if self._shown is before else 1
+        return self.place.uid
 
     def _read_namespace(self, path: str) -> Mapping[str, Any]:
         return self.client.call("GET", path, verb="GET namespaces")

@@ -161,7 +161,8 @@ class Scenario:
         self._start()
 
     def _change_others(self) -> tuple[int, int]:
-        return self._crowd.at(self.plan.rate, self._changes(time.monotonic() + self.plan.quiet)), 0
+        many = int(self.plan.rate * self.plan.quiet)  # and not what a machine can do meanwhile
+        return self._crowd.at(self.plan.rate, itertools.islice(self._changes(), many)), 0
 
     def _own(self, *, others: bool = False) -> tuple[int, int]:
         over, changes = threading.Event(), [0]
@@ -175,21 +176,20 @@ class Scenario:
         if others:
             thread.start()
         try:
-            self._owners.at(self.plan.own_rate, self._lives())
-            if self.fleet.pipes:
-                self.fleet.wait()
+            for part in self._steps() if self.plan.steps else (self._lives(),):
+                self._owners.at(self.plan.own_rate, part)
+                if self.fleet.pipes:
+                    self.fleet.wait()
         finally:
             over.set()
             if others:
                 thread.join()
         return changes[0], self.plan.own
 
-    def _changes(self, until: float = float("inf")) -> Iterator[c.Job]:
+    def _changes(self) -> Iterator[c.Job]:
         """Of every twenty changes of others' pods one is a new pod and one the end of it."""
         first = self._turn
         for turn in itertools.count(first):
-            if time.monotonic() > until:
-                return
             self._turn = turn + 1
             if turn % OTHERS_MIX == 0:
                 yield c.beat(self.strange[turn % len(self.strange)], turn)
@@ -199,6 +199,16 @@ class Scenario:
                 yield c.drop_pod(c.OTHERS, f"brief-{turn - BRIEF}")
             else:
                 yield c.mark_pod(c.OTHERS, f"p-{turn * 7919 % max(1, self._others)}", turn)
+
+    def _steps(self) -> Iterator[list[c.Job]]:
+        """Own pods: all are created, all run, all go."""
+        self._turn += 1
+        names = [f"step-{self._turn}-{number}" for number in range(self.plan.own)]
+        yield [
+            c.add_pod(c.SERVED, each, c.served_name(number % self.plan.agents)) for number, each in enumerate(names)
+        ]
+        yield [c.run_pod(c.SERVED, each) for each in names]
+        yield [c.drop_pod(c.SERVED, each) for each in names]
 
     def _lives(self) -> Iterator[c.Job]:
         """Own pods: created, running a while later, gone a while later."""

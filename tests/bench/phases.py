@@ -22,6 +22,8 @@ class Plan:
         own_rate: changes per second of the agents' own pods; each pod is three.
         own: pods that come and go, in all, per phase.
         settle: seconds of rest after a level's pods were made.
+        steps: own pods come all, run all and go all, and after each step the agents come to rest: what a pod costs is
+            then one number, however slow the machine is. Else they overlap, at their rate.
     """
 
     agents: int = 200
@@ -34,6 +36,7 @@ class Plan:
     own_rate: float = 20.0
     own: int = 200
     settle: float = 3.0
+    steps: bool = False
 
 
 @dataclass(frozen=True, slots=True)
