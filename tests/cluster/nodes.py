@@ -30,6 +30,7 @@ from agent.host.standin import container_id
 from agent.kube.story import ASSIGNMENT, CONDITION
 from agent.model.ledger import Ledger
 from agent.model.pod import Qos
+from tests import patience
 from tests.cluster.control_plane import ApiError, ControlPlane
 from tests.cluster.objects import Object, namespace, node, pod
 
@@ -44,13 +45,9 @@ Make = Callable[..., "Place"]
 """Makes a node; see the fixture `place` of the conftest."""
 
 
-def wait(condition: Callable[[], object], seconds: float = 20.0, what: str = "") -> float:
-    """Poll until true; the seconds that it took."""
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began < seconds, f"waited in vain for {what or condition}"
-        time.sleep(0.02)
-    return time.monotonic() - began
+def wait(condition: Callable[[], object], seconds: float = patience.PATIENCE, what: str = "") -> None:
+    """Poll until true."""
+    patience.until(condition, what, within=seconds)
 
 
 def install(cluster: ControlPlane) -> None:

@@ -13,6 +13,7 @@ from agent.kube.client import KubeClient
 from agent.kube.topology_crd import PATH, TopologyPublisher
 from tests.cluster.control_plane import ApiError, ControlPlane
 from tests.cluster.objects import account, bind, cluster_role, node, rule
+from tests.patience import PATIENCE
 from tests.unit.test_topology_crd import zones
 
 pytestmark = pytest.mark.cluster
@@ -23,7 +24,7 @@ CRD = Path(__file__).parents[2] / "deploy/crds/noderesourcetopologies.yaml"
 def client(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> KubeClient:
     """A client that may read and write these objects, with the CRD installed."""
     cluster.ensure(yaml.safe_load(CRD.read_text()))
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while True:
         try:
             cluster.call("GET", PATH)

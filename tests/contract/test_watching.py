@@ -20,6 +20,7 @@ from agent.host.cgroups.mounts import find_mounts
 from agent.host.cgroups.watching import Changes, Folder, Watcher
 from agent.model.cgroup import Level
 from tests.contract.trees import Tree
+from tests.patience import PATIENCE
 
 UID = "0f5c1a2e-0000-4000-8000-000000000001"
 
@@ -40,7 +41,7 @@ class Seen:
             self.appeared |= {each.path: each for each in changes.appeared}
             self._changed.notify_all()
 
-    def until(self, true: Callable[[], bool], seconds: float = 10.0) -> bool:
+    def until(self, true: Callable[[], bool], seconds: float = PATIENCE) -> bool:
         """Whether it became true in time."""
         with self._changed:
             return self._changed.wait_for(true, seconds)

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from agent.app.trees import MOUNT
 from agent.errors import HostError
 from agent.host.cgroups.mounts import find_mounts
 from agent.host.standin import OWN_FOLDER, RealStandIn, has_kubelet
+from tests import patience
 from tests.flow.world import container, manifest
 
 pytestmark = pytest.mark.root_cgroup
@@ -104,9 +104,6 @@ def test_killed_processes_are_gone_before_the_folder_is(tmp_path: Path, own: Pat
     process, _ = start(tmp_path, config)
     process.kill()
     process.communicate()
-    deadline = time.monotonic() + 5
-    while any(file.read_text("ascii") for file in own.rglob("cgroup.procs")):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    patience.until(lambda: not any(file.read_text("ascii") for file in own.rglob("cgroup.procs")), "their end")
     RealStandIn(MOUNT).close()
     assert not own.exists()

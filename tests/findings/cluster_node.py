@@ -24,6 +24,7 @@ from agent.app.edges import OFF, Sockets
 from agent.host.checkpoint import Checkpoint
 from agent.host.standin import container_id
 from agent.kube.access import Access
+from tests import patience
 from tests.flow.world import MemoryStore, World
 
 MACHINE = "2 sockets x 1 node x 4 cores x 1 thread"
@@ -155,12 +156,9 @@ def page(node: Cluster, path: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
-def until(what: Callable[[], bool], seconds: float = 20.0) -> None:
+def until(what: Callable[[], bool], seconds: float = patience.PATIENCE) -> None:
     """Wait for a condition."""
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "it never came true"
-        time.sleep(0.01)
+    patience.until(what, within=seconds)
 
 
 def running(body: Mapping[str, Any], seconds: float = 0.0) -> dict[str, Any]:

@@ -15,18 +15,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests import patience
 from tests.flow.serving import MACHINE
-
-PATIENCE = 60.0
-"""Seconds that a condition is waited for: a loaded machine is no defect."""
+from tests.patience import PATIENCE
 
 
 def wait(true: Callable[[], bool], what: str) -> None:
     """Wait until something is so; fails with `what` where it never is."""
-    until = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < until, f"never: {what}"
-        time.sleep(0.02)
+    patience.until(true, what)
 
 
 class Program:

@@ -20,6 +20,7 @@ from agent.observe.threads import watched
 from tests.flow.serving import eventually, serving, write
 from tests.flow.told import Told, telling
 from tests.flow.world import World, container, manifest
+from tests.patience import PATIENCE
 
 DIGITS = "x=" + "1" * 5000
 
@@ -82,7 +83,7 @@ def test_finding_01_the_same_through_the_runtime(tmp_path: Path) -> None:
             decisions.decide(pod_from(evil(**annotations)))
         decisions.decide(pod_from(manifest("victim", container(cpu="2"))))
         eventually(lambda: world.holds("victim") == "1-2")
-        assert decisions.stop()
+        assert decisions.stop(PATIENCE)
     assert health.live()[0]
 
 

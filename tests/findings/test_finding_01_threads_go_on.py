@@ -28,6 +28,7 @@ from tests.flow.told import Api
 from tests.flow.world import World, container, manifest
 from tests.nri.handlers import Recorder
 from tests.nri.test_frames import PATIENT, Nonsense, ask, quick
+from tests.patience import PATIENCE
 
 
 @pytest.fixture(autouse=True)
@@ -220,5 +221,5 @@ def test_finding_30_a_part_of_what_runs_is_not_taken_for_all_of_it(
     wait(lambda: len(server.answers) == len(parts) + 1, "all answers")
     assert [name for name, _ in handler.seen] == ["run"]
     assert plugin.connected
-    assert plugin.stop()
+    assert plugin.stop(PATIENCE)
     server.stop()

@@ -15,6 +15,7 @@ from agent.host.standin import container_id
 from agent.model.podspec import pod_from
 from tests.findings.cluster_node import ClusterNode, StandInApi, page, until
 from tests.flow.world import MemoryStore, World, container, manifest
+from tests.patience import PATIENCE
 
 
 @pytest.fixture
@@ -118,7 +119,7 @@ def test_finding_02_the_runtimes_word_ends_it(before: World) -> None:
     decisions.start()
     decisions.containers_named({**before.names(), "7e" * 32: ("two", "front")})
     decisions.pods_live(frozenset({"db", "two"}))
-    assert decisions.stop()
+    assert decisions.stop(PATIENCE)
     assert set(after.engine.missing) == {"pods"}
     assert (on_ids(before)["7e" * 32], on_ids(before)["5a" * 32]) == ("3", "0,6-7")
 

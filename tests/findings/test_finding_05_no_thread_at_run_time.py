@@ -18,6 +18,7 @@ from tests.findings.cluster_node import ClusterNode, StandInApi, list_pods, page
 from tests.flow.world import container, manifest
 from tests.nri.handlers import Recorder
 from tests.nri.test_frames import PATIENT, Nonsense, ask, quick
+from tests.patience import PATIENCE
 
 SERVICE = "nri.pkg.api.v1alpha1.Plugin"
 
@@ -112,5 +113,5 @@ def test_finding_05_a_question_of_the_runtime_without_a_thread_is_answered_open(
     server.send(ask(3, SERVICE, "RunPodSandbox", good))
     until(lambda: len(server.answers) == 2)
     assert "run" in handler.names()
-    assert plugin.stop()
+    assert plugin.stop(PATIENCE)
     server.stop()

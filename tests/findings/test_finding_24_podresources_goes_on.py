@@ -14,6 +14,7 @@ from agent.observe.health import Health
 from agent.observe.threads import watched
 from tests.flow.serving import eventually
 from tests.flow.world import World, container, manifest
+from tests.patience import PATIENCE
 
 GPU = "vendor.com/gpu"
 
@@ -71,7 +72,7 @@ def lives(tmp_path: Path, *, vanishing: str = "", wrong: str = "") -> list[str]:
         eventually(lambda: sink.asked > 2)
         lookup.starting("second")
         eventually(lambda: "second" in sink.told)
-        assert lookup.stop()
+        assert lookup.stop(PATIENCE)
     assert health.live()[0]
     return sink.told
 

@@ -126,7 +126,7 @@ def test_finding_26_an_odd_file_that_comes_later_costs_a_sentence(tmp_path: Path
         kept = odd_files(pods)
         (pods / "bomb.yaml").write_text(MERGES, "utf-8")
         write(pods, "second", container(cpu="1"))
-        eventually(lambda: node.held().get("second", "") not in ("", "shared"), within=20)
+        eventually(lambda: node.held().get("second", "") not in ("", "shared"))
         assert "first" in node.held()
         assert node.get("/healthz")[0] == 200
         for each in kept:
@@ -141,7 +141,7 @@ def test_finding_26_settings_that_turn_hostile_leave_the_old_ones(bomb: str, tmp
     with serving(tmp_path, config=config) as node:
         config.write_text(BOMBS[bomb], "utf-8")
         write(tmp_path / "pods", "later", container(cpu="1"))
-        eventually(lambda: node.held().get("later", "") not in ("", "shared"), within=20)
+        eventually(lambda: node.held().get("later", "") not in ("", "shared"))
         assert node.get("/healthz")[0] == 200
 
 

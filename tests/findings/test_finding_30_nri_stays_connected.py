@@ -13,6 +13,7 @@ from agent.host.nri.values import Adjustment, RuntimeContainer, Sandbox
 from tests.flow.serving import eventually
 from tests.nri.handlers import Recorder
 from tests.nri.test_frames import PATIENT, Nonsense, ask, quick
+from tests.patience import PATIENCE
 
 SERVICE = "nri.pkg.api.v1alpha1.Plugin"
 GOOD = nri_pb2.PodRequest(pod=nri_pb2.PodSandbox(id="s", uid="u")).SerializeToString()
@@ -41,7 +42,7 @@ def test_finding_30_a_picture_that_cannot_be_taken_in_leaves_us_connected(
     assert [answer.status.code for answer in server.answers] == [0, 0]
     assert plugin.connected
     assert handler.names() == ["run"]
-    assert plugin.stop()
+    assert plugin.stop(PATIENCE)
     server.stop()
 
 
@@ -56,5 +57,5 @@ def test_finding_30_a_fault_in_the_handlers_last_word_ends_no_thread(tmp_path: P
     plugin = Plugin(str(tmp_path / "s"), Mute(), delays=quick, identity=PATIENT)
     plugin.start()
     eventually(lambda: server.connections > 2)
-    assert plugin.stop()
+    assert plugin.stop(PATIENCE)
     server.stop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -15,11 +14,10 @@ import yaml
 
 from agent.app.standalone import Options, Standalone
 from agent.host.standin import container_id
+from tests import patience
 from tests.flow.world import manifest
 
 MACHINE = "synthetic:2 sockets x 1 node x 4 cores x 1 thread"
-WITHIN = 1.0
-"""Seconds in which a change of the folder must be in force."""
 
 
 def write(folder: Path, name: str, *containers: dict[str, Any], **annotations: str) -> None:
@@ -69,7 +67,7 @@ class Running:
     def get(self, page: str) -> tuple[int, str]:
         """Status and text of a page."""
         try:
-            with urllib.request.urlopen(f"http://{self.node.address}{page}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{self.node.address}{page}", timeout=patience.PATIENCE) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             return error.code, error.read().decode()
@@ -85,18 +83,14 @@ def serving(folder: Path, **options: Any) -> Iterator[Running]:  # noqa: ANN401 
         thread = threading.Thread(target=node.serve, args=(up.set,))
         thread.start()
         try:
-            assert up.wait(10)
+            assert up.wait(patience.PATIENCE)
             yield Running(node)
         finally:
             node.stop()
-            thread.join(10)
+            thread.join(patience.PATIENCE)
         assert not thread.is_alive()
 
 
-def eventually(true: Callable[[], bool], within: float = WITHIN) -> float:
-    """Wait until something is so; how long it took, in seconds."""
-    began = time.monotonic()
-    while not true():
-        assert time.monotonic() - began < within * 5, "it never came true"
-        time.sleep(0.01)
-    return time.monotonic() - began
+def eventually(true: Callable[[], bool]) -> None:
+    """Wait until something is so."""
+    patience.until(true)

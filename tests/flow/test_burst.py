@@ -20,6 +20,7 @@ from agent.kube.intake import Intake
 from agent.model.cgroup import Level, Observed, Write, Written
 from agent.model.podspec import pod_from
 from tests.flow.world import World, container, manifest
+from tests.patience import PATIENCE
 
 MACHINE = "2 sockets x 1 node x 32 cores x 1 thread"
 BURST = tuple(f"p{number:02}" for number in range(20))
@@ -191,7 +192,7 @@ def test_s6_what_only_the_runtime_brings_is_written_one_by_one(tmp_path: Path, v
     node.pods |= {uid: pod_from(manifest(uid, created=10)) for uid in BURST}
     node.steps.clear()
     assert all(decisions.decide(node.pods[uid], within=10.0) for uid in BURST)
-    assert decisions.stop()
+    assert decisions.stop(PATIENCE)
     assert set(node.counted().values()) == {len(BURST)}
     node.steps.clear()
     node.born()
@@ -199,7 +200,7 @@ def test_s6_what_only_the_runtime_brings_is_written_one_by_one(tmp_path: Path, v
     for uid in BURST:
         decisions.containers_named({container_id(uid, "app"): (uid, "app")})
     decisions.start()
-    assert decisions.stop()
+    assert decisions.stop(PATIENCE)
     assert node.counted().keys().isdisjoint(node.shared())
     node.check()
 

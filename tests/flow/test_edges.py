@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from agent.host.podresources import podresources_pb2 as pb
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
 from agent.model.rules import Enforcement
+from tests import patience
 from tests.flow.world import Ears, World, container, manifest
 from tests.nri.peer import Peer
 from tests.podresources.test_client import Kubelet, device
@@ -30,11 +30,9 @@ MACHINE = "2 sockets x 1 node x 4 cores x 1 thread, nic on 0, nic on 1"
 
 
 def until(true: Callable[[], bool]) -> bool:
-    """Wait for other threads, at most twenty seconds."""
-    deadline = time.monotonic() + 20
-    while not true() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return true()
+    """Wait for other threads."""
+    patience.until(true)
+    return True
 
 
 class Node:

@@ -20,6 +20,7 @@ from agent.kube.intake import Intake
 from agent.model.podspec import pod_from
 from agent.model.rules import OnMisalignment
 from tests.flow.world import World, container, manifest
+from tests.patience import PATIENCE
 from tests.unit.teller_cases import Queue, teller
 
 STATIC = {"kubernetes.io/config.source": "file"}
@@ -126,7 +127,7 @@ def test_s21_the_runtime_may_come_before_the_watch(tmp_path: Path, name: str, wi
     node.decisions.start()
     node.driver = Driver(node.decisions, find=lambda *_: node.decisions.decide(found, within=10.0))
     assert node.starts(name)
-    assert node.decisions.stop()
+    assert node.decisions.stop(PATIENCE)
     assert name in node.engine.known
     node.untouched(name)
 

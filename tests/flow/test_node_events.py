@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from agent.model.cgroup import Cause, Write, Written
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.pod import Qos
 from agent.observe.windows import Windows
+from tests import patience
 from tests.flow.world import container, manifest
 
 UID = "5d1f" * 8
@@ -122,13 +122,9 @@ class Site:
                 thread.join(20)
 
 
-def eventually(true: Callable[[], bool], within: float = 20.0) -> bool:
-    """Whether it became true in time."""
-    end = time.monotonic() + within
-    while not true():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
+def eventually(true: Callable[[], bool]) -> bool:
+    """Wait until it is true."""
+    patience.until(true)
     return True
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from click.testing import CliRunner
 from agent.cli import group
 from agent.errors import SettingsError
 from agent.settings import parse
+from tests import patience
 from tests.page.served import Served, pod
 
 FAIL = {"numalign.io/policy": "single-numa-node", "numalign.io/on-misalignment": "fail"}
@@ -80,11 +80,8 @@ def test_the_node_says_what_it_has_and_what_was_repaired(served: Served) -> None
     assert node["numaNodes"][0]["exclusive"] == "1-2,33-34"
     assert node["machine"]["digest"]
     served.write("first", "cpuset.cpus", "0-3")
-    end = time.monotonic() + 10
-    while not (repairs := get(served, "api/node")["repairs"]):
-        assert time.monotonic() < end, "not repaired"
-        time.sleep(0.1)
-    repair = repairs[0]
+    patience.until(lambda: get(served, "api/node")["repairs"], "the repair")
+    repair = get(served, "api/node")["repairs"][0]
     assert (repair["pod"], repair["container"], repair["file"]) == ("default/first", "main", "cpuset.cpus")
     assert repair["cause"] == "drift-foreign"
     assert repair["text"].startswith("another program wrote another set")

@@ -57,7 +57,9 @@ def test_s11_a_small_pod_neither_passes_to_the_harm_of_the_head_nor_is_blocked_b
     """A backfill that would delay the head waits; one that would not goes in at once."""
     world.run(manifest("holder", container(cpu="2")))
     world.see(manifest("head", container(cpu="3"), created=1, policy="none", on_misalignment="wait"))
-    assert world.engine.known["head"].refusal is not None or world.holds("head")
+    head = world.engine.known["head"].refusal
+    assert head is not None
+    assert "requested=3, available=1" in head.message
     world.see(manifest("small", container(cpu="1"), created=2, **WAIT))
     assert world.holds("small") == ""
     assert "delay" in verdicts(world).verdict("small")

@@ -108,11 +108,11 @@ class Told:
         self.intake.synced.clear()
         self.intake.pods_listed(frozenset(each["metadata"]["uid"] for each in bodies))
         self.see(*bodies)
-        eventually(self.intake.synced.is_set, within=10)
+        eventually(self.intake.synced.is_set)
 
     def settled(self) -> None:
         """All that came in is decided, and all of it is told."""
-        eventually(lambda: not self.intake.waiting and not self.publisher.waiting, within=10)
+        eventually(lambda: not self.intake.waiting and not self.publisher.waiting)
 
     @property
     def alive(self) -> bool:

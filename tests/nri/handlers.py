@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from collections.abc import Mapping
 from typing import Any
 
 from agent.errors import SandboxRefused
 from agent.host.nri.values import Adjustment, RuntimeContainer, Sandbox
+from tests.patience import PATIENCE
 
 
 class Recorder:
-    """A handler that remembers what it was told and answers what the test wants."""
+    """A handler that remembers what it was told and answers what the test wants.
+
+    Attributes:
+        go_on: while it is cleared, questions about pods and new containers get no answer.
+    """
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, Any]] = []
         self.changes: Mapping[str, Adjustment] = {}
         self.adjustment = Adjustment()
         self.refuse = ""
-        self.sleep = 0.0
+        self.go_on = threading.Event()
+        self.go_on.set()
 
     def configured(self, runtime: str, version: str) -> None:
         self.seen.append(("configured", (runtime, version)))
@@ -30,13 +36,13 @@ class Recorder:
         return self.changes
 
     def run_sandbox(self, sandbox: Sandbox) -> None:
-        time.sleep(self.sleep)
+        self.go_on.wait(PATIENCE)
         self.seen.append(("run", sandbox))
         if self.refuse:
             raise SandboxRefused(self.refuse)
 
     def create_container(self, sandbox: Sandbox, container: RuntimeContainer) -> Adjustment:
-        time.sleep(self.sleep)
+        self.go_on.wait(PATIENCE)
         self.seen.append(("create", container))
         if self.refuse == "bug":
             raise ZeroDivisionError

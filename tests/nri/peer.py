@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.patience import PATIENCE
+
 
 def quick() -> Iterator[float]:
     """Delays of a plugin that reconnects at once."""
@@ -49,7 +51,7 @@ class Peer:
             if stream is not None:
                 stream.close()
 
-    def ask(self, op: str, within: float = 10, **fields: object) -> dict[str, Any]:
+    def ask(self, op: str, within: float = PATIENCE, **fields: object) -> dict[str, Any]:
         """Send a request; returns its answer: `result` or `error`, and `ms` it took."""
         self._last += 1
         assert self._process.stdin is not None
@@ -59,7 +61,7 @@ class Peer:
         assert answer["id"] == self._last
         return answer
 
-    def event(self, name: str, within: float = 10) -> dict[str, Any]:
+    def event(self, name: str, within: float = PATIENCE) -> dict[str, Any]:
         """The next event, which must be of that name."""
         event = self._events.get(timeout=within)
         assert event["event"] == name, event

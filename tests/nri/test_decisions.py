@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,8 +22,10 @@ from agent.host.standin import container_id
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.podspec import pod_from
 from agent.model.rules import OnMisalignment
+from tests import patience
 from tests.flow.world import World, container, manifest
 from tests.nri.peer import Peer, quick
+from tests.patience import PATIENCE
 
 MACHINE = "2 sockets x 1 node x 4 cores x 1 thread, 4G per node, nic on 0, nic on 1"
 NICS = {"devices": [{"resource": "numalign.io/nic", "class": "02", "namespaces": ["*"]}]}
@@ -52,15 +53,13 @@ def decisions(world: World) -> Iterator[EngineDecisions]:
     made = EngineDecisions(world.engine, usable)
     made.start()
     yield made
-    assert made.stop()
+    assert made.stop(PATIENCE)
 
 
 def until(true: Callable[[], bool]) -> bool:
-    """Wait for another thread, at most ten seconds."""
-    deadline = time.monotonic() + 10
-    while not true() and time.monotonic() < deadline:
-        time.sleep(0.005)
-    return true()
+    """Wait for another thread."""
+    patience.until(true)
+    return True
 
 
 def refused_for(world: World, wish: str) -> None:
@@ -135,7 +134,7 @@ def test_s16_the_quota(tmp_path: Path, cpu: str, *, lift: bool, lifted: bool) ->
     decisions.start()
     made = [driver.create_container(pod, RuntimeContainer("c", "s", name)).quota for name in ("app", "log")]
     assert made == [-1 if lifted else None, None]
-    assert decisions.stop()
+    assert decisions.stop(PATIENCE)
 
 
 def test_s22_self_handed_devices_come_with_environment_and_files(world: World, decisions: EngineDecisions) -> None:
@@ -173,12 +172,11 @@ def test_s8_s9_answers_do_not_wait_for_a_write_that_hangs(world: World, decision
     def hang() -> None:
         with world.engine._lock:
             held.set()
-            free.wait(20)
+            free.wait(PATIENCE)
 
     thread = threading.Thread(target=hang)
     thread.start()
-    assert held.wait(10)
-    began = time.monotonic()
+    assert held.wait(PATIENCE)
     assert decisions.knows("db")
     assert decisions.verdict("db") == ""
     assert decisions.want("db", "app").exclusive
@@ -188,10 +186,9 @@ def test_s8_s9_answers_do_not_wait_for_a_write_that_hangs(world: World, decision
     decisions.container_gone("c0")
     decisions.pods_live(frozenset({"db"}))
     assert not decisions.decide(pod_from(manifest("late", created=1)), within=0.05)
-    took = time.monotonic() - began
+    assert thread.is_alive(), "all of that was answered while the lock was held"
     free.set()
     thread.join()
-    assert took < 1.0, f"answered in {took:.3f} s"
     assert until(lambda: world.engine._enforcer.names.get("c1") == ("db", "app") and decisions.knows("late"))
 
 
@@ -251,7 +248,7 @@ def test_engine_to_runtime_through_the_real_protocol(
         assert len(created["linux"]["resources"].get("devices", [])) == len(files)
         answer = peer.ask("run_pod_sandbox", pod={**pod, "id": "t", "name": "big", "uid": "big"})
         assert "numalign: container app: Resources cannot be allocated with Topology locality" in answer["error"]
-        assert plugin.stop()
+        assert plugin.stop(PATIENCE)
     assert until(lambda: world.engine._enforcer.names.get("c") == ("db", "app"))
 
 

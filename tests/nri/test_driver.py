@@ -16,6 +16,7 @@ from agent.host.nri.session import Identity
 from agent.host.nri.values import Adjustment, DeviceNode, RuntimeContainer, Sandbox, State
 from agent.model.idset import CpuSet, NodeSet
 from tests.nri.peer import Peer, quick
+from tests.patience import PATIENCE
 
 PATIENT = Identity(answer_within=30.0)
 """A busy test machine must not decide what a handler may answer; the deadline has its own test."""
@@ -200,4 +201,4 @@ def test_through_the_real_protocol(program: Path, tmp_path: Path, engine: Engine
         assert created["result"]["adjust"]["linux"]["resources"]["cpu"] == {"cpus": "2-3", "mems": "1"}
         engine.refusal = "no NUMA node has 2 free CPUs"
         assert "numalign: no NUMA node has 2 free CPUs" in peer.ask("run_pod_sandbox", pod=pod)["error"]
-        assert plugin.stop()
+        assert plugin.stop(PATIENCE)

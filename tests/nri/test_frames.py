@@ -7,7 +7,6 @@ import contextlib
 import itertools
 import random
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +18,9 @@ from agent.errors import RuntimeLinkError
 from agent.host.nri import mux, nri_pb2, ttrpc
 from agent.host.nri.plugin import Plugin
 from agent.host.nri.session import Identity
+from tests import patience
 from tests.nri.handlers import Recorder
+from tests.patience import PATIENCE
 
 PATIENT = Identity(answer_within=30.0)
 """A busy test machine must not decide what a handler may answer; the deadline has its own test."""
@@ -82,6 +83,7 @@ class Nonsense:
     def __init__(self, socket: Path, parts: list[bytes]) -> None:
         self.parts, self.answers, self.connections = parts, list[nri_pb2.Response](), 0
         self._socket = socket
+        self._serving = set[asyncio.Task[None] | None]()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
         self._thread.start()
@@ -94,17 +96,18 @@ class Nonsense:
         self._ready.set()
         await self._stop.wait()
         server.close()
-        await asyncio.sleep(0.01)  # who serves a connection that was accepted just now has begun, and can end it
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for each in others:
-            each.cancel()
-        if others:
-            await asyncio.wait(others)
+        while asyncio.all_tasks() - {asyncio.current_task()}:
+            for each in filter(
+                None, self._serving
+            ):  # of who has begun: who is cancelled before leaves its connection open
+                each.cancel()
+            await asyncio.sleep(0.001)
         await asyncio.sleep(0)  # their transports close
 
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         self._writer = writer
+        self._serving.add(asyncio.current_task())
         try:
             frames, registering, answers = mux.Demultiplexer(), ttrpc.Reader(), ttrpc.Reader()
             while data := await reader.read(1 << 16):
@@ -163,16 +166,14 @@ def test_finding_30_malformed_requests_are_answered_open_and_counted(tmp_path: P
         str(tmp_path / "s"), handler, delays=quick, identity=PATIENT, count=lambda _m, how, _s: outcomes.append(how)
     )
     plugin.start()
-    deadline = time.monotonic() + 5
-    while len(server.answers) < 6 and time.monotonic() < deadline:
-        time.sleep(0.01)
+    patience.until(lambda: len(server.answers) >= 6, "six answers")
     codes = [answer.status.code for answer in server.answers]
     assert codes == [12, 12, 0, 0, 0, 0]
     assert "NoSuchMethod" in server.answers[0].status.message
     assert [answer.payload for answer in server.answers[2:]] == [b""] * 4
     assert outcomes[:6] == ["unknown", "unknown", "malformed", "malformed", "malformed", "ok"]
     assert [name for name, _ in handler.seen] == ["run"]
-    assert plugin.stop()
+    assert plugin.stop(PATIENCE)
     server.stop()
 
 
@@ -189,9 +190,7 @@ def test_a_runtime_that_speaks_nonsense_is_left_and_tried_again(
     server = Nonsense(folder / "s", parts)
     plugin = Plugin(str(folder / "s"), Recorder(), delays=quick, identity=PATIENT)
     plugin.start()
-    deadline = time.monotonic() + 5
-    while server.connections < 2 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert plugin.stop()
+    patience.until(lambda: server.connections >= 2, "the second connection")
+    assert plugin.stop(PATIENCE)
     server.stop()
     assert server.connections >= 2

@@ -170,7 +170,7 @@ class Browser:
             raise RuntimeError(str(details.get("exception", {}).get("description") or details["text"]))
         return found_["result"].get("value")
 
-    def until(self, condition: str, seconds: float = 15) -> Any:  # noqa: ANN401 - as run
+    def until(self, condition: str, seconds: float = PATIENCE) -> Any:  # noqa: ANN401 - as run
         """Wait until an expression is true; its value. Raises AssertionError after so many seconds."""
         end = time.monotonic() + seconds
         while True:

@@ -21,6 +21,7 @@ from agent.host.scratch import Scratch
 from agent.model.devices import DeviceInventory
 from agent.model.podspec import pod_from
 from agent.settings import parse
+from tests import patience
 
 SETTINGS = {
     "cpuManagerPolicy": "static", "topologyManagerPolicy": "best-effort", "systemReserved": {"cpu": "1"},
@@ -102,12 +103,10 @@ class Served:
         names = {f"{each['metadata']['namespace']}/{each['metadata']['name']}" for each in pods}
         self.wait(names)
 
-    def wait(self, names: set[str], seconds: float = 30) -> None:
+    def wait(self, names: set[str]) -> None:
         """Until the engine knows pods of these names."""
-        end = time.monotonic() + seconds
-        while not names <= {known.pod.key for known in self.node.engine.snapshot.known.values()}:
-            assert time.monotonic() < end, "not decided"
-            time.sleep(0.02)
+        engine = self.node.engine
+        patience.until(lambda: names <= {each.pod.key for each in engine.snapshot.known.values()}, "the decisions")
 
     def remove(self, name: str, namespace: str = "default") -> None:
         """Take a manifest away."""

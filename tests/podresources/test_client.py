@@ -16,6 +16,7 @@ from agent.errors import RuntimeLinkError
 from agent.host.podresources import podresources_pb2 as pb
 from agent.host.podresources.client import BURST, HeldDevice, PodResources
 from agent.model.idset import NodeSet
+from tests.patience import PATIENCE
 
 Serve = Callable[[bytes, grpc.ServicerContext], bytes]
 
@@ -135,7 +136,7 @@ def test_a_kubelet_that_is_away_is_a_named_error_and_comes_back(kubelet: Kubelet
     with pytest.raises(RuntimeLinkError, match="podresources List: UNAVAILABLE"):
         client.list()
     kubelet.start()
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + PATIENCE
     while True:
         try:
             assert client.list() == {}

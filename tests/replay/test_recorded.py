@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,9 @@ import pytest
 
 from agent.core.machinejson import to_facts
 from agent.host.archives import open_root
-from agent.host.files import HostFiles
 from agent.host.machines import open_machine
 from agent.host.sysfs import discover
-from agent.model.machine import Machine, MemoryKind
+from agent.model.machine import MemoryKind
 from tests.replay.checker import check_machine
 from tests.replay.trees import OWN, SHARED
 
@@ -175,30 +173,8 @@ def test_own_machines_are_sound(path: Path) -> None:
     assert not machine.warnings
 
 
-def _best_of(times: int, files: HostFiles) -> tuple[float, Machine]:
-    best, machine = 1e9, discover(files)
-    for _ in range(times):
-        start = time.process_time()  # other tests share the cores: wall-clock time would measure them
-        machine = discover(files)
-        best = min(best, time.process_time() - start)
-    return best, machine
-
-
-@needs_shared
-def test_discovery_of_64_nodes_takes_less_than_half_a_second() -> None:
-    """The largest recording, opened and read."""
-    start = time.process_time()
-    with open_root(str(SHARED / "256ia64-64n2s2c.tar.bz2")) as files:
-        opened = time.process_time() - start
-        best, machine = _best_of(3, files)
-    assert len(machine.cpus) == 256
-    assert opened + best < 0.5
-
-
 @pytest.mark.skipif(not Path("/sys/devices/system/cpu/online").exists(), reason="no live /sys on this system")
-def test_this_machine_is_sound_and_read_within_100_milliseconds() -> None:
-    """The live tree through the same reader."""
+def test_this_machine_is_sound() -> None:
+    """The live tree through the same reader. `make bench` has the time."""
     with open_root(None) as files:
-        best, machine = _best_of(3, files)
-    check_machine(machine)
-    assert best < 0.1
+        check_machine(discover(files))

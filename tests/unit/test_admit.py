@@ -132,9 +132,10 @@ def test_a_pod_brings_its_own_policy_scope_and_options() -> None:
     record = ledger.pods["a"]
     assert (record.policy, record.scope, record.asked) == ("single-numa-node", "pod", "single-numa-node")
     assert {str(hint.nodes) for hint in record.affinity.values()} == {"0"}
-    spread = admitted(managers.admit(empty, pod("b", 2), cpu_options=CpuOptions(distribute_across_numa=True)))
-    plain = admitted(managers.admit(empty, pod("b", 2)))
-    assert spread.grant("b", "c0").cpus != plain.grant("b", "c0").cpus or managers.reserved == CpuSet.of(0)
+    spread = admitted(managers.admit(empty, pod("b", 5), cpu_options=CpuOptions(distribute_across_numa=True)))
+    plain = admitted(managers.admit(empty, pod("b", 5)))
+    assert [str(each.grant("b", "c0").cpus) for each in (spread, plain)] == ["1-2,4-6", "1,4-7"]
+    assert [str(each.cpus.shared) for each in (spread, plain)] == ["0,3,7", "0,2-3"]
     assert managers.reserved == CpuSet.of(0)
 
 

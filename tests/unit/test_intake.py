@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from agent.errors import InvariantError, KubeError
 from agent.kube.bodies import Raw, Seen, seen
 from agent.kube.intake import Intake
 from agent.model.pod import Pod
+from tests import patience
 
 
 def body(name: str, *, phase: str = "Running", container_id: str = "", **metadata: object) -> dict[str, Any]:
@@ -67,10 +67,7 @@ def world() -> World:
 
 def settle(condition: Callable[[], object]) -> None:
     """Wait until true."""
-    deadline = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    patience.until(condition)
 
 
 @pytest.fixture

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from agent.host.processes import Processes, read_allowed
 from agent.model.idset import CpuSet
+from tests import patience
 
 KEY = ("uid", "app")
 
@@ -51,10 +51,7 @@ def test_a_process_that_died_is_started_again() -> None:
     processes = Processes()
     first = processes.start(KEY)
     os.kill(first, 9)
-    deadline = time.monotonic() + 5
-    while processes.pid(KEY) is not None:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    patience.until(lambda: processes.pid(KEY) is None, "its end")
     assert processes.start(KEY) != first
     processes.close()
 
@@ -69,10 +66,7 @@ def test_none_is_left_however_this_program_ends(ending: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     pids = done.stdout.split()
     assert len(pids) == 2
-    deadline = time.monotonic() + 5
-    while any(Path(f"/proc/{pid}/cmdline").is_file() and _is_cat(pid) for pid in pids):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    patience.until(lambda: not any(Path(f"/proc/{pid}/cmdline").is_file() and _is_cat(pid) for pid in pids))
 
 
 def _is_cat(pid: str) -> bool:
