@@ -1,5 +1,7 @@
 """A real etcd and kube-apiserver on loopback, for tests: RBAC on, service account tokens bound to pods and nodes.
 
+Where a test asks for them, kube-controller-manager's own controllers run beside them.
+
 The programs come from tests/peers/kube. `ControlPlane` starts and ends them, can stop and restart each by itself, and
 speaks to the API as the cluster's admin. Everything lives in one folder.
 """
@@ -118,7 +120,7 @@ class Api:
 
 
 class ControlPlane(Api):
-    """etcd and kube-apiserver; `with ControlPlane(program, folder) as cluster: ...`."""
+    """etcd, kube-apiserver, controllers; `with ControlPlane(program, folder) as cluster: ...`."""
 
     def __init__(self, program: Path, folder: Path, *flags: str) -> None:
         self.folder, self._flags = folder, flags
@@ -168,19 +170,37 @@ class ControlPlane(Api):
             "--disable-admission-plugins=ServiceAccount", *self._flags,
         )  # fmt: skip
 
+    def start_controllers(self, *names: str) -> None:
+        """Start kube-controller-manager with these controllers only: the others would tidy up what tests play."""
+        link = self.folder / "kube-controller-manager"
+        link.unlink(missing_ok=True)
+        link.symlink_to((self.folder / "etcd").readlink())
+        config = self.folder / "kubeconfig"
+        where = {"server": self.server, "certificate-authority": str(self.ca)}
+        config.write_text(json.dumps({
+            "apiVersion": "v1", "kind": "Config", "current-context": "test",
+            "clusters": [{"name": "test", "cluster": where}], "users": [{"name": "test", "user": {"token": ADMIN}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+        }))  # fmt: skip
+        self._start(
+            "kube-controller-manager", f"--kubeconfig={config}", "--leader-elect=false", "--bind-address=127.0.0.1",
+            f"--secure-port={free_port()}", f"--cert-dir={self.folder / 'controllers'}",
+            f"--controllers={','.join(names)}", "--profiling=false",
+        )  # fmt: skip
+
     def _start(self, name: str, *flags: str) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen([self.folder / name, *flags], stdout=log, stderr=log)
 
     def kill(self, name: str, how: signal.Signals = signal.SIGKILL) -> None:
-        """End one of the two, or (SIGSTOP, SIGCONT) pause it and let it go on."""
+        """End one of them, or (SIGSTOP, SIGCONT) pause it and let it go on."""
         process = self.processes[name]
         process.send_signal(how)
         if how not in {signal.SIGSTOP, signal.SIGCONT}:
             process.wait(30)
 
     def stop(self) -> None:
-        """End both, whatever state they are in."""
+        """End all, whatever state they are in."""
         for process in reversed(self.processes.values()):
             if process.poll() is None:
                 process.send_signal(signal.SIGCONT)

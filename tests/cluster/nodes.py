@@ -234,8 +234,12 @@ class Agent:
         ]  # fmt: skip
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
-        wait(lambda: self._find("serving") or self.process.poll() is not None, 40, "the agent")  # type: ignore[union-attr]
-        assert self.process.poll() is None, self.words()
+        try:
+            wait(lambda: self._find("serving") or self.process.poll() is not None, what="the agent")  # type: ignore[union-attr]
+            assert self.process.poll() is None, self.words()
+        except BaseException:
+            self.end(signal.SIGKILL)
+            raise
         self.address = str(self._find("serving metrics").get("address"))
         return self
 
@@ -252,7 +256,7 @@ class Agent:
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(how)
-        return self.process.wait(20)
+        return self.process.wait(patience.PATIENCE)
 
     def words(self) -> str:
         """What this process logged."""
@@ -279,7 +283,7 @@ class Agent:
 
     def get(self, path: str) -> str:
         """A page of its server."""
-        with urllib.request.urlopen(f"http://{self.address}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{self.address}{path}", timeout=60) as answer:
             return answer.read().decode()  # type: ignore[no-any-return]
 
     def metric(self, line: str) -> float:
