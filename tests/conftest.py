@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from tests import image, peers
 from tests.cluster.control_plane import ControlPlane
+from tests.docs import safety
 from tests.peers.ahead import AHEAD
 
 # A loaded machine is no defect: what is fast enough is shown by `make bench`, never by a test that watches the clock.
@@ -27,6 +28,19 @@ def _logs_as_before() -> Iterator[None]:
     for logger, handlers, propagate, level in before:
         logger.handlers[:], logger.propagate = handlers, propagate
         logger.setLevel(level)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The safety rules' numbers are marks."""
+    for rule in safety.RULES:
+        config.addinivalue_line("markers", f"S{rule}: holds this safety rule, see deploy/docs/dev/safety.md")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """`pytest -m S9` runs the tests of a safety rule."""
+    if isinstance(item, pytest.Function):
+        for rule in safety.numbers(item.originalname, item.function.__doc__, item.module.__doc__):
+            item.add_marker(f"S{rule}")
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
