@@ -75,7 +75,7 @@ def _with_list(part: str, found: Mapping[int, Mapping[str, Counter[str]]]) -> st
     lines = [f"{words}\n\n<!-- tests -->\n"]
     for judge in dict.fromkeys(JUDGES.values()):
         if files := found[rule].get(judge):
-            told = ", ".join(f"`{file}` ({number})" for file, number in sorted(files.items()))
+            told = ", ".join(f"`{file}`" for file in sorted(files))
             lines.append(f"- {judge}: {told}\n")
     return "".join(lines) + "\n"
 

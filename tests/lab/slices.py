@@ -85,6 +85,8 @@ SLICES = (
         Part(("tests/lab/test_examples.py",), 2), Part(("tests/lab/test_order.py",), 3),
         Part(("tests/lab/test_shapes.py",), 6),
     ), "the examples, grants without NRI, two machines of other shape"),
+    Slice("rules", (Part(("tests/lab/test_rules.py",), 17),),
+          "safety rules that only a real node can prove; its minutes are estimated, not measured"),
 )  # fmt: skip
 SLOWER, AFTER = 1.2, 2.0
 """How much longer the tests may take than they did when they were measured; minutes for the report and the end."""
