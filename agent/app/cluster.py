@@ -19,11 +19,12 @@ from typing import Any
 from agent.app import setup
 from agent.app.cluster_made import Made, Options
 from agent.app.kubelet_questions import KubeletQuestions
-from agent.app.node_events import MOST_NAMED, mind_kubelet, mind_other_writers, mind_pods, writing_pods
+from agent.app.node_events import MOST_NAMED, SLICES, mind_kubelet, mind_other_writers, mind_pods, writing_pods
 from agent.core.changes import changes
 from agent.engine.alone import Survived
 from agent.kube.cleanup import Cleanup, Rule
 from agent.kube.configz import kubelet_configuration
+from agent.kube.slices import AGAIN, SELDOM, cpu_slices
 from agent.observe.logs import LOG, operation
 
 TICK = 0.25
@@ -139,7 +140,7 @@ class Cluster(Made):
         self.locality.look(self._engine.ledger, self._engine.names, self._node().machine)
 
     def _mind_others(self) -> None:
-        """Who else writes cpusets (S10): traces on this node, and at times the kubelet's own word."""
+        """Who else writes cpusets (S10): traces on this node, and at times the kubelet's own word and the API's."""
         mind_other_writers(self._engine, self.options.host, self.options.kubelet_dir)
         self._mind_pods()
         if self.options.host_ip and self.questions.due(time.monotonic()):
@@ -147,6 +148,11 @@ class Cluster(Made):
             self.questions.asked(time.monotonic(), answered=configuration is not None)
             if configuration is not None:
                 mind_kubelet(self._engine, configuration)
+        if time.monotonic() >= self._slices_at:
+            found = cpu_slices(self.client, self.options.node_name)
+            self._slices_at = time.monotonic() + (AGAIN if found is None else SELDOM)
+            if found is not None:
+                self._engine.switch(observe_only=bool(found), why=found, source=SLICES)
 
     def _mind_pods(self) -> None:
         """Pods that write cpusets (S10); before the first complete list, those that the start has read count."""

@@ -117,6 +117,8 @@ class Made(Service):
             self._remember(start.node)
         self.hotplug = MachineWatch(options.root, self._wake.set, lambda text: self.fan.problem("hot-plug", text))
         self._prints: tuple[object, ...] = self._fingerprints()
+        self._slices_at = 0.0
+        """When the API is asked next whether a DRA driver hands out this node's CPUs."""
         self._behind = False  # what changed could not be read: tried again by the clock
         self.setup = setup.read_setup(options.config, options.root, self.kept)
         self.cgroups = _cgroups(options)

@@ -29,9 +29,9 @@ SETTLE_V1 = 0.002
 """Seconds from an event to its consequences on v1. There runc reads the parent's set and writes it into the folder
 that it has just made; if the parent shrinks in between, that fails (EACCES) and the container with it. Two
 milliseconds let it finish. On v2 nothing is copied."""
-SOURCE, CONFIGZ, PODS = "files", "configz", "pods"
+SOURCE, CONFIGZ, PODS, SLICES = "files", "configz", "pods", "slices"
 """Whose word stops and resumes the engine here (`Engine.switch`)."""
-SOURCES = (SOURCE, CONFIGZ, PODS, "flapping")
+SOURCES = (SOURCE, CONFIGZ, PODS, SLICES, "flapping")
 """All of them; the last is the engine's own: sets that change back and forth."""
 
 

@@ -66,6 +66,7 @@ class KubeClient:
         verb: str = "",
         brief: bool = False,
         reader: Reader | None = None,
+        within: tuple[float, float] = (CONNECT_SECONDS, READ_SECONDS),
     ) -> dict[str, Any]:
         """One request; the JSON answer, of LARGEST bytes at most.
 
@@ -78,6 +79,7 @@ class KubeClient:
             verb: what to count it as, the method where empty.
             brief: of the object in the answer only the metadata is wanted.
             reader: of an answer that may have more, of which less is kept: `pod_list`, `one_pod`, `unread`.
+            within: seconds to connect, and of silence.
 
         Raises:
             KubeError: with the HTTP status, or UNREACHABLE when there was no answer; the text is the server's own.
@@ -91,9 +93,7 @@ class KubeClient:
             _, url, sent, data, _ = self._api.param_serialize(
                 method, path, query_params=list(query), header_params=headers, body=body
             )
-            answer = self._api.call_api(
-                method, url, header_params=sent, body=data, _request_timeout=(CONNECT_SECONDS, READ_SECONDS)
-            )
+            answer = self._api.call_api(method, url, header_params=sent, body=data, _request_timeout=within)
             status = answer.status
             if not _taken(status):
                 raise KubeError(status, f"{what}: {_refusal(answer.response)}")

@@ -121,7 +121,7 @@ SPECS: tuple[Spec, ...] = (
          "1 when nothing is written: the kill switch is on, or somebody else writes cpusets."),
     Spec("numalign_other_writers", "gauge",
          "1 when somebody else writes cpusets, by how that was found: files on the node, the kubelet's configz, pods "
-         "of the node, or sets that change back and forth (flapping).", ("found",)),
+         "of the node, ResourceSlices of the node, or sets that change back and forth (flapping).", ("found",)),
     Spec("numalign_build_info", "gauge", "Always 1; the version is the label.", ("version",)),
 )  # fmt: skip
 PREFIX = "numalign_"
