@@ -36,7 +36,7 @@ def test_s5_nobody_shares_an_isolated_cpu(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("strict", "held", "shared"), [("false", "1-3", "0"), ("true", "1-2", "3")])
 def test_s5_a_resize_does_not_empty_the_pool(tmp_path: Path, strict: str, held: str, shared: str) -> None:
-    """Under strict reservation the last shared CPU is not given to a pod that grows: it keeps what it has, and why."""
+    """Under strict reservation the last shared CPU is not given to a pod that grows, which says why."""
     options = {"strict-cpu-reservation": strict}
     world = node(tmp_path, "1 socket x 1 node x 4 cores x 1 thread", cpuManagerPolicyOptions=options)
     world.run(manifest("db", container(cpu="2"), created=2))
