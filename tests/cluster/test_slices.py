@@ -12,7 +12,7 @@ from agent.kube.client import KubeClient
 from agent.kube.slices import PATH, cpu_slices
 from tests.cluster.control_plane import ApiError, ControlPlane
 from tests.cluster.nodes import Agent, Make, wait
-from tests.cluster.objects import Object
+from tests.cluster.objects import Object, account
 from tests.cluster.stolen import Stolen
 
 pytestmark = pytest.mark.cluster
@@ -61,7 +61,8 @@ def test_s10_s19_an_agent_may_list_slices_and_no_more(cluster: ControlPlane) -> 
 
 def test_s10_what_cannot_be_asked_says_nothing(cluster: ControlPlane, tmp_path: Path) -> None:
     """A token without the right is told that nobody is there; a server that is away, that nobody knows."""
-    (tmp_path / "token").write_text(cluster.token("default", "default"))
+    cluster.ensure(account("nobody"))
+    (tmp_path / "token").write_text(cluster.token("default", "nobody"))
     client = KubeClient(Access(cluster.server, cluster.ca, tmp_path / "token", check_name=False), "n")
     with pytest.raises(KubeError):
         client.get(PATH)
