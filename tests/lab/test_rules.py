@@ -66,12 +66,10 @@ def test_s2_what_the_node_lives_on_starts_on_a_full_node(stage: Stage, wish: str
     else:
         lab.wait_pod("late", _told_no)
     lab.delete("late")
-    for name, space, more in (
-        ("dns", "kube-system", {}),
-        ("critical", "default", {"priorityClassName": "system-node-critical"}),
-    ):
-        body = pod(name, cpu="1", memory="16Mi", **more)
-        body["metadata"]["namespace"] = space
+    critical = pod("critical", cpu="1", memory="16Mi", priorityClassName="system-node-critical")
+    dns = pod("dns", cpu="1", memory="16Mi")
+    dns["metadata"]["namespace"] = "kube-system"
+    for body in (dns, critical):
         on_the_pool(lab, node, lab.create(body, node))
     static = pod("static", {**container(cpu="1", memory="16Mi"), "image": images.PLAY, "imagePullPolicy": "Never"})
     node.put(f"{MANIFESTS}/static.yaml", yaml.safe_dump(static).encode())
