@@ -56,11 +56,11 @@ def beside(told: Told, crowd: Sequence[Hostile]) -> list[Answer]:
     told.list(*(pod.body for pod in crowd))
     found = []
     for body in INNOCENT:
-        eventually(lambda: not told.intake.waiting and not told.publisher.untold, within=60)
+        eventually(lambda: not told.intake.waiting and not told.publisher.untold)
         name, world = body["metadata"]["name"], told.world
         saves, decided, asked = world.store.saves, len(world.ears.words), len(told.api.requests)
         told.see(body)
-        eventually(lambda name=name: bool(told.api.condition(name)), within=60)  # type: ignore[misc] # bound here
+        eventually(lambda name=name: bool(told.api.condition(name)))  # type: ignore[misc] # bound here
         requests = [path for _, path, _ in told.api.requests[asked:]]
         word = told.api.condition(name)
         found.append(

@@ -10,7 +10,9 @@ from tests import peers
 from tests.peers import go
 from tests.peers.ahead import TIERS, Ahead, Tier
 
-LAB = Tier("the lab's devices and programs", {each: partial(peers.build, each) for each in ("devices", "hog", "sweep")})
+LAB = Tier(
+    "the lab's devices and programs", {each: partial(peers.build, each) for each in ("devices", "hog", "sweep")}
+)
 
 
 def main() -> int:
