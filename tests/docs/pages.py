@@ -22,11 +22,13 @@ class Command:
         page: where it stands.
         place: the word after `console`: where it is to be run, "" for here.
         text: for a shell; may have several lines.
+        output: what the page shows of what it prints, "" for nothing.
     """
 
     page: Path
     place: str
     text: str
+    output: str = ""
 
     def __str__(self) -> str:
         return f"{self.page.stem}: {' '.join(self.text.split())[:200]}"
@@ -39,7 +41,7 @@ def commands() -> Iterator[Command]:
             kind, _, place = language.strip().partition(" ")
             if kind == "console":
                 lines = [line.removeprefix(indent) for line in body.splitlines()]
-                yield from (Command(page, place, text) for text in _commands(lines))
+                yield from (Command(page, place, *each) for each in _commands(lines))
 
 
 def blocks(page: Path, language: str) -> Iterator[str]:
@@ -49,18 +51,19 @@ def blocks(page: Path, language: str) -> Iterator[str]:
             yield "\n".join(line.removeprefix(indent) for line in body.splitlines())
 
 
-def _commands(lines: list[str]) -> Iterator[str]:
-    """What follows a prompt, with the lines that continue it; what comes after is what it prints."""
+def _commands(lines: list[str]) -> Iterator[tuple[str, str]]:
+    """What follows a prompt, with the lines that continue it; and what comes after, which is what it prints."""
     found: list[str] = []
-    for line in lines:
+    printed: list[str] = []
+    for line in [*lines, "$ "]:
         if line.startswith("$ "):
             if found:
-                yield "\n".join(found)
-            found = [line[2:]]
-        elif found and _goes_on(found):
+                yield "\n".join(found), "\n".join(printed).rstrip()
+            found, printed = [line[2:]], []
+        elif found and not printed and _goes_on(found):
             found.append(line)
-    if found:
-        yield "\n".join(found)
+        else:
+            printed.append(line.rstrip())
 
 
 def _goes_on(lines: list[str]) -> bool:

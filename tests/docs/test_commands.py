@@ -1,4 +1,7 @@
-"""Every command of the documentation is run; what cannot be run here is told apart by a word, with the reason."""
+"""Every command of the documentation is run, and prints what the page shows; what cannot be run here has a word.
+
+The word after `console` tells it apart, with the reason below.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ import pytest
 from tests.chart import rendering
 from tests.docs import pages
 
+WIDTH = "100"
+"""Of the terminal whose output the pages show."""
 ELSEWHERE = {
     "cluster": "run by tests/kubectl/test_docs.py, against a real API server",
     "node": "needs a node with a kubelet; here only its options are checked",
@@ -27,6 +32,17 @@ NOT_RUN = {
     "make test": "is what runs this",
     "make bench-api": "takes many minutes",
 }
+ANSWERS_NO = {
+    ("README", "numalign explain --manifest deploy/examples/router.yaml"),
+    ("explain", "numalign run --pods deploy/examples/pods"),
+    ("explain", "numalign explain solver"),
+    ("explain", "numalign explain --manifest deploy/examples/router.yaml"),
+    ("explanation", "numalign run --pods deploy/examples/pods"),
+    ("explanation", "numalign explain --manifest deploy/examples/pods/60-solver.yaml"),
+    ("install", "numalign simulate --pods deploy/examples/pods"),
+    ("install", "numalign run --pods deploy/examples/pods"),
+}
+"""Page, and how the command begins: done, and a pod of the examples is refused, which is exit code 1."""
 ON_A_NODE = [each for each in pages.commands() if each.place == "node" and "numalign" in each.text.split()[:2]]
 CRDS = ("--set", "monitoring.skipCrdCheck=true")  # there is no API server to ask whether it has them
 HERE = [command for command in pages.commands() if not command.place]
@@ -55,11 +71,15 @@ def test_commands_run(command: pages.Command) -> None:
         pytest.skip(f"{first} is not installed")
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command.text],
-        cwd=pages.ROOT, env=environment(), capture_output=True, text=True, timeout=120, check=False,
+        cwd=pages.ROOT, env={**environment(), "COLUMNS": WIDTH}, capture_output=True, text=True, timeout=600,
+        check=False,
     )  # fmt: skip
-    answers_no = (1,) if first == "numalign" else ()  # done, and a pod of the examples is refused
-    assert done.returncode in (0, *answers_no), done.stdout[-2000:] + done.stderr[-2000:]
+    refused = any(command.page.stem == page and command.text.startswith(text) for page, text in ANSWERS_NO)
+    assert done.returncode == int(refused), done.stdout[-2000:] + done.stderr[-2000:]
     assert "Traceback" not in done.stderr
+    if command.output:
+        shown = "\n".join(line.rstrip() for line in done.stdout.splitlines()).rstrip()
+        assert shown == command.output, "the page shows something else"
 
 
 def test_every_command_has_a_place() -> None:
