@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
 import tempfile
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from agent.host.checkpoint import Checkpoint
 from agent.model.idset import CpuSet
 from agent.model.ledger import CpuBooks, Ledger, PodRecord
 from agent.model.pod import Container, Pod, Qos
+from tests import peers
 from tests.lab.needs import LabError
 from tests.lab.sweeps import INIT, NEWCOMER, ONCE, PAUSE, Verdict, judged, parsed, strayed, summary
 
@@ -151,3 +154,21 @@ def test_what_does_not_count_is_told_by_kind() -> None:
     assert summary([Counter({PAUSE: 1}), Counter({PAUSE: 2, ONCE: 1})]) == (
         "3 with a pause process, 0 with runc init, 0 of newcomers, 1 seen once"
     )
+
+
+@pytest.mark.go
+def test_the_sampler_runs_on_any_machine(tmp_path: Path) -> None:
+    """Where there is no container it says so in lines that can be read, until it is told to end."""
+    out = tmp_path / "out"
+    with subprocess.Popen([peers.build("sweep"), out]) as sampler:
+        try:
+            while not (out.exists() and out.read_text().endswith("\n")):
+                assert sampler.poll() is None
+                time.sleep(0.01)
+        finally:
+            sampler.terminate()
+    assert sampler.returncode == 0
+    seen = parsed(out.read_text())
+    assert seen.count >= 1
+    assert seen.spans[0].sets == {}
+    assert judged(seen) == Verdict()

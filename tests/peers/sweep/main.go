@@ -3,7 +3,7 @@
 //	sweep OUT
 //
 // A sweep reads cpuset.cpus.effective of every container's cgroup (v2, systemd's names) and the Cpus_allowed of every
-// thread in it. It sweeps every 75 ms, and at once after somebody wrote a cpuset. OUT gets a JSON object per line: each
+// thread in it. It sweeps every 60 ms, and at once after somebody wrote a cpuset. OUT gets a JSON object per line: each
 // sweep that differs from the one before, each new saved ledger, and one a second in any case. SIGTERM ends it.
 //
 // Reading one cgroup after the other is no moment: what was read first may have changed before the last was read. A
@@ -16,8 +16,10 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
+	"io"
 	"log"
-	"math/bits"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -34,7 +36,7 @@ const (
 	tree   = "/sys/fs/cgroup/kubepods.slice"
 	ledger = "/var/lib/numalign/checkpoint.json"
 	tasks  = "/run/containerd/io.containerd.runtime.v2.task/k8s.io/"
-	pause  = 75 * time.Millisecond
+	pause  = 60 * time.Millisecond
 	beat   = time.Second
 )
 
@@ -66,17 +68,11 @@ type files struct {
 	began         bool // its program runs: runc is through with it
 }
 
-type state struct {
-	Pod, Cpus, Kind, Strays string
-	strays                  map[string]string
-}
-
 type sweeper struct {
 	known  map[string]*files // by path
 	paths  []string          // of known, as listed last
 	listed time.Time         // zero when a cgroup came or went: listing takes far longer than reading
 	notify int               // inotify
-	watch  map[string]bool
 	buffer []byte
 }
 
@@ -94,12 +90,12 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	s := &sweeper{known: map[string]*files{}, notify: notify, watch: map[string]bool{}, buffer: make([]byte, 1<<16)}
+	s := &sweeper{known: map[string]*files{}, notify: notify, buffer: make([]byte, 1<<16)}
 	run(s, bufio.NewWriter(out), ended)
 }
 
 func run(s *sweeper, out *bufio.Writer, ended <-chan os.Signal) {
-	began, before, identity := time.Now(), map[string]state{}, ""
+	began, before, identity := time.Now(), map[string]*container{}, ""
 	last, told, longest := began, time.Time{}, 0.0
 	for sweep := 0; ; sweep++ {
 		over := len(ended) > 0
@@ -115,9 +111,8 @@ func run(s *sweeper, out *bufio.Writer, ended <-chan os.Signal) {
 			now = again
 			changed = differences(before, now)
 		}
-		after, _ := stat()
 		if len(changed) > 0 || data != nil || over || start.Sub(told) > beat {
-			each := line{sweep, start.Sub(began).Seconds(), whole, after == id, longest, changed, nil}
+			each := line{sweep, start.Sub(began).Seconds(), whole, stat() == id, longest, changed, nil}
 			if data != nil {
 				text := base64.StdEncoding.EncodeToString(data)
 				each.Ledger = &text
@@ -188,7 +183,7 @@ func (s *sweeper) heard() bool {
 }
 
 // sets of all containers with a process: an empty cgroup runs nowhere. In reverse, for the second look.
-func (s *sweeper) sets(reverse bool) map[string]state {
+func (s *sweeper) sets(reverse bool) map[string]*container {
 	s.heard()
 	if time.Since(s.listed) > beat {
 		s.listed = time.Now()
@@ -199,7 +194,7 @@ func (s *sweeper) sets(reverse bool) map[string]state {
 		paths = slices.Clone(paths)
 		slices.Reverse(paths)
 	}
-	found := map[string]state{}
+	found := map[string]*container{}
 	for _, path := range paths {
 		file := s.known[path]
 		cpus, err := reread(file.cpus, s.buffer)
@@ -209,12 +204,7 @@ func (s *sweeper) sets(reverse bool) map[string]state {
 			continue
 		}
 		kind := file.kind(threads)
-		strays := strays(cpus, threads)
-		var names []byte
-		if len(strays) > 0 {
-			names, _ = json.Marshal(strays)
-		}
-		found[file.id] = state{file.pod, cpus, kind, string(names), strays}
+		found[file.id] = &container{file.pod, cpus, kind, strays(cpus, threads)}
 	}
 	return found
 }
@@ -249,7 +239,6 @@ func (s *sweeper) list() {
 			file.cpus.Close()
 			file.threads.Close()
 			delete(s.known, path)
-			delete(s.watch, path)
 		}
 	}
 	s.paths = found
@@ -274,11 +263,9 @@ func (s *sweeper) visit(folder string, found *[]string) {
 	}
 }
 
+// watched has no need to know what is watched already: to ask again changes nothing.
 func (s *sweeper) watched(folder string) {
-	if !s.watch[folder] {
-		s.watch[folder] = true
-		syscall.InotifyAddWatch(s.notify, folder, syscall.IN_MODIFY|syscall.IN_CREATE|syscall.IN_DELETE)
-	}
+	syscall.InotifyAddWatch(s.notify, folder, syscall.IN_MODIFY|syscall.IN_CREATE|syscall.IN_DELETE)
 }
 
 func (s *sweeper) open(path string, match []string) bool {
@@ -328,87 +315,39 @@ func strays(cpus string, threads []string) map[string]string {
 	return found
 }
 
-type mask [16]uint64
-
-// affinity is what /proc says as Cpus_allowed, without the text.
-func affinity(thread int) (mask, bool) {
-	var found mask
-	_, _, errno := syscall.RawSyscall(syscall.SYS_SCHED_GETAFFINITY, uintptr(thread), unsafe.Sizeof(found), uintptr(unsafe.Pointer(&found)))
-	return found, errno == 0
-}
-
-func subset(one, other mask) bool {
-	for word := range one {
-		if one[word]&^other[word] != 0 {
-			return false
-		}
-	}
-	return true
-}
-
-func parse(list string) mask {
-	var found mask
-	for _, part := range strings.Split(list, ",") {
-		first, last, is := strings.Cut(part, "-")
-		if !is {
-			last = first
-		}
-		from, err := strconv.Atoi(first)
-		to, wrong := strconv.Atoi(last)
-		if err != nil || wrong != nil {
-			continue
-		}
-		for cpu := from; cpu <= to && cpu < len(found)*64; cpu++ {
-			found[cpu/64] |= 1 << (cpu % 64)
-		}
-	}
-	return found
-}
-
-func format(found mask) string {
-	var parts []string
-	for word, value := range found {
-		for ; value != 0; value &= value - 1 {
-			parts = append(parts, strconv.Itoa(word*64+bits.TrailingZeros64(value)))
-		}
-	}
-	return strings.Join(parts, ",")
-}
-
 // differences of two sweeps; nil for a container that is gone.
-func differences(before, now map[string]state) map[string]*container {
+func differences(before, now map[string]*container) map[string]*container {
 	found := map[string]*container{}
 	for id, each := range now {
-		was, there := before[id]
-		if !there || was.Cpus != each.Cpus || was.Kind != each.Kind || was.Strays != each.Strays {
-			found[id] = &container{each.Pod, each.Cpus, each.Kind, each.strays}
+		was := before[id]
+		if was == nil || was.Cpus != each.Cpus || was.Kind != each.Kind || !maps.Equal(was.Strays, each.Strays) {
+			found[id] = each
 		}
 	}
 	for id := range before {
-		if _, there := now[id]; !there {
+		if now[id] == nil {
 			found[id] = nil
 		}
 	}
 	return found
 }
 
-// stat says which file the saved ledger is: each save is a new one.
-func stat() (string, error) {
-	var about syscall.Stat_t
-	if err := syscall.Stat(ledger, &about); err != nil {
-		return "", err
+// stat says which file the saved ledger is: each save is a new one. "" where there is none.
+func stat() string {
+	about, err := os.Stat(ledger)
+	if err != nil {
+		return ""
 	}
-	return identity(&about), nil
+	return identity(about)
 }
 
-func identity(about *syscall.Stat_t) string {
-	return strconv.FormatUint(about.Ino, 10) + " " + strconv.FormatInt(about.Mtim.Nano(), 10)
+func identity(about os.FileInfo) string {
+	return fmt.Sprint(about.Sys().(*syscall.Stat_t).Ino, about.ModTime().UnixNano())
 }
 
 // saved is the ledger's identity, and its bytes when it is not the one that was known.
 func saved(known string) (string, []byte) {
-	now, err := stat()
-	if err != nil || now == known {
+	if now := stat(); now == known {
 		return now, nil
 	}
 	file, err := os.Open(ledger)
@@ -416,13 +355,10 @@ func saved(known string) (string, []byte) {
 		return "", nil
 	}
 	defer file.Close()
-	data, err := os.ReadFile(ledger)
-	var about syscall.Stat_t
-	if err != nil || syscall.Fstat(int(file.Fd()), &about) != nil {
+	about, err := file.Stat()
+	data, wrong := io.ReadAll(file)
+	if err != nil || wrong != nil {
 		return "", nil
 	}
-	if again, _ := stat(); again != identity(&about) {
-		return "", nil // replaced meanwhile: the next sweep reads it
-	}
-	return identity(&about), data
+	return identity(about), data
 }
