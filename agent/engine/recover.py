@@ -11,6 +11,8 @@ Called by `agent.app` before the engine exists. Nothing is written here, nothing
     lacks it     of nobody known            not touched before the first complete list of pods, unless the checkpoint
                                               was saved after one: then no agent granted it anything; what the
                                               list does not name either is left alone (`agent.engine.nobodys`)
+    has one that is not there, on whose     an older copy (a restored file, a state folder of before): that grant
+      CPUs one runs that it lacks             is given up, and the checkpoint counts as one saved before a list
     of this machine, changed, or of other   carried over (`agent.engine.carry`), losses are told
       settings
     of another machine, or unreadable       put aside by the caller; as if it lacked every pod
@@ -31,7 +33,7 @@ from agent.engine.carry import Loss, carry
 from agent.model.cgroup import Cgroup, Level, Observed
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
-from agent.model.pod import Pod
+from agent.model.pod import Pod, Qos
 
 LISTED = "listed"
 """Key of what is saved with a ledger: whether a complete list of pods had been read by then. A ledger that was saved
@@ -113,6 +115,9 @@ def recover(
         only: uids of those that may be adopted; None for all.
     """
     base = saved or node.start()
+    overtaken = _overtaken(base, observed)
+    for uid in overtaken:
+        base = node.release(base, uid)
     mine = {pod.uid: pod for pod in pods if pod.uid not in base.pods}
     by_pod: dict[str, dict[str, Cgroup]] = {}
     of_pods = {cgroup.pod_uid: cgroup for cgroup in observed.cgroups if cgroup.level is Level.POD}
@@ -131,7 +136,7 @@ def recover(
         with Survived(lambda _error: None):  # left to admission, which tells of it
             adopted += [pod.uid] if adopter.adopt(pod, by_pod[pod.uid], of_pods.get(pod.uid)) else []
     adopter.confine()
-    as_saved = saved is not None and not adopted and _stands(base, node)
+    as_saved = saved is not None and not adopted and not overtaken and _stands(base, node)
     carried = None if as_saved else carry(adopter.ledger, node)
     return Recovered(
         ledger=carried.ledger if carried else base,
@@ -143,9 +148,27 @@ def recover(
         untold=tuple(adopter.untold),
         saved=saved is not None,
         as_saved=as_saved,
-        complete=saved is not None and complete,
+        complete=saved is not None and complete and not overtaken,
         before=saved,
     )
+
+
+def _overtaken(ledger: Ledger, observed: Observed) -> tuple[str, ...]:
+    """Pods of a ledger that are not there, and on whose CPUs somebody was put whom it does not know.
+
+    Nothing is put anywhere that was not saved: a later ledger than this one knew him.
+    """
+    there = {cgroup.pod_uid for cgroup in observed.cgroups}
+    strangers = CpuSet.union(
+        cgroup.cpus
+        for cgroup in observed.cgroups
+        if cgroup.level is Level.CONTAINER and cgroup.qos is Qos.GUARANTEED and cgroup.pod_uid not in ledger.pods
+    )
+    cpus = ledger.cpus
+    held = {
+        uid: CpuSet.union(cpus.assigned.get(uid, {}).values()) | cpus.pools.get(uid, CpuSet()) for uid in ledger.pods
+    }
+    return tuple(sorted(uid for uid, own in held.items() if uid not in there and own & strangers))
 
 
 def of_another_machine(saved: Ledger, node: Node, observed: Observed, pods: Iterable[Pod]) -> bool:
