@@ -56,9 +56,8 @@ def _key(kind: str, number: str) -> str:
 
 def places() -> Mapping[str, Path]:
     """Everything that can be cited: the headings that begin with a number, and findings that have tests."""
-    found = {} if SAFETY.exists() else {f"S{number}": SAFETY for number in range(1, 23)}
-    safety = [(SAFETY, "S")] if SAFETY.exists() else []  # the page comes with the tests of these rules
-    for page, kind in (*safety, (RULES, "rule"), (DEFECTS, "D"), (DECISIONS, "decision")):
+    found = {}
+    for page, kind in ((SAFETY, "S"), (RULES, "rule"), (DEFECTS, "D"), (DECISIONS, "decision")):
         for letter, number in _HEAD.findall(page.read_text("utf-8")):
             found[_key(letter or kind, number)] = page
     page = DEV / "architecture.md"
