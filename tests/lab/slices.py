@@ -11,10 +11,13 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tests.lab.needs import LabError
+from tests.lab.pairs import PAIRS
 from tests.lab.places import ROOT
+from tests.lab.referee.chosen import chosen as chosen_sequences
 
 PAGE = ROOT / "deploy/docs/dev/ci.md"
 CHOICE = "NUMALIGN_LAB_SLICE"
@@ -79,14 +82,27 @@ CORE = Slice(
     ),
     "first pods on both nodes, the chart's life, 20 kills of the agent, five faults alone",
 )  # fmt: skip
+
+
+def _parts(test: str, names: Sequence[str], number: int, minutes: float) -> tuple[Part, ...]:
+    """A test of many cases in so many parts, each of cases that follow each other."""
+    step = -(-len(names) // number)
+    cuts = [names[start : start + step] for start in range(0, len(names), step)]
+    return tuple(Part(tuple(f"{test}[{name}]" for name in cut), minutes * len(cut) / len(names)) for cut in cuts)
+
+
+SEQUENCES = "tests/lab/referee/test_sequences.py::test_both_nodes_do_what_the_sequence_expects"
+PAIRS_TEST = "tests/lab/test_pairs.py::test_two_faults_at_once"
 SLICES = (
-    Slice("sequences", (Part(("tests/lab/referee/test_sequences.py",), 17),), "the core of the referee's sequences"),
+    Slice("sequences", _parts(SEQUENCES, [each.name for each in chosen_sequences()], 3, 17),
+          "the core of the referee's sequences"),
     Slice("machines", (
         Part(("tests/lab/test_examples.py",), 2), Part(("tests/lab/test_order.py",), 3),
         Part(("tests/lab/test_shapes.py",), 6),
     ), "the examples, grants without NRI, two machines of other shape"),
     Slice("rules", (Part(("tests/lab/test_rules.py",), 17),),
           "safety rules that only a real node can prove; its minutes are estimated, not measured"),
+    Slice("pairs", _parts(PAIRS_TEST, [each.name for each in PAIRS], 7, 28), "fourteen pairs of faults"),
 )  # fmt: skip
 SLOWER, AFTER = 1.2, 2.0
 """How much longer the tests may take than they did when they were measured; minutes for the report and the end."""
@@ -141,6 +157,11 @@ def drawn(slice_: Slice, minutes: float, turn: int) -> Drawn:
     return Drawn(tuple(tests), tuple(test for part in left_out for test in part.tests), minutes_)
 
 
+def least(slice_: Slice) -> float:
+    """Minutes of the core and any one part of a slice: what every run must have room for."""
+    return CORE.minutes + max(each.minutes for each in slice_.parts)
+
+
 def of_this_run() -> Slice:
     """By NUMALIGN_LAB_SLICE, or by the hour."""
     return chosen(os.environ.get(CHOICE, ""), time.time())
@@ -152,15 +173,16 @@ def page() -> str:
     rows = [f"| {what} | {minutes} |" for what, minutes in BEFORE]
     rows.append(f"| the lab's core: {CORE.what} | {CORE.minutes:.0f} |")
     slices = [
-        f"| {each.name}: {each.what} | {each.minutes:.0f} | {before + CORE.minutes + each.minutes:.0f} |"
+        f"| {each.name}: {each.what} | {each.minutes:.0f} | {len(each.parts)} | {before + least(each):.0f} |"
         for each in SLICES
     ]
     return f"""# What CI runs, and how long it takes
 
 `.ci/run` installs what it needs, runs `make test`, and then a part of the lab. CI stops a run after 90 minutes, so
-every run takes the lab's core and one of the slices below, which change by the hour. `{CHOICE}=machines .ci/run`
-chooses one. Once the lab stands, the list of its tests is drawn up from the minutes that are left and those below;
-the log and the report say what is left out. What is on the list is run once: a test that fails, is skipped or does
+every run takes the lab's core and, of one of the slices below, the parts that there is time for. Slices change by the
+hour, and so does the part that comes first; `{CHOICE}=machines .ci/run` chooses a slice. Once the lab stands, the
+list of its tests is drawn up from the minutes that are left and those below; the log and the report say what is left
+out. What is on the list is run once: a test that fails, is skipped or does
 not come to its end turns the run red, and so does a lab that does not come up at a second try of its boot.
 
 Minutes on two cores, from a bare machine; what is built is kept in `~/.cache/numalign`, so that a second run has
@@ -170,8 +192,8 @@ the first four rows for nothing.
 |---|---:|
 {chr(10).join(rows)}
 
-| slice | its minutes | the whole run, from a bare machine |
-|---|---:|---:|
+| slice | its minutes | parts | a run with one part, from a bare machine |
+|---|---:|---:|---:|
 {chr(10).join(slices)}
 
 This page is made by `python -m tests.lab.slices --write`.

@@ -12,42 +12,23 @@ Sequences with the same settings come one after the other: a kubelet has to be r
 
 from __future__ import annotations
 
-import json
-import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.lab.referee.chosen import FULL, chosen
 from tests.lab.report import record
 from tests.referee.books_node import BooksNode
-from tests.referee.generate import CONFIGS, generate
 from tests.referee.ground import Ground
 from tests.referee.guest_node import GuestNode
 from tests.referee.running import Seen, compare, run
-from tests.referee.sequence import Sequence, read_all
-from tests.referee.shapes import config_of
+from tests.referee.sequence import Sequence
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
 
-FULL = os.environ.get("NUMALIGN_LAB_FULL", "") not in ("", "0")
-ALL = FULL or os.environ.get("NUMALIGN_LAB_REFEREE", "") == "all"
-SEED = int(os.environ.get("NUMALIGN_SEED", "20261121"))
-RANDOM = len(CONFIGS) if ALL else 3
-
 TOLD: dict[type[GuestNode], str] = {BooksNode: "decided", GuestNode: "run"}
 AGREED: Counter[type[GuestNode]] = Counter()
-
-
-def chosen() -> list[Sequence]:
-    """In the order of their settings."""
-    files = [each for each in read_all() if each.machine == "lab" and (ALL or {"core", "run"} & {*each.tags})]
-    made = [generate(SEED + index, config=CONFIGS[index])[0] for index in range(RANDOM)]
-    return sorted([*files, *made], key=lambda each: (_key(each), each.name))
-
-
-def _key(sequence: Sequence) -> str:
-    return json.dumps([dict(sequence.kubelet), config_of(sequence.config)], sort_keys=True)
 
 
 @pytest.mark.parametrize("sequence", chosen(), ids=lambda each: each.name)
