@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agent.host.standin import container_id
+from agent.model.cgroup import Observed
 from agent.model.idset import CpuSet
 from tests.findings.test_finding_01_one_pod_alone import failing
 from tests.flow.world import MemoryStore, World, container, manifest
@@ -132,3 +133,23 @@ def test_a_refusal_counts_the_cpus_on_cores_without_a_reserved_one(tmp_path: Pat
     asks = "full-pcpus-only=true"
     world.see(manifest("whole", container(cpu="4"), created=3, on_misalignment="fail", cpu_options=asks))
     assert "available physical CPUs = 3, requested CPUs = 4" in world.ears.refused_["whole"].message
+
+
+def test_a_container_that_is_named_again_costs_no_look_at_the_tree(tmp_path: Path) -> None:
+    """The API tells of every container with each change of its pod's status: on a full node that is all day long."""
+    world = World(tmp_path)
+    world.engine.pods_listed({"db"})
+    world.run(manifest("db", container(cpu="2"), created=1))
+    world.engine.reconcile()
+    looks: list[int] = []
+    observe = world.cgroups.observe
+
+    def counted() -> Observed:
+        looks.append(1)
+        return observe()
+
+    world.cgroups.observe = counted  # type: ignore[method-assign] # how often it is read
+    world.engine.containers_seen({container_id("db", "app"): ("db", "app")})
+    assert looks == []
+    world.engine.containers_seen({"5d" * 32: ("db", "app")})
+    assert looks == [1]

@@ -17,7 +17,7 @@ from tests.mutants.forks import Forks
 from tests.mutants.judging import KILLED, SURVIVED, Judge, Verdict, Verdicts, listed, sample
 from tests.mutants.operators import Mutant
 
-DONE, LIVING, USAGE, BROKEN = 0, 1, 2, 3
+DONE, LIVING, USAGE, BROKEN, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 def main(words: list[str]) -> int:
@@ -27,8 +27,8 @@ def main(words: list[str]) -> int:
     try:
         return _Command(asked, scratch).run()
     except KeyboardInterrupt:
-        print("\ninterrupted: what was judged is kept; the same command goes on", file=sys.stderr)
-        return 130
+        print("\ninterrupted: what was recorded is kept; the same command goes on", file=sys.stderr)
+        return INTERRUPTED
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
@@ -118,7 +118,10 @@ class _Command:
             self._tree, forks, recordings, verdicts, commit=self._commit, most_seconds=asked.most_seconds, given=given
         )
         end = time.monotonic() + asked.minutes * 60
-        judge.run(wanted, end, _progress(len(wanted), end))
+        try:
+            judge.run(wanted, end, _progress(len(wanted), end))
+        except KeyboardInterrupt:
+            _say("interrupted: what was judged is told, and kept; the same command goes on")
         _say("\n")
         self._result.controls, self._result.false_alarms = judge.controls, judge.false_alarms
         known = [verdicts.known[each.name] for each in wanted if each.name in verdicts.known]
