@@ -13,6 +13,7 @@ from tests.matrix.agents import Agents
 from tests.matrix.node import Node
 from tests.matrix.running import Run
 
+HERE = Path(__file__).parent
 NAME = "name"
 """The parameter of tests that ask `run` for a pair."""
 Make = Callable[..., Node]
@@ -43,6 +44,7 @@ def make(agents: Agents, tmp_path: Path) -> Iterator[Make]:
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """All pairs that the tests of this session ask for, many at a time."""
     asked = [str(each.callspec.params[NAME]) for each in request.session.items
-             if isinstance(each, pytest.Function) and {NAME, "run"} <= set(each.fixturenames)]  # fmt: skip
+             if isinstance(each, pytest.Function) and each.path.parent == HERE
+             and {NAME, "run"} <= set(each.fixturenames)]  # fmt: skip
     with Run(dict.fromkeys(asked), tmp_path_factory.mktemp("pairs")) as found:
         yield found
