@@ -18,7 +18,7 @@ from __future__ import annotations
 import errno
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Concatenate, ParamSpec
@@ -33,6 +33,8 @@ MAX_NODES = 1024
 
 
 Arguments = ParamSpec("Arguments")
+Sets = Mapping[str, IdSet]
+"""CPUs and memory nodes, by the file that has them."""
 
 
 def _alone(
@@ -146,8 +148,8 @@ class CpusetKernel:
         if self.version == 1:
             self._put_v1(path, file, new)
         else:
+            self._effective(path, new={file: new})
             self.store.put(path, file, str(new))
-            self._effective(path)
 
     def _check_v1(self, path: str, file: str, old: IdSet, new: IdSet) -> None:
         """validate_change of cpuset-v1.c, in its order."""
@@ -169,21 +171,20 @@ class CpusetKernel:
         self.store.put(path, file, str(value))
         self.store.put(path, "cpuset.effective_cpus" if file == CPUS else "cpuset.effective_mems", str(value))
 
-    def _effective(self, path: str) -> None:
-        """compute_effective_cpumask, for a cgroup and all below; as there, nothing below one that stays as it was."""
-        changed = False
-        for file in (CPUS, MEMS):
-            above = IdSet.parse(self.store.get(_parent(path), f"{file}.effective"))
-            changed |= self._keep(path, f"{file}.effective", str(self.asked(path, file) & above or above))
-        for child in self.store.children(path) if changed else ():
-            self._effective(child)
+    def _effective(self, path: str, above: Sets | None = None, new: Sets | None = None) -> None:
+        """compute_effective_cpumask, for a cgroup and all below; as there, nothing below one that stays as it was.
 
-    def _keep(self, path: str, file: str, text: str) -> bool:
-        """A file that says this from now on; whether it said something else until now."""
-        if self.store.get(path, file) == text:
-            return False
-        self.store.put(path, file, text)
-        return True
+        What is below is written first: whoever is killed meanwhile finds this cgroup as it was, and writes it again.
+        """
+        own: dict[str, IdSet] = {}
+        for file in (CPUS, MEMS):
+            limit = above[file] if above else IdSet.parse(self.store.get(_parent(path), f"{file}.effective"))
+            own[file] = (new or {}).get(file, self.asked(path, file)) & limit or limit
+        changed = [file for file in own if self.store.get(path, f"{file}.effective") != str(own[file])]
+        for child in self.store.children(path) if changed else ():
+            self._effective(child, own)
+        for file in changed:
+            self.store.put(path, f"{file}.effective", str(own[file]))
 
     def _offline_v1(self, path: str) -> None:
         """hotplug_update_tasks_legacy: sets shrink for good; the processes of an emptied one go to an ancestor."""
@@ -232,7 +233,9 @@ class CpusetKernel:
         for file in ("cgroup.procs", "tasks" if self.version == 1 else "cgroup.threads"):
             self.store.put(path, file, "\n".join(pids))
         while self.version == 2 and path:  # noqa: PLR2004 - because the version
-            self._keep(path, "cgroup.events", f"populated {int(self.populated(path))}\nfrozen 0")
+            events = f"populated {int(self.populated(path))}\nfrozen 0"
+            if self.store.get(path, "cgroup.events") != events:
+                self.store.put(path, "cgroup.events", events)
             path = _parent(path)
 
     # --- quota -------------------------------------------------------------------------------------------------
