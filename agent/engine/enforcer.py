@@ -67,6 +67,8 @@ class Enforcer:
         self._unbound_since: dict[str, float] = {}
         self._read: set[str] = set()
         """Ids of the containers whose cgroups were read, as long as they have names."""
+        self._nameless: Mapping[str, str] = {}
+        """Ids of the containers without a name in the plan that is carried out -> their paths."""
         self.backoff = Backoff(clock)
         self._last: dict[tuple[str, str], str] = {}
         self._errors: dict[tuple[str, str], str] = {}
@@ -165,6 +167,8 @@ class Enforcer:
             {each.path: each.cpus for each in exclusive if self._put(each) and not _pooled(each.cpus, shared)},
             {each.path: each.effective_cpus for each in exclusive}, shared,
         )  # fmt: skip
+        self._nameless = {each.container_id: each.path for each in observed.cgroups
+                          if each.level is Level.CONTAINER and each.container_id not in self.names}  # fmt: skip
         results = self._write(self.backoff.allowed(labelled, before, observed), standing)
         tried = [each.write for each in results if each.error != OCCUPIED]
         self.backoff.done(tried, before, {each.path for each in exclusive})
@@ -217,9 +221,12 @@ class Enforcer:
         for slow, group in groupby(writes, key=lambda write: write.file == MEMS):
             # writes of memory nodes may hang (S8): they share one patience; the others are told and done one by one
             together = tuple(group)
-            for part in (together,) if slow else ((write,) for write in together):
+            for planned in (together,) if slow else ((write,) for write in together):
                 if not go_on():
                     break
+                part = tuple(write for write in planned if always or not self._named_since(write.path))
+                if not part:
+                    continue
                 left = part if standing.in_the_way(part[0]) else ()
                 now = standing.aside(part[0]) if left else part
                 if now:
@@ -236,6 +243,17 @@ class Enforcer:
             elif result.error != VANISHED:
                 self._errors[key] = result.error
         return tuple(results)
+
+    def _named_since(self, path: str) -> bool:
+        """Whether a container that had no name in the plan was named meanwhile: its set is the next plan's matter.
+
+        The runtime names all of them when a plugin registers, and takes their sets from the answer: what was planned
+        without the names would move them off their CPUs again.
+        """
+        paths = [
+            self._nameless[number] for names in tuple(self.heard) for number in names if number in self._nameless
+        ]
+        return any(path == each or path.startswith(f"{each}/") for each in paths)
 
     def held(self, observed: Observed, wanted: Mapping[str, Want]) -> Mapping[str, NodeSet]:
         """Where the pages of containers lie whose memory is to be bound and is not yet (safety.md S4)."""

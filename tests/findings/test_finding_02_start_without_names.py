@@ -124,6 +124,35 @@ def test_finding_02_the_runtimes_word_ends_it(before: World) -> None:
     assert (on_ids(before)["7e" * 32], on_ids(before)["5a" * 32]) == ("3", "0,6-7")
 
 
+def test_finding_02_a_container_that_is_named_while_a_plan_is_carried_out_stays_where_the_runtime_puts_it(
+    before: World,
+) -> None:
+    """After a reboot: the runtime registers the agent amid its first writes, and takes the sets from its answer."""
+    new = {"7e" * 32: "front", "7f" * 32: "back"}
+    for number, name in new.items():
+        before.tree.remove_container("two", container_id("two", name))
+        before.tree.add_container("two", number)
+    own, after, written = {"front": "3", "back": "4-5"}, again(before), list[str]()
+    write = after.kernel.write
+
+    def first_one_then_the_runtime(hierarchy: str, path: str, file: str, value: str) -> None:
+        write(hierarchy, path, file, value)
+        written.append(path)
+        if [each for each in new if each in path]:
+            after.engine.containers_heard({number: ("two", name) for number, name in new.items()})
+            for number, name in new.items():
+                cgroup = next(each for each in after.cgroups.observe().cgroups if each.container_id == number)
+                before.tree.kernel_write(cgroup.path, "cpuset.cpus", own[name])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(after.kernel, "write", first_one_then_the_runtime)
+        after.engine.reconcile()
+    assert sum(number in path for path in written for number in new) == 1, "the plan began before they had names"
+    assert {name: on_ids(before)[number] for number, name in new.items()} == own
+    after.engine.containers_seen({number: ("two", name) for number, name in new.items()})
+    assert {name: on_ids(before)[number] for number, name in new.items()} == own
+
+
 def test_finding_02_names_are_saved_now_and_then_and_bounded(tmp_path: Path) -> None:
     """No save per start of a container; one that restarts all day leaves one name, a shared one none."""
     store = MemoryStore()

@@ -32,6 +32,12 @@ _FLIGHT = (
     "not told again: the pod kept the wrong one."
 )
 
+_NAMED = (
+    "A runtime that registered the agent while it carried out its first plan named containers without a name in it, "
+    "and took their sets from the answer; the rest of the plan put them back on the pool and their pods' unclaimed "
+    "CPUs for a moment."
+)
+
 _OURSELVES = (
     "In the table itself, by breaking the agent on purpose: on a busy machine a pod was force-deleted, and its "
     "processes ended, before the agent had heard of either, so that nothing was tried; and a plugin that was late "
@@ -52,6 +58,10 @@ FOUND: Mapping[tuple[str, str], str] = {
     ("checkpoint lost", "resize in flight"): _KERNEL,
     ("older checkpoint", "agent killed"): _RACE,
     ("node rebooted", "namespace read fails"): _RACE,
+    ("node rebooted", "API slow"): _NAMED,
+    ("node rebooted", "watch stale"): _NAMED,
+    ("node rebooted", "podresources away"): _NAMED,
+    ("node rebooted", "garbage annotations"): _NAMED,
     ("huge pages late", "namespace read fails"): _RACE,
     ("disk full", "pod force-deleted"): _ROOM,
     ("disk full", "resize in flight"): _DISK,
