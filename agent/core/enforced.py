@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from agent.core.naming import UNSURE
 from agent.core.plan import CPUS, MEMS
 from agent.core.release import QUOTA_FILES
 from agent.core.wanted import Names, S, Want, own_of, parent_of, pool_of
@@ -39,6 +40,7 @@ REMEDIES = {
 }
 """What a reader may do, by the error of a write."""
 _ELSE = "the kernel refuses the write"
+_NAMELESS = "neither the API server nor the runtime has said yet which of its containers one that runs is"
 _AGAIN = "another program wrote it; it is put right again, with growing pauses"
 
 
@@ -111,6 +113,9 @@ def unenforced(look: Look) -> dict[str, dict[str, str]]:
         if cgroup.level is not Level.CONTAINER or uid != cgroup.pod_uid or not _holds(look.ledger, uid):
             continue
         there.add(uid)
+        if name == UNSURE:
+            found.setdefault(uid, {})[""] = f"granted, and not read back: {_NAMELESS} ({cgroup.path})"
+            continue
         why = _why(look, cgroup, strays)
         if why:
             found.setdefault(uid, {})[name] = why

@@ -6,9 +6,11 @@ Used by `agent.engine.effects` only, under the lock. Which writes are needed, in
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from itertools import groupby
 
@@ -33,6 +35,10 @@ STARTS = 30.0
 """Seconds in which a runtime starts a container: until then its first pages may lie where its sets were not yet."""
 
 
+AWAITED = 0.5
+"""Seconds of a runtime's request (containerd gives two) that may pass until a write has ended."""
+
+
 class Enforcer:
     """Keeps which container is which, and what was last written where.
 
@@ -51,7 +57,7 @@ class Enforcer:
         self.names: dict[str, tuple[str, str]] = {}
         """Container id -> (pod uid, container name)."""
         self.heard: deque[Mapping[str, tuple[str, str]]] = deque()
-        """More names, from whoever must not wait for the engine's lock."""
+        """More names, from `hear`."""
         self.all_named = False
         """The API or the runtime has named all containers since this agent began (`agent.core.naming`)."""
         self.living: Collection[str] = ()
@@ -67,6 +73,8 @@ class Enforcer:
         self._unbound_since: dict[str, float] = {}
         self._read: set[str] = set()
         """Ids of the containers whose cgroups were read, as long as they have names."""
+        self._turn = threading.Lock()
+        """Held from the look at `heard` to the end of the write of CPUs that follows."""
         self._nameless: Mapping[str, str] = {}
         """Ids of the containers without a name in the plan that is carried out -> their paths."""
         self.backoff = Backoff(clock)
@@ -80,6 +88,15 @@ class Enforcer:
         there = {each.container_id for each in observed.cgroups if each.level is Level.CONTAINER}
         self.names = latest(self.names, there)
         return observed
+
+    def hear(self, names: Mapping[str, tuple[str, str]]) -> None:
+        """Names from whoever must not wait for the engine's lock, and may put their containers where they belong.
+
+        Returns when no write is on its way that was planned without them; a kernel that hangs is waited for briefly.
+        """
+        self.heard.append(names)
+        if self._turn.acquire(timeout=AWAITED):
+            self._turn.release()
 
     def listen(self) -> None:
         """What was heard counts from now on."""
@@ -224,17 +241,8 @@ class Enforcer:
             for planned in (together,) if slow else ((write,) for write in together):
                 if not go_on():
                     break
-                part = tuple(write for write in planned if always or not self._named_since(write.path))
-                if not part:
-                    continue
-                left = part if standing.in_the_way(part[0]) else ()
-                now = standing.aside(part[0]) if left else part
-                if now:
-                    self._steps(" ".join(f"write {write.path} {write.file}" for write in now))
-                    done = self._cgroups.apply(now, go_on)
-                    standing.moved(done)
-                    results += done
-                results += [Written(write, "", "", OCCUPIED) for write in left]
+                with nullcontext() if slow else self._turn:
+                    results += self._carry_out(planned, standing, go_on, always=always)
         for result in results:
             key = result.write.path, result.write.file
             self._errors.pop(key, None)
@@ -243,6 +251,21 @@ class Enforcer:
             elif result.error != VANISHED:
                 self._errors[key] = result.error
         return tuple(results)
+
+    def _carry_out(
+        self, planned: tuple[Write, ...], standing: _Standing, go_on: Callable[[], bool], *, always: bool
+    ) -> list[Written]:
+        """One write of CPUs, or several of memory nodes."""
+        part = tuple(write for write in planned if always or not self._named_since(write.path))
+        left = part if part and standing.in_the_way(part[0]) else ()
+        now = standing.aside(part[0]) if left else part
+        results = [Written(write, "", "", OCCUPIED) for write in left]
+        if now:
+            self._steps(" ".join(f"write {write.path} {write.file}" for write in now))
+            done = self._cgroups.apply(now, go_on)
+            standing.moved(done)
+            return [*done, *results]
+        return results
 
     def _named_since(self, path: str) -> bool:
         """Whether a container that had no name in the plan was named meanwhile: its set is the next plan's matter.

@@ -175,7 +175,7 @@ class Engine(Effects):
 
     def containers_heard(self, names: Mapping[str, tuple[str, str]]) -> None:
         """The runtime is about to make containers: known to the next write, whoever holds the lock until then."""
-        self._enforcer.heard.append(names)
+        self._enforcer.hear(names)
 
     def container_gone(self, container_id: str) -> None:
         """The runtime removed a container: its id names nobody any more."""

@@ -12,6 +12,7 @@ from agent.engine.recover import NAMES
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
 from agent.host.standin import container_id
+from agent.model.pod import Qos
 from agent.model.podspec import pod_from
 from tests.findings.cluster_node import ClusterNode, StandInApi, page, until
 from tests.flow.world import MemoryStore, World, container, manifest
@@ -151,6 +152,19 @@ def test_finding_02_a_container_that_is_named_while_a_plan_is_carried_out_stays_
     assert {name: on_ids(before)[number] for number, name in new.items()} == own
     after.engine.containers_seen({number: ("two", name) for number, name in new.items()})
     assert {name: on_ids(before)[number] for number, name in new.items()} == own
+
+
+def test_finding_02_a_pod_is_not_told_to_have_cpus_while_a_container_of_it_has_no_name(before: World) -> None:
+    """It ran before it was decided on, and which container it is nobody has said: what it has was not read back."""
+    after, number = again(before), "7e" * 32
+    before.tree.add_pod("new", Qos.GUARANTEED)
+    before.tree.add_container("new", number)
+    after.engine.pods_seen([pod_from(manifest("new", container(cpu="1"), created=9))])
+    assert after.holds("new") == "6"
+    assert after.condition("new") == "False NotEnforced"
+    after.engine.containers_seen({number: ("new", "app")})
+    assert on_ids(before)[number] == "6"
+    assert after.condition("new") == "True Aligned"
 
 
 def test_finding_02_names_are_saved_now_and_then_and_bounded(tmp_path: Path) -> None:

@@ -159,6 +159,7 @@ def _fork(order: dict[str, Any]) -> int:
     if pid:
         return pid
     code = 70
+    signal.set_wakeup_fd(-1)
     try:
         log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         nothing = os.open(os.devnull, os.O_RDONLY)
@@ -189,7 +190,8 @@ def main() -> None:
             os.write(out, json.dumps(answer).encode() + b"\n")
 
     pipe_in, pipe_out = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.signal(signal.SIGCHLD, lambda _number, _frame: os.write(pipe_out, b"."))
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
+    signal.set_wakeup_fd(pipe_out)  # written in the signal itself: a handler of ours would wait for select to return
     import select  # noqa: PLC0415 - of this program alone
 
     gc.collect()
