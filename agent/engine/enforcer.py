@@ -35,8 +35,8 @@ STARTS = 30.0
 """Seconds in which a runtime starts a container: until then its first pages may lie where its sets were not yet."""
 
 
-AWAITED = 0.5
-"""Seconds of a runtime's request (containerd gives two) that may pass until a write has ended."""
+AWAITED = 0.1
+"""Seconds of the runtime's question (safety.md S9) that may pass until a write has ended."""
 
 
 class Enforcer:
@@ -75,8 +75,8 @@ class Enforcer:
         """Ids of the containers whose cgroups were read, as long as they have names."""
         self._turn = threading.Lock()
         """Held from the look at `heard` to the end of the write of CPUs that follows."""
-        self._nameless: Mapping[str, str] = {}
-        """Ids of the containers without a name in the plan that is carried out -> their paths."""
+        self._nameless: Collection[str] = ()
+        """Ids of the containers without a name in the plan that is carried out."""
         self.backoff = Backoff(clock)
         self._last: dict[tuple[str, str], str] = {}
         self._errors: dict[tuple[str, str], str] = {}
@@ -184,8 +184,7 @@ class Enforcer:
             {each.path: each.cpus for each in exclusive if self._put(each) and not _pooled(each.cpus, shared)},
             {each.path: each.effective_cpus for each in exclusive}, shared,
         )  # fmt: skip
-        self._nameless = {each.container_id: each.path for each in observed.cgroups
-                          if each.level is Level.CONTAINER and each.container_id not in self.names}  # fmt: skip
+        self._nameless = set(self.living) - self.names.keys()
         results = self._write(self.backoff.allowed(labelled, before, observed), standing)
         tried = [each.write for each in results if each.error != OCCUPIED]
         self.backoff.done(tried, before, {each.path for each in exclusive})
@@ -226,14 +225,14 @@ class Enforcer:
         return flapping(self.backoff.repairs, self.backoff.clock())
 
     def _write(self, writes: tuple[Write, ...], standing: _Standing, *, always: bool = False) -> tuple[Written, ...]:
-        """One by one, and none after the kill switch, not even the other half of a change.
+        """One by one, and none after the kill switch or a name that the plan lacked, not even half of a change.
 
         What is there then is safe: a plan shrinks before it grants, and puts nobody where others have not left.
         """
         results: list[Written] = []
 
         def go_on() -> bool:
-            return always or not self.halted
+            return always or not (self.halted or self._overtaken())
 
         for slow, group in groupby(writes, key=lambda write: write.file == MEMS):
             # writes of memory nodes may hang (S8): they share one patience; the others are told and done one by one
@@ -242,7 +241,7 @@ class Enforcer:
                 if not go_on():
                     break
                 with nullcontext() if slow else self._turn:
-                    results += self._carry_out(planned, standing, go_on, always=always)
+                    results += self._carry_out(planned, standing, go_on)
         for result in results:
             key = result.write.path, result.write.file
             self._errors.pop(key, None)
@@ -252,31 +251,25 @@ class Enforcer:
                 self._errors[key] = result.error
         return tuple(results)
 
-    def _carry_out(
-        self, planned: tuple[Write, ...], standing: _Standing, go_on: Callable[[], bool], *, always: bool
-    ) -> list[Written]:
+    def _carry_out(self, planned: tuple[Write, ...], standing: _Standing, go_on: Callable[[], bool]) -> list[Written]:
         """One write of CPUs, or several of memory nodes."""
-        part = tuple(write for write in planned if always or not self._named_since(write.path))
-        left = part if part and standing.in_the_way(part[0]) else ()
-        now = standing.aside(part[0]) if left else part
+        left = planned if standing.in_the_way(planned[0]) else ()
+        now = standing.aside(planned[0]) if left else planned
         results = [Written(write, "", "", OCCUPIED) for write in left]
-        if now:
+        if now and go_on():
             self._steps(" ".join(f"write {write.path} {write.file}" for write in now))
             done = self._cgroups.apply(now, go_on)
             standing.moved(done)
             return [*done, *results]
         return results
 
-    def _named_since(self, path: str) -> bool:
-        """Whether a container that had no name in the plan was named meanwhile: its set is the next plan's matter.
+    def _overtaken(self) -> bool:
+        """Whether a container that had no name in the plan was named meanwhile: all of it is planned anew then.
 
-        The runtime names all of them when a plugin registers, and takes their sets from the answer: what was planned
-        without the names would move them off their CPUs again.
+        The runtime names its containers when a plugin registers, and takes their sets from the answer: what was
+        planned without the names would move them off their CPUs again, and who is to leave CPUs leaves them first.
         """
-        paths = [
-            self._nameless[number] for names in tuple(self.heard) for number in names if number in self._nameless
-        ]
-        return any(path == each or path.startswith(f"{each}/") for each in paths)
+        return any(number in self._nameless for names in tuple(self.heard) for number in names)
 
     def held(self, observed: Observed, wanted: Mapping[str, Want]) -> Mapping[str, NodeSet]:
         """Where the pages of containers lie whose memory is to be bound and is not yet (safety.md S4)."""

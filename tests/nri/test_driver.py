@@ -35,6 +35,7 @@ class Engine:
         self.refusal = ""
         self.wanted = EXCLUSIVE
         self.lifted = False
+        self.in_force = True
         self.names: dict[str, tuple[str, str]] = {}
         self.live: frozenset[str] = frozenset()
         self.handed: tuple[Mapping[str, str], tuple[DeviceNode, ...]] = ({}, ())
@@ -60,8 +61,9 @@ class Engine:
     def container_gone(self, container_id: str) -> None:
         self.names.pop(container_id, None)
 
-    def pods_live(self, uids: frozenset[str]) -> None:
+    def pods_live(self, uids: frozenset[str]) -> bool:
         self.live = uids
+        return self.in_force
 
 
 @pytest.fixture
@@ -165,6 +167,13 @@ def test_s9_synchronizing_changes_exclusive_containers_only(driver: Driver, engi
     assert engine.live == {"u"}
     engine.wanted = SHARED
     assert driver.synchronize((POD,), (CONTAINER,)) == {}
+
+
+def test_s6_synchronizing_names_no_set_that_others_may_still_stand_on(driver: Driver, engine: Engine) -> None:
+    """S6: the engine is not through with what runs; it writes the sets itself, after those who have to leave."""
+    engine.in_force = False
+    assert driver.synchronize((POD,), (CONTAINER,)) == {}
+    assert engine.names == {"c": ("u", "app")}
 
 
 def test_a_runtime_that_stays_away_is_told_of_once(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:

@@ -29,6 +29,8 @@ _log = logging.getLogger(__name__)
 
 FIND_WITHIN = 0.1
 """Seconds that RunPodSandbox waits for the decision on a pod that is found only then; all of it has 0.2 s (S9)."""
+ENFORCED_WITHIN = 1.0
+"""Seconds that a runtime which registers us waits until its containers' sets are in force; it has two."""
 HOLDING = frozenset({OnMisalignment.WAIT, OnMisalignment.FAIL})
 """Wishes that keep a refused pod from starting. `evict` lets it start: its eviction may be forbidden or late."""
 
@@ -174,10 +176,16 @@ class EngineDecisions:
         """A container was removed."""
         self._queue.put(lambda: self._engine.container_gone(container_id))
 
-    def pods_live(self, uids: frozenset[str]) -> None:
-        """The pods that the runtime has sandboxes of; all their containers have been named before this."""
+    def pods_live(self, uids: frozenset[str], within: float = ENFORCED_WITHIN) -> bool:
+        """The pods that the runtime has sandboxes of; all their containers have been named before this.
+
+        Whether the engine has gone through all of it in time: then everybody else has left what they hold.
+        """
+        done = threading.Event()
         self._queue.put(self._engine.all_named)
+        self._queue.put(done.set)
         self._queue.put(lambda: self._live(uids))
+        return done.wait(within)
 
     def decide(self, pod: Pod, within: float = FIND_WITHIN) -> bool:
         """Have a pod decided that the watch has not brought; whether it was in time. For `driver.Find`."""

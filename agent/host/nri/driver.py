@@ -51,8 +51,11 @@ class Decisions(Protocol):
     def container_gone(self, container_id: str) -> None:
         """A container was removed."""
 
-    def pods_live(self, uids: frozenset[str]) -> None:
-        """The pods that the runtime has sandboxes of; all their containers have been named before this."""
+    def pods_live(self, uids: frozenset[str]) -> bool:
+        """The pods that the runtime has sandboxes of; all their containers have been named before this.
+
+        Whether the engine has gone through all of it, within a moment.
+        """
 
 
 Find = Callable[[str, str, str], bool]
@@ -108,7 +111,11 @@ class Driver:
     def synchronize(
         self, sandboxes: tuple[Sandbox, ...], containers: tuple[RuntimeContainer, ...]
     ) -> Mapping[str, Adjustment]:
-        """Learn what runs; return the sets of those whose sets on record are not what they hold."""
+        """Learn what runs; return the sets of those whose sets on record are not what they hold.
+
+        None where the engine is not through with them yet: the runtime would put a container on CPUs that others
+        have not left. The engine writes them itself, in order.
+        """
         with self._lock:
             self._sandboxes = {each.id: each for each in sandboxes}
         names = {
@@ -117,9 +124,9 @@ class Driver:
             if each.sandbox_id in self._sandboxes and each.state not in ENDED
         }
         self._decisions.containers_named(names)
-        self._decisions.pods_live(frozenset(each.uid for each in sandboxes))
+        in_force = self._decisions.pods_live(frozenset(each.uid for each in sandboxes))
         changes: dict[str, Adjustment] = {}
-        if self._enforcing():
+        if in_force and self._enforcing():
             for each in containers:
                 if each.id in names:
                     with Survived(lambda _error: _log.exception("a container that runs could not be looked at")):
