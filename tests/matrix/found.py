@@ -38,6 +38,14 @@ _NAMED = (
     "CPUs for a moment."
 )
 
+_OLDER = (
+    "In the lab, where fourteen of the pairs run on a real node: an older copy of the checkpoint gave CPUs to pods "
+    "that had left since, and put those who run there on the shared pool (a full disk with a resize in flight)."
+)
+_REGISTERED = (
+    "In the lab, by a sampler of every container's CPUs, while the agent was killed again and again: the runtime was "
+    "answered with the sets of what runs before the agent that it registered had made others leave them."
+)
 _OURSELVES = (
     "In the table itself, by breaking the agent on purpose: on a busy machine a pod was force-deleted, and its "
     "processes ended, before the agent had heard of either, so that nothing was tried; and a plugin that was late "
@@ -79,6 +87,8 @@ FOUND: Mapping[tuple[str, str], str] = {
 ELSEWHERE = (
     f"Beside the pairs, by the first test of the facade: {_FIRST[0].lower()}{_FIRST[1:]}",
     _OURSELVES,
+    _OLDER,
+    _REGISTERED,
 )
 OPEN: frozenset[tuple[str, str]] = frozenset()
 """Pairs whose find is not mended yet."""
