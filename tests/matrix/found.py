@@ -43,9 +43,10 @@ _OLDER = (
     "that had left since, and put those who run there on the shared pool (a full disk with a resize in flight)."
 )
 _REGISTERED = (
-    "In the lab, by a sampler of every container's CPUs, while the agent was killed again and again: a container ran on "
-    "CPUs that another had been given. What could do that: the runtime was answered with the sets of what runs before "
-    "the agent that it registered had made others leave them, and a plan went on without a write that it had skipped."
+    "In the lab, by a sampler of every container's CPUs, while the agent was killed again and again: a container ran "
+    "on CPUs that another had been given. What could do that: the runtime was answered with the sets of what runs "
+    "before the agent that it registered had made others leave them, and a plan went on without a write that it had "
+    "skipped."
 )
 _OURSELVES = (
     "In the table itself, by breaking the agent on purpose: on a busy machine a pod was force-deleted, and its "
