@@ -114,7 +114,7 @@ def unenforced(look: Look) -> dict[str, dict[str, str]]:
             continue
         there.add(uid)
         if name == UNSURE:
-            found.setdefault(uid, {})[""] = f"granted, and not read back: {_NAMELESS} ({cgroup.path})"
+            found.setdefault(uid, {}).update(unread(look.ledger, [uid], f"{_NAMELESS} ({cgroup.path})")[uid])
             continue
         why = _why(look, cgroup, strays)
         if why:

@@ -33,8 +33,6 @@ from agent.model.rules import Rules
 
 STARTS = 30.0
 """Seconds in which a runtime starts a container: until then its first pages may lie where its sets were not yet."""
-
-
 AWAITED = 0.1
 """Seconds of the runtime's question (safety.md S9) that may pass until a write has ended."""
 
@@ -237,11 +235,18 @@ class Enforcer:
         for slow, group in groupby(writes, key=lambda write: write.file == MEMS):
             # writes of memory nodes may hang (S8): they share one patience; the others are told and done one by one
             together = tuple(group)
-            for planned in (together,) if slow else ((write,) for write in together):
-                if not go_on():
-                    break
+            for part in (together,) if slow else ((write,) for write in together):
                 with nullcontext() if slow else self._turn:
-                    results += self._carry_out(planned, standing, go_on)
+                    if not go_on():
+                        break
+                    left = part if standing.in_the_way(part[0]) else ()
+                    now = standing.aside(part[0]) if left else part
+                    if now:
+                        self._steps(" ".join(f"write {write.path} {write.file}" for write in now))
+                        done = self._cgroups.apply(now, go_on)
+                        standing.moved(done)
+                        results += done
+                    results += [Written(write, "", "", OCCUPIED) for write in left]
         for result in results:
             key = result.write.path, result.write.file
             self._errors.pop(key, None)
@@ -250,18 +255,6 @@ class Enforcer:
             elif result.error != VANISHED:
                 self._errors[key] = result.error
         return tuple(results)
-
-    def _carry_out(self, planned: tuple[Write, ...], standing: _Standing, go_on: Callable[[], bool]) -> list[Written]:
-        """One write of CPUs, or several of memory nodes."""
-        left = planned if standing.in_the_way(planned[0]) else ()
-        now = standing.aside(planned[0]) if left else planned
-        results = [Written(write, "", "", OCCUPIED) for write in left]
-        if now and go_on():
-            self._steps(" ".join(f"write {write.path} {write.file}" for write in now))
-            done = self._cgroups.apply(now, go_on)
-            standing.moved(done)
-            return [*done, *results]
-        return results
 
     def _overtaken(self) -> bool:
         """Whether a container that had no name in the plan was named meanwhile: all of it is planned anew then.
