@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 
 from agent.app import setup
 from agent.app.kept import Kept
 from agent.app.scenario import read_scenario
+from agent.core.admit import Node
 from agent.core.scheduling import Strategy, room_of
 from agent.engine.simulation import Add, Event, Result, Simulation, Site
 from agent.errors import BadInputError, HostError, MalformedError, SettingsError
@@ -151,11 +152,13 @@ def _site(settings: Settings, machine: Machine, name: str, most_pods: int) -> Si
         raise SettingsError(
             f"on {machine.name or name}: {error.key}", str(error).removeprefix(f"{error.key}: ")
         ) from None
+    # whoever asks by a limit was placed by somebody who counts: a scheduler sends him nowhere else
+    node = Node(machine, replace(found.node.rules, advertised=None), found.node.inventory)
     told = sum(part.get("cpu", 0) for part in (settings.kube_reserved, settings.system_reserved))
-    cpus = 1000 * len(settings.reserved_system_cpus or ()) or told or 1000 * len(found.node.reserved)
+    cpus = 1000 * len(settings.reserved_system_cpus or ()) or told or 1000 * len(node.reserved)
     memory = reserved_memory(settings, machine)
-    room = room_of(found.node, reserved_cpu=cpus, reserved_memory=memory, most_pods=most_pods)
-    return Site(name, found.node, room, found.switches, found.exemptions(static=True).why)
+    room = room_of(node, reserved_cpu=cpus, reserved_memory=memory, most_pods=most_pods)
+    return Site(name, node, room, found.switches, found.exemptions(static=True).why)
 
 
 def _variants(options: Options) -> tuple[Variant, ...]:

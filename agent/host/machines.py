@@ -1,7 +1,7 @@
 """Which machine a command is about: this one, a folder, an archive, XML of lstopo, a name, or a description.
 
 Called by every command line that takes --root. Names are looked up among the machines that come with numalign
-(deploy/machines) and, beside a checkout, in ../shared/machines.
+(deploy/machines).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TEXT_LIMIT = 4096
 def folders() -> tuple[Path, ...]:
     """Where named machines are looked for, in this order."""
     own = Path(__file__).resolve().parents[2] / "deploy" / "machines"
-    return own, Path("deploy/machines"), Path("../shared/machines")
+    return own, Path("deploy/machines")
 
 
 def names() -> list[str]:

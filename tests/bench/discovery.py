@@ -4,7 +4,7 @@
     64 nodes        a tree of 256 CPUs in 64 nodes, as an old kernel shows it, unpacked and as an archive
     the command     `numalign topology --output json` on it, a whole process
 
-The tree is written from a description, so that it is the same everywhere; ../shared's recording is read too where it
+The tree is written from a description, so that it is the same everywhere; a recording is read too where the reference
 is at hand. Wall-clock time, the best and the median of several: a busy machine shows in the median.
 """
 
@@ -23,10 +23,11 @@ import click
 
 from agent.core.synthetic import parse_synthetic
 from agent.host.machines import open_machine
-from tests.replay.trees import SHARED, write_tree
+from tests.reference import MACHINES
+from tests.replay.trees import write_tree
 
 WIDE = "64 sockets x 1 node x 2 cores x 2 threads, 8G per node"
-RECORDED = SHARED / "256ia64-64n2s2c.tar.bz2"
+RECORDED = MACHINES / "256ia64-64n2s2c.tar.bz2"
 WIDE_LIMIT, LIVE_LIMIT = 0.5, 0.1
 """Seconds: the goals of discovery."""
 TIMES = 7

@@ -1,6 +1,6 @@
 """The Go oracle (the kubelet's own managers behind a command line): built once, kept outside the work tree.
 
-Its source lies beside the project's folder, in ../shared/oracle, and is not part of a user's clone: whoever needs it
+Its source lies in the reference folder (tests/reference.py) and is not part of a clone: whoever needs it
 asks `oracle()` and says why it does without when NoOracleError is raised. Used by benchmarks and differential tests.
 """
 
@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-SOURCE = Path(__file__).resolve().parents[3] / "shared" / "oracle"
+from tests.reference import ORACLE
+
 BUILD_SECONDS = 900
 
 
@@ -23,10 +24,10 @@ class NoOracleError(Exception):
     """It cannot be had here; the text says why, in a sentence."""
 
 
-def oracle(source: Path = SOURCE, cache: Path | None = None) -> Path:
+def oracle(source: Path = ORACLE, cache: Path | None = None) -> Path:
     """The path of the program, built if the cache has none of this content. Raises NoOracleError."""
     if not (source / "go.mod").is_file():
-        raise NoOracleError(f"there is no oracle source in {source.parent.name}/{source.name} beside the project")
+        raise NoOracleError(f"there is no oracle source in {source} (NUMALIGN_REFERENCE)")
     program = (cache or _cache()) / "oracle" / digest(source) / "oracle"
     if program.is_file():
         return program

@@ -35,8 +35,8 @@ def main(
     \b
     Examples:
       python -m tests.parity tests/parity/vectors/*.jsonl.gz      the project's own part
-      python -m tests.parity --family merge --limit 500 ../shared/vectors/*.jsonl.gz
-      python -m tests.parity --id node-1-17 ../shared/vectors/node.jsonl.gz     one, in full
+      python -m tests.parity --family merge --limit 500 REFERENCE/vectors/*.jsonl.gz
+      python -m tests.parity --id node-1-17 REFERENCE/vectors/node.jsonl.gz     one, in full
 
     Exit code 0: all identical; 1: a difference, a crash, a family without a module, or nothing read; 2: a malformed
     file or wrong usage.

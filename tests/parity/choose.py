@@ -110,7 +110,7 @@ def _packed(line: bytes) -> int:
 def main(source: Path, target: Path, kib: int, always: tuple[str, ...]) -> None:
     """Write a part of SOURCE (vectors, JSON Lines, plain or .gz) to TARGET (.jsonl.gz) that covers what all do.
 
-    Example: python -m tests.parity.choose ../shared/vectors/cpu.jsonl.gz tests/parity/vectors/cpu.jsonl.gz --kib 180
+    Example: python -m tests.parity.choose REFERENCE/vectors/cpu.jsonl.gz tests/parity/vectors/cpu.jsonl.gz --kib 180
     """
     try:
         vectors = list(read_vectors(source))

@@ -15,9 +15,9 @@ from agent.model.idset import NodeSet
 from agent.model.rules import Policy, TopologyRules
 from tests.parity.reading import read_vectors
 from tests.parity.running import Difference, differing, run
+from tests.reference import ABSENT, VECTORS
 
 OWN = Path(__file__).parent / "vectors"
-WHOLE = Path(__file__).resolve().parents[3] / "shared" / "vectors"
 FAMILIES = ("merge", "cpu-take", "cpu", "memory", "device", "node")
 
 
@@ -29,10 +29,10 @@ def test_the_projects_own_part(path: Path) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_whole_set(family: str) -> None:
-    """All of ../shared/vectors, of which the project holds a part."""
-    path = WHOLE / f"{family}.jsonl.gz"
+    """All vectors of the reference folder, of which the project holds a part."""
+    path = VECTORS / f"{family}.jsonl.gz"
     if not path.is_file():
-        pytest.skip("../shared/vectors does not lie beside the project: only its own part was run")
+        pytest.skip(ABSENT)
     check(path)
 
 
@@ -42,10 +42,10 @@ def test_the_projects_part_is_small() -> None:
 
 
 def test_merges_that_were_made_by_hand() -> None:
-    """../shared/vectors/managers/merge.json: 800 inputs, each under four policies."""
-    path = WHOLE / "managers" / "merge.json"
+    """The reference folder's managers/merge.json: 800 inputs, each under four policies."""
+    path = VECTORS / "managers" / "merge.json"
     if not path.is_file():
-        pytest.skip("../shared/vectors does not lie beside the project")
+        pytest.skip(ABSENT)
     for number, case in enumerate(json.loads(path.read_text())):
         positions, order = Positions.of(case["nodes"]), Order(case["distances"])
         answers = [_answer(provider) for provider in case["providers"] or []]

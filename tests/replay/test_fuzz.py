@@ -19,8 +19,9 @@ from agent.host.archives import ArchiveStore, find_tree, read_archive
 from agent.host.files import TEXT_LIMIT
 from agent.host.record import record
 from agent.host.sysfs import discover
+from tests.reference import ABSENT, MACHINES
 from tests.replay.checker import check_machine
-from tests.replay.trees import SHARED, write_tree
+from tests.replay.trees import write_tree
 
 DESCRIPTION = (
     "2 sockets x 2 dies x 1 node x 2 cores x 2 threads, 2 cpus per l3, 8G per node, 10 2Mi pages on 1, gpu on 1,"
@@ -173,10 +174,10 @@ def test_nearly_empty_trees(tree: Tree) -> None:
     survive(tree)
 
 
-SMALL = [path for path in sorted(SHARED.glob("*.tar.bz2")) if path.stat().st_size < 6000][:4]
+SMALL = [path for path in sorted(MACHINES.glob("*.tar.bz2")) if path.stat().st_size < 6000][:4]
 
 
-@pytest.mark.skipif(not SMALL, reason="the recordings of ../shared/machines are not beside this checkout")
+@pytest.mark.skipif(not SMALL, reason=ABSENT)
 def test_damaged_archives_name_the_archive(tmp_path: Path) -> None:
     """An archive cut anywhere, or with a byte changed, is refused by name."""
     broken = tmp_path / "broken.tar.bz2"

@@ -14,13 +14,12 @@ from agent.host.archives import open_root
 from agent.host.machines import open_machine
 from agent.host.sysfs import discover
 from agent.model.machine import MemoryKind
+from tests.reference import ABSENT, MACHINES
 from tests.replay.checker import check_machine
-from tests.replay.trees import OWN, SHARED
+from tests.replay.trees import OWN
 
-ARCHIVES = sorted(SHARED.glob("*.tar.bz2"))
-needs_shared = pytest.mark.skipif(
-    not ARCHIVES, reason="the recordings of ../shared/machines are not beside this checkout"
-)
+ARCHIVES = sorted(MACHINES.glob("*.tar.bz2"))
+needs_shared = pytest.mark.skipif(not ARCHIVES, reason=ABSENT)
 
 
 @dataclass(frozen=True)
@@ -65,11 +64,11 @@ def _same_keys(got: list[dict[str, Any]], want: list[dict[str, Any]]) -> list[di
 
 @needs_shared
 @pytest.mark.parametrize(
-    "archive", [path for path in ARCHIVES if (SHARED / f"{_name(path)}.json").exists()], ids=_name
+    "archive", [path for path in ARCHIVES if (MACHINES / f"{_name(path)}.json").exists()], ids=_name
 )
 def test_recorded_machine_equals_its_facts(archive: Path) -> None:
     """Every key of the facts is read from the tree, but for the list of differences above."""
-    want = json.loads((SHARED / f"{_name(archive)}.json").read_text(encoding="utf-8"))
+    want = json.loads((MACHINES / f"{_name(archive)}.json").read_text(encoding="utf-8"))
     with open_root(str(archive)) as files:
         machine = discover(files, _name(archive))
         check_machine(machine)
@@ -86,7 +85,7 @@ def test_recorded_machine_equals_its_facts(archive: Path) -> None:
 
 
 @needs_shared
-@pytest.mark.parametrize("archive", [p for p in ARCHIVES if not (SHARED / f"{_name(p)}.json").exists()], ids=_name)
+@pytest.mark.parametrize("archive", [p for p in ARCHIVES if not (MACHINES / f"{_name(p)}.json").exists()], ids=_name)
 def test_recording_without_facts_is_survived(archive: Path) -> None:
     """Conflicting or broken trees give a sound machine, and it tells what is odd."""
     machine = open_machine(str(archive))

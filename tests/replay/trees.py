@@ -13,7 +13,6 @@ from agent.model.idset import CpuSet
 from agent.model.machine import Cache, Machine, MemoryKind, NumaNode, PciDevice
 
 TIER = {MemoryKind.HBM: 2, MemoryKind.DRAM: 4, MemoryKind.FAR: 9}
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "machines"
 OWN = Path(__file__).resolve().parents[2] / "deploy" / "machines"
 
 

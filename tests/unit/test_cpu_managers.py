@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,15 +14,16 @@ from agent.core.distribute import distributed
 from agent.core.takecpus import CannotTake, packed
 from agent.model.idset import CpuSet
 from agent.model.machine import Cpu, Machine, NumaNode
+from tests.reference import ABSENT, VECTORS
 
-FILE = Path(__file__).parents[3] / "shared" / "vectors" / "managers" / "cpu.json"
+FILE = VECTORS / "managers" / "cpu.json"
 Json = dict[str, Any]
 
 
 def test_managers_vectors() -> None:
     """Every case is answered alike; the one the kubelet never answers (D3) is answered with what is free."""
     if not FILE.is_file():
-        pytest.skip(f"{FILE.name} is not beside this project: its part of the vectors is in tests/parity/vectors")
+        pytest.skip(ABSENT)
     data = json.loads(FILE.read_text())
     machines = {name: _machine(raw) for name, raw in data["topologies"].items()}
     different = [case for case in data["cases"] if not _alike(machines[case["topo"]], case)]

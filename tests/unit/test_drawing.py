@@ -20,8 +20,8 @@ from agent.model.pod import Container, Pod, Qos
 from agent.observe.drawing import draw
 from agent.observe.drawing.words import size
 from agent.settings import parse
+from tests.reference import ABSENT, MACHINES
 from tests.replay.descriptions import descriptions
-from tests.replay.trees import SHARED
 from tests.unit.drawing_cases import (
     DESCRIPTIONS,
     GIB,
@@ -36,7 +36,7 @@ from tests.unit.drawing_cases import (
     two_sockets,
 )
 
-RECORDED = sorted(path.name.removesuffix(".tar.bz2") for path in SHARED.glob("*.tar.bz2"))
+RECORDED = sorted(path.name.removesuffix(".tar.bz2") for path in MACHINES.glob("*.tar.bz2"))
 
 
 def check(svg: str) -> None:
@@ -107,7 +107,7 @@ def test_boxes_of_any_described_machine_nest(text: str) -> None:
     check(draw(parse_synthetic(text)))
 
 
-@pytest.mark.skipif(not RECORDED, reason="the recordings of ../shared/machines are not beside this checkout")
+@pytest.mark.skipif(not RECORDED, reason=ABSENT)
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_machines_are_drawn_whole(name: str) -> None:
     """Of real machines, odd ones too: every CPU and every node is in the picture once."""

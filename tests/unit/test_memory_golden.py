@@ -1,9 +1,8 @@
-"""../shared/vectors/managers/memory.json: 80 histories of the kubelet's memory manager, hints to the last byte."""
+"""The reference folder's managers/memory.json: 80 histories of the kubelet's memory manager, to the last byte."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,16 +15,17 @@ from agent.model.outcome import Refusal
 from agent.model.pod import Container, ContainerKind, Pod, Qos
 from agent.model.rules import MemoryRules, Rules
 from tests.parity.scenario import hints_out
+from tests.reference import ABSENT, VECTORS
 from tests.unit.memory_cases import GIB, HUGE_1G, KUBELET, Desk, machine, node
 
-GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "vectors" / "managers" / "memory.json"
+GOLDEN = VECTORS / "managers" / "memory.json"
 Json = dict[str, Any]
 
 
 def test_every_history_is_the_kubelets() -> None:
     """Pod hints, container hints, errors, blocks and node books after each step."""
     if not GOLDEN.is_file():
-        pytest.skip("../shared/vectors does not lie beside the project")
+        pytest.skip(ABSENT)
     histories = json.loads(GOLDEN.read_text())
     assert len(histories) == 80
     for number, history in enumerate(histories):

@@ -112,6 +112,19 @@ def test_pods_keep_their_nodes(tmp_path: Path) -> None:
     assert "node n2, which is not simulated; add --node n2=MACHINE" in result.output
 
 
+def test_who_asks_for_a_device_by_a_limit_gets_one(tmp_path: Path) -> None:
+    """Who was placed for his limits was counted: no Node has to advertise the resource, no namespace be named."""
+    (tmp_path / "config.yaml").write_text("devices: [{resource: numalign.io/nic, class: '02'}]\n")
+    asks = [pod(name) for name in ("a", "b", "c")]
+    for each in asks:
+        each["spec"]["containers"][0]["resources"]["limits"]["numalign.io/nic"] = "1"
+    arguments = ["-o", "json", "--config", str(tmp_path / "config.yaml"), "--on-misalignment", "fail"]
+    result = call(tmp_path, *arguments, pods=asks, machine=f"{MACHINE}, nic on 0, nic on 1")
+    (found,) = answer(result)
+    assert (found["resources"]["numalign.io/nic"]["granted"], found["lacking"]) == (2, {"numalign.io/nic": 1})
+    assert not found["notes"]
+
+
 def test_a_daemon_set_has_a_pod_on_every_node(tmp_path: Path) -> None:
     """Also where the scheduler would spread others; it is named after its node."""
     daemon = {**deployment("agent", 1, "1"), "kind": "DaemonSet"}
