@@ -18,7 +18,7 @@ $(READY): deploy/lock/dev.txt pyproject.toml deploy/lock/venv.sh
 	@bash deploy/lock/venv.sh "$(PYTHON)" $(VENV)
 	@touch $@
 
-.PHONY: help chart fields run soak lab lab-up lab-shell lab-down lab-soak metrics dashboards settings test lint types layers unit bench bench-api lock pictures protos mutants setup clean
+.PHONY: help chart fields run soak lab lab-up lab-shell lab-down lab-soak metrics dashboards settings test lint types layers unit bench bench-compare bench-api lock pictures protos mutants setup clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 12
 
@@ -48,6 +48,9 @@ bench: $(READY) ## time what runs: discovery, merge, admission, 500 containers, 
 	@failed=0; for name in discovery merge admission node answers hostile simulate; do \
 	    echo "== $$name"; $(BIN)/python -m tests.bench.$$name || failed=1; \
 	done; exit $$failed
+
+bench-compare: $(READY) ## is this commit slower than BASE=REVISION? five interleaved rounds of both
+	$(BIN)/python -m tests.bench.compare --base $(BASE) $(ARGS)
 
 bench-api: $(READY) ## load on a real API server: 200 agents, 5,000 nodes (ARGS=--quick: a minute; ARGS=--write: save)
 	$(BIN)/python -m tests.bench.api $(ARGS)
