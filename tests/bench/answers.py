@@ -26,6 +26,8 @@ MACHINE = "4 sockets x 1 node x 32 cores x 2 threads"
 THERE, NEW = 100, 60
 LIMIT = 0.2
 """Seconds: the rule's."""
+PATIENCE = 120.0
+"""Seconds for what is queued when the last answer was given."""
 
 
 def body(name: str) -> dict[str, Any]:
@@ -72,7 +74,7 @@ def main() -> int:
                 table.row(f"answers, pod {case}, p50", times[len(times) // 2], None)
                 table.row("  last", times[-1], LIMIT)
             plugin.stop()
-        decisions.stop()
+        decisions.stop(PATIENCE)
     table.row("  answers without their decision", len(late), 0, "")
     return 1 if table.missed else 0
 
