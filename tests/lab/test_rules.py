@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from agent.model.idset import CpuSet
+from tests import patience
 from tests.lab import agent, images, reading
 from tests.lab.cluster import Lab
 from tests.lab.node import Node
@@ -60,12 +61,13 @@ def test_s2_what_the_node_lives_on_starts_on_a_full_node(stage: Stage, wish: str
     lab, node = stage.lab, stage.node
     agent.configure(node, {"onMisalignment": wish})
     fill(lab, node)
-    lab.create(pod("late", cpu="1", memory="16Mi"), node)
+    late = lab.create(pod("late", cpu="1", memory="16Mi"), node)
     if wish == "fail":
         lab.wait_refused("late")
     else:
         lab.wait_pod("late", _told_no)
     lab.delete("late")
+    lab.wait_gone(late)  # the kubelet counts its request until then
     critical = pod("critical", cpu="1", memory="16Mi", priorityClassName="system-node-critical")
     dns = pod("dns", cpu="1", memory="16Mi")
     dns["metadata"]["namespace"] = "kube-system"
@@ -75,11 +77,16 @@ def test_s2_what_the_node_lives_on_starts_on_a_full_node(stage: Stage, wish: str
     node.put(f"{MANIFESTS}/static.yaml", yaml.safe_dump(static).encode())
     try:
         name = f"static-{node.name}"
-        mirror = lab.wait_pod(name, lambda body: body["status"].get("phase") == "Running")
+        patience.until(lambda: name in _names(lab, node), "the mirror of the static pod")
+        mirror = lab.wait_running(name)
         (sets,) = reading.kernel(node, [mirror])[mirror["metadata"]["uid"]].values()
         assert CpuSet.parse(sets.cpus) <= CpuSet.parse("0-1"), f"the static pod runs on others' CPUs: {sets}"
     finally:
         node.run(f"rm -f {MANIFESTS}/static.yaml")
+
+
+def _names(lab: Lab, node: Node) -> list[str]:
+    return [each["metadata"]["name"] for each in lab.pods(node)]
 
 
 def _told_no(body: Object) -> bool:
