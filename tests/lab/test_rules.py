@@ -117,6 +117,12 @@ def test_s11_the_kubelet_tries_a_waiting_pod_again_and_seldom(stage: Stage) -> N
     lab.wait_enforced(node, "waits")
 
 
+def wait_pinned(lab: Lab, node: Node, name: str) -> None:
+    """Wait until a pod that started unpinned has its CPUs; memory that it touched by then is not bound afterwards."""
+    own = lab.assigned(node, (name,))[name]["c"].cpus
+    patience.until(lambda: lab.kernel(node, (name,))[name]["c"].cpus == own, f"{name} on CPUs {own}")
+
+
 def observe(node: Node, value: str | None) -> None:
     """The kill switch of a Node."""
     body = {"metadata": {"annotations": {OBSERVE: value}}}
@@ -141,8 +147,7 @@ def test_s3_a_nodes_switch_stops_every_write(stage: Stage) -> None:
         observe(node, None)
     stage.said("the kill switch is off", since)
     lab.wait_enforced(node, "before")
-    own = lab.assigned(node, ("during",))["during"]["c"].cpus  # its memory may lie elsewhere by now: it is not bound
-    patience.until(lambda: lab.kernel(node, ("during",))["during"]["c"].cpus == own, f"during on {own}")
+    wait_pinned(lab, node, "during")
 
 
 SHORT = """rm -f /run/lab-full; mkdir -p /sys/fs/cgroup/lab-full && echo {node} >/sys/fs/cgroup/lab-full/cpuset.mems
@@ -196,7 +201,7 @@ def test_s10_another_plugin_is_told_by_its_pod(stage: Stage) -> None:
     assert node.run(f"cat {stage.folder('beside')}/cpuset.cpus").strip() == ""
     lab.delete("balloons")
     lab.wait_gone(made)
-    lab.wait_enforced(node, "beside")
+    wait_pinned(lab, node, "beside")
 
 
 def test_s17_release_gives_memory_nodes_back(stage: Stage) -> None:
