@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -62,7 +63,7 @@ def install(plane: Plane, config: Mapping[str, Any], **more: Any) -> None:  # no
     """
     file = RUN / "values.yaml"
     broken = yaml.safe_load(BROKEN.read_text()) if BROKEN.exists() else {}
-    file.write_text(yaml.safe_dump({**values(config), **more, **broken}))
+    file.write_text(json.dumps({**values(config), **more, **broken}))  # quotes all text: Helm reads 0108 as a number
     helm(plane, "upgrade", "--install", RELEASE, str(CHART), "--create-namespace", "--values", str(file))
 
 
