@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.cluster.control_plane import free_port
 from tests.lab import builds, procs
@@ -252,6 +253,7 @@ class Guest:
             link.connect(str(self.folder / "qmp.sock"))
             with link.makefile("rwb") as file:
                 file.readline()
+                answer: dict[str, Any] = {}
                 for asked in ({"execute": "qmp_capabilities"}, {"execute": command, "arguments": arguments}):
                     file.write(json.dumps(asked).encode() + b"\n")
                     file.flush()

@@ -111,7 +111,7 @@ def test_boxes_of_any_described_machine_nest(text: str) -> None:
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_machines_are_drawn_whole(name: str) -> None:
     """Of real machines, odd ones too: every CPU and every node is in the picture once."""
-    machine = open_machine(name)
+    machine = open_machine(str(MACHINES / f"{name}.tar.bz2"))
     svg = draw(machine, full=True)
     check(svg)
     _, top = read_groups(svg)
