@@ -16,13 +16,15 @@ bad value never fails a pod: the node's default applies, and the problem is told
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import TypeVar
 
+from agent.errors import MalformedError
+from agent.model.go import parse_bool
 from agent.model.notes import MORE, OURS, PREFIX, longest
 from agent.model.pod import Pod
-from agent.model.rules import CpuOptions, OnMisalignment, Policy, Scope
+from agent.model.rules import POD_OPTIONS, CpuOptions, OnMisalignment, Policy, Scope
 
 POLICY, SCOPE, ON_MISALIGNMENT = f"{PREFIX}policy", f"{PREFIX}scope", f"{PREFIX}on-misalignment"
 CPU_OPTIONS, DEVICES, ALIGN = f"{PREFIX}cpu-options", f"{PREFIX}devices", f"{PREFIX}align"
@@ -34,25 +36,6 @@ APART = frozenset({RELEASE, RELEASED, f"{PREFIX}tolerate-missing-plugin"})
 
 MAX_DEVICES = 1024
 """Of one resource; a count of more digits is none (int() of thousands of digits is slow, and then refused)."""
-_OPTIONS = {
-    "full-pcpus-only": "full_pcpus_only",
-    "distribute-cpus-across-numa": "distribute_across_numa",
-    "align-by-socket": "align_by_socket",
-    "distribute-cpus-across-cores": "distribute_across_cores",
-    "prefer-align-cpus-by-uncorecache": "prefer_uncore",
-}
-"""strict-cpu-reservation is missing: it is about the node's shared pool, not about one pod."""
-
-_CLASHES = (
-    ("full_pcpus_only", "distribute_across_cores"),
-    ("distribute_across_numa", "distribute_across_cores"),
-    ("prefer_uncore", "distribute_across_cores"),
-    ("prefer_uncore", "distribute_across_numa"),
-)
-_TRUE, _FALSE = (
-    frozenset({"1", "t", "T", "TRUE", "true", "True"}),
-    frozenset({"0", "f", "F", "FALSE", "false", "False"}),
-)
 
 Word = TypeVar("Word", bound=StrEnum)
 
@@ -141,37 +124,37 @@ class _Reader:
         value = self._take(key)
         if value is None:
             return default
-        if value.strip() in _TRUE | _FALSE:
-            return value.strip() in _TRUE
-        self._wrong(key, value, "is neither true nor false")
-        return default
+        try:
+            return parse_bool(value.strip())
+        except MalformedError:
+            self._wrong(key, value, "is neither true nor false")
+            return default
 
     def options(self, base: CpuOptions, policy: Policy) -> CpuOptions | None:
         """The node's options with the pod's laid over them; None when the pod names none, or an impossible set."""
         value = self._take(CPU_OPTIONS)
         if value is None:
             return None
-        chosen = {each.name: getattr(base, each.name) for each in fields(CpuOptions)}
+        asked: dict[str, bool] = {}
         for part in filter(None, (each.strip() for each in value.split(","))):
             name, _, switch = (each.strip() for each in part.partition("="))
-            if name not in _OPTIONS:
-                self._wrong(CPU_OPTIONS, value, f"names {name[:40]}, which is none of {', '.join(_OPTIONS)}")
+            if name not in POD_OPTIONS:
+                self._wrong(CPU_OPTIONS, value, f"names {name[:40]}, which is none of {', '.join(POD_OPTIONS)}")
                 return None
-            if switch not in _TRUE | _FALSE:
+            try:
+                asked[POD_OPTIONS[name].field] = parse_bool(switch)
+            except MalformedError:
                 self._wrong(CPU_OPTIONS, value, f"gives {name} neither true nor false")
                 return None
-            chosen[_OPTIONS[name]] = switch in _TRUE
-        for first, second in _CLASHES:
-            if chosen[first] and chosen[second]:
-                names = {field: name for name, field in _OPTIONS.items()}
-                self._wrong(
-                    CPU_OPTIONS, value, f"combines {names[first]} and {names[second]}, which exclude each other"
-                )
-                return None
-        if chosen["align_by_socket"] and policy is Policy.SINGLE_NUMA_NODE:
-            self._wrong(CPU_OPTIONS, value, "combines align-by-socket with the policy single-numa-node")
+        chosen = replace(base, **asked)
+        clash, barred = chosen.clash(), chosen.barred(policy)
+        if clash:
+            self._wrong(CPU_OPTIONS, value, f"combines {' and '.join(clash)}, which exclude each other")
             return None
-        return CpuOptions(**chosen)
+        if barred:
+            self._wrong(CPU_OPTIONS, value, f"combines {barred} with the policy {policy}")
+            return None
+        return chosen
 
     def devices(self) -> dict[str, int]:
         """Resource -> count."""

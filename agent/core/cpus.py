@@ -77,9 +77,8 @@ class Provider:
         return self._pools.apart
 
     def with_options(self, options: CpuOptions) -> Provider:
-        """The same for a pod with options of its own; strict-cpu-reservation is the node's in any case."""
-        strict = self.rules.cpu.options.strict_reservation
-        return Provider(self._machine, self.rules, options=replace(options, strict_reservation=strict))
+        """The same for a pod with options of its own, but for those that are the node's in any case."""
+        return Provider(self._machine, self.rules, options=self.rules.cpu.options.for_pod(options))
 
     def start(self) -> CpuBooks:
         """The books of a node without pods."""

@@ -6,9 +6,10 @@ Names in comments are those of KubeletConfiguration
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from typing import Annotated, get_type_hints
 
 from agent.model.idset import CpuSet
 
@@ -80,16 +81,93 @@ class TopologyRules:
     max_nodes: int = 8  # max-allowable-numa-nodes; enforced under Compatibility.KUBELET only
 
 
+class Maturity(StrEnum):
+    """How finished an option is in the kubelet; feature gates open what is not stable."""
+
+    STABLE = "stable"
+    BETA = "beta"
+    ALPHA = "alpha"
+
+
+@dataclass(frozen=True, slots=True)
+class CpuOption:
+    """What there is to know of one of cpuManagerPolicyOptions, beside its algorithm.
+
+    Attributes:
+        name: the kubelet's.
+        maturity: stable, beta or alpha.
+        per_pod: whether a pod may have it of its own (numalign.io/cpu-options); otherwise it is the node's alone.
+        excludes: names of options that cannot be on beside it; of two, the one that the kubelet names first says so.
+        never_under: the policy under which it cannot be on.
+        field: its field of CpuOptions; filled in by the table.
+    """
+
+    name: str
+    maturity: Maturity = Maturity.STABLE
+    per_pod: bool = True
+    excludes: tuple[str, ...] = ()
+    never_under: Policy | None = None
+    field: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class CpuOptions:
-    """cpuManagerPolicyOptions."""
+    """cpuManagerPolicyOptions, on or off: the table of them all.
 
-    full_pcpus_only: bool = False
-    distribute_across_numa: bool = False  # distribute-cpus-across-numa
-    align_by_socket: bool = False
-    distribute_across_cores: bool = False  # distribute-cpus-across-cores
-    strict_reservation: bool = False  # strict-cpu-reservation
-    prefer_uncore: bool = False  # prefer-align-cpus-by-uncorecache
+    Whatever else knows the options reads this: the checks of settings and annotations, the settings' page and schema,
+    explanations. The order is that of pages and sentences, and of the kubelet's checks for what excludes what.
+    """
+
+    full_pcpus_only: Annotated[bool, CpuOption("full-pcpus-only", excludes=("distribute-cpus-across-cores",))] = False
+    distribute_across_numa: Annotated[
+        bool, CpuOption("distribute-cpus-across-numa", Maturity.BETA, excludes=("distribute-cpus-across-cores",))
+    ] = False
+    align_by_socket: Annotated[
+        bool, CpuOption("align-by-socket", Maturity.ALPHA, never_under=Policy.SINGLE_NUMA_NODE)
+    ] = False
+    distribute_across_cores: Annotated[bool, CpuOption("distribute-cpus-across-cores", Maturity.ALPHA)] = False
+    strict_reservation: Annotated[
+        bool, CpuOption("strict-cpu-reservation", per_pod=False)  # it is about the node's shared pool
+    ] = False
+    prefer_uncore: Annotated[
+        bool,
+        CpuOption(
+            "prefer-align-cpus-by-uncorecache",
+            excludes=("distribute-cpus-across-cores", "distribute-cpus-across-numa"),
+        ),
+    ] = False
+
+    def on(self) -> Iterator[CpuOption]:
+        """Those that are on."""
+        return (option for option in NODE_OPTIONS.values() if getattr(self, option.field))
+
+    def clash(self) -> tuple[str, str] | None:
+        """The first two that exclude each other, in the kubelet's order; None where all go together."""
+        names = [option.name for option in self.on()]
+        return next(((each.name, name) for each in self.on() for name in each.excludes if name in names), None)
+
+    def barred(self, policy: Policy) -> str | None:
+        """The first that cannot be on under a policy."""
+        return next((option.name for option in self.on() if option.never_under is policy), None)
+
+    def for_pod(self, asked: CpuOptions) -> CpuOptions:
+        """What a pod asks for, with what is the node's alone as it is here."""
+        return replace(
+            asked, **{each.field: getattr(self, each.field) for each in NODE_OPTIONS.values() if not each.per_pod}
+        )
+
+
+def _cpu_options() -> Iterator[CpuOption]:
+    hints = get_type_hints(CpuOptions, include_extras=True)
+    for each in fields(CpuOptions):
+        (option,) = hints[each.name].__metadata__
+        yield replace(option, field=each.name)
+
+
+NODE_OPTIONS: Mapping[str, CpuOption] = {option.name: option for option in _cpu_options()}
+"""All of cpuManagerPolicyOptions by name, in the order of the table."""
+POD_OPTIONS: Mapping[str, CpuOption] = {name: option for name, option in NODE_OPTIONS.items() if option.per_pod}
+"""Those that a pod may have of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from pydantic.alias_generators import to_camel
 from agent.model.idset import MAX_ID
 from agent.model.machine import Machine
 from agent.model.rules import (
+    NODE_OPTIONS,
     Compatibility,
     DeviceSelector,
     Enforcement,
@@ -181,13 +182,9 @@ class Settings(Section):
     cpu_manager_policy: Annotated[
         CpuPolicy, Field(description="static: Guaranteed pods that ask for whole CPUs get their own; none: no CPUs.")
     ] = CpuPolicy.STATIC
-    cpu_manager_policy_options: Annotated[
-        Options,
-        Field(
-            description="full-pcpus-only, distribute-cpus-across-numa, align-by-socket, "
-            "distribute-cpus-across-cores, strict-cpu-reservation, prefer-align-cpus-by-uncorecache."
-        ),
-    ] = Field(default_factory=dict)
+    cpu_manager_policy_options: Annotated[Options, Field(description=f"{', '.join(NODE_OPTIONS)}.")] = Field(
+        default_factory=dict
+    )
     cpu_manager_reconcile_period: Annotated[
         Seconds, Field(ge=1.0, description="How often the cgroups are compared with the ledger.")
     ] = 10.0

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from agent.model.rules import NODE_OPTIONS
+from agent.settings.cpu_options import KEY as CPU_OPTIONS
 from agent.settings.model import Settings
 from agent.settings.parsing import schema
 
@@ -25,6 +27,15 @@ never move a running pod. A wrong file changes nothing but the kill switch: the 
 is obeyed, and the agent says why. `numalign config check FILE` says it beforehand.
 """
 _RULE = re.compile(r" \(safety rule S\d+\)")
+OPTIONS = f"""
+## {CPU_OPTIONS}
+
+The kubelet has a gate for alpha options (`CPUManagerPolicyAlphaOptions`) and one for beta options
+(`CPUManagerPolicyBetaOptions`). Here both are open unless `featureGates` closes them; under `compatibility: kubelet`
+the first is closed unless it opens it. Pods set options by the annotation `numalign.io/cpu-options`.
+
+| Option | In the kubelet | A pod may set it | Not together with |
+|---|---|---|---|"""
 COLUMNS = "| Setting | Values | Default | Meaning |\n|---|---|---|---|"
 
 
@@ -33,7 +44,7 @@ def page() -> str:
     whole = schema()
     defaults = Settings().shown()
     shown = {key: what for key, what in whole["properties"].items() if key in defaults}
-    parts = [HEAD, COLUMNS, *_rows(whole, shown, defaults)]
+    parts = [HEAD, COLUMNS, *_rows(whole, shown, defaults), OPTIONS, *_cpu_options()]
     for key, what in shown.items():
         section = _section(whole, what)
         if section is not None:
@@ -52,6 +63,14 @@ def _rows(whole: Mapping[str, Any], properties: Mapping[str, Any], defaults: Map
         if _section(whole, what) is not None:
             meaning = f"{meaning} See [below](#{key.lower()}{'-each-entry' if what.get('type') == 'array' else ''})."
         yield f"| `{key}` | {_values(whole, what)} | {shown} | {meaning.strip()} |"
+
+
+def _cpu_options() -> Iterator[str]:
+    for name, option in NODE_OPTIONS.items():
+        others = [other for other, each in NODE_OPTIONS.items() if other in option.excludes or name in each.excludes]
+        bars = [*others, *([f"topologyManagerPolicy: {option.never_under}"] if option.never_under else [])]
+        listed = ", ".join(f"`{each}`" for each in bars)
+        yield f"| `{name}` | {option.maturity} | {'yes' if option.per_pod else 'no'} | {listed} |"
 
 
 def _plain(value: object) -> str:

@@ -7,11 +7,11 @@ All options are stable in v1.36, so the gates TopologyManagerPolicyAlphaOptions 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 
-from agent.errors import SettingsError
+from agent.errors import MalformedError, SettingsError
+from agent.model.go import parse_bool, quoted
 from agent.model.machine import Machine
 from agent.model.rules import Compatibility, Policy, Scope, TopologyRules
 
@@ -19,8 +19,6 @@ PREFER_CLOSEST = "prefer-closest-numa-nodes"
 MAX_NODES = "max-allowable-numa-nodes"
 LEAST_LIMIT = 8
 
-_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
-_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _OPTIONS = "topologyManagerPolicyOptions"
 
@@ -47,9 +45,9 @@ def topology_rules(
     if machine is not None:
         _check_machine(machine, limit, closest=closest, compatibility=compatibility)
     if policy not in set(Policy):
-        raise _fault("topologyManagerPolicy", f"unknown policy: {_quoted(policy)}", f"one of {', '.join(Policy)}")
+        raise _fault("topologyManagerPolicy", f"unknown policy: {quoted(policy)}", f"one of {', '.join(Policy)}")
     if scope not in set(Scope):
-        raise _fault("topologyManagerScope", f"unknown scope: {_quoted(scope)}", f"one of {', '.join(Scope)}")
+        raise _fault("topologyManagerScope", f"unknown scope: {quoted(scope)}", f"one of {', '.join(Scope)}")
     return TopologyRules(Policy(policy), Scope(scope), closest, limit)
 
 
@@ -65,20 +63,17 @@ def parse_options(options: Mapping[str, str]) -> tuple[bool, int]:
         else:
             raise _fault(
                 _OPTIONS,
-                f"unknown Topology Manager Policy option: {_quoted(name)}",
+                f"unknown Topology Manager Policy option: {quoted(name)}",
                 f"known are {PREFER_CLOSEST} and {MAX_NODES}",
             )
     return closest, limit
 
 
 def _boolean(key: str, name: str, value: str) -> bool:
-    if value not in _TRUE | _FALSE:
-        raise _fault(
-            key,
-            f'bad value for option "{name}": strconv.ParseBool: parsing {_quoted(value)}: invalid syntax',
-            'write "true" or "false"',
-        )
-    return value in _TRUE
+    try:
+        return parse_bool(value)
+    except MalformedError as error:
+        raise _fault(key, f'bad value for option "{name}": {error}', 'write "true" or "false"') from None
 
 
 def _limit(key: str, name: str, value: str) -> int:
@@ -97,7 +92,7 @@ def _limit(key: str, name: str, value: str) -> int:
 
 
 def _not_an_integer(key: str, name: str, value: str, why: str) -> SettingsError:
-    sentence = f'unable to convert policy option to integer "{name}": strconv.Atoi: parsing {_quoted(value)}: {why}'
+    sentence = f'unable to convert policy option to integer "{name}": strconv.Atoi: parsing {quoted(value)}: {why}'
     return _fault(key, sentence, f"write a whole number of at least {LEAST_LIMIT}")
 
 
@@ -119,8 +114,3 @@ def _check_machine(machine: Machine, limit: int, *, closest: bool, compatibility
 
 def _fault(key: str, sentence: str, remedy: str) -> SettingsError:
     return SettingsError(key, f"{sentence}; {remedy}")
-
-
-def _quoted(text: str) -> str:
-    """As Go's %q for the texts that occur; long ones are cut."""
-    return json.dumps(text[:80], ensure_ascii=False)

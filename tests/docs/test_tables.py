@@ -16,9 +16,10 @@ from agent.kube.teller import _reason
 from agent.model import notes
 from agent.model.cgroup import FORBIDDEN, HANGS, OCCUPIED
 from agent.model.outcome import Reason
-from agent.model.rules import OnMisalignment, Policy, Scope
+from agent.model.rules import NODE_OPTIONS, POD_OPTIONS, OnMisalignment, Policy, Scope
 from agent.observe.metrics import SPECS
 from agent.settings import Settings, parse
+from agent.settings.cpu_options import KEY
 from tests.chart.test_rules import alerts
 from tests.docs import pages
 
@@ -41,6 +42,19 @@ def test_annotations() -> None:
         assert all(f"`{word}`" in rows[key] for word in words)
     assert all(f"`{word}`" in rows[asks.ON_MISALIGNMENT] for word in OnMisalignment)
     assert pages.first_cells(pages.section(REFERENCE, "Annotations that numalign writes")) == notes.OURS
+
+
+def test_cpu_options() -> None:
+    """Every option of the table is on every page that lists them, with its stage and with who may set it."""
+    assert pages.first_cells(pages.section(pages.DOCS / "settings.md", KEY)) == set(NODE_OPTIONS)
+    rules = (pages.DOCS / "dev" / "kubelet-rules.md").read_text("utf-8")
+    rows = re.findall(r"^\| (`.*`) \| CPU \| (\w+) \|$", rules, re.MULTILINE)
+    stages = {name: stage for names, stage in rows for name in re.findall(r"`([\w-]+)`", names)}
+    assert stages == {name: option.maturity for name, option in NODE_OPTIONS.items()}
+    row = next(
+        line for line in REFERENCE.read_text("utf-8").splitlines() if line.startswith(f"| `{asks.CPU_OPTIONS}`")
+    )
+    assert set(re.findall(r"`([\w-]+)`", row.partition("all but")[2])) == set(NODE_OPTIONS) - set(POD_OPTIONS)
 
 
 def test_reasons_and_the_condition() -> None:

@@ -11,7 +11,6 @@ from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
 from agent.model.pod import Container, Pod
 from agent.model.quantity import parse_milli, units
-from agent.model.rules import Policy
 
 _MIB = 1 << 20
 
@@ -45,12 +44,7 @@ def possible(case: Case, node: Node) -> bool:
     """Whether the options go together; as `agent.core.asks` checks them."""
     now = case.options(node)
     policy = case.policy or node.rules.topology.policy
-    across = now.distribute_across_cores
-    if across and (now.full_pcpus_only or now.distribute_across_numa or now.prefer_uncore):
-        return False
-    if now.prefer_uncore and now.distribute_across_numa:
-        return False
-    return not (now.align_by_socket and policy is Policy.SINGLE_NUMA_NODE)
+    return not now.clash() and not now.barred(policy)
 
 
 def is_aligned(ledger: Ledger, pod: Pod) -> bool:

@@ -16,16 +16,7 @@ from agent.core.requests import is_memory
 from agent.model.ledger import Ledger
 from agent.model.outcome import Outcome
 from agent.model.pod import Pod
-from agent.model.rules import CpuOptions, Policy, Scope
-
-OPTIONS = {
-    "full-pcpus-only": "full_pcpus_only",
-    "distribute-cpus-across-numa": "distribute_across_numa",
-    "align-by-socket": "align_by_socket",
-    "distribute-cpus-across-cores": "distribute_across_cores",
-    "prefer-align-cpus-by-uncorecache": "prefer_uncore",
-}
-"""The kubelet's names of the options that a pod may have of its own, and ours."""
+from agent.model.rules import POD_OPTIONS, CpuOptions, Policy, Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,5 +85,5 @@ class Case:
             return self.asking(remedy.container, remedy.resource, remedy.amount)
         if remedy.lever is Lever.DEPARTURE:
             return self.without(node, *remedy.departures)
-        options = replace(self.options(node), **{OPTIONS[remedy.option]: remedy.value})
+        options = replace(self.options(node), **{POD_OPTIONS[remedy.option].field: remedy.value})
         return replace(self, cpu_options=options)

@@ -27,7 +27,7 @@ from agent.core.admit import Node
 from agent.core.asks import CPU_OPTIONS, POLICY, SCOPE
 from agent.core.confine import asks
 from agent.core.explain.candidates import holders_of, is_aligned, nodes_held, possible, requests_of, unit_of
-from agent.core.explain.case import OPTIONS, Case
+from agent.core.explain.case import Case
 from agent.core.explain.grants import gives, held_words
 from agent.core.explain.values import Lever, Remedy
 from agent.core.explain.words import amount, listing
@@ -37,7 +37,7 @@ from agent.model.ledger import Ledger
 from agent.model.outcome import Admitted
 from agent.model.pod import Container, Pod
 from agent.model.quantity import show_bytes
-from agent.model.rules import Policy, Scope
+from agent.model.rules import POD_OPTIONS, Policy, Scope
 
 TRIES = 3000
 """Admissions that one search may try."""
@@ -255,23 +255,23 @@ class _Search:
         if not static or not any(exclusive_count(self.case.pod, each, gate) for each in self.case.pod.containers):
             return
         now = self.case.options(self.node)
-        for option, name in OPTIONS.items():
-            value = not getattr(now, name)
-            remedy = Remedy(Lever.CPU_OPTION, "", option=option, value=value)
+        for name, option in POD_OPTIONS.items():
+            value = not getattr(now, option.field)
+            remedy = Remedy(Lever.CPU_OPTION, "", option=name, value=value)
             case = self.case.changed(self.node, remedy)
             if not possible(case, self.node):
                 continue
             ledger = self.tried(case)
             if ledger is not None:
                 word = "with" if value else "without"
-                yield self.told(remedy, f"{word} {option} ({self._annotation(case)})", ledger)
+                yield self.told(remedy, f"{word} {name} ({self._annotation(case)})", ledger)
 
     def _annotation(self, case: Case) -> str:
         """The whole annotation that asks for a case's options: it replaces the one that the pod has."""
         then, base = case.options(self.node), self.node.rules.cpu.options
         words = [
-            f"{option}={'true' if getattr(then, name) else 'false'}"
-            for option, name in OPTIONS.items()
-            if getattr(then, name) != getattr(base, name)
+            f"{name}={'true' if getattr(then, option.field) else 'false'}"
+            for name, option in POD_OPTIONS.items()
+            if getattr(then, option.field) != getattr(base, option.field)
         ]
         return f"{CPU_OPTIONS}: {', '.join(words)}" if words else f"remove {CPU_OPTIONS}"
