@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from agent.host.scratch.kernel import CpusetKernel
-from agent.host.scratch.store import MemoryStore
 from agent.model.cgroup import Cgroup, Level, Observed, Write
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.machine import Cpu, Machine, NumaNode
@@ -20,6 +22,47 @@ MACHINE = Machine(
 )
 RESERVED = CpuSet.of(0, 4, 8, 12)
 RULES = Rules(cpu=CpuRules(static=True), memory=MemoryRules(static=True))
+
+
+@dataclass
+class InMemory:
+    """A store of control files (agent.host.scratch.store) for trying many trees quickly."""
+
+    files: dict[str, dict[str, str]] = field(default_factory=lambda: {"": {}})
+    below: dict[str, list[str]] = field(default_factory=dict)
+
+    def has(self, path: str, file: str) -> bool:
+        """See Store."""
+        return file in self.files.get(path, {})
+
+    def get(self, path: str, file: str) -> str:
+        """See Store."""
+        return self.files.get(path, {}).get(file, "")
+
+    def put(self, path: str, file: str, text: str) -> None:
+        """See Store."""
+        self.files[path][file] = text
+
+    def alone(self) -> AbstractContextManager[object]:
+        """See Store. Nobody else has this memory."""
+        return nullcontext()
+
+    def children(self, path: str) -> list[str]:
+        """See Store."""
+        return self.below.get(path, [])
+
+    def make(self, path: str) -> None:
+        """See Store."""
+        parent = path.rpartition("/")[0]
+        if parent not in self.files:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        self.files[path] = {}
+        self.below[parent] = sorted([*self.below.get(parent, []), path])
+
+    def remove(self, path: str) -> None:
+        """See Store."""
+        del self.files[path]
+        self.below[path.rpartition("/")[0]].remove(path)
 
 
 @dataclass
@@ -61,7 +104,7 @@ class World:
 
 def empty_node(version: int) -> World:
     """A node with the kubelet's own cgroups and no pod."""
-    kernel = CpusetKernel(version, MemoryStore(), CpuSet.from_ids(range(CPUS)), NodeSet.from_ids(range(NODES)))
+    kernel = CpusetKernel(version, InMemory(), CpuSet.from_ids(range(CPUS)), NodeSet.from_ids(range(NODES)))
     kernel.store.put("", "cgroup.procs", "")
     kernel.online(kernel.possible_cpus, kernel.possible_nodes)
     world = World(version, kernel)

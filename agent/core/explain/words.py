@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 
 from agent.core.asks import ALIGN
 from agent.core.requests import is_memory
-from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
 
 CPU = "cpu"
@@ -92,11 +91,6 @@ def sets(found: Iterable[NodeSet], *, more: bool = False) -> str:
     """Several node sets: {0}, {1} or {0-1}; with commas only where more follow."""
     words = [f"{{{each}}}" for each in found]
     return ", ".join(words) if more else listing(words, "or")
-
-
-def place(hint: Hint) -> str:
-    """An affinity."""
-    return "any NUMA node" if hint.nodes is None else on(hint.nodes)
 
 
 def cpus(found: CpuSet) -> str:

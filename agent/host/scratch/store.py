@@ -1,14 +1,13 @@
-"""Where a scratch tree keeps its control files: a folder, or memory. Called by `agent.host.scratch.kernel`."""
+"""Where a scratch tree keeps its control files. Called by `agent.host.scratch.kernel`."""
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import shutil
 import threading
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -71,47 +70,6 @@ class _Mutex:
 
 _MUTEXES: dict[Path, _Mutex] = {}
 """One per tree: two stores of one process on one folder must not wait for each other."""
-
-
-@dataclass
-class MemoryStore:
-    """In memory: for trying many trees quickly."""
-
-    files: dict[str, dict[str, str]] = field(default_factory=lambda: {"": {}})
-    below: dict[str, list[str]] = field(default_factory=dict)
-
-    def has(self, path: str, file: str) -> bool:
-        """See Store."""
-        return file in self.files.get(path, {})
-
-    def get(self, path: str, file: str) -> str:
-        """See Store."""
-        return self.files.get(path, {}).get(file, "")
-
-    def put(self, path: str, file: str, text: str) -> None:
-        """See Store."""
-        self.files[path][file] = text
-
-    def alone(self) -> AbstractContextManager[object]:
-        """See Store. Nobody else has this memory."""
-        return nullcontext()
-
-    def children(self, path: str) -> list[str]:
-        """See Store."""
-        return self.below.get(path, [])
-
-    def make(self, path: str) -> None:
-        """See Store."""
-        parent = path.rpartition("/")[0]
-        if parent not in self.files:
-            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        self.files[path] = {}
-        self.below[parent] = sorted([*self.below.get(parent, []), path])
-
-    def remove(self, path: str) -> None:
-        """See Store."""
-        del self.files[path]
-        self.below[path.rpartition("/")[0]].remove(path)
 
 
 @dataclass(frozen=True)
