@@ -92,6 +92,7 @@ def _parts(test: str, names: Sequence[str], number: int, minutes: float) -> tupl
 
 
 SEQUENCES = "tests/lab/referee/test_sequences.py::test_both_nodes_do_what_the_sequence_expects"
+RULES = "tests/lab/test_rules.py"
 PAIRS_TEST = "tests/lab/test_pairs.py::test_two_faults_at_once"
 SLICES = (
     Slice("sequences", _parts(SEQUENCES, [each.name for each in chosen_sequences()], 3, 17),
@@ -100,8 +101,18 @@ SLICES = (
         Part(("tests/lab/test_examples.py",), 2), Part(("tests/lab/test_order.py",), 3),
         Part(("tests/lab/test_shapes.py",), 6),
     ), "the examples, grants without NRI, two machines of other shape"),
-    Slice("rules", (Part(("tests/lab/test_rules.py",), 17),),
-          "safety rules that only a real node can prove; its minutes are estimated, not measured"),
+    Slice("rules", (
+        Part(tuple(f"{RULES}::{name}" for name in (
+            "test_s2_what_the_node_lives_on_starts_on_a_full_node",
+            "test_s11_the_kubelet_tries_a_waiting_pod_again_and_seldom",
+            "test_s21_the_agent_runs_on_the_pool_and_within_its_memory",
+        )), 9),
+        Part(tuple(f"{RULES}::{name}" for name in (
+            "test_s3_a_nodes_switch_stops_every_write", "test_s7_memory_that_is_not_there_is_not_promised",
+            "test_s10_another_plugin_is_told_by_its_pod", "test_s17_release_gives_memory_nodes_back",
+            "test_s22_a_device_is_opened_by_its_container_and_by_no_other",
+        )), 9),
+    ), "safety rules that only a real node can prove"),
     Slice("pairs", _parts(PAIRS_TEST, [each.name for each in PAIRS], 7, 28), "fourteen pairs of faults"),
 )  # fmt: skip
 SLOWER, AFTER = 1.2, 2.0
