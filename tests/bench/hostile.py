@@ -3,7 +3,7 @@
     answer     from an innocent pod's arrival in the API to the word on it
     save       the ledger is on the disk, synced
     metrics    a scrape of the metrics port
-    page       the node page
+    page       the node page's list of pods
 
 The agent is a process of its own, beside stand-ins for API server and runtime (tests/matrix). All of a run is one
 agent after the other on one machine, so that the ratios can be compared where the milliseconds cannot.
@@ -102,9 +102,9 @@ def figures(folder: Path, processes: Processes, pods: list[Hostile]) -> Mapping[
         sums = [node.metric(f"numalign_checkpoint_save_seconds_{each}") for each in ("sum", "count")]
         found["save"] = 1000 * sums[0] / max(1.0, sums[1])
         for name, address in _SERVING.findall(node.words()):
-            url, row = (f"http://{address}/", "page") if "page" in name else (f"http://{address}/metrics", "metrics")
+            row, path = ("page", "/api/pods") if "page" in name else ("metrics", "/metrics")
 
-            def scrape(url: str = url) -> None:
+            def scrape(url: str = f"http://{address}{path}") -> None:
                 with urllib.request.urlopen(url, timeout=LONGEST) as answer:
                     answer.read()
 

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import resource
 import socket
 import time
+import urllib.error
+import urllib.request
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from http import HTTPStatus
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
+from agent.errors import MalformedError
 from tests.hostile.asking import taken
-from tests.hostile.objects import HUGE, LARGEST, whole
+from tests.hostile.objects import HUGE, LARGEST, LITERALS, SPACE, distinct, whole
 from tests.hostile.rounds import SEED, bring, fitting
 from tests.matrix.conftest import Make
 from tests.matrix.node import Node
@@ -23,7 +29,7 @@ pytestmark = pytest.mark.timeout(1200)  # for machines that do much else: each s
 CROWD = 110
 """The kubelet's own bound of pods on a node."""
 LARGEST_KIB = 128 * 1024
-HELD = 3000
+HELD, RUNNING = 3000, 40
 PER_POD, PER_MINUTE = 4, 30
 MOST_PER_100 = 1 << 20
 
@@ -52,6 +58,36 @@ def pinned(node: Node, name: str) -> None:
     node.wait(lambda: node.told(name).aligned or node.told(name).refused, f"the word on {name}")
     assert node.told(name).aligned, node.words()[-3000:]
     node.wait(lambda: node.kernel(name) == node.held(name) != "", f"the CPUs of {name}")
+    assert node.told(name).cpus == {"c": node.held(name)}, "its annotation"
+
+
+def read(node: Node) -> int:
+    """Every page beside hostile pods: metrics, machine, pods, picture, each explanation; how many of the last.
+
+    An explanation of what is too odd to be shown is refused with a status, and ends no thread.
+    """
+    explained = 0
+    for address in sorted(ports(node)):
+        pages = ["/metrics", "/api/node", "/api/picture.svg", "/api/picture.svg?full=1"]
+        pods = _get(address, "/api/pods")
+        if pods:
+            pages += [f"/api/pods/{quote(each['uid'], safe='')}/explanation" for each in json.loads(pods)["pods"]]
+        answers = {page: _get(address, page) for page in pages}
+        explained += sum("explanation" in page and bool(answer) for page, answer in answers.items())
+        assert answers["/metrics"] or answers["/api/node"], f"neither page of {address}"
+    return explained
+
+
+def _get(address: str, path: str) -> bytes:
+    """A page, b"" where it is not served there."""
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=120) as answer:
+            return answer.read()  # type: ignore[no-any-return]
+    except urllib.error.HTTPError as error:
+        with error:
+            if error.code < HTTPStatus.INTERNAL_SERVER_ERROR:
+                return b""
+        raise
 
 
 @pytest.mark.parametrize("everything", [False, True], ids=["taken", "whatever"])
@@ -62,6 +98,7 @@ def test_hostile_110_pods_cost_an_innocent_one_nothing(make: Make, *, everything
     kinds, most = ((), HUGE) if everything else (taken(), LARGEST)
     bring(node, fitting(whole(SEED + everything, CROWD, kinds, most=most)))
     pinned(node, "db")
+    assert read(node) > CROWD // 2
     whole_and_live(node)
     assert node.checkpoint.stat().st_size <= MOST_PER_100 * (CROWD + 1) / 100
     before = node.pinned()
@@ -71,10 +108,34 @@ def test_hostile_110_pods_cost_an_innocent_one_nothing(make: Make, *, everything
         pinned(node, "web")
         whole_and_live(node)
     assert {key: cpus for key, cpus in node.pinned().items() if key in before} == before
+    node.create("asks", annotations={"numalign.io/policy": "sideways"})
+    told = lambda: [each["involvedObject"]["name"] for each in node.api.events]  # noqa: E731
+    node.wait(lambda: "asks" in told(), "an innocent's Event")
     node.judge()
     events = Counter(each["involvedObject"].get("uid") for each in node.api.events)
     assert max(events.values(), default=0) <= 2 * PER_POD, "of two agents"
     assert len(node.api.events) <= PER_MINUTE * (2 + (time.monotonic() - began) / 60), "of two agents, of any minute"
+
+
+def test_hostile_pods_that_run_move_nobody(make: Make) -> None:
+    """Their containers are created, named and told of like anybody's, and named anew to an agent that starts."""
+    node, ran = make(), 0
+    node.start()
+    pinned(node, "db")
+    node.api.literals = LITERALS
+    node.api.put("namespaces", {"metadata": {"name": SPACE}})
+    for pod in distinct(fitting(whole(SEED, RUNNING, taken(), most=LARGEST))):
+        node.api.put("pods", {**pod.body, "spec": {**pod.body["spec"], "nodeName": node.name}})
+        with contextlib.suppress(MalformedError, ValueError, OSError):  # a runtime would not make it either
+            ran += node.kubelet.run(pod.key)
+    assert ran > RUNNING // 2
+    before = node.kernel("db")
+    node.restart()
+    node.turns()
+    pinned(node, "web")
+    assert node.kernel("db") == before
+    node.judge()
+    whole_and_live(node)
 
 
 def ports(node: Node) -> set[str]:

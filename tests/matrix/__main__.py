@@ -68,7 +68,8 @@ def main() -> int:
         for name in chosen:
             result = run.result(name)
             wrong += bool(result.wrong)
-            print(f"{'FAILED' if result.wrong else 'ok':7}{name}  {result.seconds:.0f} s")
+            word = "FAILED" if result.wrong else "ok"
+            print(f"{word:7}{name}  {result.seconds:.0f} s, CPU {result.cpu:.1f} s, {result.looks} looks")
             if result.wrong:
                 print(result.wrong, result.log, sep="\n")
     return 1 if wrong else 0

@@ -33,9 +33,8 @@ _FLIGHT = (
 )
 
 _NAMED = (
-    "A runtime that registered the agent while it carried out its first plan named containers without a name in it, "
-    "and took their sets from the answer; the rest of the plan put them back on the pool and their pods' unclaimed "
-    "CPUs for a moment."
+    "A container got its name from the runtime, and its set from the answer, while a plan was carried out that knew "
+    "it without a name: the rest of the plan put it back on the pool and its pod's unclaimed CPUs for a moment."
 )
 
 _OLDER = (
@@ -85,6 +84,7 @@ FOUND: Mapping[tuple[str, str], str] = {
     ("CPU offline", "NRI slow"): _FLIGHT,
     ("huge pages late", "resize in flight"): _FLIGHT,
     ("clock behind", "watch stale"): _FLIGHT,
+    ("clock ahead", "resize in flight"): _NAMED,
 }
 ELSEWHERE = (
     f"Beside the pairs, by the first test of the facade: {_FIRST[0].lower()}{_FIRST[1:]}",

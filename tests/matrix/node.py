@@ -403,9 +403,15 @@ class Node:
         at = self.journal.file.stat().st_size
 
         def looked() -> bool:
-            return self._looks(at) >= count or self.agent is None or not self.agent.alive
+            return self.looks(at) >= count or self.agent is None or not self.agent.alive
 
         self.wait(looked, f"{count} looks of the agent")
+
+    def looks(self, since: int) -> int:
+        """How often the agent has looked at the tree since the journal had this length in bytes."""
+        with self.journal.file.open("rb") as file:
+            file.seek(since)
+            return file.read().count(b'"looked"')
 
     def pinned(self) -> dict[tuple[str, str], str]:
         """(pod, container) -> CPUs in force, of every container that is entitled to exclusive CPUs."""
@@ -446,12 +452,6 @@ class Node:
         assert not found, "\n".join(found)
 
     # ---- the inside
-
-    def _looks(self, at: int) -> int:
-        """How often the agent has looked at the tree since the journal had this length."""
-        with self.journal.file.open("rb") as file:
-            file.seek(at)
-            return file.read().count(b'"looked"')
 
     def _still(self, at: int) -> bool:
         """Whether nothing has happened for FEW looks, since the journal had this length: no set changed, no word."""

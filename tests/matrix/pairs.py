@@ -16,6 +16,8 @@ from tests.matrix.node import Node
 
 PINNED = ("space/old", "space/db")
 """Pods whose containers run from first to last; those of web are started again under the faults."""
+MOST = 10
+"""Looks of the agent at its node (a reconcile, or a word of the kernel's) after which what is wrong is a fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class Result:
         wrong: what went wrong, "" for nothing.
         log: what its agents logged, where something went wrong.
         seconds, cpu: how long it took, and the CPU time of its agents.
+        looks: how often the agent looked at its node, at most, until what the fault allowed it was in order.
     """
 
     pair: str
@@ -34,6 +37,7 @@ class Result:
     log: str
     seconds: float
     cpu: float
+    looks: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """As a worker prints it."""
@@ -42,7 +46,7 @@ class Result:
 
 def run(pair: Pair, folder: Path, agents: Agents) -> Result:
     """Never raises: a pair that cannot be run is one that went wrong."""
-    began, wrong, log = time.monotonic(), "", ""
+    began, wrong, log, looks = time.monotonic(), "", "", 0
     lives = []
     try:
         settings = {**pair.row.settings, **pair.column.settings}
@@ -51,7 +55,7 @@ def run(pair: Pair, folder: Path, agents: Agents) -> Result:
         with Node(folder, agents, settings=settings, skew=skew, broken=pair.broken) as node:
             lives = node.lives
             try:
-                _live(node, pair)
+                looks = _live(node, pair)
             except AssertionError as error:
                 wrong = "\n".join([str(error), node.untrue(), *node.faults()])
             finally:
@@ -59,10 +63,10 @@ def run(pair: Pair, folder: Path, agents: Agents) -> Result:
     except Exception:  # noqa: BLE001 - whatever it is, it is this pair's, and the others go on
         wrong = traceback.format_exc()
     cpu = sum(each.cpu for each in lives)
-    return Result(pair.name, wrong, log if wrong else "", time.monotonic() - began, cpu)
+    return Result(pair.name, wrong, log if wrong else "", time.monotonic() - began, cpu, looks)
 
 
-def _live(node: Node, pair: Pair) -> None:
+def _live(node: Node, pair: Pair) -> int:
     row, column = pair.row, pair.column
     node.start()
     node.wait(lambda: node.runtime is None or node.runtime.connected, "NRI")
@@ -85,12 +89,13 @@ def _live(node: Node, pair: Pair) -> None:
     node.turns(2)
     if node.agent is not None and not node.agent.alive:
         node.start()
+    looks = 0
     if row.keeping and column.keeping:
-        _judged(node, lambda: _off(node, before), "containers to be where they were")
+        looks = _judged(node, lambda: _off(node, before), "containers to be where they were")
     elif row.name not in {"daemon-reload", "node rebooted"}:
         assert not _off(node, before), _off(node, before)
     if row.telling and column.telling:
-        _judged(node, node.untrue, "the truth")
+        looks = max(looks, _judged(node, node.untrue, "the truth"))
 
     row.end(node)
     column.end(node)
@@ -98,10 +103,16 @@ def _live(node: Node, pair: Pair) -> None:
         node.run("late")
     node.settle()
     node.judge()
+    return looks
 
 
-def _judged(node: Node, wrong: Callable[[], str], what: str) -> None:
+def _judged(node: Node, wrong: Callable[[], str], what: str) -> int:
+    """Wait for what the agent has to bring about within MOST looks at its node; how many it took."""
+    since = node.journal.file.stat().st_size
     node.wait(lambda: not wrong(), lambda: f"{what}: {wrong()}", judging=True)
+    looks = node.looks(since)
+    assert looks <= MOST, f"{what}, after {looks} looks of the agent"
+    return looks
 
 
 def _off(node: Node, before: dict[tuple[str, str], str]) -> str:
