@@ -77,6 +77,18 @@ def test_finding_18_a_node_records_thirty_events_a_minute() -> None:
     assert not desk.dropped
 
 
+def test_finding_18_a_spent_minute_delays_another_tenants_event_by_a_minute_for_thirty_namespaces() -> None:
+    """One tenant's hundred pods spend the minute: another's Event is in the next; behind 110 tenants, in the fourth."""
+    for tenants, minutes in ((1, 1), (110, 4)):
+        desk = Desk()
+        for number in range(110):
+            desk.notices(f"evil{number}", ["bad"], space=f"tenant{number % tenants}")
+        desk.until(1001.0)
+        desk.notices("ok", ["refused"], space="default")
+        desk.until(1001.0 + 60.0 * minutes)
+        assert "ok" in {event["involvedObject"]["name"] for event in desk.api.events()}
+
+
 def test_finding_18_a_pod_has_four_events_an_hour_and_the_rest_is_counted() -> None:
     """Each with another text; after the hour there is room again."""
     desk = Desk()

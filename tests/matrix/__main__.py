@@ -22,7 +22,11 @@ each of those around it is on, and a kill of the agent beside each other fault o
 them with the agent's real process on a scratch tree (`tests/matrix`), and judges every moment of them by one
 function: no container leaves its exclusive CPUs by the agent's hand, nobody gets CPUs that another holds, nothing is
 freed while its cgroup lives, what is told is true meanwhile, and in the end ledger, cgroups and annotations say the
-same. That the function notices is tested with agents that are broken on purpose (`test_judge_notices.py`).
+same. What a fault leaves to the agent is in order within ten of its looks at the node (five at most were seen). That
+the function notices is tested with agents that are broken on purpose (`test_judge_notices.py`).
+
+All of them take 75 to 110 s on two cores with nothing else to do, of which the agents' CPU is 75 s; 128 s beside other
+work (23 November 2026). Fourteen run on a real node, too (`tests/lab/test_pairs.py`).
 
 A number names what the pair found, in the list below the table; a dot: nothing. Some need an unlucky moment, and were
 found on a busy machine only.
