@@ -77,8 +77,8 @@ def test_finding_18_a_node_records_thirty_events_a_minute() -> None:
     assert not desk.dropped
 
 
-def test_finding_18_a_spent_minute_delays_another_tenants_event_by_a_minute_for_thirty_namespaces() -> None:
-    """One tenant's hundred pods spend the minute: another's Event is in the next; behind 110 tenants, in the fourth."""
+def test_finding_18_a_spent_minute_delays_another_tenants_event_by_a_minute_for_each_thirty() -> None:
+    """One tenant spends the minute: another's Event is in the next; behind 110 tenants, in the fourth."""
     for tenants, minutes in ((1, 1), (110, 4)):
         desk = Desk()
         for number in range(110):
