@@ -24,8 +24,10 @@ _PARTS = {
     "spec": "io.k8s.api.core.v1.PodSpec",
     "status": "io.k8s.api.core.v1.PodStatus",
 }
-VERDICTS = "policy", "server", "left"
-"""The admission policy refuses it; or the server itself does, or ignores it, for anybody; or it may be changed."""
+VERDICTS = "policy", "server", "left", "unserved"
+"""The admission policy refuses it; or the server itself does, or ignores it, for anybody; or it may be changed; or
+the server of the tests is older than the field, and drops it before the policy could see it: the policy compares
+metadata, spec and status whole, so that it closes what it does not know, but nobody has seen that of this field."""
 _SAMPLES = {"string": "changed", "integer": 7, "number": 7, "boolean": True}
 _FORMATS = {"date-time": "2026-01-01T00:00:00Z", "int-or-string": 7}
 _NAMED = {"io.k8s.apimachinery.pkg.api.resource.Quantity": "7"}

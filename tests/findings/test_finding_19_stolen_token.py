@@ -8,6 +8,7 @@ from tests.cluster import fields
 from tests.cluster.control_plane import ApiError, ControlPlane
 from tests.cluster.objects import Object, pod
 from tests.cluster.stolen import POLICY, STRATEGIC, Stolen, changed
+from tests.peers import KUBERNETES
 
 pytestmark = pytest.mark.cluster
 
@@ -93,6 +94,11 @@ def test_finding_19_every_field_of_a_pod_is_judged() -> None:
     }, "the server's own notes on who wrote what: it rewrites those of others with each write"
 
 
+def test_finding_19_the_newest_kubernetes_is_in_the_list() -> None:
+    """Whoever moves the tests to a newer server must read that one's fields first."""
+    assert max(map(_minor, fields.VERSIONS)) >= _minor(KUBERNETES)
+
+
 @pytest.mark.go
 @pytest.mark.usefixtures("openapi")
 def test_finding_19_the_list_of_fields_is_that_of_kubernetes() -> None:
@@ -123,7 +129,13 @@ def _verdict(stolen: Stolen, body: Object, path: str) -> str:
         else:
             same = stored.get(part, {}).get(key) == body.get(part, {}).get(key)
             found.add("server" if same else "left" if key == "managedFields" else "open")
+    if found == {"server"} and all(_minor(each) > _minor(KUBERNETES) for each in fields.known()[path]["in"]):
+        return "unserved"
     return next(each for each in ("open", "left", "policy", "server") if each in found)
+
+
+def _minor(version: str) -> int:
+    return int(version.split(".")[1])
 
 
 def _without_notes(body: Object) -> Object:
