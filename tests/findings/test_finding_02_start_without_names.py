@@ -205,7 +205,9 @@ def node(tmp_path: Path) -> Iterator[ClusterNode]:
     assert made.world.effective("db") == "1-2"
 
 
-def test_finding_02_the_agent_in_a_cluster_without_its_api_server(node: ClusterNode) -> None:
+def test_finding_02_the_agent_in_a_cluster_without_its_api_server(
+    node: ClusterNode, caplog: pytest.LogCaptureFixture
+) -> None:
     """Served for some repairs: nothing moves, /readyz says what is missing, and the log does."""
     world = node.world
     with node.serving() as agent:
@@ -214,6 +216,7 @@ def test_finding_02_the_agent_in_a_cluster_without_its_api_server(node: ClusterN
         assert status == 503
         assert "pods: no complete list of pods" in text
         assert "names: neither the API server nor the runtime" in text
+        assert "pods and containers are known from the saved ledger alone" in caplog.messages
         world.tree.kernel_write(world.path("db", "app"), "cpuset.cpus", "0-7")
         until(lambda: world.effective("db") == "1-2")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,24 @@ def test_finding_32_small_files_are_private(tmp_path: Path) -> None:
     files = [each for each in (tmp_path / "state").iterdir() if each.is_file()]
     assert recovery_report.FILE in {each.name for each in files}
     assert {stat.S_IMODE(each.stat().st_mode) for each in files} == {0o600}
+
+
+def test_finding_32_small_files_outlive_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The new file is synced before it takes the old one's name, and its folder afterwards."""
+    done, sync, rename = list[str](), os.fsync, os.replace
+
+    def synced(handle: int) -> None:
+        done.append("folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file")
+        sync(handle)
+
+    def renamed(*arguments: Any, **named: Any) -> None:  # noqa: ANN401 - os.replace's
+        done.append("name")
+        rename(*arguments, **named)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    kept.save(tmp_path, kept.Kept(1000, 0, known=True))
+    assert done == ["file", "name", "folder"]
 
 
 def test_finding_32_a_link_in_the_way_is_not_followed(tmp_path: Path) -> None:

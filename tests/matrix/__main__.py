@@ -25,7 +25,7 @@ freed while its cgroup lives, what is told is true meanwhile, and in the end led
 same. What a fault leaves to the agent is in order within ten of its looks at the node (five at most were seen). That
 the function notices is tested with agents that are broken on purpose (`test_judge_notices.py`).
 
-All of them take 75 to 110 s on two cores with nothing else to do, of which the agents' CPU is 75 s; 128 s beside other
+All of them take 75 to 110 s on two cores with nothing else to do, with 75 s of CPU for the agents; 128 s beside other
 work (23 November 2026). Fourteen run on a real node, too (`tests/lab/test_pairs.py`).
 
 A number names what the pair found, in the list below the table; a dot: nothing. Some need an unlucky moment, and were

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.matrix.conftest import Make
+from tests.matrix.faults import SKEW
 
 
 def test_a_healthy_node_pins_tells_and_frees(make: Make) -> None:
@@ -54,3 +57,16 @@ def test_the_judge_sees_a_container_that_is_moved(make: Make) -> None:
     found = "\n".join(node.faults())
     assert "moved" in found
     assert "taken" in found
+
+
+@pytest.mark.parametrize("skew", [-SKEW, SKEW])
+def test_finding_28_fail_ends_every_newcomer_and_nobody_who_ran_before(make: Make, skew: float) -> None:
+    """Both want more CPUs than there are, and `fail`; one ran before the agent did. No clock has a say in that."""
+    node = make(skew=skew, settings={"onMisalignment": "fail", "topologyManagerPolicy": "restricted"}, nri=False)
+    node.run("before", cpu="100")
+    node.start()
+    node.create("after", cpu="100")
+    node.wait(lambda: node.told("before").status and node.told("after").status, "a word on both")
+    node.turns()
+    ended = {name: "activeDeadlineSeconds" in node.pods()[f"space/{name}"]["spec"] for name in ("before", "after")}
+    assert ended == {"before": False, "after": True}
