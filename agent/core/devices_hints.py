@@ -62,7 +62,7 @@ def touching(everything: int, devices: Iterable[int], amount: int) -> Need:
     weights = [0] * everything.bit_length()
     shared: dict[int, int] = {}
     for nodes in devices:
-        if nodes & (nodes - 1):
+        if nodes.bit_count() > 1:
             shared[nodes] = shared.get(nodes, 0) + 1
         elif nodes:
             weights[nodes.bit_length() - 1] += 1

@@ -14,8 +14,8 @@ from agent.core.merge_lists import Listed, and_product, common_preferred, least_
 from agent.core.needs import Budget
 from agent.core.order import Order
 from agent.core.provider import Answer, Offer
-from agent.core.reasons import MergeReasons, Objection, Shortfall, Voice
-from agent.core.sides import Question, Side, question_of, side_of
+from agent.core.reasons import MergeReasons, Voice
+from agent.core.sides import Question, Side, question_of
 from agent.model.hint import Hint, Stance
 from agent.model.rules import Policy
 
@@ -46,7 +46,7 @@ def reasons_of(
     return MergeReasons(
         policy=policy,
         voices=tuple(
-            _voice(provider, resource, offer, best, positions, policy)
+            _voice(provider, resource, offer, positions)
             for provider, answer in enumerate(answers)
             for resource, offer in (sorted(answer.items()) if not isinstance(answer, Stance) else [("", answer)])
         ),
@@ -77,42 +77,13 @@ def _as_list(demand: Demand, dense: Positions) -> Listed:
     return [(hint.nodes.bits, hint.preferred) for hint in listed(demand, dense) if hint.nodes is not None]
 
 
-def _voice(provider: int, resource: str, offer: Offer, best: int, positions: Positions, policy: Policy) -> Voice:
-    side = side_of(offer, positions)
+def _voice(provider: int, resource: str, offer: Offer, positions: Positions) -> Voice:
     if isinstance(offer, Stance):
-        objection = Objection.IMPOSSIBLE if offer is Stance.IMPOSSIBLE else None
-        return Voice(provider, resource, stance=offer, objection=objection)
-    demand = offer if isinstance(offer, Demand) else None
-    hints = offer if not isinstance(offer, Demand) else None
-    if demand is not None and len(positions) <= LISTED_UP_TO:
-        hints = listed(demand, positions)
-    objection, shortfalls = _objection(side, best)
-    if side is None and not any(hint.preferred for hint in hints or ()):  # nothing but hints without nodes, or none
-        objection = Objection.IMPOSSIBLE
-    return Voice(
-        provider,
-        resource,
-        hints=hints,
-        demand=demand,
-        size=demand.size if demand is not None else None,
-        filtered=sum(_left_out(hint) for hint in hints or ()) if policy is Policy.SINGLE_NUMA_NODE else 0,
-        objection=objection,
-        shortfalls=shortfalls,
-    )
-
-
-def _left_out(hint: Hint) -> bool:
-    return not hint.preferred or (hint.nodes is not None and len(hint.nodes) != 1)
-
-
-def _objection(side: Side | None, best: int) -> tuple[Objection | None, tuple[Shortfall, ...]]:
-    if side is None or side.optional or side.demand.prefers(best):
-        return None, ()
-    if side.demand.accepts(best):
-        return Objection.OTHER_SIZE, ()
-    needs = side.demand.family.needs if side.demand.family is not None else ()
-    short = tuple(Shortfall(need.amount, need.total(best)) for need in needs if not need.serves(best))
-    return Objection.NOT_OFFERED, short
+        return Voice(provider, resource, stance=offer)
+    if not isinstance(offer, Demand):
+        return Voice(provider, resource, hints=offer)
+    hints = listed(offer, positions) if len(positions) <= LISTED_UP_TO else None
+    return Voice(provider, resource, hints=hints, demand=offer, size=offer.size)
 
 
 def _runner_up(

@@ -6,7 +6,6 @@ Nothing here is prose; whoever shows it finds the words. Provider numbers are pl
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from agent.core.demand import Demand
 from agent.model.hint import Hint, Stance
@@ -14,25 +13,9 @@ from agent.model.idset import NodeSet
 from agent.model.rules import Policy
 
 
-class Objection(StrEnum):
-    """Why one hint list does not prefer a node set."""
-
-    IMPOSSIBLE = "impossible"  # no node set would do for it
-    NOT_OFFERED = "not offered"  # these nodes would not: see the shortfalls
-    OTHER_SIZE = "other size"  # they would, but not with as many nodes as the machine's capacity asks for
-
-
-@dataclass(frozen=True, slots=True)
-class Shortfall:
-    """A sum that the nodes do not reach."""
-
-    amount: int
-    total: int
-
-
 @dataclass(frozen=True, slots=True)
 class Voice:
-    """What one hint list said, and what it has against the best node set.
+    """What one hint list said.
 
     Attributes:
         provider: place of the provider in the answers.
@@ -41,9 +24,6 @@ class Voice:
         hints: the list in the kubelet's order; None on machines with too many nodes, and with a stance.
         demand: the offer as described; None where it was listed, and with a stance.
         size: node count of the preferred masks, where it was described.
-        filtered: how many of `hints` policy single-numa-node leaves out; 0 under other policies.
-        objection: None when it prefers the best node set.
-        shortfalls: with NOT_OFFERED, the sums that are not reached.
     """
 
     provider: int
@@ -52,9 +32,6 @@ class Voice:
     hints: tuple[Hint, ...] | None = None
     demand: Demand | None = None
     size: int | None = None
-    filtered: int = 0
-    objection: Objection | None = None
-    shortfalls: tuple[Shortfall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

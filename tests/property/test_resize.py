@@ -12,9 +12,9 @@ from agent.core.admit import Node
 from agent.core.resize import PREFIX, pending, resized
 from agent.core.synthetic import parse_synthetic
 from agent.model.devices import DeviceInventory
-from agent.model.idset import CpuSet
+from agent.model.idset import CpuSet, NodeSet
 from agent.model.outcome import Admitted
-from agent.model.pod import Container, Pod, Qos
+from agent.model.pod import Container, ContainerKind, Pod, Qos
 from agent.settings import parse
 
 MACHINES = (
@@ -71,7 +71,7 @@ def test_any_history_of_resizes(machine: str, policy: str, whole: bool, steps: l
         invariants.check(ledger, node, earlier=tuple(ledger.pods))
         after, wanted = ledger.grant(pod.uid, "c"), 0 if milli % 1000 else milli // 1000
         had, has = before.cpus or CpuSet(), after.cpus or CpuSet()
-        assert had <= has if wanted >= len(had) else has <= had
+        assert had.issubset(has) if wanted >= len(had) else has.issubset(had)
         assert {uid: ledger.grant(uid, "c") for uid in others} == others
         assert after.mems in (before.mems, None), "memory never moves"
         record = ledger.pods[pod.uid]
@@ -95,10 +95,60 @@ def test_shrinking_keeps_whole_cores_and_growing_completes_them() -> None:
     held = admitted.ledger.grant("p", "c").cpus or CpuSet()
     smaller = resized(node, admitted.ledger, pod_of("p", 4000, 64)).ledger
     kept = smaller.grant("p", "c").cpus or CpuSet()
-    assert all(core <= kept or not core & kept for core in node.machine.cores)
+    assert all(core.issubset(kept) or not core & kept for core in node.machine.cores)
     larger = resized(node, admitted.ledger, pod_of("p", 6000, 64)).ledger.grant("p", "c").cpus or CpuSet()
-    assert all(core <= larger or not core & larger for core in node.machine.cores)
-    assert held < larger
+    assert all(core.issubset(larger) or not core & larger for core in node.machine.cores)
+    assert held.issubset(larger)
+
+
+def boxes_of(*boxes: tuple[str, ContainerKind, int]) -> Pod:
+    """A Guaranteed pod of several containers: thousandths of a CPU."""
+    each = ({"cpu": milli, "memory": 64 * MI} for _, _, milli in boxes)
+    made = (Container(name, kind, asks, asks) for (name, kind, _), asks in zip(boxes, each, strict=True))
+    return Pod("p", "p", "default", tuple(made), Qos.GUARANTEED)
+
+
+def test_the_first_cpus_of_a_container_are_near_those_of_its_pod() -> None:
+    """Under best-effort too: node 1 has more free, and node 0 is where the pod's other container is."""
+    node = node_of(MACHINES[0], "best-effort", whole=False)
+
+    def two(milli: int) -> Pod:
+        return boxes_of(("a", ContainerKind.APP, 2000), ("b", ContainerKind.APP, milli))
+
+    ledger = node.admit(node.start(), two(500)).ledger
+    ledger = resized(node, ledger, two(2000)).ledger
+    a, b = (node.machine.nodes_of(ledger.grant("p", name).cpus or CpuSet()) for name in "ab")
+    assert a == b == NodeSet.of(0)
+
+
+def test_a_pod_gets_of_its_init_containers_cpus_what_it_asks_for() -> None:
+    """It has 2 of the 4 CPUs that its init container left; asking for 3 it gets a third of them, not all four."""
+    node = node_of(MACHINES[0], "best-effort", whole=False)
+
+    def two(milli: int) -> Pod:
+        return boxes_of(("i", ContainerKind.INIT, 4000), ("c", ContainerKind.APP, milli))
+
+    ledger = node.admit(node.start(), two(2000)).ledger
+    grown = resized(node, ledger, two(3000)).ledger
+    left, had, has = (each or CpuSet() for each in (
+        ledger.grant("p", "i").cpus, ledger.grant("p", "c").cpus, grown.grant("p", "c").cpus
+    ))  # fmt: skip
+    assert (len(left), len(had), len(has)) == (4, 2, 3)
+    assert had.issubset(has)
+    assert has.issubset(left)
+
+
+def test_nobody_is_granted_cpus_by_a_resize_who_gets_none_at_admission() -> None:
+    """Neither under cpuManagerPolicy none, nor with pod-level resources while their feature gate is off."""
+    plain = node_of(MACHINES[0], "best-effort", whole=False)
+    off = replace(plain.rules, cpu=replace(plain.rules.cpu, static=False))
+    level = {"cpu": 6000, "memory": 640 * MI}
+    for node, whole in ((Node(plain.machine, off, plain.inventory), None), (plain, level)):
+        small, large = (replace(pod_of("p", milli, 64), requests=whole, limits=whole) for milli in (2000, 3000))
+        ledger = node.admit(node.start(), small).ledger
+        assert ledger.grant("p", "c").cpus is None
+        done = resized(node, ledger, large)
+        assert (done.refused, done.ledger.grant("p", "c").cpus) == ({}, None)
 
 
 def test_a_resize_beyond_the_node_depends_on_the_policy() -> None:

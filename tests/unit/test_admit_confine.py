@@ -204,6 +204,37 @@ def test_s7_limits_of_confined_pods_add_up() -> None:
     assert masks(node, provider.pod_hints(held, second)) == [("1", True), ("0-1", False)]
 
 
+def test_s7_the_nodes_are_those_with_room_for_the_memory() -> None:
+    """CPUs alone would lead to node 0, whose memory is promised: the pod is kept, and its memory bound, on node 1."""
+    node = machine()
+    held = ledger(node, a=Confinement(NodeSet.of(0), ((0, 500),), memory=True, limit=((0, 3 * GIB),)))
+    second = pod("b", "numa,memory", limit="3Gi")
+    after = confiner(node).allocate(held, second, second.containers[0], ANY)
+    assert isinstance(after, Ledger)
+    found = after.cpus.confined["b"]
+    assert (found.nodes, found.memory, found.limit) == (NodeSet.of(1), True, ((1, 3 * GIB),))
+
+
+def test_a_pod_that_runs_unbound_is_kept_whatever_its_limit() -> None:
+    """Its memory may lie anywhere, so that no node needs room for it; bound, it would not have fitted."""
+    node = machine()
+    each = pod(align="numa,memory", limit="9Gi")
+    after = confiner(node).kept(ledger(node), each, NodeSet.of(1), bound=False)
+    assert after.cpus.confined["u1"] == Confinement(NodeSet.of(1), ((1, 1500),))
+    assert confiner(node).kept(ledger(node), each, NodeSet.of(1), bound=True) == ledger(node)
+
+
+def test_a_pod_that_the_cpu_manager_serves_as_a_whole_is_not_confined() -> None:
+    """A Guaranteed pod with CPUs of its own at pod level: its wish would only stand in the way of its own CPUs."""
+    node = machine()
+    amounts = {"cpu": "2", "memory": "1Gi"}
+    whole = pod(resources={"requests": amounts, "limits": amounts}, cpu="500m")
+    gate = Confiner(node, Rules(pod_level_managers=True), node.online)
+    assert gate.pod_hints(ledger(node), whole) is Stance.NO_PREFERENCE
+    assert gate.allocate_pod(ledger(node), whole, ANY) == ledger(node)
+    assert confiner(node).pod_hints(ledger(node), whole) is not Stance.NO_PREFERENCE
+
+
 def test_whole_cpus_are_kept_back_for_confined_pods() -> None:
     """1.5 CPUs keep two back: first of a core that is broken, then the highest number."""
     node = machine()

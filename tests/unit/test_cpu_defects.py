@@ -57,6 +57,14 @@ def test_d6_within_one_socket(mode: Compatibility) -> None:
     assert len(sockets) == (2 if mode is KUBELET else 1)
 
 
+def test_d6_a_request_of_several_sockets_gets_them() -> None:
+    """With align-by-socket, what no one socket holds is spread over both, not refused."""
+    node = Node(P4, "0", mode=FIXED, distribute_across_numa=True, align_by_socket=True)
+    node.admit(pod("p", container("c", 20)))
+    held = node.ledger.cpus.assigned["p"]["c"]
+    assert [len(held & each.cpus) for each in node.machine.nodes] == [0, 7, 7, 6]
+
+
 @BOTH
 def test_uneven_cores_hand_out_nothing_that_was_not_offered(mode: Compatibility) -> None:
     """The kubelet would give away the reserved threads 8-11 (kubernetes issue 124066); mended in both modes."""
@@ -65,6 +73,14 @@ def test_uneven_cores_hand_out_nothing_that_was_not_offered(mode: Compatibility)
         assert not isinstance(node.admit(pod(f"p{number}", container("c", 2)), [1]), Refusal)
     held = CpuSet.union(each["c"] for each in node.ledger.cpus.assigned.values())
     assert (str(held), node.shared) == ("0-7", "8-11")
+
+
+@BOTH
+def test_uneven_cores_are_the_kubelets_while_it_hands_out_what_was_offered(mode: Compatibility) -> None:
+    """Only a choice that takes other CPUs is mended: any other is the kubelet's, its averages included."""
+    node = Node(UNEVEN, mode=mode)
+    node.free("1-4,8")
+    assert node.admit(pod("p", container("c", 2))) == {"c": "1-2" if mode is KUBELET else "4,8"}
 
 
 @BOTH

@@ -21,7 +21,7 @@ from agent.core.explain.words import size, spread
 from agent.engine.deciding import asked
 from agent.engine.explaining import explained
 from agent.engine.known import Known, Snapshot
-from agent.model.outcome import Admitted
+from agent.model.outcome import Admitted, Reason, Refusal
 from tests.unit.explain_cases import FOLDER, Told, again, carried_out, cases
 
 ALL = [(file.name, case) for file in sorted(FOLDER.glob("*.yaml")) for case in cases(file.name)]
@@ -119,6 +119,7 @@ def test_amounts_in_words() -> None:
     assert [size(each) for each in (1 << 30, 1536 << 20, (15 << 30) + 12345, 0, 1000)] == [
         "1Gi", "1536Mi", "15.0Gi", "0", "1000",
     ]  # fmt: skip
+    assert [size(1 << each) for each in (10, 20, 40, 50, 60)] == ["1Ki", "1Mi", "1Ti", "1Pi", "1Ei"]
     assert spread("cpu", {0: 4, 1: 8, 2: 8, 4: 4}, "free") == "NUMA nodes 0,4 have 4 free each, 1-2 have 8 each"
     assert spread("memory", {0: 1 << 30}) == "NUMA node 0 has 1Gi"
 
@@ -130,6 +131,85 @@ def test_large_machines_are_summarised() -> None:
     assert (said.stand, said.hints, said.size, said.least) == (Stand.HINTS, None, 1, 2)
     assert sum(said.free.values()) == 16
     assert isinstance(found, Explanation)
+
+
+BEST = {"topologyManagerPolicy": "best-effort", "reservedSystemCPUs": "0"}
+
+
+@pytest.mark.parametrize(
+    ("machine", "options", "held", "cpus", "sentence"),
+    [
+        (
+            "4 sockets x 4 nodes x 4 cores, 8G per node", {}, 14, 2,
+            ("2 CPUs; free: NUMA nodes 0-13 have 1 each, 14-15 have 4 each. On an empty machine it needs 1 "
+            "NUMA node; preferred: {14} or {15}"),
+        ),
+        (
+            "2 sockets x 2 nodes x 4 cores, 8G per node", {"align-by-socket": "true"}, 0, 2,
+            ("2 CPUs; free: NUMA node 0 has 3, 1-3 have 4 each. On an empty machine it needs 1 NUMA node; "
+            "preferred: {0}, {1}, {2}, {3} and 2 more; 9 wider sets would do"),
+        ),
+        (
+            "2 sockets x 1 node x 4 cores, 8G per node", {}, 1, 6,
+            "6 CPUs: no set of NUMA nodes will do (4 free on the whole machine); free: NUMA node 0 has 0, 1 has 4",
+        ),
+    ],
+    ids=["too many nodes to list", "whole sockets are preferred too", "too few on the whole machine"],
+)  # fmt: skip
+def test_what_a_hint_list_says(machine: str, options: dict[str, str], held: int, cpus: int, sentence: str) -> None:
+    """The node sets that a list prefers are named, be it listed or not, and what is free where it has none."""
+    first = 3 if held == 1 else 2  # one CPU of the first node is the system's
+    told = carried_out({
+        "machine": machine, "settings": {**BEST, "cpuManagerPolicyOptions": options},
+        "before": [
+            {"name": f"p{each}", "limits": {"cpu": 3 if each else first, "memory": "1Gi"}} for each in range(held)
+        ],
+        "pod": {"name": "solver", "limits": {"cpu": cpus, "memory": "1Gi"}},
+    })  # fmt: skip
+    assert told.found.merges[0].said[0].sentence == sentence
+
+
+@pytest.mark.parametrize(("compatibility", "free"), [("kubelet", "7Gi"), ("fixed", "1Gi")])
+def test_free_memory_is_what_the_memory_manager_counts(compatibility: str, free: str) -> None:
+    """What a confined pod may use is not free under `fixed`; the kubelet's Memory Manager knows nothing of it."""
+    told = carried_out({
+        "machine": "2 sockets x 1 node x 4 cores, 8G per node",
+        "settings": {
+            **BEST, "compatibility": compatibility, "memoryManagerPolicy": "Static",
+            "kubeReserved": {"memory": "924Mi"}, "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}],
+        },
+        "before": [{
+            "name": "web", "annotations": {"align": "numa,memory"}, "requests": {"cpu": "500m", "memory": "1Gi"},
+            "limits": {"memory": "6Gi"},
+        }],
+        "pod": {"name": "solver", "limits": {"cpu": 1, "memory": "4Gi"}},
+    })  # fmt: skip
+    _, memory, *_ = told.found.merges[0].said
+    assert memory.sentence.startswith(f"4Gi of memory; free: NUMA node 0 has {free}, 1 has 8Gi.")
+
+
+@pytest.mark.parametrize(
+    ("message", "plain"),
+    [
+        ("no healthy devices present; cannot allocate", "none of the devices of that name is healthy"),
+        ("previously allocated devices are no longer healthy", "a device that it held is not healthy any more"),
+        ("a reason of a later version", "Allocate failed due to a reason of a later version, which is unexpected"),
+    ],
+)
+def test_a_refusal_by_the_device_manager_is_told_for_what_it_is(message: str, plain: str) -> None:
+    """Each of the kubelet's sentences has plain words of its own; one that nobody knows is told as it is."""
+    told = carried_out(next(case for _, case in ALL if case["name"] == "aligned, the lower of two equal nodes"))
+    refusal = Refusal(Reason.UNEXPECTED, f"Allocate failed due to {message}, which is unexpected")
+    found = explain(told.node, told.node.start(), told.pod, standing=Standing(refusal=refusal), search=False)
+    assert plain in found.summary
+
+
+def test_a_refused_pod_that_runs_is_explained_from_the_ledger_alone() -> None:
+    """Who reads the checkpoint, with no agent to ask, is told the refusal too, not that nothing was decided."""
+    case = next(case for _, case in ALL if case["name"] == "single-numa-node, more CPUs than any node has")
+    told = carried_out({**case, "settings": {**case["settings"], "onMisalignment": "run"}})
+    assert list(lines(explain(told.node, told.ledger, told.pod))) == list(lines(told.found))
+    assert told.found.verdict is Verdict.REFUSED
 
 
 @pytest.mark.parametrize("closest", ["true", "false"])

@@ -10,7 +10,7 @@ from agent.core.merge import Merged, merge_answers
 from agent.core.merge_lists import merge_lists
 from agent.core.order import Order
 from agent.core.provider import Answer
-from agent.core.reasons import MergeReasons, Objection
+from agent.core.reasons import MergeReasons
 from agent.core.search import Bin, Search
 from agent.model.hint import IMPOSSIBLE, NO_PREFERENCE, Hint, Stance
 from agent.model.idset import NodeSet
@@ -195,8 +195,8 @@ def test_a_shared_amount_is_lost_with_its_last_node() -> None:
     assert search.run(1) == (None, True)
 
 
-def test_reasons_tell_who_objects_and_what_would_be_next() -> None:
-    """A refusal under restricted: the best mask, B, the runner-up, and the list that does not prefer it."""
+def test_reasons_tell_what_everybody_said_and_what_would_be_next() -> None:
+    """A refusal under restricted: the best mask, B, the runner-up, and who had nothing to say or to offer."""
     told: list[MergeReasons] = []
     answers: list[Answer] = [{"gpu": IMPOSSIBLE}, {"cpu": cpus([4] * 2, [3, 4], 2)}, Stance.NO_PREFERENCE]
     rules = TopologyRules(Policy.RESTRICTED)
@@ -204,27 +204,12 @@ def test_reasons_tell_who_objects_and_what_would_be_next() -> None:
     assert merge_answers(answers, Positions.of(range(2)), rules, Order(), trace=told.append) == quiet
     (reasons,) = told
     assert (reasons.admit, reasons.best, reasons.runner_up, reasons.goal) == (False, NodeSet.of(0), NodeSet.of(1), 1)
-    assert [(v.provider, v.resource, v.objection) for v in reasons.voices] == [
-        (0, "gpu", Objection.IMPOSSIBLE),
+    assert [(v.provider, v.resource, v.stance) for v in reasons.voices] == [
+        (0, "gpu", IMPOSSIBLE),
         (1, "cpu", None),
-        (2, "", None),
+        (2, "", Stance.NO_PREFERENCE),
     ]
     assert [str(hint.nodes) for hint in reasons.voices[1].hints or ()] == ["0", "1", "0-1"]
-
-
-def test_reasons_name_the_sums_that_are_not_reached() -> None:
-    """CPUs have room on node 1, memory on node 0: the best single node is short of one of them."""
-    told: list[MergeReasons] = []
-    answers = [{"cpu": cpus([8] * 2, [1, 8], 6), "memory": cpus([9] * 2, [9, 3], 7)}]
-    rules = TopologyRules(Policy.SINGLE_NUMA_NODE)
-    merged = merge_answers(answers, Positions.of(range(2)), rules, Order(), trace=told.append)
-    assert not merged.admit
-    (reasons,) = told
-    assert reasons.best == NodeSet.of(0)
-    cpu, memory = reasons.voices
-    assert (cpu.objection, memory.objection) == (Objection.NOT_OFFERED, None)
-    assert [(short.amount, short.total) for short in cpu.shortfalls] == [(6, 1)]
-    assert (cpu.filtered, memory.filtered) == (1, 1)
 
 
 def test_reasons_of_wide_machines_describe_and_find_the_runner_up() -> None:
