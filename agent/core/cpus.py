@@ -204,7 +204,7 @@ class Provider:
         else:  # whatever it had been given: reserved CPUs too, but not what lay outside a pod's own pool
             shared = books.shared | (freed if own is None or kept else own)
         books = self._assigned(books, uid, kept, shared)
-        if own is not None and not kept:
+        if not kept:
             books = replace(books, pools={key: pool for key, pool in books.pools.items() if key != uid})
         return self._with(ledger, books)
 

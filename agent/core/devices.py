@@ -123,7 +123,7 @@ class Provider:
             books = replace(books, held=pods)
         if not self._fixed:
             books = account_after(books, pod, container, own)
-        return ledger if books is ledger.devices else replace(ledger, devices=books)
+        return replace(ledger, devices=books)
 
     def allocate_pod(self, ledger: Ledger, pod: Pod, affinity: Hint) -> Ledger | Refusal:
         """Take the devices of all containers of a pod managed as a whole.

@@ -201,7 +201,7 @@ def _shared_with(look: Look, others: list[tuple[str, CpuSet]]) -> str:
     blamed = path
     while blamed and (blamed, CPUS) not in look.errors:  # it inherits what could not be taken from those above it
         blamed = parent_of(blamed)
-    reason = _reason(look, blamed or path, CPUS)
+    reason = _reason(look, blamed, CPUS)
     return f"its CPUs {cpus} are not its own yet, {path}{more} may still run there: {reason}"
 
 

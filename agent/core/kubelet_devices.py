@@ -192,7 +192,7 @@ def places(ledger: Ledger, inventory: DeviceInventory, uid: str) -> dict[str, tu
     for name, by in sorted(ledger.devices.held.get(uid, {}).items()):
         mine = tuple(
             Offered(resource, number, known.get((resource, number)) or NodeSet())
-            for resource, numbers in sorted(by.items())
+            for resource, numbers in by.items()
             if resource in inventory.reported
             for number in numbers
         )

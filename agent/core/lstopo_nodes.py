@@ -38,8 +38,8 @@ class Memory:
     owner: dict[int, int]
 
     def owners(self, cpus: CpuSet) -> NodeSet:
-        """The nodes of some CPUs."""
-        return NodeSet.from_ids(self.owner[cpu] for cpu in cpus if cpu in self.owner)
+        """The nodes of some online CPUs."""
+        return NodeSet.from_ids(self.owner[cpu] for cpu in cpus)
 
 
 def nodes_of(

@@ -74,7 +74,7 @@ class Shortage:
 class Judge(Protocol):
     """Holds an admission against what the nodes really have; see `judged`."""
 
-    def __call__(self, node: Node, before: Ledger, outcome: Outcome, pod: Pod, *, ran: bool = False) -> Outcome:
+    def __call__(self, node: Node, before: Ledger, outcome: Outcome, pod: Pod, *, ran: bool = ...) -> Outcome:
         """The outcome to go on with."""
 
 

@@ -277,7 +277,7 @@ class Engine(Effects):
         with self._lock:
             if again:
                 self._enforcer.backoff.retry()
-            if FLAPPING in self.yields and self._truce.over:
+            if self._truce.over:
                 self.switch(observe_only=False, source=FLAPPING)
             if self._pending is not None:
                 self.changed(*self._pending)

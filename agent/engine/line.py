@@ -130,7 +130,7 @@ def turn(
                 told.append(known[uid].pod)
     line = line_of(known, node.rules)
     young = now - switches.hold_back_others
-    ledger, entered = let_in(node, ledger, line, _prepare(given), judge, young) if line else (ledger, ())
+    ledger, entered = let_in(node, ledger, line, _prepare(given), judge, young)
     for pod in entered:
         known[pod.uid] = replace(known[pod.uid], refusal=None)
         told.append(pod)

@@ -168,7 +168,7 @@ def _overtaken(ledger: Ledger, observed: Observed) -> tuple[str, ...]:
     held = {
         uid: CpuSet.union(cpus.assigned.get(uid, {}).values()) | cpus.pools.get(uid, CpuSet()) for uid in ledger.pods
     }
-    return tuple(sorted(uid for uid, own in held.items() if uid not in there and own & strangers))
+    return tuple(uid for uid, own in held.items() if uid not in there and own & strangers)
 
 
 def of_another_machine(saved: Ledger, node: Node, observed: Observed, pods: Iterable[Pod]) -> bool:

@@ -16,10 +16,11 @@ from agent.app.outsiders import Outsiders
 from agent.cli import group
 from agent.core.synthetic import parse_synthetic
 from agent.engine.explaining import explained
+from agent.errors import HostError
 from agent.host.checkpoint import Checkpoint
 from agent.host.scratch import Layout, Scratch
 from agent.host.standin import container_id
-from agent.model.cgroup import Level
+from agent.model.cgroup import Level, Observed
 from agent.observe.metrics import Metrics
 from tests.flow.world import World, container, manifest
 
@@ -93,6 +94,19 @@ def test_finding_10_what_is_wrong_when_it_can_be_read_again_is_told(world: World
     world.kernel.mend()
     world.engine.reconcile()
     assert world.condition("new") == ALIGNED
+
+
+def test_finding_10_what_cannot_be_read_is_told_whole(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container's cgroup alone has a name of 200 characters: what is wrong with it comes after that."""
+    pod = f"kubepods-burstable-pod{'0' * 32}.slice"
+    path = f"/sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice/{pod}/cri-containerd-{'a' * 64}.scope/cpuset.cpus"
+
+    def observe() -> Observed:
+        raise HostError(path, "Input/output error")
+
+    monkeypatch.setattr(world.cgroups, "observe", observe)
+    world.engine.reconcile()
+    assert ("cgroups", f"{path}: Input/output error") in world.ears.problems
 
 
 def test_finding_10_a_quota_that_is_not_lifted_is_told(world: World) -> None:

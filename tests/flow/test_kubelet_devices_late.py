@@ -113,3 +113,12 @@ def test_names_of_removed_containers_are_dropped(tmp_path: Path) -> None:
     made.engine.container_gone(number)
     made.engine.devices_known("job", {"app": (gpu("g1", 1),)})
     assert nodes(made) == "1"
+
+
+def test_late_word_on_a_pod_that_is_left_alone_is_none(tmp_path: Path) -> None:
+    """Nothing is booked for it and nothing told of it, whatever the kubelet gave it."""
+    made = world(tmp_path, exempt=lambda _pod: "namespace kube-system is left alone")
+    made.see(asking(policy="restricted"))
+    ledger, words = made.engine.ledger, list(made.ears.words)
+    made.engine.devices_known("job", {"app": (gpu("g1", 1),)})
+    assert (made.engine.ledger, made.ears.words) == (ledger, words)

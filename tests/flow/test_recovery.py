@@ -12,7 +12,7 @@ import pytest
 from agent.app.loading import load
 from agent.core.synthetic import parse_synthetic
 from agent.engine.carry import carry
-from agent.engine.recover import of_another_machine
+from agent.engine.recover import NAMES, names_in, of_another_machine
 from agent.host.checkpoint import Checkpoint
 from agent.model.cgroup import Cause, Observed
 from agent.model.idset import CpuSet
@@ -101,6 +101,65 @@ def test_without_a_checkpoint_grants_are_read_from_the_cgroups(tmp_path: Path) -
     blocks = after.engine.ledger.memory.blocks["db"]["app"]
     assert [(block.resource, block.size, str(block.nodes)) for block in blocks] == [("memory", 64 << 20, "0")]
     after.check()
+
+
+def test_an_older_checkpoint_is_completed_from_the_cgroups(tmp_path: Path) -> None:
+    """A pod was pinned after the checkpoint was saved, as from a backup: it keeps its CPUs."""
+    store = MemoryStore()
+    before = World(tmp_path, store=store)
+    before.engine.pods_listed({"db"})
+    before.run(manifest("db"))
+    older = store.saved
+    before.run(manifest("cache", container(cpu="1"), created=1))
+    store.saved = older
+    after = World(tmp_path, store=store, pods=before.pods.values())
+    assert (after.recovered.kept, after.recovered.adopted) == (("db",), ("cache",))
+    assert (after.holds("db"), after.holds("cache")) == (before.holds("db"), before.holds("cache"))
+    after.check()
+
+
+def test_who_must_run_and_does_not_is_no_grant(tmp_path: Path) -> None:
+    """An init container that has ended is not missed; an app container without a cgroup leaves nothing to go by."""
+    before = World(tmp_path)
+    before.engine.pods_listed({"db", "pair"})
+    before.see(manifest("db", inits=[container("setup", cpu="1")]), manifest("pair", container("a"), container("b")))
+    before.start("db", "app")
+    before.start("pair", "a")
+    after = World(tmp_path, pods=before.pods.values())
+    assert (after.recovered.adopted, after.recovered.running) == (("db",), ("pair",))
+    assert after.holds("db") == before.holds("db")
+
+
+def test_s4_a_confined_pod_is_adopted_as_it_runs(tmp_path: Path) -> None:
+    """On the nodes that its cgroup has; its memory counts as bound only where it is, else binding would move it."""
+    before = World(tmp_path)
+    before.engine.pods_listed({"web"})
+    before.run(manifest("web", container(cpu="1500m"), align="numa,memory"))
+    held = before.engine.ledger.cpus.confined["web"]
+    after = World(tmp_path, pods=before.pods.values())
+    assert after.engine.ledger.cpus.confined == {"web": held}
+    assert after.engine.ledger.pods["web"].bind_memory
+    before.tree.kernel_write(before.path("web", "app"), "cpuset.mems", "0-1")
+    after = World(tmp_path, pods=before.pods.values())
+    found = after.engine.ledger
+    assert found.cpus.confined == {"web": replace(held, memory=False, limit=())}
+    assert not found.pods["web"].bind_memory
+
+
+def test_s4_memory_is_not_adopted_where_nobody_manages_it(tmp_path: Path) -> None:
+    """The Memory Manager was switched off: what an earlier agent bound stays as it is, and is no grant any more."""
+    before = running(tmp_path, MemoryStore(), MEMORY)
+    after = World(tmp_path, pods=before.pods.values())
+    assert after.engine.ledger.memory.blocks == {}
+    assert not after.engine.ledger.pods["db"].bind_memory
+    assert after.holds("db") == before.holds("db")
+
+
+def test_saved_names_that_are_none_are_left_out() -> None:
+    """A file that somebody wrote: what names no container of a pod gives nobody a grant, and ends no start."""
+    rows = {"a": ["db", "app"], "b": ["db", 5], "c": ["db"], "d": "db"}
+    assert names_in({NAMES: rows}) == {"a": ("db", "app")}
+    assert names_in({NAMES: "db"}) == names_in({}) == {}
 
 
 def test_without_a_checkpoint_nothing_is_written_before_the_first_list(tmp_path: Path) -> None:

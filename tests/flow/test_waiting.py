@@ -92,6 +92,21 @@ def test_s11_waiting_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None
     assert world.holds("late") == ""
 
 
+def test_s11_on_a_full_disk_nobody_waits_in_vain(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While nothing can be saved nobody is let in, so nobody is refused for good for having waited too long."""
+    world.run(manifest("holder"))
+    world.see(manifest("late", created=1, **WAIT))
+    world.store.full = "no space left on device"
+    world.see(manifest("other", container(cpu="1"), created=2))
+    assert world.engine.unwritable
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 61)
+    world.engine.reconcile()
+    refusal = world.engine.known["late"].refusal
+    assert refusal is not None
+    assert FINAL not in refusal.facts
+
+
 def test_s11_the_rate_of_sandboxes_is_capped(world: World) -> None:
     """Each waiting pod costs a sandbox every 12 s: beyond the cap a pod is refused for good."""
     assert [most_waiting(rate) for rate in (1, 10, 60)] == [1, 2, 12]
@@ -106,6 +121,14 @@ def test_s11_a_pod_of_another_wish_does_not_stand_in_line(world: World) -> None:
     """`fail` is answered at once, whoever waits."""
     world.run(manifest("holder"))
     world.see(manifest("waits", created=1, **WAIT))
+    world.see(manifest("fails", container(cpu="1"), created=2, policy="single-numa-node", on_misalignment="fail"))
+    assert world.holds("fails") == "3"
+
+
+def test_s11_a_pod_of_another_wish_is_not_held_back_for_those_who_wait(world: World) -> None:
+    """Only who stands in line lets those before him pass: one that would not wait is in though it delays them."""
+    world.run(manifest("holder"))
+    world.see(manifest("head", container(cpu="3"), created=1, policy="none", on_misalignment="wait"))
     world.see(manifest("fails", container(cpu="1"), created=2, policy="single-numa-node", on_misalignment="fail"))
     assert world.holds("fails") == "3"
 

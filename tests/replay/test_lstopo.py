@@ -105,7 +105,7 @@ def test_a_node_without_memory_keeps_its_cpus() -> None:
       <object type="Group" cpuset="0x3">
         <object type="NUMANode" os_index="2" cpuset="0x3" local_memory="4096" subtype="HBM"/>
         <object type="NUMANode" os_index="3" cpuset="0x3" local_memory="8192">
-          <page_type size="4096" count="0"/><page_type size="4096000000" count="0"/></object>
+          <page_type size="4096" count="0"/><page_type size="4096000000"/></object>
         <object type="PU" os_index="0" cpuset="0x1"/><object type="PU" os_index="1" cpuset="0x2"/>
         <object type="Bridge" pci_busid="0000:00:01.0" pci_type="0604 [8086:1901] [0000:0000] 00">
           <object type="PCIDev" pci_busid="0000:01:00.0" pci_type="0302 [10DE:20b0] [0000:0000] a1"/></object>
@@ -122,6 +122,23 @@ def test_a_node_without_memory_keeps_its_cpus() -> None:
     bridge, gpu = machine.devices
     assert (bridge.class_code, gpu.class_code, gpu.vendor, gpu.parent) == ("060400", "030200", "10de", "0000:00:01.0")
     assert str(gpu.numa_nodes) == "3"
+
+
+@pytest.mark.parametrize(
+    ("sets", "online", "offline"),
+    [
+        ('cpuset="0x7" complete_cpuset="0xf"', "0-2", "3"),
+        ('cpuset="0xf" complete_cpuset="0xf" online_cpuset="0x3"', "0-1", "2-3"),
+        ('complete_cpuset="0xf"', "0-3", ""),
+    ],
+    ids=["format 2", "format 1", "neither says"],
+)
+def test_a_cpu_that_is_listed_and_not_online_is_not_counted(sets: str, online: str, offline: str) -> None:
+    """What is online stands in one attribute in format 1, in another in format 2; else all are."""
+    cpus = "".join(f'<object type="PU" os_index="{cpu}" cpuset="{1 << cpu:#x}"/>' for cpu in range(4))
+    text = f'<topology version="2.0"><object type="Machine" {sets}>{cpus}</object></topology>'
+    machine = machine_from(parse(text.encode()))
+    assert (str(machine.online), str(machine.offline)) == (online, offline)
 
 
 TOPOLOGY = '<topology version="2.0"><object type="Machine" cpuset="0x3">{}</object></topology>'

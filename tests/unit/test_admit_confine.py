@@ -12,9 +12,10 @@ from agent.core.asks import ALIGN
 from agent.core.confine import Confiner, accounted, kept_back
 from agent.core.demand import Demand, listed
 from agent.core.masks import Positions
+from agent.core.wanted import Want, share
 from agent.model.hint import IMPOSSIBLE, Hint, Stance
 from agent.model.idset import CpuSet, NodeSet
-from agent.model.ledger import Confinement, CpuBooks, Ledger
+from agent.model.ledger import Confinement, CpuBooks, Ledger, PodRecord
 from agent.model.machine import Cpu, Machine, NumaNode
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
@@ -213,6 +214,14 @@ def test_s7_the_nodes_are_those_with_room_for_the_memory() -> None:
     assert isinstance(after, Ledger)
     found = after.cpus.confined["b"]
     assert (found.nodes, found.memory, found.limit) == (NodeSet.of(1), True, ((1, 3 * GIB),))
+
+
+def test_s7_memory_is_never_bound_to_no_nodes() -> None:
+    """Safety rule S7: books that name none, read from an older file, leave the memory as it is."""
+    node, each = machine(), pod(align="numa,memory")
+    books = ledger(node, u1=Confinement(NodeSet(), (), memory=True))
+    books = replace(books, pods={"u1": PodRecord(each, "none", "container")})
+    assert share(books, "u1", "app", Rules(), node) == Want(cpus=node.online)
 
 
 def test_a_pod_that_runs_unbound_is_kept_whatever_its_limit() -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from agent.core.writers import REPAIRS
-from agent.engine.backoff import LONGEST, QUIET, Backoff
-from agent.model.cgroup import Cause, Write
+from agent.engine.backoff import LONGEST, QUIET, REFUSED, Backoff, Truce
+from agent.model.cgroup import Cause, Observed, Write, Written
 
 LAST = {("/a", "cpuset.cpus"): "1"}
 REPAIR = Write("/a", "cpuset.cpus", "1", "0-3", Cause.DRIFT_FOREIGN)
@@ -99,3 +99,27 @@ def test_cgroups_that_are_gone_are_forgotten() -> None:
     repairs_over(4, clock, backoff)
     backoff.forget({"/b"})
     assert backoff.allowed((REPAIR,), LAST) == (REPAIR,)
+
+
+def test_what_the_kernel_refuses_is_waited_for_until_it_is_left_to_the_reconciliation() -> None:
+    """Tried again at once, after 1, 2, 4 and 8 seconds; from 10 on nobody is woken for it."""
+    clock, waits = Clock(), []
+    backoff = Backoff(clock)
+    for _ in range(7):
+        backoff.refused([Written(REPAIR, "", "", "EBUSY")], Observed(2))
+        waits.append(backoff.wait())
+        clock.now += REFUSED
+    assert waits == [0, 1, 2, 4, 8, None, None]
+
+
+def test_a_truce_doubles_to_hours_and_begins_anew_after_a_long_peace() -> None:
+    """Somebody who fights whenever it is tried is tried every 320 minutes in the end, not every five."""
+    clock = Clock()
+    truce, minutes = Truce(clock), []
+    for _ in range(8):
+        minutes.append(int(truce.begin().split()[-2]))
+        clock.now += 60 * minutes[-1]
+        assert truce.over
+    assert minutes == [5, 10, 20, 40, 80, 160, 320, 320]
+    clock.now += 60 * 321
+    assert truce.begin() == "it is left alone, and tried again after 5 minutes"

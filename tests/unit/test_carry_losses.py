@@ -44,3 +44,42 @@ def test_of_two_claims_to_one_device_the_older_pods_stands(tmp_path: Path) -> No
     carried = carry(replace(world.engine.ledger, devices=books), node)
     assert dict(carried.ledger.devices.held) == {"old": {"app": held}}
     assert [(loss.uid, loss.container) for loss in carried.losses if device in loss.what] == [("young", "app")]
+
+
+def test_a_pod_that_lost_cpus_is_told_what_it_keeps(tmp_path: Path) -> None:
+    """Some of them, or none: then it runs on the shared pool."""
+    world = World(tmp_path, machine=EIGHT)
+    world.engine.pods_listed(set())
+    world.run(manifest("part", created=1))
+    world.run(manifest("all", container(cpu="1"), created=2))
+    assert (world.holds("part"), world.holds("all")) == ("1-2", "3")
+    world.engine.changed(world.node(parse_synthetic(f"{EIGHT}, offline 1,3")))
+    why = {uid: world.engine.ledger.pods[uid].why["app"] for uid in ("part", "all")}
+    assert why["part"] == "it lost CPUs 1, which are offline or another pod's; it keeps 2"
+    assert why["all"] == "it lost CPUs 3, which are offline or another pod's; it runs on the shared pool"
+
+
+def test_a_pod_that_grew_gives_back_what_it_got_last_on_a_changed_machine_too(tmp_path: Path) -> None:
+    """It was admitted with CPU 2 and grew to 1-2; a CPU of another node goes offline; asking for one it keeps 2."""
+    world = World(tmp_path, machine=EIGHT)
+    world.engine.pods_listed(set())
+    world.run(manifest("first", container(cpu="1"), created=1))
+    world.run(manifest("grows", container(cpu="1"), created=2))
+    world.end("first")
+    world.engine.pods_gone(["first"])
+    world.see(manifest("grows", created=2))
+    assert world.holds("grows") == "1-2"
+    world.engine.changed(world.node(parse_synthetic(f"{EIGHT}, offline 7")))
+    world.see(manifest("grows", container(cpu="1"), created=2))
+    assert world.holds("grows") == "2"
+
+
+def test_only_a_resize_changes_what_a_pod_holds(tmp_path: Path) -> None:
+    """A pod lost one of two CPUs, and says so; an annotation that changes is no reason to give it another."""
+    world = World(tmp_path, machine=EIGHT)
+    world.engine.pods_listed(set())
+    world.run(manifest("part", created=1))
+    world.engine.changed(world.node(parse_synthetic(f"{EIGHT}, offline 1")))
+    world.see(manifest("part", created=1, owner="me"))
+    assert world.holds("part") == "2"
+    assert "it lost CPUs 1" in world.engine.ledger.pods["part"].why["app"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from agent.core.memory_choice import (
@@ -183,6 +185,15 @@ def test_fractions_of_bytes() -> None:
     assert refusal.message == "[memorymanager] failed to represent quantity as int64"
     desk = Desk(even(1, GIB))
     assert desk.held(desk.admit(one, NO_HINT), "c") == {"memory": (2, "0")}
+
+
+def test_a_fraction_of_a_byte_at_pod_level(mode: Compatibility) -> None:
+    """The kubelet passes such a pod over; we round up."""
+    asked = {"cpu": 1000, "memory": 1500}
+    one = replace(pod("w", container("c")), requests=asked, limits=asked)
+    desk = Desk(even(1, GIB), mode, pod_level=True)
+    assert desk.allocate_pod(one, nodes(0)) is None
+    assert desk.reserved_bytes() == [0 if mode is KUBELET else 2]
 
 
 def whole_pod(pool: int, *containers: tuple[str, ContainerKind, int | None]) -> Pod:

@@ -7,11 +7,13 @@ import pytest
 from agent.core.demand import Budget, Demand, Family, Need, Positions, fewest, listed
 from agent.core.masks import members
 from agent.core.merge import Merged, merge_answers
+from agent.core.merge_demands import goal_of
 from agent.core.merge_lists import merge_lists
 from agent.core.order import Order
 from agent.core.provider import Answer
 from agent.core.reasons import MergeReasons
 from agent.core.search import Bin, Search
+from agent.core.sides import Question, Side
 from agent.model.hint import IMPOSSIBLE, NO_PREFERENCE, Hint, Stance
 from agent.model.idset import NodeSet
 from agent.model.rules import Policy, TopologyRules
@@ -176,6 +178,12 @@ def test_fewest_counts_nodes() -> None:
     shared = Family(0b11, (Need(3, (1, 1), ((0b11, 1),)),))
     assert fewest(shared, Budget()) == 2
     assert fewest(Family(0b11, (Need(3, (1, 1)),)), Budget()) == 0
+
+
+def test_without_steps_the_goal_is_that_of_a_set_that_serves() -> None:
+    """Nodes are left out one by one while the rest still serves: maybe not the fewest, and never all."""
+    side = Side(Demand(Family(0xFF, (Need(8, (4,) * 8), Need(5, (3,) * 8))), 2))
+    assert goal_of(Question((side,), hopeless=False, everything=0xFF), Budget(0)) == (2, False)
 
 
 def test_listing_is_in_the_kubelets_order_and_refuses_wide_machines() -> None:

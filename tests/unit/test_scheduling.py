@@ -121,6 +121,12 @@ def test_a_pod_goes_only_where_everything_fits() -> None:
     assert scheduler.choose(ask(**{"hugepages-2Mi": 1000})) is None
 
 
+def test_what_is_lacking_is_told_in_one_order() -> None:
+    """By name, whichever node lacks what first: two reports of the same cluster can be compared."""
+    needs, nodes = ask(cpu=2000, memory=2 * GI), [room(memory=GI), room(cpu=1000)]
+    assert list(Scheduler(nodes).lacking(needs)) == list(Scheduler(nodes[::-1]).lacking(needs)) == ["cpu", "memory"]
+
+
 def test_a_resource_that_no_node_counts_keeps_nobody_away() -> None:
     """Devices of plugins are not known here: that is told, and the pod is placed by what is known."""
     assert Scheduler([room()]).choose(ask(**{"example.com/fpga": 1000})) == 0

@@ -109,3 +109,9 @@ def test_regular_machines_need_a_few_steps_for_each_node() -> None:
     mask, proved = Search((1 << width) - 1, (Bin((need,), (1 << width) - 1),), Order(near), budget).run(40)
     assert (mask, proved) == ((1 << 40) - 1, True)
     assert Budget().left - budget.left < 20 * width
+
+
+def test_an_amount_that_no_drop_can_cost_is_not_searched_for() -> None:
+    """Devices near a node outside the domain stay whatever is dropped: one step finds the mask, where each counts."""
+    needs = (Need(9, (1, 3, 2, 3, 3), ((0b10010, 3),)), Need(9, (3, 2, 3, 1, 3), ((0b01010, 2),)))
+    assert Search(0b00111, [Bin(needs, 0b11111)], Order(), Budget(1)).run(1) == (0b00001, True)

@@ -71,6 +71,13 @@ def test_cpus_of_all_sorts() -> None:
     check_machine(machine)
     assert (str(machine.online), str(machine.offline), str(machine.isolated)) == ("1-6", "0,7", "1-2")
     assert [cpu.kind for cpu in machine.cpus] == ["performance"] * 3 + ["efficiency"] * 3
+    assert str(parse_synthetic("8 cores, offline 0, isolated 3, offline 7").offline) == "0,7", "of two parts both"
+
+
+def test_cpus_that_are_all_alike_are_of_no_kind() -> None:
+    """As the kernel tells kinds on hybrid machines only: "efficiency" beside nothing else says nothing."""
+    assert {cpu.kind for cpu in parse_synthetic("4 cores, efficiency 0-3").cpus} == {""}
+    assert {cpu.kind for cpu in parse_synthetic("4 cores, efficiency 1-3, offline 0").cpus} == {""}
 
 
 def test_memory_and_pages_per_node() -> None:
