@@ -78,6 +78,10 @@ def read(node: Node) -> int:
     return explained
 
 
+def _told_of(node: Node) -> list[str]:
+    return [each["involvedObject"]["name"] for each in node.api.events]
+
+
 def _get(address: str, path: str) -> bytes:
     """A page, b"" where it is not served there."""
     try:
@@ -109,8 +113,7 @@ def test_hostile_110_pods_cost_an_innocent_one_nothing(make: Make, *, everything
         whole_and_live(node)
     assert {key: cpus for key, cpus in node.pinned().items() if key in before} == before
     node.create("asks", annotations={"numalign.io/policy": "sideways"})
-    told = lambda: [each["involvedObject"]["name"] for each in node.api.events]  # noqa: E731
-    node.wait(lambda: "asks" in told(), "an innocent's Event")
+    node.wait(lambda: "asks" in _told_of(node), "an innocent's Event")
     node.judge()
     events = Counter(each["involvedObject"].get("uid") for each in node.api.events)
     assert max(events.values(), default=0) <= 2 * PER_POD, "of two agents"
