@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from enum import Enum
+from enum import Enum, auto
 
 from agent.core.confine import asks
 from agent.model.devices import DeviceInventory
@@ -41,9 +41,9 @@ def kind_of(record: PodRecord) -> str:
 class Kind(Enum):
     """What is held: a device near several nodes is in place on any of them, the rest only on all."""
 
-    CPUS = "CPUs"
-    MEMORY = "memory"
-    DEVICE = "device"
+    CPUS = auto()
+    MEMORY = auto()
+    DEVICE = auto()
 
 
 _VERBS = {Kind.MEMORY: "lies on", Kind.DEVICE: "is local to"}

@@ -184,13 +184,12 @@ def _own(look: Look, cgroup: Cgroup, cpus: CpuSet, strays: Iterable[tuple[Cgroup
 
 def _strays(look: Look) -> Iterator[tuple[Cgroup, CpuSet]]:
     """Containers that may run where they should not, and there: granted CPUs are looked for among these."""
-    granted = CpuSet.union(want.cpus for want in look.wanted.values() if want.exclusive and want.cpus is not None)
     for cgroup in look.tree.cgroups:
-        if cgroup.level is not Level.CONTAINER or cgroup.effective_cpus.isdisjoint(granted):
+        if cgroup.level is not Level.CONTAINER:
             continue
         want = look.wanted.get(cgroup.path, Want())
         allowed = want.cpus if want.cpus is not None else pool_of(look.ledger, cgroup.pod_uid, look.machine)
-        stray = cgroup.effective_cpus & granted - (allowed or CpuSet())
+        stray = cgroup.effective_cpus - (allowed or CpuSet())
         if stray:
             yield cgroup, stray
 

@@ -29,7 +29,7 @@ from agent.core.requests import exclusive_count, memory_requests, pod_exclusive_
 from agent.core.shortage import still_unbound
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
-from agent.model.ledger import Block, Ledger, PodRecord
+from agent.model.ledger import Block, Ledger
 from agent.model.outcome import Reason, Refusal
 from agent.model.pod import Container, ContainerKind, Pod
 from agent.model.rules import Compatibility, CpuOptions, Policy
@@ -325,17 +325,12 @@ class _Resize:
         """Where a container that got its first CPUs now belongs; the others belong where they did."""
         affinity = dict(self._record.affinity)
         machine = self._node.machine
-        before = self._node_of(self._record)
         for name, cpus in self._ledger.cpus.assigned.get(self._pod.uid, {}).items():
             hint = affinity.get(name)
-            if (hint is None or hint.nodes is None) and name not in before:
+            if hint is None or hint.nodes is None:
                 nodes = machine.nodes_of(cpus)
                 affinity[name] = Hint(nodes, preferred=len(nodes) == 1)
         return affinity
-
-    @staticmethod
-    def _node_of(record: PodRecord) -> frozenset[str]:
-        return frozenset(name for name, hint in record.affinity.items() if hint.nodes is not None)
 
 
 def _lowest(cpus: CpuSet, count: int) -> CpuSet:

@@ -204,3 +204,16 @@ def test_finding_10_what_is_refused_is_tried_ever_later(tmp_path: Path, version:
     world.kernel.mend()
     world.engine.reconcile()
     assert world.effective("db") == "4-7", "the look by the clock tries it in any case"
+
+
+def test_finding_10_a_confined_pod_that_is_not_kept_on_its_nodes_is_told(tmp_path: Path, version: int) -> None:
+    """It holds no CPUs of its own, and may run elsewhere than it counts on: which set it has, and when that ends."""
+    world = node(tmp_path, version)
+    world.kernel.refuse(errno.EACCES, path="poddb")
+    world.run(manifest("db", container(cpu="1500m"), created=2, align="numa"))
+    story = world.story("db")
+    assert (story.status, story.reason) == ("False", "NotEnforced")
+    assert "is 0-7 instead of 0-3" in story.message
+    world.kernel.mend()
+    world.engine.reconcile()
+    assert world.condition("db") == "True Aligned"

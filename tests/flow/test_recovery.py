@@ -136,6 +136,7 @@ def test_s4_a_confined_pod_is_adopted_as_it_runs(tmp_path: Path) -> None:
     before.engine.pods_listed({"web"})
     before.run(manifest("web", container(cpu="1500m"), align="numa,memory"))
     held = before.engine.ledger.cpus.confined["web"]
+    assert before.condition("web") == "True Aligned", "all that it asked for"
     after = World(tmp_path, pods=before.pods.values())
     assert after.engine.ledger.cpus.confined == {"web": held}
     assert after.engine.ledger.pods["web"].bind_memory

@@ -151,6 +151,17 @@ def test_nobody_is_granted_cpus_by_a_resize_who_gets_none_at_admission() -> None
         assert (done.refused, done.ledger.grant("p", "c").cpus) == ({}, None)
 
 
+def test_a_pod_completes_its_own_core_before_anothers() -> None:
+    """It holds a thread of core 2, and of core 1 one is free: it gets the other thread of its core, not the lower."""
+    node = node_of(MACHINES[0], "best-effort", whole=False)
+    ledger = node.start()
+    for name in ("a", "b", "p"):
+        ledger = node.admit(ledger, pod_of(name, 1000, 64)).ledger
+    ledger = node.release(ledger, "a")
+    assert [str(ledger.grant(name, "c").cpus) for name in ("b", "p")] == ["9", "2"]
+    assert str(resized(node, ledger, pod_of("p", 2000, 64)).ledger.grant("p", "c").cpus) == "2,10"
+
+
 def test_a_resize_beyond_the_node_depends_on_the_policy() -> None:
     """single-numa-node keeps what it has and says so; best-effort goes to the next node and says that too."""
     for policy, count in (("single-numa-node", 4), ("best-effort", 9)):

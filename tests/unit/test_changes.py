@@ -63,6 +63,14 @@ def test_cpus_that_share_other_units() -> None:
     ]
 
 
+def test_all_whose_company_changed_are_named() -> None:
+    """One CPU goes over to the other cache: those it left and those it joined share with others than before, too."""
+    old = parse_synthetic("6 cores, 3 cpus per l3")
+    cpus = tuple(dataclasses.replace(cpu, uncore=old.cpus[5].uncore) if cpu.id == 2 else cpu for cpu in old.cpus)
+    (change,) = changes(old, dataclasses.replace(old, cpus=cpus))
+    assert change.subject == "CPUs 0-5"
+
+
 def test_isolation_kinds_and_distances() -> None:
     """Everything else that the digest sees."""
     assert told(f"{BASE}, isolated 3") == ["kernel-isolated CPUs were none and are 3"]

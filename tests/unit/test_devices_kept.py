@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agent.core.devices import HELD_UNHEALTHY, NONE_HEALTHY, UNREGISTERED
 from agent.core.devices_books import followed
+from agent.core.kubelet_devices import Offered, handed_over
 from agent.model.devices import Device, DeviceInventory
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import CpuBooks, Ledger
@@ -127,3 +128,13 @@ def test_finding_17_a_device_that_fell_ill_is_not_handed_on() -> None:
     later.ledger = rack.ledger
     assert later.allocate(many, NO_HINT, "c") is None
     assert later.held(many) == "g01"
+
+
+def test_s22_what_the_kubelet_gives_anew_is_gone_for_its_last_holder_alone() -> None:
+    """The last pod ended and its cgroup lives: it gives up that device, and keeps its others, as all others do."""
+    rack = Rack(gpus([[0], [0], [1]]))
+    last, other = asking("last", 2), asking("other", 1)
+    assert (rack.got(last, nodes(0)), rack.got(other, nodes(1))) == ("g00 g01", "g02")
+    ledger = handed_over(rack.ledger, asking("next", 1), {"c": (Offered(GPU, "g01", NodeSet.of(0)),)})
+    held = {uid: by["c"][GPU] for uid, by in ledger.devices.held.items()}
+    assert held == {"last": ("g00",), "other": ("g02",), "next": ("g01",)}

@@ -16,7 +16,7 @@ from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
 from agent.core.explain.remedies import TRIES, _Search
 from agent.core.explain.shown import lines, to_json
-from agent.core.explain.values import AsOf, Explanation, Lever, Said, Stand, Verdict
+from agent.core.explain.values import AsOf, Explanation, Lever, Loss, Said, Stand, Verdict
 from agent.core.explain.words import size, spread
 from agent.engine.deciding import asked
 from agent.engine.explaining import explained
@@ -130,6 +130,7 @@ def test_large_machines_are_summarised() -> None:
     said: Said = found.merges[0].said[0]
     assert (said.stand, said.hints, said.size, said.least) == (Stand.HINTS, None, 1, 2)
     assert sum(said.free.values()) == 16
+    assert found.merges[0].rule_text.endswith("2 NUMA nodes, as many as the neediest of them takes at least")
     assert isinstance(found, Explanation)
 
 
@@ -167,6 +168,18 @@ def test_what_a_hint_list_says(machine: str, options: dict[str, str], held: int,
         "pod": {"name": "solver", "limits": {"cpu": cpus, "memory": "1Gi"}},
     })  # fmt: skip
     assert told.found.merges[0].said[0].sentence == sentence
+
+
+def test_why_a_node_set_lost_is_told_of_each() -> None:
+    """CPUs prefer one node and could do with two; memory is not to be had on one: two different reasons."""
+    found = carried_out(
+        next(case for case in PLACEMENTS if case["name"] == "CPUs need one node and memory two")
+    ).found
+    lost = {str(each.nodes): (each.why, each.by) for each in found.merges[0].losers}
+    assert lost == {
+        "0": (Loss.NOT_OFFERED, ("memory",)), "1": (Loss.NOT_OFFERED, ("memory",)),
+        "0-1": (Loss.NOT_PREFERRED, ("cpu",)),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("compatibility", "free"), [("kubelet", "7Gi"), ("fixed", "1Gi")])

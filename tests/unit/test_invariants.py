@@ -102,6 +102,10 @@ GOOD: dict[str, tuple[Ledger, Managers]] = {
     ),
     "memory of a group": (ledger(memory=held("0-1", 1500, (900, 600))), Managers()),
     "the kubelet's order of freeing": (ledger(memory=held("0-1", 300, (0, 300))), Managers()),
+    "nothing of what the node does not count": (
+        ledger(memory=MemoryBooks((books(0), books(1)), {"u": {"a": (Block("hugepages-2Mi", 0, NodeSet.of(0)),)}})),
+        Managers(),
+    ),
     "room for confined": (ledger(confined={"u": Confinement(NodeSet.of(0), ((0, 3000),))}), Managers()),
 }
 
@@ -116,6 +120,17 @@ def test_good_ledgers_pass(name: str) -> None:
 def devices(**pods: Mapping[str, tuple[str, ...]]) -> DeviceBooks:
     """Devices of one resource: pod -> container -> ids."""
     return DeviceBooks({uid: {name: {"x/y": ids} for name, ids in each.items()} for uid, each in pods.items()})
+
+
+GROUPED = DeviceInventory(groups={"0000:01:00.0": 7, "0000:01:00.1": 7})
+
+
+def test_s22_two_pods_in_one_iommu_group_are_reported_unless_they_were_there_before() -> None:
+    """Each could reach the other's devices: nobody is let in so, and nobody is moved who was."""
+    found = ledger(devices=devices(u={"a": ("0000:01:00.0",)}, v={"a": ("0000:01:00.1",)}))
+    node = Managers(inventory=GROUPED)
+    assert list(broken_rules(found, node, earlier=("u",))) == ["pods u and v hold functions of one IOMMU group, 7"]
+    assert list(broken_rules(found, node, earlier=("u", "v"))) == []
 
 
 BAD: dict[str, tuple[Ledger, Managers, str]] = {

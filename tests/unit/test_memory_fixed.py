@@ -248,3 +248,15 @@ def test_d5_the_kubelets_books_pass_the_invariants_all_the_same() -> None:
     pods = {"b": PodRecord(single, "best-effort", "container")}
     ledger = replace(admission.start(), memory=desk.ledger.memory, pods=pods)
     assert list(broken_rules(ledger, admission)) == []
+
+
+def test_a_pod_of_a_group_gives_back_its_own_bytes_node_by_node() -> None:
+    """One lies on nodes 0-1, the other on 1-2, of a group of three: the end of one frees nothing of the other's."""
+    desk = Desk(machine(node(0, 4 * GIB + 1), node(1, 4 * GIB), node(2, 4 * GIB)))
+    first, _, last = (
+        desk.admit(pod(f"p{gib}", container("c", memory=gib * GIB)), nodes(0, 1, 2)) for gib in (3, 2, 5)
+    )
+    desk.release(first)
+    assert desk.reserved_bytes() == [GIB, 4 * GIB, 2 * GIB]
+    desk.release(last)
+    assert desk.reserved_bytes() == [GIB, GIB, 0]

@@ -111,6 +111,7 @@ def test_tier_any_goes_to_the_nearest_first_and_only_if_needed() -> None:
     assert desk.hints(pod("a", container("c", memory=12 * GIB)), "c") == {"memory": "{0}p {0,1}n"}
     first = desk.admit(pod("a", container("c", memory=12 * GIB)), Hint(NodeSet.of(0), preferred=True))
     assert [block.split for block in desk.blocks(first, "c") or ()] == [((0, 8 * GIB - 1), (2, 4 * GIB + 1))]
+    assert desk.hints(first, "c") == {"memory": "{0}p"}, "asked again, it names the CPU node that it is on, no other"
     # node 0 and 2 are one group now: others may join it, by the name of its CPU node
     assert desk.hints(pod("b", container("c", memory=12 * GIB)), "c") == {"memory": "{0}p"}
     assert desk.hints(pod("b", container("c", memory=GIB)), "c") == {"memory": "{0}p {1}p"}

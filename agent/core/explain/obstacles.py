@@ -98,7 +98,7 @@ def _no_node(view: View, ledger: Ledger) -> str:
             f"no NUMA node of this machine has {view.what}, even when empty: the largest has "
             f"{bare(said.resource, largest)}"
         )
-    if said.amount and said.free and max(said.free.values()) < said.amount:
+    if said.free and max(said.free.values()) < said.amount:
         return f"no one NUMA node has {view.what} free: {spread(said.resource, said.free)}"
     return _otherwise(view, ledger)
 
@@ -147,7 +147,7 @@ def _too_wide(view: View, ledger: Ledger) -> str:
     said = view.said
     size = said.size or 1
     best = sum(sorted(said.free.values(), reverse=True)[:size])
-    if said.amount and said.free and best < said.amount:
+    if said.free and best < said.amount:
         least = f", so it takes {nodes_count(said.least)}" if said.least and said.least > size else ""
         return (
             f"{view.what} would fit on {nodes_count(size)} of an empty machine, but now "
