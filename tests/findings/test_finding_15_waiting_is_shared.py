@@ -93,3 +93,27 @@ def test_finding_15_a_young_wait_behind_an_old_one_still_holds_back(full: Shared
     assert not full.starts("small")
     full.wait(61)
     assert full.starts("small")
+
+
+def test_finding_15_a_chain_of_young_waits_holds_back_each_victim_for_a_minute_only(full: Shared) -> None:
+    """A tenant replaces its waiting pods, so that one of them is always young, and others' pods come all the time.
+
+    Who comes later stands behind: each victim waits for holdBackOthers, from when it came, and no longer.
+    """
+    since, waited = dict[str, int](), dict[str, int]()
+    for clock in range(0, 200, 5):
+        if clock % 20 == 0:
+            full.hear(wants(f"evil{clock}", "evil", cpu="7", created=2 + clock, policy="none"))
+            full.engine.pods_gone([f"evil{clock - 80}"])
+        if clock % 30 == 0:
+            name = f"victim{clock}"
+            since[name] = clock
+            full.hear(wants(name, f"tenant{clock}", cpu="1", created=3 + clock, policy="none"))
+        for name in [name for name in since if name not in waited and full.starts(name)]:
+            waited[name] = clock - since[name]
+            full.start(name)
+            full.gone(name)
+        full.wait(5)
+    assert set(waited) == {name for name, came in since.items() if came < 200 - 60 - 5}
+    assert min(waited.values()) > 0
+    assert max(waited.values()) <= 60
