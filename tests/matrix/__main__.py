@@ -26,7 +26,9 @@ same. What a fault leaves to the agent is in order within ten of its looks at th
 the function notices is tested with agents that are broken on purpose (`test_judge_notices.py`).
 
 All of them take 75 to 110 s on two cores with nothing else to do, with 75 s of CPU for the agents; 128 s beside other
-work (23 November 2026). Fourteen run on a real node, too (`tests/lab/test_pairs.py`).
+work (23 November 2026). Fourteen run on a real node, too (`tests/lab/test_pairs.py`): on that day, at 26d7113, all
+passed in 24 minutes. Everything agreed 1 to 12 s after the faults' end, and of 17,754 sweeps of the kernel's sets in
+1,350 s none showed an overlap that counts.
 
 A number names what the pair found, in the list below the table; a dot: nothing. Some need an unlucky moment, and were
 found on a busy machine only.
