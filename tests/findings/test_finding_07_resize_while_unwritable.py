@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import pytest
 from agent.core.aligned import kind_of
 from agent.core.asks import Ask
 from agent.core.kubelet_devices import Offered
+from agent.engine.known import Known, as_told
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod
+from agent.model.podspec import pod_from
 from tests.flow.world import Ears, World, container, manifest
 
 SIXTEEN = "2 sockets x 1 node x 8 cores x 1 thread"
@@ -158,3 +161,15 @@ def test_finding_07_a_restart_before_there_is_room_follows_it_too(tmp_path: Path
     again.engine.pods_listed(set(world.pods))
     again.see(db("2"))
     assert len(again.engine.ledger.grant("db", "app").cpus or ()) == 2
+
+
+def test_finding_07_what_was_not_aligned_does_not_become_so(world: World) -> None:
+    """While the resize of one container cannot be saved, the word on another, which lies apart, stands as well."""
+    world.see(manifest("two", container("a"), container("b"), created=2))
+    ledger = world.engine.ledger
+    record = replace(ledger.pods["two"], aligned={"a": False, "b": True})
+    ledger = replace(ledger, pods={**ledger.pods, "two": record})
+    pod = pod_from(manifest("two", container("a"), container("b", cpu="3"), created=2))
+    told = as_told(ledger, {"two": Known(pod, Ask(), unsaved=True)}, FULL).pods["two"]
+    assert told.aligned == {"a": False, "b": False}
+    assert list(told.why) == ["b"]

@@ -115,6 +115,15 @@ def test_names_of_removed_containers_are_dropped(tmp_path: Path) -> None:
     assert nodes(made) == "1"
 
 
+def test_a_pod_carries_no_word_of_devices_that_only_the_kubelet_knows(tmp_path: Path) -> None:
+    """The word is for a start without a checkpoint, where the kubelet tells of its own devices again."""
+    made = world(tmp_path, gpu("g0", 0))
+    made.engine.devices_known("job", {"app": (gpu("g0", 0),)})
+    made.run(asking(policy="restricted"))
+    assert made.engine.ledger.devices.held["job"] == {"app": {GPU: ("g0",)}}
+    assert "devices" not in made.story("job").message
+
+
 def test_late_word_on_a_pod_that_is_left_alone_is_none(tmp_path: Path) -> None:
     """Nothing is booked for it and nothing told of it, whatever the kubelet gave it."""
     made = world(tmp_path, exempt=lambda _pod: "namespace kube-system is left alone")

@@ -141,6 +141,18 @@ def test_a_cpu_that_is_listed_and_not_online_is_not_counted(sets: str, online: s
     assert (str(machine.online), str(machine.offline)) == (online, offline)
 
 
+def test_distances_are_those_of_each_row() -> None:
+    """A matrix that is not symmetric, of nodes that are not listed in order: each node keeps its own distances."""
+    text = """<topology version="2.0"><object type="Machine" cpuset="0x3">
+      <object type="NUMANode" os_index="0" cpuset="0x1" local_memory="4096"/>
+      <object type="NUMANode" os_index="1" cpuset="0x2" local_memory="4096"/>
+      <object type="PU" os_index="0" cpuset="0x1"/><object type="PU" os_index="1" cpuset="0x2"/></object>
+      <distances2 type="NUMANode" nbobjs="2" kind="5" name="NUMALatency" indexing="os">
+        <indexes length="4">1 0 </indexes><u64values length="12">11 31 21 10 </u64values></distances2></topology>"""
+    machine = machine_from(parse(text.encode()))
+    assert [node.distances for node in machine.nodes] == [(10, 21), (31, 11)]
+
+
 TOPOLOGY = '<topology version="2.0"><object type="Machine" cpuset="0x3">{}</object></topology>'
 PU = '<object type="PU" os_index="{}" cpuset="0x1"/>'
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,31 @@ def test_a_change_is_heard_once_it_settled(tmp_path: Path) -> None:
     follower.stop()
     (tmp_path / "late.yaml").write_text(pod("b"), "utf-8")
     assert not heard.acquire(timeout=0.3)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        Path.unlink,
+        lambda file: file.chmod(0o600),
+        lambda file: file.rename(file.parent.parent / "away.yaml"),
+        lambda file: (file.parent.parent / "other.yaml").rename(file),
+        lambda file: file.write_text(pod("b"), "utf-8"),
+    ],
+    ids=["deleted", "readable now", "moved away", "moved here", "written"],
+)
+def test_every_kind_of_change_is_heard(tmp_path: Path, change: Callable[[Path], object]) -> None:
+    """A pod whose manifest goes, or can be read at last, is not noticed half a minute later."""
+    folder = tmp_path / "manifests"
+    folder.mkdir()
+    (folder / "a.yaml").write_text(pod("a"), "utf-8")
+    (tmp_path / "other.yaml").write_text(pod("c"), "utf-8")
+    heard = threading.Event()
+    follower = Follower(folder, heard.set, rescan=600)
+    follower.start()
+    change(folder / "a.yaml")
+    assert heard.wait(5)
+    follower.stop()
 
 
 def test_a_rescan_comes_without_any_event(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from agent.core.demand import Demand, Family, Need
 from agent.core.masks import Positions
 from agent.core.merge import Merged, merge_answers
 from agent.core.merge_lists import Listed, and_product, least_count
@@ -170,3 +171,10 @@ def test_counting_and_sets_agree() -> None:
     for family in families:
         reached = {a & b for a in reached for b in family} - {0}
     assert set(and_product(families, everything)) == reached
+
+
+def test_a_list_of_hints_beside_a_demand_keeps_what_it_does_not_prefer() -> None:
+    """Where one offer is described and one is listed, a hint that is not preferred does not become so."""
+    described = {"cpu": Demand(Family(0b11, (Need(1, (4, 4)),)), size=1)}
+    assert shown(merge(2, "restricted", described, {"gpu": hints("0n 1p")})) == "1p admit"
+    assert shown(merge(2, "restricted", described, {"gpu": hints("0n")})).endswith("refuse")

@@ -212,6 +212,10 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
         body({"name": "a", "resources": {"requests": {"example.com/gpu": 1}}}),
         "spec.containers[0].resources.requests.example.com/gpu", "must equal the limit",
     ),
+    (
+        body({"name": "a", "resources": {"requests": {"hugepages-2Mi": "2Mi"}, "limits": {"hugepages-2Mi": "4Mi"}}}),
+        "spec.containers[0].resources.requests.hugepages-2Mi", "must equal the limit",
+    ),
     (body(resources={"limits": {"example.com/gpu": 1}}), "spec.resources.limits.example.com/gpu", "pod-level"),
     (body(resources={"requests": {"cpu": 2}, "limits": {"cpu": 1}}), "spec.resources.requests.cpu", "above"),
     (body(priority="high"), "spec.priority", "whole number"),

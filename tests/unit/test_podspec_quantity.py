@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 from agent.errors import MalformedError
 from agent.model.quantity import is_whole, parse_milli, show_bytes, units
 
-SUFFIXES: dict[str, int | Fraction] = {"": 1, "k": 10**3, "Ki": 2**10, "Gi": 2**30, "n": Fraction(1, 10**9)}
+SUFFIXES: dict[str, int | Fraction] = {
+    "": 1, "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 10**3), "k": 10**3, "M": 10**6,
+    "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
+    "Pi": 2**50, "Ei": 2**60,
+}  # fmt: skip
+"""All of Kubernetes' (apimachinery, pkg/api/resource)."""
 
 
 @pytest.mark.parametrize(
@@ -36,6 +41,12 @@ def test_other_texts_are_refused(text: object) -> None:
     """What the API refuses is refused here, and so is what would be slow to read."""
     with pytest.raises(MalformedError, match="not a quantity"):
         parse_milli(text)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_every_suffix_counts_for_what_it_is(suffix: str) -> None:
+    """A pod of 3Ti asks for neither more nor less; below a thousandth is rounded up."""
+    assert parse_milli(f"3{suffix}") == -(-3000 * SUFFIXES[suffix] // 1)
 
 
 @settings(max_examples=200)

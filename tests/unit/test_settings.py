@@ -139,6 +139,10 @@ BAD: list[tuple[Any, str, str]] = [
     ({"kubeReserved": 4}, "kubeReserved", "must be a mapping"),
     ({"memoryManagerPolicy": "static"}, "memoryManagerPolicy", "did you mean Static?"),
     ({"reservedMemory": [{"numaNode": 0}]}, "reservedMemory[0].limits", "is missing"),
+    (
+        {"reservedMemory": [{"numaNode": 0, "limits": {"memory": 1}, "limit": 1}]},
+        "reservedMemory[0].limit", "did you mean",
+    ),
     ({"reservedMemory": [{"numaNode": -1, "limits": {"memory": 1}}]}, "reservedMemory[0].numaNode", "less than 0"),
     ({"reservedMemory": [{"numaNode": 0, "limits": {"cpu": 1}}]}, "reservedMemory[0].limits", "cannot be reserved"),
     ({"reservedMemory": [{"numaNode": 0, "limits": {"memory": 0}}]}, "reservedMemory[0].limits", "remove the line"),

@@ -36,6 +36,17 @@ def test_offline_cpus_have_no_topology_or_say_so(tmp_path: Path) -> None:
     assert lists(machine.cores) == ["0-1"]
 
 
+def test_each_cpu_says_for_itself_whether_it_is_online(tmp_path: Path) -> None:
+    """CPU 0 is gone already, without a topology folder; CPU 1 has one, and says that it is offline."""
+    for cpu in range(4):
+        (tmp_path / f"{CPU}/cpu{cpu}").mkdir(parents=True)
+        put(tmp_path, f"{CPU}/cpu{cpu}/online", int(cpu > 1))
+        if cpu:
+            topology(tmp_path, cpu, thread_siblings=mask(CpuSet.of(cpu)), core_siblings="f", core_id=cpu)
+    machine = read(tmp_path)
+    assert (str(machine.online), str(machine.offline)) == ("2-3", "0-1")
+
+
 def test_compute_units_are_two_cores(tmp_path: Path) -> None:
     """AMD family 15h: thread_siblings pairs two cores that have different core ids."""
     for cpu in range(4):
@@ -126,6 +137,17 @@ def test_nodes_that_overlap_without_links_are_an_error(tmp_path: Path) -> None:
     put(tmp_path, f"{NODE}/node1/cpumap", "3")
     with pytest.raises(SysfsMalformedError, match=r"node1/cpumap: claims CPU 0, which node0/cpumap claims too"):
         read(tmp_path)
+
+
+def test_nodes_that_overlap_are_told_apart_by_links(tmp_path: Path) -> None:
+    """As with numa=fake: both cpumaps claim both CPUs, and each belongs to the node that its own link names."""
+    write_tree(tmp_path, parse_synthetic("2 nodes x 1 core"), old=True)
+    for number in (0, 1):
+        put(tmp_path, f"{NODE}/node{number}/cpumap", "3")
+        (tmp_path / f"{CPU}/cpu{number}/node{1 - number}").symlink_to(tmp_path / f"{NODE}/node{1 - number}")
+    machine = read(tmp_path)
+    assert [str(node.cpus) for node in machine.nodes] == ["1", "0"]
+    assert any("nodes [0, 1] claim it: taken as one of node 1" in warning for warning in machine.warnings)
 
 
 def test_cpus_of_no_node_keep_away_from_real_nodes(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def size(count: int) -> str:
     scale = _STEP**place
     if count % scale == 0:
         return f"{value}{suffixes[place]}"
-    if place and count % (scale // _STEP) == 0 and count // (scale // _STEP) < 10 * _STEP:
+    if count % (scale // _STEP) == 0 and count // (scale // _STEP) < 10 * _STEP:
         return f"{count // (scale // _STEP)}{suffixes[place - 1]}"
     return f"{count * 10 // scale / 10:.1f}{suffixes[place]}"
 
