@@ -236,7 +236,7 @@ class Made(Service):
         """Bring the engine to what Node and settings say of the kill switch (safety.md S3)."""
         halted = bool(self.kept.observe_only) or self.setup.switches.observe_only or bool(self.leaving.asked)
         was, self._engine.halted = self._engine.halted, halted
-        if self._facts.observe_only:  # kopf's thread heard of it meanwhile, and the line above undid its word
+        if self._facts.observe_only or self.leaving.asked:  # heard of meanwhile, and undone above
             halted = self._engine.halted = True
         if halted and not self._halted_told and not self.leaving.asked:
             self.fan.problem("observe-only", "the kill switch is on: nothing is written, refused or held")

@@ -99,14 +99,15 @@ class Effects:
         self.unwritable = ""
         """Why the ledger cannot be saved; "" while it can. New grants are refused meanwhile."""
         self._fault = ""
+        self.settled = False
+        """Whether all that holds was in force at the end of the last look; read without the lock."""
         self.broken = ""
         """Why the cgroups cannot be read; "" while they can."""
 
     @property
     def listening(self) -> bool:
-        """Whether cgroups are written at all: see `complete`."""
-        with self._lock:
-            return self._complete or self._listed
+        """Whether cgroups are written at all: see `complete`. Without the lock: a write may hang while it is held."""
+        return self._complete or self._listed
 
     @property
     def missing(self) -> dict[str, str]:
@@ -284,6 +285,7 @@ class Effects:
         Args:
             but: uids of pods of which the caller tells everything.
         """
+        self.settled = False
         self._publish()
         if not (self.switches.observe_only or not self.listening or self._saved):
             self._save()
@@ -299,6 +301,7 @@ class Effects:
         except Exception as error:  # noqa: BLE001 - those decided on are told all the same; the next look tries again
             return self._tell_unread(sentence(error), but)
         self._fault = ""
+        self.settled = not (lacking or self._enforcer.given_up or self._stopped())
         for uid in sorted(self._enforcer.faults.keys() - faults.keys()):
             key = self._known[uid].pod.key if uid in self._known else uid
             self._teller.problem(

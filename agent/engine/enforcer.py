@@ -71,6 +71,8 @@ class Enforcer:
         self._unbound_since: dict[str, float] = {}
         self._read: set[str] = set()
         """Ids of the containers whose cgroups were read, as long as they have names."""
+        self.given_up = False
+        """The last plan was given up for a name that it lacked, and none was made since."""
         self._turn = threading.Lock()
         """Held from the look at `heard` to the end of the write of CPUs that follows."""
         self._nameless: Collection[str] = ()
@@ -123,6 +125,7 @@ class Enforcer:
             stopped: why nothing is written; asked again afterwards, since a kill switch waits for nobody.
         """
         self.listen()
+        self.given_up = False
         self.living = {each.container_id for each in observed.cgroups if each.level is Level.CONTAINER}
         self.names = named(ledger, self.names, observed)
         self._read = (self._read | set(self.living)) & self.names.keys()
@@ -230,7 +233,8 @@ class Enforcer:
         results: list[Written] = []
 
         def go_on() -> bool:
-            return always or not (self.halted or self._overtaken())
+            self.given_up = not always and (self.given_up or self._overtaken())
+            return always or not (self.halted or self.given_up)
 
         for slow, group in groupby(writes, key=lambda write: write.file == MEMS):
             # writes of memory nodes may hang (S8): they share one patience; the others are told and done one by one

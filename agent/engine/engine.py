@@ -170,7 +170,7 @@ class Engine(Effects):
                 self._teller.problem("set-aside", f"container {spot[1]} of pod {spot[0]}: {sentence(error)}")
 
             one_by_one([spot for _, spot in sorted(names.items())], started, failed)
-            if self._ledger != before or not told_already:
+            if self._ledger != before or not told_already or self._enforcer.given_up:
                 self._enforce()
 
     def containers_heard(self, names: Mapping[str, tuple[str, str]]) -> None:

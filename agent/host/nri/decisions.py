@@ -179,13 +179,13 @@ class EngineDecisions:
     def pods_live(self, uids: frozenset[str], within: float = ENFORCED_WITHIN) -> bool:
         """The pods that the runtime has sandboxes of; all their containers have been named before this.
 
-        Whether the engine has gone through all of it in time: then everybody else has left what they hold.
+        Whether the engine has brought all of it about in time: then everybody else has left what they hold.
         """
         done = threading.Event()
         self._queue.put(self._engine.all_named)
         self._queue.put(done.set)
         self._queue.put(lambda: self._live(uids))
-        return done.wait(within)
+        return done.wait(within) and self._engine.settled
 
     def decide(self, pod: Pod, within: float = FIND_WITHIN) -> bool:
         """Have a pod decided that the watch has not brought; whether it was in time. For `driver.Find`."""
