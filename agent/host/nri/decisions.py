@@ -45,6 +45,10 @@ class Engine(Protocol):
     def snapshot(self) -> Snapshot:
         """What was decided last; never waits."""
 
+    @property
+    def settled(self) -> bool:
+        """Whether all that holds was in force at the last look; never waits."""
+
     def containers_heard(self, names: Mapping[str, tuple[str, str]]) -> None:
         """The runtime is about to make containers; never waits."""
 
