@@ -9,6 +9,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
+from agent.host.machines import open_machine
+from agent.model.machine import Machine
+
 ABSENT = "no reference folder (NUMALIGN_REFERENCE, see tests/reference.py): only the project's own part was run"
 VARIABLE = "NUMALIGN_REFERENCE"
 _CHECKOUT = Path(__file__).resolve().parents[1]
@@ -23,3 +28,17 @@ def _folder() -> Path:
 
 _FOUND = _folder()
 MACHINES, VECTORS, ORACLE = _FOUND / "machines", _FOUND / "vectors", _FOUND / "oracle"
+needs_machines = pytest.mark.skipif(not MACHINES.is_dir(), reason=ABSENT)
+
+
+def vectors(name: str) -> Path:
+    """A file of the kubelet's answers; without it, what asks is skipped."""
+    path = VECTORS / name
+    if not path.is_file():
+        pytest.skip(ABSENT)
+    return path
+
+
+def recorded(name: str) -> Machine:
+    """A machine of the reference folder, by its name; for tests that `needs_machines` marks."""
+    return open_machine(str(MACHINES / f"{name}.tar.bz2"))

@@ -15,7 +15,7 @@ from agent.model.idset import NodeSet
 from agent.model.rules import Policy, TopologyRules
 from tests.parity.reading import read_vectors
 from tests.parity.running import Difference, differing, run
-from tests.reference import ABSENT, VECTORS
+from tests.reference import vectors
 
 OWN = Path(__file__).parent / "vectors"
 FAMILIES = ("merge", "cpu-take", "cpu", "memory", "device", "node")
@@ -30,10 +30,7 @@ def test_the_projects_own_part(path: Path) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_whole_set(family: str) -> None:
     """All vectors of the reference folder, of which the project holds a part."""
-    path = VECTORS / f"{family}.jsonl.gz"
-    if not path.is_file():
-        pytest.skip(ABSENT)
-    check(path)
+    check(vectors(f"{family}.jsonl.gz"))
 
 
 def test_the_projects_part_is_small() -> None:
@@ -43,10 +40,7 @@ def test_the_projects_part_is_small() -> None:
 
 def test_merges_that_were_made_by_hand() -> None:
     """The reference folder's managers/merge.json: 800 inputs, each under four policies."""
-    path = VECTORS / "managers" / "merge.json"
-    if not path.is_file():
-        pytest.skip(ABSENT)
-    for number, case in enumerate(json.loads(path.read_text())):
+    for number, case in enumerate(json.loads(vectors("managers/merge.json").read_text())):
         positions, order = Positions.of(case["nodes"]), Order(case["distances"])
         answers = [_answer(provider) for provider in case["providers"] or []]
         for policy, (nodes, preferred, admit) in case["expect"].items():

@@ -19,7 +19,7 @@ from agent.host.archives import ArchiveStore, find_tree, read_archive
 from agent.host.files import TEXT_LIMIT
 from agent.host.record import record
 from agent.host.sysfs import discover
-from tests.reference import ABSENT, MACHINES
+from tests.reference import MACHINES, needs_machines
 from tests.replay.checker import check_machine
 from tests.replay.trees import write_tree
 
@@ -177,7 +177,7 @@ def test_nearly_empty_trees(tree: Tree) -> None:
 SMALL = [path for path in sorted(MACHINES.glob("*.tar.bz2")) if path.stat().st_size < 6000][:4]
 
 
-@pytest.mark.skipif(not SMALL, reason=ABSENT)
+@needs_machines
 def test_damaged_archives_name_the_archive(tmp_path: Path) -> None:
     """An archive cut anywhere, or with a byte changed, is refused by name."""
     broken = tmp_path / "broken.tar.bz2"

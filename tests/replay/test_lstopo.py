@@ -21,7 +21,7 @@ from agent.errors import HostError, MalformedError
 from agent.host.lstopo import parse
 from agent.host.machines import open_machine
 from agent.model.machine import Machine
-from tests.reference import ABSENT, MACHINES
+from tests.reference import MACHINES, needs_machines
 from tests.replay.checker import check_machine
 from tests.replay.lstopo_shapes import FOLDER, RECORDED, SHAPES, lstopo, write
 
@@ -80,7 +80,7 @@ def test_a_recorded_machine_is_what_its_sysfs_says(version: int) -> None:
     assert facts(open_machine(str(FOLDER / f"{RECORDED}.v{version}.xml"))) == facts(open_machine(RECORDED))
 
 
-@pytest.mark.skipif(not ARCHIVES, reason=ABSENT)
+@needs_machines
 @pytest.mark.skipif(lstopo() is None, reason="lstopo is not installed (Debian: hwloc-nox)")
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.removesuffix(".tar.bz2"))
 def test_every_recorded_machine_is_what_its_sysfs_says(archive: Path, tmp_path: Path) -> None:

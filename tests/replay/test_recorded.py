@@ -14,12 +14,11 @@ from agent.host.archives import open_root
 from agent.host.machines import open_machine
 from agent.host.sysfs import discover
 from agent.model.machine import MemoryKind
-from tests.reference import ABSENT, MACHINES
+from tests.reference import MACHINES, needs_machines, recorded
 from tests.replay.checker import check_machine
 from tests.replay.trees import OWN
 
 ARCHIVES = sorted(MACHINES.glob("*.tar.bz2"))
-needs_shared = pytest.mark.skipif(not ARCHIVES, reason=ABSENT)
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def _same_keys(got: list[dict[str, Any]], want: list[dict[str, Any]]) -> list[di
     return [{key: entry[key] for key in keys} for entry in got] if keys else got
 
 
-@needs_shared
+@needs_machines
 @pytest.mark.parametrize(
     "archive", [path for path in ARCHIVES if (MACHINES / f"{_name(path)}.json").exists()], ids=_name
 )
@@ -84,7 +83,7 @@ def test_recorded_machine_equals_its_facts(archive: Path) -> None:
     assert {key: got[key] for key in want} == want
 
 
-@needs_shared
+@needs_machines
 @pytest.mark.parametrize("archive", [p for p in ARCHIVES if not (MACHINES / f"{_name(p)}.json").exists()], ids=_name)
 def test_recording_without_facts_is_survived(archive: Path) -> None:
     """Conflicting or broken trees give a sound machine, and it tells what is odd."""
@@ -93,33 +92,33 @@ def test_recording_without_facts_is_survived(archive: Path) -> None:
     assert machine.warnings
 
 
-@needs_shared
+@needs_machines
 def test_conflicting_package_is_told_and_resolved() -> None:
     """CPU 3's core_siblings say 0-3, its physical_package_id 3: on x86 the id is believed, and a warning says so."""
-    machine = open_machine("40intel64-4n10c+pci-conflicts")
+    machine = recorded("40intel64-4n10c+pci-conflicts")
     assert [len(cpus) for cpus in machine.packages] == [10, 10, 10, 10]
     assert any("physical_package_id" in text for text in machine.warnings)
 
 
-@needs_shared
+@needs_machines
 def test_nodes_that_claim_the_same_cpus_are_told_apart_by_their_links() -> None:
     """numa=fake: all cpumaps are 0-7; cpuN/nodeM, which cAdvisor follows too, gives each node one CPU."""
-    machine = open_machine("8em64t-2s2ca2c-buggynuma")
+    machine = recorded("8em64t-2s2ca2c-buggynuma")
     assert [str(node.cpus) for node in machine.nodes] == [str(number) for number in range(8)]
     assert len(machine.warnings) == 8
 
 
-@needs_shared
+@needs_machines
 def test_cpus_of_a_node_that_is_not_online_keep_their_node() -> None:
     """CPUs 4, 6, ... link to node 0, which node/online does not list: kept, without memory, marked as not online."""
-    machine = open_machine("offline-cpu0-node0")
+    machine = recorded("offline-cpu0-node0")
     node = machine.by_node[0]
     assert (node.online, node.memory, node.kind) == (False, 0, MemoryKind.NONE)
     assert str(node.cpus) == "4,6,8,10,12,14,16,18,20"
     assert str(machine.offline) == "0-3,21-23"
 
 
-@needs_shared
+@needs_machines
 @pytest.mark.parametrize(
     ("name", "kinds"),
     [
@@ -130,33 +129,33 @@ def test_cpus_of_a_node_that_is_not_online_keep_their_node() -> None:
 )
 def test_memory_kinds_and_their_sources(name: str, kinds: dict[int, str]) -> None:
     """HBM, far and GPU memory are told apart, and each answer names the file that gave it."""
-    machine = open_machine(name)
+    machine = recorded(name)
     assert {node: str(machine.by_node[node].kind) for node in kinds} == kinds
     assert all(machine.by_node[node].kind_source for node, kind in kinds.items() if kind != "dram")
 
 
-@needs_shared
+@needs_machines
 def test_gpu_memory_is_nearest_to_the_node_of_its_gpu() -> None:
     """A GPU's local_cpus are of node 0: that is the initiator of its memory node, and the device's own node."""
-    machine = open_machine("nvidiagpunumanodes")
+    machine = recorded("nvidiagpunumanodes")
     assert str(machine.by_node[255].initiators) == "0"
     assert str(machine.by_node[250].initiators) == "8"
     assert [str(device.numa_nodes) for device in machine.devices] == ["0", "0", "0", "8", "8", "8"]
     assert machine.devices[0].numa_source.endswith("0004:05:00.0/local_cpus")
 
 
-@needs_shared
+@needs_machines
 def test_hybrid_cores_are_told_apart() -> None:
     """Six performance cores with two threads, eight efficiency cores."""
-    machine = open_machine("20em64t-hybrid-1p6c2t+2ca4co1t")
+    machine = recorded("20em64t-hybrid-1p6c2t+2ca4co1t")
     assert [cpu.id for cpu in machine.cpus if cpu.kind == "performance"] == list(range(12))
     assert [cpu.id for cpu in machine.cpus if cpu.kind == "efficiency"] == list(range(12, 20))
 
 
-@needs_shared
+@needs_machines
 def test_initiators_are_nodes_with_cpus() -> None:
     """Class 1 (CPUs) is read before class 0, whose initiator is a GPU's node without CPUs."""
-    machine = open_machine("fakememinitiators-1np2c+1npp+gi")
+    machine = recorded("fakememinitiators-1np2c+1npp+gi")
     assert {n.id: str(n.initiators) for n in machine.nodes if n.memory} == {
         5: "0", 6: "2", 7: "0,2", 8: "1", 9: "3", 10: "1,3"
     }  # fmt: skip

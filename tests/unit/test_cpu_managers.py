@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from agent.core.cpu_hints import Hinter
 from agent.core.cputopology import CpuTopology
 from agent.core.demand import Demand, Positions, listed
@@ -14,17 +12,14 @@ from agent.core.distribute import distributed
 from agent.core.takecpus import CannotTake, packed
 from agent.model.idset import CpuSet
 from agent.model.machine import Cpu, Machine, NumaNode
-from tests.reference import ABSENT, VECTORS
+from tests.reference import vectors
 
-FILE = VECTORS / "managers" / "cpu.json"
 Json = dict[str, Any]
 
 
 def test_managers_vectors() -> None:
     """Every case is answered alike; the one the kubelet never answers (D3) is answered with what is free."""
-    if not FILE.is_file():
-        pytest.skip(ABSENT)
-    data = json.loads(FILE.read_text())
+    data = json.loads(vectors("managers/cpu.json").read_text())
     machines = {name: _machine(raw) for name, raw in data["topologies"].items()}
     different = [case for case in data["cases"] if not _alike(machines[case["topo"]], case)]
     assert len(data["cases"]) > 1000

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from agent.core.admit import Node
 from agent.core.synthetic import parse_synthetic
-from agent.host.machines import open_machine
 from agent.model.devices import DeviceInventory
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
@@ -20,7 +19,7 @@ from agent.model.pod import Container, Pod, Qos
 from agent.observe.drawing import draw
 from agent.observe.drawing.words import size
 from agent.settings import parse
-from tests.reference import ABSENT, MACHINES
+from tests.reference import MACHINES, needs_machines, recorded
 from tests.replay.descriptions import descriptions
 from tests.unit.drawing_cases import (
     DESCRIPTIONS,
@@ -107,11 +106,11 @@ def test_boxes_of_any_described_machine_nest(text: str) -> None:
     check(draw(parse_synthetic(text)))
 
 
-@pytest.mark.skipif(not RECORDED, reason=ABSENT)
+@needs_machines
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_machines_are_drawn_whole(name: str) -> None:
     """Of real machines, odd ones too: every CPU and every node is in the picture once."""
-    machine = open_machine(str(MACHINES / f"{name}.tar.bz2"))
+    machine = recorded(name)
     svg = draw(machine, full=True)
     check(svg)
     _, top = read_groups(svg)

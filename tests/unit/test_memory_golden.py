@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
 from agent.core.memory import Provider
 from agent.core.memory_reuse import inits_before
 from agent.model.hint import Hint
@@ -15,18 +13,15 @@ from agent.model.outcome import Refusal
 from agent.model.pod import Container, ContainerKind, Pod, Qos
 from agent.model.rules import MemoryRules, Rules
 from tests.parity.scenario import hints_out
-from tests.reference import ABSENT, VECTORS
+from tests.reference import vectors
 from tests.unit.memory_cases import GIB, HUGE_1G, KUBELET, Desk, machine, node
 
-GOLDEN = VECTORS / "managers" / "memory.json"
 Json = dict[str, Any]
 
 
 def test_every_history_is_the_kubelets() -> None:
     """Pod hints, container hints, errors, blocks and node books after each step."""
-    if not GOLDEN.is_file():
-        pytest.skip(ABSENT)
-    histories = json.loads(GOLDEN.read_text())
+    histories = json.loads(vectors("managers/memory.json").read_text())
     assert len(histories) == 80
     for number, history in enumerate(histories):
         replay(history, f"history {number}")
