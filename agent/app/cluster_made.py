@@ -234,16 +234,20 @@ class Made(Service):
 
     def _switch(self) -> None:
         """Bring the engine to what Node and settings say of the kill switch (safety.md S3)."""
-        halted = bool(self.kept.observe_only) or self.setup.switches.observe_only or bool(self.leaving.asked)
-        was, self._engine.halted = self._engine.halted, halted
-        if self._facts.observe_only or self.leaving.asked:  # heard of meanwhile, and undone above
-            halted = self._engine.halted = True
+        was, self._engine.halted = self._engine.halted, self._stops()
+        if self._stops():  # heard of since it was asked, and undone by the line above
+            self._engine.halted = True
+        halted = self._engine.halted
         if halted and not self._halted_told and not self.leaving.asked:
             self.fan.problem("observe-only", "the kill switch is on: nothing is written, refused or held")
         if was and not halted:
             LOG.info("the kill switch is off")
             self._engine.reconcile()
         self._halted_told = halted
+
+    def _stops(self) -> bool:
+        kept, heard, settings = self.kept.observe_only, self._facts.observe_only, self.setup.switches.observe_only
+        return bool(kept or heard or settings or self.leaving.asked)
 
     def _remember(self, facts: NodeFacts) -> None:
         found = replace(self.kept, observe_only=facts.observe_only, resources=facts.resources)
