@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from agent.errors import MalformedError
 from tests.hostile.asking import taken
@@ -49,13 +49,18 @@ def _own(body: Object) -> int:
         return 0
 
 
-def bring(node: Node, pods: Iterable[Hostile]) -> None:
-    """Pods of the tenant, in the API; the runtime asks about each, and the kubelet tells of devices it gave."""
+def arriving(node: Node, pods: Iterable[Hostile]) -> Iterator[Hostile]:
+    """Each pod of the tenant, once it is in the API and bound to the node."""
     node.api.literals = LITERALS
     node.api.put("namespaces", {"metadata": {"name": SPACE}})
     for pod in distinct(list(pods)):
-        body: Object = {**pod.body, "spec": {**pod.body["spec"], "nodeName": node.name}}
-        node.api.put("pods", body)
+        node.api.put("pods", {**pod.body, "spec": {**pod.body["spec"], "nodeName": node.name}})
+        yield pod
+
+
+def bring(node: Node, pods: Iterable[Hostile]) -> None:
+    """The runtime asks about each pod of the tenant, and the kubelet tells of devices it gave."""
+    for pod in arriving(node, pods):
         if node.devices is not None:
             node.devices.given[SPACE, pod.name] = {"c": {"example.com/x": ["x" * 300] * 20}}
         if node.runtime is not None:
