@@ -1,0 +1,110 @@
+"""A runtime that names containers while a plan is carried out is answered with nothing that is not in force."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agent.host.device_nodes import Usable
+from agent.host.nri.decisions import EngineDecisions
+from agent.host.standin import container_id
+from agent.model.pod import Qos
+from tests.flow.world import World, container, manifest
+from tests.patience import PATIENCE
+
+NEXT = container_id("next", "app")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """One plan is due: db leaves a CPU and web the pool's; a container of next, which nobody has named, gets them."""
+    made = World(tmp_path, machine="2 sockets x 1 node x 4 cores x 1 thread")
+    made.engine.pods_listed({"db", "next", "web"})
+    made.run(manifest("web", container(cpu="", memory=""), created=1))
+    made.run(manifest("db", container(cpu="3"), created=2))
+    made.engine.halted = True
+    made.see(manifest("db", container(cpu="2"), created=2))
+    made.see(manifest("next", container(cpu="5"), created=4))
+    made.tree.add_pod("next", Qos.GUARANTEED)
+    made.tree.add_container("next", NEXT)
+    made.engine.halted = False
+    return made
+
+
+def decisions_of(world: World) -> EngineDecisions:
+    """What the runtime asks."""
+    return EngineDecisions(world.engine, lambda _address: Usable(()))
+
+
+def in_force(world: World) -> dict[str, str]:
+    """What the kernel gives."""
+    return {name: world.effective(name) for name in ("db", "next", "web")}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda world: world.engine.containers_seen({container_id("db", "app"): ("db", "app")}),
+        lambda world: world.engine.container_gone("ff" * 32),
+    ],
+    ids=["a status that names another", "a container that is removed"],
+)
+def test_finding_02_a_plan_that_was_given_up_is_made_anew_whoever_hears_the_name_first(
+    world: World, other: Callable[[World], None]
+) -> None:
+    """The name ends the plan at its first write; whoever takes the engine's lock next takes in the name with it."""
+    written: list[str] = []
+
+    def named(path: str, _file: str, _value: str) -> None:
+        written.append(path)
+        if len(written) == 1:
+            world.engine.containers_heard({NEXT: ("next", "app")})
+
+    world.kernel.before = named
+    world.engine.reconcile()
+    assert len(written) == 1, "the rest of the plan was given up"
+    other(world)
+    decisions = decisions_of(world)
+    decisions.start()
+    decisions.containers_named({NEXT: ("next", "app")})
+    assert decisions.pods_live(frozenset({"db", "next", "web"}), within=PATIENCE)
+    assert in_force(world) == {"db": "1-2", "next": "3-7", "web": "0"}
+    assert decisions.stop(PATIENCE)
+
+
+def test_finding_02_sets_are_not_called_in_force_where_the_kernel_refused_them(world: World) -> None:
+    """Others could not be made to leave: the runtime is not told to put next on their CPUs."""
+    world.kernel.refuse(errno.EBUSY, path="poddb")
+    decisions = decisions_of(world)
+    decisions.start()
+    decisions.containers_named({NEXT: ("next", "app")})
+    assert not decisions.pods_live(frozenset({"db", "next", "web"}), within=PATIENCE)
+    assert decisions.stop(PATIENCE)
+    assert world.effective("db") == "1-3"
+
+
+def test_finding_02_whether_cgroups_are_written_is_answered_beside_a_write_that_hangs(world: World) -> None:
+    """The runtime's question about a pod that the watch has not brought asks it, and must not wait for the write."""
+    reached, over = threading.Event(), threading.Event()
+
+    def hang(*_write: str) -> None:
+        reached.set()
+        over.wait(PATIENCE)
+
+    world.kernel.before = hang
+    plan = threading.Thread(target=world.engine.reconcile)
+    plan.start()
+    assert reached.wait(PATIENCE)
+    answers: list[bool] = []
+    asking = threading.Thread(target=lambda: answers.append(world.engine.listening))
+    asking.start()
+    asking.join(PATIENCE / 4)
+    found = list(answers)
+    over.set()
+    plan.join(PATIENCE)
+    asking.join(PATIENCE)
+    assert found == [True]
