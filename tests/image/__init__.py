@@ -89,8 +89,19 @@ def _pip(*arguments: str) -> None:
 
 
 def _build(target: Path) -> None:
-    """Layers that did not change (base, dependencies) are used again from the store of the last build."""
-    buildah = Buildah(CACHE / "store")
+    """Built from the store of the last build; when that fails, once more from an empty store."""
+    try:
+        _build_in(Buildah(CACHE / "store"), target)
+    except ImageMissingError as error:
+        print(f"the image, once more without the layers of earlier builds: {error}", file=sys.stderr)
+        for store in CACHE.glob("store-*"):
+            shutil.rmtree(store, ignore_errors=True)
+        _build_in(Buildah(CACHE / "store"), target)
+
+
+def _build_in(buildah: Buildah, target: Path) -> None:
+    """Layers that did not change (base, dependencies) are used again."""
+    buildah.end_killed()
     stem = base().stem
     if f"localhost/{stem}-builder" not in buildah("images", "--format", "{{.Name}}").split():
         _build_base(buildah, stem)
@@ -165,6 +176,10 @@ class Buildah:
                     raise
             else:
                 return
+
+    def end_killed(self) -> None:
+        """Delete the containers of builds that were killed: their images could not be pruned."""
+        self("rm", "--all")
 
     def __call__(self, *arguments: str, seconds: float = 900) -> str:
         """Run one command; its output."""

@@ -90,3 +90,17 @@ def test_it_is_small_and_says_who_it_is(archive: Path) -> None:
     assert archive.stat().st_size < MOST_MIB << 20
     assert config["User"] == "0:0"
     assert not [each for each in config["Env"] if each.startswith("PIP_")]
+
+
+def test_a_killed_build_is_in_nobodys_way(archive: Path, tmp_path: Path) -> None:
+    """What a killed build leaves in the store (a working container on an image of no name) ends before the next one."""
+    assert archive.exists()
+    buildah = image.Buildah(tmp_path / "store")
+    (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY Dockerfile /\n")
+    left = buildah("build", "--quiet", str(tmp_path)).strip()
+    buildah("from", left)
+    with pytest.raises(image.ImageMissingError, match="in use by a container"):
+        buildah("rmi", "--prune")
+    buildah.end_killed()
+    buildah("rmi", "--prune")
+    assert not buildah("images", "--all", "--quiet").split()
