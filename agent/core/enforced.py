@@ -41,6 +41,7 @@ REMEDIES = {
 """What a reader may do, by the error of a write."""
 _ELSE = "the kernel refuses the write"
 _NAMELESS = "neither the API server nor the runtime has said yet which of its containers one that runs is"
+_ABOVE = "another program gave a cgroup above it other nodes, or these have no memory any more"
 _AGAIN = "another program wrote it; it is put right again, with growing pauses"
 
 
@@ -157,8 +158,11 @@ def _why(look: Look, cgroup: Cgroup, strays: Iterable[tuple[Cgroup, CpuSet]]) ->
         pool = pool_of(look.ledger, cgroup.pod_uid, look.machine)
         if pool is not None and not cgroup.effective_cpus.issubset(pool):
             return _differs(look, cgroup.path, CPUS, str(cgroup.effective_cpus), str(pool))
-    if want.mems is None or cgroup.mems == want.mems or cgroup.path in look.soon:
+    if want.mems is None or cgroup.path in look.soon:
         return ""
+    if cgroup.mems == want.mems:
+        elsewhere = cgroup.effective_mems - want.mems
+        return f"its memory may lie on NUMA nodes {elsewhere}, and not on {want.mems}: {_ABOVE}" if elsewhere else ""
     pages = look.unbound.get(cgroup.container_id)
     if pages is not None:
         return (

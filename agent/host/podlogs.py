@@ -43,14 +43,18 @@ class PodLogs:
     containers: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
-def read_pod_logs(root: Path) -> PodLogs:
+def read_pod_logs(root: Path, *, most: int = MOST) -> PodLogs:
     """Read the names below a log folder, usually /var/log; empty where no kubelet has written yet.
+
+    Args:
+        root: the log folder.
+        most: so many entries of a folder are looked at.
 
     Raises:
         HostError: a folder is there and cannot be listed.
     """
     newest: dict[tuple[str, str], tuple[float, str]] = {}
-    for entry in _entries(root / "pods"):
+    for entry in _entries(root / "pods", most):
         found = _POD.fullmatch(entry.name)
         if found:
             changed = 0.0
@@ -59,7 +63,7 @@ def read_pod_logs(root: Path) -> PodLogs:
             key = found["namespace"], found["name"]
             newest[key] = max(newest.get(key, (-1.0, "")), (changed, found["uid"]))
     containers: dict[str, tuple[str, str]] = {}
-    for entry in _entries(root / "containers"):
+    for entry in _entries(root / "containers", most):
         link = _LINK.fullmatch(entry.name)
         target = ""
         with contextlib.suppress(OSError):
@@ -70,10 +74,10 @@ def read_pod_logs(root: Path) -> PodLogs:
     return PodLogs({key: uid for key, (_, uid) in sorted(newest.items())}, dict(sorted(containers.items())))
 
 
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
+def _entries(folder: Path, most: int) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
-            return sorted(islice(entries, MOST), key=lambda entry: entry.name)
+            return sorted(islice(entries, most), key=lambda entry: entry.name)
     except FileNotFoundError:
         return []
     except OSError as error:

@@ -27,21 +27,22 @@ FOLDERS = ("opt/nri/plugins", "etc/nri/conf.d")
 RUNNING = ("nri-resource-policy",)
 """Below /var/run: each is a folder with a socket."""
 _LARGEST = 4 << 20
-_MOST = 10_000
+MOST = 10_000
+"""Entries of a folder that are looked at."""
 
 
-def look(root: Path = Path("/"), kubelet: Path = Path("var/lib/kubelet")) -> tuple[str, ...]:
+def look(root: Path = Path("/"), kubelet: Path = Path("var/lib/kubelet"), *, most: int = MOST) -> tuple[str, ...]:
     """Sentences on whoever else writes cpusets here; empty when nobody is known to.
 
     Args:
         root: where the host's file system is seen.
         kubelet: the kubelet's --root-dir, below `root`.
-
+        most: so many entries of a folder are looked at.
     """
     base = root / kubelet.relative_to("/") if kubelet.is_absolute() else root / kubelet
     found = [_state(base / name) for name in STATES]
-    names = _names(base / REGISTRY)
-    names += [name for folder in FOLDERS for name in _names(root / folder)]
+    names = _names(base / REGISTRY, most)
+    names += [name for folder in FOLDERS for name in _names(root / folder, most)]
     names += [name for name in RUNNING if (root / "var/run" / name).is_dir()]
     return tuple(sentence for sentence in (*found, *plugin_writes(names)) if sentence)
 
@@ -62,7 +63,7 @@ def _state(path: Path) -> str:
     return ""
 
 
-def _names(folder: Path) -> list[str]:
+def _names(folder: Path, most: int) -> list[str]:
     with contextlib.suppress(OSError):
-        return bounded.names(folder, _MOST)
+        return bounded.names(folder, most)
     return []

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from agent.errors import HostError, SettingsError
-from agent.observe.listener import Handler, Listener
+from agent.observe.listener import PATIENCE, Handler, Listener
 
 STALE_SECONDS = 60.0
 """A loop that did not turn for so long is stuck: it turns often, and a hanging write stalls nothing (S8)."""
@@ -94,20 +94,21 @@ class Server:
         address: "host:port", "[::1]:port", "::1:port" (as $(POD_IP):port becomes in a pod), ":port"; port 0 takes a
             free one.
         pages: path -> page.
+        patience: seconds that a connection may last.
 
     Raises:
         SettingsError: the address is malformed.
         HostError: it cannot be listened on.
     """
 
-    def __init__(self, address: str, pages: Mapping[str, Page]) -> None:
+    def __init__(self, address: str, pages: Mapping[str, Page], *, patience: float = PATIENCE) -> None:
         host, port = parse_address(address)
 
         class Ours(_Handler):
             served: ClassVar[Mapping[str, Page]] = pages
 
         try:
-            self._server = Listener((host, port), Ours, "a page failed")
+            self._server = Listener((host, port), Ours, "a page failed", patience=patience)
         except OSError as error:
             raise HostError(
                 address, f"cannot be listened on: {error.strerror}; choose another --metrics-address"

@@ -21,6 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from agent.app.cluster import Cluster, Options
 from agent.app.edges import OFF, Sockets
+from agent.engine.ports import Steps
 from agent.host.checkpoint import Checkpoint
 from agent.host.standin import container_id
 from agent.kube.access import Access
@@ -132,10 +133,12 @@ class ClusterNode:
         )  # fmt: skip
 
     @contextmanager
-    def serving(self, server: str = AWAY, **more: Any) -> Iterator[Cluster]:  # noqa: ANN401 - fields of Options
+    def serving(
+        self, server: str = AWAY, *, steps: Steps = lambda _name: None, **more: Any,  # noqa: ANN401 - fields of Options
+    ) -> Iterator[Cluster]:  # fmt: skip
         """An agent that serves this node in a thread, until the end of the block."""
         up = threading.Event()
-        with Cluster(self.options(server, **more)) as node:
+        with Cluster(self.options(server, **more), steps=steps) as node:
             thread = threading.Thread(target=node.serve, args=(up.set,))
             thread.start()
             try:

@@ -23,7 +23,7 @@ def failing(question: Callable[..., Any], uid: str) -> Callable[..., Any]:
     return asked
 
 
-@pytest.mark.parametrize("name", ["share", "pool_of", "own_of", "_mems"])
+@pytest.mark.parametrize("name", ["share", "pool_of", "own_of"])
 def test_finding_01_sets_that_cannot_be_worked_out_are_one_pods(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:

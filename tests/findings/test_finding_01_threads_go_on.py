@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import socket
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
+from agent.app.cluster import Cluster
 from agent.app.machine_watch import MachineWatch
 from agent.app.topology_loop import TopologyLoop
 from agent.engine.known import Snapshot
@@ -23,6 +26,7 @@ from agent.kube.publish import Publisher
 from agent.kube.story import Story
 from agent.kube.topology_crd import TopologyPublisher
 from agent.model.cgroup import Cause, Write
+from tests.findings.cluster_node import ClusterNode, StandInApi, page, running
 from tests.findings.program import wait
 from tests.flow.told import Api
 from tests.flow.world import World, container, manifest
@@ -76,7 +80,22 @@ def test_finding_01_hot_plug_events_that_cannot_be_read_are_left(error: Exceptio
 
 
 class Storm:
-    """libudev's end of a socket on which events never stop."""
+    """libudev, with a socket on which events never stop."""
+
+    Monitor = property(lambda self: self)
+
+    def Context(self) -> None:  # noqa: N802 - pyudev's name
+        """Nothing is asked of it."""
+
+    def from_netlink(self, _context: None, source: str) -> Self:
+        assert source == "kernel"
+        return self
+
+    def filter_by(self, subsystem: str) -> None:
+        """All that comes is of one that is asked for."""
+
+    def start(self) -> None:
+        """It has begun."""
 
     def poll(self, timeout: float) -> Any:  # noqa: ANN401 - pyudev ships no types
         assert timeout == 0
@@ -85,10 +104,8 @@ class Storm:
 
 def test_finding_01_a_storm_of_hot_plug_events_is_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many come, one reading ends."""
-    monkeypatch.setattr(Hotplug, "__init__", lambda _self: None)
-    listener = Hotplug()
-    listener._monitor = Storm()
-    assert 0 < len(listener.drain()) <= 1000
+    monkeypatch.setitem(sys.modules, "pyudev", Storm())
+    assert 0 < len(Hotplug().drain()) <= 1000
 
 
 def test_finding_01_a_fault_of_whoever_hears_of_cgroups_ends_no_watch(tmp_path: Path) -> None:
@@ -192,6 +209,81 @@ def test_finding_01_a_write_that_goes_wrong_oddly_is_data(tmp_path: Path, monkey
     monkeypatch.setattr("agent.host.scratch.kernel.ScratchKernel.write", odd)
     (written,) = world.cgroups.apply((write,))
     assert "ZeroDivisionError" in written.error
+
+
+def test_finding_01_a_fault_in_the_loops_own_work_ends_no_agent(tmp_path: Path) -> None:
+    """The main thread puts a set right and stumbles: told and counted, and the next set is put right as ever."""
+    node = ClusterNode(tmp_path)
+    world = node.world
+    world.run(manifest("db", container(cpu="2"), created=1))
+    node.keep()
+    wrong = threading.Event()
+
+    def steps(name: str) -> None:
+        if name == "tell" and wrong.is_set():
+            wrong.clear()
+            raise ZeroDivisionError("of a kind that nobody expects")
+
+    held = world.effective("db")
+    with node.serving(steps=steps) as agent:
+        wrong.set()
+        for _ in range(2):
+            world.tree.kernel_write(world.path("db", "app"), "cpuset.cpus", "0-7")
+            wait(lambda: world.effective("db") == held, "the set is put right")
+            wait(lambda: not wrong.is_set(), "the fault")
+        assert agent.health.live()[0]
+        assert 'numalign_problems_total{what="host"} 1.0' in page(agent, "/metrics")[1]
+
+
+class OddApi(StandInApi):
+    """Answers some questions with what no API server says."""
+
+    odd: Mapping[str, bytes] = {}
+
+    def answer(self, path: str) -> tuple[int, dict[str, Any] | bytes]:
+        """See StandInApi."""
+        found = next((body for part, body in self.odd.items() if part in path), None)
+        return super().answer(path) if found is None else (200, found)
+
+
+ODD = [
+    b"[]", b"null", b"{", b"\xff", b'{"items": 7}', b'{"items": [7, null, {}, {"metadata": 7}]}',
+    b'{"metadata": [], "spec": 7, "status": "x"}', b'{"status": {"capacity": [], "allocatable": {"cpu": {}}}}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("body", ODD, ids=lambda body: body.decode("latin-1"))
+@pytest.mark.parametrize("asked", ["/nodes/", "/pods", "/namespaces/"])
+def test_finding_01_an_odd_answer_at_the_start_ends_no_start(tmp_path: Path, asked: str, body: bytes) -> None:
+    """The agent is made, and its thread that asks ends by itself: what runs stays on its CPUs."""
+    node = ClusterNode(tmp_path)
+    web = manifest("web", container(cpu="2"), created=1)
+    node.world.run(web)
+    node.keep()
+    held = node.world.effective("web")
+    with OddApi(pods=[running(web)]) as api:
+        api.odd = {asked: body}
+        with Cluster(node.options(api.url)) as agent:
+            assert agent.engine is not None
+            agent.engine.reconcile()
+            assert node.world.effective("web") == held
+
+
+@pytest.mark.parametrize("body", ODD, ids=lambda body: body.decode("latin-1"))
+def test_finding_01_an_odd_answer_about_one_pod_ends_no_asking(tmp_path: Path, body: bytes) -> None:
+    """The runtime starts a pod of which the API server says nonsense; the next one is found."""
+    node = ClusterNode(tmp_path)
+    node.keep()
+    good = running(manifest("good", container(cpu="1"), created=1))
+    with OddApi() as api:
+        api.odd = {"/pods/odd": body, "/pods/good": json.dumps(good).encode()}
+        with Cluster(node.options(api.url)) as agent:
+            assert agent.edges.find("default", "odd", "odd") is None
+            found = None
+            for _ in range(100):  # each question has 50 ms
+                found = found or agent.edges.find("default", "good", "good")
+            assert found is not None
+            assert found.uid == "good"
 
 
 PLUGIN = "nri.pkg.api.v1alpha1.Plugin"

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from agent.observe import listener
 from agent.observe.health import Server
 from tests.findings.program import Program, running, wait
 
@@ -63,10 +62,9 @@ def told(connection: socket.socket) -> bytes:
     return found
 
 
-def test_finding_05_a_request_has_a_deadline_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finding_05_a_request_has_a_deadline_as_a_whole() -> None:
     """A byte now and then does not keep a connection open."""
-    monkeypatch.setattr(listener.Listener.__init__, "__kwdefaults__", {"patience": 0.5})
-    server = Server("127.0.0.1:0", {"/x": lambda: (200, "text/plain", b"hello")})
+    server = Server("127.0.0.1:0", {"/x": lambda: (200, "text/plain", b"hello")}, patience=0.5)
     host, _, port = server.address.rpartition(":")
     with contextlib.closing(server), socket.create_connection((host, int(port)), timeout=60) as client:
         over = threading.Event()

@@ -134,6 +134,28 @@ def test_finding_10_a_write_that_hangs_is_told(tmp_path: Path) -> None:
         world.engine.reconcile()
 
 
+def test_finding_10_memory_that_another_program_sends_elsewhere_is_told(tmp_path: Path) -> None:
+    """The container asks for its node as granted; its pod's slice has another, which the kernel takes instead."""
+    clock = Clock()
+    settings = {
+        "topologyManagerPolicy": "single-numa-node", "memoryManagerPolicy": "Static",
+        "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}],
+    }  # fmt: skip
+    world = World(tmp_path, machine=f"{MACHINE}, 4G per node", settings=settings, clock=clock)
+    world.engine.pods_listed({"db"})
+    world.run(manifest("db", created=1))
+    assert world.condition("db") == "True Aligned"
+    slice_of = world.path("db", "app").rpartition("/")[0]
+    world.tree.kernel_write(slice_of, "cpuset.mems", "1")
+    world.engine.reconcile()
+    assert world.condition("db") == "False NotEnforced"
+    assert "its memory may lie on NUMA nodes 1, and not on 0" in world.story("db").message
+    world.tree.kernel_write(slice_of, "cpuset.mems", "0-1")
+    clock.now += 3600
+    world.engine.reconcile()
+    assert world.condition("db") == "True Aligned"
+
+
 def test_finding_10_nobody_is_put_where_another_could_not_be_moved_away(tmp_path: Path, version: int) -> None:
     """A pod that shrank and cannot be taken off a CPU: the next holder of that CPU waits, and both are told why."""
     world = node(tmp_path, version)

@@ -59,8 +59,6 @@ def test_finding_26_the_kubelets_state_files_hang_nobody(tmp_path: Path, replace
 
 def test_finding_26_folders_of_others_are_read_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So many names are taken as are looked at, however many there are; a FIFO in a folder's place has none."""
-    monkeypatch.setattr("agent.host.podlogs.MOST", 5)
-    monkeypatch.setattr("agent.host.writers._MOST", 5)
     registry, logs = tmp_path / "var/lib/kubelet/plugins_registry", tmp_path / "var/log/pods"
     for folder in (registry, logs):
         folder.mkdir(parents=True)
@@ -88,9 +86,9 @@ def test_finding_26_folders_of_others_are_read_up_to_a_bound(tmp_path: Path, mon
             return entry
 
     monkeypatch.setattr(os, "scandir", Counted)
-    assert len(read_pod_logs(tmp_path / "var/log").uids) == 5
+    assert len(read_pod_logs(tmp_path / "var/log", most=5).uids) == 5
     assert len(taken) == 5
-    look(tmp_path)
+    look(tmp_path, most=5)
     assert len(taken) == 10
     monkeypatch.undo()
     os.mkfifo(tmp_path / "containers")

@@ -39,11 +39,10 @@ class Shared(World):
             "waiting_limit": waiting.limit, "hold_back_others": waiting.hold_back_others,
             "most_waiting": most_waiting(waiting.sandboxes_per_minute),
         }  # fmt: skip
-        super().__init__(folder, settings=settings, **more, **bounds)
         self._clock, self._real, self._passed = clock, time.monotonic, 0.0
         self.queue = Queue()
         self._talk = teller(self.queue)
-        self.engine._teller = self._talk
+        super().__init__(folder, settings=settings, tellers=[self._talk], **more, **bounds)
         self._talk.soften = self.engine.soften
         self._runtime = Driver(EngineDecisions(self.engine, lambda _: Usable(()), wish=self._talk.wish))
         self.engine.pods_listed(set())
