@@ -93,7 +93,7 @@ def test_it_is_small_and_says_who_it_is(archive: Path) -> None:
 
 
 def test_a_killed_build_is_in_nobodys_way(archive: Path, tmp_path: Path) -> None:
-    """What a killed build leaves in the store (a working container on an image of no name) ends before the next one."""
+    """What a killed build left (a working container on an image of no name) is deleted before the next one."""
     assert archive.exists()
     buildah = image.Buildah(tmp_path / "store")
     (tmp_path / "Dockerfile").write_text("FROM scratch\nCOPY Dockerfile /\n")
