@@ -91,6 +91,10 @@ metrics: $(READY) ## generate the table of metrics
 settings: $(READY) ## generate the table of settings
 	$(BIN)/python -m agent.settings.table > deploy/docs/settings.md
 
+.PHONY: changelog
+changelog: $(READY) ## CHANGELOG.md's entry of a version, from deploy/changes (VERSION=0.2.0; ARGS=--draft: only show it)
+	$(BIN)/towncrier build --yes --version $(VERSION) $(ARGS)
+
 .PHONY: rooms
 rooms: $(READY) ## generate the map of packages and modules for developers
 	$(BIN)/python -m tests.docs.rooms

@@ -9,7 +9,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "deploy" / "docs"
-PAGES = (ROOT / "README.md", *sorted(DOCS.rglob("*.md")), ROOT / "deploy" / "machines" / "README.md")
+PAGES = (
+    *sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md")), ROOT / "deploy" / "machines" / "README.md",
+)  # fmt: skip
 _FENCE = re.compile(r"^( *)```([^\n`]*)\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
