@@ -100,7 +100,7 @@ rooms: $(READY) ## generate the map of packages and modules for developers
 	$(BIN)/python -m tests.docs.rooms
 
 chart: $(READY) ## generate the chart's schema and table of values, and the rendered manifests
-	$(BIN)/python -m tests.chart
+	$(BIN)/python -m tools.chart
 
 fields: $(READY) ## generate the list of a pod's fields, of the Kubernetes versions that are served
 	$(BIN)/python -m tests.cluster.fields
@@ -109,10 +109,10 @@ lock: $(READY) ## resolve the dependencies again
 	bash deploy/lock/resolve.sh $(BIN)
 
 dashboards: $(READY) ## Grafana's JSON, and its panels filled by a real Prometheus, as pictures (ARGS=--json-only: no pictures)
-	$(BIN)/python -m tests.dashboards $(ARGS)
+	$(BIN)/python -m tools.dashboards $(ARGS)
 
 pictures: $(READY) ## draw the README's picture from a real run
-	@$(BIN)/python -m tests.pictures
+	@$(BIN)/python -m tools.pictures
 
 protos: $(READY) ## generate the protobuf modules from the .proto files
 	@for proto in $$(find agent -name '*.proto'); do \

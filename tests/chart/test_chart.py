@@ -14,9 +14,10 @@ from agent import __version__
 from agent.cli import release, run
 from agent.settings import Settings, parse
 from tests import image
-from tests.chart import rendering, schemas
-from tests.chart.rendering import CHART, NEWEST, OLDEST, Object, of_kind
+from tests.chart import schemas
 from tests.peers import tools
+from tools.chart import rendering
+from tools.chart.rendering import CHART, NEWEST, OLDEST, Object, of_kind
 
 pytestmark = [pytest.mark.go, pytest.mark.usefixtures("charting")]
 CASES = sorted(CHART.glob("ci/*-values.yaml"))

@@ -7,8 +7,8 @@ import pytest
 from agent.observe.metrics import SPECS
 from tests.chart import promql
 from tests.chart.test_rules import alerts
-from tests.dashboards import grafana
-from tests.dashboards.panels import BOARDS, Board, Panel
+from tools.dashboards import grafana
+from tools.dashboards.panels import BOARDS, Board, Panel
 
 PANELS = [(board, panel) for board in BOARDS for panel in board.panels if panel.kind != "text"]
 UNWATCHED = {

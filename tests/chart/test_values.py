@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from agent.settings import schema
-from tests.chart import rendering, values_schema
-from tests.chart.rendering import CHART
+from tools.chart import rendering, values_schema
+from tools.chart.rendering import CHART
 
 pytestmark = [pytest.mark.go, pytest.mark.usefixtures("charting")]
 BASE = yaml.safe_load((CHART / "ci" / "everything-values.yaml").read_text())

@@ -21,10 +21,11 @@ import pytest
 import yaml
 
 from agent.cli.run import DEFAULT_STATE
-from tests.chart import rendering, schemas
+from tests.chart import schemas
 from tests.cluster.control_plane import ApiError, ControlPlane, path_of
 from tests.cluster.nodes import MERGE, SYSTEM, Agent, Place, wait
 from tests.cluster.objects import Object, namespace
+from tools.chart import rendering
 
 pytestmark = [pytest.mark.cluster, pytest.mark.go]
 NAME = "chart"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.dashboards.__main__ import NOT_HERE, filled
-from tests.dashboards.panels import BOARDS
-from tests.dashboards.world import World
+from tools.dashboards.__main__ import NOT_HERE, filled
+from tools.dashboards.panels import BOARDS
+from tools.dashboards.world import World
 
 pytestmark = pytest.mark.cluster
 

@@ -18,7 +18,7 @@ SAFETY, RULES, DEFECTS, DECISIONS = (
     DEV / name for name in ("safety.md", "kubelet-rules.md", "kubelet-defects.md", "decisions.md")
 )
 _KINDS = {".py", ".md", ".yaml", ".yml", ".tpl", ".toml", ".sh", ".proto"}
-_FOLDERS = ("agent", "charts", "deploy", "tests")
+_FOLDERS = ("agent", "charts", "deploy", "tests", "tools")
 _NUMBER = r"\d+(?:\.\d+)*"
 _ONE_BY_ONE = {
     "S": re.compile(r"(?<![\w.-])S(\d{1,2})\b(?!-)"),

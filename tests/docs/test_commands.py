@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.chart import rendering
 from tests.docs import pages
+from tools.chart import rendering
 
 WIDTH = "100"
 """Of the terminal whose output the pages show."""

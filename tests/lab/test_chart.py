@@ -18,12 +18,12 @@ import yaml
 
 from agent import __version__
 from agent.kube.story import ASSIGNMENT
-from tests.chart import rendering
 from tests.lab import agent, reading
 from tests.lab.cluster import Lab
 from tests.lab.node import Node
 from tests.lab.pods import container, pod, resources
 from tests.lab.sampling import Sampler
+from tools.chart import rendering
 
 NAME, NAMESPACE, FULL = "chart", "chart-system", "chart-numalign"
 ALL = "0-15"

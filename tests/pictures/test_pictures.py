@@ -7,8 +7,8 @@ import zlib
 
 import pytest
 
-from tests.pictures.__main__ import DRAWING, FILE, FOLDER, ROOT, pictures
-from tests.pictures.palette import png
+from tools.pictures.__main__ import DRAWING, FILE, FOLDER, ROOT, pictures
+from tools.pictures.palette import png
 
 SCREENSHOTS = ("page-light.png", "page-dark.png", "explanation.png")
 MOST = 130_000

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from tests.dashboards import grafana
-from tests.dashboards.panels import COLOURS, Board, Panel
+from tools.dashboards import grafana
+from tools.dashboards.panels import COLOURS, Board, Panel
 
 Ask = Callable[[str], list[dict[str, Any]]]
 """An expression with its variables filled in -> series."""

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from tests import peers
-from tests.dashboards import drawing, grafana
-from tests.dashboards.panels import BOARDS, Board
-from tests.dashboards.world import RATE, World
 from tests.page.browser import Browser
-from tests.pictures.palette import shrink
+from tools.dashboards import drawing, grafana
+from tools.dashboards.panels import BOARDS, Board
+from tools.dashboards.world import RATE, World
+from tools.pictures.palette import shrink
 
 PICTURES = Path(__file__).parents[2] / "deploy" / "pictures"
 NODE = "worker-2"
@@ -59,7 +59,7 @@ def shoot(page: str, height: int, target: Path) -> None:
 
 def main() -> int:
     """Do it; 1 when a panel has no answer and no reason for that."""
-    parser = argparse.ArgumentParser(prog="python -m tests.dashboards", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.dashboards", description=__doc__)
     parser.add_argument("--seconds", type=int, default=240, help="how long pods come and go [240]")
     parser.add_argument("--json-only", action="store_true", help="write Grafana's JSON and stop")
     chosen = parser.parse_args()

@@ -1,10 +1,10 @@
-"""`python -m tests.chart` (`make chart`): write what is generated from the chart, schema first."""
+"""`python -m tools.chart` (`make chart`): write what is generated from the chart, schema first."""
 
 from __future__ import annotations
 
 import sys
 
-from tests.chart import rendering, values_schema
+from tools.chart import rendering, values_schema
 
 
 def main() -> int:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.dashboards.panels import BOARDS, COLOURS, Board, Panel
+from tools.dashboards.panels import BOARDS, COLOURS, Board, Panel
 
 FOLDER = Path(__file__).parents[2] / "charts" / "numalign" / "files" / "dashboards"
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}

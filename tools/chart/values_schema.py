@@ -1,4 +1,4 @@
-"""The chart's values.schema.json, written by `make chart` (`tests.chart.__main__`).
+"""The chart's values.schema.json, written by `make chart` (`tools.chart.__main__`).
 
 Shape and types come from values.yaml's own defaults, descriptions from its comments, `config` from the agent's
 settings (`agent.settings.schema`), so that neither can part from the chart. What a default cannot say is in KINDS

@@ -10,7 +10,7 @@ import yaml
 
 from tests.page.browser import Browser
 from tests.page.served import LIVE, Served, pod
-from tests.pictures.palette import shrink
+from tools.pictures.palette import shrink
 
 MACHINE = "two-sockets"
 WIDE, HIGH = 1000, 1230

@@ -20,7 +20,7 @@ from agent.cli.report import print_report
 from agent.observe import logs
 from agent.observe.drawing import draw
 from tests.page.browser import found
-from tests.pictures.page import shoot
+from tools.pictures.page import shoot
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "deploy" / "examples"

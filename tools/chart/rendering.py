@@ -16,8 +16,8 @@ from typing import Any
 
 import yaml
 
-from tests.chart import values_schema
 from tests.peers import tools
+from tools.chart import values_schema
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "numalign"

@@ -1,0 +1,1 @@
+"""The README's picture, drawn from a real run. `make pictures` writes it."""
