@@ -10,6 +10,7 @@ from checkpoint, cgroups and pods; then the watch begins. Nothing is released at
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -25,7 +26,8 @@ from agent.engine.alone import Survived
 from agent.kube.cleanup import Cleanup, Rule
 from agent.kube.configz import kubelet_configuration
 from agent.kube.slices import AGAIN, SELDOM, cpu_slices
-from agent.observe.logs import LOG, operation
+from agent.observe.logs import LOG
+from agent.operation import operation
 
 TICK = 0.25
 """Seconds between looks at settings, machine and Node: the kill switch works within a second (safety.md S3)."""
@@ -125,7 +127,8 @@ class Cluster(Made):
 
     def _reconcile(self, *, again: bool = True) -> None:
         began = time.monotonic()
-        self._engine.reconcile(again=again)
+        with operation("reconcile", level=logging.DEBUG):
+            self._engine.reconcile(again=again)
         self.metrics.time("operation_seconds", "reconcile", seconds=time.monotonic() - began)
 
     def _on_the_clock(self) -> None:

@@ -9,6 +9,7 @@ its pods' uids and containers are found by the names in the kubelet's log folder
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +20,8 @@ from agent.app.standalone_made import Made, Options
 from agent.core.changes import changes
 from agent.engine.alone import Survived
 from agent.host.manifests import Follower, read_folder
-from agent.observe.logs import LOG, operation
+from agent.observe.logs import LOG
+from agent.operation import operation
 
 TICK = 1.0
 """Seconds between looks at the clock, the configuration file and what is online."""
@@ -126,11 +128,13 @@ class Standalone(Made):
 
     def _cgroups_changed(self) -> None:
         """Folders came or went where a kubelet makes them: confine at once whatever can be told by name."""
-        self.engine.containers_seen(self._names())
-        self.engine.reconcile(again=False)
+        with operation("cgroups", level=logging.DEBUG):
+            self.engine.containers_seen(self._names())
+            self.engine.reconcile(again=False)
 
     def _repair(self) -> None:
-        self.engine.reconcile(again=False)
+        with operation("reconcile", level=logging.DEBUG):
+            self.engine.reconcile(again=False)
 
     def _reconcile(self) -> None:
         started = time.monotonic()
@@ -140,7 +144,8 @@ class Standalone(Made):
         if self.runtime is None:
             mind_other_writers(self.engine, Path("/"), self.options.kubelet_dir)
             self._sync()
-        self.engine.reconcile()
+        with operation("reconcile", level=logging.DEBUG):
+            self.engine.reconcile()
         self.engine.keep_names()
         if self.edges is not None:
             self.edges.again()

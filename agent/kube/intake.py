@@ -24,6 +24,7 @@ from agent.errors import KubeError
 from agent.kube.bodies import Raw, Seen, identity, seen, uid_of
 from agent.kube.story import word_of
 from agent.model.pod import Pod
+from agent.operation import operation
 
 _log = logging.getLogger(__name__)
 BATCH = 500
@@ -152,8 +153,8 @@ class Intake:
                     batch.append(self._queue.get_nowait())
                 except queue.Empty:
                     break
-            with Survived(self._stumbled):  # one bad batch must not make the agent blind
-                self._batch(batch)
+            with Survived(self._stumbled), operation("pods", level=logging.DEBUG, events=len(batch)):
+                self._batch(batch)  # one bad batch must not make the agent blind
             if any(what == "stop" for what, _ in batch):
                 return
 

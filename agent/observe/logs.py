@@ -1,29 +1,26 @@
 """Log lines for people and machines: one line each, JSON or text, with the id of the operation they belong to.
 
 Set up once by `agent.cli.run`; the edges and the composition root log through `LOG`. Levels: ERROR is what needs
-somebody (a checkpoint that cannot be saved), WARNING what was repaired or refused, INFO each operation's begin
-and end, DEBUG the effects between. One operation (a pod's passage, a repair) is one `op`: eight hex digits are enough
-to tell 10,000 operations of a day apart (a collision has a chance of about one in a hundred). No text from
-outside can begin a line of its own: control characters are escaped by JSON, and replaced in text.
+somebody (a checkpoint that cannot be saved), WARNING what was repaired or refused, INFO what became of each pod,
+DEBUG each operation's begin and end and the writes between. A line carries as `op` the id of its operation
+(`agent.operation`). No text from outside can begin a line of its own: control characters are escaped by JSON, and
+replaced in text.
 """
 
 from __future__ import annotations
 
-import contextlib
-import contextvars
 import json
 import logging
-import secrets
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, TextIO
+
+from agent.operation import current
 
 LOG = logging.getLogger("numalign")
 LONGEST = 4096
 """Characters of a message: a line beyond that helps nobody and fills disks."""
-
-_op: contextvars.ContextVar[str] = contextvars.ContextVar("op", default="")
 
 
 class _Lines(logging.Formatter):
@@ -51,8 +48,8 @@ class JsonLines(_Lines):
     def format(self, record: logging.LogRecord) -> str:
         """See logging.Formatter."""
         line: dict[str, Any] = {"time": self.formatTime(record), "level": record.levelname.lower()}
-        if _op.get():
-            line["op"] = _op.get()
+        if op := current():
+            line["op"] = op
         line["msg"] = self.message(record)
         for key, value in self.facts(record).items():
             line[key if key not in line else f"{key}_"] = value
@@ -64,7 +61,7 @@ class TextLines(_Lines):
 
     def format(self, record: logging.LogRecord) -> str:
         """See logging.Formatter."""
-        op = f"[{_op.get()}] " if _op.get() else ""
+        op = f"[{current()}] " if current() else ""
         facts = "".join(f" {key}={_plain(value)}" for key, value in self.facts(record).items())
         text = f"{self.formatTime(record)} {record.levelname:<7} {op}{self.message(record)}{facts}"
         return "".join(letter if letter.isprintable() else "�" for letter in text.replace("\n", " | "))
@@ -83,21 +80,3 @@ def setup(style: str, level: str = "info", stream: TextIO | None = None) -> None
         logger.handlers[:] = [handler]  # rooms below this one log under their own names
         logger.propagate = False
         logger.setLevel(lowest.upper())
-
-
-@contextlib.contextmanager
-def operation(name: str, **facts: object) -> Iterator[None]:
-    """Everything logged inside carries one op; its begin and its end (with seconds, and whether it failed) too."""
-    token = _op.set(secrets.token_hex(4))
-    started = time.monotonic()
-    LOG.info("begin %s", name, extra={"facts": facts})
-    outcome = "done"
-    try:
-        yield
-    except BaseException:
-        outcome = "failed"
-        raise
-    finally:
-        took = round(time.monotonic() - started, 4)
-        LOG.info("end %s", name, extra={"facts": {"outcome": outcome, "seconds": took}})
-        _op.reset(token)

@@ -23,6 +23,7 @@ from agent.observe import logs
 from agent.observe.health import STALE_SECONDS, Health, Server, parse_address
 from agent.observe.metrics import SPECS, Metrics, Snapshot
 from agent.observe.threads import watched
+from agent.operation import operation
 
 
 def lines(style: str, level: str = "info") -> io.StringIO:
@@ -35,7 +36,7 @@ def lines(style: str, level: str = "info") -> io.StringIO:
 def test_json_lines_carry_the_operation_and_its_facts() -> None:
     """Begin and end, with one op of eight hex digits, seconds and outcome; facts never hide a field of ours."""
     stream = lines("json")
-    with logs.operation("sync", pods=3):
+    with operation("sync", pods=3):
         logs.LOG.warning("refused", extra={"facts": {"pod": "default/a", "level": "high"}})
     logs.LOG.info("after")
     begin, middle, end, after = (json.loads(line) for line in stream.getvalue().splitlines())
@@ -50,7 +51,7 @@ def test_json_lines_carry_the_operation_and_its_facts() -> None:
 def test_a_failed_operation_says_so() -> None:
     """The exception goes on its way."""
     stream = lines("json")
-    with pytest.raises(HostError), logs.operation("sync"):
+    with pytest.raises(HostError), operation("sync"):
         raise HostError("/x", "is gone")
     assert json.loads(stream.getvalue().splitlines()[-1])["outcome"] == "failed"
 

@@ -66,8 +66,9 @@ def test_tree_shows_every_part_where_it_hangs() -> None:
     assert "2  21  21  10  12" in lines
 
 
-def test_piped_output_has_no_colours_and_no_wrapped_lines() -> None:
+def test_piped_output_has_no_colours_and_no_wrapped_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     """What grep and less get is plain text, one fact per line, however long."""
+    monkeypatch.delenv("COLUMNS", raising=False)  # workers of pytest-xdist have it
     result = run(
         "--root", "synthetic:1 socket x 4096 cores, efficiency 1,3,5,7,9,11,13,15,17,19,21,23,25,27,29,31,33,35"
     )

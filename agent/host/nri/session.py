@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextvars import copy_context
 from dataclasses import dataclass
 
 from google.protobuf.message import Message
@@ -20,6 +21,7 @@ from agent.engine.alone import sentence
 from agent.errors import RuntimeLinkError, SandboxRefused
 from agent.host.nri import mux, nri_pb2, translate, ttrpc
 from agent.host.nri.values import NO_ADJUSTMENT, Handler, RuntimeContainer, Sandbox
+from agent.operation import operation
 
 SERVICE_PLUGIN = "nri.pkg.api.v1alpha1.Plugin"
 SERVICE_RUNTIME = "nri.pkg.api.v1alpha1.Runtime"
@@ -167,7 +169,8 @@ class Session:
                 return ttrpc.failure(
                     message.stream, ttrpc.Code.UNIMPLEMENTED, f"numalign does not serve {request.method[:80]}"
                 )
-            answer, outcome = await _METHODS[method](self, request)
+            with operation(f"NRI {method}", level=logging.DEBUG):
+                answer, outcome = await _METHODS[method](self, request)
             return ttrpc.response(message.stream, answer)
         except SandboxRefused as refusal:
             outcome = "refused"
@@ -183,7 +186,7 @@ class Session:
 
     async def _call(self, within: float, call: Callable[[], object]) -> tuple[object, str]:
         """Run a handler in the worker; (its value, "ok"), or (None, "late") when it is not ready in time."""
-        future = asyncio.get_running_loop().run_in_executor(self._worker, call)
+        future = asyncio.get_running_loop().run_in_executor(self._worker, copy_context().run, call)
         done, _ = await asyncio.wait({future}, timeout=within)
         if done:
             return future.result(), "ok"
