@@ -96,7 +96,7 @@ class Intake:
         self._early: dict[str, Seen] = {}
         self._words: dict[str, Word] = {}
         self._node, self._failed, self._heard = node, failed, heard
-        self._queue: queue.SimpleQueue[tuple[str, object]] = queue.SimpleQueue()
+        self._queue: queue.Queue[tuple[str, object]] = queue.Queue()
         self._uids: dict[str, str] = {}  # the API's uid -> ours, of those that were set aside, too
         self._left: set[str] = set()  # of the API's uids: deleted since the list that is awaited was read
         self._awaited: frozenset[str] | None = None
@@ -142,8 +142,8 @@ class Intake:
 
     @property
     def waiting(self) -> int:
-        """Events that are not decided yet."""
-        return self._queue.qsize()
+        """Events that are not decided yet, those that are being decided among them."""
+        return self._queue.unfinished_tasks
 
     def _run(self) -> None:
         while True:
@@ -155,6 +155,8 @@ class Intake:
                     break
             with Survived(self._stumbled), operation("pods", level=logging.DEBUG, events=len(batch)):
                 self._batch(batch)  # one bad batch must not make the agent blind
+            for _ in batch:
+                self._queue.task_done()
             if any(what == "stop" for what, _ in batch):
                 return
 

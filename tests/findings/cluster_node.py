@@ -156,7 +156,8 @@ def page(node: Cluster, path: str) -> tuple[int, str]:
         with urllib.request.urlopen(f"http://{node.address}{path}", timeout=5) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+        with error:
+            return error.code, error.read().decode()
 
 
 def until(what: Callable[[], bool], seconds: float = patience.PATIENCE) -> None:

@@ -61,7 +61,8 @@ class Program:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{page}", timeout=PATIENCE) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
+            with error:
+                return error.code, error.read().decode()
 
     def figure(self, name: str) -> int:
         """A number of /proc/<pid>/status: Threads, VmHWM (KiB)."""

@@ -60,12 +60,10 @@ def test_hostile_a_brief_pod_is_judged_as_the_whole(number: int) -> None:
 
 
 def test_hostile_a_list_is_read_however_it_is_cut() -> None:
-    """In pieces of any size, with texts of any kind in it, and with one that Python's own library cannot read."""
+    """In pieces of any size, with texts of any kind, and with one that Python before 3.14 cannot read at once."""
     bodies = [pod.body for pod in objects.alone(5) if "half-a-letter" not in pod.kinds[0]]
     text = b'{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":['
     text += b",".join(map(objects.written, bodies)) + b"]}\n"
-    with pytest.raises(RecursionError):
-        json.loads(text)
     found = PodList()
     for at in range(0, len(text), 61_231):
         found.feed(text[at : at + 61_231])
@@ -105,7 +103,7 @@ def test_hostile_deep_answers_are_read_without_their_depth() -> None:
     """Of any answer; a text that ends within an object is refused."""
     text = f'{{"a":{{"b":"]\\"}}"}},"deep":{LITERALS["<<deep>>"]},"c":[1]}}'.encode()
     assert {name: value for name, value in read(text).items() if name != "deep"} == {"a": {"b": ']"}'}, "c": [1]}
-    with pytest.raises(ValueError, match="ends within"):
+    with pytest.raises(ValueError, match=r"ends within|Expecting"):  # Python 3.14's library reads so deep a text
         read(text[: len(text) - DEEP])
 
 

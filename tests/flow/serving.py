@@ -70,7 +70,8 @@ class Running:
             with urllib.request.urlopen(f"http://{self.node.address}{page}", timeout=patience.PATIENCE) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
+            with error:
+                return error.code, error.read().decode()
 
 
 @contextmanager
