@@ -81,6 +81,10 @@ lab-down: $(READY) ## end the lab
 lab-soak: $(READY) ## faults at random for an hour, 300 kills of the agent (ARGS="--minutes 10 --kills 50": shorter)
 	$(BIN)/python -m tests.lab.soak $(ARGS)
 
+.PHONY: newest
+newest: $(READY) ## the tests that need nothing else on the newest Python of Debian, and the branches that they take
+	$(BIN)/python -m tests.newest
+
 mutants: $(READY) ## faults put into the product on purpose: which does no test notice? (MINUTES=60 SEED=1, ARGS=--table)
 	nice -n 10 $(BIN)/python -m tests.mutants --minutes $(or $(MINUTES),60) --seed $(or $(SEED),1) $(ARGS)
 

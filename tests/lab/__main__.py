@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 
 from tests import peers
 from tests.image import ImageMissingError
-from tests.lab import cluster, needs, outcomes, report, sampling, slices
+from tests.lab import cluster, green, needs, outcomes, report, sampling, slices
 from tests.lab.cluster import Lab
 from tests.lab.needs import LabError, PromiseError
 from tests.lab.places import ROOT, RUN, logs
@@ -88,8 +88,6 @@ def main() -> int:
 
 FAILED, LAB_FAULT = 1, 3
 """Exit codes. Both are red; the second one says that no test began."""
-WORDS = 1000
-"""Characters of a failure that are told again at the end, where a reader of a long log looks first."""
 
 
 def _needs() -> int:
@@ -127,17 +125,23 @@ def _ci(progress: Progress, minutes: float) -> int:
         progress: told of each step.
         minutes: that there are for all of it.
     """
-    began = time.monotonic()
+    began, chosen = time.monotonic(), slices.of_this_run()
 
     def drawn() -> list[str]:
         left = minutes - (time.monotonic() - began) / 60
-        found = slices.drawn(slices.of_this_run(), left, int(time.time() // slices.HOUR))
+        found = slices.drawn(chosen, left, int(time.time() // slices.HOUR))
         progress(f"{left:.0f} minutes are left for tests; on the list, {found.minutes:.0f} minutes: {found}")
         report.LEFT_OUT.write_text(json.dumps(found.left_out))
         return [*found.tests]
 
     os.environ.setdefault("NUMALIGN_LAB_REFEREE", "1")
-    return _run(progress, drawn, keep=False)
+    code = _run(progress, drawn, keep=False)
+    name = f"slice {chosen.name}"
+    if code:
+        print(f"RED: {name}: {green.last(name)}", file=sys.stderr)
+    else:
+        green.keep([name])
+    return code
 
 
 def _asked(arguments: Sequence[str]) -> list[str]:
@@ -181,9 +185,11 @@ def _tested(progress: Progress, arguments: list[str], began: float) -> int:
         cluster.keep_times({"tests": time.monotonic() - tested})
         progress(f"report: {report.write(Lab.find(), time.monotonic() - began)}")
     asked = [os.path.relpath(each, ROOT) for each in arguments if _names_tests(each)]
-    broken = [*outcomes.red(outcomes.read(), asked, ended)]
+    found = outcomes.read()
+    green.keep(each.name for each in found if each.word == outcomes.PASSED)
+    broken = [*outcomes.red(found, asked, ended, green.last)]
     for each in broken:
-        print(f"\nRED: {each[:WORDS]}", flush=True)
+        print(f"\nRED: {each}", flush=True)
     progress(f"{len(broken)} red" if broken else "all passed")
     return FAILED if broken or ended else 0
 

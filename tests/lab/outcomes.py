@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +25,8 @@ PASSED, FAILED, SKIPPED, MISSING = "passed", "failed", "skipped", "did not run t
 PHASES = ("setup", "call", "teardown")
 WORDS = 1500
 """Characters of a failure that are kept."""
+TOLD_AGAIN = 1000
+"""Of those that are told again at the end, where a reader of a long log looks first."""
 OWN = (
     *(f"{each.__module__}.{each.__qualname__}" for each in (LabError, CommandError)),
     *("TimeoutError", "urllib.error.URLError", "ConnectionResetError", "ConnectionRefusedError", "BrokenPipeError"),
@@ -100,19 +102,25 @@ def _together(name: str, phases: Iterable[Mapping[str, str]]) -> Outcome:
     return Outcome(name, PASSED if whole else MISSING, seconds)
 
 
-def red(found: Iterable[Outcome], asked: Iterable[str], ended: int) -> Iterator[str]:
+def red(
+    found: Iterable[Outcome], asked: Iterable[str], ended: int, last: Callable[[str], str] = lambda _name: ""
+) -> Iterator[str]:
     """Why a run is not green, a sentence each.
 
     Args:
         found: what came of the tests.
         asked: files and ids of tests that were named for the run: each must have brought one.
         ended: pytest's exit code.
+        last: when a test passed last, in words.
     """
     every = list(found)
     for each in every:
         if each.word != PASSED:
             whose = " (the lab's own fault, by its words)" if each.own else ""
-            yield f"{each.name} {each.word}{whose}: {each.text}".rstrip(": ")
+            known = last(each.name)
+            yield f"{each.name} {each.word}{whose}: {each.text[:TOLD_AGAIN]}".rstrip(": ") + (
+                f"\n({known})" if known else ""
+            )
     for name in asked:
         if not any(
             each.name == name or each.name.startswith((f"{name}::", f"{name}/", f"{name}[")) for each in every

@@ -113,6 +113,8 @@ SLICES = (
             "test_s22_a_device_is_opened_by_its_container_and_by_no_other",
         )), 9),
     ), "safety rules that only a real node can prove"),
+    Slice("newest", (Part(("tests/newest/test_newest.py",), 8),),
+          "tests that need no kubelet on Debian's newest Python, and which branches they take"),
     Slice("pairs", _parts(PAIRS_TEST, [each.name for each in PAIRS], 7, 28), "fourteen pairs of faults"),
 )  # fmt: skip
 SLOWER, AFTER = 1.2, 2.0
@@ -194,7 +196,8 @@ every run takes the lab's core and, of one of the slices below, the parts that t
 hour, and so does the part that comes first; `{CHOICE}=machines .ci/run` chooses a slice. Once the lab stands, the
 list of its tests is drawn up from the minutes that are left and those below; the log and the report say what is left
 out. What is on the list is run once: a test that fails, is skipped or does
-not come to its end turns the run red, and so does a lab that does not come up at a second try of its boot.
+not come to its end turns the run red, and so does a lab that does not come up at a second try of its boot. A red run
+names the commit at which the test, and the slice, passed last on that machine.
 
 Minutes on two cores, from a bare machine; what is built is kept in `~/.cache/numalign`, so that a second run has
 the first four rows for nothing.

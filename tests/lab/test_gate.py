@@ -90,7 +90,7 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def run(folder: Path, text: str, *arguments: str, up: str = STANDS) -> tuple[int, str]:
+def run(folder: Path, text: str, *arguments: str, up: str = STANDS, broken: bool = False) -> tuple[int, str]:
     """`python -m tests.lab run` of a made-up file of tests; its exit code and what it said.
 
     Args:
@@ -98,6 +98,7 @@ def run(folder: Path, text: str, *arguments: str, up: str = STANDS) -> tuple[int
         text: of the file.
         arguments: of pytest.
         up: stands in for the lab's start.
+        broken: a test may ask for it, and fail.
     """
     file = folder / "test_made_up.py"
     file.write_text(text)
@@ -108,7 +109,8 @@ def run(folder: Path, text: str, *arguments: str, up: str = STANDS) -> tuple[int
     done = subprocess.run(
         [sys.executable, "-c", code, "run", str(file), "-p", "no:cacheprovider", *arguments],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
-        env={**os.environ, "NUMALIGN_LAB": str(folder / "lab"), "NUMALIGN_TRIES": str(folder / "tries")},
+        env={**os.environ, "NUMALIGN_LAB": str(folder / "lab"), "NUMALIGN_TRIES": str(folder / "tries"),
+             "NUMALIGN_LAB_GREEN": str(folder / "green.json"), **({"NUMALIGN_BROKEN": "1"} if broken else {})},
     )  # fmt: skip
     return done.returncode, done.stdout + done.stderr
 
@@ -161,6 +163,20 @@ def test_what_passes_is_green(folder: Path) -> None:
     assert [(each["name"], each["phase"], each["word"]) for each in lines] == [
         (name, phase, "passed") for phase in ("setup", "call", "teardown")
     ]
+
+
+def test_a_red_test_names_the_commit_at_which_it_passed_last(folder: Path) -> None:
+    """Kept beside what is built for the lab; a test that nobody saw pass is told as that."""
+    text = "import os\nBROKEN = os.environ.get('NUMALIGN_BROKEN')\ndef test_good() -> None:\n    assert not BROKEN\n"
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short=10", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.strip()
+    new = "def test_new() -> None:\n    assert not BROKEN\n"
+    assert run(folder, text)[0] == 0
+    code, said = run(folder, text + new, broken=True)
+    assert code == 1, said
+    assert re.search(rf"RED: \S+::test_good failed: [^R]*\n\(it passed last at {commit}\+? of 20", said), said
+    assert re.search(r"RED: \S+::test_new failed: [^R]*\n\(this machine has not seen it pass\)", said), said
 
 
 ONCE = """
