@@ -13,8 +13,8 @@ from pathlib import Path
 from agent.app import outsiders, setup
 from agent.app.outsiders import Outsider
 from agent.app.state_folder import saved_in, setup_of
-from agent.core.admit import Node
-from agent.core.enforced import Unenforced, note
+from agent.core.admission.node import Node
+from agent.core.cgroups.enforced import Unenforced, note
 from agent.core.explain import Explanation, Standing, explain
 from agent.engine.deciding import asked
 from agent.engine.following import Following, reported_before

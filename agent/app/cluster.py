@@ -21,7 +21,7 @@ from agent.app import setup
 from agent.app.cluster_made import Made, Options
 from agent.app.kubelet_questions import KubeletQuestions
 from agent.app.node_events import MOST_NAMED, SLICES, mind_kubelet, mind_other_writers, mind_pods, writing_pods
-from agent.core.changes import changes
+from agent.core.machines.changes import changes
 from agent.engine.alone import Survived
 from agent.kube.cleanup import Cleanup, Rule
 from agent.kube.configz import kubelet_configuration

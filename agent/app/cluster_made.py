@@ -28,8 +28,8 @@ from agent.app.page import NodePage
 from agent.app.saving import CountedStore
 from agent.app.service import Service
 from agent.app.topology_loop import TopologyLoop
-from agent.core.admit import Node
-from agent.core.exempt import Exemptions
+from agent.core.admission.node import Node
+from agent.core.request.exempt import Exemptions
 from agent.engine.adopt import Word
 from agent.engine.engine import Engine
 from agent.engine.ports import Steps

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agent.app.node_events import SOURCES
-from agent.core.fragmentation import largest_aligned
-from agent.core.usage import usage
+from agent.core.accounting.fragmentation import largest_aligned
+from agent.core.accounting.usage import usage
 from agent.engine import known as knowing
 from agent.engine.engine import Engine
 from agent.host.cgroups import Cgroups

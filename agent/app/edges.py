@@ -17,8 +17,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.core.asks import Ask
-from agent.core.enforced import Unenforced
+from agent.core.cgroups.enforced import Unenforced
+from agent.core.request.annotations import Ask
 from agent.engine.alone import Survived
 from agent.engine.engine import Engine
 from agent.engine.ports import Teller

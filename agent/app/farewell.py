@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent.core.asks import RELEASE
+from agent.core.request.annotations import RELEASE
 from agent.errors import KubeError
 from agent.kube.client import KubeClient
 from agent.kube.farewell import Agents, Answer, agents_of, annotate, answer_of, request_of

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.app import small_files
-from agent.core.admit import Node
+from agent.core.admission.node import Node
 from agent.model.quantity import show_bytes
 from agent.settings import Settings
 from agent.settings.from_node import derives_cpus, derives_memory

@@ -14,7 +14,7 @@ from typing import Any
 
 from agent.app import state_folder
 from agent.app.releasing import Released, remaining
-from agent.core.asks import RELEASE, RELEASED
+from agent.core.request.annotations import RELEASE, RELEASED
 from agent.engine.engine import Engine
 from agent.engine.ports import Cgroups
 from agent.errors import KubeError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agent.core.admit import Node
+from agent.core.admission.node import Node
 from agent.engine.recover import LISTED, names_in, of_another_machine
 from agent.errors import (
     CheckpointCorruptError,

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from agent.core.writers import kubelet_writes, pod_writes
+from agent.core.cgroups.writers import kubelet_writes, pod_writes
 from agent.engine.engine import Engine
 from agent.host.cgroups import Cgroups
 from agent.host.cgroups.watching import Changes, Watcher

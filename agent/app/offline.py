@@ -17,10 +17,10 @@ from agent.app import setup
 from agent.app.runtime import names_of
 from agent.app.state_folder import saved_in, setup_of
 from agent.app.trees import AUTO, MOUNT, SCRATCH
-from agent.core.asks import ask_of
-from agent.core.naming import named
-from agent.core.verify import Case, Report, check
-from agent.core.wanted import wants
+from agent.core.cgroups.desired import wants
+from agent.core.cgroups.naming import named
+from agent.core.cgroups.verify import Case, Report, check
+from agent.core.request.annotations import ask_of
 from agent.engine.enforcer import Enforcer
 from agent.engine.recover import names_in
 from agent.errors import CheckpointCorruptError, CheckpointTooNewError

@@ -16,8 +16,8 @@ from itertools import islice
 from pathlib import Path
 
 from agent.app import small_files
-from agent.core.asks import Ask
 from agent.core.explain import Standing
+from agent.core.request.annotations import Ask
 from agent.engine.known import Known, Snapshot
 from agent.errors import MalformedError
 from agent.model.fields import Field

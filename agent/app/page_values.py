@@ -14,11 +14,11 @@ from typing import Any
 
 from agent import __version__
 from agent.app.views import Row, in_words, node_json, refusal_json, row_json, view_of
-from agent.core.enforced import sentence
+from agent.core.accounting.usage import usage
+from agent.core.cgroups.enforced import sentence
 from agent.core.explain.refusals import in_plain_words
 from agent.core.explain.shown import to_json
-from agent.core.machinejson import to_facts
-from agent.core.usage import usage
+from agent.core.machines.facts import to_facts
 from agent.engine.explaining import explained
 from agent.engine.known import Known, Snapshot
 from agent.engine.line import FINAL, waits

@@ -1,7 +1,7 @@
 """Putting cgroups back: what `numalign release` does, and an agent that is asked to leave (safety.md S3, S17, S18).
 
-The plan is `agent.core.release`'s. Afterwards the tree is read again, and what remains is told with its reason: a
-clean uninstall is one where nothing remains, or only what the kernel keeps and what means the same.
+The plan is `agent.core.cgroups.release`'s. Afterwards the tree is read again, and what remains is told with its
+reason: a clean uninstall is one where nothing remains, or only what the kernel keeps and what means the same.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from agent.app.offline import Left
-from agent.core.release import release_plan
-from agent.core.wanted import RUNTIME_INNER
+from agent.core.cgroups.desired import RUNTIME_INNER
+from agent.core.cgroups.release import release_plan
 from agent.model.cgroup import HANGS, VANISHED, Cgroup, Level, Observed, Written
 
 KEPT_BY_KERNEL = "all CPUs and nodes, but named: the kernel empties no set while processes live in it or below"

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Protocol
 
 from agent.app.kept import Kept
-from agent.core.admit import Node
-from agent.core.exempt import Exemptions
+from agent.core.admission.node import Node
+from agent.core.request.exempt import Exemptions
 from agent.engine.known import Switches
 from agent.engine.line import most_waiting
 from agent.errors import NumalignError

@@ -16,8 +16,8 @@ from pathlib import Path
 from agent.app import setup
 from agent.app.kept import Kept
 from agent.app.scenario import read_scenario
-from agent.core.admit import Node
-from agent.core.scheduling import Strategy, room_of
+from agent.core.admission.node import Node
+from agent.core.forecast.scheduling import Strategy, room_of
 from agent.engine.simulation import Add, Event, Result, Simulation, Site
 from agent.errors import BadInputError, HostError, MalformedError, SettingsError
 from agent.host.machines import SYNTHETIC, open_machine, plain_name

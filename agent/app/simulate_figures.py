@@ -12,8 +12,8 @@ from statistics import median_low
 from typing import Any
 
 from agent.app.simulate import Outcome, Prepared
-from agent.core.fragmentation import largest_aligned
-from agent.core.usage import NodeUse, usage
+from agent.core.accounting.fragmentation import largest_aligned
+from agent.core.accounting.usage import NodeUse, usage
 from agent.engine.rehearsal import Rehearsal
 from agent.engine.simulation import RUNNING, Fate, State
 from agent.model.idset import NodeSet

@@ -17,7 +17,7 @@ from pathlib import Path
 from agent.app import setup
 from agent.app.node_events import NodeEvents, mind_other_writers
 from agent.app.standalone_made import Made, Options
-from agent.core.changes import changes
+from agent.core.machines.changes import changes
 from agent.engine.alone import Survived
 from agent.host.manifests import Follower, read_folder
 from agent.observe.logs import LOG

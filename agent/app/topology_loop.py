@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from agent.core.devices_books import groups_held
+from agent.core.devices.books import groups_held
 from agent.engine.alone import sentence
 from agent.engine.known import Snapshot
 from agent.errors import KubeError

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.core.admit import Node
-from agent.core.usage import NodeUse, usage
+from agent.core.accounting.usage import NodeUse, usage
+from agent.core.admission.node import Node
 from agent.engine.known import Known
 from agent.host.processes import Allowed
 from agent.model.idset import CpuSet, NodeSet

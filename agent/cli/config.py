@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from agent.core.admit import Node
+from agent.core.admission.node import Node
 from agent.errors import SettingsError
 from agent.host.machines import open_machine
 from agent.host.settings_file import read_settings

@@ -11,7 +11,7 @@ import click
 
 from agent.app.asking import Desk, open_desk
 from agent.cli.where import config_option, root_option, state_dir_option
-from agent.core.whatif import Answer, Change, Line, Question, what_if
+from agent.core.forecast.whatif import Answer, Change, Line, Question, what_if
 from agent.errors import SettingsError
 from agent.model.rules import Policy, Scope
 

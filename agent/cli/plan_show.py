@@ -14,7 +14,7 @@ from rich.text import Text
 from agent.cli import show as tables
 from agent.core.explain.shown import capital
 from agent.core.explain.words import amount
-from agent.core.whatif import Answer, Change, Line, Question
+from agent.core.forecast.whatif import Answer, Change, Line, Question
 
 _COLOUR = {
     Change.SAME: "dim", Change.ELSEWHERE: "yellow", Change.REFUSED: "red", Change.LET_IN: "green",

@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from agent.app.views import Row, View
-from agent.core.usage import MemoryUse
+from agent.core.accounting.usage import MemoryUse
 from agent.model.idset import CpuSet
 
 PIPE_WIDTH = 160

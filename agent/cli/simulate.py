@@ -16,7 +16,7 @@ import click
 
 from agent.app.simulate import Kind, Options, Outcome, Prepared, prepare, run
 from agent.app.simulate_figures import Figures, as_json, figures
-from agent.core.scheduling import Strategy
+from agent.core.forecast.scheduling import Strategy
 from agent.errors import BadInputError
 from agent.model.rules import OnMisalignment, Policy, Scope
 

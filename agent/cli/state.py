@@ -12,7 +12,7 @@ from agent.app import kept, outsiders, recovery_report
 from agent.app.state_folder import saved_in, setup_of
 from agent.app.views import as_json, view_of
 from agent.cli.where import config_option, root_option, state_dir_option
-from agent.core.enforced import note
+from agent.core.cgroups.enforced import note
 from agent.errors import NumalignError, SettingsError
 from agent.host.checkpoint import Checkpoint
 from agent.model.ledgerjson import ledger_to_json

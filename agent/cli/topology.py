@@ -16,7 +16,7 @@ import click
 from rich.console import Console
 
 from agent.app.machine_watch import second_opinion
-from agent.core.machinejson import to_facts
+from agent.core.machines.facts import to_facts
 from agent.errors import CheckpointError, HostError, MalformedError
 from agent.host.checkpoint import Checkpoint
 from agent.host.machines import open_machine

@@ -11,7 +11,7 @@ import click
 
 from agent.app.offline import Left, Where, open_left
 from agent.cli.where import where_options
-from agent.core.verify import Line, Report
+from agent.core.cgroups.verify import Line, Report
 
 DRIFT = 1
 """Exit code when a cgroup is not as it should be."""

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from agent.app.offline import Left
 from agent.cli import show
-from agent.core.verify import Line, Report
+from agent.core.cgroups.verify import Line, Report
 from agent.model.cgroup import Level
 
 

@@ -9,8 +9,8 @@ It takes nothing for itself: its request is accounted per node, so that nodes ar
 grants leave room for it (`kept_back`). It is a hint provider like the others: same policies, same merge. The whole
 pod is kept together, so its scope is always the pod's. Pods that do not ask are not looked at.
 
-Asked by `agent.core.admit`, after devices, CPUs and memory; `kept_back` by `agent.core.cpus`; the cgroups are planned
-from `CpuBooks.confined` by `agent.core.plan`.
+Asked by `agent.core.admission.node`, after devices, CPUs and memory; `kept_back` by `agent.core.cpus.provider`; the
+cgroups are planned from `CpuBooks.confined` by `agent.core.cgroups.plan`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import combinations
 
-from agent.core.asks import ALIGN, ALIGNS
-from agent.core.demand import Demand, fewest
-from agent.core.masks import Positions
-from agent.core.needs import Budget, Family, Need
-from agent.core.provider import Answer
-from agent.core.requests import exclusive_count, pod_exclusive_count
+from agent.core.merge.demand import Demand, fewest
+from agent.core.merge.masks import Positions
+from agent.core.merge.needs import Budget, Family, Need
+from agent.core.merge.provider import Answer
+from agent.core.request.amounts import exclusive_count, pod_exclusive_count
+from agent.core.request.annotations import ALIGN, ALIGNS
 from agent.model.hint import IMPOSSIBLE, Hint, Stance
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Confinement, CpuBooks, Ledger
@@ -39,7 +39,7 @@ _MEMORY = "memory"
 
 
 def asks(pod: Pod) -> tuple[bool, bool]:
-    """Whether the pod asks to be confined, and its memory too. A malformed wish is none (`agent.core.asks`)."""
+    """Whether the pod asks to be confined, and its memory too. A malformed wish is none."""
     wish = ",".join(word.strip() for word in pod.annotations.get(ALIGN, "").split(","))
     return wish in ALIGNS, wish in ALIGNS and _MEMORY in wish
 

@@ -9,7 +9,7 @@
                    of them.
 
 Where nobody can say which devices a running pod holds, its record says so (UNTOLD), and nothing of these resources
-is handed out until it ends (`agent.core.devices`): the next pod would get a disk that is in use.
+is handed out until it ends (`agent.core.devices.provider`): the next pod would get a disk that is in use.
 
 Used by `agent.engine.recover`. Nothing is placed anew here, and nothing running is moved.
 """
@@ -20,11 +20,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from agent.core.admit import Node
-from agent.core.aligned import Judge
-from agent.core.asks import Ask, ask_of
-from agent.core.devices_books import UNTOLD, in_use
-from agent.core.requests import exclusive_count
+from agent.core.admission.alignment import Judge
+from agent.core.admission.node import Node
+from agent.core.devices.books import UNTOLD, in_use
+from agent.core.request.amounts import exclusive_count
+from agent.core.request.annotations import Ask, ask_of
 from agent.engine.alone import Survived
 from agent.model.cgroup import Cgroup
 from agent.model.hint import Hint

@@ -15,8 +15,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from agent.core.wanted import children_of, parent_of
-from agent.core.writers import WINDOW, Repair
+from agent.core.cgroups.desired import children_of, parent_of
+from agent.core.cgroups.writers import WINDOW, Repair
 from agent.model.cgroup import HANGS, OCCUPIED, VANISHED, Observed, Write, Written
 
 LONGEST = 60.0

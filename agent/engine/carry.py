@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from agent.core.admit import Node
+from agent.core.admission.node import Node
 from agent.core.confine import accounted
-from agent.core.memory_books import Draft
+from agent.core.memory.books import Draft
 from agent.model.devices import DeviceInventory
 from agent.model.idset import CpuSet
 from agent.model.ledger import Block, Confinement, Ledger, PodRecord

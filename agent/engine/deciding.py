@@ -6,13 +6,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agent.core.admit import Node
-from agent.core.asks import DEVICES, PIN, Ask, Problem, ask_of
-from agent.core.kubelet_devices import Given, explained, handed_over
-from agent.core.requests import exclusive_count
-from agent.core.resize import changed, resized
-from agent.core.shortage import Judge, unjudged
-from agent.core.waiting import BEHIND, Waiting, may_pass
+from agent.core.admission.node import Node
+from agent.core.admission.pressure import Judge, unjudged
+from agent.core.admission.resize import changed, resized
+from agent.core.admission.waiting import BEHIND, Waiting, may_pass
+from agent.core.devices.kubelet import Given, explained, handed_over
+from agent.core.request.amounts import exclusive_count
+from agent.core.request.annotations import DEVICES, PIN, Ask, Problem, ask_of
 from agent.engine.alone import sentence
 from agent.engine.following import unheld
 from agent.engine.known import Known, Switches, on_shared_pool, same, wants_anything

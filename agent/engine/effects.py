@@ -14,11 +14,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
-from agent.core import invariants
-from agent.core.admit import Node
-from agent.core.devices_books import shared_sentences
-from agent.core.enforced import Unenforced, unread
-from agent.core.naming import worth_saving
+from agent.core.accounting import invariants
+from agent.core.admission.node import Node
+from agent.core.cgroups.enforced import Unenforced, unread
+from agent.core.cgroups.naming import worth_saving
+from agent.core.devices.books import shared_sentences
 from agent.engine.alone import sentence
 from agent.engine.backoff import Asides, Truce
 from agent.engine.deciding import asked

@@ -1,7 +1,8 @@
 """From a saved ledger to the kernel: observe, plan, write in order, remember what was written.
 
 Used by `agent.engine.effects` only, under the lock. Which writes are needed, in which order and why is for
-`agent.core.plan`, `release` and `drift`; whether the result is what was granted for `agent.core.enforced`.
+`agent.core.cgroups.plan`, `release` and `drift`; whether the result is what was granted for
+`agent.core.cgroups.enforced`.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from contextlib import nullcontext
 from dataclasses import replace
 from itertools import groupby
 
-from agent.core import drift
-from agent.core.enforced import Look, after, unenforced
-from agent.core.naming import latest, named
-from agent.core.plan import CPUS, MEMS, plan
-from agent.core.release import quota_plan, release_plan
-from agent.core.wanted import Names, Want, left_over, managed, one_by_one, without
-from agent.core.writers import flapping
+from agent.core.cgroups import drift
+from agent.core.cgroups.desired import Names, Want, left_over, managed, one_by_one, without
+from agent.core.cgroups.enforced import Look, after, unenforced
+from agent.core.cgroups.naming import latest, named
+from agent.core.cgroups.plan import CPUS, MEMS, plan
+from agent.core.cgroups.release import quota_plan, release_plan
+from agent.core.cgroups.writers import flapping
 from agent.engine.alone import sentence
 from agent.engine.backoff import Backoff
 from agent.engine.ports import Cgroups, Steps
@@ -57,7 +58,7 @@ class Enforcer:
         self.heard: deque[Mapping[str, tuple[str, str]]] = deque()
         """More names, from `hear`."""
         self.all_named = False
-        """The API or the runtime has named all containers since this agent began (`agent.core.naming`)."""
+        """The API or the runtime has named all containers since this agent began (`agent.core.cgroups.naming`)."""
         self.living: Collection[str] = ()
         """Ids of the containers that were there at the last look."""
         self.movers: Collection[str] = ()
@@ -291,7 +292,7 @@ class _Standing:
 
     A plan moves one onto CPUs that another has left before. If that other one could not be moved, the first one
     waits: nobody is put on CPUs that were given to another who still runs there. Whoever else is there, of the shared
-    pool or by another program's doing, keeps no one from his CPUs: it is told (`agent.core.enforced`).
+    pool or by another program's doing, keeps no one from his CPUs: it is told (`agent.core.cgroups.enforced`).
 
     Args:
         pods: path -> the pod's uid.

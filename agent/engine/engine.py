@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from agent.core.admit import Node
-from agent.core.asks import Ask
-from agent.core.kubelet_devices import Given, Offered
-from agent.core.resize import pending
-from agent.core.shortage import Judge
+from agent.core.admission.node import Node
+from agent.core.admission.pressure import Judge
+from agent.core.admission.resize import pending
+from agent.core.devices.kubelet import Given, Offered
+from agent.core.request.annotations import Ask
 from agent.engine.adopt import Word
 from agent.engine.alone import Survived, one_by_one, sentence
 from agent.engine.carry import Carried, carry
@@ -484,6 +484,6 @@ class Engine(Effects):
 
 
 def _less_bound(before: Ledger, record: PodRecord) -> bool:
-    """Whether a pod's memory is not bound any more, since another pod came (`agent.core.memory_confined`)."""
+    """Whether a pod's memory is not bound any more, since another pod came (`agent.core.memory.confined`)."""
     was = before.pods.get(record.pod.uid)
     return was is not None and was.bind_memory and not record.bind_memory

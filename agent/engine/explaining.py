@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agent.core.enforced import note
+from agent.core.cgroups.enforced import note
 from agent.core.explain import Explanation, Standing, explain
 from agent.engine.known import Snapshot
 

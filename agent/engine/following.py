@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from agent.core.admit import Node
-from agent.core.kubelet_devices import (
+from agent.core.admission.node import Node
+from agent.core.devices.kubelet import (
     Given,
     Offered,
     apart,

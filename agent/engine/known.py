@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from agent.core.admit import Node
-from agent.core.asks import Ask
-from agent.core.enforced import Unenforced
-from agent.core.kubelet_devices import Given
-from agent.core.resize import PREFIX as RESIZE
+from agent.core.admission.node import Node
+from agent.core.admission.resize import PREFIX as RESIZE
+from agent.core.cgroups.enforced import Unenforced
+from agent.core.devices.kubelet import Given
+from agent.core.request.annotations import Ask
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod, Qos
@@ -79,7 +79,8 @@ class Snapshot:
         known: every known pod, by uid.
         switches: the engine's own settings.
         given: devices that the kubelet gave, by uid.
-        unenforced: pods for whom the kernel does not have what the ledger says, by uid (`agent.core.enforced`).
+        unenforced: pods for whom the kernel does not have what the ledger says, by uid
+        (`agent.core.cgroups.enforced`).
     """
 
     ledger: Ledger

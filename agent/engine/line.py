@@ -1,11 +1,13 @@
 """The line of pods that wait for room, and resizes that wait for it. Needs the engine's lock.
 
-The rules are `agent.core.waiting`'s (safety.md S11) and `agent.core.resize`'s; here is who stands in line: pods that
-were refused, whose wish is to wait, and who were not refused for good. Why a pod is refused for good:
+The rules are `agent.core.admission.waiting`'s (safety.md S11) and `agent.core.admission.resize`'s; here is who
+stands in line: pods that were refused, whose wish is to wait, and who were not refused for good. Why a pod is
+refused for good:
 
     never      an empty node would refuse it, too
     crowd      so many wait that the kubelet's retries would make sandboxes without end, and its namespace has as many
-               places as any: the latest of the namespace with the most gives up its own (`agent.core.waiting`)
+               places as any: the latest of the namespace with the most gives up its own
+               (`agent.core.admission.waiting`)
     overdue    it waited as long as the settings allow
 
 It stays refused until its containers or requests change, whatever becomes of its annotations (`refused_for_good`).
@@ -21,11 +23,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from agent.core.admit import Node
-from agent.core.kubelet_devices import Given, handed_over
-from agent.core.resize import pending, resized
-from agent.core.shortage import Judge, unjudged
-from agent.core.waiting import Waiting, crowded, let_in, never, overdue
+from agent.core.admission.node import Node
+from agent.core.admission.pressure import Judge, unjudged
+from agent.core.admission.resize import pending, resized
+from agent.core.admission.waiting import Waiting, crowded, let_in, never, overdue
+from agent.core.devices.kubelet import Given, handed_over
 from agent.engine.known import Known, Switches, same_room, softer
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal

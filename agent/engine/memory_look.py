@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from agent.core.admit import Node
-from agent.core.shortage import Judge, Pressure, bound, judged, to_judge, unjudged
+from agent.core.admission.node import Node
+from agent.core.admission.pressure import Judge, Pressure, bound, judged, to_judge, unjudged
 from agent.engine.ports import Cgroups
 from agent.errors import HostError
 from agent.model.cgroup import Level

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from agent.core import invariants
-from agent.core.admit import Node
+from agent.core.accounting import invariants
+from agent.core.admission.node import Node
 from agent.engine.adopt import Adopter
 from agent.model.cgroup import Cgroup, Level, Observed
 from agent.model.idset import NodeSet

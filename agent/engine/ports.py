@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from agent.core.asks import Ask
-from agent.core.enforced import Unenforced
+from agent.core.cgroups.enforced import Unenforced
+from agent.core.request.annotations import Ask
 from agent.model.cgroup import Observed, Write, Written
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal

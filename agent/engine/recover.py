@@ -25,8 +25,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from agent.core import invariants
-from agent.core.admit import Node
+from agent.core.accounting import invariants
+from agent.core.admission.node import Node
 from agent.engine.adopt import Adopter, Word
 from agent.engine.alone import Survived
 from agent.engine.carry import Loss, carry
@@ -44,7 +44,7 @@ saved: it had)."""
 NAMES = "names"
 """The same: container id -> [pod uid, container name], of containers that hold something. Saved with the ledger, and
 within a reconcile period when only names changed: a crash before that loses names, which the API, the runtime or the
-containers' own sets tell as well (`agent.core.naming`)."""
+containers' own sets tell as well (`agent.core.cgroups.naming`)."""
 
 
 def names_in(extra: Mapping[str, object]) -> dict[str, tuple[str, str]]:

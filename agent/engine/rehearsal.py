@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from agent.core.admit import Node
+from agent.core.admission.node import Node
 from agent.engine.deciding import asked, decided
 from agent.engine.effects import Exempt
 from agent.engine.known import SWITCHES, Known, Switches

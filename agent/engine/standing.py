@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from agent.core.enforced import Unenforced
+from agent.core.cgroups.enforced import Unenforced
 
 FIRST, LONGEST = 30.0, 1800.0
 """Seconds for which the word of the second lapse stands at least; it doubles up to the longest."""

@@ -2,7 +2,7 @@
 
 No entity may be declared (that is how a small file becomes a huge one), nothing outside the file is opened (expat
 never does by itself), and size, depth and number of elements are bounded. What the elements mean is
-`agent.core.lstopo`'s. Called by `agent.host.machines`.
+`agent.core.machines.lstopo`'s. Called by `agent.host.machines`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from xml.parsers import expat
 
-from agent.core.lstopo import machine_from
-from agent.core.lstopo_element import Element
+from agent.core.machines.lstopo import machine_from
+from agent.core.machines.lstopo_element import Element
 from agent.errors import HostError, MalformedError
 from agent.host import bounded
 from agent.model.machine import Machine

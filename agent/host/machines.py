@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import HostError
 from agent.host import bounded
 from agent.host.archives import open_root
@@ -46,7 +46,7 @@ def open_machine(spec: str | None) -> Machine:
 
     Args:
         spec: None for this machine; a folder or an archive; a file that lstopo wrote; a name; "synthetic:" and a
-            description (`agent.core.synthetic`).
+            description (`agent.core.machines.synthetic`).
 
     Raises HostError naming the path, MalformedError for a bad description.
     """

@@ -6,7 +6,7 @@ files is opened. Parts: sysfs_cpus, sysfs_caches, sysfs_nodes, sysfs_tiers, sysf
 
 from __future__ import annotations
 
-from agent.core.uncore import uncore_of
+from agent.core.machines.uncore import uncore_of
 from agent.host.files import HostFiles
 from agent.host.pci import read_pci
 from agent.host.sysfs_caches import read_caches

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agent.core.uncore import UNCORE_LEVEL
+from agent.core.machines.uncore import UNCORE_LEVEL
 from agent.errors import MalformedError
 from agent.host.sysfs_cpus import CPUS
 from agent.host.sysfs_read import Reader, agreed, ids_in, parse_size

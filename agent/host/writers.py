@@ -1,7 +1,8 @@
-"""Files that other writers of cpusets leave on a node, for `agent.core.writers`. Reads names, and two files.
+"""Files that other writers of cpusets leave on a node, for `agent.core.cgroups.writers`. Reads names, and two files.
 
 Called by `agent.app` at the start and now and then. What cannot be read says nothing: a hint more or less, for a
-fight is noticed anyway (`agent.core.writers.flapping`). In a cluster the agent sees of these what its chart mounts:
+fight is noticed anyway (`agent.core.cgroups.writers.flapping`). In a cluster the agent sees of these what its chart
+mounts:
 
     plugins_registry                           sockets of DRA drivers: kubelet.pluginsRegistry
     cpu_manager_state, memory_manager_state    the kubelet's own managers: kubelet.stateFiles
@@ -17,7 +18,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from agent.core.writers import plugin_writes, state_writes
+from agent.core.cgroups.writers import plugin_writes, state_writes
 from agent.host import bounded
 
 STATES = ("cpu_manager_state", "memory_manager_state")

@@ -1,9 +1,10 @@
 """Of a pod's object what the agent reads, bounded: a tenant may write 1.5 MiB into one, and a node has 110 of them.
 
-Everything that reads a body of the API (`agent.kube.bodies`, `story`, `cleanup`, `owners`, `agent.core.writers`)
-finds here what it reads, and nothing else: a new reader of a field adds it to `_POD`. What is too long to mean
-anything is kept as its beginning, just long enough to be refused as the whole would be. Nothing is trusted, and
-nothing is judged: what has another shape than it should is left as it is, for the reader who names the field.
+Everything that reads a body of the API (`agent.kube.bodies`, `story`, `cleanup`, `owners`,
+`agent.core.cgroups.writers`) finds here what it reads, and nothing else: a new reader of a field adds it to `_POD`.
+What is too long to mean anything is kept as its beginning, just long enough to be refused as the whole would be.
+Nothing is trusted, and nothing is judged: what has another shape than it should is left as it is, for the reader who
+names the field.
 
 Called for each pod before kopf, or anybody else, keeps it (`agent.kube.handlers`, `agent.kube.client`).
 """

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from agent.core.exempt import Exemptions
+from agent.core.request.exempt import Exemptions
 from agent.errors import BadPodError, KubeError
 from agent.kube.bodies import Raw, identity, seen
 from agent.kube.client import KubeClient

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from agent.core.asks import RELEASE, RELEASED
+from agent.core.request.annotations import RELEASE, RELEASED
 from agent.errors import KubeError
 from agent.kube.client import MERGE, KubeClient, unread
 

@@ -1,8 +1,8 @@
 """What of a pod's object is kept while the pod is there: what the agent wrote, what ends it, when it ended.
 
 An object may have a megabyte of what its author likes, and a node has a hundred pods and more. Kept by
-`agent.kube.teller`; read again by `agent.kube.story`, `owners`, `cleanup` and `agent.core.writers`, which find what
-they look for as in the object itself. Nothing in it is trusted.
+`agent.kube.teller`; read again by `agent.kube.story`, `owners`, `cleanup` and `agent.core.cgroups.writers`, which
+find what they look for as in the object itself. Nothing in it is trusted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from agent.core.writers import pod_writes
+from agent.core.cgroups.writers import pod_writes
 from agent.kube.story import CONDITION
 from agent.model.notes import OURS
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.core.enforced import IN_FORCE, Unenforced, sentence
+from agent.core.cgroups.enforced import IN_FORCE, Unenforced, sentence
 from agent.engine.adopt import Word
 from agent.errors import MalformedError
 from agent.model.fields import Field

@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from agent.core.asks import Ask
-from agent.core.enforced import IN_FORCE, Unenforced
+from agent.core.cgroups.enforced import IN_FORCE, Unenforced
+from agent.core.request.annotations import Ask
 from agent.engine.line import FINAL
 from agent.kube import story as stories
 from agent.kube.bodies import Raw, Seen, identity

@@ -1,7 +1,7 @@
 """Cgroups as values: what is there (Observed), what shall be written (Write), and what came of it.
 
-Read by `agent.host.cgroups`, planned by `agent.core.plan`, ordered by `agent.engine`. Paths are relative to the
-cpuset hierarchy's root and start with "/", as in /proc/<pid>/cgroup. Kernel documents:
+Read by `agent.host.cgroups`, planned by `agent.core.cgroups.plan`, ordered by `agent.engine`. Paths are relative to
+the cpuset hierarchy's root and start with "/", as in /proc/<pid>/cgroup. Kernel documents:
 https://docs.kernel.org/admin-guide/cgroup-v2.html#cpuset and
 https://docs.kernel.org/admin-guide/cgroup-v1/cpusets.html.
 """

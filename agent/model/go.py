@@ -1,6 +1,6 @@
 """Go's reading of texts, where the kubelet reads them with Go's own functions.
 
-Used for policy options (`agent.settings`) and for annotations (`agent.core.asks`).
+Used for policy options (`agent.settings`) and for annotations (`agent.core.request.annotations`).
 """
 
 from __future__ import annotations

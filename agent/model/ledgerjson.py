@@ -3,7 +3,7 @@
 Sets are texts in the kernel's list format, thousandths and bytes are whole numbers, mappings are sorted by name, so
 that equal ledgers give equal texts. `reusable` belongs to one admission and is not saved. Loading is strict: a field
 that is missing, unknown or of the wrong kind is a MalformedError naming its path; whether the content makes sense is
-for `agent.core.invariants`. Pods in it are `agent.model.podjson`'s.
+for `agent.core.accounting.invariants`. Pods in it are `agent.model.podjson`'s.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Anybody may write 256 KiB of annotations on a pod of his own. What is kept of them goes into memory, the ledger and
 the checkpoint, log lines, Events and the page, so it is cut here, where it is read: a value that is too long to mean
-anything is kept as its beginning, just long enough to be told from a good one (`agent.core.asks`); of names that mean
-nothing the first few are kept, without their values, and how many more there are.
+anything is kept as its beginning, just long enough to be told from a good one (`agent.core.request.annotations`); of
+names that mean nothing the first few are kept, without their values, and how many more there are.
 
 Called wherever annotations come in: pods, namespaces, manifests, and a checkpoint that an older version wrote.
 """

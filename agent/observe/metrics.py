@@ -22,7 +22,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from agent import __version__
-from agent.core.usage import NodeUse
+from agent.core.accounting.usage import NodeUse
 from agent.model.cgroup import Cause
 from agent.model.outcome import Reason
 from agent.model.rules import Policy

@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TypeVar
 
-from agent.core.aligned import kind_of
-from agent.core.asks import Ask
-from agent.core.enforced import Unenforced
+from agent.core.admission.alignment import kind_of
+from agent.core.cgroups.enforced import Unenforced
+from agent.core.request.annotations import Ask
 from agent.model.cgroup import VANISHED, Cause, Write, Written
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal

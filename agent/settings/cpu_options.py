@@ -2,7 +2,7 @@
 
 Which options there are, and what excludes what, is in the table (`agent.model.rules.CpuOptions`). Each SettingsError
 carries the kubelet's sentence first and the remedy after a semicolon. Used by `agent.settings` for the file, and by
-the parity harness. `check_machine` needs the hardware: `agent.core.cpus` calls it.
+the parity harness. `check_machine` needs the hardware: `agent.core.cpus.provider` calls it.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from statistics import median
 
 import click
 
-from agent.core import invariants
-from agent.core.admit import Node
-from agent.core.synthetic import parse_synthetic
+from agent.core.accounting import invariants
+from agent.core.admission.node import Node
+from agent.core.machines.synthetic import parse_synthetic
 from agent.host.checkpoint import Checkpoint
 from agent.model.devices import Device, DeviceInventory
 from agent.model.idset import CpuSet, NodeSet

@@ -21,7 +21,7 @@ from statistics import median
 
 import click
 
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
 from agent.host.machines import open_machine
 from tests.reference import MACHINES
 from tests.replay.trees import write_tree

@@ -25,8 +25,8 @@ from typing import Any
 
 from agent.app.cluster_start import read_start
 from agent.app.topology_loop import TopologyLoop
-from agent.core.admit import Node
-from agent.core.asks import Ask
+from agent.core.admission.node import Node
+from agent.core.request.annotations import Ask
 from agent.engine.known import Known, Snapshot
 from agent.kube.access import Access
 from agent.kube.bodies import Raw

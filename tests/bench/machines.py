@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from agent.core.demand import Budget, Demand, Family, Need, fewest
+from agent.core.merge.demand import Budget, Demand, Family, Need, fewest
 from agent.model.hint import IMPOSSIBLE, Stance
 
 GIB = 1 << 30

@@ -25,8 +25,8 @@ from typing import Any
 
 import click
 
-from agent.core.admit import Node
-from agent.core.verify import Case, check
+from agent.core.admission.node import Node
+from agent.core.cgroups.verify import Case, check
 from agent.engine.engine import Engine
 from agent.engine.recover import recover
 from agent.host.cgroups import Cgroups, Kernel, RealKernel

@@ -7,8 +7,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from agent.core.admit import Node
-from agent.core.synthetic import parse_synthetic
+from agent.core.admission.node import Node
+from agent.core.machines.synthetic import parse_synthetic
 from agent.host.cgroups import Cgroups
 from agent.host.checkpoint import Checkpoint
 from agent.host.scratch import Layout, Scratch

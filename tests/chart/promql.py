@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from agent.core.usage import MemoryUse, NodeUse
+from agent.core.accounting.usage import MemoryUse, NodeUse
 from agent.model.cgroup import Cause
 from agent.model.outcome import Reason
 from agent.model.rules import Policy

@@ -22,7 +22,7 @@ from typing import Any, Self
 
 import yaml
 
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
 from agent.host.cgroups import Cgroups
 from agent.host.checkpoint import Checkpoint
 from agent.host.scratch import Scratch

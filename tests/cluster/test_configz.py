@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.writers import kubelet_writes
+from agent.core.cgroups.writers import kubelet_writes
 from agent.kube.access import Access
 from agent.kube.configz import kubelet_configuration
 from tests.cluster.control_plane import ControlPlane, free_port

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.plan import plan
-from agent.core.release import quota_plan, release_plan
-from agent.core.wanted import wants
+from agent.core.cgroups.desired import wants
+from agent.core.cgroups.plan import plan
+from agent.core.cgroups.release import quota_plan, release_plan
 from agent.host.cgroups import Cgroups, Kernel
 from agent.model.cgroup import FORBIDDEN, HANGS, VANISHED, Cause, Cgroup, Level, Observed, Write
 from agent.model.idset import CpuSet, NodeSet

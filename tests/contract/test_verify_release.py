@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent.cli import group
-from agent.core.plan import plan
-from agent.core.release import quota_plan
-from agent.core.wanted import wants
+from agent.core.cgroups.desired import wants
+from agent.core.cgroups.plan import plan
+from agent.core.cgroups.release import quota_plan
 from agent.errors import AnotherAgentError, HostError, SettingsError
 from agent.host.cgroups import Cgroups
 from agent.host.checkpoint import Checkpoint

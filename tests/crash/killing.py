@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from agent.app.setup import made
-from agent.core import invariants
-from agent.core.requests import exclusive_count
+from agent.core.accounting import invariants
+from agent.core.request.amounts import exclusive_count
 from agent.host.cgroups import Cgroups
 from agent.host.checkpoint import Checkpoint
 from agent.host.machines import open_machine

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agent.core.wanted import parent_of
+from agent.core.cgroups.desired import parent_of
 from agent.host.cgroups import Cgroups
 from agent.host.scratch import Layout, Scratch
 from agent.host.standin import container_id

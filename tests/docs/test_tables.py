@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agent.core import asks, enforced
+from agent.core.cgroups import enforced
+from agent.core.request import annotations as asks
 from agent.kube import story
 from agent.kube.nodes import OBSERVE_ONLY
 from agent.kube.teller import _reason

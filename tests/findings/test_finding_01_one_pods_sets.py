@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.core import wanted
+from agent.core.cgroups import desired as wanted
 from tests.flow.world import World, container, manifest
 
 

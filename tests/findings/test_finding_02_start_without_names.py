@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.naming import UNSURE
+from agent.core.cgroups.naming import UNSURE
 from agent.engine.recover import NAMES
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions

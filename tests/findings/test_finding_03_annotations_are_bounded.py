@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.asks import ask_of
+from agent.core.request.annotations import ask_of
 from agent.engine.known import Known
 from agent.errors import BadPodError, CheckpointUnwritableError
 from agent.host.checkpoint import Checkpoint

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.wanted import own_of
+from agent.core.cgroups.desired import own_of
 from agent.kube.story import ASSIGNMENT, CONDITION, admitted, word_of
 from agent.model.podspec import pod_from
 from tests.flow.world import World, container, manifest

@@ -11,7 +11,7 @@ import pytest
 from agent.app import setup
 from agent.app.kept import Kept
 from agent.app.setup import Setup
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import SettingsError
 from agent.kube.nodes import node_facts
 from agent.model.machine import Machine

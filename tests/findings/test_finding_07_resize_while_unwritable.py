@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from agent.core.aligned import kind_of
-from agent.core.asks import Ask
-from agent.core.kubelet_devices import Offered
+from agent.core.admission.alignment import kind_of
+from agent.core.devices.kubelet import Offered
+from agent.core.request.annotations import Ask
 from agent.engine.known import Known, as_told
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger

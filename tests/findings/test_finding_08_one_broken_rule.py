@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.admit import Node
+from agent.core.admission.node import Node
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from agent.model.outcome import Admitted, Outcome

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import HostError
 from agent.model.cgroup import Observed
 from tests.flow.world import World, container, manifest

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agent.app.page_values import Seen, pods_value
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
 from agent.host.scratch import Layout, Scratch
 from agent.host.standin import container_id
 from agent.model.cgroup import OCCUPIED

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from agent.app.cluster_views import shown
 from agent.app.outsiders import Outsiders
 from agent.cli import group
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
 from agent.engine.explaining import explained
 from agent.errors import HostError
 from agent.host.checkpoint import Checkpoint

@@ -12,8 +12,8 @@ from agent.app import kept as keeping
 from agent.app.kept import Kept
 from agent.app.setup import made
 from agent.app.topology_loop import devices_per_node
-from agent.core.kubelet_devices import Offered
-from agent.core.synthetic import parse_synthetic
+from agent.core.devices.kubelet import Offered
+from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import SettingsError
 from agent.kube.nodes import node_facts
 from agent.model.idset import NodeSet

@@ -7,7 +7,7 @@ import re
 import pytest
 import yaml
 
-from agent.core.asks import RELEASE, RELEASED
+from agent.core.request.annotations import RELEASE, RELEASED
 from agent.model.notes import MOST_TO_TOUCH, OURS
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.objects import Object, pod

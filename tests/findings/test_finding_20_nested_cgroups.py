@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
 from agent.host.cgroups.watching import Changes, Watcher
 from agent.host.scratch import Layout, Scratch
 from agent.model.cgroup import Level

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.core.kubelet_devices import Given, Offered
+from agent.core.devices.kubelet import Given, Offered
 from agent.engine.known import Snapshot
 from agent.errors import InvariantError
 from agent.host.podresources.client import Held, HeldDevice

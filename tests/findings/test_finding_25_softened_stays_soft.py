@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.asks import Ask
+from agent.core.request.annotations import Ask
 from agent.model.rules import OnMisalignment
 from tests.flow.tenants import Shared
 from tests.flow.world import World, container, manifest

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import HostError
 from agent.host.cgroups import Cgroups
 from agent.host.scratch import Layout, Scratch

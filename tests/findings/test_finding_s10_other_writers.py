@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.writers import pod_writes
+from agent.core.cgroups.writers import pod_writes
 from agent.host.writers import look
 from tests.cluster.control_plane import ApiError, ControlPlane
 from tests.cluster.nodes import Agent, Place, wait

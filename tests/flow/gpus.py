@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from agent.core.kubelet_devices import Offered
+from agent.core.devices.kubelet import Offered
 from agent.model.idset import CpuSet, NodeSet
 from tests.flow.world import World, container, manifest
 

@@ -14,7 +14,7 @@ from agent.app import standalone_made
 from agent.app.edges import NodeEdges
 from agent.app.standalone import Options, Standalone
 from agent.app.trees import Tree
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
 from agent.host.cgroups import Cgroups
 from agent.host.nri.session import Identity
 from agent.host.podresources import podresources_pb2 as pb

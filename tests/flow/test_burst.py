@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from agent.core.synthetic import parse_synthetic
-from agent.core.wanted import parent_of
+from agent.core.cgroups.desired import parent_of
+from agent.core.machines.synthetic import parse_synthetic
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
 from agent.host.scratch import Layout, Scratch

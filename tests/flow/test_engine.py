@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
 from agent.host.standin import container_id
 from agent.model.cgroup import Cause
 from agent.model.outcome import Reason

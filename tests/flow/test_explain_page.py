@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from agent.core.explain.values import AsOf, Lever, Loss, Rule, Source, Stand, Verdict
-from agent.core.whatif import Change
+from agent.core.forecast.whatif import Change
 from tests.flow.explain_page import PAGE, README, examples, output
 
 

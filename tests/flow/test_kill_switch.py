@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
 from agent.host.scratch import Layout, Scratch
 from agent.model.cgroup import Level
 from agent.model.idset import CpuSet

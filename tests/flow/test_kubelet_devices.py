@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.kubelet_devices import Offered, awaited, clashes
-from agent.core.synthetic import parse_synthetic
+from agent.core.devices.kubelet import Offered, awaited, clashes
+from agent.core.machines.synthetic import parse_synthetic
 from agent.model.devices import Device, DeviceInventory
 from agent.model.idset import NodeSet
 from agent.model.machine import PciDevice

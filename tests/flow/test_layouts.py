@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
 from agent.host.scratch import Layout, Scratch
 from tests.flow.world import World, container, manifest
 from tests.unit.test_layout import SETUPS

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.exempt import CRITICAL, Exemptions
+from agent.core.request.exempt import CRITICAL, Exemptions
 from agent.engine.line import line_of
 from agent.errors import SandboxRefused
 from agent.host.device_nodes import Usable

@@ -13,7 +13,7 @@ import pytest
 
 from agent.app import machine_watch, setup
 from agent.app.machine_watch import MachineWatch, second_opinion
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import HostError
 from agent.host.checkpoint import Checkpoint
 from agent.host.machines import open_machine

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.memory_confined import UNBOUND
+from agent.core.memory.confined import UNBOUND
 from agent.errors import SysfsMalformedError
 from agent.kube import story
 from agent.model.outcome import Reason

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from agent.app.edges import Fan
-from agent.core import invariants
-from agent.core.admit import Node
-from agent.core.asks import Ask
-from agent.core.enforced import Unenforced
-from agent.core.synthetic import parse_synthetic
+from agent.core.accounting import invariants
+from agent.core.admission.node import Node
+from agent.core.cgroups.enforced import Unenforced
+from agent.core.machines.synthetic import parse_synthetic
+from agent.core.request.annotations import Ask
 from agent.engine.adopt import Word
 from agent.engine.engine import Engine
 from agent.engine.known import Switches

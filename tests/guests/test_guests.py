@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.machinejson import to_facts
+from agent.core.machines.facts import to_facts
 from agent.host.archives import open_root
 from agent.host.sysfs import discover
 from tests.guests.boot import boot

@@ -81,7 +81,7 @@ KINDS = {
         f"{ALONE}[daemon-reload]",
     ),
     "swapped": Kind(
-        "exclusive sets are given before the others have left their CPUs", "agent/core/plan.py",
+        "exclusive sets are given before the others have left their CPUs", "agent/core/cgroups/plan.py",
         (("        self._shrink()\n        self.common", "        self.common"),
          ("        self._grant()\n", "        self._grant()\n        self._shrink()\n")),
         "tests/lab/test_order.py",

@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from agent.core import invariants
-from agent.core.cpu_pools import Pools, granted
+from agent.core.accounting import invariants
+from agent.core.cpus.pools import Pools, granted
 from agent.engine.engine import Engine
 from agent.host.cgroups import Cgroups
 from agent.host.checkpoint import Checkpoint, Saved

@@ -30,7 +30,7 @@ from typing import Any, Self
 import certifi
 import yaml
 
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import NumalignError
 from agent.host.checkpoint import Checkpoint
 from agent.host.scratch import Scratch
@@ -87,7 +87,7 @@ class Node:
     Args:
         folder: for everything that outlives an agent.
         agents: forks the agent's processes.
-        machine: in words (`agent.core.synthetic`); `machine_is` changes it.
+        machine: in words (`agent.core.machines.synthetic`); `machine_is` changes it.
         settings: the configuration file, on top of SETTINGS.
         nri, podresources: whether the node has such sockets at all.
         skew: seconds that the API server's clock is ahead of the node's.

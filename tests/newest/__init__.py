@@ -136,7 +136,10 @@ def inside(root: Path, *command: str, capture: bool = False) -> subprocess.Compl
     return subprocess.run(
         ["unshare", "--mount", "bash", "-c", _INSIDE, "inside", str(root), str(ROOT), *command],
         text=True, check=False, capture_output=capture,
-        env={"LANG": "C.UTF-8", "COVERAGE_CORE": "sysmon", "COVERAGE_FILE": "/src/run/newest/coverage"},
+        env={
+            "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1", "COVERAGE_CORE": "sysmon",
+            "COVERAGE_FILE": "/src/run/newest/coverage",
+        },
     )  # fmt: skip
 
 

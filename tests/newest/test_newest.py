@@ -18,7 +18,7 @@ pytestmark = [
 
 
 def test_the_newest_python_passes_and_tests_take_the_branches_of_core_and_engine() -> None:
-    """Unit, property and flow tests pass there; with findings, crashes and recordings they take 95 % of all branches."""
+    """Unit, property and flow tests pass there; with others they take 95 % of all branches."""
     root = newest.root(print)
     assert newest.tested(root) == 0
     found = newest.counted(root)

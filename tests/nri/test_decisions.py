@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from agent.core.kubelet_devices import Offered
-from agent.core.wanted import Want
+from agent.core.cgroups.desired import Want
+from agent.core.devices.kubelet import Offered
 from agent.errors import SandboxRefused
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions

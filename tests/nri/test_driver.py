@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.wanted import Want
+from agent.core.cgroups.desired import Want
 from agent.errors import SandboxRefused
 from agent.host.nri.driver import Driver
 from agent.host.nri.plugin import Plugin

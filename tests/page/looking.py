@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agent.app.page_values import Seen
-from agent.core.admit import Node
-from agent.core.asks import Ask
-from agent.core.synthetic import parse_synthetic
+from agent.core.admission.node import Node
+from agent.core.machines.synthetic import parse_synthetic
+from agent.core.request.annotations import Ask
 from agent.engine.known import Known, Snapshot
 from agent.model.devices import DeviceInventory
 from agent.model.hint import Hint

@@ -14,8 +14,8 @@ from typing import Any, Self
 from agent.app.page import Values
 from agent.app.page_values import Seen
 from agent.app.standalone import Options, Standalone
-from agent.core.admit import Node
-from agent.core.synthetic import parse_synthetic
+from agent.core.admission.node import Node
+from agent.core.machines.synthetic import parse_synthetic
 from agent.engine.known import Snapshot
 from agent.host.scratch import Scratch
 from agent.model.devices import DeviceInventory

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent.core.cpus import Provider
-from agent.core.demand import Positions
+from agent.core.cpus.provider import Provider
+from agent.core.merge.demand import Positions
 from agent.errors import SettingsError
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent.core.cputopology import CpuTopology
-from agent.core.distribute import distributed
-from agent.core.takecpus import CannotTake, packed
+from agent.core.cpus.distributed import distributed
+from agent.core.cpus.packed import CannotTake, packed
+from agent.core.cpus.topology import CpuTopology
 from agent.model.idset import CpuSet
 from tests.parity.machines import machine_of
 

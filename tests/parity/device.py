@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agent.core.demand import Positions
-from agent.core.devices import Provider
-from agent.core.devices_books import in_use
-from agent.core.devices_choice import split
+from agent.core.devices.books import in_use
+from agent.core.devices.choose import split
+from agent.core.devices.provider import Provider
+from agent.core.merge.demand import Positions
 from agent.model.devices import Device, DeviceInventory
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from agent.core.demand import Positions
-from agent.core.memory import Provider
+from agent.core.memory.provider import Provider
+from agent.core.merge.demand import Positions
 from agent.errors import SettingsError
 from agent.model.idset import CpuSet
 from agent.model.ledger import Block, CpuBooks, Ledger, NodeBook

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent.core.masks import Positions
-from agent.core.merge import merge_answers
-from agent.core.order import Order
-from agent.core.provider import Answer, Offer
+from agent.core.merge.masks import Positions
+from agent.core.merge.merge import merge_answers
+from agent.core.merge.order import Order
+from agent.core.merge.provider import Answer, Offer
 from agent.errors import SettingsError
 from agent.model.hint import IMPOSSIBLE, NO_PREFERENCE, Hint, Stance
 from agent.model.idset import CpuSet, NodeSet

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from agent.core import cpus, devices
-from agent.core.admit import Node
-from agent.core.cputopology import CpuTopology
-from agent.core.invariants import broken_rules
+from agent.core.accounting.invariants import broken_rules
+from agent.core.admission.node import Node
+from agent.core.cpus import provider as cpus
+from agent.core.cpus.topology import CpuTopology
+from agent.core.devices import provider as devices
 from agent.errors import SettingsError
 from agent.model.devices import DeviceInventory
 from agent.model.hint import ANY_NODES, Hint

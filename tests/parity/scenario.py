@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from agent.core.demand import Demand, Positions, listed
-from agent.core.provider import Answer, Provider
+from agent.core.merge.demand import Demand, Positions, listed
+from agent.core.merge.provider import Answer, Provider
 from agent.model.hint import Hint, Stance
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.masks import Positions
-from agent.core.merge import merge_answers
-from agent.core.order import Order
+from agent.core.merge.masks import Positions
+from agent.core.merge.merge import merge_answers
+from agent.core.merge.order import Order
 from agent.model.hint import Hint, Stance
 from agent.model.idset import NodeSet
 from agent.model.rules import Policy, TopologyRules

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.kubelet_devices import Given, Offered
+from agent.core.devices.kubelet import Given, Offered
 from agent.engine.engine import Engine
 from agent.engine.known import Snapshot
 from agent.errors import RuntimeLinkError

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import combinations, product
 from random import Random
 
-from agent.core.demand import Budget, Demand, Family, Need, fewest
-from agent.core.masks import members
-from agent.core.merge_lists import NEVER, Listed, single_nodes
-from agent.core.order import Order
+from agent.core.merge.demand import Budget, Demand, Family, Need, fewest
+from agent.core.merge.listed import NEVER, Listed, single_nodes
+from agent.core.merge.masks import members
+from agent.core.merge.order import Order
 
 
 @dataclass(frozen=True)

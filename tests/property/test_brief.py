@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.writers import pod_writes
+from agent.core.cgroups.writers import pod_writes
 from agent.engine.alone import sentence
 from agent.errors import MalformedError
 from agent.kube.bodies import identity, seen, uid_of

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.cputopology import CpuTopology
-from agent.core.distribute import distributed
-from agent.core.takecpus import CannotTake, packed
+from agent.core.cpus.distributed import distributed
+from agent.core.cpus.packed import CannotTake, packed
+from agent.core.cpus.topology import CpuTopology
 from agent.model.hint import ANY_NODES, Hint
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import CpuBooks

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.demand import Demand, Positions
-from agent.core.devices import Provider
+from agent.core.devices.provider import Provider
+from agent.core.merge.demand import Demand, Positions
 from agent.model.devices import Device, DeviceInventory
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet

@@ -11,14 +11,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.admit import Node
-from agent.core.asks import ask_of
+from agent.core.admission.node import Node
 from agent.core.explain import Explanation, Standing, explain
 from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
 from agent.core.explain.shown import lines, to_json
 from agent.core.explain.values import AsOf, Lever, Merge, Rule, Verdict
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
+from agent.core.request.annotations import ask_of
 from agent.errors import SettingsError
 from agent.model.devices import DeviceInventory
 from agent.model.ledger import Ledger

@@ -12,14 +12,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.admission import Step
-from agent.core.admit import Node
-from agent.core.demand import Demand, listed
+from agent.core.admission.node import Node
+from agent.core.admission.pod import Step
 from agent.core.explain import Standing, explain
 from agent.core.explain.values import Merge, Rule
-from agent.core.masks import Positions
-from agent.core.order import Order
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
+from agent.core.merge.demand import Demand, listed
+from agent.core.merge.masks import Positions
+from agent.core.merge.order import Order
 from agent.model.devices import DeviceInventory
 from agent.model.hint import Hint, Stance
 from agent.model.ledger import Ledger

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core import invariants
-from agent.core.admit import Node
-from agent.core.kubelet_devices import Given, Offered, apart, explained, handed_over, merged, places
-from agent.core.synthetic import parse_synthetic
+from agent.core.accounting import invariants
+from agent.core.admission.node import Node
+from agent.core.devices.kubelet import Given, Offered, apart, explained, handed_over, merged, places
+from agent.core.machines.synthetic import parse_synthetic
 from agent.engine.following import Following, reported_before
 from agent.model.devices import DeviceInventory
 from agent.model.idset import NodeSet

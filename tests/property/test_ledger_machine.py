@@ -14,11 +14,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from agent.core.admit import Node
+from agent.core.accounting.invariants import check
+from agent.core.admission.node import Node
 from agent.core.confine import Confiner
-from agent.core.invariants import check
-from agent.core.requests import exclusive_count
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
+from agent.core.request.amounts import exclusive_count
 from agent.model.devices import Device, DeviceInventory
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Grant

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.demand import Demand
-from agent.core.masks import members
+from agent.core.merge.demand import Demand
+from agent.core.merge.masks import members
 from agent.model.hint import Hint
 from agent.model.ledger import Block, Ledger
 from agent.model.machine import Machine

@@ -8,12 +8,12 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.demand import Budget, Demand, Family, Need, fewest
-from agent.core.masks import Positions
-from agent.core.merge import merge_answers
-from agent.core.merge_lists import Listed, merge_lists
-from agent.core.order import Order
-from agent.core.provider import Answer
+from agent.core.merge.demand import Budget, Demand, Family, Need, fewest
+from agent.core.merge.listed import Listed, merge_lists
+from agent.core.merge.masks import Positions
+from agent.core.merge.merge import merge_answers
+from agent.core.merge.order import Order
+from agent.core.merge.provider import Answer
 from agent.model.hint import IMPOSSIBLE, Hint
 from agent.model.rules import Policy, TopologyRules
 from tests.property import merge_cases
@@ -70,7 +70,7 @@ def test_the_order_of_providers_and_mixing_in_lists_change_nothing(r: Random) ->
 @settings(max_examples=150, deadline=None)
 @given(CASES, st.sampled_from([0, 1, 2, 3, 5, 8, 13]))
 def test_a_tiny_budget_never_gives_a_wrong_mask(r: Random, steps: int) -> None:
-    """What the docstring of agent.core.merge promises of an answer that is not exact."""
+    """What the docstring of agent.core.merge.merge promises of an answer that is not exact."""
     one = merge_cases.case(r)
     lists = one.lists()
     order = Order(one.distances)

@@ -7,8 +7,8 @@ from random import Random
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from agent.core.merge_lists import merge_lists
-from agent.core.order import Order
+from agent.core.merge.listed import merge_lists
+from agent.core.merge.order import Order
 from tests.property import merge_cases
 
 MOST = 3_000  # permutations that are walked

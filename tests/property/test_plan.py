@@ -7,8 +7,8 @@ import contextlib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.plan import plan
-from agent.core.wanted import wants
+from agent.core.cgroups.desired import wants
+from agent.core.cgroups.plan import plan
 from agent.model.cgroup import Level
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Confinement, CpuBooks, Ledger, MemoryBooks, PodRecord

@@ -7,10 +7,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core import invariants
-from agent.core.admit import Node
-from agent.core.resize import PREFIX, pending, resized
-from agent.core.synthetic import parse_synthetic
+from agent.core.accounting import invariants
+from agent.core.admission.node import Node
+from agent.core.admission.resize import PREFIX, pending, resized
+from agent.core.machines.synthetic import parse_synthetic
 from agent.model.devices import DeviceInventory
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.outcome import Admitted

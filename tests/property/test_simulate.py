@@ -14,10 +14,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.admit import Node
-from agent.core.invariants import check
-from agent.core.scheduling import Strategy, needs_of, room_of
-from agent.core.synthetic import parse_synthetic
+from agent.core.accounting.invariants import check
+from agent.core.admission.node import Node
+from agent.core.forecast.scheduling import Strategy, needs_of, room_of
+from agent.core.machines.synthetic import parse_synthetic
 from agent.engine.known import SWITCHES
 from agent.engine.line import FINAL
 from agent.engine.simulation import RUNNING, Add, End, Event, Pass, Result, Simulation, Site, State

@@ -1,4 +1,4 @@
-"""S11: the rule of who has a place in the line of waiting pods (agent.core.waiting.crowded)."""
+"""S11: the rule of who has a place in the line of waiting pods (agent.core.admission.waiting.crowded)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.asks import Ask
-from agent.core.waiting import Waiting, crowded, in_line
+from agent.core.admission.waiting import Waiting, crowded, in_line
+from agent.core.request.annotations import Ask
 from agent.model.podspec import pod_from
 
 LINES = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 3), st.integers(0, 2)), max_size=14)

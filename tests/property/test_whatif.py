@@ -1,13 +1,13 @@
-"""agent.core.whatif on random nodes: a plan admits as the managers do, keeps every rule, and changes nothing."""
+"""What-if on random nodes: a plan admits as the managers do, keeps every rule, and changes nothing."""
 
 from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core import invariants
-from agent.core.admit import Node
-from agent.core.whatif import Change, Question, what_if
+from agent.core.accounting import invariants
+from agent.core.admission.node import Node
+from agent.core.forecast.whatif import Change, Question, what_if
 from agent.errors import SettingsError
 from agent.model.ledger import Ledger
 from agent.model.outcome import Admitted

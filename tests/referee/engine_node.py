@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.core.kubelet_devices import Offered
+from agent.core.devices.kubelet import Offered
 from agent.host.standin import container_id
 from agent.model.cgroup import Cgroup
 from agent.model.idset import NodeSet

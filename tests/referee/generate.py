@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from agent.core.requests import pod_requests
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
+from agent.core.request.amounts import pod_requests
 from agent.model.podspec import pod_from
 from tests.parity.node import Scenario
 from tests.referee import vectors

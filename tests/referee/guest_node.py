@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
 from tests.lab import reading
 from tests.lab.cluster import Object
 from tests.lab.needs import LabError, PromiseError

@@ -30,7 +30,7 @@ MACHINES: Mapping[str, str] = {
         "2 sockets x 4 nodes x 1 core x 2 threads, adjacent threads, {memory} per node, distance 10 12 32"
     ),
 }  # fmt: skip
-"""Name -> description for `agent.core.synthetic`. Only `lab` is booted for every run of the lab."""
+"""Name -> description for `agent.core.machines.synthetic`. Only `lab` is booted for every run of the lab."""
 
 BASE: Mapping[str, Any] = {
     "cpuManagerPolicy": "static",
@@ -50,5 +50,5 @@ def config_of(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def description(machine: str, memory: str = MEMORY[-1]) -> str:
-    """A machine in the words of `agent.core.synthetic`."""
+    """A machine in the words of `agent.core.machines.synthetic`."""
     return MACHINES[machine].format(memory=memory)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.machine import Machine
 from agent.model.quantity import parse_milli, units

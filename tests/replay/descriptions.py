@@ -1,4 +1,4 @@
-"""Hypothesis: descriptions of machines, as `agent.core.synthetic` reads them."""
+"""Hypothesis: descriptions of machines, as `agent.core.machines.synthetic` reads them."""
 
 from __future__ import annotations
 

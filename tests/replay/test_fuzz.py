@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from agent.core.machinejson import to_facts
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.facts import to_facts
+from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import HostError
 from agent.host.archives import ArchiveStore, find_tree, read_archive
 from agent.host.files import TEXT_LIMIT

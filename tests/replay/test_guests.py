@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.machinejson import to_facts
+from agent.core.machines.facts import to_facts
 from agent.host.machines import open_machine
 from agent.model.idset import IdSet
 from agent.model.machine import Machine

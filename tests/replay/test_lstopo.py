@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.lstopo import machine_from
-from agent.core.machinejson import to_facts
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.facts import to_facts
+from agent.core.machines.lstopo import machine_from
+from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import HostError, MalformedError
 from agent.host.lstopo import parse
 from agent.host.machines import open_machine

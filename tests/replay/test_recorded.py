@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.machinejson import to_facts
+from agent.core.machines.facts import to_facts
 from agent.host.archives import open_root
 from agent.host.machines import open_machine
 from agent.host.sysfs import discover

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from hypothesis import given, settings
 
-from agent.core.changes import changes
-from agent.core.machinejson import to_facts
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.changes import changes
+from agent.core.machines.facts import to_facts
+from agent.core.machines.synthetic import parse_synthetic
 from agent.host.archives import open_root
 from agent.host.record import check, record
 from agent.host.sysfs import discover

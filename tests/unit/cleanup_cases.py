@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agent.core.exempt import Exemptions
+from agent.core.request.exempt import Exemptions
 from agent.kube.cleanup import Rule
 
 Body = dict[str, Any]

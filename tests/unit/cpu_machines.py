@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agent.core.cpus import Provider
-from agent.core.demand import Demand, Positions, listed
-from agent.core.provider import Answer
+from agent.core.cpus.provider import Provider
+from agent.core.merge.demand import Demand, Positions, listed
+from agent.core.merge.provider import Answer
 from agent.model.hint import ANY_NODES, Hint, Stance
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger

@@ -1,14 +1,14 @@
-"""Devices for the tests of `agent.core.devices`: inventories, pods that ask, and one machine's manager."""
+"""Devices for the tests of `agent.core.devices.provider`: inventories, pods that ask, and one machine's manager."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from agent.core.demand import Positions
-from agent.core.devices import Provider
-from agent.core.devices_choice import Preference
-from agent.core.provider import Answer
+from agent.core.devices.choose import Preference
+from agent.core.devices.provider import Provider
+from agent.core.merge.demand import Positions
+from agent.core.merge.provider import Answer
 from agent.model.devices import Device, DeviceInventory
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet

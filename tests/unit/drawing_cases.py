@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Confinement, CpuBooks, DeviceBooks, Ledger, MemoryBooks, NodeBook, PodRecord
 from agent.model.machine import Cpu, Machine, NumaNode

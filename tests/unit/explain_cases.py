@@ -22,13 +22,13 @@ from typing import Any
 
 import yaml
 
-from agent.core.admit import Node
-from agent.core.exempt import Exemptions
+from agent.core.admission.node import Node
+from agent.core.admission.waiting import Waiting
+from agent.core.devices.kubelet import Given, Offered, handed_over, places
 from agent.core.explain import Explanation, Standing, explain
 from agent.core.explain.case import Case
-from agent.core.kubelet_devices import Given, Offered, handed_over, places
-from agent.core.synthetic import parse_synthetic
-from agent.core.waiting import Waiting
+from agent.core.machines.synthetic import parse_synthetic
+from agent.core.request.exempt import Exemptions
 from agent.engine.deciding import asked, decided
 from agent.engine.known import SWITCHES, Known
 from agent.model.devices import DeviceInventory

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from agent.core.demand import Demand, Positions, listed
-from agent.core.memory import Provider
-from agent.core.provider import Answer
-from agent.core.provider import Provider as HintProvider
+from agent.core.memory.provider import Provider
+from agent.core.merge.demand import Demand, Positions, listed
+from agent.core.merge.provider import Answer
+from agent.core.merge.provider import Provider as HintProvider
 from agent.model.hint import Hint, Stance
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, CpuBooks, Ledger

@@ -1,4 +1,4 @@
-"""agent.core.admit: one pod through all providers: order, scopes, refusals, overrides."""
+"""agent.core.admission.node: one pod through all providers: order, scopes, refusals, overrides."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from agent.core.admission import NO_LOCALITY, NO_LOCALITY_CONTAINER, NO_LOCALITY_POD, Step
-from agent.core.admit import Node
-from agent.core.aligned import UNPREFERRED
-from agent.core.invariants import check
-from agent.core.synthetic import parse_synthetic
+from agent.core.accounting.invariants import check
+from agent.core.admission.alignment import UNPREFERRED
+from agent.core.admission.node import Node
+from agent.core.admission.pod import NO_LOCALITY, NO_LOCALITY_CONTAINER, NO_LOCALITY_POD, Step
+from agent.core.machines.synthetic import parse_synthetic
 from agent.model.devices import Device, DeviceInventory
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet

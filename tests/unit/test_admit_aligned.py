@@ -1,11 +1,11 @@
-"""agent.core.aligned: whether a grant lies as its policy wants, and the sentence when it does not."""
+"""agent.core.admission.alignment: whether a grant lies as its policy wants, and the sentence when it does not."""
 
 from __future__ import annotations
 
 import pytest
 
-from agent.core.aligned import UNPREFERRED, Judge
-from agent.core.synthetic import parse_synthetic
+from agent.core.admission.alignment import UNPREFERRED, Judge
+from agent.core.machines.synthetic import parse_synthetic
 from agent.model.devices import Device, DeviceInventory
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from agent.core import memory as memory_manager
-from agent.core.asks import ALIGN
+from agent.core.cgroups.desired import Want, share
 from agent.core.confine import Confiner, accounted, kept_back
-from agent.core.demand import Demand, listed
-from agent.core.masks import Positions
-from agent.core.wanted import Want, share
+from agent.core.memory import provider as memory_manager
+from agent.core.merge.demand import Demand, listed
+from agent.core.merge.masks import Positions
+from agent.core.request.annotations import ALIGN
 from agent.model.hint import IMPOSSIBLE, Hint, Stance
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Confinement, CpuBooks, Ledger, PodRecord

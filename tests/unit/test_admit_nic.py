@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from agent.core.admit import Node
-from agent.core.provider import Answer
-from agent.core.synthetic import parse_synthetic
+from agent.core.admission.node import Node
+from agent.core.machines.synthetic import parse_synthetic
+from agent.core.merge.provider import Answer
 from agent.model.devices import DeviceInventory
 from agent.model.hint import Hint, Stance
 from agent.model.idset import NodeSet

@@ -9,7 +9,7 @@ from typing import Literal
 
 import pytest
 
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import HostError, SysfsMissingError
 from agent.host import archives
 from agent.host.archives import open_root, read_archive

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.asks import Ask, ask_of
+from agent.core.request.annotations import Ask, ask_of
 from agent.model.pod import Container, Pod, Qos
 from agent.model.rules import CpuOptions, OnMisalignment, Policy, Scope
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from agent.core.writers import REPAIRS
+from agent.core.cgroups.writers import REPAIRS
 from agent.engine.backoff import LONGEST, QUIET, REFUSED, Backoff, Truce
 from agent.model.cgroup import Cause, Observed, Write, Written
 

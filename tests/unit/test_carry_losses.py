@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from agent.core.admit import Node
-from agent.core.synthetic import parse_synthetic
+from agent.core.admission.node import Node
+from agent.core.machines.synthetic import parse_synthetic
 from agent.engine.carry import carry
 from agent.model.devices import DeviceInventory
 from agent.model.ledger import DeviceBooks

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 from hypothesis import given
 
-from agent.core.changes import ChangeKind, changes
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.changes import ChangeKind, changes
+from agent.core.machines.synthetic import parse_synthetic
 from agent.model.machine import Machine
 from tests.replay.descriptions import descriptions
 

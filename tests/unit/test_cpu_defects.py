@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.cpus import Provider
+from agent.core.cpus.provider import Provider
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from agent.model.outcome import Reason, Refusal

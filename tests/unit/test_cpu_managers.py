@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from agent.core.cpu_hints import Hinter
-from agent.core.cputopology import CpuTopology
-from agent.core.demand import Demand, Positions, listed
-from agent.core.distribute import distributed
-from agent.core.takecpus import CannotTake, packed
+from agent.core.cpus.distributed import distributed
+from agent.core.cpus.hints import Hinter
+from agent.core.cpus.packed import CannotTake, packed
+from agent.core.cpus.topology import CpuTopology
+from agent.core.merge.demand import Demand, Positions, listed
 from agent.model.idset import CpuSet
 from agent.model.machine import Cpu, Machine, NumaNode
 from tests.reference import vectors

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.admission import Trace
-from agent.core.admit import Node
-from agent.core.asks import CPU_OPTIONS, ask_of
-from agent.core.cpus import Provider
+from agent.core.admission.node import Node
+from agent.core.admission.pod import Trace
+from agent.core.cpus.provider import Provider
 from agent.core.explain.candidates import possible
 from agent.core.explain.case import Case
 from agent.core.explain.remedies import remedies
 from agent.core.explain.values import Lever, Remedy
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
+from agent.core.request.annotations import CPU_OPTIONS, ask_of
 from agent.errors import MalformedError, SettingsError
 from agent.model.devices import DeviceInventory
 from agent.model.go import parse_bool

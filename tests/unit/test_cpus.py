@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.cpus import Provider
+from agent.core.cpus.provider import Provider
 from agent.errors import SettingsError
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger

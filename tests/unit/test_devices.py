@@ -1,4 +1,4 @@
-"""agent.core.devices: hints, resources that are not devices, odd requests, whole pods, and nodes without CPUs."""
+"""Devices: hints, resources that are not devices, odd requests, whole pods, and nodes without CPUs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.demand import Demand
-from agent.core.merge import merge_answers
-from agent.core.order import Order
+from agent.core.merge.demand import Demand
+from agent.core.merge.merge import merge_answers
+from agent.core.merge.order import Order
 from agent.model.devices import Device, DeviceInventory
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet

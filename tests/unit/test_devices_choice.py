@@ -1,4 +1,4 @@
-"""agent.core.devices: which devices a pod gets, and what a plugin has to say to it."""
+"""agent.core.devices.provider: which devices a pod gets, and what a plugin has to say to it."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""agent.core.devices: what is held, left by init containers, fell ill, or was given by the kubelet."""
+"""agent.core.devices.provider: what is held, left by init containers, fell ill, or was given by the kubelet."""
 
 from __future__ import annotations
 
-from agent.core.devices import HELD_UNHEALTHY, NONE_HEALTHY, UNREGISTERED
-from agent.core.devices_books import followed
-from agent.core.kubelet_devices import Offered, handed_over
+from agent.core.devices.books import followed
+from agent.core.devices.kubelet import Offered, handed_over
+from agent.core.devices.provider import HELD_UNHEALTHY, NONE_HEALTHY, UNREGISTERED
 from agent.model.devices import Device, DeviceInventory
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import CpuBooks, Ledger

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.admit import Node
-from agent.core.synthetic import parse_synthetic
+from agent.core.admission.node import Node
+from agent.core.machines.synthetic import parse_synthetic
 from agent.model.devices import DeviceInventory
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine

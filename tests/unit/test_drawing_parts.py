@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, CpuBooks, Ledger, MemoryBooks
 from agent.model.machine import Cache, Machine, PciDevice

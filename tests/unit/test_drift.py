@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.drift import Last, find, label
-from agent.core.plan import plan
-from agent.core.wanted import wants
+from agent.core.cgroups.desired import wants
+from agent.core.cgroups.drift import Last, find, label
+from agent.core.cgroups.plan import plan
 from agent.model.cgroup import Cause, Drift
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.machine import Machine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.core.exempt import CRITICAL, Exemptions
+from agent.core.request.exempt import CRITICAL, Exemptions
 from agent.model.pod import Pod, Qos
 
 

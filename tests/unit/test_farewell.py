@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent.app.farewell import Asking, Word, sentence
-from agent.core.asks import APART, RELEASE, RELEASED, ask_of
+from agent.core.request.annotations import APART, RELEASE, RELEASED, ask_of
 from agent.errors import KubeError
 from agent.kube.client import KubeClient
 from agent.kube.farewell import Answer, answer_of, request_of

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import SysfsMalformedError, SysfsMissingError
 from agent.host.archives import open_root
 from agent.host.files import TEXT_LIMIT, FolderStore, HostFiles

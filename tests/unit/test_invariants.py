@@ -1,4 +1,4 @@
-"""agent.core.invariants: each invariant is seen when it is broken, and nothing else is reported."""
+"""agent.core.accounting.invariants: each invariant is seen when it is broken, and nothing else is reported."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from agent.core.invariants import broken_rules, check
+from agent.core.accounting.invariants import broken_rules, check
 from agent.errors import InvariantError
 from agent.model.devices import DeviceInventory
 from agent.model.idset import CpuSet, NodeSet

@@ -8,7 +8,7 @@ import pytest
 
 from agent.app.kept import Kept, load, mismatch, mismatch_sentence, save, sentences
 from agent.app.setup import Setup, made
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
 from agent.kube.nodes import NodeFacts, node_facts
 from agent.settings import parse
 

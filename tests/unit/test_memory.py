@@ -1,4 +1,4 @@
-"""agent.core.memory: the kubelet's rules, by the examples of the specification, the same in both modes."""
+"""agent.core.memory.provider: the kubelet's rules, by the examples of the specification, the same in both modes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.memory_choice import (
+from agent.core.memory.choose import (
     BREAKS_GROUP,
     DEFAULT_NOT_PREFERRED,
     EXTENSION_NOT_PREFERRED,
     NO_EXTENSION,
 )  # fmt: skip
-from agent.core.memory_pods import NO_ROOM_FOR_INIT, NO_ROOM_FOR_SHARED
+from agent.core.memory.pods import NO_ROOM_FOR_INIT, NO_ROOM_FOR_SHARED
 from agent.errors import SettingsError
 from agent.model.hint import Hint
 from agent.model.outcome import Reason

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.admit import Node
-from agent.core.invariants import broken_rules
-from agent.core.memory_choice import BREAKS_GROUP, NO_DEFAULT
+from agent.core.accounting.invariants import broken_rules
+from agent.core.admission.node import Node
+from agent.core.memory.choose import BREAKS_GROUP, NO_DEFAULT
 from agent.model.devices import DeviceInventory
 from agent.model.ledger import PodRecord
 from agent.model.outcome import Reason

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from agent.core.memory import Provider
-from agent.core.memory_reuse import inits_before
+from agent.core.memory.provider import Provider
+from agent.core.memory.reuse import inits_before
 from agent.model.hint import Hint
 from agent.model.idset import NodeSet
 from agent.model.outcome import Refusal

@@ -1,4 +1,4 @@
-"""agent.core.memory: what init containers and sidecars leave or keep, and what goes back."""
+"""agent.core.memory.provider: what init containers and sidecars leave or keep, and what goes back."""
 
 from __future__ import annotations
 

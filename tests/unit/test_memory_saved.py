@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.memory_books import Draft, cut
+from agent.core.memory.books import Draft, cut
 from agent.errors import MalformedError
 from agent.model.idset import NodeSet
 from agent.model.ledger import Block, Ledger

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from agent.core.demand import Demand, Family, Need, Positions, listed
-from agent.core.masks import members
-from agent.core.memory_tiers import Reach
-from agent.core.merge import merge_answers
-from agent.core.order import Order
+from agent.core.machines.tiers import Reach
+from agent.core.merge.demand import Demand, Family, Need, Positions, listed
+from agent.core.merge.masks import members
+from agent.core.merge.merge import merge_answers
+from agent.core.merge.order import Order
 from agent.model.hint import Hint, Stance
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.machine import Machine, NumaNode

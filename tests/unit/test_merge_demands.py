@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from agent.core.demand import Budget, Demand, Family, Need, Positions, fewest, listed
-from agent.core.masks import members
-from agent.core.merge import Merged, merge_answers
-from agent.core.merge_demands import goal_of
-from agent.core.merge_lists import merge_lists
-from agent.core.order import Order
-from agent.core.provider import Answer
-from agent.core.reasons import MergeReasons
-from agent.core.search import Bin, Search
-from agent.core.sides import Question, Side
+from agent.core.merge.demand import Budget, Demand, Family, Need, Positions, fewest, listed
+from agent.core.merge.described import goal_of
+from agent.core.merge.inputs import Question, Side
+from agent.core.merge.listed import merge_lists
+from agent.core.merge.masks import members
+from agent.core.merge.merge import Merged, merge_answers
+from agent.core.merge.order import Order
+from agent.core.merge.provider import Answer
+from agent.core.merge.reasons import MergeReasons
+from agent.core.merge.search import Bin, Search
 from agent.model.hint import IMPOSSIBLE, NO_PREFERENCE, Hint, Stance
 from agent.model.idset import NodeSet
 from agent.model.rules import Policy, TopologyRules

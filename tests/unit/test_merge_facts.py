@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from agent.core.demand import Demand, Family, Need
-from agent.core.masks import Positions
-from agent.core.merge import Merged, merge_answers
-from agent.core.merge_lists import Listed, and_product, least_count
-from agent.core.order import Order
-from agent.core.provider import Answer
+from agent.core.merge.demand import Demand, Family, Need
+from agent.core.merge.listed import Listed, and_product, least_count
+from agent.core.merge.masks import Positions
+from agent.core.merge.merge import Merged, merge_answers
+from agent.core.merge.order import Order
+from agent.core.merge.provider import Answer
 from agent.model.hint import ANY_NODES, IMPOSSIBLE, NO_PREFERENCE, Hint, Stance
 from agent.model.idset import NodeSet
 from agent.model.rules import Policy, TopologyRules

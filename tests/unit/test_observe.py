@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.usage import MemoryUse, NodeUse
+from agent.core.accounting.usage import MemoryUse, NodeUse
 from agent.errors import HostError, SettingsError
 from agent.model.idset import CpuSet
 from agent.observe import logs

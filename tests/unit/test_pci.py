@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.machinejson import local_nodes, to_facts
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.facts import local_nodes, to_facts
+from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import HostError
 from agent.host import pci, proc
 from agent.host.files import HostFiles

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.plan import plan
-from agent.core.wanted import Want, share, wants
+from agent.core.cgroups.desired import Want, share, wants
+from agent.core.cgroups.plan import plan
 from agent.model.cgroup import Cause, Level, Write
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Confinement, CpuBooks, Ledger, MemoryBooks, PodRecord

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.release import lifted, pod_limit, quota_plan, release_plan
+from agent.core.cgroups.release import lifted, pod_limit, quota_plan, release_plan
 from agent.model.cgroup import Cause, Level, Write
 from agent.model.idset import CpuSet
 from agent.model.ledger import CpuBooks, PodRecord

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from agent.cli.record import record as command
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import HostError
 from agent.host.archives import open_root
 from agent.host.record import check, record, redact

@@ -1,4 +1,4 @@
-"""agent.core.requests: the managers' formulas for what containers and pods ask for."""
+"""agent.core.request.amounts: the managers' formulas for what containers and pods ask for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.requests import (
+from agent.core.request.amounts import (
     eligible,
     exclusive_count,
     is_fractional,

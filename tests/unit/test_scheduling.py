@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from agent.core.admit import Node
-from agent.core.scheduling import Needs, Scheduler, Strategy, needs_of, room_of
-from agent.core.synthetic import parse_synthetic
+from agent.core.admission.node import Node
+from agent.core.forecast.scheduling import Needs, Scheduler, Strategy, needs_of, room_of
+from agent.core.machines.synthetic import parse_synthetic
 from agent.model.devices import DeviceInventory
 from agent.model.podspec import pod_from
 from agent.settings import parse

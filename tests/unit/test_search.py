@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from agent.core.demand import Budget, Demand, Family, Need, Positions, listed
-from agent.core.merge import merge_answers
-from agent.core.merge_lists import NEVER, Listed, merge_lists
-from agent.core.order import Order
-from agent.core.provider import Answer
-from agent.core.search import Bin, Search
+from agent.core.merge.demand import Budget, Demand, Family, Need, Positions, listed
+from agent.core.merge.listed import NEVER, Listed, merge_lists
+from agent.core.merge.merge import merge_answers
+from agent.core.merge.order import Order
+from agent.core.merge.provider import Answer
+from agent.core.merge.search import Bin, Search
 from agent.model.hint import IMPOSSIBLE
 from agent.model.idset import NodeSet
 from agent.model.rules import Policy, TopologyRules

@@ -1,4 +1,4 @@
-"""agent.core.shortage: memory that is to be bound against what its NUMA nodes really have (safety.md S7)."""
+"""Memory that is to be bound against what its NUMA nodes really have (safety.md S7)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.admit import Node
-from agent.core.memory_confined import UNBOUND
-from agent.core.shortage import Pressure, Shortage, bound, judged, shortage, still_unbound
-from agent.core.synthetic import parse_synthetic
+from agent.core.admission.node import Node
+from agent.core.admission.pressure import Pressure, Shortage, bound, judged, shortage, still_unbound
+from agent.core.machines.synthetic import parse_synthetic
+from agent.core.memory.confined import UNBOUND
 from agent.model.devices import DeviceInventory
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Confinement, CpuBooks, Ledger, MemoryBooks, PodRecord

@@ -12,9 +12,9 @@ from rich.console import Console
 
 from agent.app.views import View, as_json, in_words, view_of
 from agent.cli import show
-from agent.core.admit import Node
-from agent.core.synthetic import parse_synthetic
-from agent.core.usage import usage
+from agent.core.accounting.usage import usage
+from agent.core.admission.node import Node
+from agent.core.machines.synthetic import parse_synthetic
 from agent.engine.known import Known
 from agent.host.processes import Allowed
 from agent.model.devices import DeviceInventory

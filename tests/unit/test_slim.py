@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.writers import pod_writes
+from agent.core.cgroups.writers import pod_writes
 from agent.kube.cleanup import ended, remaining
 from agent.kube.owners import owner_of
 from agent.kube.slim import slim

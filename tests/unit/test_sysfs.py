@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.machinejson import to_facts
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.facts import to_facts
+from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import SysfsMalformedError, SysfsMissingError
 from agent.host.files import HostFiles
 from agent.host.sysfs import discover

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
 from agent.model.idset import CpuSet
 from tests.replay.trees import link, mask, put, write_tree
 from tests.unit.sysfs_cases import CPU, NODE, read, topology

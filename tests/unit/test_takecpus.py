@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agent.core.cputopology import CpuTopology
-from agent.core.distribute import Balance, distributed
-from agent.core.takecpus import CannotTake, packed
+from agent.core.cpus.distributed import Balance, distributed
+from agent.core.cpus.packed import CannotTake, packed
+from agent.core.cpus.topology import CpuTopology
 from agent.model.idset import CpuSet
 from agent.model.machine import Machine
 from tests.unit.cpu_machines import D2, P4, Q4, S1, U1, U2, U3, U4, UNEVEN, cpus, machine

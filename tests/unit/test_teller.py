@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.asks import Ask, Problem
+from agent.core.request.annotations import Ask, Problem
 from agent.kube.bodies import seen
 from agent.kube.story import ASSIGNMENT, CONDITION, CPUS, NODES, admitted, carried
 from agent.model.ledger import DeviceBooks

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.asks import Ask
+from agent.core.request.annotations import Ask
 from agent.engine.line import FINAL
 from agent.kube.owners import HOUR, MOST_OWNERS, Refusals, owner_of
 from agent.model.rules import OnMisalignment

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agent.app.topology_loop import devices_per_node
-from agent.core.admit import Node
-from agent.core.synthetic import parse_synthetic
+from agent.core.admission.node import Node
+from agent.core.machines.synthetic import parse_synthetic
 from agent.kube.topology_crd import topology_object
 from agent.model.devices import Device, DeviceInventory
 from agent.model.idset import NodeSet

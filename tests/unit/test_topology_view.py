@@ -13,7 +13,7 @@ from rich.console import Console
 
 from agent.cli import group
 from agent.cli.topology import command
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
 from agent.host.checkpoint import Checkpoint
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine

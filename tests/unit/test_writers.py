@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from agent.core.writers import REPAIRS, WINDOW, Repair, flapping, kubelet_writes, plugin_writes, state_writes
+from agent.core.cgroups.writers import REPAIRS, WINDOW, Repair, flapping, kubelet_writes, plugin_writes, state_writes
 from agent.model.cgroup import Cause
 
 AT = "/kubepods.slice/kubepods-pod1.slice/cri-containerd-ab.scope"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from agent.core.admit import Node
+from agent.core.admission.node import Node
 from agent.core.explain.values import Asked
 from agent.core.explain.words import millis
-from agent.core.requests import exclusive_count, is_memory, memory_requests
+from agent.core.request.amounts import exclusive_count, is_memory, memory_requests
 from agent.model.pod import Container, Pod, Qos
 from agent.model.quantity import is_whole, units
 

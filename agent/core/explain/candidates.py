@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from agent.core.admit import Node
+from agent.core.admission.node import Node
 from agent.core.explain.case import Case
-from agent.core.requests import exclusive_count, is_memory
+from agent.core.request.amounts import exclusive_count, is_memory
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
 from agent.model.pod import Container, Pod
@@ -41,7 +41,7 @@ def requests_of(node: Node, pod: Pod) -> Iterator[tuple[Container, str, int]]:
 
 
 def possible(case: Case, node: Node) -> bool:
-    """Whether the options go together; as `agent.core.asks` checks them."""
+    """Whether the options go together; as `agent.core.request.annotations` checks them."""
     now = case.options(node)
     policy = case.policy or node.rules.topology.policy
     return not now.clash() and not now.barred(policy)

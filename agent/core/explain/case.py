@@ -1,18 +1,18 @@
 """Case: one admission that can be tried, and tried again with one thing changed.
 
 The ladder of wishes (annotation, namespace, node) is the caller's: a case carries what is in force for the pod, as
-`agent.engine.deciding` hands it to `Node.admit`. Used by `agent.core.explain` and `agent.core.whatif`.
+`agent.engine.deciding` hands it to `Node.admit`. Used by `agent.core.explain` and `agent.core.forecast.whatif`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from agent.core.admission import Trace
-from agent.core.admit import Node
-from agent.core.asks import Ask
+from agent.core.admission.node import Node
+from agent.core.admission.pod import Trace
 from agent.core.explain.values import Lever, Remedy
-from agent.core.requests import is_memory
+from agent.core.request.amounts import is_memory
+from agent.core.request.annotations import Ask
 from agent.model.ledger import Ledger
 from agent.model.outcome import Outcome
 from agent.model.pod import Pod

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent.core.admission import Step
-from agent.core.admit import Node
+from agent.core.admission.node import Node
+from agent.core.admission.pod import Step
 from agent.core.explain.obstacles import View
 from agent.core.explain.values import Loser, Loss, Rule, Stand
 from agent.core.explain.words import nodes_count, on, sets
-from agent.core.order import Order
+from agent.core.merge.order import Order
 from agent.model.idset import NodeSet
 from agent.model.rules import Policy
 

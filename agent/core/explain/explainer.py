@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
-from agent.core.admission import Step
-from agent.core.admit import Node
-from agent.core.asks import Ask, ask_of
+from agent.core.admission.node import Node
+from agent.core.admission.pod import Step
+from agent.core.admission.waiting import BEHIND
 from agent.core.confine import asks
+from agent.core.devices.kubelet import Given, explained, handed_over, places
 from agent.core.explain.asked import asked_by
 from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
@@ -24,8 +25,7 @@ from agent.core.explain.remedies import Found, remedies
 from agent.core.explain.summary import Facts, answer, fate
 from agent.core.explain.supply import Counter
 from agent.core.explain.values import AsOf, Explanation, Got, Merge, Source, Verdict
-from agent.core.kubelet_devices import Given, explained, handed_over, places
-from agent.core.waiting import BEHIND
+from agent.core.request.annotations import Ask, ask_of
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.outcome import Admitted, Reason, Refusal
 from agent.model.pod import Pod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from agent.core.admit import Node
+from agent.core.admission.node import Node
 from agent.core.explain.values import Got
 from agent.core.explain.words import amount, cpus, listing, on
 from agent.model.idset import CpuSet, NodeSet

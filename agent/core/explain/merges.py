@@ -1,6 +1,6 @@
 """One merge told: what every hint list said, which node set won, by which rule, and why the others lost.
 
-Made from the trace of a real admission (`agent.core.admission.Step`), so it says what was decided and not what a
+Made from the trace of a real admission (`agent.core.admission.pod.Step`), so it says what was decided and not what a
 second implementation would think. On machines with up to eight nodes every hint is looked at; on larger ones nothing
 of the size of a hint list is ever built, and sums and node counts are told instead.
 """
@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from agent.core.admission import Step
-from agent.core.admit import Node
-from agent.core.demand import Demand, fewest
+from agent.core.admission.node import Node
+from agent.core.admission.pod import Step
 from agent.core.explain.contest import Contest
 from agent.core.explain.obstacles import View, obstacles
 from agent.core.explain.supply import Counter
 from agent.core.explain.values import Merge, Rule, Said, Stand
 from agent.core.explain.words import amount, nodes_count, sets, spread
-from agent.core.needs import Budget
-from agent.core.order import Order
-from agent.core.provider import Offer
-from agent.core.reasons import Voice
-from agent.core.sides import side_of
+from agent.core.merge.demand import Demand, fewest
+from agent.core.merge.inputs import side_of
+from agent.core.merge.needs import Budget
+from agent.core.merge.order import Order
+from agent.core.merge.provider import Offer
+from agent.core.merge.reasons import Voice
 from agent.model.hint import IMPOSSIBLE, Stance
 from agent.model.rules import Policy
 

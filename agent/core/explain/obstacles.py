@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agent.core.admit import Node
-from agent.core.cpu_pods import empty_pool
-from agent.core.demand import Demand, fewest
+from agent.core.admission.node import Node
+from agent.core.cpus.pods import empty_pool
 from agent.core.explain.refusals import no_room
 from agent.core.explain.values import Said, Stand
 from agent.core.explain.words import amount, bare, listing, nodes_count, on, sets, spread, verb
-from agent.core.needs import Budget
-from agent.core.requests import is_memory
+from agent.core.merge.demand import Demand, fewest
+from agent.core.merge.needs import Budget
+from agent.core.request.amounts import is_memory
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
 from agent.model.pod import Pod

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.core.cpu_pods import NO_ROOM_FOR_INITS, NO_ROOM_FOR_SHARED
+from agent.core.cpus.pods import NO_ROOM_FOR_INITS, NO_ROOM_FOR_SHARED
 from agent.core.explain.words import amount, bare
 from agent.model.outcome import Reason, Refusal
 from agent.model.rules import Policy

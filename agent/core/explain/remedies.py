@@ -23,15 +23,15 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from agent.core.admit import Node
-from agent.core.asks import CPU_OPTIONS, POLICY, SCOPE
+from agent.core.admission.node import Node
 from agent.core.confine import asks
 from agent.core.explain.candidates import holders_of, is_aligned, nodes_held, possible, requests_of, unit_of
 from agent.core.explain.case import Case
 from agent.core.explain.grants import gives, held_words
 from agent.core.explain.values import Lever, Remedy
 from agent.core.explain.words import amount, listing
-from agent.core.requests import exclusive_count, is_memory
+from agent.core.request.amounts import exclusive_count, is_memory
+from agent.core.request.annotations import CPU_OPTIONS, POLICY, SCOPE
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
 from agent.model.outcome import Admitted

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agent.core.admit import Node
-from agent.core.aligned import UNPREFERRED
+from agent.core.admission.alignment import UNPREFERRED
+from agent.core.admission.node import Node
 from agent.core.explain.grants import words_of
 from agent.core.explain.refusals import in_plain_words
 from agent.core.explain.values import Asked, Explanation, Got, Merge, Verdict

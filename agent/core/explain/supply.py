@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent.core import confine, cpus, devices, memory
-from agent.core.admit import Node
-from agent.core.asks import ALIGN
-from agent.core.memory_confined import Seen
-from agent.core.requests import exclusive_count, memory_requests, pod_exclusive_count, pod_memory_requests
+from agent.core import confine
+from agent.core.admission.node import Node
+from agent.core.cpus import provider as cpus
+from agent.core.devices import provider as devices
+from agent.core.memory import provider as memory
+from agent.core.memory.confined import Seen
+from agent.core.request.amounts import exclusive_count, memory_requests, pod_exclusive_count, pod_memory_requests
+from agent.core.request.annotations import ALIGN
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from agent.model.pod import Pod

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from agent.core.asks import ALIGN
-from agent.core.requests import is_memory
+from agent.core.request.amounts import is_memory
+from agent.core.request.annotations import ALIGN
 from agent.model.idset import CpuSet, NodeSet
 
 CPU = "cpu"

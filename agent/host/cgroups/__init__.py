@@ -9,7 +9,8 @@
     layout    names, made and recognised      kernel    who takes the writes
     mounts    where the hierarchies lie       scanning, reading, writing, pages: the parts of Cgroups
 
-Called by the engine through its ports, and by the command line. Not for deciding anything: that is `agent.core.plan`.
+Called by the engine through its ports, and by the command line. Not for deciding anything: that is
+`agent.core.cgroups.plan`.
 """
 
 from __future__ import annotations

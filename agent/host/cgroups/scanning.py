@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from agent.core.wanted import RUNTIME_INNER
+from agent.core.cgroups.desired import RUNTIME_INNER
 from agent.errors import HostError
 from agent.host.cgroups import layout, reading
 from agent.host.cgroups.mounts import Mounts

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 
 from asyncinotify import Event, Inotify, Mask
 
-from agent.core.wanted import RUNTIME_INNER
+from agent.core.cgroups.desired import RUNTIME_INNER
 from agent.engine.alone import Survived, sentence
 from agent.errors import HostError
 from agent.host.cgroups import layout, reading

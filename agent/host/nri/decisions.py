@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
-from agent.core.kubelet_devices import is_extended
-from agent.core.release import lifted
-from agent.core.wanted import Want, own_of, share
+from agent.core.cgroups.desired import Want, own_of, share
+from agent.core.cgroups.release import lifted
+from agent.core.devices.kubelet import is_extended
 from agent.engine.alone import Survived
 from agent.engine.known import Snapshot
 from agent.host.device_nodes import Usable, variable

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from agent.core.wanted import Want
+from agent.core.cgroups.desired import Want
 from agent.engine.alone import Survived
 from agent.errors import SandboxRefused
 from agent.host.nri.values import Adjustment, DeviceNode, RuntimeContainer, Sandbox, State

@@ -22,9 +22,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from agent.core.asks import Ask
-from agent.core.enforced import Unenforced
-from agent.core.kubelet_devices import Given, Offered, awaited
+from agent.core.cgroups.enforced import Unenforced
+from agent.core.devices.kubelet import Given, Offered, awaited
+from agent.core.request.annotations import Ask
 from agent.engine.alone import Survived, sentence
 from agent.engine.known import Snapshot
 from agent.errors import RuntimeLinkError

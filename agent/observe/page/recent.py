@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agent.core.asks import Ask
-from agent.core.enforced import Unenforced
+from agent.core.cgroups.enforced import Unenforced
+from agent.core.request.annotations import Ask
 from agent.model.cgroup import VANISHED, Written
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal

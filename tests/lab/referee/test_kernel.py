@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.synthetic import parse_synthetic
+from agent.core.machines.synthetic import parse_synthetic
 from agent.model.idset import CpuSet, IdSet
 from tests import peers
 from tests.lab import agent, images

@@ -1,0 +1,160 @@
+"""Whether a container's grant lies as its policy wants, and one sentence why not.
+
+Called by `agent.core.admission.node` for each pod that gets in; the sentences go into the pod's annotation and
+condition. A grant is aligned if the merged hint was preferred and CPUs, memory and devices lie within its nodes; one
+with nothing that has a place is, too. Under policy none nobody merged: there it is the common node that counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from enum import Enum, auto
+
+from agent.core.confine import asks
+from agent.model.devices import DeviceInventory
+from agent.model.hint import ANY_NODES
+from agent.model.idset import CpuSet, NodeSet
+from agent.model.ledger import Ledger, PodRecord
+from agent.model.machine import Machine
+from agent.model.quantity import show_bytes
+from agent.model.rules import Policy
+
+UNPREFERRED = "the best that could be had under this policy is not as good as this machine allows"
+
+
+def kind_of(record: PodRecord) -> str:
+    """Why a pod is not aligned, as one of a few words; "" when it is. For a metric's label."""
+    texts = [record.why[name] for name in sorted(record.why)]
+    if not texts and all(record.aligned.values()):
+        return ""
+    for word, part in (
+        ("NotConfined", "confined"), ("NotConfined", "memory is not bound"), ("Resize", "resize"),
+        ("OutsideAffinity", "outside the affinity"), ("NothingAligned", "policy none aligns nothing"),
+        ("Unpreferred", UNPREFERRED), ("Lost", "it lost"),
+    ):  # fmt: skip
+        if any(part in text for text in texts):
+            return word
+    return "Other"
+
+
+class Kind(Enum):
+    """What is held: a device near several nodes is in place on any of them, the rest only on all."""
+
+    CPUS = auto()
+    MEMORY = auto()
+    DEVICE = auto()
+
+
+_VERBS = {Kind.MEMORY: "lies on", Kind.DEVICE: "is local to"}
+
+
+def _on(nodes: NodeSet) -> str:
+    return f"NUMA node{'s' if len(nodes) > 1 else ''} {nodes}"
+
+
+Held = tuple[Kind, str, NodeSet]
+"""Kind, words for people, where it lies."""
+
+
+class Judge:
+    """Judges what pods got.
+
+    Args:
+        machine: where CPUs and nodes are.
+        inventory: where devices are.
+    """
+
+    def __init__(self, machine: Machine, inventory: DeviceInventory) -> None:
+        self._machine = machine
+        self._places = {
+            (resource, device.id): device.nodes
+            for resource, devices in inventory.resources.items()
+            for device in devices
+        }
+
+    def judged(self, ledger: Ledger, record: PodRecord, *, by_socket: bool = False) -> PodRecord:
+        """The record with `aligned` and `why` filled in for all containers, and for the pod under "".
+
+        Args:
+            ledger: with the pod's grants in it.
+            record: the pod's.
+            by_socket: align-by-socket is on: CPUs of the affinity's sockets will do.
+        """
+        aligned: dict[str, bool] = {}
+        why: dict[str, str] = {}
+        for container in record.pod.containers:
+            name = container.name
+            reason = self._reason(ledger, record, name, by_socket=by_socket)
+            aligned[name] = not reason
+            if reason:
+                why[name] = reason
+        unconfined = self._unconfined(ledger, record)
+        if unconfined:
+            why[""] = unconfined
+            aligned = dict.fromkeys(aligned, False)
+        return replace(record, aligned=aligned, why=why)
+
+    def _reason(self, ledger: Ledger, record: PodRecord, name: str, *, by_socket: bool) -> str:
+        """Why a container is not aligned; "" when it is."""
+        held = list(self._held(ledger, record.pod.uid, name))
+        if not held:
+            return ""
+        if record.policy == Policy.NONE:
+            return self._apart(held)
+        hint = record.affinity.get(name, ANY_NODES)
+        nodes = self._machine.node_set if hint.nodes is None else hint.nodes
+        for kind, what, places in held:
+            allowed = self._same_sockets(nodes) if by_socket and kind is Kind.CPUS else nodes
+            outside = places - allowed if kind is not Kind.DEVICE or not places & nodes else NodeSet()
+            if outside and kind is Kind.CPUS:
+                there = (ledger.grant(record.pod.uid, name).cpus or CpuSet()) & self._machine.cpus_of(outside)
+                which = f"CPUs {there} lie" if len(there) > 1 else f"CPU {there} lies"
+                return f"{which} on {_on(outside)}, outside the affinity {nodes}"
+            if outside:
+                part = "" if outside == places else "in part "
+                return f"{what} {_VERBS[kind]} {_on(places)}, {part}outside the affinity {nodes}"
+        return "" if hint.preferred else UNPREFERRED
+
+    def _apart(self, held: list[Held]) -> str:
+        """Policy none: fine if one node would have done for all of it; a device may be near several."""
+        common = self._machine.node_set
+        for kind, _, places in held:
+            common &= places if kind is Kind.DEVICE or len(places) == 1 else NodeSet()
+        if common:
+            return ""
+        return f"policy none aligns nothing: it lies on {_on(NodeSet.union(places for _, _, places in held))}"
+
+    def _same_sockets(self, nodes: NodeSet) -> NodeSet:
+        sockets = {cpu.package for cpu in self._machine.cpus if cpu.node in nodes}
+        return nodes | NodeSet.from_ids(cpu.node for cpu in self._machine.cpus if cpu.package in sockets)
+
+    def _held(self, ledger: Ledger, uid: str, name: str) -> Iterator[Held]:
+        """What it holds that has a place."""
+        grant = ledger.grant(uid, name)
+        if grant.cpus:
+            yield Kind.CPUS, f"CPUs {grant.cpus}", self._machine.nodes_of(grant.cpus)
+        for block in grant.memory:
+            if block.size:
+                yield Kind.MEMORY, f"{show_bytes(block.size)} of {block.resource}", block.nodes
+        for resource, ids in sorted(grant.devices.items()):
+            for device in ids:
+                places = self._places.get((resource, device))
+                if places:  # without a place it can be out of place nowhere
+                    yield Kind.DEVICE, f"device {device} of {resource}", places
+
+    def _unconfined(self, ledger: Ledger, record: PodRecord) -> str:
+        """Why a pod that asks to be confined is not, or not wholly; "" when it is, or does not ask."""
+        asked, memory = asks(record.pod)
+        if not asked:
+            return ""
+        confinement = ledger.cpus.confined.get(record.pod.uid)
+        if confinement is None:
+            exclusive = ledger.cpus.assigned.get(record.pod.uid)
+            return "" if exclusive else "no NUMA nodes have the shared CPUs that it requests: it is not confined"
+        hint = record.affinity.get(record.pod.containers[0].name, ANY_NODES)
+        if not hint.preferred and record.policy != Policy.NONE:
+            return UNPREFERRED
+        if memory and not confinement.memory:
+            return "its memory is not bound: not every container has a limit, or the limits do not fit these nodes"
+        return ""

@@ -1,0 +1,232 @@
+"""The managers of one node: who is admitted and gets what, and what goes back (`Node`).
+
+Called by the engine (the pod was seen), by `explain` and `simulate` (a pod that may never exist) and by the parity
+harness. How one pod goes through them is for `agent.core.admission.pod`. Order of the providers everywhere: devices,
+CPUs, memory, then others by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from agent.core.admission.alignment import Judge
+from agent.core.admission.pod import Admission, Trace
+from agent.core.confine import Confiner, asks
+from agent.core.cpus import provider as cpus
+from agent.core.devices import provider as devices
+from agent.core.devices.choose import Preference
+from agent.core.memory import provider as memory
+from agent.core.memory.confined import yielding
+from agent.core.merge.masks import Positions
+from agent.core.merge.order import Order
+from agent.core.merge.provider import Provider
+from agent.model.devices import DeviceInventory
+from agent.model.idset import CpuSet
+from agent.model.ledger import Ledger, PodRecord
+from agent.model.machine import Machine
+from agent.model.outcome import Admitted, Outcome, Refusal, Refused
+from agent.model.pod import Pod
+from agent.model.rules import Compatibility, CpuOptions, Policy, Rules, Scope
+
+
+class Node:
+    """The managers of one node: what never changes between decisions. All state is in the ledger.
+
+    Args:
+        machine: the hardware.
+        rules: checked settings.
+        inventory: the devices that there are.
+        extra_providers: hint providers beyond devices, CPUs and memory.
+        preferences: what device plugins like to hand out, by resource.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        rules: Rules,
+        inventory: DeviceInventory,
+        extra_providers: Iterable[Provider] = (),
+        preferences: Mapping[str, Preference] | None = None,
+    ) -> None:
+        self.machine = machine
+        self.rules = rules
+        self.inventory = inventory
+        self.positions = Positions.of(machine.node_set)
+        self.order = Order.of(machine)
+        self._cpus = cpus.Provider(machine, rules)
+        self._devices = devices.Provider(machine, rules, inventory, preferences)
+        self._memory = memory.Provider(machine, rules)
+        self.confiner = Confiner(machine, rules, self._cpus.start().shared - self._cpus.reserved)
+        self._made_of = tuple(extra_providers), preferences
+        self._others = tuple(sorted((self.confiner, *self._made_of[0]), key=lambda each: each.name))
+        self._overridden: dict[CpuOptions, cpus.Provider] = {}
+        self._judge = Judge(machine, inventory)
+
+    def with_inventory(self, inventory: DeviceInventory) -> Node:
+        """The same managers where other devices are known."""
+        extra, preferences = self._made_of
+        return Node(self.machine, self.rules, inventory, extra, preferences)
+
+    def with_topology(self, policy: Policy | None, scope: Scope | None) -> Node:
+        """The same managers under another policy or scope; raises SettingsError where the CPU options forbid it."""
+        topology = self.rules.topology
+        topology = replace(topology, policy=policy or topology.policy, scope=scope or topology.scope)
+        extra, preferences = self._made_of
+        return Node(self.machine, replace(self.rules, topology=topology), self.inventory, extra, preferences)
+
+    @property
+    def reserved(self) -> CpuSet:
+        """CPUs that the system keeps: named by the settings, or chosen as the CPU manager chooses."""
+        return self._cpus.reserved
+
+    @property
+    def providers(self) -> tuple[Provider, ...]:
+        """In the order in which they are asked."""
+        return (self._devices, self._cpus, self._memory, *self._others)
+
+    def start(self) -> Ledger:
+        """The ledger of a node without pods.
+
+        Raises:
+            SettingsError: what the managers refuse at start (rules 3.2, 4.1, 5.1), with the kubelet's sentence.
+        """
+        return Ledger(machine=self.machine.digest, cpus=self._cpus.start(), memory=self._memory.start())
+
+    def admit(
+        self,
+        ledger: Ledger,
+        pod: Pod,
+        *,
+        policy: Policy | None = None,
+        scope: Scope | None = None,
+        cpu_options: CpuOptions | None = None,
+        trace: Trace | None = None,
+    ) -> Outcome:
+        """Decide on one pod.
+
+        Args:
+            ledger: who holds what now.
+            pod: the newcomer. One that is in the ledger already keeps what it holds (Compatibility.FIXED): a restart
+                moves nothing. The kubelet admits such a pod again (defects D1, D4, D9).
+            policy: of this pod, instead of the node's (numalign.io/policy).
+            scope: of this pod, instead of the node's (numalign.io/scope).
+            cpu_options: of this pod, instead of the node's (numalign.io/cpu-options).
+            trace: told of every merge.
+
+        Returns:
+            Admitted or Refused; go on with its `ledger` in both cases.
+        """
+        fixed = self.rules.compatibility is Compatibility.FIXED
+        if fixed and pod.uid in ledger.pods:
+            return Admitted(ledger)
+        after, refusal = self.attempt(ledger, pod, policy=policy, scope=scope, cpu_options=cpu_options, trace=trace)
+        if refusal is None:
+            return Admitted(after)
+        found = None
+        for count, yielded in enumerate(yielding(ledger) if fixed else ()):  # all, the latest, the two latest, ...
+            more, again = self.attempt(yielded, pod, policy=policy, scope=scope, cpu_options=cpu_options)
+            found = more if again is None else found
+            if (again is None) == bool(count):
+                break
+        if found is not None:
+            return Admitted(found)
+        return Refused(refusal, ledger if fixed else self.release(after, pod.uid))
+
+    def attempt(
+        self,
+        ledger: Ledger,
+        pod: Pod,
+        *,
+        policy: Policy | None = None,
+        scope: Scope | None = None,
+        cpu_options: CpuOptions | None = None,
+        trace: Trace | None = None,
+    ) -> tuple[Ledger, Refusal | None]:
+        """Take what the pod asks for, as far as it goes: with a refusal the ledger holds what was taken before it.
+
+        What `admit` is made of; the parity harness needs it bare, since a kubelet that restarts releases nothing
+        until it has admitted all its pods again.
+        """
+        topology = replace(
+            self.rules.topology,
+            policy=policy or self.rules.topology.policy,
+            scope=Scope.POD if asks(pod)[0] else scope or self.rules.topology.scope,
+        )
+        as_whole = self.rules.pod_level_managers and pod.pod_level
+        admission = Admission(
+            pod, ledger, topology, self._providers_for(cpu_options), self.positions, self.order,
+            as_whole=as_whole, trace=trace,
+        )  # fmt: skip
+        refusal = admission.run()
+        if refusal is not None:
+            return _settled(admission.ledger), refusal
+        record = PodRecord(
+            pod=pod,
+            policy=topology.policy,
+            scope=topology.scope,
+            asked=policy or "",
+            affinity=admission.hints,
+        )
+        by_socket = (cpu_options or self.rules.cpu.options).align_by_socket
+        judged = self._judge.judged(admission.ledger, record, by_socket=by_socket)
+        return _recorded(admission.ledger, judged), None
+
+    def devices_asked(self, pod: Pod) -> dict[str, dict[str, int]]:
+        """The devices that numalign hands out itself and a pod asks for: container -> resource -> how many."""
+        empty = self.start()
+        asked = {each.name: self._devices.asked(empty, pod, each) for each in pod.containers}
+        return {name: by for name, by in asked.items() if by}
+
+    def cpu_provider(self, options: CpuOptions | None = None) -> cpus.Provider:
+        """The CPU manager under a pod's own options, the node's where it has none."""
+        found = next(each for each in self._providers_for(options) if each.name == self._cpus.name)
+        return found if isinstance(found, cpus.Provider) else self._cpus
+
+    def judged(self, ledger: Ledger, record: PodRecord, options: CpuOptions | None = None) -> PodRecord:
+        """The record with its grant judged anew: aligned or not, and why."""
+        by_socket = (options or self.rules.cpu.options).align_by_socket
+        return self._judge.judged(ledger, record, by_socket=by_socket)
+
+    def release(self, ledger: Ledger, uid: str) -> Ledger:
+        """Give back all that a pod holds. A pod that is not in the ledger changes nothing."""
+        for provider in self.providers:
+            ledger = provider.release(ledger, uid)
+        pods = {key: kept for key, kept in ledger.pods.items() if key != uid}
+        others = {
+            name: {key: held for key, held in mine.items() if key != uid}
+            for name, mine in ledger.others.items()
+            if mine.keys() - {uid}
+        }
+        return _settled(replace(ledger, others=others, pods=pods))
+
+    def container_started(self, ledger: Ledger, uid: str, container: str) -> Ledger:
+        """The runtime created a container: what init containers before it held may go (kubelet rule 5.9)."""
+        record = ledger.pods.get(uid)
+        found = next((each for each in record.pod.containers if each.name == container), None) if record else None
+        if record is None or found is None:
+            return ledger
+        for provider in self.providers:
+            ledger = provider.started(ledger, record.pod, found)
+        return ledger
+
+    def _providers_for(self, options: CpuOptions | None) -> tuple[Provider, ...]:
+        if options is None or options == self.rules.cpu.options:
+            return self.providers
+        if options not in self._overridden:
+            self._overridden[options] = self._cpus.with_options(options)
+        return (self._devices, self._overridden[options], self._memory, *self._others)
+
+
+def _recorded(ledger: Ledger, record: PodRecord) -> Ledger:
+    return _settled(replace(ledger, pods={**ledger.pods, record.pod.uid: record}))
+
+
+def _settled(ledger: Ledger) -> Ledger:
+    """What init containers left belongs to one admission only (kubelet rules 4.13, 5.8, 6.4)."""
+    return replace(
+        ledger,
+        cpus=replace(ledger.cpus, reusable=None),
+        memory=replace(ledger.memory, reusable=None),
+        devices=replace(ledger.devices, reusable=None),
+    )

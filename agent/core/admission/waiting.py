@@ -1,0 +1,154 @@
+"""The line of pods that wait for room (onMisalignment: wait, safety rule S11). Pure.
+
+    * order of arrival: whenever room appears, whoever came first is tried first;
+    * nobody waits for what can never be: a pod that an empty node would refuse is refused at once;
+    * the head of the line is neither blocked nor delayed by those behind it: one of them may go only if, whichever
+      pod ends next (or if all end), the head would fit as well as without it;
+    * it holds back pods of its own namespace for as long as it waits, those of others only while its own wait is
+      young (waiting.holdBackOthers): one tenant's pod that asks for the whole node does not stop everybody else's;
+    * places are few, since each costs sandboxes, and shared by the namespaces: see `crowded`;
+    * waiting is bounded: after the limit a pod is refused for good.
+
+Called by the engine when a pod was refused and when something was released.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+
+from agent.core.admission.node import Node
+from agent.core.admission.pressure import Judge, unjudged
+from agent.core.request.annotations import Ask
+from agent.model.ledger import Ledger
+from agent.model.outcome import Admitted, Outcome, Refusal
+from agent.model.pod import Pod
+
+MOST_DEPARTURES = 64
+"""So many single departures are looked at, those who came last first: a bound on the time, not on the rule."""
+BEHIND = "pods that came before it wait for room, and it would delay them"
+"""The message of a refusal of one that would fit."""
+
+Prepare = Callable[[Ledger, Pod], Ledger]
+
+
+def _as_it_is(ledger: Ledger, _pod: Pod) -> Ledger:
+    return ledger
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One pod in line; `since` is any monotonic clock's seconds."""
+
+    pod: Pod
+    ask: Ask
+    since: float
+
+
+def in_line(line: Sequence[Waiting]) -> list[Waiting]:
+    """In order of arrival; of those who came together, the older pod, then the smaller uid."""
+    return sorted(line, key=lambda each: (each.since, each.pod.created, each.pod.uid))
+
+
+def overdue(line: Sequence[Waiting], now: float, limit: float) -> list[Waiting]:
+    """Those who have waited longer than the limit."""
+    return [each for each in in_line(line) if now - each.since > limit]
+
+
+def crowded(line: Sequence[Waiting], most: int) -> list[Waiting]:
+    """Who has no place where at most so many may wait.
+
+    While there are more, the namespace with the most of them gives up its latest; of several such namespaces, the one
+    whose latest came last. So nobody loses a place to a namespace that has as many, and the head keeps its own as
+    long as another namespace, or another pod of its own, can give one up.
+    """
+    left, out = in_line(line), list[Waiting]()
+    while len(left) > most:
+        places = Counter(each.pod.namespace for each in left)
+        fullest = max(places.values())
+        last = next(each for each in reversed(left) if places[each.pod.namespace] == fullest)
+        left.remove(last)
+        out.append(last)
+    return out
+
+
+def never(node: Node, pod: Pod, ask: Ask, prepare: Prepare = _as_it_is) -> Refusal | None:
+    """Why even an empty node would refuse the pod; None when it would not."""
+    outcome = _tried(node, prepare(node.start(), pod), pod, ask)
+    return None if isinstance(outcome, Admitted) else outcome.refusal
+
+
+def may_pass(
+    node: Node, without: Ledger, within: Ledger, pod: Pod, ahead: Sequence[Waiting], young: float = -inf
+) -> bool:
+    """Whether a newcomer that fits may go in before those who wait.
+
+    It delays the first of them by nothing: the first of those that hold it back, which are its own namespace's, and
+    of the others' those who came after `young`.
+    """
+    holding = (each for each in in_line(ahead) if each.since > young or each.pod.namespace == pod.namespace)
+    head = next(holding, None)
+    return head is None or _harmless(node, without, within, head)
+
+
+def let_in(
+    node: Node, ledger: Ledger, line: Sequence[Waiting], prepare: Prepare = _as_it_is, judge: Judge = unjudged,
+    young: float = -inf,
+) -> tuple[Ledger, tuple[Pod, ...]]:  # fmt: skip
+    """Let in whoever fits now, in order, without harm to those before them.
+
+    Args:
+        node: the managers.
+        ledger: the grants.
+        line: who waits.
+        prepare: the ledger that a pod is admitted to (devices that the kubelet gave it already are in it).
+        judge: holds it against the nodes' real memory (safety rule S7).
+        young: whoever came after it holds back pods of other namespaces, too.
+
+    Returns:
+        The ledger with their grants, and the pods that were let in, in order.
+    """
+    entered: list[Pod] = []
+    ahead: list[Waiting] = []
+    for each in in_line(line):
+        before = prepare(ledger, each.pod)
+        outcome = judge(node, before, _tried(node, before, each.pod, each.ask), each.pod)
+        if isinstance(outcome, Admitted) and may_pass(node, ledger, outcome.ledger, each.pod, ahead, young):
+            ledger = outcome.ledger
+            entered.append(each.pod)
+        else:
+            ahead.append(each)
+    return ledger, tuple(entered)
+
+
+def _harmless(node: Node, without: Ledger, within: Ledger, head: Waiting) -> bool:
+    """Whether the head could still enter as soon as before, whoever leaves next."""
+    newcomers = set(within.pods) - set(without.pods)
+    for leaving in _departures(without):
+        before, after = without, within
+        for uid in leaving:
+            before, after = node.release(before, uid), node.release(after, uid)
+        assert newcomers <= set(after.pods)  # noqa: S101 - nobody who is only just coming in leaves
+        fitted = isinstance(_tried(node, before, head.pod, head.ask), Admitted)
+        if fitted and not isinstance(_tried(node, after, head.pod, head.ask), Admitted):
+            return False
+    return True
+
+
+def _departures(ledger: Ledger) -> Iterator[tuple[str, ...]]:
+    """Who may leave next: each holder alone, the latest first, and all together."""
+    holders = [
+        record.pod
+        for uid, record in ledger.pods.items()
+        if uid in ledger.cpus.assigned or uid in ledger.memory.blocks or uid in ledger.devices.held
+    ]
+    latest = sorted(holders, key=lambda pod: (-pod.created, pod.uid))
+    yield from ((pod.uid,) for pod in latest[:MOST_DEPARTURES])
+    if len(latest) > 1:
+        yield tuple(pod.uid for pod in latest)
+
+
+def _tried(node: Node, ledger: Ledger, pod: Pod, ask: Ask) -> Outcome:
+    return node.admit(ledger, pod, policy=ask.policy, scope=ask.scope, cpu_options=ask.cpu_options)

@@ -1,0 +1,9 @@
+"""What cgroups shall have, which writes bring them there, and what they have instead.
+
+    naming         which container is which
+    desired        what every cgroup shall ask for; plan: the writes, in order; release: their undoing
+    drift          why a cgroup differs; enforced: for whom it does; verify: all of it as a report
+    writers        who else writes cpusets
+
+Nothing is written here: `agent.engine` orders, `agent.host.cgroups` writes.
+"""

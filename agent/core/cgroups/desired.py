@@ -1,0 +1,301 @@
+"""What every cgroup of the kubelet's tree shall ask for, given the ledger.
+
+In which order it is written says `agent.core.cgroups.plan`.
+
+Called by `agent.core.cgroups.plan` and `agent.core.cgroups.drift` for the whole tree, and through `share` by whoever
+starts one container (NRI's CreateContainer). Pure.
+
+Where the sets go (safety rule S6; v2 rules: https://docs.kernel.org/admin-guide/cgroup-v2.html#cpuset, v1 rules:
+https://docs.kernel.org/admin-guide/cgroup-v1/cpusets.html):
+
+    v2  a cgroup without a set inherits its parent's, so the shared pool is written once per QoS slice and per
+        Guaranteed pod. A pod with exclusive CPUs gets pool + its own, and then each of its other containers
+        (fractional, sandbox, sidecar, ephemeral, monitor, unknown) needs the pool by name, or it would roam there.
+    v1  nothing inherits and a child must lie within its parent: every cgroup below kubepods gets a set.
+
+kubepods itself is never written: it is the kubelet's (kubelet rule 7.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from agent.core.cgroups.naming import UNSURE, unclaimed
+from agent.model.cgroup import Cgroup, Level, Observed
+from agent.model.idset import CpuSet, NodeSet
+from agent.model.ledger import Ledger
+from agent.model.machine import Machine
+from agent.model.rules import Rules
+
+Names = Mapping[str, tuple[str, str]]
+"""Container id -> (pod uid, container name). Sandboxes and unknown ids are absent."""
+
+S = TypeVar("S", CpuSet, NodeSet)
+T = TypeVar("T")
+
+RUNTIME_INNER = "container"
+"""The level that crun makes below a CRI-O scope (run.oci.systemd.subgroup): the container's processes live there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """What one cgroup shall ask for; None leaves it as it is.
+
+    Attributes:
+        cpus, mems: the sets.
+        exclusive: the CPUs are a grant: nobody else may run there.
+        structural: its processes all live below, in cgroups that have sets of their own, so that widening it
+            lets nobody onto other CPUs.
+    """
+
+    cpus: CpuSet | None = None
+    mems: NodeSet | None = None
+    exclusive: bool = False
+    structural: bool = False
+
+
+def share(ledger: Ledger, uid: str, container: str, rules: Rules, machine: Machine) -> Want:
+    """What one container shall have, by name: its exclusive CPUs or its pod's part of the pool, and its nodes.
+
+    `cpus` is None when CPUs are not managed, `mems` when its memory is not bound. An unknown pod or container (""
+    for a sandbox) gets the pool.
+    """
+    mems = _mems(ledger, uid, container, rules)
+    if not managed(ledger, rules):
+        return Want(mems=mems)
+    own = ledger.cpus.assigned.get(uid, {}).get(container) if container else None
+    return Want(cpus=own or pool_of(ledger, uid, machine), mems=mems, exclusive=bool(own))
+
+
+def managed(ledger: Ledger, rules: Rules) -> bool:
+    """Whether sets of CPUs are written: by the settings, or for those who were granted some before these settings.
+
+    A change to the policy none moves nobody: what runs keeps its CPUs to itself until it ends.
+    """
+    return rules.cpu.static or bool(ledger.cpus.assigned or ledger.cpus.pools or ledger.cpus.confined)
+
+
+def left_over(wanted: Mapping[str, Want], written: Mapping[str, str], observed: Observed) -> dict[str, Want]:
+    """`wanted`, where sets of CPUs are not managed any more: those that this agent wrote become what kubepods has.
+
+    Whoever wrote another set since is left alone.
+
+    Args:
+        wanted: as `wants` has it.
+        written: path -> the set that this agent wrote there last.
+        observed: the tree.
+    """
+    top = next((each for each in observed.cgroups if each.level is Level.KUBEPODS), None)
+    found = dict(wanted)
+    for each in observed.cgroups if top else ():
+        if top and each.cpus and each.level is not Level.KUBEPODS and written.get(each.path) == str(each.cpus):
+            found[each.path] = replace(found.get(each.path, Want()), cpus=top.effective_cpus)
+    return found
+
+
+def pool_of(ledger: Ledger, uid: str, machine: Machine) -> CpuSet | None:
+    """The shared CPUs that a pod may use: the pool, or its part on the nodes that the pod is confined to.
+
+    A confinement that holds no CPU of the pool any more is not kept: an empty set is refused by the kernel, and no
+    CPU at all is worse than a remote one. None when the pool itself is empty: then nothing can be said.
+    """
+    confined = ledger.cpus.confined.get(uid)
+    part = ledger.cpus.shared & machine.cpus_of(confined.nodes) if confined else CpuSet()
+    return part or ledger.cpus.shared or None
+
+
+def own_of(ledger: Ledger, uid: str) -> CpuSet:
+    """All CPUs that a pod holds for itself."""
+    return CpuSet.union(ledger.cpus.assigned.get(uid, {}).values()) | ledger.cpus.pools.get(uid, CpuSet())
+
+
+def _mems(ledger: Ledger, uid: str, container: str, rules: Rules) -> NodeSet | None:
+    """The nodes that a container's memory is bound to; None where it is not, or must not be (safety rules S4, S7)."""
+    record = ledger.pods.get(uid)
+    if not container or record is None or not record.bind_memory:
+        return None
+    confined = ledger.cpus.confined.get(uid)
+    granted = ledger.grant(uid, container).mems if rules.memory.static else None
+    if granted is None and confined and confined.memory and any(c.name == container for c in record.pod.containers):
+        return confined.nodes or None  # asked for by the pod itself, whatever the node's memory policy
+    return granted
+
+
+def wants(ledger: Ledger, names: Names, observed: Observed, rules: Rules, machine: Machine) -> dict[str, Want]:
+    """What every observed cgroup shall ask for; cgroups to be left alone are absent. In the order of `observed`.
+
+    Raises what `one_by_one` has as a fault.
+    """
+    wanted, faults = one_by_one(ledger, names, observed, rules, machine)
+    for fault in faults.values():
+        raise fault
+    return wanted
+
+
+def one_by_one(
+    ledger: Ledger, names: Names, observed: Observed, rules: Rules, machine: Machine
+) -> tuple[dict[str, Want], dict[str, Exception]]:
+    """The same, and pods (by uid) of which it could not be worked out, each with the fault: theirs are absent."""
+    tree = _Tree(ledger, names, observed, rules, machine)
+    for cgroup in observed.cgroups:
+        if cgroup.level is Level.KUBEPODS:
+            tree.below_kubepods(cgroup)
+    wanted = {cgroup.path: tree.found[cgroup.path] for cgroup in observed.cgroups if cgroup.path in tree.found}
+    return wanted, tree.faults
+
+
+def without(ledger: Ledger, uids: Container[str]) -> Ledger:
+    """The ledger as if these pods held no CPUs and were not known, for who looks at the others."""
+    cpus = ledger.cpus
+    return replace(
+        ledger, pods=_but(ledger.pods, uids),
+        cpus=replace(
+            cpus, assigned=_but(cpus.assigned, uids), pools=_but(cpus.pools, uids),
+            confined=_but(cpus.confined, uids),
+        ),
+    )  # fmt: skip
+
+
+def _but(book: Mapping[str, T], uids: Container[str]) -> dict[str, T]:
+    return {uid: held for uid, held in book.items() if uid not in uids}
+
+
+def children_of(observed: Observed) -> dict[str, list[Cgroup]]:
+    """Parent path -> its observed children, in their order."""
+    kids: dict[str, list[Cgroup]] = {}
+    for cgroup in observed.cgroups:
+        kids.setdefault(parent_of(cgroup.path), []).append(cgroup)
+    return kids
+
+
+def parent_of(path: str) -> str:
+    """The path one level up; "" for the root."""
+    return path.rpartition("/")[0]
+
+
+@dataclass
+class _Tree:
+    """One walk from kubepods down."""
+
+    ledger: Ledger
+    names: Names
+    observed: Observed
+    rules: Rules
+    machine: Machine
+    found: dict[str, Want] = field(default_factory=dict)
+    faults: dict[str, Exception] = field(default_factory=dict)
+    """Pods that could not be worked out, by uid: one pod's fault leaves the rest of the tree as it is to be."""
+
+    def __post_init__(self) -> None:
+        self.kids = children_of(self.observed)
+        self.v1 = self.observed.version == 1
+        self.managed = managed(self.ledger, self.rules)
+        self.pool = self.ledger.cpus.shared if self.managed else CpuSet()
+
+    def below_kubepods(self, kubepods: Cgroup) -> None:
+        """While the pool is all that can be inherited, as on a node without grants, v2 needs no set by name."""
+        named = self.v1 or not kubepods.effective_cpus.issubset(self.pool)
+        for cgroup in self.kids.get(kubepods.path, ()):
+            if cgroup.level is Level.QOS:
+                self._qos(cgroup, named=named or bool(cgroup.cpus))
+            elif cgroup.level is Level.POD:
+                self._pod(cgroup, named=named or bool(cgroup.cpus))
+
+    def _qos(self, cgroup: Cgroup, *, named: bool) -> None:
+        pods = self.kids.get(cgroup.path, ())
+        own = CpuSet.union(self._held(pod) for pod in pods)  # empty: only Guaranteed pods hold CPUs
+        if self.pool and (named or own):
+            self._want(cgroup, Want(self.pool | own, structural=self.v1 or bool(own)))
+        for pod in pods:
+            self._pod(pod, named=self.v1 or bool(own) or bool(pod.cpus))
+
+    def _held(self, pod: Cgroup) -> CpuSet:
+        """The CPUs that the slice above a pod holds for it; of one that cannot be worked out, those that it has."""
+        try:
+            return own_of(self.ledger, pod.pod_uid)
+        except Exception as error:  # noqa: BLE001 - of whatever kind: it is one pod's, and comes back as a value
+            self.faults[pod.pod_uid] = error
+            return pod.cpus
+
+    def _pod(self, cgroup: Cgroup, *, named: bool) -> None:
+        try:
+            self._worked_out(cgroup, named=named)
+        except Exception as error:  # noqa: BLE001 - of whatever kind: it is one pod's, and comes back as a value
+            self.faults[cgroup.pod_uid] = error
+            below = f"{cgroup.path}/"
+            for path in [path for path in self.found if path == cgroup.path or path.startswith(below)]:
+                del self.found[path]
+
+    def _worked_out(self, cgroup: Cgroup, *, named: bool) -> None:
+        uid = cgroup.pod_uid
+        own = own_of(self.ledger, uid)
+        base = pool_of(self.ledger, uid, self.machine) if self.managed else None
+        # Somebody widened a container: its pod holds it, too. For the agent's own container nothing else does: from
+        # inside a cgroup namespace the kernel lets nobody write its root (nsdelegate, EPERM).
+        stray = base is not None and any(kid.cpus - base - own for kid in self.kids.get(cgroup.path, ()))
+        if base is not None and (named or own or stray or uid in self.ledger.cpus.confined):
+            self._want(cgroup, Want(base | own, structural=self.v1 or bool(own)))
+        for container in self.kids.get(cgroup.path, ()):
+            self._container(container, named=self.v1 or bool(own) or bool(container.cpus))
+
+    def _container(self, cgroup: Cgroup, *, named: bool) -> None:
+        uid, name = self.names.get(cgroup.container_id, ("", ""))
+        if uid != cgroup.pod_uid:
+            name = ""  # nobody's container, or a status that claims another pod's: the pool, like a sandbox
+        if name == UNSURE:
+            want = self._left_alone(cgroup)
+        else:
+            want = share(self.ledger, cgroup.pod_uid, name, self.rules, self.machine)
+            if name and want.mems is None and self._unbound(cgroup):
+                want = replace(want, mems=self.machine.node_set)
+        self._want(cgroup, want if want.exclusive or named else Want(mems=want.mems))
+        for inner in self.kids.get(cgroup.path, ()):
+            self._inner(inner, cgroup, want)
+
+    def _unbound(self, cgroup: Cgroup) -> bool:
+        """Whether a container still has the nodes that its pod's wish bound it to, and is not bound any more (S7)."""
+        confined, record = self.ledger.cpus.confined.get(cgroup.pod_uid), self.ledger.pods.get(cgroup.pod_uid)
+        loose = confined is not None and confined.memory and record is not None and not record.bind_memory
+        return loose and confined is not None and cgroup.mems == confined.nodes
+
+    def _left_alone(self, cgroup: Cgroup) -> Want:
+        """One that may hold a grant of its pod: what it has of the pool and of the grants that nobody claims."""
+        uid = cgroup.pod_uid
+        pool = pool_of(self.ledger, uid, self.machine) if self.rules.cpu.static else None
+        spots = (self.names.get(each.container_id, ("", "")) for each in self.kids.get(parent_of(cgroup.path), ()))
+        claimed = {name for owner, name in spots if owner == uid}
+        return Want(_fitted(cgroup.cpus, pool and pool | unclaimed(self.ledger.cpus.assigned.get(uid, {}), claimed)))
+
+    def _inner(self, cgroup: Cgroup, parent: Cgroup, above: Want) -> None:
+        """Levels below a container: the runtime's own follows it; deeper ones are the application's (as in S15).
+
+        On v2 the kernel intersects the application's sets with ours. On v1 they would keep ours from shrinking
+        (EBUSY), so what no longer fits is cut, and nothing else.
+        """
+        mine = parent.level is Level.CONTAINER and cgroup.path == f"{parent.path}/{RUNTIME_INNER}"
+        if mine:
+            named = self.v1 or above.exclusive or bool(cgroup.cpus)
+            mems = above.mems if self.v1 or cgroup.mems else None
+            want = Want(above.cpus if named else None, mems, exclusive=above.exclusive)
+        elif self.v1:
+            want = Want(_fitted(cgroup.cpus, above.cpus), _fitted(cgroup.mems, above.mems), exclusive=above.exclusive)
+        else:
+            return
+        self._want(cgroup, want)
+        for inner in self.kids.get(cgroup.path, ()):
+            self._inner(inner, cgroup, want)
+
+    def _want(self, cgroup: Cgroup, want: Want) -> None:
+        """Keep what is possible on this kernel: v1 refuses a CPU that is offline (EINVAL), v2 remembers it."""
+        cpus = want.cpus
+        if cpus is not None and self.v1:
+            cpus = cpus & self.machine.online or None
+        if cpus is not None or want.mems is not None:
+            exclusive = want.exclusive and cpus is not None
+            self.found[cgroup.path] = Want(cpus, want.mems, exclusive=exclusive, structural=want.structural)
+
+
+def _fitted(mine: S, above: S | None) -> S | None:
+    return None if above is None else (mine & above) or above

@@ -1,0 +1,226 @@
+"""Whether what was granted is in force: the kernel's word, read back, for every container that exists. Pure.
+
+Called by the engine after every look at the tree. A container whose cgroup is not there yet is neither: nothing can
+be read of it. A grant is exclusive when its container has its set, and when nobody else stands on it by mistake:
+somebody whose own set could not be shrunk (or was widened by another program) may still run there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from agent.core.cgroups.desired import Names, S, Want, own_of, parent_of, pool_of
+from agent.core.cgroups.naming import UNSURE
+from agent.core.cgroups.plan import CPUS, MEMS
+from agent.core.cgroups.release import QUOTA_FILES
+from agent.errors import MalformedError
+from agent.model.cgroup import FORBIDDEN, HANGS, OCCUPIED, Cgroup, Level, Observed, Write, Written
+from agent.model.idset import CpuSet, NodeSet
+from agent.model.ledger import Ledger
+from agent.model.machine import Machine
+
+Unenforced = Mapping[str, str]
+"""Container of a pod ("" for all of it) -> why what it was granted is not in force, in a sentence."""
+IN_FORCE: Unenforced = {}
+"""All that was granted and exists is in force."""
+Errors = Mapping[tuple[str, str], str]
+"""(path, file) -> why the last write there was not done: the kernel's word, or one of `agent.model.cgroup`'s."""
+
+REMEDIES = {
+    "EACCES": "its parent lacks these CPUs or nodes, or the file may not be written",
+    "EBUSY": "a cgroup below it holds others, or a real-time or deadline task would lose its CPU time",
+    "EINVAL": "the kernel does not have them: is one offline?",
+    "ENOSPC": "its processes would be left with nothing",
+    "EPERM": "the agent may not write there: it needs the host's cgroups, writable, in its own pod",
+    "EROFS": "the agent sees the host's cgroups read-only: mount them writable",
+    HANGS: "the write has not returned, pages are being moved; it ends by itself",
+    OCCUPIED: "another container with CPUs of its own still stands on them, and has to leave first",
+    FORBIDDEN: "it is not among the kubelet's cgroups",
+}
+"""What a reader may do, by the error of a write."""
+_ELSE = "the kernel refuses the write"
+_NAMELESS = "neither the API server nor the runtime has said yet which of its containers one that runs is"
+_ABOVE = "another program gave a cgroup above it other nodes, or these have no memory any more"
+_AGAIN = "another program wrote it; it is put right again, with growing pauses"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What is judged.
+
+    Attributes:
+        ledger, names, machine: as in `agent.core.cgroups.desired.wants`.
+        wanted: what every cgroup shall have.
+        tree: as it is now (see `after`).
+        errors: of writes that were not done.
+        unbound: containers whose memory is left where it is, id -> nodes of their pages (safety rule S4).
+        soon: paths of containers whose memory is looked at a little later.
+        throttled: path -> the write that would lift its CPU quota, of those that shall have none (safety rule S16).
+        stopped: why nothing is written at all, "" when everything is.
+    """
+
+    ledger: Ledger
+    names: Names
+    machine: Machine
+    wanted: Mapping[str, Want]
+    tree: Observed
+    errors: Errors
+    unbound: Mapping[str, NodeSet]
+    soon: Iterable[str] = ()
+    throttled: Mapping[str, Write] = field(default_factory=dict)
+    stopped: str = ""
+
+
+def after(observed: Observed, results: Iterable[Written]) -> Observed:
+    """The tree as it is after writes: what was observed before them, with what was read back from each."""
+    last = {(each.write.path, each.write.file): each for each in results if not each.error}
+    if not last:
+        return observed
+    found: dict[str, Cgroup] = {}
+    changed: set[str] = set()
+    for old in observed.cgroups:
+        cpus = _read(CpuSet, last.get((old.path, CPUS)))
+        mems = _read(NodeSet, last.get((old.path, MEMS)))
+        quota = last.get((old.path, QUOTA_FILES[observed.version]))
+        new = replace(
+            old, cpus=old.cpus if cpus is None else cpus, mems=old.mems if mems is None else mems,
+            quota=old.quota if quota is None else quota.read_back,
+        )  # fmt: skip
+        above = found.get(parent_of(old.path))
+        if observed.version == 1:
+            new = replace(new, effective_cpus=new.cpus, effective_mems=new.mems)
+        elif above is not None and (new != old or above.path in changed):
+            # what a cgroup of v2 has in force follows from what it asks for and what its parent has
+            changed.add(old.path)
+            new = replace(
+                new, effective_cpus=(new.cpus & above.effective_cpus) or above.effective_cpus,
+                effective_mems=(new.mems & above.effective_mems) or above.effective_mems,
+            )  # fmt: skip
+        found[old.path] = new
+    return replace(observed, cgroups=tuple(found.values()))
+
+
+def unenforced(look: Look) -> dict[str, dict[str, str]]:
+    """Pod uid -> container -> why it does not have what it was granted; without pods that have it, or hold nothing.
+
+    A pod none of whose containers exist is in order, unless nothing is written at all.
+    """
+    found: dict[str, dict[str, str]] = {}
+    there: set[str] = set()
+    strays = tuple(_strays(look))
+    for cgroup in look.tree.cgroups:
+        uid, name = look.names.get(cgroup.container_id, ("", ""))
+        if cgroup.level is not Level.CONTAINER or uid != cgroup.pod_uid or not _holds(look.ledger, uid):
+            continue
+        there.add(uid)
+        if name == UNSURE:
+            found.setdefault(uid, {}).update(unread(look.ledger, [uid], f"{_NAMELESS} ({cgroup.path})")[uid])
+            continue
+        why = _why(look, cgroup, strays)
+        if why:
+            found.setdefault(uid, {})[name] = why
+    if look.stopped:
+        for uid in look.ledger.pods.keys() - there:
+            if _holds(look.ledger, uid):
+                found[uid] = {"": f"granted, and nothing is written: {look.stopped}"}
+    return found
+
+
+def sentence(unenforced: Unenforced) -> str:
+    """Why a pod does not have what it holds: one sentence, with the container where it is one's."""
+    return "; ".join(f"{name}: {why}" if name else why for name, why in sorted(unenforced.items()))
+
+
+def note(unenforced: Unenforced) -> str:
+    """The same for who reads the books; "" where all is in force."""
+    return f"the kernel does not have what it holds: {sentence(unenforced)}" if unenforced else ""
+
+
+def unread(ledger: Ledger, uids: Iterable[str], why: str) -> dict[str, dict[str, str]]:
+    """What is told of pods whose containers may be there, while the cgroups cannot be read."""
+    return {uid: {"": f"granted, and not read back: {why}"} for uid in uids if _holds(ledger, uid)}
+
+
+def _holds(ledger: Ledger, uid: str) -> bool:
+    """Whether a pod holds anything that is written to cgroups."""
+    record = ledger.pods.get(uid)
+    return record is not None and bool(own_of(ledger, uid) or uid in ledger.cpus.confined or record.bind_memory)
+
+
+def _why(look: Look, cgroup: Cgroup, strays: Iterable[tuple[Cgroup, CpuSet]]) -> str:
+    want = look.wanted.get(cgroup.path, Want())
+    if want.exclusive and want.cpus is not None:
+        why = _own(look, cgroup, want.cpus, strays)
+        if why:
+            return why
+    elif cgroup.pod_uid in look.ledger.cpus.confined:
+        pool = pool_of(look.ledger, cgroup.pod_uid, look.machine)
+        if pool is not None and not cgroup.effective_cpus.issubset(pool):
+            return _differs(look, cgroup.path, CPUS, str(cgroup.effective_cpus), str(pool))
+    if want.mems is None or cgroup.path in look.soon:
+        return ""
+    if cgroup.mems == want.mems:
+        elsewhere = cgroup.effective_mems - want.mems
+        return f"its memory may lie on NUMA nodes {elsewhere}, and not on {want.mems}: {_ABOVE}" if elsewhere else ""
+    pages = look.unbound.get(cgroup.container_id)
+    if pages is not None:
+        return (
+            f"its memory is not bound to NUMA nodes {want.mems}: it has pages on nodes {pages}, which the kernel "
+            "would move at once; make the pod anew, or let them be moved (numalign.io/move-memory)"
+        )
+    return _differs(look, cgroup.path, MEMS, str(cgroup.effective_mems), str(want.mems))
+
+
+def _own(look: Look, cgroup: Cgroup, cpus: CpuSet, strays: Iterable[tuple[Cgroup, CpuSet]]) -> str:
+    """Why a container does not have its CPUs for itself, and in full."""
+    if cgroup.cpus != cpus or cgroup.effective_cpus != cpus:
+        return _differs(look, cgroup.path, CPUS, str(cgroup.effective_cpus), str(cpus))
+    others = [(each.path, stray & cpus) for each, stray in strays if stray & cpus]
+    if others:
+        return _shared_with(look, others)
+    for path in (cgroup.path, parent_of(cgroup.path)):
+        if path in look.throttled:
+            write = look.throttled[path]
+            return f"it is throttled: {_differs(look, path, write.file, write.old, write.value)}"
+    return ""
+
+
+def _strays(look: Look) -> Iterator[tuple[Cgroup, CpuSet]]:
+    """Containers that may run where they should not, and there: granted CPUs are looked for among these."""
+    for cgroup in look.tree.cgroups:
+        if cgroup.level is not Level.CONTAINER:
+            continue
+        want = look.wanted.get(cgroup.path, Want())
+        allowed = want.cpus if want.cpus is not None else pool_of(look.ledger, cgroup.pod_uid, look.machine)
+        stray = cgroup.effective_cpus - (allowed or CpuSet())
+        if stray:
+            yield cgroup, stray
+
+
+def _shared_with(look: Look, others: list[tuple[str, CpuSet]]) -> str:
+    path, cpus = others[0]
+    more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+    blamed = path
+    while blamed and (blamed, CPUS) not in look.errors:  # it inherits what could not be taken from those above it
+        blamed = parent_of(blamed)
+    reason = _reason(look, blamed, CPUS)
+    return f"its CPUs {cpus} are not its own yet, {path}{more} may still run there: {reason}"
+
+
+def _differs(look: Look, path: str, file: str, found: str, wanted: str) -> str:
+    return f"{file} of {path} is {found or 'empty'} instead of {wanted}: {_reason(look, path, file)}"
+
+
+def _reason(look: Look, path: str, file: str) -> str:
+    if look.stopped:
+        return f"nothing is written: {look.stopped}"
+    error = look.errors.get((path, file), "")
+    return f"{error}: {REMEDIES.get(error, _ELSE)}" if error else _AGAIN
+
+
+def _read(kind: type[S], written: Written | None) -> S | None:
+    try:
+        return None if written is None else kind.parse(written.read_back)
+    except MalformedError:
+        return None

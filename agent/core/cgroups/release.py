@@ -1,0 +1,185 @@
+"""Putting things back: the writes that undo enforcement (S3, S17), and those of the CPU quota (S16). Pure.
+
+Called by the engine for `numalign release`, for the kill switch, and, for the quota, after every decision.
+
+The quota. A container with exclusive CPUs is throttled for nothing when its limit equals what it owns; the kubelet
+lifts the limit on the container, its sandbox and its pod together when its own CPU manager pins (rule 7.4, gate
+DisableCPUQuotaWithExclusiveCPUs), since a parent's limit binds what is below. So does numalign, where it is asked to.
+Fractional containers of the same pod keep theirs, and so does all of a pod with pod-level resources one of whose
+containers has no whole CPUs of its own (PodLevelResourceManagers): its limit is what they share. What is put back is
+computed from the pod, not remembered, and only where there is no quota now: a finite one is the kubelet's, perhaps
+newer than the ledger (an in-place resize).
+"""
+
+from __future__ import annotations
+
+from agent.core.cgroups.desired import RUNTIME_INNER, Names, children_of, own_of
+from agent.core.cgroups.plan import CPUS, MEMS
+from agent.core.request.amounts import eligible
+from agent.model.cgroup import Cause, Cgroup, Level, Observed, Write
+from agent.model.ledger import Ledger
+from agent.model.pod import Container, ContainerKind, Pod, Qos
+
+PERIOD = 100_000
+"""Microseconds: cpuCFSQuotaPeriod, the kubelet's default."""
+QUOTA_FILES = {1: "cpu.cfs_quota_us", 2: "cpu.max"}
+"""By the version of the cgroups."""
+MIN_QUOTA = 1_000
+"""Microseconds: the least that the kernel takes."""
+
+
+def release_plan(ledger: Ledger, names: Names, observed: Observed) -> tuple[Write, ...]:
+    """The writes that give every cgroup below kubepods what kubepods has, and restore the quota.
+
+    First everything is widened, parents first: that always works. Then, on v2, sets are emptied so that they inherit
+    again; the kernel refuses that with ENOSPC while processes live in the cgroup or below it (kernel/cgroup/cpuset.c;
+    https://github.com/systemd/systemd/issues/43846). Such a refusal is expected: what the widening wrote stays, and
+    means the same until a CPU comes online. Cgroups without a set of their own are left alone, and so are levels that
+    an application made below its container: nothing tells what it had chosen there.
+    """
+    writes: list[Write] = []
+    for cgroup, top in _below_kubepods(observed):
+        if cgroup.cpus and top.effective_cpus != cgroup.cpus:
+            writes.append(Write(cgroup.path, CPUS, str(top.effective_cpus), str(cgroup.cpus), Cause.RELEASE))
+        if cgroup.mems and top.effective_mems != cgroup.mems:
+            writes.append(Write(cgroup.path, MEMS, str(top.effective_mems), str(cgroup.mems), Cause.RELEASE))
+    writes += _restored(ledger, names, observed)
+    if observed.version != 1:
+        for cgroup, top in _below_kubepods(observed):
+            if cgroup.cpus:
+                writes.append(Write(cgroup.path, CPUS, "", str(top.effective_cpus), Cause.RELEASE))
+            if cgroup.mems:
+                writes.append(Write(cgroup.path, MEMS, "", str(top.effective_mems), Cause.RELEASE))
+    return tuple(writes)
+
+
+def quota_plan(ledger: Ledger, names: Names, observed: Observed, *, lift: bool) -> tuple[Write, ...]:
+    """The writes of cpu.max (v2) or cpu.cfs_quota_us (v1).
+
+    Args:
+        ledger: the grants.
+        names: which container is which; unknown ids in such a pod are its sandbox and helpers, lifted too.
+        observed: the tree as last read.
+        lift: no quota for pods with exclusive CPUs; False puts back what the pods' limits say.
+
+    """
+    if not lift:
+        return tuple(_restored(ledger, names, observed))
+    writes = []
+    for cgroup in observed.cgroups:
+        if cgroup.level not in (Level.POD, Level.CONTAINER):
+            continue
+        uid, name = names.get(cgroup.container_id, ("", ""))
+        if not lifted(ledger, cgroup.pod_uid, name if uid == cgroup.pod_uid else ""):
+            continue
+        write = _quota(observed.version, cgroup, None)
+        if write:
+            writes.append(write)
+    return tuple(writes)
+
+
+def lifted(ledger: Ledger, uid: str, container: str = "") -> bool:
+    """Whether a container, or a pod with its sandbox and helpers (""), is to have no quota (kubelet rules 7.4, 4.12).
+
+    A container: if it holds CPUs that no other container of its pod may use. A pod: if one of its containers is such;
+    with pod-level resources, if all of them are.
+    """
+    own = ledger.cpus.assigned.get(uid, {})
+    record = ledger.pods.get(uid)
+    if record is None or not record.pod.pod_level:
+        return container in own if container else bool(own_of(ledger, uid))
+    alone = {each.name: each.name in own and _whole(each) for each in record.pod.containers}
+    return alone.get(container, False) if container else all(alone.values())
+
+
+def _whole(container: Container) -> bool:
+    """Whether a container of a pod with pod-level resources gets CPUs for itself, rather than of the pod's pool."""
+    return eligible(container) and container.limits.get("cpu", 0) % 1000 == 0
+
+
+def _restored(ledger: Ledger, names: Names, observed: Observed) -> list[Write]:
+    """Children first: on v1 a child's quota may not exceed its parent's (EINVAL), and a lifted parent has none."""
+    writes: list[Write] = []
+    if not _kubelet_limits(ledger, names, observed):
+        return writes
+    for cgroup in reversed(observed.cgroups):
+        record = ledger.pods.get(cgroup.pod_uid)
+        if record is None or not own_of(ledger, cgroup.pod_uid):
+            continue
+        if cgroup.level is Level.POD:
+            milli = pod_limit(record.pod)
+        elif cgroup.level is Level.CONTAINER and names.get(cgroup.container_id, ("",))[0] == cgroup.pod_uid:
+            name = names[cgroup.container_id][1]
+            milli = next((c.limits.get("cpu", 0) for c in record.pod.containers if c.name == name), 0)
+        else:
+            continue
+        write = _quota(observed.version, cgroup, milli) if milli else None
+        if write:
+            writes.append(write)
+    return writes
+
+
+def _kubelet_limits(ledger: Ledger, names: Names, observed: Observed) -> bool:
+    """Whether the kubelet sets quotas at all (cpuCFSQuota): it does not if a limited shared container has none."""
+    for cgroup in observed.cgroups:
+        uid, name = names.get(cgroup.container_id, ("", ""))
+        if cgroup.level is not Level.CONTAINER or uid != cgroup.pod_uid or uid not in ledger.pods:
+            continue
+        limited = any(c.name == name and c.limits.get("cpu") for c in ledger.pods[uid].pod.containers)
+        if limited and _unlimited(cgroup.quota) and name not in ledger.cpus.assigned.get(uid, {}):
+            return False
+    return True
+
+
+def _unlimited(quota: str) -> bool:
+    return quota.startswith(("max", "-1"))
+
+
+def pod_limit(pod: Pod) -> int:
+    """The CPU limit of a Guaranteed pod's cgroup in thousandths (kubelet rules 7.4, 8.2); 0 for none."""
+    if pod.qos is not Qos.GUARANTEED:
+        return 0
+    total = side = peak = 0
+    for container in pod.containers:
+        milli = container.limits.get("cpu", 0)
+        if container.kind is ContainerKind.APP:
+            total += milli
+        elif container.kind is ContainerKind.SIDECAR:
+            total, side = total + milli, side + milli
+            peak = max(peak, side)
+        else:
+            peak = max(peak, side + milli)
+    limit = (pod.limits or {}).get("cpu", 0) or max(total, peak)
+    return limit + pod.overhead.get("cpu", 0) if limit else 0
+
+
+def _quota(version: int, cgroup: Cgroup, milli: int | None) -> Write | None:
+    """The write that gives a cgroup this limit (None lifts it); None where it has it, or has no such file."""
+    if not cgroup.quota or (milli is not None and not _unlimited(cgroup.quota)):
+        return None
+    _, _, period = cgroup.quota.partition(" ")  # v2: it stays when the quota goes
+    quota = None if milli is None else max(MIN_QUOTA, milli * int(period or PERIOD) // 1000)
+    if version == 1:
+        value = "-1" if quota is None else str(quota)
+    else:
+        value = f"{'max' if quota is None else quota} {period or PERIOD}"
+    return (
+        None if value == cgroup.quota else Write(cgroup.path, QUOTA_FILES[version], value, cgroup.quota, Cause.QUOTA)
+    )
+
+
+def _below_kubepods(observed: Observed) -> list[tuple[Cgroup, Cgroup]]:
+    """Every cgroup that enforcement writes, with kubepods itself, parents first."""
+    kids = children_of(observed)
+    found: list[tuple[Cgroup, Cgroup]] = []
+
+    def walk(cgroup: Cgroup, top: Cgroup) -> None:
+        for kid in kids.get(cgroup.path, ()):
+            if kid.level is not Level.INNER or kid.path == f"{cgroup.path}/{RUNTIME_INNER}":
+                found.append((kid, top))
+                walk(kid, top)
+
+    for cgroup in observed.cgroups:
+        if cgroup.level is Level.KUBEPODS:
+            walk(cgroup, cgroup)
+    return found

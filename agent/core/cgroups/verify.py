@@ -1,0 +1,185 @@
+"""The kernel against the ledger, cgroup by cgroup, as a report. Pure; nothing is planned to be written here.
+
+Called by `numalign verify` (and by tests that want to know whether a tree is in order). What every cgroup shall have
+is `agent.core.cgroups.desired`, why it differs `agent.core.cgroups.drift`. Unlike the engine, a report does not know
+what was written last: it takes it that everything was, so that a container which has just started shows as drift
+until it is pinned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from agent.core.cgroups import drift
+from agent.core.cgroups.desired import Names, Want, own_of, parent_of, wants
+from agent.core.cgroups.plan import CPUS, MEMS, Held, plan
+from agent.core.cgroups.release import quota_plan
+from agent.model.cgroup import Cause, Cgroup, Level, Observed
+from agent.model.idset import CpuSet, IdSet
+from agent.model.ledger import Ledger
+from agent.model.machine import Machine
+from agent.model.rules import Rules
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One file of one cgroup.
+
+    Attributes:
+        path, file: which; file as in model.cgroup.Write.
+        level: its place.
+        pod: namespace/name, "" where the ledger knows no such pod, or above pods.
+        container: its name, "" where it is nobody's.
+        wanted: what the ledger says; "" where it says nothing.
+        asked, effective: what the cgroup asks for, and what is in force.
+        exclusive: the CPUs are a grant.
+        cause: why it is not as it should be; None where it is.
+        kept: why it stays so: the reason not to repair it, "" where there is none.
+    """
+
+    path: str
+    file: str
+    level: Level
+    pod: str
+    container: str
+    wanted: str
+    asked: str
+    effective: str
+    exclusive: bool = False
+    cause: Cause | None = None
+    kept: str = ""
+
+    @property
+    def drifted(self) -> bool:
+        """Whether it would be repaired."""
+        return self.cause is not None and not self.kept
+
+
+@dataclass(frozen=True, slots=True)
+class Narrow:
+    """A thread that chose fewer CPUs than its container has: the application's own affair (safety rule S15)."""
+
+    path: str
+    pod: str
+    container: str
+    thread: int
+    cpus: str
+    of: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a check found.
+
+    Attributes:
+        lines: one per file that the ledger says something about, and per quota that should be lifted; tree order.
+        narrow: threads with an affinity of their own.
+        nameless: container ids in pods with exclusive CPUs that nobody could name: sandboxes, or unknown.
+    """
+
+    lines: tuple[Line, ...] = ()
+    narrow: tuple[Narrow, ...] = ()
+    nameless: tuple[str, ...] = ()
+
+    @property
+    def drifted(self) -> tuple[Line, ...]:
+        """The lines that are not as they should be."""
+        return tuple(line for line in self.lines if line.drifted)
+
+    @property
+    def by_cause(self) -> Mapping[str, int]:
+        """Cause -> how many."""
+        found: dict[str, int] = {}
+        for line in self.drifted:
+            if line.cause is not None:
+                found[line.cause.value] = found.get(line.cause.value, 0) + 1
+        return dict(sorted(found.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What is compared.
+
+    Attributes:
+        ledger, names, observed, rules, machine: as in `agent.core.cgroups.plan.plan`.
+        held: where containers' pages lie (safety rule S4).
+        lift_quota: whether pods with exclusive CPUs lose their quota (safety rule S16).
+        affinities: cgroup path -> thread id -> its CPUs.
+    """
+
+    ledger: Ledger
+    names: Names
+    observed: Observed
+    rules: Rules
+    machine: Machine
+    held: Held = field(default_factory=dict)
+    lift_quota: bool = True
+    affinities: Mapping[str, Mapping[int, CpuSet]] = field(default_factory=dict)
+
+
+def check(case: Case) -> Report:
+    """Compare."""
+    wanted = wants(case.ledger, case.names, case.observed, case.rules, case.machine)
+    lines = [*_sets(case, wanted), *_quotas(case)]
+    place = {cgroup.path: number for number, cgroup in enumerate(case.observed.cgroups)}
+    lines.sort(key=lambda line: place[line.path])
+    return Report(tuple(lines), tuple(_narrow(case)), tuple(_nameless(case)))
+
+
+def _sets(case: Case, wanted: Mapping[str, Want]) -> Iterable[Line]:
+    writes = plan(case.observed, wanted, held=case.held)
+    planned = {(write.path, write.file) for write in writes}
+    parents = {cgroup.path: cgroup for cgroup in case.observed.cgroups}
+    for cgroup in case.observed.cgroups:
+        want = wanted.get(cgroup.path, Want())
+        parent = parents.get(parent_of(cgroup.path))
+        both: tuple[tuple[str, IdSet | None, IdSet, IdSet], ...] = (
+            (CPUS, want.cpus, cgroup.cpus, cgroup.effective_cpus),
+            (MEMS, want.mems, cgroup.mems, cgroup.effective_mems),
+        )
+        for file, target, asked, effective in both:
+            if target is None:
+                continue
+            last = {(cgroup.path, file): str(target)}
+            cause = drift.classify(file, target, last, cgroup, parent, case.machine)
+            pages = case.held.get(cgroup.path)
+            kept = ""
+            if cause is not None and file == MEMS and pages and (cgroup.path, file) not in planned:
+                kept = f"its pages lie on nodes {pages}: they would be moved at once (S4)"
+            yield Line(
+                cgroup.path, file, cgroup.level, *_who(case, cgroup), str(target), str(asked), str(effective),
+                exclusive=want.exclusive, cause=cause, kept=kept,
+            )  # fmt: skip
+
+
+def _quotas(case: Case) -> Iterable[Line]:
+    cgroups = {cgroup.path: cgroup for cgroup in case.observed.cgroups}
+    lift = case.lift_quota and case.rules.cpu.static
+    for write in quota_plan(case.ledger, case.names, case.observed, lift=lift):
+        cgroup = cgroups[write.path]
+        who = _who(case, cgroup)
+        yield Line(
+            write.path, write.file, cgroup.level, *who, write.value, write.old, write.old, exclusive=True,
+            cause=Cause.QUOTA,
+        )  # fmt: skip
+
+
+def _who(case: Case, cgroup: Cgroup) -> tuple[str, str]:
+    record = case.ledger.pods.get(cgroup.pod_uid)
+    uid, name = case.names.get(cgroup.container_id, ("", ""))
+    return record.pod.key if record else "", name if uid == cgroup.pod_uid else ""
+
+
+def _narrow(case: Case) -> Iterable[Narrow]:
+    for cgroup in case.observed.cgroups:
+        for thread, cpus in sorted(case.affinities.get(cgroup.path, {}).items()):
+            if cpus != cgroup.effective_cpus and cpus.issubset(cgroup.effective_cpus):
+                yield Narrow(cgroup.path, *_who(case, cgroup), thread, str(cpus), str(cgroup.effective_cpus))
+
+
+def _nameless(case: Case) -> Iterable[str]:
+    for cgroup in case.observed.cgroups:
+        nameless = case.names.get(cgroup.container_id, ("",))[0] != cgroup.pod_uid
+        if cgroup.level is Level.CONTAINER and nameless and own_of(case.ledger, cgroup.pod_uid):
+            yield cgroup.container_id

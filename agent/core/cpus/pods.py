@@ -1,0 +1,66 @@
+"""Pods with pod-level resources that are managed as a whole (gate PodLevelResourceManagers, scope pod; rule 4.12).
+
+The pod gets CPUs of its own, and its containers get theirs out of these: those that ask for whole CPUs exclusive
+ones, all others what is left over, which they share. Used by `agent.core.cpus.provider`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from agent.core.request.amounts import exclusive_count, pod_exclusive_count
+from agent.model.idset import CpuSet
+from agent.model.outcome import Refusal
+from agent.model.pod import ContainerKind, Pod
+
+NO_ROOM_FOR_INITS = "pod rejected, pod has shared init containers but no cpus available for them"
+NO_ROOM_FOR_SHARED = (
+    "pod rejected, sum of exclusive container cpu requests equals pod budget, leaving no cpus for shared containers"
+)
+
+Take = Callable[[CpuSet, int], CpuSet | Refusal]
+
+
+def empty_pool(pod: Pod) -> str:
+    """Why containers that share would be left without a CPU; "" when they would not."""
+    budget = pod_exclusive_count(pod, pod_level_managers=True)
+    sharing = False
+    lasting = 0  # exclusive CPUs of sidecars and app containers so far
+    for container in pod.containers:
+        count = exclusive_count(pod, container, pod_level_managers=True)
+        if container.kind is ContainerKind.INIT:
+            if count == 0 and lasting >= budget:
+                return NO_ROOM_FOR_INITS
+        elif count:
+            lasting += count
+        else:
+            sharing = True
+    return NO_ROOM_FOR_SHARED if sharing and lasting >= budget else ""
+
+
+def partition(pod: Pod, own: CpuSet, take: Take) -> dict[str, CpuSet] | Refusal:
+    """Container name -> CPUs out of the pod's own.
+
+    Init containers take from all that no sidecar before them holds; app containers take one after the other.
+    """
+    shares: dict[str, CpuSet] = {}
+    sidecars = CpuSet()
+    left = own
+    for container in pod.containers:
+        count = exclusive_count(pod, container, pod_level_managers=True)
+        app = container.kind is ContainerKind.APP
+        left = left if app else own - sidecars
+        if not count:
+            if container.kind is ContainerKind.INIT:
+                shares[container.name] = left
+            continue
+        taken = take(left, count)
+        if isinstance(taken, Refusal):
+            return taken
+        shares[container.name] = taken
+        if app:
+            left -= taken
+        elif container.kind is ContainerKind.SIDECAR:
+            sidecars |= taken
+            left = own - sidecars
+    return {container.name: shares.get(container.name, left) for container in pod.containers}

@@ -1,0 +1,268 @@
+"""Who gets which exclusive CPUs: the kubelet's static CPU Manager policy as a hint provider (kubelet rule 4).
+
+A container of a Guaranteed pod that asks for whole CPUs gets CPUs of its own; all others run on the shared pool. With
+policy none nobody gets any. State is `CpuBooks` in the ledger; every method is a pure function of its arguments.
+
+Asked by `agent.core.admission.node`, after devices and before memory. Its parts: `pools` (who may use what),
+`hints` (where it could lie), `choose` (which CPUs), `pods` (pods managed as a whole).
+
+Defects of the kubelet, answered alike under Compatibility.KUBELET and mended under FIXED: D1, a pod that
+holds its CPUs already is not asked again for whole free cores; D2 and D6 in `choose`. Mended in both: D3, the
+endless loop; D9, pods managed as a whole lose their CPUs when they are admitted again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from agent.core.cpus.choose import Chooser
+from agent.core.cpus.hints import Hinter
+from agent.core.cpus.pods import empty_pool, partition
+from agent.core.cpus.pools import Pools
+from agent.core.cpus.topology import CpuTopology
+from agent.core.merge.masks import Positions
+from agent.core.merge.provider import Answer
+from agent.core.request.amounts import exclusive_count, pod_exclusive_count
+from agent.model.hint import IMPOSSIBLE, Hint, Stance
+from agent.model.idset import CpuSet
+from agent.model.ledger import CpuBooks, Ledger
+from agent.model.machine import Machine
+from agent.model.outcome import Reason, Refusal
+from agent.model.pod import Container, ContainerKind, Pod
+from agent.model.rules import Compatibility, CpuOptions, Rules
+from agent.settings.cpu_options import check_machine
+
+CPU = "cpu"
+
+
+class Provider:
+    """The CPU manager of one machine.
+
+    Args:
+        machine: the hardware.
+        rules: checked settings.
+        options: instead of those of the rules, for one pod (numalign.io/cpu-options); the pools stay the node's.
+
+    Raises:
+        SettingsError: what the policy refuses at its start (rule 4.1), with the kubelet's sentence: options that do
+            not go with the machine, or CPUs to reserve that cannot be had.
+    """
+
+    name = "cpus"
+
+    def __init__(self, machine: Machine, rules: Rules, *, options: CpuOptions | None = None) -> None:
+        self._machine = machine
+        self.rules = rules
+        self.options = options = options or rules.cpu.options
+        self._kubelet = rules.compatibility is Compatibility.KUBELET
+        topology = CpuTopology.of(machine)
+        if rules.cpu.static:
+            sockets, nodes = topology.num_sockets, len(topology.nodes)
+            check_machine(rules.cpu.options, rules.topology.policy, sockets=sockets, nodes=nodes)
+        self._pools = Pools(machine, topology, rules)
+        self._chooser = Chooser(
+            topology, options, self._pools.apart, literal=self._kubelet, only_offered=rules.only_offered
+        )
+        self._hinter = Hinter(topology, Positions.of(machine.node_set), by_socket=options.align_by_socket)
+
+    @property
+    def reserved(self) -> CpuSet:
+        """CPUs that the system keeps; none under policy none."""
+        return self._pools.reserved
+
+    @property
+    def apart(self) -> CpuSet:
+        """Kernel-isolated CPUs that are kept out of the shared pool (safety rule S5)."""
+        return self._pools.apart
+
+    def with_options(self, options: CpuOptions) -> Provider:
+        """The same for a pod with options of its own, but for those that are the node's in any case."""
+        return Provider(self._machine, self.rules, options=self.rules.cpu.options.for_pod(options))
+
+    def start(self) -> CpuBooks:
+        """The books of a node without pods."""
+        return CpuBooks(shared=self._pools.shared())
+
+    def free(self, books: CpuBooks) -> CpuSet:
+        """CPUs that may be granted now."""
+        return self._pools.free(books)
+
+    @property
+    def chooser(self) -> Chooser:
+        """Picks CPUs under these options; for changes of what is granted already (`agent.core.admission.resize`)."""
+        return self._chooser
+
+    def regranted(self, ledger: Ledger, uid: str, container: str, cpus: CpuSet) -> Ledger:
+        """The ledger where a container holds these CPUs instead of what it held; none for the shared pool."""
+        books = ledger.cpus
+        held = books.assigned.get(uid, {})
+        others = {name: mine for name, mine in held.items() if name != container}
+        kept = CpuSet.union([cpus, *others.values()])
+        shared = self._pools.put_back(books, held.get(container, CpuSet()) - kept) - cpus
+        return self._with(ledger, self._assigned(books, uid, {**others, container: cpus} if cpus else others, shared))
+
+    def container_hints(self, ledger: Ledger, pod: Pod, container: Container) -> Answer:
+        """Where the container's exclusive CPUs could lie."""
+        count = self._count(pod, container)
+        if not count:
+            return Stance.NO_PREFERENCE
+        books = ledger.cpus
+        held = books.assigned.get(pod.uid, {}).get(container.name)
+        if held is not None:
+            return {CPU: self._hinter.offer(held, count) if len(held) == count else IMPOSSIBLE}
+        return {CPU: self._hinter.offer(self._pools.free(books), count, self._reusable(books, pod))}
+
+    def pod_hints(self, ledger: Ledger, pod: Pod) -> Answer:
+        """Where the exclusive CPUs of the whole pod could lie."""
+        count = self._pod_count(pod)
+        if not count:
+            return Stance.NO_PREFERENCE
+        if pod.pod_level and empty_pool(pod):
+            return {CPU: IMPOSSIBLE}
+        books = ledger.cpus
+        own = books.pools.get(pod.uid)
+        if own is not None and not self._kubelet:  # D9
+            return {CPU: self._hinter.offer(own, count) if len(own) == count else IMPOSSIBLE}
+        held = CpuSet()
+        for container in pod.containers:
+            cpus = books.assigned.get(pod.uid, {}).get(container.name)
+            if cpus is None:
+                continue
+            if len(cpus) != exclusive_count(pod, container, self.rules.pod_level_managers):
+                return {CPU: IMPOSSIBLE}
+            held |= cpus
+        if len(held) == count:
+            return {CPU: self._hinter.offer(held, count)}
+        return {CPU: self._hinter.offer(self._pools.free(books), count, self._reusable(books, pod) | held)}
+
+    def allocate(self, ledger: Ledger, pod: Pod, container: Container, affinity: Hint) -> Ledger | Refusal:
+        """Grant the container its exclusive CPUs; one that has them keeps them."""
+        count = self._count(pod, container)
+        if not count:
+            return ledger
+        books = ledger.cpus
+        held = books.assigned.get(pod.uid, {}).get(container.name)
+        if held is not None and not self._kubelet:  # D1
+            return self._with(ledger, _reused(books, pod.uid, container, held))
+        reusable = self._reusable(books, pod)
+        refusal = self._chooser.check_cores(count, self._physical(books, reusable))
+        if refusal is not None:
+            return refusal
+        if held is not None:
+            return self._with(ledger, _reused(books, pod.uid, container, held))
+        taken = self._grant(books, count, affinity, reusable)
+        if isinstance(taken, Refusal):
+            return taken
+        containers = {**books.assigned.get(pod.uid, {}), container.name: taken}
+        books = self._assigned(books, pod.uid, containers, books.shared - taken)
+        return self._with(ledger, _reused(books, pod.uid, container, taken))
+
+    def allocate_pod(self, ledger: Ledger, pod: Pod, affinity: Hint) -> Ledger | Refusal:
+        """Grant a pod with pod-level resources CPUs of its own, and divide them between its containers."""
+        count = self._pod_count(pod)
+        books = ledger.cpus
+        again = pod.uid in books.pools
+        if not count or (again and not self._kubelet):  # D9
+            return ledger
+        own = self._own(books, pod, count, affinity)
+        if again and not isinstance(own, Refusal):
+            return ledger  # the kubelet would take these too, and lose the first
+        if isinstance(own, Refusal):
+            return own
+        shares = partition(pod, own, self._chooser.part)
+        if isinstance(shares, Refusal):
+            return shares
+        books = self._assigned(books, pod.uid, shares, books.shared - own)
+        return self._with(ledger, replace(books, pools={**books.pools, pod.uid: own}))
+
+    def started(self, ledger: Ledger, pod: Pod, container: Container) -> Ledger:  # noqa: ARG002 - Provider
+        """Nothing: CPUs of finished init containers stay the pod's until it ends (kubelet rule 4.14)."""
+        return ledger
+
+    def release(self, ledger: Ledger, uid: str, container: str | None = None) -> Ledger:
+        """Give back what a container (None: the pod) holds, less what its other containers hold too (rule 4.14)."""
+        books = ledger.cpus
+        containers = books.assigned.get(uid, {})
+        own = books.pools.get(uid)
+        if container is None:
+            reusable = None if books.reusable and books.reusable[0] == uid else books.reusable
+            if not containers and own is None:
+                return self._with(ledger, replace(books, reusable=reusable))
+            freed = CpuSet.union(containers.values()) | (own or CpuSet())
+            kept: Mapping[str, CpuSet] = {}
+            books = replace(books, reusable=reusable)
+        elif container in containers:
+            kept = {name: cpus for name, cpus in containers.items() if name != container}
+            freed = containers[container] - CpuSet.union(kept.values())
+            if own is not None:
+                freed = CpuSet() if kept else own
+        else:
+            return ledger
+        if self.rules.only_offered:
+            shared = self._pools.put_back(books, freed)
+        else:  # whatever it had been given: reserved CPUs too, but not what lay outside a pod's own pool
+            shared = books.shared | (freed if own is None or kept else own)
+        books = self._assigned(books, uid, kept, shared)
+        if not kept:
+            books = replace(books, pools={key: pool for key, pool in books.pools.items() if key != uid})
+        return self._with(ledger, books)
+
+    def _count(self, pod: Pod, container: Container) -> int:
+        """Exclusive CPUs of a container; 0 also for pods with pod-level resources while the gate is off."""
+        gate = self.rules.pod_level_managers
+        if not self.rules.cpu.static or (pod.pod_level and not gate):
+            return 0
+        return exclusive_count(pod, container, gate)
+
+    def _pod_count(self, pod: Pod) -> int:
+        gate = self.rules.pod_level_managers
+        if not self.rules.cpu.static or (pod.pod_level and not gate):
+            return 0
+        return pod_exclusive_count(pod, gate)
+
+    def _reusable(self, books: CpuBooks, pod: Pod) -> CpuSet:
+        """What finished init containers of this pod left."""
+        if books.reusable is None or books.reusable[0] != pod.uid:
+            return CpuSet()
+        return books.reusable[1]
+
+    def _physical(self, books: CpuBooks, reusable: CpuSet) -> CpuSet:
+        """CPUs on cores without a reserved CPU. The kubelet forgets those that the pod may reuse (D1)."""
+        if self._kubelet:
+            return books.shared - self._pools.touched
+        return (self._pools.free(books) | reusable) - self._pools.touched
+
+    def _own(self, books: CpuBooks, pod: Pod, count: int, affinity: Hint) -> CpuSet | Refusal:
+        """The CPUs of a pod that is managed as a whole."""
+        why = empty_pool(pod)
+        if why:
+            return Refusal(Reason.EMPTY_POOL, why, facts={"requested": count})
+        refusal = self._chooser.check_cores(count, self._physical(books, CpuSet()))
+        return refusal or self._grant(books, count, affinity, CpuSet())
+
+    def _grant(self, books: CpuBooks, count: int, affinity: Hint, reusable: CpuSet) -> CpuSet | Refusal:
+        taken = self._chooser.choose(self._pools.free(books) | reusable, count, affinity)
+        if isinstance(taken, Refusal) or not self.rules.keep_shared:
+            return taken
+        if books.shared and not books.shared - taken:
+            return Refusal(
+                Reason.SHARED_POOL,
+                f"the {count} CPUs asked for are all that the shared pool has left, which must not become empty",
+                facts={"requested": count, "shared": str(books.shared)},
+            )
+        return taken
+
+    def _assigned(self, books: CpuBooks, uid: str, containers: Mapping[str, CpuSet], shared: CpuSet) -> CpuBooks:
+        others = {key: held for key, held in books.assigned.items() if key != uid}
+        return replace(books, shared=shared, assigned={**others, uid: containers} if containers else others)
+
+    def _with(self, ledger: Ledger, books: CpuBooks) -> Ledger:
+        return replace(ledger, cpus=books)
+
+
+def _reused(books: CpuBooks, uid: str, container: Container, cpus: CpuSet) -> CpuBooks:
+    """What later containers of the pod may reuse: a finished init container's CPUs, less what others took (4.13)."""
+    before = books.reusable[1] if books.reusable and books.reusable[0] == uid else CpuSet()
+    after = before | cpus if container.kind is ContainerKind.INIT else before - cpus
+    return replace(books, reusable=(uid, after))

@@ -1,0 +1,186 @@
+"""The CPU topology as the CPU manager sees it (kubelet rule 1.2): every unit's CPUs as one integer, by the unit's id.
+
+Built once per machine from `agent.model.machine.Machine`; read by `agent.core.cpus.packed` and
+`agent.core.cpus.provider`. Ids: a core is called by its lowest CPU, a socket by its package, an uncore cache by its
+own id or, where none was recorded for the core, by the socket's. `cpus_per_core` and its like are the kubelet's
+machine-wide floored averages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from agent.model.machine import Machine
+
+Units = dict[int, int]
+"""Id -> CPUs, as bits."""
+
+
+def bits(mask: int) -> Iterator[int]:
+    """The CPU numbers in a mask, ascending."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+@dataclass(frozen=True)
+class CpuTopology:
+    """Where each CPU is.
+
+    Attributes:
+        all: every online CPU.
+        nodes, sockets, cores, uncores: CPUs of each unit, ascending ids. Nodes without CPUs are absent.
+        core_of: CPU -> its core.
+        num_sockets: as cAdvisor counts them, which need not be len(sockets).
+        num_cores: cores counted per NUMA node.
+    """
+
+    all: int
+    nodes: Units
+    sockets: Units
+    cores: Units
+    uncores: Units
+    core_of: dict[int, int]
+    num_sockets: int
+    num_cores: int
+
+    @classmethod
+    def of(cls, machine: Machine) -> CpuTopology:
+        """The topology of a machine; the same object for the same machine."""
+        return _of(machine)
+
+    @cached_property
+    def num_cpus(self) -> int:
+        """Online CPUs."""
+        return self.all.bit_count()
+
+    @cached_property
+    def cpus_per_core(self) -> int:
+        """Average threads per core, floored."""
+        return self.num_cpus // self.num_cores if self.num_cores else 0
+
+    @cached_property
+    def cpus_per_socket(self) -> int:
+        """Average CPUs per socket, floored."""
+        return self.num_cpus // self.num_sockets if self.num_sockets else 0
+
+    @cached_property
+    def cpus_per_uncore(self) -> int:
+        """Average CPUs per uncore cache, floored."""
+        return self.num_cpus // len(self.uncores) if self.uncores else 0
+
+    @cached_property
+    def numa_first(self) -> bool:
+        """Whether NUMA nodes are the larger unit (kubelet rule 4.9.1): as many sockets as nodes, or more."""
+        return self.num_sockets >= len(self.nodes)
+
+    @cached_property
+    def sockets_of_node(self) -> dict[int, tuple[int, ...]]:
+        """Sockets with CPUs in a node, ascending."""
+        return _inside(self.nodes, self.sockets)
+
+    @cached_property
+    def nodes_of_socket(self) -> dict[int, tuple[int, ...]]:
+        """Nodes with CPUs in a socket, ascending."""
+        return _inside(self.sockets, self.nodes)
+
+    @cached_property
+    def cores_of_node(self) -> dict[int, tuple[int, ...]]:
+        """Cores with CPUs in a node, ascending."""
+        return _inside(self.nodes, self.cores)
+
+    @cached_property
+    def cores_of_socket(self) -> dict[int, tuple[int, ...]]:
+        """Cores with CPUs in a socket, ascending."""
+        return _inside(self.sockets, self.cores)
+
+    @cached_property
+    def uncores_of_node(self) -> dict[int, tuple[int, ...]]:
+        """Uncore caches with CPUs in a node, ascending."""
+        return _inside(self.nodes, self.uncores)
+
+    @cached_property
+    def cores_of_uncore(self) -> dict[int, tuple[int, ...]]:
+        """Cores with CPUs at an uncore cache, ascending."""
+        return _inside(self.uncores, self.cores)
+
+    def in_nodes(self, nodes: int) -> int:
+        """The CPUs of the NUMA nodes whose ids are in `nodes`."""
+        found = 0
+        for node, cpus in self.nodes.items():
+            if nodes >> node & 1:
+                found |= cpus
+        return found
+
+    def in_sockets_of(self, nodes: int) -> int:
+        """The CPUs of all sockets that the NUMA nodes in `nodes` touch."""
+        mine = self.in_nodes(nodes)
+        found = 0
+        for cpus in self.sockets.values():
+            if cpus & mine:
+                found |= cpus
+        return found
+
+    def whole_cores(self, cpus: int) -> int:
+        """The CPUs of every core that has one in `cpus`."""
+        found = 0
+        for core in {self.core_of[cpu] for cpu in bits(cpus & self.all)}:
+            found |= self.cores[core]
+        return found
+
+
+@lru_cache(maxsize=64)
+def _built(machine_id: int, machine: _Identity) -> CpuTopology:  # noqa: ARG001 - the id makes the cache per object
+    source = machine.machine
+    nodes: Units = {}
+    sockets: Units = {}
+    cores: Units = {}
+    uncores: Units = {}
+    core_of: dict[int, int] = {}
+    per_node = set()
+    everything = 0
+    for cpu in source.cpus:
+        bit = 1 << cpu.id
+        everything |= bit
+        core_of[cpu.id] = cpu.core
+        per_node.add((cpu.node, cpu.core))
+        uncore = cpu.package if cpu.uncore is None else cpu.uncore
+        for units, unit in ((nodes, cpu.node), (sockets, cpu.package), (cores, cpu.core), (uncores, uncore)):
+            units[unit] = units.get(unit, 0) | bit
+    count = len(sockets) if source.sockets is None else source.sockets
+    return CpuTopology(
+        all=everything,
+        nodes=dict(sorted(nodes.items())),
+        sockets=dict(sorted(sockets.items())),
+        cores=dict(sorted(cores.items())),
+        uncores=dict(sorted(uncores.items())),
+        core_of=core_of,
+        num_sockets=count,
+        num_cores=len(per_node),
+    )
+
+
+class _Identity:
+    """A machine as a cache key: by identity, since hashing all of it costs more than building the topology."""
+
+    __slots__ = ("machine",)
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+
+    def __hash__(self) -> int:
+        return id(self.machine)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Identity) and other.machine is self.machine
+
+
+def _of(machine: Machine) -> CpuTopology:
+    return _built(id(machine), _Identity(machine))
+
+
+def _inside(outer: Units, inner: Units) -> dict[int, tuple[int, ...]]:
+    return {unit: tuple(other for other, theirs in inner.items() if theirs & cpus) for unit, cpus in outer.items()}

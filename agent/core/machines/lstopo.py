@@ -1,0 +1,180 @@
+"""A machine from the XML that hwloc's lstopo writes (`lstopo machine.xml`), formats of hwloc 1 and 2.
+
+Called by `agent.host.lstopo`, which makes the elements. What the elements mean:
+https://www.open-mpi.org/projects/hwloc/doc/ ("Importing and exporting topologies from/to XML files"; objects and
+their attributes). Two things differ between the formats: in 1 a NUMANode is an ancestor of its cores, in 2 it hangs
+beside them and memory of several kinds may have the same CPUs; and matrices of distances look different.
+
+What such a file does not say is not invented: which CPUs the kernel isolates, drivers, virtual functions, IOMMU
+groups. A PCI class has four of its six digits there; the last two become 00.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from agent.core.machines.lstopo_element import Element
+from agent.core.machines.lstopo_nodes import SOURCE, Memory, nodes_of
+from agent.core.machines.uncore import UNCORE_LEVEL, uncore_of
+from agent.model.idset import MAX_ID, CpuSet, NodeSet
+from agent.model.machine import Cache, Cpu, Machine, PciDevice
+
+_CACHE = re.compile(r"L(\d)d?Cache")
+_BUS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII | re.IGNORECASE)
+_PCI_TYPE = re.compile(r"([0-9a-f]{4}) \[([0-9a-f]{4}):([0-9a-f]{4})\]", re.ASCII | re.IGNORECASE)
+_PACKAGES = ("Package", "Socket")
+_INSTRUCTIONS = "2"
+_KINDS = {"IntelAtom": "efficiency", "IntelCore": "performance"}
+
+
+@dataclass(frozen=True)
+class Tree:
+    """All objects of a file.
+
+    Attributes:
+        top: the Machine (or System) object.
+        objects: (object, the objects around it, outermost first), in order.
+        root: the topology element.
+    """
+
+    root: Element
+    top: Element
+    objects: tuple[tuple[Element, tuple[Element, ...]], ...]
+
+    @cached_property
+    def online(self) -> CpuSet:
+        """The CPUs that are there and may be used."""
+        listed = self.top.bits("online_cpuset") or self.top.bits("cpuset")
+        known = CpuSet.from_ids(each.number("os_index", most=MAX_ID) for each, _ in self.of("PU"))
+        return known & CpuSet(listed) if listed else known
+
+    def of(self, *kinds: str) -> Iterator[tuple[Element, tuple[Element, ...]]]:
+        """The objects of some types."""
+        return ((each, around) for each, around in self.objects if each.get("type") in kinds)
+
+    def cpus(self, each: Element) -> CpuSet:
+        """The online CPUs of an object."""
+        return CpuSet(each.bits("cpuset")) & self.online
+
+    def groups(self, *kinds: str) -> dict[int, int]:
+        """Online CPU -> lowest CPU of the object of these types that holds it; itself where none does."""
+        found = {cpu: cpu for cpu in self.online}
+        for each, _ in self.of(*kinds):
+            cpus = self.cpus(each)
+            found.update(dict.fromkeys(cpus, cpus.first if cpus else 0))
+        return found
+
+
+def machine_from(root: Element, name: str = "") -> Machine:
+    """The machine that a file describes.
+
+    Raises:
+        MalformedError: naming line and element.
+    """
+    tree = _tree(root)
+    if not tree.online:
+        raise tree.top.wrong("has no PU objects that are online: no machine")
+    memory = nodes_of(tree.root, tree.top, list(tree.of("NUMANode")), tree.online)
+    core = _cut(tree.groups("Core"), memory)
+    package = _packages(tree)
+    lowest = {number: min(cpu for cpu, mine in package.items() if mine == number) for number in set(package.values())}
+    die = tree.groups("Die") if any(tree.of("Die")) else {cpu: lowest[package[cpu]] for cpu in package}
+    caches, ids = _caches(tree)
+    uncore = uncore_of(caches, ids, core, memory.owner)
+    kinds = _kinds(tree)
+    return Machine(
+        cpus=tuple(
+            Cpu(cpu, memory.owner[cpu], core[cpu], package[cpu], die[cpu], uncore.get(cpu), kinds.get(cpu, ""))
+            for cpu in tree.online
+        ),
+        nodes=memory.nodes,
+        offline=CpuSet(tree.top.bits("complete_cpuset")) - tree.online,
+        caches=caches,
+        devices=_devices(tree, memory),
+        name=name,
+    )
+
+
+def _tree(root: Element) -> Tree:
+    if root.tag != "topology":
+        raise root.wrong("is not what lstopo writes, whose root is <topology>")
+    top = next(root.all("object"), None)
+    if top is None or top.get("type") not in {"Machine", "System"}:
+        raise (top or root).wrong("is no Machine; write the file with `lstopo machine.xml`")
+    found: list[tuple[Element, tuple[Element, ...]]] = []
+    left: list[tuple[Element, tuple[Element, ...]]] = [(top, ())]
+    while left:
+        each, around = left.pop()
+        found.append((each, around))
+        inside = (*around, each)
+        left += [(child, inside) for child in reversed(each.children) if child.tag == "object"]
+    return Tree(root, top, tuple(found))
+
+
+def _cut(core: dict[int, int], memory: Memory) -> dict[int, int]:
+    """Cores cut at the borders of NUMA nodes, as discovery does."""
+    first: dict[tuple[int, int], int] = {}
+    return {cpu: first.setdefault((core[cpu], memory.owner[cpu]), cpu) for cpu in sorted(core)}
+
+
+def _packages(tree: Tree) -> dict[int, int]:
+    """CPU -> package: the system's number where each package has one of its own, else its lowest CPU."""
+    found = [(each, tree.cpus(each)) for each, _ in tree.of(*_PACKAGES)]
+    found = [(each, cpus) for each, cpus in found if cpus]
+    numbers = [each.get("os_index") for each, _ in found]
+    named = all(numbers) and len(set(numbers)) == len(numbers)
+    package = dict.fromkeys(tree.online, tree.online.first)
+    for each, cpus in found:
+        package.update(dict.fromkeys(cpus, each.number("os_index", most=2**31) if named else cpus.first))
+    return package
+
+
+def _caches(tree: Tree) -> tuple[tuple[Cache, ...], dict[tuple[int, int], int]]:
+    caches: dict[tuple[int, int], Cache] = {}
+    ids: dict[tuple[int, int], int] = {}
+    for each, _ in tree.objects:
+        kind = _CACHE.fullmatch(each.get("type"))
+        plain = each.get("type") == "Cache" and each.get("cache_type") != _INSTRUCTIONS
+        cpus = tree.cpus(each) if kind or plain else CpuSet()
+        if not cpus:
+            continue
+        level = int(kind[1]) if kind else each.number("depth", most=9)
+        caches[level, cpus.first] = Cache(level, cpus, each.number("cache_size", 0))
+        if level >= UNCORE_LEVEL and each.get("os_index"):
+            ids[level, cpus.first] = each.number("os_index", most=2**32)
+    return tuple(caches[key] for key in sorted(caches)), ids
+
+
+def _kinds(tree: Tree) -> dict[int, str]:
+    """CPU -> performance or efficiency, where lstopo knows the kind of core."""
+    found: dict[int, str] = {}
+    for each in tree.root.all("cpukind"):
+        told = {info.get("value") for info in each.all("info") if info.get("name") == "CoreType"}
+        for kind in told & set(_KINDS):
+            found.update(dict.fromkeys(CpuSet(each.bits("cpuset")) & tree.online, _KINDS[kind]))
+    return found if len(set(found.values())) > 1 else {}
+
+
+def _devices(tree: Tree, memory: Memory) -> tuple[PciDevice, ...]:
+    found: dict[str, PciDevice] = {}
+    for each, around in tree.of("PCIDev", "Bridge"):
+        address, bridge = each.get("pci_busid").lower(), each.get("type") == "Bridge"
+        if bridge and not address:
+            continue  # the host's own
+        what = _PCI_TYPE.match(each.get("pci_type"))
+        if not _BUS.fullmatch(address) or what is None:
+            raise each.wrong(
+                f'has pci_busid="{address[:40]}" and pci_type="{each.get("pci_type")[:40]}": no PCI function'
+            )
+        place = next((one for one in reversed(around) if one.get("cpuset")), tree.top)
+        nodes = memory.owners(tree.cpus(place))
+        told = nodes if len(nodes) < len(set(memory.owner.values())) else NodeSet()  # everywhere: nobody says where
+        parent = next((one.get("pci_busid").lower() for one in reversed(around) if one.get("pci_busid")), "")
+        found[address] = PciDevice(
+            address, what[1].lower() + "00", what[2].lower(), what[3].lower(), parent=parent, numa_nodes=told,
+            numa_source=SOURCE if told else "",
+        )  # fmt: skip
+    return tuple(found[address] for address in sorted(found))

@@ -1,0 +1,119 @@
+"""What a pod asks of the managers: their own formulas, which differ from the scheduler's (rules 4.4, 5.3, 8.2).
+
+Used by `agent.core.cpus.provider`, `agent.core.memory.provider`, `agent.core.devices.provider` and
+`agent.core.admission.node`. Amounts come in as thousandths of a unit and leave as whole CPUs, bytes or devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from agent.model.pod import Container, ContainerKind, Pod, Qos, Resources, at_once
+from agent.model.quantity import is_whole, units
+
+HUGE = "hugepages-"
+"""How the name of a huge page resource starts."""
+
+
+def eligible(container: Container) -> bool:
+    """Whether a container of a pod with pod-level resources may have resources of its own (kubelet rule 4.4).
+
+    Its CPU and its memory request are both set and equal to the limit.
+    """
+    return all(
+        container.requests.get(name, 0) != 0 and container.requests[name] == container.limits.get(name, 0)
+        for name in ("cpu", "memory")
+    )
+
+
+def exclusive_count(pod: Pod, container: Container, pod_level_managers: bool) -> int:  # noqa: FBT001 - the gate's value
+    """Exclusive CPUs that a container asks for; 0 when it shares (kubelet rule 4.4).
+
+    The caller decides what a pod with pod-level resources gets while the gate is off (nothing at all).
+    """
+    if pod.qos is not Qos.GUARANTEED:
+        return 0
+    if pod_level_managers and pod.pod_level and not eligible(container):
+        return 0
+    return _whole(container.requests)
+
+
+def pod_exclusive_count(pod: Pod, pod_level_managers: bool) -> int:  # noqa: FBT001 - the gate's value
+    """Exclusive CPUs that a pod asks for as a whole: the highest number held at once (kubelet rule 4.4)."""
+    if pod_level_managers and pod.pod_level:
+        return _whole(pod.requests or {}) if pod.qos is Qos.GUARANTEED else 0
+    return at_once((each.kind, exclusive_count(pod, each, pod_level_managers)) for each in pod.containers)
+
+
+def is_memory(resource: str) -> bool:
+    """Whether the Memory Manager counts it."""
+    return resource == "memory" or resource.startswith(HUGE)
+
+
+def memory_requests(pod: Pod, container: Container, pod_level_managers: bool) -> dict[str, int]:  # noqa: FBT001 - the gate's value
+    """Bytes that a container asks of the Memory Manager, by resource name, sorted; zeros are kept (kubelet rule 5.3).
+
+    Fractions of a byte round up; the kubelet refuses them (`is_fractional`).
+    """
+    if pod_level_managers and pod.pod_level and not eligible(container):
+        return {}
+    return {name: units(container.requests[name]) for name in sorted(container.requests) if is_memory(name)}
+
+
+def pod_memory_requests(pod: Pod, pod_level_managers: bool) -> dict[str, int]:  # noqa: FBT001 - the gate's value
+    """Bytes that a pod asks for as a whole, by resource name, sorted (kubelet rule 5.3).
+
+    The highest amount held at once, but only of resources that an app container asks for; of a pod with pod-level
+    resources what is set there, if more than nothing.
+    """
+    if pod_level_managers and pod.pod_level:
+        asked = pod.requests or {}
+        return {name: units(asked[name]) for name in sorted(asked) if is_memory(name) and asked[name] > 0}
+    asked_by = [(each.kind, memory_requests(pod, each, pod_level_managers)) for each in pod.containers]
+    of_apps = {name for kind, amounts in asked_by if kind is ContainerKind.APP for name in amounts}
+    return {name: _of(name, asked_by) for name in sorted(of_apps)}
+
+
+def is_fractional(requests: Resources) -> bool:
+    """Whether an amount of memory is no whole number of bytes: the kubelet then refuses the pod (rule 5.3)."""
+    return any(is_memory(name) and not is_whole(milli) for name, milli in requests.items())
+
+
+def pod_requests(pod: Pod, *, overhead: bool = True) -> dict[str, int]:
+    """What the scheduler and the pod's cgroup count: effective requests in thousandths (kubelet rule 8.2)."""
+    total = _together(pod, lambda container: container.requests)
+    total.update(_pod_level(pod, pod.requests))
+    for name, milli in pod.overhead.items() if overhead else ():
+        total[name] = total.get(name, 0) + milli
+    return dict(sorted(total.items()))
+
+
+def pod_limits(pod: Pod, *, overhead: bool = True) -> dict[str, int]:
+    """Effective limits in thousandths (kubelet rule 8.2). Overhead is added only where there is a limit."""
+    total = _together(pod, lambda container: container.limits)
+    total.update(_pod_level(pod, pod.limits))
+    for name, milli in pod.overhead.items() if overhead else ():
+        if total.get(name):
+            total[name] += milli
+    return dict(sorted(total.items()))
+
+
+def _together(pod: Pod, amounts: Callable[[Container], Resources]) -> dict[str, int]:
+    """The most that runs at once, of each resource that some container names."""
+    asked_by = [(each.kind, amounts(each)) for each in pod.containers]
+    return {name: _of(name, asked_by) for _, asked in asked_by for name in asked}
+
+
+def _of(name: str, asked_by: Sequence[tuple[ContainerKind, Resources]]) -> int:
+    return at_once((kind, amounts.get(name, 0)) for kind, amounts in asked_by)
+
+
+def _pod_level(pod: Pod, asked: Resources | None) -> dict[str, int]:
+    if not pod.pod_level:
+        return {}
+    return {name: milli for name, milli in (asked or {}).items() if name == "cpu" or is_memory(name)}
+
+
+def _whole(requests: Resources) -> int:
+    milli = requests.get("cpu", 0)
+    return units(milli) if is_whole(milli) else 0
