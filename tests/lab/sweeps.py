@@ -10,6 +10,8 @@ who has CPUs of his own. Nobody else may be on them:
   without NRI, starts on all CPUs (deploy/docs/nri.md). Before that its overlaps are those of newcomers. The pause
   process of a pod and what runc has not yet made a container's program are counted apart, too.
 - Who had CPUs of his own keeps them for as long as he runs, whatever a later ledger says (safety.md S13).
+- A thread that may run where its cgroup may not counts like an overlap where these are another one's CPUs. Elsewhere
+  it counts when it lasts: while one write of a set lasts, the kernel changes one thread after the other.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ from tests.lab.needs import LabError
 
 IN_A_ROW = 2
 """Sweeps that must have the same: one cgroup is read after the other, and a plan writes one after the other."""
+LASTING = 20
+"""Sweeps (of which more than ten are made in a second) after which a thread has been left behind by the kernel."""
 APP, PAUSE, INIT = "app", "pause", "init"
 NEWCOMER, ONCE = "of newcomers", "seen once"
 APART = {PAUSE: "with a pause process", INIT: "with runc init", NEWCOMER: NEWCOMER, ONCE: ONCE}
@@ -151,6 +155,7 @@ class _Judge:
         self._placed: set[str] = set()
         self._open: dict[tuple[str, str], tuple[int, bool]] = {}
         self._told: set[tuple[str, ...]] = set()
+        self._strays: dict[tuple[str, str], tuple[int, CpuSet]] = {}
 
     def look(self, span: Span) -> None:
         """One span."""
@@ -229,14 +234,22 @@ class _Judge:
             self.verdict.apart[kind] += 1
 
     def _threads(self, span: Span) -> None:
+        """Those outside their cgroup since one sweep, while the cgroup's own set stayed the same."""
+        now = dict[tuple[str, str], tuple[int, CpuSet]]()
         for name, each in span.sets.items():
-            for thread, cpus in each.strays.items() if each.kind == APP and span.end - span.first >= IN_A_ROW else ():
-                if (name, thread) not in self._told:
+            foreign = CpuSet.union(cpus for other, cpus in self._pinned.items() if other != name)
+            for thread, cpus in each.strays.items() if each.kind == APP else ():
+                first, before = self._strays.get((name, thread), (span.first, each.cpus))
+                now[name, thread] = (first if before == each.cpus else span.first, each.cpus)
+                lasts = span.end - now[name, thread][0]
+                most = IN_A_ROW if CpuSet.parse(cpus) & foreign else LASTING
+                if lasts >= most and (name, thread) not in self._told:
                     self._told.add((name, thread))
                     self.verdict.wrong.append(
                         f"thread {thread} of {_who(span.ledger, each, name)} might run on CPUs {cpus}, its cgroup on "
-                        f"{each.cpus}, at sweep {span.first} of {self._seen.count}"
+                        f"{each.cpus}, at sweep {span.first} of {self._seen.count}, {lasts} sweeps long"
                     )
+        self._strays = now
 
 
 def _own(ledger: Ledger, uid: str) -> CpuSet:

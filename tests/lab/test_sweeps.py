@@ -19,7 +19,7 @@ from agent.model.ledger import CpuBooks, Ledger, PodRecord
 from agent.model.pod import Container, Pod, Qos
 from tests import peers
 from tests.lab.needs import LabError
-from tests.lab.sweeps import INIT, NEWCOMER, ONCE, PAUSE, Verdict, judged, parsed, strayed, summary
+from tests.lab.sweeps import INIT, LASTING, NEWCOMER, ONCE, PAUSE, Verdict, judged, parsed, strayed, summary
 
 Line = dict[str, Any]
 A, B = (f"{letter * 8}-0000-4000-8000-000000000000" for letter in "ab")
@@ -118,13 +118,36 @@ def test_a_pod_that_is_to_share_from_now_on_has_nothing_of_its_own() -> None:
     assert judge(mine, line(5, saved=ledger(), a="0-7"), line(7, b="0-7")) == Verdict()
 
 
-def test_a_thread_outside_its_cgroup_counts_after_two_sweeps() -> None:
-    """The kernel moves threads with their cgroup: one that stays behind is told by its number."""
+def test_a_thread_that_is_left_outside_its_cgroup_is_told() -> None:
+    """The kernel moves threads with their cgroup, one by one: one that stays behind is told by its number."""
     odd = line(5, a="2-3")
     odd["changed"]["a"]["strays"] = {"77": "0"}
-    assert judge(START, odd, line(6, a="2-3")) == Verdict()
-    (said,) = judge(START, odd, line(7, a="2-3")).wrong
+    assert judge(START, odd, line(5 + LASTING - 1, a="2-3")) == Verdict()
+    (said,) = judge(START, odd, line(5 + LASTING, a="2-3")).wrong
     assert "thread 77 of container a of default/a might run on CPUs 0, its cgroup on 2-3" in said
+
+
+def test_a_thread_that_is_left_behind_is_told_however_often_something_else_changes() -> None:
+    """Pods come and go meanwhile; a cgroup that changes itself begins anew, and so does a thread that came back."""
+    odd = line(5, a="2-3")
+    odd["changed"]["a"]["strays"] = {"77": "0"}
+    others = [line(5 + number, b="4-5" if number % 2 else "4-6") for number in range(1, LASTING + 1)]
+    assert len(judge(START, odd, *others).wrong) == 1
+    moved = line(15, a="2")
+    moved["changed"]["a"]["strays"] = {"77": "0"}
+    assert judge(START, odd, moved, line(5 + LASTING, a="2-3")) == Verdict()
+    back = [line(10, a="2-3"), {**odd, "sweep": 12}]
+    assert judge(START, odd, *back, line(5 + LASTING, a="2-3")) == Verdict()
+
+
+def test_a_thread_on_cpus_that_are_another_ones_counts_after_two_sweeps() -> None:
+    """What a cgroup must not do, its threads must not do either."""
+    both = line(4, saved=ledger(a="2-3", b="4-5"), a="2-3", b="4-5")
+    odd = line(5, a="2-3")
+    odd["changed"]["a"]["strays"] = {"77": "2-4"}
+    assert judge(START, both, odd, line(6, a="2-3")) == Verdict()
+    (said,) = judge(START, both, odd, line(7, a="2-3")).wrong
+    assert "thread 77 of container a of default/a might run on CPUs 2-4" in said
 
 
 def test_a_damaged_ledger_changes_nothing_and_none_at_all_is_nobodys() -> None:
