@@ -1,10 +1,11 @@
 """The composition root: the only room that knows every other. Builds the edges, hands them to the engine, runs them.
 
-    standalone   a folder of pod manifests on this machine, no API server: `numalign run --pods`
-    runtime      plays kubelet and runtime for those pods, where there is no kubelet
-    trees        which cgroup tree is served: a scratch one, one of our own on a real hierarchy, or the kubelet's
-    setup        settings and machine, read and followed as they change
-    views        what people are shown, as values
+    cluster      a node of a cluster; standalone: a folder of pod manifests, without an API server
+    offline      what an agent left behind: for `release`, `verify`, `explain`, `plan`; simulate: `numalign simulate`
+    page         the node page, and the values that people are shown
+    service      what both ways of serving have in common
+    setup        settings and machine, read and followed as they change; trees: which cgroup tree is served
+    statedir     the files beside the ledger
 
-Called by `agent.cli.run`.
+Called by `agent.cli`. Arrows between these rooms run downwards; `make layers` holds them.
 """

@@ -1,8 +1,8 @@
 """Settings and machine: read at start, and again when something about them changed.
 
-Called by `agent.app.standalone`. Reading is cheap only when nothing changed, so a fingerprint is compared first: of
-the configuration file its time, size and inode (a ConfigMap is replaced through links), of the machine which CPUs and
-nodes are online and how many huge pages there are.
+Called by `agent.app.standalone.standalone`. Reading is cheap only when nothing changed, so a fingerprint is compared
+first: of the configuration file its time, size and inode (a ConfigMap is replaced through links), of the machine
+which CPUs and nodes are online and how many huge pages there are.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from agent.app.kept import Kept
+from agent.app.statedir.node_allocatable import Kept
 from agent.core.admission.node import Node
 from agent.core.request.exempt import Exemptions
 from agent.engine.known import Switches

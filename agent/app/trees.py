@@ -4,7 +4,7 @@
     auto      a folder of our own on this machine's cpuset hierarchy where we may make one, else scratch
     PATH      that cgroup mount: a kubelet's cgroups where there is one, else a folder of our own
 
-Called by `agent.app.standalone_made`.
+Called by `agent.app.standalone.build`.
 """
 
 from __future__ import annotations

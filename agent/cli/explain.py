@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from agent.app.asking import manifests, open_desk
+from agent.app.offline.queries import manifests, open_desk
 from agent.cli.run import DEFAULT_STATE
 from agent.cli.where import config_option, root_option
 from agent.core.explain.shown import to_json

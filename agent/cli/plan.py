@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from agent.app.asking import Desk, open_desk
+from agent.app.offline.queries import Desk, open_desk
 from agent.cli.where import config_option, root_option, state_dir_option
 from agent.core.forecast.whatif import Answer, Change, Line, Question, what_if
 from agent.errors import SettingsError

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from agent.app import state_folder
-from agent.app.offline import Where, open_left
-from agent.app.releasing import Released
-from agent.app.releasing import release as put_back
+from agent.app.offline import folder as state_folder
+from agent.app.offline.offline import Where, open_left
+from agent.app.offline.releasing import Released
+from agent.app.offline.releasing import release as put_back
 from agent.cli.release_cluster import ClusterOptions, cluster_options, release_cluster
 from agent.cli.where import where_options
 from agent.errors import AnotherAgentError

@@ -73,7 +73,7 @@ def release_cluster(asked: ClusterOptions, output: str) -> bool:
     Raises:
         SettingsError: this is no pod of a cluster, or no namespace is named.
     """
-    from agent.app.farewell import Asking, sentence  # noqa: PLC0415 - the API's client is loaded only where it is used
+    from agent.app.offline.decommission import Asking, sentence  # noqa: PLC0415 - the API's client is loaded only where it is used
     from agent.kube.access import ACCOUNT, Access, in_cluster  # noqa: PLC0415 - as above
     from agent.kube.client import KubeClient  # noqa: PLC0415 - as above
 

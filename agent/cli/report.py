@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from agent.app.standalone import Standalone
-from agent.app.views import View
+from agent.app.page.views import View
+from agent.app.standalone.standalone import Standalone
 from agent.cli import show
 from agent.model.machine import Machine
 

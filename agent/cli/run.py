@@ -12,10 +12,10 @@ from types import FrameType
 
 import click
 
-from agent.app.edges import Sockets
-from agent.app.standalone import Options, Standalone
+from agent.app.page.views import as_json, view_of
+from agent.app.service.edges import Sockets
+from agent.app.standalone.standalone import Options, Standalone
 from agent.app.trees import MOUNT, SCRATCH
-from agent.app.views import as_json, view_of
 from agent.errors import SettingsError
 from agent.observe import logs
 

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
-from agent.app.cluster import Cluster, Options
-from agent.app.edges import Sockets
+from agent.app.cluster.cluster import Cluster, Options
+from agent.app.service.edges import Sockets
 from agent.errors import SettingsError
 from agent.kube.access import ACCOUNT, Access, in_cluster
 from agent.observe.logs import LOG

@@ -1,4 +1,4 @@
-"""Tables for people: who got what, and what each NUMA node has left. Values come from `agent.app.views`.
+"""Tables for people: who got what, and what each NUMA node has left. Values come from `agent.app.page.views`.
 
 Colours and box characters only where a terminal shows them; a pipe gets plain text, wide enough not to be folded.
 """
@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from agent.app.views import Row, View
+from agent.app.page.views import Row, View
 from agent.core.accounting.usage import MemoryUse
 from agent.model.idset import CpuSet
 

@@ -14,8 +14,8 @@ from typing import Any, TextIO
 
 import click
 
-from agent.app.simulate import Kind, Options, Outcome, Prepared, prepare, run
-from agent.app.simulate_figures import Figures, as_json, figures
+from agent.app.simulate.figures import Figures, as_json, figures
+from agent.app.simulate.simulate import Kind, Options, Outcome, Prepared, prepare, run
 from agent.core.forecast.scheduling import Strategy
 from agent.errors import BadInputError
 from agent.model.rules import OnMisalignment, Policy, Scope

@@ -1,7 +1,7 @@
 """What `numalign simulate` prints: variants side by side, then nodes and pods where they are asked for.
 
 Colours and folding only on a terminal (or where COLUMNS says how wide it is); figures come from
-`agent.app.simulate_figures`.
+`agent.app.simulate.figures`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from agent.app.simulate import Outcome, Prepared
-from agent.app.simulate_figures import Figures, Fill
-from agent.app.views import in_words
+from agent.app.page.views import in_words
+from agent.app.simulate.figures import Figures, Fill
+from agent.app.simulate.simulate import Outcome, Prepared
 from agent.cli.show import PIPE_WIDTH, sentences, size
 from agent.engine.simulation import Fate, State
 from agent.model.idset import CpuSet, NodeSet

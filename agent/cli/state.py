@@ -8,9 +8,11 @@ from pathlib import Path
 
 import click
 
-from agent.app import kept, outsiders, recovery_report
-from agent.app.state_folder import saved_in, setup_of
-from agent.app.views import as_json, view_of
+from agent.app.offline.folder import saved_in, setup_of
+from agent.app.page.views import as_json, view_of
+from agent.app.statedir import node_allocatable as kept
+from agent.app.statedir import recovery_report
+from agent.app.statedir import unplaced_pods as outsiders
 from agent.cli.where import config_option, root_option, state_dir_option
 from agent.core.cgroups.enforced import note
 from agent.errors import NumalignError, SettingsError

@@ -15,7 +15,7 @@ from typing import TextIO
 import click
 from rich.console import Console
 
-from agent.app.machine_watch import second_opinion
+from agent.app.service.machine_watch import second_opinion
 from agent.core.machines.facts import to_facts
 from agent.errors import CheckpointError, HostError, MalformedError
 from agent.host.checkpoint import Checkpoint

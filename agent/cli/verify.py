@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from agent.app.offline import Left, Where, open_left
+from agent.app.offline.offline import Left, Where, open_left
 from agent.cli.where import where_options
 from agent.core.cgroups.verify import Line, Report
 

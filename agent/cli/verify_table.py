@@ -8,7 +8,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from agent.app.offline import Left
+from agent.app.offline.offline import Left
 from agent.cli import show
 from agent.core.cgroups.verify import Line, Report
 from agent.model.cgroup import Level

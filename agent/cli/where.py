@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from agent.app.offline import Where
+from agent.app.offline.offline import Where
 from agent.app.trees import AUTO
 from agent.cli.run import DEFAULT_STATE
 

@@ -1,7 +1,7 @@
 """Pods over many nodes, in order: the scheduler picks the node, the node's agent admits or refuses. No effects.
 
-Called by `agent.app.simulate`; rules of the scheduler are `agent.core.forecast.scheduling`'s, those of a node the
-engine's own (`agent.engine.rehearsal`). What happens to a pod:
+Called by `agent.app.simulate.simulate`; rules of the scheduler are `agent.core.forecast.scheduling`'s, those of a
+node the engine's own (`agent.engine.rehearsal`). What happens to a pod:
 
     no node has room       it stays unscheduled, and is tried again, first come first served, when a pod has ended
     admitted               it runs, and its requests count on its node

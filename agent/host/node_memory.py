@@ -1,6 +1,6 @@
 """How much memory each NUMA node could still give, as the kernel counts it: for an alert, and for decisions (S7).
 
-Used by `agent.app.cluster_views` and the engine. The kernel's MemAvailable is for the whole machine only; per node
+Used by `agent.app.service.gauges` and the engine. The kernel's MemAvailable is for the whole machine only; per node
 it is put together from https://docs.kernel.org/filesystems/proc.html#meminfo: free pages, the page cache without
 shared memory (which would have to be swapped), and slabs that can be reclaimed. Dirty and locked pages count as
 available: an upper bound.

@@ -5,7 +5,7 @@ numalign.io/released   on the same pod: the answer, JSON (see `Answer`)
 
 The pod of the agent is the place because both sides reach it with what they have: the agent watches it with the
 node's other pods and may annotate it, and whoever asks needs no right outside of the agents' namespace. Used by
-`agent.app.leaving` (who answers) and `agent.app.farewell` (who asks).
+`agent.app.cluster.leaving` (who answers) and `agent.app.offline.decommission` (who asks).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A pod as a JSON-able mapping, and back: as it stands in the saved ledger, and beside it (`agent.app.outsiders`).
+"""A pod as a JSON-able mapping, and back: as it stands in the saved ledger, and in files beside it.
 
 As strict as `agent.model.ledgerjson`, which uses it: a field that is missing, unknown or of the wrong kind is a
 MalformedError naming its path.

@@ -5,7 +5,8 @@ Each agent is the real `PodSource`, `Intake`, `Namespaces`, `ClusterTeller`, `Pu
 
     * the engine: `AdmitsAtOnce` gives every pod the next whole CPUs of a machine of two NUMA nodes and tells the
       teller, without a decision, a disk or a cgroup. What is measured is the API server, which sees no difference;
-    * the composition: `Agent` starts these in the order that `agent.app.cluster` does, and nothing of the host. A
+    * the composition: `Agent` starts these in the order that `agent.app.cluster.cluster` does, and nothing of the
+    host. A
       real agent knows its pods from its saved ledger when it starts again; here its topology waits for the first
       list instead.
 """
@@ -23,8 +24,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from agent.app.cluster_start import read_start
-from agent.app.topology_loop import TopologyLoop
+from agent.app.cluster.start import read_start
+from agent.app.cluster.topology_loop import TopologyLoop
 from agent.core.admission.node import Node
 from agent.core.request.annotations import Ask
 from agent.engine.known import Known, Snapshot

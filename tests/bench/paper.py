@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from agent.app.topology_loop import AGAIN
+from agent.app.cluster.topology_loop import AGAIN
 from tests.bench.figures import BOOKMARK, MINUTE, RENEWAL, WATCHES, Cost, Figures
 from tests.bench.phases import Phase, Plan
 

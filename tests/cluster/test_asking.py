@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from agent.app import outsiders
+from agent.app.statedir import unplaced_pods as outsiders
 from agent.cli import group
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.nodes import Agent, Place, wait

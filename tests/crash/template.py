@@ -1,7 +1,8 @@
 """Runs the real agent in a forked process, and kills it as told. Started by `tests.crash.killing`.
 
 Every order is one line of JSON on standard input, every answer one on standard output. The imports are paid once,
-so that hundreds of kills take seconds; what is forked is `agent.app.standalone`, as `numalign run` uses it.
+so that hundreds of kills take seconds; what is forked is `agent.app.standalone.standalone`, as `numalign run` uses
+it.
 
     {"options": {...}, "at": 7}       SIGKILL before the seventh effect
     {"options": {...}, "after": 0.02} SIGKILL after so many seconds
@@ -22,7 +23,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from agent.app.standalone import Options, Standalone
+from agent.app.standalone.standalone import Options, Standalone
 from agent.host.scratch.store import FolderStore
 from agent.observe import logs
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
-from agent.app.cluster import Cluster, Options
-from agent.app.edges import OFF, Sockets
+from agent.app.cluster.cluster import Cluster, Options
+from agent.app.service.edges import OFF, Sockets
 from agent.engine.ports import Steps
 from agent.host.checkpoint import Checkpoint
 from agent.host.standin import container_id

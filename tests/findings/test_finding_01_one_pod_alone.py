@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.app.cluster_start import read_start
+from agent.app.cluster.start import read_start
 from agent.errors import InvariantError
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions

@@ -12,9 +12,9 @@ from typing import Any, Self
 
 import pytest
 
-from agent.app.cluster import Cluster
-from agent.app.machine_watch import MachineWatch
-from agent.app.topology_loop import TopologyLoop
+from agent.app.cluster.cluster import Cluster
+from agent.app.cluster.topology_loop import TopologyLoop
+from agent.app.service.machine_watch import MachineWatch
 from agent.engine.known import Snapshot
 from agent.errors import HostError, KubeError
 from agent.host.cgroups.watching import Changes, Watcher

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.app import kept as keeping
-from agent.app.kept import Kept
+from agent.app.statedir import node_allocatable as keeping
+from agent.app.statedir.node_allocatable import Kept
 from tests.findings.cluster_node import ClusterNode, page, until
 from tests.flow.world import manifest
 

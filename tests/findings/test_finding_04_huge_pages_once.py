@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from agent.app import setup
-from agent.app.kept import Kept
 from agent.app.setup import Setup
+from agent.app.statedir.node_allocatable import Kept
 from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import SettingsError
 from agent.kube.nodes import node_facts

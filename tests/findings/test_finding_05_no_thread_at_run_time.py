@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.app.edges import OFF, Sockets
+from agent.app.service.edges import OFF, Sockets
 from agent.host.nri import nri_pb2
 from agent.host.nri.plugin import Plugin
 from tests.findings.cluster_node import ClusterNode, StandInApi, list_pods, page, running, until

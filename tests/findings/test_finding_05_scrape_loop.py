@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.app.standalone import Standalone
+from agent.app.standalone.standalone import Standalone
 from agent.observe.metrics import Shown, Snapshot
 from tests.flow.serving import serving
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent.app.page_values import Seen, pods_value
+from agent.app.page.values import Seen, pods_value
 from agent.core.machines.synthetic import parse_synthetic
 from agent.host.scratch import Layout, Scratch
 from agent.host.standin import container_id

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from agent.app.cluster_views import shown
-from agent.app.outsiders import Outsiders
+from agent.app.service.gauges import shown
+from agent.app.statedir.unplaced_pods import Outsiders
 from agent.cli import group
 from agent.core.machines.synthetic import parse_synthetic
 from agent.engine.explaining import explained

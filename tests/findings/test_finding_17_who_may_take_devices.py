@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from agent.app import kept as keeping
-from agent.app.kept import Kept
+from agent.app.cluster.topology_loop import devices_per_node
 from agent.app.setup import made
-from agent.app.topology_loop import devices_per_node
+from agent.app.statedir import node_allocatable as keeping
+from agent.app.statedir.node_allocatable import Kept
 from agent.core.devices.kubelet import Offered
 from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import SettingsError

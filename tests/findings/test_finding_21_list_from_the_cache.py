@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.app.cluster import Cluster
+from agent.app.cluster.cluster import Cluster
 from tests.findings.cluster_node import ClusterNode, StandInApi
 from tests.flow.world import manifest
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.app.cluster import Cluster
+from agent.app.cluster.cluster import Cluster
 from tests.findings.cluster_node import ClusterNode, StandInApi
 from tests.flow.world import manifest
 

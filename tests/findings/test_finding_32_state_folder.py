@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from agent.app import kept, outsiders, recovery_report
+from agent.app.statedir import node_allocatable as kept
+from agent.app.statedir import recovery_report
+from agent.app.statedir import unplaced_pods as outsiders
 from agent.errors import CheckpointError
 from agent.host.checkpoint import Checkpoint
 from tests.flow.serving import serving

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from agent.app.standalone import Options, Standalone
+from agent.app.standalone.standalone import Options, Standalone
 from agent.host.standin import container_id
 from tests import patience
 from tests.flow.world import manifest

@@ -13,9 +13,9 @@ import yaml
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from agent.app import outsiders
-from agent.app.asking import open_desk
-from agent.app.standalone import Options, Standalone
+from agent.app.offline.queries import open_desk
+from agent.app.standalone.standalone import Options, Standalone
+from agent.app.statedir import unplaced_pods as outsiders
 from agent.cli import explain_show, group
 from agent.engine.deciding import asked
 from agent.engine.known import Known, Snapshot

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agent.app import standalone_made
-from agent.app.edges import NodeEdges
-from agent.app.standalone import Options, Standalone
+from agent.app.service.edges import NodeEdges
+from agent.app.standalone import build as standalone_made
+from agent.app.standalone.standalone import Options, Standalone
 from agent.app.trees import Tree
 from agent.core.machines.synthetic import parse_synthetic
 from agent.host.cgroups import Cgroups

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from agent.app.edges import AUTO, OFF, Fan, NodeEdges, Sockets
-from agent.app.static_pods import StaticPods
+from agent.app.service.edges import AUTO, OFF, Fan, NodeEdges, Sockets
+from agent.app.standalone.static_pods import StaticPods
 from agent.host.files import HostFiles
 from agent.host.nri.plugin import Plugin
 from agent.host.nri.session import Identity
@@ -215,7 +215,7 @@ def test_s22_without_nri_a_device_is_called_a_hint(
     away = node.edges(sockets=Sockets(nri=str(tmp_path / "nri.sock"), podresources=OFF), files=HostFiles(tmp_path))
     away.start()
     assert "is no PCI function" in away.hints("one", "app")[address]
-    monkeypatch.setattr("agent.app.edges.CONNECTED_WITHIN", -1.0)
+    monkeypatch.setattr("agent.app.service.edges.CONNECTED_WITHIN", -1.0)
     assert away.hints("one", "app") == edges.hints("one", "app")
     away.stop()
     assert edges._usable(address).hint == f"{address} is no PCI function of this machine now"

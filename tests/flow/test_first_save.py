@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from agent.app.cluster import Cluster
-from agent.app.cluster import Options as ClusterOptions
-from agent.app.standalone import Options, Standalone
+from agent.app.cluster.cluster import Cluster
+from agent.app.cluster.cluster import Options as ClusterOptions
+from agent.app.standalone.standalone import Options, Standalone
 from agent.cli import group
 from agent.engine.recover import LISTED
 from agent.host.checkpoint import Checkpoint

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from agent.app import kept
-from agent.app.state_folder import BESIDE
+from agent.app.offline.folder import BESIDE
+from agent.app.statedir import node_allocatable as kept
 from agent.cli import group
 from agent.errors import CheckpointUnwritableError
 from agent.host.checkpoint import Checkpoint

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.app import machine_watch, setup
-from agent.app.machine_watch import MachineWatch, second_opinion
+from agent.app import setup
+from agent.app.service import machine_watch
+from agent.app.service.machine_watch import MachineWatch, second_opinion
 from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import HostError
 from agent.host.checkpoint import Checkpoint
@@ -131,7 +132,7 @@ def test_a_machine_that_changed_is_read_again_and_told(
         machine_watch.MachineWatch.__init__, "__kwdefaults__", {"listen": lambda: announcer, "again": 300.0}
     )
     monkeypatch.setattr(
-        "agent.app.standalone_made.second_opinion", lambda _machine, _root: ("udev counts another way",)
+        "agent.app.standalone.build.second_opinion", lambda _machine, _root: ("udev counts another way",)
     )
     with caplog.at_level(logging.INFO, "numalign"), serving(tmp_path, root=None, processes=False) as node:
         write(tmp_path / "pods", "db", container(cpu="2"))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agent.app.standalone import Options, Standalone
+from agent.app.standalone.standalone import Options, Standalone
 from agent.host.scratch import Scratch
 from agent.model.cgroup import Cause, Write, Written
 from agent.model.idset import CpuSet, NodeSet

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent import __version__
-from agent.app.loading import load
+from agent.app.statedir.loading import load
 from agent.engine.recover import LISTED, NAMES
 from agent.host.checkpoint import Checkpoint
 from agent.model.podspec import pod_from

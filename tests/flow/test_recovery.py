@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.app.loading import load
+from agent.app.statedir.loading import load
 from agent.core.machines.synthetic import parse_synthetic
 from agent.engine.carry import carry
 from agent.engine.recover import NAMES, names_in, of_another_machine

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from agent.app import recovery_report
+from agent.app.statedir import recovery_report
 from agent.cli import group
 from tests.flow.serving import MACHINE, write
 from tests.flow.world import container

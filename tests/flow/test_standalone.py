@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.app.standalone import TICK, Options, Standalone
+from agent.app.standalone.standalone import TICK, Options, Standalone
 from agent.errors import AnotherAgentError, HostError, SettingsError
 from agent.host.cgroups import Cgroups
 from tests.flow.serving import MACHINE, eventually, serving, write

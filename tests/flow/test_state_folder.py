@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from agent.app import kept
-from agent.app.asking import open_desk
-from agent.app.offline import Where, open_left
-from agent.app.standalone import Options, Standalone
+from agent.app.offline.offline import Where, open_left
+from agent.app.offline.queries import open_desk
+from agent.app.standalone.standalone import Options, Standalone
+from agent.app.statedir import node_allocatable as kept
 from agent.cli import group
 from agent.errors import HostError, SettingsError
 from tests.flow.serving import MACHINE

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent.app.edges import Fan
+from agent.app.service.edges import Fan
 from agent.core.accounting import invariants
 from agent.core.admission.node import Node
 from agent.core.cgroups.enforced import Unenforced

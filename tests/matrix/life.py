@@ -1,4 +1,4 @@
-"""One life of the real agent, in a process forked for it: `agent.app.cluster.Cluster`, as `numalign run` runs it.
+"""One life of the real agent, in a process forked for it, as `numalign run` runs it.
 
 What the test wants of the process itself is left in small files beside the tree (`journal.beside`):
 
@@ -21,8 +21,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from agent.app.cluster import Cluster, Options
-from agent.app.edges import Sockets
+from agent.app.cluster.cluster import Cluster, Options
+from agent.app.service.edges import Sockets
 from agent.errors import NumalignError
 from agent.host.cgroups import Cgroups
 from agent.kube.access import Access

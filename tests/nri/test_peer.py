@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.app import cluster_start
+from agent.app.cluster import start as cluster_start
 from agent.host.nri import decisions
 from agent.host.nri.plugin import Plugin
 from agent.host.nri.session import ANSWER_WITHIN, Identity

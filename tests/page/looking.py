@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agent.app.page_values import Seen
+from agent.app.page.values import Seen
 from agent.core.admission.node import Node
 from agent.core.machines.synthetic import parse_synthetic
 from agent.core.request.annotations import Ask

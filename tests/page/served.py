@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from agent.app.page import Values
-from agent.app.page_values import Seen
-from agent.app.standalone import Options, Standalone
+from agent.app.page.server import Values
+from agent.app.page.values import Seen
+from agent.app.standalone.standalone import Options, Standalone
 from agent.core.admission.node import Node
 from agent.core.machines.synthetic import parse_synthetic
 from agent.engine.known import Snapshot

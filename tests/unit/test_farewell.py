@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.app.farewell import Asking, Word, sentence
+from agent.app.offline.decommission import Asking, Word, sentence
 from agent.core.request.annotations import APART, RELEASE, RELEASED, ask_of
 from agent.errors import KubeError
 from agent.kube.client import KubeClient

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.app.kept import Kept, load, mismatch, mismatch_sentence, save, sentences
 from agent.app.setup import Setup, made
+from agent.app.statedir.node_allocatable import Kept, load, mismatch, mismatch_sentence, save, sentences
 from agent.core.machines.synthetic import parse_synthetic
 from agent.kube.nodes import NodeFacts, node_facts
 from agent.settings import parse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.app.kubelet_questions import SELDOM, SOON, TRIES, KubeletQuestions
+from agent.app.cluster.kubelet_questions import SELDOM, SOON, TRIES, KubeletQuestions
 
 
 def test_it_is_asked_at_the_start_and_then_seldom(tmp_path: Path) -> None:

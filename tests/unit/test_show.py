@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from agent.app.views import View, as_json, in_words, view_of
+from agent.app.page.views import View, as_json, in_words, view_of
 from agent.cli import show
 from agent.core.accounting.usage import usage
 from agent.core.admission.node import Node

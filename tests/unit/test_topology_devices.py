@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agent.app.topology_loop import devices_per_node
+from agent.app.cluster.topology_loop import devices_per_node
 from agent.core.admission.node import Node
 from agent.core.machines.synthetic import parse_synthetic
 from agent.kube.topology_crd import topology_object

@@ -13,8 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from agent.app.standalone import Options, Standalone
-from agent.app.views import view_of
+from agent.app.page.views import view_of
+from agent.app.standalone.standalone import Options, Standalone
 from agent.cli import show
 from agent.cli.report import print_report
 from agent.observe import logs

@@ -8,7 +8,7 @@ What remains is left where it is: until somebody has named all containers, one t
 whose grants nobody claims. It keeps the CPUs that it has of the pool and of these grants (UNSURE, see
 `agent.core.cgroups.desired`). It gets no grant: the one left over may as well be a sandbox that was made anew.
 
-Used by `agent.engine.enforcer` and by the commands that work without an agent (`agent.app.offline`).
+Used by `agent.engine.enforcer` and by the commands that work without an agent (`agent.app.offline.offline`).
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ fight: whoever is found here, the engine observes and publishes only, and says w
     pod_writes        a pod of this node that is such a program, and reaches the runtime's NRI socket
     flapping          the same exclusive container repaired again and again
 
-Called by `agent.host.writers` (files), `agent.app.node_events` (configz, pods) and `agent.engine.enforcer` (repairs).
+Called by `agent.host.writers` (files), `agent.app.service.node_events` (configz, pods) and `agent.engine.enforcer`
+(repairs).
 """
 
 from __future__ import annotations

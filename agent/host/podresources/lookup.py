@@ -8,7 +8,7 @@ The watch is quicker than the kubelet's allocation, so the first Get often comes
 does not know yet is asked for again. Nothing here runs in an NRI handler (safety.md S9): podresources may wait for a
 lock that the kubelet holds while it waits for the runtime. The kubelet may be away; what is known stays.
 
-Started by `agent.app.edges`; hears of pods as an `agent.engine.ports.Teller`.
+Started by `agent.app.service.edges`; hears of pods as an `agent.engine.ports.Teller`.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@
     document    page.html with page.css and page.js inlined, and the security policy that allows just these
     recent      what was repaired and what went wrong lately
 
-Wired by `agent.app.page`, which knows where the values come from. It carries pod names: on loopback by default, with
-a port of its own, never the metrics' (safety.md S20). No reader ever holds the engine's lock, or waits for it.
+Wired by `agent.app.page.server`, which knows where the values come from. It carries pod names: on loopback by
+default, with a port of its own, never the metrics' (safety.md S20). No reader ever holds the engine's lock, or waits
+for it.
 """

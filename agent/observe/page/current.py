@@ -1,7 +1,7 @@
 """What is shown now: looked at when somebody reads, made once per change for all who read, then kept.
 
-`Source` is who knows (`agent.app.page`). Revisions are texts that differ whenever anything shown differs, and from
-those of the agent's earlier lives. Called from the server's threads; used by `server` alone.
+`Source` is who knows (`agent.app.page.server`). Revisions are texts that differ whenever anything shown differs, and
+from those of the agent's earlier lives. Called from the server's threads; used by `server` alone.
 """
 
 from __future__ import annotations

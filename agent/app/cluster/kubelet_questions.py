@@ -1,0 +1,51 @@
+"""When the kubelet is asked for its configuration (nodes/configz): at the start, now and then, and when it restarted.
+
+Its policies change only with a restart, and a kubelet that starts makes its podresources socket anew: that is seen
+without asking anybody. Used by `agent.app.cluster.cluster`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+SELDOM, SOON = 600.0, 20.0
+"""Seconds until it is asked again: as a rule, and while one that has just started does not answer."""
+TRIES = 5
+"""Questions that a kubelet that has just started may leave unanswered; it may also be that we must not ask."""
+
+
+class KubeletQuestions:
+    """Says when the next question is due.
+
+    Args:
+        socket: path of the kubelet's podresources socket, "" for none.
+    """
+
+    def __init__(self, socket: Callable[[], str]) -> None:
+        self._socket = socket
+        self._seen = self._identity()
+        self._at, self._tries = 0.0, TRIES
+
+    def due(self, now: float) -> bool:
+        """Whether to ask; `now` is in seconds of a steady clock."""
+        found = self._identity()
+        if found not in (None, self._seen):
+            self._seen, self._at, self._tries = found, now, TRIES
+        return now >= self._at
+
+    def asked(self, now: float, *, answered: bool) -> None:
+        """It was asked."""
+        self._tries = 0 if answered else max(0, self._tries - 1)
+        self._at = now + (SOON if self._tries else SELDOM)
+
+    def _identity(self) -> tuple[int, int] | None:
+        """Of the socket; None where there is none."""
+        path = self._socket()
+        if not path:
+            return None
+        try:
+            found = Path(path).stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_ctime_ns

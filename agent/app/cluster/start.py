@@ -1,0 +1,125 @@
+"""What an agent learns of its node at start, from the API if it answers in time: the Node, and the node's pods.
+
+One GET, one LIST with the node's selector and one GET per namespace, all of it together within PATIENCE; without an
+answer the agent starts from its ledger and its cgroups alone, and the watch brings the rest. The list may come from
+the server's cache: it names what runs, and nothing is freed by it. Used by `agent.app.cluster.cluster`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from agent.app.service.node_events import writing_pods
+from agent.engine.adopt import Word
+from agent.engine.alone import Survived, sentence
+from agent.errors import KubeError
+from agent.kube.bodies import Seen, seen
+from agent.kube.client import KubeClient, pod_list
+from agent.kube.nodes import NodeFacts, node_facts
+from agent.kube.story import word_of
+from agent.model.pod import Pod
+from agent.observe.logs import LOG
+
+PATIENCE = 10.0
+"""Seconds."""
+FIND_WITHIN = 0.05
+"""Seconds that the runtime can wait for one GET; all of its answer has 0.2 (safety.md S9)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What was learnt.
+
+    Attributes:
+        node: the Node, None when it could not be read.
+        pods: the node's pods that have not ended; empty when they could not be read.
+        names: container id -> (pod uid, container name).
+        words: what the pods carry of an earlier agent, by uid.
+        listed: the pods were read.
+        writers: sentences on those that write cpusets.
+    """
+
+    node: NodeFacts | None = None
+    pods: tuple[Pod, ...] = ()
+    names: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    words: Mapping[str, Word] = field(default_factory=dict)
+    listed: bool = False
+    writers: tuple[str, ...] = ()
+
+
+def read_start(
+    client: KubeClient, node: str, defaults: Callable[[str], Mapping[str, str]], patience: float = PATIENCE
+) -> Start:
+    """Ask; never waits longer than `patience` seconds, never raises."""
+    answers: dict[str, dict[str, Any]] = {}
+    spaces: dict[str, Mapping[str, str]] = {}
+
+    def ask() -> None:
+        with Survived(lambda error: LOG.warning("starting without the API server: %s", sentence(error))):
+            answers["node"] = client.get(f"/api/v1/nodes/{node}")
+            query = (("fieldSelector", f"spec.nodeName={node}"), ("resourceVersion", "0"))
+            answers["pods"] = client.call("GET", "/api/v1/pods", query=query, verb="LIST pods", reader=pod_list)
+            for space in sorted({_space(body) for body in answers["pods"].get("items") or ()}):
+                spaces[space] = _defaults(defaults, space)
+
+    thread = threading.Thread(target=ask, name="start", daemon=True)
+    try:
+        thread.start()
+        thread.join(patience)
+    except RuntimeError as error:  # the limit of processes is reached
+        LOG.warning("starting without the API server: %s", error)
+    found, known = dict(answers), dict(spaces)  # what comes later is the watch's
+    if thread.is_alive():
+        what = "namespaces' annotations" if "pods" in found else "the API server"
+        LOG.warning("starting without %s: no answer within %.0f s", what, patience)
+    facts = node_facts(found["node"]) if "node" in found else None
+    items = found.get("pods", {}).get("items") or ()
+    writers = writing_pods([each for each in items if isinstance(each, Mapping)])
+    return replace(_pods(found.get("pods", {}), known), node=facts, listed="pods" in found, writers=writers)
+
+
+def _pods(answer: Mapping[str, Any], spaces: Mapping[str, Mapping[str, str]]) -> Start:
+    pods: list[Pod] = []
+    names: dict[str, tuple[str, str]] = {}
+    words: dict[str, Word] = {}
+    for body in answer.get("items") or ():
+        with Survived(lambda _error: None):  # told by the intake
+            found = seen(body, spaces.get(_space(body), {}))
+            if not found.ended:
+                pods.append(found.pod)
+                names |= {each: (found.pod.uid, name) for each, name in found.containers.items()}
+                word = word_of(body)
+                words |= {found.pod.uid: word} if word else {}
+    return Start(pods=tuple(pods), names=names, words=words)
+
+
+def _space(body: object) -> str:
+    metadata = body.get("metadata") if isinstance(body, Mapping) else None
+    return str(metadata.get("namespace", "")) if isinstance(metadata, Mapping) else ""
+
+
+def _defaults(defaults: Callable[[str], Mapping[str, str]], space: str) -> Mapping[str, str]:
+    try:
+        return defaults(space)
+    except KubeError:
+        return {}
+
+
+def find_pod(
+    client: KubeClient, defaults: Callable[[str], Mapping[str, str]], namespace: str, name: str, uid: str,
+    known: Callable[[Mapping[str, Any], Seen], None] = lambda _body, _found: None,
+) -> Pod | None:  # fmt: skip
+    """One pod, None when it is not there, another one of that name, or cannot be read.
+
+    `known` hears of it as of one that the watch brings: it is decided now, and the watch's word changes nothing more.
+    """
+    with Survived(lambda _error: None):
+        body = client.pod(namespace, name)
+        found = seen(body, _defaults(defaults, namespace))
+        if found.pod.uid == uid and not found.ended:
+            known(body, found)
+            return found.pod
+    return None

@@ -1,0 +1,61 @@
+"""The agent's state folder: the saved ledger, and the small files that are kept beside it.
+
+Whoever adds a file to it names it here, or it stays behind when the node is left. Read here by the commands that
+answer from it (`numalign state`, `explain`, `plan`, `verify`, `release`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agent.app import setup
+from agent.app.statedir import node_allocatable as kept
+from agent.app.statedir import recovery_report
+from agent.app.statedir import unplaced_pods as outsiders
+from agent.errors import HostError, SettingsError
+from agent.host.checkpoint import Checkpoint, Saved
+
+BESIDE = (kept.FILE, outsiders.FILE, recovery_report.FILE)
+"""Names of the files beside the ledger."""
+
+
+def forget(store: Checkpoint) -> None:
+    """Remove all that an agent keeps there; the folder, a scratch tree in it and files of other names stay.
+
+    Raises:
+        CheckpointUnwritableError: a file cannot be removed.
+    """
+    store.forget(*BESIDE)
+
+
+def saved_in(store: Checkpoint) -> Saved:
+    """What its agent saved last.
+
+    Raises:
+        HostError: it cannot be read, or there is none.
+    """
+    saved = store.load()
+    if saved is None:
+        raise HostError(str(store.path), "is not there: no agent has saved anything in this --state-dir")
+    return saved
+
+
+def setup_of(state: Path, config: Path | None, root: str | None) -> setup.Setup:
+    """Settings and machine as the agent has them whose folder this is: with what the Node told it last.
+
+    Args:
+        state: the agent's --state-dir; need not be there.
+        config: its configuration file; None for that of the agent's own pod if this is one, else for the defaults.
+        root: its machine, None for this one.
+
+    Raises:
+        SettingsError, MalformedError: the input is wrong.
+        HostError: this machine cannot be read.
+    """
+    known = kept.load(state)
+    try:
+        return setup.read_setup(setup.config_of(config, root), root, known if known.known else None)
+    except HostError as error:
+        if root is None:
+            raise
+        raise SettingsError("--root", str(error)) from None

@@ -1,0 +1,134 @@
+"""What `numalign explain` and `numalign plan` ask about: the node as its agent left it in the state folder.
+
+Nothing is written, made or locked, so it works beside a running agent, on a copy of its state folder, and on a folder
+that may only be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from agent.app import setup
+from agent.app.offline.folder import saved_in, setup_of
+from agent.app.statedir import unplaced_pods as outsiders
+from agent.app.statedir.unplaced_pods import Outsider
+from agent.core.admission.node import Node
+from agent.core.cgroups.enforced import Unenforced, note
+from agent.core.explain import Explanation, Standing, explain
+from agent.engine.deciding import asked
+from agent.engine.following import Following, reported_before
+from agent.errors import SettingsError
+from agent.host.checkpoint import Checkpoint
+from agent.host.manifests import read_folder
+from agent.model.ledger import Ledger
+from agent.model.pod import Pod
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Whom to ask.
+
+    Attributes:
+        setup: settings and machine.
+        node: the managers, with the kubelet's devices as far as the ledger knows them.
+        ledger: who holds what.
+        outside: pods that were refused or are left alone, by uid; some of those refused are gone.
+        lacking: for whom the kernel does not have what he holds, by uid, as the agent found it last.
+        notes: what one should know of the answers; sentences.
+    """
+
+    setup: setup.Setup
+    node: Node
+    ledger: Ledger
+    outside: Mapping[str, Outsider] = field(default_factory=dict)
+    lacking: Mapping[str, Unenforced] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    def pods(self) -> dict[str, Pod]:
+        """All pods that are known, by uid."""
+        return {uid: each.pod for uid, each in self.outside.items()} | {
+            uid: record.pod for uid, record in self.ledger.pods.items()
+        }
+
+    def find(self, name: str) -> Pod:
+        """The pod of a uid, a namespace/name, or a name that only one pod has; raises SettingsError."""
+        pods = self.pods()
+        found = [pod for uid, pod in pods.items() if name in (uid, pod.key, pod.name)]
+        there = [pod for pod in found if not self.gone(pod)]
+        if found and len({pod.key for pod in found}) == 1 and len(there) <= 1:  # created anew under the same name
+            return there[0] if there else max(found, key=lambda pod: pod.created)
+        found = there or found
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            known = ", ".join(sorted(pod.key for pod in pods.values())[:20]) or "none"
+            raise SettingsError(
+                "POD", f'no pod "{name[:80]}" is known here; known are {known}; of a pod that is not there yet, name '
+                "the --manifest"
+            )  # fmt: skip
+        several = ", ".join(f"{pod.key} ({pod.uid})" for pod in sorted(found, key=lambda each: each.key))
+        raise SettingsError("POD", f'"{name[:80]}" names several pods; give namespace/name or uid: {several}')
+
+    def gone(self, pod: Pod) -> bool:
+        """Whether it was refused, and has ended since."""
+        return pod.uid in self.outside and self.outside[pod.uid].gone
+
+    def explain(self, pod: Pod, *, hypothetical: bool = False, search: bool = True) -> Explanation:
+        """One pod explained."""
+        standing = self.outside[pod.uid].standing if pod.uid in self.outside else Standing()
+        if pod.uid not in self.outside:
+            standing = replace(standing, exempt=self.exempt(pod))
+        found = explain(
+            self.node, self.ledger, pod, ask=asked(self.node, pod), search=search,
+            standing=replace(standing, hypothetical=hypothetical),
+        )  # fmt: skip
+        said = (
+            "the pod is gone; all numbers are those of now" if self.gone(pod) else note(self.lacking.get(pod.uid, {}))
+        )
+        return replace(found, notes=(said, *found.notes)) if said else found
+
+    def exempt(self, pod: Pod) -> str:
+        """As the agent would decide, but for its own namespace, which it alone knows."""
+        record = self.ledger.pods.get(pod.uid)
+        if record is not None and record.affinity:
+            return ""
+        return self.setup.exemptions(static=record is None).why(pod)
+
+
+def open_desk(state: Path, config: Path | None, root: str | None, *, needs_ledger: bool = True) -> Desk:
+    """Read the state folder.
+
+    Args:
+        state: the agent's --state-dir.
+        config: its configuration file; None for that of the agent's own pod if this is one, else for the defaults.
+        root: its machine, None for this one.
+        needs_ledger: without a saved ledger there is nothing to ask about; else an empty node is taken.
+
+    Raises:
+        SettingsError, MalformedError: the input is wrong, or the ledger is of another machine.
+        HostError: the machine or the ledger cannot be read, or there is none.
+    """
+    store = Checkpoint(state / "checkpoint.json")
+    saved = saved_in(store) if needs_ledger else store.load()
+    found = setup_of(state, config, root)
+    if saved is None:
+        return Desk(found, found.node, found.node.start(), notes=(f"no ledger in {state}: an empty node is taken",))
+    if saved.ledger.machine != found.machine.digest:
+        raise SettingsError(
+            "--root", f"the ledger is of machine {saved.ledger.machine}, and {found.machine.name} is "
+            f"{found.machine.digest}; name the machine that it was served on"
+        )  # fmt: skip
+    node = Following(found.node, reported_before(saved.ledger, found.node)).node(found.node)
+    return Desk(found, node, saved.ledger, outsiders.load(state), outsiders.unenforced(state))
+
+
+def manifests(path: Path) -> tuple[Pod, ...]:
+    """The pods of a manifest file or folder; raises SettingsError for what is no pod, HostError where nothing is."""
+    folder = read_folder(path)
+    if folder.wrong:
+        raise SettingsError("--manifest", "; ".join(str(each) for each in folder.wrong[:3]))
+    if not folder.pods:
+        raise SettingsError("--manifest", f"{path} holds no pod; write apiVersion: v1, kind: Pod, ...")
+    return folder.pods

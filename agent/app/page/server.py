@@ -1,0 +1,127 @@
+"""Serves the node page for an engine, as the settings say: on, off, or somewhere else, also while the agent runs.
+
+Owned by `agent.app.standalone.standalone` and `agent.app.cluster.cluster`. The page is for people: where it cannot
+be served, that is told once, and nothing else stops. What is shown is read from the engine's snapshot, without its
+lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agent.app.page.values import Seen, explanation_value, node_value, pods_value
+from agent.app.service.edges import Fan
+from agent.engine.engine import Engine
+from agent.errors import HostError
+from agent.host.cgroups import Cgroups
+from agent.observe.drawing import draw
+from agent.observe.health import Health
+from agent.observe.logs import LOG
+from agent.observe.page.recent import Recent
+from agent.observe.page.server import PageServer
+from agent.settings.model import Page
+
+
+class Values:
+    """What is made of a `Seen`; with a `look` it is an `agent.observe.page.current.Source`."""
+
+    def node(self, seen: Seen) -> dict[str, Any]:
+        """See Source."""
+        return node_value(seen)
+
+    def pods(self, seen: Seen) -> list[dict[str, Any]]:
+        """See Source."""
+        return pods_value(seen)
+
+    def explanation(self, seen: Seen, uid: str) -> dict[str, Any] | None:
+        """See Source."""
+        return explanation_value(seen, uid)
+
+    def picture(self, seen: Seen, *, full: bool, bare: bool) -> str:
+        """See Source."""
+        return draw(seen.snapshot.node.machine, seen.snapshot.ledger, full=full, bare=bare)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineSource(Values):
+    """Looks at the engine, as far as that needs no lock.
+
+    Attributes:
+        name: of the node.
+        engine, cgroups, health, recent: who knows.
+    """
+
+    name: str
+    engine: Engine
+    cgroups: Cgroups
+    health: Health
+    recent: Recent
+
+    def look(self) -> Seen:
+        """See Source."""
+        engine = self.engine
+        ready, missing = self.health.ready()
+        return Seen(
+            snapshot=engine.snapshot, node_name=self.name, names=engine.names, kubepods=self.cgroups.kubepods,
+            missing="" if ready else missing, stopped=tuple(self._stopped()), repairs=self.recent.repairs,
+            faults=self.recent.faults,
+        )  # fmt: skip
+
+    def _stopped(self) -> list[str]:
+        engine = self.engine
+        yields: Mapping[str, str] = dict(engine.yields)
+        switched = engine.halted or engine.snapshot.switches.observe_only
+        return [
+            *(["the settings or the Node's annotation say so"] if switched else []),
+            *(text for _, text in sorted(yields.items())),
+        ]
+
+
+class NodePage:
+    """The page, or none.
+
+    Args:
+        source: what it shows.
+
+    Attributes:
+        address: where it is, "" where it is not.
+    """
+
+    def __init__(self, source: EngineSource) -> None:
+        self._source = source
+        self._server: PageServer | None = None
+        self._settings: Page | None = None
+        self.address = ""
+
+    @classmethod
+    def of(cls, name: str, engine: Engine, cgroups: Cgroups, health: Health, fan: Fan) -> NodePage:
+        """The page of a node; `fan` tells it what is repaired and what goes wrong, from now on."""
+        recent = Recent()
+        fan.add(recent)
+        return cls(EngineSource(name=name, engine=engine, cgroups=cgroups, health=health, recent=recent))
+
+    def follow(self, settings: Page) -> None:
+        """Serve as these settings say. Called again and again: a port that was taken is tried anew, and told once."""
+        if settings == self._settings and (self._server is not None or not settings.enabled):
+            return
+        again = settings == self._settings
+        self.close()
+        self._settings = settings
+        if not settings.enabled:
+            return
+        try:
+            self._server = PageServer(settings.address, settings.port, self._source, settings.hosts)
+        except HostError as error:
+            if not again:
+                LOG.warning("the node page is not served: %s", error)
+            return
+        self.address = self._server.address
+        LOG.info("serving the node page", extra={"facts": {"address": self.address}})
+
+    def close(self) -> None:
+        """Stop serving."""
+        if self._server is not None:
+            self._server.close()
+        self._server, self._settings, self.address = None, None, ""

@@ -1,0 +1,194 @@
+"""What the node page shows, as JSON values; pure. The words for people are made here once, for page and plugin alike.
+
+Used by `agent.app.page.server`. The shapes are documented in deploy/docs/page.md; they grow by adding keys,
+`VERSION` counts changes of meaning.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from agent import __version__
+from agent.app.page.views import Row, in_words, node_json, refusal_json, row_json, view_of
+from agent.core.accounting.usage import usage
+from agent.core.cgroups.enforced import sentence
+from agent.core.explain.refusals import in_plain_words
+from agent.core.explain.shown import to_json
+from agent.core.machines.facts import to_facts
+from agent.engine.explaining import explained
+from agent.engine.known import Known, Snapshot
+from agent.engine.line import FINAL, waits
+from agent.host.cgroups.layout import place
+from agent.model.outcome import Reason, Refusal
+from agent.model.rules import Rules
+from agent.observe.drawing.holders import Holder, holders
+from agent.observe.drawing.look import style_of
+from agent.observe.drawing.words import headline
+from agent.observe.page.recent import Fault, Repair
+
+VERSION = 1
+WAITING, REFUSED, EXEMPT, ENDED = "waiting", "refused", "left alone", "ended"
+ALIGNED, MISALIGNED, SHARED = "aligned", "not aligned", "shared"
+UNENFORCED = "not enforced"
+ATTENTION = frozenset({WAITING, REFUSED, MISALIGNED, UNENFORCED})
+_CAUSES = {
+    "drift-foreign": "another program wrote another set",
+    "drift-reset": "systemd or the runtime put its own value back",
+    "drift-parent": "its parent was made smaller",
+    "drift-offline": "a CPU or node went offline",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Everything that the page shows; equal values show the same.
+
+    Attributes:
+        snapshot: what was decided.
+        node_name: of the Node, or the host's.
+        names: container id -> (pod uid, container name).
+        kubepods: the kubelet's root in the hierarchy, "" where none was seen.
+        missing: what stands between the agent and being ready, "" for nothing.
+        stopped: why nothing is written, one sentence each; empty while the agent acts.
+        repairs, faults: of late.
+    """
+
+    snapshot: Snapshot
+    node_name: str = ""
+    names: Mapping[str, tuple[str, str]] | None = None
+    kubepods: str = ""
+    missing: str = ""
+    stopped: tuple[str, ...] = ()
+    repairs: tuple[Repair, ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+
+def node_value(seen: Seen) -> dict[str, Any]:
+    """/api/node."""
+    node, ledger = seen.snapshot.node, seen.snapshot.ledger
+    return {
+        "version": VERSION,
+        "agent": __version__,
+        "node": seen.node_name,
+        "headline": headline(node.machine),
+        "ready": not seen.missing,
+        "missing": seen.missing,
+        "stopped": list(seen.stopped),
+        "settings": _settings(node.rules),
+        "sharedCPUs": str(ledger.cpus.shared),
+        "numaNodes": [node_json(each) for each in usage(ledger, node)],
+        "repairs": [_repair(seen, each) for each in reversed(seen.repairs)],
+        "problems": [{"at": round(each.at), "what": each.what, "text": each.text} for each in reversed(seen.faults)],
+        "machine": to_facts(node.machine),
+    }
+
+
+def _settings(rules: Rules) -> dict[str, Any]:
+    return {
+        "topologyManagerPolicy": rules.topology.policy.value,
+        "topologyManagerScope": rules.topology.scope.value,
+        "cpuManagerPolicy": "static" if rules.cpu.static else "none",
+        "memoryManagerPolicy": "Static" if rules.memory.static else "None",
+        "onMisalignment": rules.on_misalignment.value,
+    }
+
+
+def _repair(seen: Seen, repair: Repair) -> dict[str, Any]:
+    """A repair, told by the pod's name where the path has one."""
+    uid, container = _owner(seen, repair.path)
+    known = seen.snapshot.known.get(uid)
+    record = seen.snapshot.ledger.pods.get(uid)
+    pod = known.pod.key if known else record.pod.key if record else ""
+    cause = _CAUSES.get(repair.cause, repair.cause)
+    done = f"putting it right failed: {repair.error}" if repair.error else "put right"
+    return {
+        "at": round(repair.at), "uid": uid, "pod": pod, "container": container, "path": repair.path,
+        "file": repair.file, "cause": repair.cause, "found": repair.found, "wanted": repair.wanted,
+        "error": repair.error,
+        "text": f'{cause}: {repair.file} was "{repair.found}" instead of "{repair.wanted}"; {done}',
+    }  # fmt: skip
+
+
+def _owner(seen: Seen, path: str) -> tuple[str, str]:
+    """Pod uid and container name of a cgroup; "" where it has none."""
+    found = place(seen.kubepods, path) if seen.kubepods and path.startswith(seen.kubepods + "/") else None
+    if found is None:
+        return "", ""
+    _, uid, container_id = found
+    return uid, (seen.names or {}).get(container_id, ("", ""))[1]
+
+
+def pods_value(seen: Seen) -> list[dict[str, Any]]:
+    """The pods of /api/pods: in order of creation."""
+    snapshot = seen.snapshot
+    view = view_of(snapshot.ledger, snapshot.node, snapshot.known)
+    drawn = {holder.uid: holder for holder in holders(snapshot.ledger)}
+    repairs = Counter(_owner(seen, each.path)[0] for each in seen.repairs)
+    found = []
+    for uid, rows in groupby(view.rows, key=lambda row: row.uid):
+        known = snapshot.known.get(uid)
+        mine = list(rows)
+        found.append({**_pod(seen, uid, known, mine, drawn.get(uid)), "repairs": repairs[uid]})
+    return found
+
+
+def _pod(seen: Seen, uid: str, known: Known | None, rows: list[Row], holder: Holder | None) -> dict[str, Any]:
+    record = seen.snapshot.ledger.pods.get(uid)
+    pod = record.pod if record else known.pod if known else None
+    state, why = _state(seen.snapshot, uid, known, rows)
+    return {
+        "uid": uid, "namespace": pod.namespace if pod else "", "name": pod.name if pod else "",
+        "qos": pod.qos.value if pod else "", "created": pod.created if pod else 0.0,
+        "state": state, "attention": state in ATTENTION or (state == SHARED and bool(why)),
+        "why": why, "policy": record.policy if record else "",
+        "picture": _sign(holder) if holder else None,
+        "cpus": str(holder.cpus) if holder else "",
+        "confinedTo": str(holder.confined) if holder else "",
+        "numaNodes": str(type(rows[0].nodes).union(row.nodes for row in rows)),
+        "memory": {str(node): dict(per) for node, per in sorted(holder.memory.items())} if holder else {},
+        "devices": list(holder.devices) if holder else [],
+        "containers": [row_json(row) for row in rows],
+        "refusal": refusal_json(known.refusal) if known and known.refusal else None,
+        "explanation": f"/api/pods/{uid}/explanation",
+    }  # fmt: skip
+
+
+def _sign(holder: Holder) -> dict[str, Any]:
+    """How the drawing shows a pod: its letters, and the numbers of colour and pattern."""
+    colour, pattern = style_of(holder.number)
+    return {"letter": holder.sign, "number": holder.number, "colour": colour, "pattern": pattern}
+
+
+def _state(snapshot: Snapshot, uid: str, known: Known | None, rows: list[Row]) -> tuple[str, str]:
+    """A pod's state in one word, and one sentence where there is something to say."""
+    if known is not None and known.ended:
+        return ENDED, "it ended; what it held is freed when its cgroups have gone"
+    if known is not None and known.exempt:
+        return EXEMPT, known.exempt
+    if known is not None and known.refusal is not None:
+        return _refused(snapshot, known, known.refusal, inside=uid in snapshot.ledger.pods)
+    lacking = snapshot.unenforced.get(uid, {})
+    if lacking:
+        return UNENFORCED, sentence(lacking)
+    why = next((row.why for row in rows if row.why), "")
+    states = {row.state for row in rows}
+    return next((state for state in (MISALIGNED, ALIGNED) if state in states), SHARED), why
+
+
+def _refused(snapshot: Snapshot, known: Known, refusal: Refusal, *, inside: bool) -> tuple[str, str]:
+    """Of a pod that was refused: it waits, it does not run, or it runs on the shared pool all the same."""
+    plain = in_words(refusal) if refusal.reason is Reason.TOPOLOGY else in_plain_words(refusal)
+    if inside:
+        return SHARED, plain
+    waiting = FINAL not in refusal.facts and not known.unsaved and waits(known, snapshot.node.rules)
+    return (WAITING, f"waits for room: {plain}") if waiting else (REFUSED, plain)
+
+
+def explanation_value(seen: Seen, uid: str) -> dict[str, Any] | None:
+    """/api/pods/<uid>/explanation: what `numalign explain --output json` prints; None for a pod that is not known."""
+    found = explained(seen.snapshot, uid)
+    return to_json(found) if found is not None else None

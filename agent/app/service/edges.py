@@ -1,0 +1,258 @@
+"""The edges of a node with a kubelet and a runtime: NRI and podresources, started where their sockets are.
+
+    podresources   which devices the kubelet gave (`agent.host.podresources.lookup`); nothing is asked of us
+    NRI            containers pinned and refused before they start (`agent.host.nri`)
+
+Used by `agent.app.standalone.standalone` and by whoever serves a cluster. The engine is made first, since both need
+it; it tells `Fan`, to which the edges are added. Order of starting: devices first, then NRI, so that the first pods
+are decided with their devices; of stopping: NRI first, since an answer from a node that is going down helps nobody
+(the runtime goes on without us, and cgroups stay as they are), then what it told is carried out, then the rest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.core.cgroups.enforced import Unenforced
+from agent.core.request.annotations import Ask
+from agent.engine.alone import Survived
+from agent.engine.engine import Engine
+from agent.engine.ports import Teller
+from agent.host.device_nodes import DeviceFiles, Usable
+from agent.host.files import HostFiles
+from agent.host.nri.decisions import EngineDecisions, Wish
+from agent.host.nri.driver import Driver
+from agent.host.nri.plugin import DEFAULT_SOCKET as NRI_SOCKET
+from agent.host.nri.plugin import Plugin
+from agent.host.nri.session import Identity
+from agent.host.nri.values import Sandbox
+from agent.host.podresources.client import DEFAULT_SOCKET as PODRESOURCES_SOCKET
+from agent.host.podresources.client import PodResources
+from agent.host.podresources.lookup import Lookup
+from agent.model.cgroup import Written
+from agent.model.ledger import Ledger
+from agent.model.outcome import Refusal
+from agent.model.pod import Pod
+from agent.model.rules import Enforcement
+from agent.observe.logs import LOG
+
+AUTO, OFF = "auto", "off"
+CONNECTED_WITHIN = 10.0
+"""Seconds after which a runtime that has not synchronized us counts as one that does not speak NRI."""
+
+
+class Fan:
+    """A Teller that tells all of several, in order."""
+
+    def __init__(self, *tellers: Teller) -> None:
+        self._tellers: tuple[Teller, ...] = tellers
+
+    def add(self, teller: Teller) -> None:
+        """One more, told from now on."""
+        self._tellers = (*self._tellers, teller)
+
+    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
+        """See Teller."""
+        self._each(lambda teller: teller.admitted(pod, ledger, ask, unenforced))
+
+    def enforced(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
+        """See Teller."""
+        self._each(lambda teller: teller.enforced(pod, ledger, ask, unenforced))
+
+    def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:
+        """See Teller."""
+        self._each(lambda teller: teller.refused(pod, refusal, ask))
+
+    def released(self, uid: str) -> None:
+        """See Teller."""
+        self._each(lambda teller: teller.released(uid))
+
+    def written(self, results: tuple[Written, ...]) -> None:
+        """See Teller."""
+        self._each(lambda teller: teller.written(results))
+
+    def problem(self, what: str, text: str) -> None:
+        """See Teller."""
+        self._each(lambda teller: teller.problem(what, text))
+
+    def _each(self, tell: Callable[[Teller], None]) -> None:
+        """One that cannot tell keeps neither the others from telling nor the engine from going on."""
+        for each in self._tellers:
+            with Survived(lambda _error: LOG.exception("something could not be told")):
+                tell(each)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sockets:
+    """Which sockets to use: a path, "off", or "auto": the usual one, if its folder is there.
+
+    Attributes:
+        nri: the runtime's.
+        podresources: the kubelet's.
+    """
+
+    nri: str = AUTO
+    podresources: str = AUTO
+
+    def nri_path(self, enforcement: Enforcement) -> str:
+        """The runtime's socket, "" for none: enforcement through cgroups alone needs none."""
+        return "" if enforcement is Enforcement.CGROUP else _path(self.nri, NRI_SOCKET)
+
+    def podresources_path(self) -> str:
+        """The kubelet's socket, "" for none."""
+        return _path(self.podresources, PODRESOURCES_SOCKET)
+
+
+def _path(choice: str, usual: str) -> str:
+    if choice == OFF:
+        return ""
+    if choice != AUTO:
+        return choice
+    return usual if Path(usual).parent.is_dir() else ""  # the folder, since a daemon that restarts has no socket
+
+
+@dataclass(kw_only=True)
+class NodeEdges:
+    """Both edges, as far as they are there.
+
+    Attributes:
+        engine: who decides.
+        fan: the engine's teller.
+        sockets: see Sockets.
+        enforcement: now; how grants reach the kernel.
+        find: (namespace, name, uid) of a pod that the runtime starts before it was seen -> the pod, None when nobody
+            knows; answers within some 50 ms.
+        name_of: a pod's name as the kubelet has it.
+        wish: see `agent.host.nri.decisions`.
+        count: told what became of each request of the runtime (`agent.host.nri.driver`).
+        timed: told of each request: method, outcome, seconds.
+        files: the machine, for device files.
+        identity: how we register with the runtime.
+    """
+
+    engine: Engine
+    fan: Fan
+    sockets: Sockets
+    enforcement: Callable[[], Enforcement] = lambda: Enforcement.AUTO
+    find: Callable[[str, str, str], Pod | None] = lambda _namespace, _name, _uid: None
+    name_of: Callable[[Pod], str] = lambda pod: pod.name
+    wish: Wish = lambda _uid, wish: wish
+    count: Callable[[str], None] = lambda _what: None
+    timed: Callable[[str, str, float], None] = lambda _method, _outcome, _seconds: None
+    files: HostFiles = field(default_factory=lambda: HostFiles("/"))
+    identity: Identity | None = None
+    lookup: Lookup | None = None
+    plugin: Plugin | None = None
+    decisions: EngineDecisions | None = None
+    driver: Driver | None = None
+    _started: float = 0.0
+    _untaken: str = ""
+    _parting: ExitStack = field(default_factory=ExitStack)
+    _closing: ExitStack = field(default_factory=ExitStack)
+
+    def start(self) -> None:
+        """Start what is there; what is not is said once."""
+        podresources, nri = self.sockets.podresources_path(), self.sockets.nri_path(self.enforcement())
+        if podresources:
+            client = PodResources(podresources)
+            self._closing.callback(client.close)
+            self.lookup = Lookup(
+                client, self.engine, name_of=self.name_of, problem=lambda text: self.fan.problem("podresources", text)
+            )
+            self.fan.add(self.lookup)
+            self.lookup.start()
+            self._closing.callback(self.lookup.stop)
+        self.follow()
+        facts = {"podresources": podresources or OFF, "nri": nri or OFF}
+        LOG.info("edges", extra={"facts": facts})
+
+    def follow(self) -> None:
+        """The settings may have changed: take part in the runtime's requests, or leave it alone, as they say now."""
+        path = self.sockets.nri_path(self.enforcement())
+        self._untaken = ""
+        if path and self.plugin is None:
+            self._take_part(path)
+        elif not path and self.plugin is not None:
+            self._parting.close()
+            self.plugin = self.driver = self.decisions = None
+            LOG.info("NRI is left: enforcement is %s", self.enforcement().value)
+        if not path and self.enforcement() is Enforcement.NRI:
+            self.fan.problem("nri", f"enforcement is nri, and there is no {NRI_SOCKET}: containers start unpinned")
+
+    def again(self) -> None:
+        """Take part in the runtime's requests where no thread could be had for it."""
+        if self._untaken:
+            self.follow()
+
+    def _take_part(self, path: str) -> None:
+        self._started = time.monotonic()
+        self.decisions = EngineDecisions(self.engine, self._usable, wish=self.wish)
+        self.driver = Driver(
+            self.decisions, find=self._found, enforcing=self.enforcing, count=self.count,
+            starting=self.lookup.starting if self.lookup is not None else lambda _uid: None,
+        )  # fmt: skip
+        self.plugin = Plugin(path, self.driver, identity=self.identity, count=self._answered)
+        try:
+            self.decisions.start()
+            self._parting.callback(self.decisions.stop)
+            self.plugin.start()
+            self._parting.callback(self.plugin.stop)
+        except RuntimeError as error:  # the limit of processes is reached: see `again`
+            self._parting.close()
+            self.plugin = self.driver = self.decisions = None
+            self._untaken = f"containers start unpinned, since NRI has no thread: {error}"
+            self.fan.problem("threads", self._untaken)
+
+    def stop(self) -> None:
+        """Stop both; nothing is written or released."""
+        self._parting.close()
+        self._closing.close()
+
+    @property
+    def sandboxes(self) -> tuple[Sandbox, ...]:
+        """The runtime's sandboxes; none while it is away."""
+        return self.driver.sandboxes if self.driver is not None else ()
+
+    def enforcing(self) -> bool:
+        """Whether the runtime is told anything (safety.md S3, S10)."""
+        if self.enforcement() in (Enforcement.DRY_RUN, Enforcement.CGROUP):
+            return False
+        return not (self.engine.halted or self.engine.yields or self.engine.snapshot.switches.observe_only)
+
+    def _answered(self, method: str, outcome: str, seconds: float) -> None:
+        """A request of the runtime got its answer; one that was given without the decision is counted as such."""
+        if outcome == "late":
+            self.count(outcome)
+        self.timed(method, outcome, seconds)
+
+    def hints(self, uid: str, container: str) -> dict[str, str]:
+        """Devices handed out by numalign that a container cannot use through a file, and why (safety.md S22)."""
+        if self.decisions is None or self.plugin is None or self._silent():
+            found = self._self_handed(uid, container)
+            return dict.fromkeys(found, "without NRI no device file can be added to the container: a hint only")
+        return self.decisions.hints(uid, container)
+
+    def _silent(self) -> bool:
+        """Whether the runtime does not take part: not while it is only being connected to, as after every start."""
+        late = time.monotonic() - self._started > CONNECTED_WITHIN
+        plugin = self.plugin  # read once: settings may take it away on another thread
+        return late and plugin is not None and not plugin.connected
+
+    def _self_handed(self, uid: str, container: str) -> list[str]:
+        snapshot = self.engine.snapshot
+        inventory = snapshot.node.inventory
+        held = snapshot.ledger.devices.held.get(uid, {}).get(container, {})
+        return [each for name in sorted(held) if name not in inventory.reported for each in held[name]]
+
+    def _usable(self, address: str) -> Usable:
+        self.files.forget()  # a driver may have been bound since
+        return DeviceFiles(self.files).of(address)
+
+    def _found(self, namespace: str, name: str, uid: str) -> bool:
+        """A pod that is found is decided while the runtime waits, as long as it may (safety.md S9)."""
+        pod = self.find(namespace, name, uid)
+        return pod is not None and self.decisions is not None and self.decisions.decide(pod)

@@ -1,0 +1,88 @@
+"""What a node's gauges show. Read from the engine's snapshot: a scrape waits for no lock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agent.app.service.node_events import SOURCES
+from agent.core.accounting.fragmentation import largest_aligned
+from agent.core.accounting.usage import usage
+from agent.engine import known as knowing
+from agent.engine.engine import Engine
+from agent.host.cgroups import Cgroups
+from agent.host.node_memory import NodeMemory
+from agent.model.cgroup import Level
+from agent.model.ledger import Ledger
+from agent.model.machine import Machine
+from agent.model.rules import OnMisalignment
+from agent.observe.metrics import Snapshot
+
+STATES = ("pinned", "shared", "refused", "exempt", "ended")
+
+
+def shown(engine: Engine, memory: NodeMemory | None) -> Snapshot:
+    """The gauges that follow from what was decided, and from the kernel's word on free memory."""
+    snapshot = engine.snapshot
+    ledger, node = snapshot.ledger, snapshot.node
+    pods, waiting, unenforced = dict.fromkeys(STATES, 0), 0, 0
+    for uid, each in snapshot.known.items():
+        pods[_state(uid, each, ledger)] += 1
+        wish = each.ask.on_misalignment or node.rules.on_misalignment
+        unenforced += not (each.ended or each.exempt) and bool(snapshot.unenforced.get(uid))
+        waiting += not each.ended and each.refusal is not None and wish is OnMisalignment.WAIT
+    nodes = usage(ledger, node)
+    largest = largest_aligned(nodes, node.machine, whole_cores=node.rules.cpu.options.full_pcpus_only)
+    found = engine.yields.copy()
+    return Snapshot(
+        nodes=nodes, pods=pods, waiting=waiting, largest=largest, placed=_placed(ledger),
+        unenforced=unenforced,
+        available=memory.available(node.machine.node_set) if memory else {},
+        writers={source: source in found for source in SOURCES},
+    )  # fmt: skip
+
+
+def _placed(ledger: Ledger) -> dict[str, int]:
+    """Pods that hold something which has a place: do they lie as their policy wants?"""
+    books = (ledger.cpus.assigned, ledger.cpus.pools, ledger.cpus.confined, ledger.memory.blocks, ledger.devices.held)
+    found = dict.fromkeys(("aligned", "misaligned"), 0)
+    for uid, record in ledger.pods.items():
+        if any(book.get(uid) for book in books):
+            found["aligned" if all(record.aligned.values()) and not record.why else "misaligned"] += 1
+    return found
+
+
+def _state(uid: str, known: knowing.Known, ledger: Ledger) -> str:
+    if known.ended:
+        return "ended"
+    if known.exempt:
+        return "exempt"
+    if known.refusal is not None:
+        return "refused"
+    return "pinned" if uid in ledger.cpus.assigned or uid in ledger.cpus.pools else "shared"
+
+
+class Locality:
+    """The share of the pages of containers with exclusive CPUs that lie on their nodes (memory.numa_stat).
+
+    Attributes:
+        ratio: at the last look; None where no such container has pages.
+    """
+
+    def __init__(self, cgroups: Cgroups) -> None:
+        self._cgroups = cgroups
+        self.ratio: float | None = None
+
+    def look(self, ledger: Ledger, names: Mapping[str, tuple[str, str]], machine: Machine) -> None:
+        """Read every such container's placement; raises HostError."""
+        near = total = 0
+        for cgroup in self._cgroups.observe().cgroups:
+            if cgroup.level is not Level.CONTAINER or cgroup.container_id not in names:
+                continue
+            grant = ledger.grant(*names[cgroup.container_id])
+            if not grant.cpus:
+                continue
+            nodes = grant.mems or machine.nodes_of(grant.cpus)
+            for node, size in self._cgroups.pages(cgroup.path).items():
+                total += size
+                near += size if node in nodes else 0
+        self.ratio = near / total if total else None

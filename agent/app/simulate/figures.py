@@ -1,0 +1,286 @@
+"""What a simulation came to: figures per variant, per node and per pod, and the JSON that programs read.
+
+Amounts are exact: CPUs of requests in thousandths ("...Milli"), memory in bytes, the rest counted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import median_low
+from typing import Any
+
+from agent.app.simulate.simulate import Outcome, Prepared
+from agent.core.accounting.fragmentation import largest_aligned
+from agent.core.accounting.usage import NodeUse, usage
+from agent.engine.rehearsal import Rehearsal
+from agent.engine.simulation import RUNNING, Fate, State
+from agent.model.idset import NodeSet
+from agent.model.quantity import units
+
+VERSION = 1
+"""Counts changes of meaning of the JSON; keys may be added without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """One resource, on one node or on all. CPUs in thousandths, bytes, pieces.
+
+    Attributes:
+        allocatable: what pods may request.
+        requested: what they do, as the scheduler counts.
+        granted: what containers hold for themselves.
+    """
+
+    allocatable: int = 0
+    requested: int = 0
+    granted: int = 0
+
+    def __add__(self, other: Fill) -> Fill:
+        return Fill(
+            self.allocatable + other.allocatable, self.requested + other.requested, self.granted + other.granted
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFigures:
+    """How one node ends.
+
+    Attributes:
+        name, machine: of the node.
+        pods: state -> how many.
+        fills: resource -> how full.
+        numa: its NUMA nodes.
+        largest: resource -> the largest request that one NUMA node could still meet.
+    """
+
+    name: str
+    machine: str
+    pods: Mapping[State, int]
+    fills: Mapping[str, Fill]
+    numa: tuple[NodeUse, ...]
+    largest: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """How one variant ends.
+
+    Attributes:
+        states: state -> how many pods.
+        reasons: state -> reason -> how many pods: why they were refused, wait, or run unaligned all the same.
+        lacking: resource -> how many unschedulable pods lack it somewhere.
+        spanned: NUMA nodes -> how many pods hold something on so many.
+        fills: resource -> how full all nodes are.
+        largest: resource -> (best, median, worst node): the largest request that one NUMA node could still meet,
+            of the nodes that have the resource at all.
+        nodes: per node.
+        retried: pods that were made again.
+    """
+
+    states: Mapping[State, int]
+    reasons: Mapping[State, Mapping[str, int]]
+    lacking: Mapping[str, int]
+    spanned: Mapping[int, int]
+    fills: Mapping[str, Fill]
+    largest: Mapping[str, tuple[int, int, int]]
+    nodes: tuple[NodeFigures, ...]
+    retried: int = 0
+
+    @property
+    def all_in(self) -> bool:
+        """Whether every pod runs."""
+        return not any(self.states.get(s) for s in (State.WAITING, State.REFUSED, State.UNSCHEDULABLE))
+
+
+def figures(outcome: Outcome) -> Figures:
+    """Count everything."""
+    fates = outcome.result.fates
+    nodes = _all_nodes(outcome)
+    totals: dict[str, Fill] = {}
+    having: dict[str, list[int]] = {}
+    for node in nodes:
+        for name, fill in node.fills.items():
+            totals[name] = totals.get(name, Fill()) + fill
+        for name, amount in node.largest.items():
+            if node.fills[name].allocatable:
+                having.setdefault(name, []).append(amount)
+    reasons: dict[State, Counter[str]] = {}
+    lacking, spanned = Counter[str](), Counter[int]()
+    for fate in fates:
+        if fate.refusal is not None:
+            reasons.setdefault(fate.state, Counter())[fate.refusal.reason.value] += 1
+        lacking.update(fate.lacking.keys())
+        spanned[_span(outcome, fate)] += 1
+    return Figures(
+        states=Counter(fate.state for fate in fates),
+        reasons={state: dict(sorted(found.items())) for state, found in sorted(reasons.items())},
+        lacking=dict(sorted(lacking.items())),
+        spanned={count: pods for count, pods in sorted(spanned.items()) if count},
+        fills=totals,
+        largest={name: (max(found), median_low(found), min(found)) for name, found in sorted(having.items())},
+        nodes=nodes,
+        retried=sum(fate.tries > 1 for fate in fates),
+    )
+
+
+def _all_nodes(outcome: Outcome) -> tuple[NodeFigures, ...]:
+    states: dict[int, Counter[State]] = {}
+    for fate in outcome.result.fates:
+        if fate.site is not None and fate.state is not State.ENDED:
+            states.setdefault(fate.site, Counter())[fate.state] += 1
+    nodes = []
+    for number, site in enumerate(outcome.sites):
+        rehearsal = outcome.result.nodes[number]
+        machine = rehearsal.node.machine
+        numa = usage(rehearsal.ledger, rehearsal.node)
+        whole = rehearsal.node.rules.cpu.options.full_pcpus_only
+        largest = largest_aligned(numa, machine, whole_cores=whole)
+        if not rehearsal.ledger.memory.nodes:  # nobody keeps the memory of NUMA nodes: it says nothing
+            largest = {"cpu": largest["cpu"]}
+        fills = _fills(site.room, outcome.result.requested[number], rehearsal, numa)
+        nodes.append(NodeFigures(site.name, machine.name, states.get(number, Counter()), fills, numa, largest))
+    return tuple(nodes)
+
+
+def _fills(
+    room: Mapping[str, int], requested: Mapping[str, int], rehearsal: Rehearsal, numa: tuple[NodeUse, ...]
+) -> dict[str, Fill]:
+    granted = Counter[str]()
+    granted["cpu"] = 1000 * sum(len(each.exclusive) for each in numa)
+    for each in numa:
+        for name, use in each.memory.items():
+            granted[name] += use.granted
+    for containers in rehearsal.ledger.devices.held.values():
+        for held in containers.values():
+            for name, ids in held.items():
+                granted[name] += len(ids)
+    return {name: Fill(_unit(name, room[name]), _unit(name, requested[name]), granted[name]) for name in sorted(room)}
+
+
+def _unit(name: str, milli: int) -> int:
+    return milli if name == "cpu" else units(milli)
+
+
+def _span(outcome: Outcome, fate: Fate) -> int:
+    """On how many NUMA nodes lies what a pod holds; 0 where it holds nothing."""
+    if fate.record is None or fate.site is None:
+        return 0
+    rehearsal = outcome.result.nodes[fate.site]
+    uid, ledger = fate.record.pod.uid, rehearsal.ledger
+    confined = ledger.cpus.confined.get(uid)
+    found = confined.nodes if confined else NodeSet()
+    for container in fate.record.pod.containers:
+        grant = ledger.grant(uid, container.name)
+        found |= rehearsal.node.machine.nodes_of(grant.cpus) if grant.cpus else NodeSet()
+        for block in grant.memory:
+            held = NodeSet.from_ids(node for node, size in block.split if size) if block.split else block.nodes
+            found |= held if block.size else NodeSet()
+    return len(found)
+
+
+def as_json(prepared: Prepared, outcomes: Mapping[str, tuple[Outcome, Figures]]) -> dict[str, Any]:
+    """Everything for programs; deploy/docs/simulate.md says what each key is."""
+    return {
+        "version": VERSION,
+        "pods": max(len(outcome.result.fates) for outcome, _ in outcomes.values()),
+        "notes": list(prepared.notes),
+        "variants": [_variant(label, outcome, found) for label, (outcome, found) in outcomes.items()],
+    }
+
+
+def _variant(label: str, outcome: Outcome, found: Figures) -> dict[str, Any]:
+    settings = outcome.variant.settings
+    return {
+        "label": label,
+        "config": outcome.variant.config or None,
+        "policy": settings.topology_manager_policy.value,
+        "scope": settings.topology_manager_scope.value,
+        "onMisalignment": settings.on_misalignment.value,
+        "allIn": found.all_in,
+        "states": {state.value: found.states.get(state, 0) for state in State},
+        "reasons": {state.value: dict(reasons) for state, reasons in found.reasons.items()},
+        "lacking": dict(found.lacking),
+        "madeAgain": found.retried,
+        "numaNodesSpanned": {str(count): pods for count, pods in found.spanned.items()},
+        "resources": {name: _fill(name, fill) for name, fill in found.fills.items()},
+        "largestAligned": {
+            name: dict(zip(("best", "median", "worst"), values, strict=True))
+            for name, values in found.largest.items()
+        },
+        "notes": [*outcome.variant.ignored, *outcome.notes],
+        "nodes": [_node(each) for each in found.nodes],
+        "placements": [_placement(outcome, fate) for fate in outcome.result.fates],
+    }
+
+
+def _fill(name: str, fill: Fill) -> dict[str, int]:
+    unit = "Milli" if name == "cpu" else ""
+    return {
+        f"allocatable{unit}": fill.allocatable,
+        f"requested{unit}": fill.requested,
+        f"granted{unit}": fill.granted,
+    }
+
+
+def _node(node: NodeFigures) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "machine": node.machine,
+        "states": {state.value: count for state, count in sorted(node.pods.items())},
+        "resources": {name: _fill(name, fill) for name, fill in node.fills.items()},
+        "largestAligned": dict(node.largest),
+        "numaNodes": [
+            {
+                "id": use.id, "exclusive": str(use.exclusive), "reserved": str(use.reserved), "free": str(use.free),
+                "memory": {
+                    name: {"total": each.total, "system": each.system, "granted": each.granted}
+                    for name, each in use.memory.items()
+                },
+            }
+            for use in node.numa
+        ],
+    }  # fmt: skip
+
+
+def _placement(outcome: Outcome, fate: Fate) -> dict[str, Any]:
+    pod = fate.item.pod
+    rehearsal = outcome.result.nodes[fate.site] if fate.site is not None else None
+    refusal = fate.refusal
+    return {
+        "pod": pod.key,
+        "owner": fate.item.owner or None,
+        "state": fate.state.value,
+        "node": outcome.sites[fate.site].name if fate.site is not None else None,
+        "tries": fate.tries,
+        "containers": _containers(rehearsal, fate) if rehearsal and fate.state in RUNNING else [],
+        "refusal": {"reason": refusal.reason.value, "message": refusal.message, "container": refusal.container}
+        if refusal else None,
+        "lacking": dict(fate.lacking),
+        "problems": list(fate.problems),
+    }  # fmt: skip
+
+
+def _containers(rehearsal: Rehearsal, fate: Fate) -> list[dict[str, Any]]:
+    record = fate.record
+    if record is None:
+        return []
+    found = []
+    for container in record.pod.containers:
+        grant = rehearsal.ledger.grant(record.pod.uid, container.name)
+        cpus = grant.cpus
+        memory = {block.resource: block.size for block in grant.memory}
+        found.append(
+            {
+                "name": container.name,
+                "cpus": str(cpus) if cpus else None,
+                "numaNodes": str(rehearsal.node.machine.nodes_of(cpus)) if cpus else "",
+                "memory": memory,
+                "memoryNodes": str(NodeSet.union(block.nodes for block in grant.memory)),
+                "devices": {name: list(ids) for name, ids in sorted(grant.devices.items())},
+                "aligned": record.aligned.get(container.name, True),
+                "why": record.why.get(container.name) or record.why.get("", ""),
+            }
+        )
+    return found

@@ -1,0 +1,268 @@
+"""`numalign simulate`: from what was asked to results, one per variant of the settings. Nothing is written anywhere.
+
+Reads machines, settings, pods and the scenario; the run itself is `agent.engine.simulation`, the figures are
+`agent.app.simulate.figures`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from pathlib import Path
+
+from agent.app import setup
+from agent.app.simulate.scenario import read_scenario
+from agent.app.statedir.node_allocatable import Kept
+from agent.core.admission.node import Node
+from agent.core.forecast.scheduling import Strategy, room_of
+from agent.engine.simulation import Add, Event, Result, Simulation, Site
+from agent.errors import BadInputError, HostError, MalformedError, SettingsError
+from agent.host.machines import SYNTHETIC, open_machine, plain_name
+from agent.host.settings_file import read_settings
+from agent.host.workloads import read_workloads
+from agent.model.machine import Machine
+from agent.model.rules import OnMisalignment, Policy, Scope
+from agent.model.workload import Item, unbound
+from agent.settings import Settings, parse
+from agent.settings.effective import reserved_memory
+
+MOST_NODES = 10_000
+MOST_VARIANTS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Machines of one kind: `name` is for one of them, "" for numbered ones."""
+
+    spec: str | None
+    count: int = 1
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to simulate; see `numalign simulate --help`."""
+
+    pods: tuple[Path, ...]
+    kinds: tuple[Kind, ...]
+    configs: tuple[Path, ...] = ()
+    policies: tuple[Policy, ...] = ()
+    scopes: tuple[Scope, ...] = ()
+    wishes: tuple[OnMisalignment, ...] = ()
+    scenario: Path | None = None
+    strategy: Strategy = Strategy.LEAST_ALLOCATED
+    retries: int = 0
+    keep_nodes: bool = False
+    most_pods: int = 110
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One set of settings to compare.
+
+    Attributes:
+        label: what tells it from the others.
+        config: the file, "" for the defaults.
+        settings: in force.
+        ignored: what of the file is not needed, one sentence each.
+    """
+
+    label: str
+    config: str
+    settings: Settings
+    ignored: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """Everything that was read.
+
+    Attributes:
+        variants: in the order in which they were named.
+        machines: (node name, machine) in order.
+        events: pods and what else happens.
+        pods: how many pods come; one pattern of a DaemonSet counts once.
+        notes: sentences on what was left out.
+    """
+
+    variants: tuple[Variant, ...]
+    machines: tuple[tuple[str, Machine], ...]
+    events: tuple[Event, ...]
+    pods: int
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A variant's sites and what came of it."""
+
+    variant: Variant
+    sites: tuple[Site, ...]
+    result: Result
+    notes: tuple[str, ...] = field(default=())
+
+
+def prepare(options: Options) -> Prepared:
+    """Read everything.
+
+    Raises:
+        BadInputError: pods, scenario or machines that cannot be used; all of it is told.
+        SettingsError: a configuration that cannot be used.
+    """
+    found = read_workloads(options.pods)
+    wrong = [str(each) for each in found.wrong]
+    pods = found.items if options.keep_nodes else tuple(unbound(found.items))
+    events: tuple[Event, ...] = (Add(pods),) if pods else ()
+    if options.scenario:
+        more, sentences = read_scenario(options.scenario, known={item.pod.key for item in found.items})
+        events, wrong = (*events, *more), [*wrong, *sentences]
+    items = [item for event in events if isinstance(event, Add) for item in event.items]
+    if not items and not wrong:
+        wrong = ["no pods are here to be placed: name manifests or the output of `kubectl get pods -A -o json`"]
+    if wrong:
+        raise BadInputError(wrong)
+    machines = _machines(options, items)
+    return Prepared(_variants(options), machines, events, len(items), tuple(_notes(found.ended, found.ignored)))
+
+
+def run(
+    prepared: Prepared, variant: Variant, options: Options, progress: Callable[[], None] = lambda: None
+) -> Outcome:
+    """Simulate one variant; raises SettingsError naming the machine that its settings do not suit."""
+    made: dict[int, Site] = {}
+    sites = []
+    for name, machine in prepared.machines:
+        kind = made.get(id(machine)) or _site(variant.settings, machine, name, options.most_pods)
+        made[id(machine)] = kind
+        sites.append(Site(name, kind.node, kind.room, kind.switches, kind.exempt))
+    simulation = Simulation(
+        sites, strategy=options.strategy, retries=options.retries, keep_nodes=options.keep_nodes, progress=progress
+    )
+    result = simulation.run(prepared.events)
+    return Outcome(variant, tuple(sites), result, tuple(_uncounted(result, sites)))
+
+
+def _site(settings: Settings, machine: Machine, name: str, most_pods: int) -> Site:
+    try:
+        found = setup.made(settings, machine, kept=Kept())  # as on a node whose Node object was not read yet
+    except SettingsError as error:
+        raise SettingsError(
+            f"on {machine.name or name}: {error.key}", str(error).removeprefix(f"{error.key}: ")
+        ) from None
+    # whoever asks by a limit was placed by somebody who counts: a scheduler sends him nowhere else
+    node = Node(machine, replace(found.node.rules, advertised=None), found.node.inventory)
+    told = sum(part.get("cpu", 0) for part in (settings.kube_reserved, settings.system_reserved))
+    cpus = 1000 * len(settings.reserved_system_cpus or ()) or told or 1000 * len(node.reserved)
+    memory = reserved_memory(settings, machine)
+    room = room_of(node, reserved_cpu=cpus, reserved_memory=memory, most_pods=most_pods)
+    return Site(name, node, room, found.switches, found.exemptions(static=True).why)
+
+
+def _variants(options: Options) -> tuple[Variant, ...]:
+    bases = [(str(path), *read_settings(path)) for path in options.configs] or [("", *parse({}))]
+    found: list[Variant] = []
+    for (config, base, ignored), policy, scope, wish in product(
+        bases, options.policies or (None,), options.scopes or (None,), options.wishes or (None,)
+    ):
+        changes = {"topologyManagerPolicy": policy, "topologyManagerScope": scope, "onMisalignment": wish}
+        named = {key: value.value for key, value in changes.items() if value is not None}
+        settings = parse({**_document(base), **named})[0] if named else base
+        many = (
+            (len(options.configs), Path(config).stem), (len(options.scopes), str(settings.topology_manager_scope)),
+            (len(options.wishes), str(settings.on_misalignment)),
+        )  # fmt: skip
+        parts = [text for count, text in many if count > 1]
+        policy_word = str(settings.topology_manager_policy)
+        label = " ".join([*([policy_word] if len(options.policies) > 1 or not parts else []), *parts])
+        found.append(Variant(label, config, settings, ignored))
+    if len(found) > MOST_VARIANTS:
+        raise SettingsError("--policy", f"{len(found)} variants are too many to compare; at most {MOST_VARIANTS}")
+    if len({each.label for each in found}) < len(found):
+        found = [
+            Variant(f"{each.label} #{n}", each.config, each.settings, each.ignored) for n, each in enumerate(found, 1)
+        ]
+    return tuple(found)
+
+
+def _document(settings: Settings) -> dict[str, object]:
+    """The settings as a file would say them, without what was left at its default."""
+    defaults = parse({})[0].shown()
+    return {key: value for key, value in settings.shown().items() if value != defaults[key]}
+
+
+def _machines(options: Options, items: Iterable[Item]) -> tuple[tuple[str, Machine], ...]:
+    wanted = sorted({item.node for item in items if item.node}) if options.keep_nodes else []
+    kinds = options.kinds
+    if wanted and len(kinds) == 1 and kinds[0].count == 1 and not kinds[0].name:
+        kinds = tuple(Kind(kinds[0].spec, 1, name) for name in wanted)
+    if sum(kind.count for kind in kinds) > MOST_NODES:
+        raise BadInputError([f"{sum(kind.count for kind in kinds)} nodes are too many; at most {MOST_NODES}"])
+    opened: dict[str | None, Machine] = {}
+    found: dict[str, Machine] = {}
+    stems = Counter[str]()
+    totals = Counter[str]()
+    for kind in kinds:
+        totals[_stem(kind.spec)] += 0 if kind.name else kind.count
+    for kind in kinds:
+        machine = opened.get(kind.spec) or _open(kind.spec)
+        opened[kind.spec] = machine
+        for _ in range(kind.count):
+            stem = _stem(kind.spec)
+            stems[stem] += 0 if kind.name else 1
+            name = kind.name or (f"{stem}-{stems[stem]}" if totals[stem] > 1 else stem)
+            if name in found:
+                raise BadInputError([f"two nodes are named {name}; give one another name"])
+            found[name] = machine
+    lost = [name for name in wanted if name not in found]
+    if lost:
+        raise BadInputError(
+            [f"pods are bound to node {lost[0]}, which is not simulated; add --node {lost[0]}=MACHINE"
+             + (f" (and {len(lost) - 1} more)" if len(lost) > 1 else "")]
+        )  # fmt: skip
+    return tuple(found.items())
+
+
+def _open(spec: str | None) -> Machine:
+    try:
+        return open_machine(spec)
+    except (HostError, MalformedError) as error:
+        if spec is None:
+            raise
+        raise BadInputError([f"machine {spec[:200]}: {str(error).removeprefix(f'{spec[:200]}: ')}"]) from None
+
+
+def _stem(spec: str | None) -> str:
+    """What nodes of a machine are called: a DNS label, since pods of DaemonSets are named after their node."""
+    if spec is None:
+        return "this-machine"
+    plain = "synthetic" if spec.startswith(SYNTHETIC) else plain_name(Path(spec))
+    return re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:40].strip("-") or "node"
+
+
+def _notes(ended: int, ignored: Mapping[str, int]) -> Iterable[str]:
+    if ended:
+        yield f"{ended} pod{'s' if ended > 1 else ''} left out: run to the end (phase Succeeded or Failed)"
+    for kind, count in ignored.items():
+        why = "its Jobs come later" if kind == "CronJob" else "it makes no pods"
+        yield f"{count} {kind} left out: {why}"
+
+
+def _uncounted(result: Result, sites: Sequence[Site]) -> Iterable[str]:
+    """Resources that no node counts: devices of plugins, of which nothing is known here."""
+    known = {name for site in sites for name in site.room}
+    asked = Counter(
+        name
+        for fate in result.fates
+        for name in {name for each in fate.item.pod.containers for name in each.requests if "/" in name} - known
+    )
+    for name, count in sorted(asked.items()):
+        pods = f"{count} pod{'s' if count > 1 else ''}"
+        yield f"{name}, asked for by {pods}, is not counted: no node has it (devices: in the configuration)"
+    problems = [(fate.item.pod.key, problem) for fate in result.fates for problem in fate.problems]
+    for key, problem in problems[:5]:
+        yield f"{key}: {problem}"
+    if len(problems) > 5:  # noqa: PLR2004 - as many are shown
+        yield f"{len(problems) - 5} more annotations cannot be followed"

@@ -1,0 +1,110 @@
+"""What the kubelet keeps from pods, as the Node told it: remembered beside the ledger, and told to people.
+
+A start without the API must reserve the same CPUs as the one before, or grants would be judged by other rules; so
+what the Node said last is kept in a small file of the state folder. It is no part of the ledger: where it is lost,
+the settings' own reservations count (one core where there are none, safety.md S14) until the Node is read again.
+Used by `agent.app.cluster.cluster` and `numalign state`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.app.statedir import json_file as small_files
+from agent.core.admission.node import Node
+from agent.model.quantity import show_bytes
+from agent.settings import Settings
+from agent.settings.from_node import derives_cpus, derives_memory
+
+FILE = "node.json"
+_LARGEST = 65536
+_SENTENCE = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Capacity less allocatable of the Node, and what else is in its object.
+
+    Attributes:
+        cpu_milli: thousandths of a CPU.
+        memory: bytes.
+        known: the Node was read, now or by an earlier start.
+        observe_only: the Node's kill switch as last read (safety.md S3); "" while it is off.
+        resources: the extended resources that it advertises.
+        writers: sentences on pods of this node that write cpusets, as the API told it last (safety.md S10).
+    """
+
+    cpu_milli: int = 0
+    memory: int = 0
+    known: bool = False
+    observe_only: str = ""
+    resources: frozenset[str] = frozenset()
+    writers: tuple[str, ...] = ()
+
+
+def load(state: Path) -> Kept:
+    """What was remembered; Kept() where nothing readable is."""
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        found = small_files.read(state / FILE, _LARGEST)
+        cpu, memory = found["cpuMilli"], found["memoryBytes"]
+        if all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in (cpu, memory)):
+            resources = frozenset(str(each) for each in found.get("resources", ()))
+            writers = tuple(str(each)[:_SENTENCE] for each in found.get("writers", ()))
+            observe = str(found.get("observeOnly", ""))[:60]
+            return Kept(cpu, memory, known=True, observe_only=observe, resources=resources, writers=writers)
+    return Kept()
+
+
+def save(state: Path, kept: Kept) -> None:
+    """Remember; raises OSError."""
+    small_files.keep(
+        state / FILE,
+        {
+            "cpuMilli": kept.cpu_milli,
+            "memoryBytes": kept.memory,
+            "observeOnly": kept.observe_only,
+            "resources": sorted(kept.resources),
+            "writers": [each[:_SENTENCE] for each in kept.writers],
+        },
+    )
+
+
+def sentences(settings: Settings, node: Node, kept: Kept) -> Iterator[str]:
+    """What is reserved and where that comes from; for the start's log and `numalign state`."""
+    reserved = node.reserved
+    if node.rules.cpu.static and not derives_cpus(settings):
+        yield f"reserved CPUs {reserved}: as the settings say"
+    elif node.rules.cpu.static and kept.cpu_milli:
+        yield f"reserved CPUs {reserved}: the Node's capacity less allocatable is {kept.cpu_milli}m CPU, rounded up"
+    elif node.rules.cpu.static:
+        why = "capacity less allocatable is no CPU" if kept.known else "the Node was never read"
+        yield f"reserved CPUs {reserved}: one core, since the settings reserve none and {why}"
+    if node.rules.memory.static:
+        parts = {number: amounts.get("memory", 0) for number, amounts in sorted(node.rules.memory.reserved.items())}
+        text = ", ".join(f"{show_bytes(size)} on node {number}" for number, size in parts.items() if size)
+        whence = "from the Node's capacity less allocatable" if kept.memory else "what Node Allocatable comes to"
+        source = whence if derives_memory(settings) else "as the settings say"
+        yield f"reserved memory {text or 'none'}: {source}"
+
+
+def mismatch(node: Node, kept: Kept) -> int:
+    """Thousandths of a CPU that we reserve beyond the kubelet (safety.md S14); 0 for none, or where nothing is known.
+
+    The scheduler fills the node as far as the kubelet allows: what only we keep back is missing to somebody.
+    """
+    return max(0, 1000 * len(node.reserved) - kept.cpu_milli) if kept.known and node.rules.cpu.static else 0
+
+
+def mismatch_sentence(node: Node, kept: Kept) -> str:
+    """The mismatch in words, "" for none."""
+    more = mismatch(node, kept)
+    if not more:
+        return ""
+    return (
+        f"numalign keeps CPUs {node.reserved} from exclusive use and the kubelet keeps {kept.cpu_milli}m CPU from "
+        f"pods: the scheduler can place {more}m CPU more than can be granted; set kubeReserved or systemReserved of "
+        f"the kubelet to {len(node.reserved)} CPUs"
+    )

@@ -1,0 +1,95 @@
+"""What a start made of checkpoint, cgroups and pods: told in the log, kept beside the ledger for `numalign state`.
+
+Written by `agent.app.standalone.standalone` and `agent.app.cluster.cluster` after every recovery
+(`agent.engine.recover` has the rules). It is a report and no source: where the file is lost or unreadable, nothing
+depends on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from agent.app.statedir import json_file as small_files
+from agent.engine.recover import Recovered
+from agent.observe.logs import LOG
+
+FILE = "recovery.json"
+VERSION = 1
+_LARGEST = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One start.
+
+    Attributes:
+        at: when, seconds since the epoch.
+        kept: uids of pods that the saved ledger had.
+        adopted: uids of pods whose grants were read from their cgroups.
+        left: uids of pods that ran, and were left to admission (safety.md S4).
+        unknown: uids of pods that had cgroups and that nobody knew: untouched before the first list of pods.
+        dropped: what could not be carried over to this machine and these settings, one sentence each.
+        quarantined: why the checkpoint was put aside, "" when it was not.
+        saved: there was a checkpoint that could be read.
+    """
+
+    at: float
+    kept: tuple[str, ...] = ()
+    adopted: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    quarantined: str = ""
+    saved: bool = True
+
+
+def tell(state: Path, found: Recovered, quarantined: str = "") -> Report:
+    """Log what a recovery did, and keep it in the state folder; returns it."""
+    facts = {"kept": len(found.kept), "adopted": len(found.adopted), "unknown": len(found.unknown)}
+    LOG.info("recovered", extra={"facts": {**facts, "as_saved": found.as_saved}})
+    for loss in found.losses:
+        LOG.warning("not carried over: %s", loss.what, extra={"facts": {"uid": loss.uid}})
+    report = Report(
+        at=time.time(), kept=found.kept, adopted=found.adopted, left=found.running, unknown=found.unknown,
+        dropped=tuple(f"pod {loss.uid}: {loss.what}" if loss.uid else loss.what for loss in found.losses),
+        quarantined=quarantined, saved=found.saved,
+    )  # fmt: skip
+    try:
+        small_files.keep(state / FILE, {"version": VERSION, **asdict(report)})
+    except OSError as error:
+        LOG.warning("the report of this start is not kept: %s", error)
+    return report
+
+
+def load(state: Path) -> Report | None:
+    """The report of the last start; None where there is none, or none that this version reads."""
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+        body = small_files.read(state / FILE, _LARGEST)
+        if body.pop("version") == VERSION:
+            lists = {key: tuple(map(str, body[key])) for key in ("kept", "adopted", "left", "unknown", "dropped")}
+            return Report(
+                at=float(body["at"]), quarantined=str(body["quarantined"]), saved=bool(body["saved"]), **lists
+            )
+    return None
+
+
+def sentences(report: Report) -> Iterator[str]:
+    """The report in words, what went wrong last."""
+    at = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(report.at))
+    pods = f"kept {len(report.kept)}, adopted {len(report.adopted)} from their cgroups"
+    yield f"last start {at}: {pods}, dropped {len(report.dropped)}, quarantined {1 if report.quarantined else 0}"
+    if report.adopted:
+        yield f"adopted as they ran: pods {', '.join(report.adopted)}"
+    if report.left:
+        yield f"ran before and were admitted as such: pods {', '.join(report.left)}"
+    if report.unknown:
+        yield f"had cgroups and were unknown at that time: pods {', '.join(report.unknown)}"
+    yield from (f"dropped: {each}" for each in report.dropped)
+    if report.quarantined:
+        yield f"quarantined: {report.quarantined}"
+    elif not report.saved:
+        yield "there was no checkpoint: the ledger was rebuilt from cgroups and pods"
