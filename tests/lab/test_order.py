@@ -14,6 +14,8 @@ from tests.lab.cluster import Lab
 from tests.lab.pods import container, pod, resources
 
 ROUNDS, AT_ONCE = 3, 3
+MOVED = {"numalign.io/move-memory": "true"}
+"""Without NRI a container begins wherever the kernel puts it, and its first pages lie there."""
 SHARING = 4
 
 
@@ -38,7 +40,7 @@ def test_nobody_is_on_cpus_that_another_one_gets(crowd: Lab) -> None:
     """Pods of one CPU come three at a time and go again: each grant is in force, and no sweep has an overlap."""
     lab, node = crowd, crowd.numalign
     for round_ in range(ROUNDS):
-        made = [lab.create(pod(f"own-{round_}-{number}", cpu="1"), node) for number in range(AT_ONCE)]
+        made = [lab.create(pod(f"own-{round_}-{number}", cpu="1", annotations=MOVED), node) for number in range(AT_ONCE)]
         names = [each["metadata"]["name"] for each in made]
         for name in names:
             lab.wait_running(name)
