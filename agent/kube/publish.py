@@ -11,6 +11,8 @@ once a second at most.
 A refusal (409, 422) is not the pod's absence: an admission policy may deny the patch, or its annotations be full. The
 pod is looked at once. If it is there, its condition is told without the annotations, and ours are taken off, so that
 none tells what is over. What is refused is tried again rarely, and told: by an Event, in the log, and as a metric.
+
+A pod whose words somebody wrote over is told again (`agent.kube.overwritten`).
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from agent.engine.alone import MOST, sentence
 from agent.errors import KubeError
 from agent.kube.client import STRATEGIC, KubeClient, unread
 from agent.kube.notices import Notice, Notices, Regarding, event_of
-from agent.kube.story import CONDITION, FAILED, Story
+from agent.kube.overwritten import Overwritten
+from agent.kube.story import FAILED, Story, patch
 from agent.kube.turns import Job, Key, Turns
 from agent.model.fields import plain
 
@@ -50,6 +53,7 @@ class _Action:
     """What is to be done to a pod; without a name nobody looks whether it is still there."""
 
     send: Callable[[], None]
+    done: Callable[[], None] = lambda: None
     namespace: str = ""
     name: str = ""
 
@@ -80,6 +84,7 @@ class Publisher:
         self._told: dict[str, Story] = {}
         self._unsure: set[str] = set()  # uids of pods to which something was sent whose answer has not come
         self._bare: set[str] = set()  # uids of pods that carry their condition, and not their annotations: refused
+        self._overwritten = Overwritten()
         self._actions: dict[Key, _Action] = {}
         self._notices = Notices(clock, dropped)
         self._jobs = Turns()
@@ -117,11 +122,14 @@ class Publisher:
         with self._wake:
             key, same = ("story", story.uid), self._told.get(story.uid) == story
             if same and story.uid not in self._unsure | self._bare:
-                self._stories.pop(story.uid, None)
+                if story.uid not in self._overwritten.lost:
+                    self._stories.pop(story.uid, None)
                 return
             self._stories[story.uid] = story
-            if story.uid in self._bare and not same:
-                self._jobs.drop(key)  # the next try of older annotations may be minutes away
+            if not same:
+                if story.uid in self._bare | self._overwritten.lost:
+                    self._jobs.drop(key)  # the next try of older words may be minutes away
+                self._overwritten.told(story.uid, anew=True)
             self._schedule(key, story.namespace, self._rest(story.uid))
 
     def keep_back(self, story: Story, why: str) -> None:
@@ -135,6 +143,27 @@ class Publisher:
         """The pod was seen carrying this already: after a restart nothing is written again."""
         with self._wake:
             self._told[story.uid] = story
+            self._overwritten.seen_with(story.uid)
+
+    def seen(self, uid: str, carries: Callable[[Story], bool]) -> None:
+        """The API shows a pod; one that carried what it was told, and does so no more, is told again.
+
+        Args:
+            uid: the API's.
+            carries: whether it carries a story now.
+        """
+        with self._wake:
+            story, next_ = self._told.get(uid), self._stories.get(uid)
+            if story is None or (next_ is not None and next_ != story):
+                return
+            if carries(story):
+                if uid in self._overwritten.lost:
+                    self._stories.pop(uid, None)
+                    self._jobs.drop(("story", uid))
+                self._overwritten.seen_with(uid)
+            elif (rest := self._overwritten.seen_without(uid)) is not None:
+                self._stories[uid] = story
+                self._schedule(("story", uid), story.namespace, _jitter(rest))
 
     def told(self, uid: str) -> bool:
         """Whether something was told, or is to be told, of a pod."""
@@ -148,6 +177,7 @@ class Publisher:
                 table.pop(uid, None)
             self._unsure.discard(uid)
             self._bare.discard(uid)
+            self._overwritten.forget(uid)
             self._actions = {key: action for key, action in self._actions.items() if key[1] != uid}
             self._jobs.forget(uid)
             self._denied = {key for key in self._denied if key[1] != uid}
@@ -158,11 +188,14 @@ class Publisher:
             self._notices.add(notice)
             self._wake.notify()
 
-    def fail(self, uid: str, namespace: str, name: str, *, marked: bool = True) -> None:
+    def fail(
+        self, uid: str, namespace: str, name: str, *, marked: bool = True, done: Callable[[], None] = lambda: None
+    ) -> None:
         """Have the kubelet end a pod: activeDeadlineSeconds 1 makes its phase Failed (decision 7).
 
         Our word for it travels with the deadline: the pod's uid, by which `agent.kube.cleanup` knows what is ours. A
-        pod whose annotations are full is ended without it; so is one that is not to be `marked`.
+        pod whose annotations are full is ended without it; so is one that is not to be `marked`. `done` is told once
+        the API server took it.
         """
 
         def send() -> None:
@@ -176,11 +209,11 @@ class Publisher:
                 self._still_there(error, namespace, name, uid)
                 self._client.patch_pod(namespace, name, uid, _DEADLINE)
 
-        self._act("fail", uid, _Action(send, namespace, name))
+        self._act("fail", uid, _Action(send, done, namespace, name))
 
-    def evict(self, uid: str, namespace: str, name: str) -> None:
-        """Evict a pod; disruption budgets are respected by trying again."""
-        self._act("evict", uid, _Action(lambda: self._client.evict(namespace, name, uid), namespace, name))
+    def evict(self, uid: str, namespace: str, name: str, *, done: Callable[[], None] = lambda: None) -> None:
+        """Evict a pod; disruption budgets are respected by trying again. `done` is told once it is taken."""
+        self._act("evict", uid, _Action(lambda: self._client.evict(namespace, name, uid), done, namespace, name))
 
     def delete(self, uid: str, request: Callable[[], None]) -> None:
         """Send the request that deletes a pod (`agent.kube.cleanup`), who asks again where it is refused."""
@@ -259,6 +292,7 @@ class Publisher:
                     self._schedule(key, job.space, _jitter(_delay(attempt, LONGEST_REFUSED)), attempt + 1)
         elif action is not None:
             action.send()
+            action.done()
             with self._wake:
                 if self._actions.get(key) is action:
                     del self._actions[key]
@@ -277,6 +311,7 @@ class Publisher:
         with self._wake:
             self._told[story.uid], self._sent_at[story.uid] = story, self._clock()
             self._unsure.discard(story.uid)
+            self._overwritten.told(story.uid, anew=False)
             if refused is not None:
                 self._bare.add(story.uid)
                 return False
@@ -295,15 +330,8 @@ class Publisher:
             self._patch(story, last, {})
 
     def _patch(self, story: Story, last: Story | None, annotations: Mapping[str, str | None]) -> None:
-        condition = {"type": CONDITION, "status": story.status, "reason": story.reason, "message": story.message}
-        if not story.status:
-            condition = {"type": CONDITION, "$patch": "delete"}
-        elif last is None or last.status != story.status:
-            condition["lastTransitionTime"] = self._stamp()
-        body = {
-            "metadata": {"uid": story.uid, "annotations": annotations},
-            "status": {"conditions": [condition]},
-        }
+        since = self._stamp() if last is None or last.status != story.status else ""
+        body = patch(story, annotations, since)
         self._client.call(
             "PATCH", f"/api/v1/namespaces/{story.namespace}/pods/{story.name}/status", body, kind=STRATEGIC,
             query=(("fieldManager", "numalign"),), verb="PATCH pods/status", brief=True,

@@ -231,6 +231,22 @@ def carried(body: Mapping[str, Any], story: Story) -> bool:
     return not story.status
 
 
+def patch(story: Story, annotations: Mapping[str, str | None], since: str) -> dict[str, Any]:
+    """The patch of pods/status that makes a pod carry a story.
+
+    Args:
+        story: what to carry; one without a status takes the condition off.
+        annotations: with the condition; None takes one off.
+        since: when the condition's status changed, "" where it did not.
+    """
+    condition = {"type": CONDITION, "status": story.status, "reason": story.reason, "message": story.message}
+    if not story.status:
+        condition = {"type": CONDITION, "$patch": "delete"}
+    elif since:
+        condition["lastTransitionTime"] = since
+    return {"metadata": {"uid": story.uid, "annotations": annotations}, "status": {"conditions": [condition]}}
+
+
 def _verdict(record: PodRecord, cpus: CpuSet, nodes: NodeSet) -> tuple[str, str, str]:
     """Status, reason and sentence of the condition."""
     bad = sorted(name for name, aligned in record.aligned.items() if not aligned)

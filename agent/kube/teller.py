@@ -138,6 +138,8 @@ class ClusterTeller:
             )
         if word is not None and not self._left:
             self._publisher.tell(word)
+        elif not full:
+            self._publisher.seen(found.api_uid, lambda story: stories.carried(body, story))
 
     def pod_malformed(self, body: Raw, why: str) -> None:
         """A pod that is set aside: said once, on the pod itself."""
@@ -285,11 +287,13 @@ class ClusterTeller:
         self.soften(uid, self._fallback)
 
     def _act(self, face: _Face, wish: OnMisalignment) -> None:
-        self._count("action", wish.value)
+        def done() -> None:
+            self._count("action", wish.value)
+
         if wish is OnMisalignment.FAIL:
-            self._publisher.fail(face.api_uid, face.namespace, face.name, marked=not face.full)
+            self._publisher.fail(face.api_uid, face.namespace, face.name, marked=not face.full, done=done)
         else:
-            self._publisher.evict(face.api_uid, face.namespace, face.name)
+            self._publisher.evict(face.api_uid, face.namespace, face.name, done=done)
 
 
 def _leaving(body: Raw) -> bool:

@@ -40,8 +40,8 @@ def test_nobody_is_on_cpus_that_another_one_gets(crowd: Lab) -> None:
     """Pods of one CPU come three at a time and go again: each grant is in force, and no sweep has an overlap."""
     lab, node = crowd, crowd.numalign
     for round_ in range(ROUNDS):
-        made = [lab.create(pod(f"own-{round_}-{number}", cpu="1", annotations=MOVED), node) for number in range(AT_ONCE)]
-        names = [each["metadata"]["name"] for each in made]
+        names = [f"own-{round_}-{number}" for number in range(AT_ONCE)]
+        made = [lab.create(pod(name, cpu="1", annotations=MOVED), node) for name in names]
         for name in names:
             lab.wait_running(name)
         lab.wait_enforced(node, *names)

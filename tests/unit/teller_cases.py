@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from agent.kube.bodies import Raw, seen
@@ -39,17 +40,24 @@ class Queue(Publisher):
     def known(self, story: Story) -> None:
         self.already.append(story)
 
+    def seen(self, uid: str, carries: Callable[[Story], bool]) -> None:
+        """Nobody writes over words here."""
+
     def told(self, uid: str) -> bool:
         return any(story.uid == uid for story in (*self.stories, *self.already))
 
     def record(self, notice: Notice) -> None:
         self.notices.append(notice)
 
-    def fail(self, uid: str, namespace: str, name: str, *, marked: bool = True) -> None:
+    def fail(
+        self, uid: str, namespace: str, name: str, *, marked: bool = True, done: Callable[[], None] = lambda: None
+    ) -> None:
         self.actions.append(("fail", uid))
+        done()
 
-    def evict(self, uid: str, namespace: str, name: str) -> None:
+    def evict(self, uid: str, namespace: str, name: str, *, done: Callable[[], None] = lambda: None) -> None:
         self.actions.append(("evict", uid))
+        done()
 
     def forget(self, uid: str) -> None:
         self.forgotten.append(uid)

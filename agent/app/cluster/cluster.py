@@ -178,14 +178,17 @@ class Cluster(Made):
             self._retell()
             for each in self._engine.snapshot.known.values():
                 if each.refusal is not None and not each.ended:
-                    self.cluster_teller.refused(each.pod, each.refusal, each.ask)
+                    with Survived(self._stumbled):
+                        self.cluster_teller.refused(each.pod, each.refusal, each.ask)
 
     def _retell(self) -> None:
         """The first complete list came: pods of the saved ledger carry what they hold, whoever was killed before."""
         snapshot = self._engine.snapshot
         for uid, known in snapshot.known.items():
             if uid in snapshot.ledger.pods and not known.ended and known.refusal is None:
-                self.cluster_teller.retold(known.pod, snapshot.ledger, known.ask, snapshot.unenforced.get(uid, {}))
+                lacking = snapshot.unenforced.get(uid, {})
+                with Survived(self._stumbled):  # one pod's fault is its own
+                    self.cluster_teller.retold(known.pod, snapshot.ledger, known.ask, lacking)
 
     def _follow(self) -> None:
         """The Node, the settings or the machine changed: read again; wrong settings are told once, the old stay."""
