@@ -158,10 +158,13 @@ class Effects:
             return None if self.switches.observe_only else self._enforcer.backoff.wait()
 
     def release(self) -> tuple[Written, ...]:
-        """Put the cgroups back as far as the kernel lets us (safety.md S17); the ledger stays as it is."""
+        """Put the cgroups back as far as the kernel lets us (safety.md S17); the ledger stays as it is.
+
+        Raises:
+            HostError: the tree cannot be read: nothing was put back, and whoever asked asks again.
+        """
         with self._lock:
-            observed = self._observe()
-            return self._enforcer.release(self._ledger, observed) if observed else ()
+            return self._enforcer.release(self._ledger, self._enforcer.observe())
 
     # ---- saving
 

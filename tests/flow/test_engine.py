@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.core.machines.synthetic import parse_synthetic
+from agent.errors import HostError
 from agent.host.standin import container_id
 from agent.model.cgroup import Cause
 from agent.model.outcome import Reason
@@ -245,6 +246,22 @@ def test_s17_release_puts_everything_back(tmp_path: Path) -> None:
     world.engine.release()
     assert (world.effective("db"), world.effective("web")) == ("0-7", "0-7")
     assert world.holds("db") == "1-2"
+
+
+def test_s17_a_release_of_unreadable_cgroups_is_no_release(tmp_path: Path) -> None:
+    """Nothing is put back, and whoever asked is told so; once they can be read, the same request does it."""
+    world = World(tmp_path)
+    world.engine.pods_listed({"db"})
+    world.run(manifest("db", created=1))
+    file = Path(f"{world.cgroups.mounts.cpuset}{world.path('db', 'app')}/cpuset.cpus")
+    text = file.read_text("ascii")
+    file.write_text("1-banana\n", "ascii")
+    with pytest.raises(HostError, match="banana"):
+        world.engine.release()
+    file.write_text(text, "ascii")
+    assert world.effective("db") == "1-2"
+    world.engine.release()
+    assert world.effective("db") == "0-7"
 
 
 def test_unreadable_cgroups_stop_enforcement_not_the_agent(tmp_path: Path) -> None:

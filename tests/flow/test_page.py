@@ -98,6 +98,23 @@ def test_an_explanation_is_that_of_the_command_line(served: Served) -> None:
     assert found["remedies"]
 
 
+def test_what_cannot_be_shown_of_one_pod_is_an_answer(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error that nobody expected costs one page: its reader is told why, and the others are served."""
+
+    def wrong(*_: object) -> None:
+        raise RecursionError("nested too deep")
+
+    served.add(pod("first", "2"))
+    (uid,) = [each["uid"] for each in get(served, "api/pods")["pods"]]
+    monkeypatch.setattr("agent.app.page.server.explanation_value", wrong)
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(f"{served.url}api/pods/{uid}/explanation", timeout=60)
+    with caught.value:
+        assert caught.value.code == 500
+        assert "nested too deep" in json.loads(caught.value.read())["error"]
+    assert get(served, "api/pods")["pods"]
+
+
 def refused(url: str) -> int:
     """The status of a page that is not served."""
     with pytest.raises(urllib.error.HTTPError) as caught:

@@ -14,6 +14,7 @@ for is its own thread. Documented in deploy/docs/page.md.
 from __future__ import annotations
 
 import json
+import logging
 import re
 import threading
 import time
@@ -21,11 +22,15 @@ from collections.abc import Collection
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
+from agent.engine.alone import sentence
 from agent.errors import HostError
+from agent.model.fields import plain
 from agent.observe.listener import Handler, Listener
 from agent.observe.page import host
 from agent.observe.page.current import Current, Source
 from agent.observe.page.document import Document, document
+
+_log = logging.getLogger(__name__)
 
 MOST_STREAMS = 8
 """Event streams at once; they last, so they are fewer than connections (`agent.observe.listener`)."""
@@ -122,7 +127,13 @@ class _Handler(Handler):
             return self._answer(200, _HTML, self.page.body, self.page.policy)
         if asked.path == "/api/events":
             return self._stream()
-        status, kind, body = self._api(asked.path, parse_qs(asked.query[:100]))
+        try:
+            status, kind, body = self._api(asked.path, parse_qs(asked.query[:100]))
+        except Exception as error:  # noqa: BLE001 - of whatever kind: of one page and one pod (engine.alone)
+            _log.error(
+                "the node page: %s cannot be shown: %s", plain(asked.path[:100]), sentence(error), exc_info=error
+            )
+            status, kind, body = 500, _JSON, _error(f"this cannot be shown: {sentence(error)}")
         return self._answer(status, kind, body, _NOTHING_BUT_STYLE if kind == _SVG else _NOTHING)
 
     def _api(self, path: str, query: dict[str, list[str]]) -> tuple[int, str, bytes]:
