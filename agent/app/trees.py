@@ -22,7 +22,7 @@ SCRATCH, AUTO = "scratch", "auto"
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class ServedTree:
     """A tree to serve.
 
     Attributes:
@@ -41,7 +41,7 @@ class Tree:
         return self.standin is None or self.standin.real
 
 
-def open_tree(choice: str, machine: Machine, state: Path, *, live: bool) -> Tree:
+def open_tree(choice: str, machine: Machine, state: Path, *, live: bool) -> ServedTree:
     """The tree that --cgroup-root names.
 
     Args:
@@ -60,7 +60,7 @@ def open_tree(choice: str, machine: Machine, state: Path, *, live: bool) -> Tree
                 "--cgroup-root", f"{choice} is of this machine, --root names another; leave one of them out"
             )
         if has_kubelet(choice):
-            return Tree(Cgroups(choice), None, f"the kubelet's cgroups below {choice}")
+            return ServedTree(Cgroups(choice), None, f"the kubelet's cgroups below {choice}")
         return _own(choice)
     if choice == AUTO and live:
         try:
@@ -70,10 +70,10 @@ def open_tree(choice: str, machine: Machine, state: Path, *, live: bool) -> Tree
             pass  # not root, no cpuset controller: a scratch tree serves as well
     folder = state / "cgroup"
     standin = ScratchStandIn(folder, machine)
-    return Tree(standin.cgroups, standin, f"a scratch tree in {folder}")
+    return ServedTree(standin.cgroups, standin, f"a scratch tree in {folder}")
 
 
-def _own(root: str) -> Tree:
+def _own(root: str) -> ServedTree:
     standin = RealStandIn(root)
     where = f"cgroup v{standin.cgroups.version} in {standin.cgroups.mounts.cpuset}/{OWN_FOLDER}"
-    return Tree(standin.cgroups, standin, where)
+    return ServedTree(standin.cgroups, standin, where)

@@ -19,7 +19,7 @@ from rich.text import Text
 from agent.cli import show as tables
 from agent.core.explain import Explanation
 from agent.core.explain.shown import capital
-from agent.core.explain.values import Got, Loss, Merge, Said, Source, Stand, Verdict
+from agent.core.explain.values import Got, HintSource, LossReason, Merge, Said, Stand, Verdict
 from agent.core.explain.words import bare, millis, on, sets, size
 from agent.model.idset import NodeSet
 
@@ -28,12 +28,16 @@ COLOUR = {
     Verdict.LEFT_ALONE: "dim",
 }  # fmt: skip
 _FROM = {
-    Source.POD: "the pod's own", Source.NODE: "the node's", Source.ADMISSION: "the node's when it came",
-    Source.CONFINED: "as for all pods that ask to be confined",
+    HintSource.POD: "the pod's own", HintSource.NODE: "the node's", HintSource.ADMISSION: "the node's when it came",
+    HintSource.CONFINED: "as for all pods that ask to be confined",
 }  # fmt: skip
 _NAME = re.compile(r"[a-z0-9-]+: ", re.ASCII)
 """A container's name begins the sentence, and keeps its letters."""
-_LOSS = {Loss.WIDER: "more nodes", Loss.FARTHER: "farther apart", Loss.HIGHER: "higher numbers"}
+_LOSS = {
+    LossReason.WIDER: "more nodes",
+    LossReason.FARTHER: "farther apart",
+    LossReason.HIGHER: "higher numbers",
+}
 MOST_LOSERS = 8
 MOST_SETS = 4
 

@@ -11,7 +11,7 @@ import click
 
 from agent.app.offline.queries import Desk, open_desk
 from agent.cli.where import config_option, root_option, state_dir_option
-from agent.core.forecast.whatif import Answer, Change, Line, Question, what_if
+from agent.core.forecast.whatif import Difference, Forecast, PodForecast, WhatIf, what_if
 from agent.errors import SettingsError
 from agent.model.rules import Policy, Scope
 
@@ -63,11 +63,11 @@ def command(
         from agent.cli import plan_show  # noqa: PLC0415 - rich is loaded only where a table is shown
 
         plan_show.show(question, answer, repack=repack, details=details)
-    sys.exit(REFUSED if answer.count(Change.REFUSED) else 0)
+    sys.exit(REFUSED if answer.count(Difference.REFUSED) else 0)
 
 
-def _question(desk: Desk, policy: Policy | None, scope: Scope | None) -> Question:
-    return Question(
+def _question(desk: Desk, policy: Policy | None, scope: Scope | None) -> WhatIf:
+    return WhatIf(
         desk.node, desk.node.with_topology(policy, scope), desk.ledger,
         outside=[
             each.pod for each in desk.outside.values() if each.standing.refusal is not None and not each.gone
@@ -76,7 +76,7 @@ def _question(desk: Desk, policy: Policy | None, scope: Scope | None) -> Questio
     )  # fmt: skip
 
 
-def as_json(question: Question, answer: Answer) -> dict[str, Any]:
+def as_json(question: WhatIf, answer: Forecast) -> dict[str, Any]:
     """The answer for programs (deploy/docs/explain.md)."""
     now, then = question.now.rules.topology, question.then.rules.topology
     return {
@@ -85,13 +85,13 @@ def as_json(question: Question, answer: Answer) -> dict[str, Any]:
         "scope": {"now": now.scope.value, "then": then.scope.value},
         "order": answer.order, "ordersTried": list(answer.tried),
         "pods": [_line(line) for line in answer.lines],
-        "counts": {change.value: answer.count(change) for change in Change},
+        "counts": {change.value: answer.count(change) for change in Difference},
         "aligned": {"now": answer.aligned[0], "then": answer.aligned[1]},
         "largestAligned": {"now": dict(answer.before), "then": dict(answer.after)},
     }  # fmt: skip
 
 
-def _line(line: Line) -> dict[str, Any]:
+def _line(line: PodForecast) -> dict[str, Any]:
     return {
         "pod": line.pod, "uid": line.uid, "change": line.change.value, "now": dict(line.now), "then": dict(line.then),
         "numaNodesNow": str(line.nodes_now), "numaNodesThen": str(line.nodes_then),

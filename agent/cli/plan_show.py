@@ -14,14 +14,14 @@ from rich.text import Text
 from agent.cli import show as tables
 from agent.core.explain.shown import capital
 from agent.core.explain.words import amount
-from agent.core.forecast.whatif import Answer, Change, Line, Question
+from agent.core.forecast.whatif import Difference, Forecast, PodForecast, WhatIf
 
 _COLOUR = {
-    Change.SAME: "dim", Change.ELSEWHERE: "yellow", Change.REFUSED: "red", Change.LET_IN: "green",
-    Change.STILL_REFUSED: "red", Change.LEFT_ALONE: "dim",
+    Difference.SAME: "dim", Difference.ELSEWHERE: "yellow", Difference.REFUSED: "red", Difference.LET_IN: "green",
+    Difference.STILL_REFUSED: "red", Difference.LEFT_ALONE: "dim",
 }  # fmt: skip
 _WORD = {
-    Change.LET_IN: "let in", Change.STILL_REFUSED: "still refused", Change.LEFT_ALONE: "left alone",
+    Difference.LET_IN: "let in", Difference.STILL_REFUSED: "still refused", Difference.LEFT_ALONE: "left alone",
 }  # fmt: skip
 _ORDER = {
     "admission": "in the order of their admission",
@@ -31,13 +31,13 @@ _ORDER = {
 
 
 def show(
-    question: Question, answer: Answer, *, repack: bool, details: bool = False, target: Console | None = None
+    question: WhatIf, answer: Forecast, *, repack: bool, details: bool = False, target: Console | None = None
 ) -> None:
     """Print the plan."""
     target = target or tables.for_reading()
     target.print(_table(answer))
     for line in answer.lines if details else ():
-        if line.change is not Change.SAME:
+        if line.change is not Difference.SAME:
             target.print(Text(line.pod, style="bold"))
             target.print(Padding(Text(f"has        {_held(line.now)}"), (0, 0, 0, 2), expand=False))
             target.print(Padding(Text(f"would have {_held(line.then)}"), (0, 0, 0, 2), expand=False))
@@ -47,7 +47,7 @@ def show(
         target.print(Text(f"{capital(text)}."))
 
 
-def _table(answer: Answer) -> Table:
+def _table(answer: Forecast) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     table.add_column("pod", overflow="fold", ratio=2)
     table.add_column("would be", no_wrap=True)
@@ -62,17 +62,17 @@ def _table(answer: Answer) -> Table:
     return table
 
 
-def _nodes(line: Line) -> str:
+def _nodes(line: PodForecast) -> str:
     now, then = str(line.nodes_now) or "-", str(line.nodes_then) or "-"
-    if line.change in (Change.SAME, Change.LEFT_ALONE):
+    if line.change in (Difference.SAME, Difference.LEFT_ALONE):
         return now
-    return f"{now}, other CPUs" if now == then and line.change is Change.ELSEWHERE else f"{now} -> {then}"
+    return f"{now}, other CPUs" if now == then and line.change is Difference.ELSEWHERE else f"{now} -> {then}"
 
 
-def _aligned(line: Line) -> str:
+def _aligned(line: PodForecast) -> str:
     words = {True: "yes", False: "no", None: "-"}
     now, then = words[line.aligned_now], words[line.aligned_then]
-    return now if now == then or line.change is Change.LEFT_ALONE else f"{now} -> {then}"
+    return now if now == then or line.change is Difference.LEFT_ALONE else f"{now} -> {then}"
 
 
 def _held(found: Mapping[str, str]) -> str:
@@ -91,7 +91,7 @@ def _short(text: str) -> str:
     return f"the shared pool{with_}{rest}"
 
 
-def _sentences(question: Question, answer: Answer, *, repack: bool) -> Iterator[str]:
+def _sentences(question: WhatIf, answer: Forecast, *, repack: bool) -> Iterator[str]:
     now, then = question.now.rules.topology, question.then.rules.topology
     changed = [
         f"{what} {new.value} instead of {old.value}"
@@ -111,8 +111,8 @@ def _sentences(question: Question, answer: Answer, *, repack: bool) -> Iterator[
     yield "nothing was changed; running pods stay where they are until they are created anew"
 
 
-def _counts(lines: tuple[Line, ...]) -> Iterator[str]:
-    for change in Change:
+def _counts(lines: tuple[PodForecast, ...]) -> Iterator[str]:
+    for change in Difference:
         count = sum(line.change is change for line in lines)
         if count:
             yield f"{count} {_WORD.get(change, change.value)}"

@@ -74,14 +74,14 @@ def release_cluster(asked: ClusterOptions, output: str) -> bool:
         SettingsError: this is no pod of a cluster, or no namespace is named.
     """
     from agent.app.offline.decommission import Asking, sentence  # noqa: PLC0415 - the API's client is loaded only where it is used
-    from agent.kube.access import ACCOUNT, Access, in_cluster  # noqa: PLC0415 - as above
+    from agent.kube.access import ACCOUNT, ApiAccess, in_cluster  # noqa: PLC0415 - as above
     from agent.kube.client import KubeClient  # noqa: PLC0415 - as above
 
     if not asked.namespace:
         raise SettingsError("--namespace", "is not known: name the agents' namespace, or set POD_NAMESPACE")
     folder = asked.account or ACCOUNT
     if asked.server:
-        access = Access(asked.server, folder / "ca.crt", folder / "token", check_name=False)
+        access = ApiAccess(asked.server, folder / "ca.crt", folder / "token", check_name=False)
     else:
         access = in_cluster(os.environ, folder)
     client = KubeClient(access, "release")

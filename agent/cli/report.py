@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from agent.app.page.views import View
+from agent.app.page.views import NodeView
 from agent.app.standalone.standalone import Standalone
 from agent.cli import show
 from agent.model.machine import Machine
 
 
 def print_report(
-    node: Standalone, view: View, wrong: list[str], target: Console | None = None, *, foot: bool = True
+    node: Standalone, view: NodeView, wrong: list[str], target: Console | None = None, *, foot: bool = True
 ) -> None:
     """Print it to standard output, or to another console; `foot` adds where things are and who says so."""
     target = target or show.console()

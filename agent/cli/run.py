@@ -14,7 +14,7 @@ import click
 
 from agent.app.page.views import as_json, view_of
 from agent.app.service.edges import Sockets
-from agent.app.standalone.standalone import Options, Standalone
+from agent.app.standalone.standalone import Standalone, StandaloneOptions
 from agent.app.trees import MOUNT, SCRATCH
 from agent.errors import SettingsError
 from agent.observe import logs
@@ -118,7 +118,7 @@ def command(
             )
         )  # fmt: skip
         return
-    options = Options(
+    options = StandaloneOptions(
         pods=pods, state=state_dir, config=config, root=root, cgroup_root=cgroup_root or SCRATCH, log_dir=log_dir,
         node_name=node_name or platform.node(), nri_socket=nri_socket, podresources_socket=podresources_socket,
         processes=processes,

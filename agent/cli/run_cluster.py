@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
-from agent.app.cluster.cluster import Cluster, Options
+from agent.app.cluster.cluster import Cluster, ClusterOptions
 from agent.app.service.edges import Sockets
 from agent.errors import SettingsError
-from agent.kube.access import ACCOUNT, Access, in_cluster
+from agent.kube.access import ACCOUNT, ApiAccess, in_cluster
 from agent.observe.logs import LOG
 
 
@@ -19,7 +19,7 @@ def options(
     *, state: Path, config: Path | None, root: str | None, cgroup_root: str, node_name: str, sockets: Sockets,
     metrics_address: str, host: Path, server: str = "", account: Path | None = None,
     environment: Mapping[str, str] = os.environ,
-) -> Options:  # fmt: skip
+) -> ClusterOptions:  # fmt: skip
     """What to serve.
 
     Args:
@@ -43,10 +43,10 @@ def options(
         raise SettingsError("NODE_NAME", "is not set: give the agent its spec.nodeName, or --pods for a folder")
     folder = account or ACCOUNT
     if server:
-        access = Access(server, folder / "ca.crt", folder / "token", check_name=False)
+        access = ApiAccess(server, folder / "ca.crt", folder / "token", check_name=False)
     else:
         access = in_cluster(environment, folder)
-    return Options(
+    return ClusterOptions(
         node_name=name, access=access, state=state, config=config, root=root, cgroup_root=cgroup_root, host=host,
         metrics_address=metrics_address, sockets=sockets, own_uid=environment.get("POD_UID", ""),
         host_ip=environment.get("HOST_IP", ""),
@@ -54,7 +54,7 @@ def options(
     )  # fmt: skip
 
 
-def serve(chosen: Options) -> None:
+def serve(chosen: ClusterOptions) -> None:
     """Serve until SIGTERM or SIGINT."""
     with Cluster(chosen) as node:
 

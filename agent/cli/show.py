@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from agent.app.page.views import Row, View
+from agent.app.page.views import NodeView, Row
 from agent.core.accounting.usage import MemoryUse
 from agent.model.idset import CpuSet
 
@@ -37,7 +37,7 @@ def for_reading() -> Console:
     return console(width=int(asked) if asked.isdecimal() and not sys.stdout.isatty() else None)
 
 
-def pods_table(view: View) -> Table:
+def pods_table(view: NodeView) -> Table:
     """One row per container; a pod's name only on its first."""
     heard = any(row.allowed for row in view.rows)
     memory = any(row.memory for row in view.rows)
@@ -104,7 +104,7 @@ def _verdict(row: Row, *, repeated: bool) -> str:
     return f"{text}: {escape(row.why)}" if row.why and not repeated else text
 
 
-def nodes_table(view: View) -> Table:
+def nodes_table(view: NodeView) -> Table:
     """One row per NUMA node: its CPUs by use, its memory."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for name in ("NUMA node", "exclusive", "shared", "reserved", "free"):

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 import click
 
 from agent.app.simulate.figures import Figures, as_json, figures
-from agent.app.simulate.simulate import Kind, Options, Outcome, Prepared, prepare, run
+from agent.app.simulate.simulate import MachineKind, Outcome, Prepared, SimulateOptions, prepare, run
 from agent.core.forecast.scheduling import Strategy
 from agent.errors import BadInputError
 from agent.model.rules import OnMisalignment, Policy, Scope
@@ -59,18 +59,18 @@ def _several(option: str, name: str, words: type[StrEnum], text: str) -> Callabl
     return click.option(option, name, metavar="|".join(words) + ",...", callback=_words(words), default="", help=text)
 
 
-def _kinds(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> tuple[Kind, ...]:
+def _kinds(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> tuple[MachineKind, ...]:
     """NxMACHINE, NAME=MACHINE, or MACHINE."""
     found = []
     for value in values:
         if counted := _COUNTED.fullmatch(value):
             if not int(counted[1]):
                 raise click.BadParameter(f'"{value[:60]}" is no node; write 1 or more')
-            found.append(Kind(counted[2], int(counted[1])))
+            found.append(MachineKind(counted[2], int(counted[1])))
         elif named := _NAMED.fullmatch(value):
-            found.append(Kind(named[2], 1, named[1]))
+            found.append(MachineKind(named[2], 1, named[1]))
         else:
-            found.append(Kind(value))
+            found.append(MachineKind(value))
     return tuple(found)
 
 
@@ -106,7 +106,7 @@ def _kinds(_context: click.Context, _option: click.Parameter, values: tuple[str,
 @click.option("--file", "-f", "target", type=click.Path(dir_okay=False, path_type=Path), default=None,
               help="Write to this file instead of the terminal.")  # fmt: skip
 def command(
-    *, pods: tuple[Path, ...], root: tuple[str, ...], machines: int, nodes: tuple[Kind, ...],
+    *, pods: tuple[Path, ...], root: tuple[str, ...], machines: int, nodes: tuple[MachineKind, ...],
     configs: tuple[Path, ...], policies: tuple[Policy, ...], scopes: tuple[Scope, ...],
     wishes: tuple[OnMisalignment, ...], strategy: str, retries: int, keep_nodes: bool, most_pods: int,
     scenario: Path | None, show_nodes: bool, show_pods: bool, draw: str | None, output: str, target: Path | None,
@@ -123,8 +123,8 @@ def command(
     \b
     Exit codes: 0 every pod runs, under all that is compared; 1 some do not; 2 wrong input.
     """  # noqa: D301 - click's mark for text that is not folded is this very character
-    kinds = (*(Kind(spec, machines) for spec in root), *nodes) or (Kind(None, machines),)
-    options = Options(
+    kinds = (*(MachineKind(spec, machines) for spec in root), *nodes) or (MachineKind(None, machines),)
+    options = SimulateOptions(
         pods=pods, kinds=kinds, configs=configs, policies=policies, scopes=scopes, wishes=wishes, scenario=scenario,
         strategy=Strategy(strategy), retries=retries, keep_nodes=keep_nodes, most_pods=most_pods,
     )  # fmt: skip
@@ -147,7 +147,7 @@ def command(
     sys.exit(0 if all(each.all_in for _, each in found.values()) else NOT_ALL_IN)
 
 
-def _simulated(prepared: Prepared, options: Options) -> dict[str, tuple[Outcome, Figures]]:
+def _simulated(prepared: Prepared, options: SimulateOptions) -> dict[str, tuple[Outcome, Figures]]:
     with _progress(prepared.pods * len(prepared.variants)) as advance:
         outcomes = {each.label: run(prepared, each, options, advance) for each in prepared.variants}
         return {label: (outcome, figures(outcome)) for label, outcome in outcomes.items()}

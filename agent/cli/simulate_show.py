@@ -19,20 +19,20 @@ from agent.app.page.views import in_words
 from agent.app.simulate.figures import Figures, Fill
 from agent.app.simulate.simulate import Outcome, Prepared
 from agent.cli.show import PIPE_WIDTH, sentences, size
-from agent.engine.simulation import Fate, State
+from agent.engine.simulation import Fate, PodState
 from agent.model.idset import CpuSet, NodeSet
 
 Found = Mapping[str, tuple[Outcome, Figures]]
 _STATES = (
-    (State.ALIGNED, "aligned", "green"),
-    (State.NOT_ALIGNED, "not aligned", "yellow"),
-    (State.OVERRULED, "refused, but runs", "yellow"),
-    (State.SHARED, "on the shared pool", ""),
-    (State.LEFT_ALONE, "left alone", "dim"),
-    (State.WAITING, "waiting for room", "red"),
-    (State.REFUSED, "refused", "red"),
-    (State.UNSCHEDULABLE, "unschedulable", "red"),
-    (State.ENDED, "ended", "dim"),
+    (PodState.ALIGNED, "aligned", "green"),
+    (PodState.NOT_ALIGNED, "not aligned", "yellow"),
+    (PodState.OVERRULED, "refused, but runs", "yellow"),
+    (PodState.SHARED, "on the shared pool", ""),
+    (PodState.LEFT_ALONE, "left alone", "dim"),
+    (PodState.WAITING, "waiting for room", "red"),
+    (PodState.REFUSED, "refused", "red"),
+    (PodState.UNSCHEDULABLE, "unschedulable", "red"),
+    (PodState.ENDED, "ended", "dim"),
 )
 _GAP = 3
 """Columns between two of a table."""
@@ -129,7 +129,7 @@ def _state_rows(every: list[Figures]) -> Iterator[Row]:
         for reason in sorted({reason for each in every for reason in each.reasons.get(state, ())}):
             counts = [each.reasons.get(state, {}).get(reason, 0) for each in every]
             yield f"    {reason}", [f"{count:,}" for count in counts], "dim"
-        if state is State.UNSCHEDULABLE:
+        if state is PodState.UNSCHEDULABLE:
             for name in sorted({name for each in every for name in each.lacking}):
                 lacking = [each.lacking.get(name, 0) > 0 for each in every]
                 yield f"    too little {escape(name)}", ["yes" if lack else "-" for lack in lacking], "dim"
@@ -206,12 +206,12 @@ def _nodes(figures: Figures) -> Table:
     return table
 
 
-def _coloured(state: State, text: str) -> str:
+def _coloured(state: PodState, text: str) -> str:
     colour = _WORDS[state][1]
     return f"[{colour}]{text}[/]" if colour else text
 
 
-def _word(state: State) -> str:
+def _word(state: PodState) -> str:
     return state.value.replace("-", " ")
 
 
@@ -249,7 +249,7 @@ def _held(outcome: Outcome, fate: Fate) -> tuple[str, str]:
 
 
 def _why(fate: Fate, sites: int) -> str:
-    if fate.state is State.UNSCHEDULABLE:
+    if fate.state is PodState.UNSCHEDULABLE:
         lacks = ", ".join(f"{name} on {count}" for name, count in fate.lacking.items())
         return f"of {_many(sites, 'node')}, too little {lacks}"
     if fate.refusal is not None:

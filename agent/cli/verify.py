@@ -11,7 +11,7 @@ import click
 
 from agent.app.offline.offline import Left, Where, open_left
 from agent.cli.where import where_options
-from agent.core.cgroups.verify import Line, Report
+from agent.core.cgroups.verify import ReportLine, VerifyReport
 
 DRIFT = 1
 """Exit code when a cgroup is not as it should be."""
@@ -50,7 +50,7 @@ def command(*, where: Where, drift_only: bool, output: str) -> None:
     sys.exit(DRIFT if report.drifted else 0)
 
 
-def _as_json(left: Left, report: Report, lines: tuple[Line, ...]) -> dict[str, Any]:
+def _as_json(left: Left, report: VerifyReport, lines: tuple[ReportLine, ...]) -> dict[str, Any]:
     return {
         "ok": not report.drifted,
         "drift": dict(report.by_cause),
@@ -65,7 +65,7 @@ def _as_json(left: Left, report: Report, lines: tuple[Line, ...]) -> dict[str, A
     }  # fmt: skip
 
 
-def _line(line: Line) -> Mapping[str, Any]:
+def _line(line: ReportLine) -> Mapping[str, Any]:
     return {
         "path": line.path, "file": line.file, "level": line.level.value, "pod": line.pod,
         "container": line.container, "wanted": line.wanted, "asked": line.asked, "effective": line.effective,

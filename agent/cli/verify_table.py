@@ -10,11 +10,11 @@ from rich.table import Table
 
 from agent.app.offline.offline import Left
 from agent.cli import show
-from agent.core.cgroups.verify import Line, Report
+from agent.core.cgroups.verify import ReportLine, VerifyReport
 from agent.model.cgroup import Level
 
 
-def print_report(left: Left, report: Report, lines: Iterable[Line], threads: int) -> None:
+def print_report(left: Left, report: VerifyReport, lines: Iterable[ReportLine], threads: int) -> None:
     """Print it to standard output.
 
     Args:
@@ -36,7 +36,7 @@ def print_report(left: Left, report: Report, lines: Iterable[Line], threads: int
     show.sentences(target, _verdict(report))
 
 
-def _table(lines: Iterable[Line]) -> Table:
+def _table(lines: Iterable[ReportLine]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for name in ("cgroup", "file", "ledger says", "asked for", "in force"):
         table.add_column(name, overflow="fold")
@@ -50,7 +50,7 @@ def _table(lines: Iterable[Line]) -> Table:
     return table
 
 
-def _name(line: Line) -> str:
+def _name(line: ReportLine) -> str:
     """The pod and container where they are known, else the end of the path."""
     last = line.path.rpartition("/")[2]
     if line.level is Level.POD:
@@ -62,13 +62,13 @@ def _name(line: Line) -> str:
     return f"{line.pod} {short}" if line.pod else short
 
 
-def _why(line: Line) -> str:
+def _why(line: ReportLine) -> str:
     if line.kept:
         return f"[dim]left so: {escape(line.kept)}[/dim]"
     return f"[red]{line.cause.value}[/red]" if line.cause else ""
 
 
-def _verdict(report: Report) -> Iterator[str]:
+def _verdict(report: VerifyReport) -> Iterator[str]:
     total = len({line.path for line in report.lines})
     if not report.drifted:
         yield f"{total} cgroups are as the ledger says"

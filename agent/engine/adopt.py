@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from agent.core.admission.alignment import Judge
+from agent.core.admission.alignment import AlignmentCheck
 from agent.core.admission.node import Node
 from agent.core.devices.books import UNTOLD, in_use
 from agent.core.request.amounts import exclusive_count
@@ -39,7 +39,7 @@ Devices = Mapping[str, Mapping[str, tuple[str, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class CarriedGrant:
     """What a pod carries of an earlier agent. Input: an annotation can be written by others.
 
     Attributes:
@@ -65,9 +65,9 @@ class Adopter:
         words: their words.
     """
 
-    def __init__(self, node: Node, base: Ledger, pods: Mapping[str, Pod], words: Mapping[str, Word]) -> None:
+    def __init__(self, node: Node, base: Ledger, pods: Mapping[str, Pod], words: Mapping[str, CarriedGrant]) -> None:
         self._node, self.ledger, self._words, self._pods = node, base, words, tuple(pods)
-        self._judge = Judge(node.machine, node.inventory)
+        self._judge = AlignmentCheck(node.machine, node.inventory)
         self._taken = node.reserved | CpuSet.union(
             [*(cpus for each in base.cpus.assigned.values() for cpus in each.values()), *base.cpus.pools.values()]
         )
@@ -90,7 +90,7 @@ class Adopter:
         found = self._cpus(pod, cgroups)
         devices = self._devices.get(pod.uid, {})
         nodes_kept = self._kept_on(pod, found, whole)
-        untold = pod.uid in self._asks and not devices and not self._words.get(pod.uid, Word()).refused
+        untold = pod.uid in self._asks and not devices and not self._words.get(pod.uid, CarriedGrant()).refused
         if not (found or devices or nodes_kept or untold):
             return False
         nodes = {name: self._node.machine.nodes_of(cpus) for name, cpus in found.items()}
@@ -160,7 +160,7 @@ class Adopter:
             if resource not in inventory.reported
         }
         found: dict[str, dict[str, tuple[str, ...]]] = {}
-        for name, by in self._words.get(uid, Word()).devices.items():
+        for name, by in self._words.get(uid, CarriedGrant()).devices.items():
             held = {resource: tuple(sorted(own.get(resource, set()) & set(ids))) for resource, ids in by.items()}
             found |= {name: kept} if (kept := {resource: ids for resource, ids in held.items() if ids}) else {}
         return found
@@ -175,7 +175,7 @@ class Adopter:
         return replace(record, aligned=dict.fromkeys(record.aligned, False), why={**record.why, "": text})
 
     def _record(self, pod: Pod, nodes: Mapping[str, NodeSet]) -> PodRecord:
-        topology, word = self._node.rules.topology, self._words.get(pod.uid, Word())
+        topology, word = self._node.rules.topology, self._words.get(pod.uid, CarriedGrant())
         ask: Ask = ask_of(pod, self._node.rules.cpu.options, topology.policy)
         policy = word.policy if word.policy in set(Policy) else ask.policy or topology.policy
         return PodRecord(

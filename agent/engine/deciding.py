@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agent.core.admission.node import Node
-from agent.core.admission.pressure import Judge, unjudged
+from agent.core.admission.pressure import PressureCheck, unjudged
 from agent.core.admission.resize import changed, resized
 from agent.core.admission.waiting import BEHIND, Waiting, may_pass
 from agent.core.devices.kubelet import Given, explained, handed_over
@@ -103,7 +103,7 @@ def sandboxed(node: Node, pod: Pod) -> bool:
 
 def decided(
     node: Node, ledger: Ledger, known: Known, *, given: Given | None, unwritable: str, switches: Switches,
-    line: Sequence[Waiting] = (), judge: Judge = unjudged, now: float | None = None,
+    line: Sequence[Waiting] = (), judge: PressureCheck = unjudged, now: float | None = None,
 ) -> tuple[Ledger, Known]:  # fmt: skip
     """Decide on a pod.
 
@@ -167,7 +167,7 @@ def _settled(
     return None
 
 
-def _tried(node: Node, ledger: Ledger, known: Known, judge: Judge) -> Outcome:
+def _tried(node: Node, ledger: Ledger, known: Known, judge: PressureCheck) -> Outcome:
     pod, ask = known.pod, known.ask
     outcome = node.admit(ledger, pod, policy=ask.policy, scope=ask.scope, cpu_options=ask.cpu_options)
     if known.ran and not ask.move_memory:

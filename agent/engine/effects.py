@@ -26,7 +26,7 @@ from agent.engine.enforcer import Enforcer
 from agent.engine.following import Following, reported_before
 from agent.engine.known import SWITCHES, Known, Snapshot, Switches, as_told, asks_nothing, same
 from agent.engine.memory_look import MemoryLook, Room
-from agent.engine.ports import Cgroups, Steps, Store, Teller
+from agent.engine.ports import CgroupTree, Steps, Store, Teller
 from agent.engine.recover import LISTED, NAMES
 from agent.engine.standing import Standing
 from agent.errors import CheckpointUnwritableError, HostError, InvariantError
@@ -64,7 +64,7 @@ class Effects:
         node: Node,
         ledger: Ledger,
         *,
-        cgroups: Cgroups,
+        cgroups: CgroupTree,
         store: Store,
         teller: Teller,
         exempt: Exempt = lambda _pod: "",

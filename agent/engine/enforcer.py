@@ -24,7 +24,7 @@ from agent.core.cgroups.release import quota_plan, release_plan
 from agent.core.cgroups.writers import flapping
 from agent.engine.alone import sentence
 from agent.engine.backoff import Backoff
-from agent.engine.ports import Cgroups, Steps
+from agent.engine.ports import CgroupTree, Steps
 from agent.errors import HostError
 from agent.model.cgroup import OCCUPIED, VANISHED, Cgroup, Level, Observed, Write, Written
 from agent.model.idset import CpuSet, NodeSet
@@ -49,7 +49,12 @@ class Enforcer:
     """
 
     def __init__(
-        self, cgroups: Cgroups, steps: Steps, *, lift_quota: bool = True, clock: Callable[[], float] = time.monotonic
+        self,
+        cgroups: CgroupTree,
+        steps: Steps,
+        *,
+        lift_quota: bool = True,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cgroups, self._steps = cgroups, steps
         self.lift_quota = lift_quota

@@ -15,11 +15,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from agent.core.admission.node import Node
-from agent.core.admission.pressure import Judge
+from agent.core.admission.pressure import PressureCheck
 from agent.core.admission.resize import pending
 from agent.core.devices.kubelet import Given, Offered
 from agent.core.request.annotations import Ask
-from agent.engine.adopt import Word
+from agent.engine.adopt import CarriedGrant
 from agent.engine.alone import Survived, one_by_one, sentence
 from agent.engine.carry import Carried, carry
 from agent.engine.deciding import asked, decided, set_aside, was_set_aside
@@ -83,7 +83,7 @@ class Engine(Effects):
             self._decide_each(sorted(pods, key=lambda each: (each.created, each.uid)), see, ran)
 
     def adopt(
-        self, pods: Iterable[Pod], names: Mapping[str, tuple[str, str]], words: Mapping[str, Word],
+        self, pods: Iterable[Pod], names: Mapping[str, tuple[str, str]], words: Mapping[str, CarriedGrant],
         there: Collection[str] = (),
     ) -> None:  # fmt: skip
         """Pods that run were listed for the first time, and the ledger may lack them: what they run on is theirs.
@@ -333,7 +333,7 @@ class Engine(Effects):
 
         return Survived(failed)
 
-    def _try(self, pod: Pod, *, ran: bool, judge: Judge) -> list[Pod]:
+    def _try(self, pod: Pod, *, ran: bool, judge: PressureCheck) -> list[Pod]:
         """Decide on a pod. One with which that goes wrong is set aside, with all that it holds, until it changes."""
         with self._alone(f"pod {pod.key} is set aside until it changes"):
             if was_set_aside(self._ledger, pod.uid):
@@ -343,7 +343,7 @@ class Engine(Effects):
         self._ledger, self._known[pod.uid] = set_aside(self._node, self._ledger, replace(known, pod=pod))
         return []
 
-    def _decide(self, pod: Pod, *, ran: bool, judge: Judge) -> list[Pod]:
+    def _decide(self, pod: Pod, *, ran: bool, judge: PressureCheck) -> list[Pod]:
         """Put a pod into the ledger, or a refusal beside it; other pods that have no place in line any more."""
         before = self._known.get(pod.uid) or Known(pod, Ask())
         known = Known(

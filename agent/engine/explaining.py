@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agent.core.cgroups.enforced import note
-from agent.core.explain import Explanation, Standing, explain
+from agent.core.explain import Explanation, PodStanding, explain
 from agent.engine.known import Snapshot
 
 
@@ -23,7 +23,7 @@ def explained(snapshot: Snapshot, uid: str, *, search: bool = True) -> Explanati
     known, record = snapshot.known.get(uid), snapshot.ledger.pods.get(uid)
     if known is None:
         return explain(snapshot.node, snapshot.ledger, record.pod, search=search) if record else None
-    standing = Standing(refusal=known.refusal, exempt=known.exempt, given=snapshot.given.get(uid, {}))
+    standing = PodStanding(refusal=known.refusal, exempt=known.exempt, given=snapshot.given.get(uid, {}))
     found = explain(snapshot.node, snapshot.ledger, known.pod, ask=known.ask, standing=standing, search=search)
     said = note(snapshot.unenforced.get(uid, {}))
     return replace(found, notes=(said, *found.notes)) if said else found

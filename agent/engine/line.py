@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from agent.core.admission.node import Node
-from agent.core.admission.pressure import Judge, unjudged
+from agent.core.admission.pressure import PressureCheck, unjudged
 from agent.core.admission.resize import pending, resized
 from agent.core.admission.waiting import Waiting, crowded, let_in, never, overdue
 from agent.core.devices.kubelet import Given, handed_over
@@ -107,7 +107,7 @@ def softened(known: Known, wish: OnMisalignment) -> Known:
 
 def turn(
     node: Node, ledger: Ledger, known: dict[str, Known], switches: Switches, given: Mapping[str, Given],
-    now: float | None = None, judge: Judge = unjudged,
+    now: float | None = None, judge: PressureCheck = unjudged,
 ) -> tuple[Ledger, list[Pod]]:  # fmt: skip
     """Room may have appeared, and time has passed.
 

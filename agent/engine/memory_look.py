@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from agent.core.admission.node import Node
-from agent.core.admission.pressure import Judge, Pressure, bound, judged, to_judge, unjudged
-from agent.engine.ports import Cgroups
+from agent.core.admission.pressure import Pressure, PressureCheck, bound, judged, to_judge, unjudged
+from agent.engine.ports import CgroupTree
 from agent.errors import HostError
 from agent.model.cgroup import Level
 from agent.model.ledger import Ledger
@@ -30,11 +30,11 @@ class MemoryLook:
         problem: told what cannot be read, once until it can be again.
     """
 
-    def __init__(self, room: Room | None, cgroups: Cgroups, problem: Callable[[str], None]) -> None:
+    def __init__(self, room: Room | None, cgroups: CgroupTree, problem: Callable[[str], None]) -> None:
         self._room, self._cgroups, self._problem = room, cgroups, problem
         self._wrong = ""
 
-    def judge(self) -> Judge:
+    def judge(self) -> PressureCheck:
         """A judge for the decisions of one event: it looks when the first of them needs it, and for each that ran."""
         room = self._room
         if room is None:

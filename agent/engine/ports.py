@@ -23,7 +23,7 @@ Steps = Callable[[str], None]
 """Told before each effect: "save", "write <path> <file>", "tell", "release"."""
 
 
-class Cgroups(Protocol):
+class CgroupTree(Protocol):
     """The kubelet's cgroups."""
 
     def observe(self) -> Observed:

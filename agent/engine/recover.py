@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from agent.core.accounting import invariants
 from agent.core.admission.node import Node
-from agent.engine.adopt import Adopter, Word
+from agent.engine.adopt import Adopter, CarriedGrant
 from agent.engine.alone import Survived
 from agent.engine.carry import Loss, carry
 from agent.model.cgroup import Cgroup, Level, Observed
@@ -99,7 +99,7 @@ def recover(
     pods: Iterable[Pod],
     *,
     complete: bool = True,
-    words: Mapping[str, Word] | None = None,
+    words: Mapping[str, CarriedGrant] | None = None,
     only: Collection[str] | None = None,
 ) -> Recovered:
     """Put the three sources together.

@@ -24,10 +24,10 @@ from agent.engine.known import Switches
 from agent.engine.rehearsal import Rehearsal
 from agent.model.ledger import PodRecord
 from agent.model.outcome import Refusal
-from agent.model.workload import Item, again, on_node
+from agent.model.workload import WorkloadItem, again, on_node
 
 
-class State(StrEnum):
+class PodState(StrEnum):
     """How a pod ends up."""
 
     ALIGNED = "aligned"  # it holds something, and that lies as its policy wants
@@ -43,7 +43,7 @@ class State(StrEnum):
 
 MOMENT = 1e-6
 """Seconds between two pods: those who wait stand in line as they came."""
-RUNNING = (State.ALIGNED, State.NOT_ALIGNED, State.SHARED, State.OVERRULED, State.LEFT_ALONE)
+RUNNING = (PodState.ALIGNED, PodState.NOT_ALIGNED, PodState.SHARED, PodState.OVERRULED, PodState.LEFT_ALONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Site:
 class Add:
     """Pods appear, one after the other."""
 
-    items: tuple[Item, ...]
+    items: tuple[WorkloadItem, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +104,8 @@ class Fate:
         problems: what of its annotations could not be followed.
     """
 
-    item: Item
-    state: State
+    item: WorkloadItem
+    state: PodState
     site: int | None = None
     record: PodRecord | None = None
     refusal: Refusal | None = None
@@ -133,7 +133,7 @@ class Result:
 class _Lot:
     """A pod on its way."""
 
-    item: Item
+    item: WorkloadItem
     needs: Needs
     only: int | None = None  # this node or none
     bound_already: bool = False  # the scheduler is not asked: it runs there
@@ -180,7 +180,7 @@ class Simulation:
         requested = tuple(self._scheduler.taken(number) for number in range(len(self._sites)))
         return Result(tuple(map(self._fate, self._lots)), requested, self._nodes)
 
-    def _add(self, items: Iterable[Item]) -> None:
+    def _add(self, items: Iterable[WorkloadItem]) -> None:
         for item in items:
             keep = self._keep and bool(item.node)
             for each in [on_node(item, site.name) for site in self._sites] if item.every_node else [item]:
@@ -249,22 +249,22 @@ class Simulation:
 
     def _fate(self, lot: _Lot) -> Fate:
         if lot.ended:
-            return Fate(lot.item, State.ENDED, lot.site, tries=lot.tries)
+            return Fate(lot.item, PodState.ENDED, lot.site, tries=lot.tries)
         if lot.site is None:
-            return Fate(lot.item, State.UNSCHEDULABLE, lacking=self._scheduler.lacking(lot.needs))
+            return Fate(lot.item, PodState.UNSCHEDULABLE, lacking=self._scheduler.lacking(lot.needs))
         node = self._nodes[lot.site]
         known, record = node.known[lot.uid], node.ledger.pods.get(lot.uid)
         problems = tuple(str(each) for each in known.ask.problems)
         if record is None:
-            state = State.WAITING if lot.bound else State.REFUSED
+            state = PodState.WAITING if lot.bound else PodState.REFUSED
         elif known.refusal is not None:
-            state = State.OVERRULED
+            state = PodState.OVERRULED
         elif known.exempt or not known.ask.pin:
-            state = State.LEFT_ALONE
+            state = PodState.LEFT_ALONE
         elif not _holds(node, lot.uid):
-            state = State.SHARED
+            state = PodState.SHARED
         else:
-            state = State.ALIGNED if all(record.aligned.values()) and not record.why else State.NOT_ALIGNED
+            state = PodState.ALIGNED if all(record.aligned.values()) and not record.why else PodState.NOT_ALIGNED
         return Fate(lot.item, state, lot.site, record, known.refusal, tries=lot.tries, problems=problems)
 
 

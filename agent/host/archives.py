@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from agent.errors import HostError, SysfsMissingError
-from agent.host.files import HostFiles, Store
+from agent.host.files import FileStore, HostFiles
 
 ARCHIVE_LIMIT = 256 * 1024 * 1024
 """Most bytes that an archive may unpack to; the recordings of real 128-CPU servers have 12 MiB."""
@@ -79,7 +79,7 @@ class ArchiveStore:
         return self._folders[path]
 
     def read(self, path: str, limit: int) -> bytes:
-        """See agent.host.files.Store."""
+        """See agent.host.files.FileStore."""
         if path not in self._files:
             code = errno.EISDIR if path in self._folders else errno.ENOENT
             raise OSError(code, os.strerror(code))
@@ -89,18 +89,18 @@ class ArchiveStore:
         return data[:limit]
 
     def target(self, path: str) -> str | None:
-        """See agent.host.files.Store."""
+        """See agent.host.files.FileStore."""
         return self._links.get(path)
 
     def names(self, path: str) -> list[str]:
-        """See agent.host.files.Store."""
+        """See agent.host.files.FileStore."""
         found = self._folders.get(path.rstrip("/"))
         if found is None:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
         return list(found)
 
     def kind(self, path: str) -> str:
-        """See agent.host.files.Store."""
+        """See agent.host.files.FileStore."""
         path = path.rstrip("/")
         if path in self._links:
             return "link"
@@ -166,7 +166,7 @@ def _add(store: ArchiveStore, tar: tarfile.TarFile, member: tarfile.TarInfo) -> 
         store.add(path, handle.read() if handle else None)
 
 
-def find_tree(store: Store) -> HostFiles:
+def find_tree(store: FileStore) -> HostFiles:
     """The HostFiles for the folder of a store that holds a machine; raises HostError when none or several do.
 
     Accepted: a folder with sys/devices in it (a mounted or recorded root), the sys folder itself, or, for kernels

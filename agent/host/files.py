@@ -6,7 +6,7 @@ absolute target starts again at the root and ".." stops there, as chroot(2) does
 opened, whatever a recorded tree contains. Only regular files are read, never more than a limit: a FIFO, a device node
 or an endless file in a bad tree cannot hang or fill the agent.
 
-A root is any `Store`: a folder (here) or an unpacked archive in memory (`agent.host.archives`).
+A root is any `FileStore`: a folder (here) or an unpacked archive in memory (`agent.host.archives`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_LINKS = 40
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ENXIO)
 
 
-class Store(Protocol):
+class FileStore(Protocol):
     """What a root is made of. Paths are resolved already: no component but the last is a link."""
 
     label: str
@@ -112,13 +112,13 @@ class HostFiles:
         sys_only: the root is a /sys itself, so that "sys/x" is read from "x" and nothing else exists.
     """
 
-    def __init__(self, root: str | os.PathLike[str] | Store, *, inside: str = "", sys_only: bool = False) -> None:
-        self.store: Store = FolderStore(os.fspath(root)) if isinstance(root, str | os.PathLike) else root
+    def __init__(self, root: str | os.PathLike[str] | FileStore, *, inside: str = "", sys_only: bool = False) -> None:
+        self.store: FileStore = FolderStore(os.fspath(root)) if isinstance(root, str | os.PathLike) else root
         self._inside = inside.strip("/")
         self._sys_only = sys_only
         self._folders: dict[str, str] = {}
 
-    def over(self, store: Store) -> HostFiles:
+    def over(self, store: FileStore) -> HostFiles:
         """The same root read through another store (one that notes what is read, say)."""
         return HostFiles(store, inside=self._inside, sys_only=self._sys_only)
 

@@ -50,7 +50,7 @@ class Wrong:
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class ManifestFolder:
     """What a folder holds.
 
     Attributes:
@@ -66,7 +66,7 @@ class Folder:
         """All pods, in the order of files and documents."""
         return tuple(pod for pods in self.files.values() for pod in pods)
 
-    def keeping(self, last: Folder) -> Folder:
+    def keeping(self, last: ManifestFolder) -> ManifestFolder:
         """This reading, with the pods that a file had before it was damaged: half-saved files end no pod."""
         damaged = {wrong.file for wrong in self.wrong}
         files = dict(self.files)
@@ -74,10 +74,10 @@ class Folder:
         for name in damaged & set(files):
             kept = tuple(pod for pod in last.files.get(name, ()) if pod.key not in taken)
             files[name] = files[name] + kept
-        return Folder(files, self.wrong)
+        return ManifestFolder(files, self.wrong)
 
 
-def read_folder(path: Path) -> Folder:
+def read_folder(path: Path) -> ManifestFolder:
     """All pods in a folder (or in one file); raises HostError when it cannot be listed."""
     try:
         files = [path] if path.is_file() else sorted(each for each in path.iterdir() if _is_manifest(each))
@@ -106,7 +106,7 @@ def read_folder(path: Path) -> Folder:
             keys |= {pod.key: file.name, pod.uid: file.name}
             pods.append(_ordered(pod, place, number))
         found[file.name] = tuple(pods)
-    return Folder(found, tuple(wrong))
+    return ManifestFolder(found, tuple(wrong))
 
 
 def _identified(pod: Pod, body: Mapping[str, Any]) -> Pod:

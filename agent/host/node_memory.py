@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from agent.errors import SysfsMalformedError, SysfsMissingError
 from agent.host.files import HostFiles
 from agent.host.sysfs_nodes import KIB
-from agent.host.sysfs_read import Reader, parse_meminfo
+from agent.host.sysfs_read import SysfsReader, parse_meminfo
 from agent.host.sysfs_tiers import NODES
 
 _FREE, _CACHE = ("MemTotal", "MemFree"), ("Active(file)", "Inactive(file)", "SReclaimable")
@@ -33,7 +33,7 @@ class NodeMemory:
 
     def available(self, nodes: Iterable[int]) -> dict[int, int]:
         """Node id -> bytes; without nodes that have no memory, or that do not say."""
-        reader, found = Reader(self._files), {}
+        reader, found = SysfsReader(self._files), {}
         for node in nodes:
             text = reader.text(f"{NODES}/node{node}/meminfo")
             if text is None and node == 0:  # a kernel without NUMA

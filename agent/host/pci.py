@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.errors import HostError, SysfsMalformedError
-from agent.host.sysfs_read import Reader
+from agent.host.sysfs_read import SysfsReader
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.machine import NumaNode, PciDevice
 
@@ -30,17 +30,17 @@ MAX_BRIDGES = 32
 
 
 @dataclass(frozen=True)
-class _Place:
+class _PciPlace:
     """Nodes that are local to a device, and the file that told."""
 
     nodes: NodeSet = NodeSet()
     source: str = ""
 
 
-def read_pci(reader: Reader, nodes: tuple[NumaNode, ...], online: CpuSet) -> tuple[PciDevice, ...]:
+def read_pci(reader: SysfsReader, nodes: tuple[NumaNode, ...], online: CpuSet) -> tuple[PciDevice, ...]:
     """Every PCI function, sorted by address; an entry that is no address is left out with a warning."""
     found: list[PciDevice] = []
-    places: dict[str, _Place] = {}
+    places: dict[str, _PciPlace] = {}
     for name in reader.names(DEVICES):
         if not _ADDRESS.fullmatch(name):
             reader.warn(f"{DEVICES}/{name[:80]}", "is no PCI address")
@@ -57,7 +57,7 @@ def address_key(address: str) -> tuple[int, int, int, int]:
 
 
 def _read_device(
-    reader: Reader, address: str, nodes: tuple[NumaNode, ...], online: CpuSet, places: dict[str, _Place]
+    reader: SysfsReader, address: str, nodes: tuple[NumaNode, ...], online: CpuSet, places: dict[str, _PciPlace]
 ) -> PciDevice:
     folder = f"{DEVICES}/{address}"
     group = reader.files.link(f"{folder}/iommu_group")
@@ -78,7 +78,7 @@ def _read_device(
     )
 
 
-def _hex(reader: Reader, path: str, digits: int) -> str:
+def _hex(reader: SysfsReader, path: str, digits: int) -> str:
     """A number like 0x8086 without its 0x; zeros where it is missing or, with a warning, malformed."""
     text = reader.text(path)
     match = _HEX.fullmatch((text or "").lower())
@@ -89,7 +89,7 @@ def _hex(reader: Reader, path: str, digits: int) -> str:
     return match[1].lstrip("0").rjust(digits, "0") if match else "0" * digits
 
 
-def _bridges(reader: Reader, address: str) -> list[str]:
+def _bridges(reader: SysfsReader, address: str) -> list[str]:
     """Addresses of the bridges above, nearest first: the folders that the device's real path goes through."""
     try:
         real = reader.files.resolve(f"{DEVICES}/{address}")
@@ -101,13 +101,13 @@ def _bridges(reader: Reader, address: str) -> list[str]:
 
 
 def _place(
-    reader: Reader,
+    reader: SysfsReader,
     address: str,
     above: list[str],
     nodes: tuple[NumaNode, ...],
     online: CpuSet,
-    places: dict[str, _Place],
-) -> _Place:
+    places: dict[str, _PciPlace],
+) -> _PciPlace:
     """Where it is: its own numa_node, the nearest bridge's, its own CPUs, the nearest bridge's; else unknown."""
     chain = [address, *above]
     for read in (_by_node, _by_cpus):
@@ -117,22 +117,22 @@ def _place(
                 places[key] = read(reader, one, nodes, online)
             if places[key].nodes:
                 return places[key]
-    return _Place()
+    return _PciPlace()
 
 
-def _by_node(reader: Reader, address: str, nodes: tuple[NumaNode, ...], online: CpuSet) -> _Place:
+def _by_node(reader: SysfsReader, address: str, nodes: tuple[NumaNode, ...], online: CpuSet) -> _PciPlace:
     del online
     path = f"{DEVICES}/{address}/numa_node"
     number = reader.number(path)
     if number is None or number < 0:
-        return _Place()
+        return _PciPlace()
     if number not in {node.id for node in nodes}:
         reader.warn(path, f"names node {number}, which this machine does not have")
-        return _Place()
-    return _Place(NodeSet.of(number), path)
+        return _PciPlace()
+    return _PciPlace(NodeSet.of(number), path)
 
 
-def _by_cpus(reader: Reader, address: str, nodes: tuple[NumaNode, ...], online: CpuSet) -> _Place:
+def _by_cpus(reader: SysfsReader, address: str, nodes: tuple[NumaNode, ...], online: CpuSet) -> _PciPlace:
     for name in ("local_cpus", "local_cpulist"):
         path = f"{DEVICES}/{address}/{name}"
         try:
@@ -142,10 +142,10 @@ def _by_cpus(reader: Reader, address: str, nodes: tuple[NumaNode, ...], online: 
             continue
         near = CpuSet((bits or 0) & online.bits)
         if near and (near != online or len([node for node in nodes if node.cpus]) == 1):
-            return _Place(NodeSet.from_ids(node.id for node in nodes if not node.cpus.isdisjoint(near)), path)
+            return _PciPlace(NodeSet.from_ids(node.id for node in nodes if not node.cpus.isdisjoint(near)), path)
         if bits is not None:
-            return _Place()
-    return _Place()
+            return _PciPlace()
+    return _PciPlace()
 
 
 SUBSYSTEMS = ("cpu", "memory", "node", "pci")

@@ -20,7 +20,7 @@ from typing import Any
 from agent import __version__
 from agent.errors import HostError
 from agent.host.archives import open_root
-from agent.host.files import PROC_LIMIT, HostFiles, Store
+from agent.host.files import PROC_LIMIT, FileStore, HostFiles
 from agent.host.sysfs import discover
 from agent.model.machine import Machine
 
@@ -53,9 +53,9 @@ _MODEL = re.compile(r"^(?:model name|cpu)\s*:\s*(.{1,80})$", re.MULTILINE)
 
 @dataclass
 class NotingStore:
-    """A store that notes what is read, so that it can be packed; see agent.host.files.Store."""
+    """A store that notes what is read, so that it can be packed; see agent.host.files.FileStore."""
 
-    inner: Store
+    inner: FileStore
     label: str = field(init=False)
     files: dict[str, bytes] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)

@@ -22,7 +22,7 @@ from typing import Protocol
 
 from agent.errors import HostError
 from agent.host.cgroups import Cgroups, layout
-from agent.host.cgroups.layout import Driver, Runtime
+from agent.host.cgroups.layout import CgroupDriver, ContainerRuntime
 from agent.host.cgroups.mounts import Mounts, find_mounts
 from agent.host.cgroups.scanning import find_kubepods
 from agent.host.scratch import Scratch
@@ -239,11 +239,11 @@ def has_kubelet(root: str) -> bool:
 
 
 def _pod_path(uid: str, qos: Qos) -> str:
-    return f"/{OWN_FOLDER}{layout.cgroup_path(Driver.SYSTEMD, layout.pod_parts((), qos, uid))}"
+    return f"/{OWN_FOLDER}{layout.cgroup_path(CgroupDriver.SYSTEMD, layout.pod_parts((), qos, uid))}"
 
 
 def _folder_name(number: str) -> str:
-    return layout.container_name(Runtime.CONTAINERD, Driver.SYSTEMD, number)
+    return layout.container_name(ContainerRuntime.CONTAINERD, CgroupDriver.SYSTEMD, number)
 
 
 def _folders_below(folder: Path) -> Iterator[Path]:

@@ -13,7 +13,7 @@ from agent.host.sysfs_caches import read_caches
 from agent.host.sysfs_cpus import CpuFacts, read_cpuinfo, read_cpus
 from agent.host.sysfs_kinds import read_kinds
 from agent.host.sysfs_nodes import read_nodes
-from agent.host.sysfs_read import Reader
+from agent.host.sysfs_read import SysfsReader
 from agent.model.machine import Cpu, Machine
 
 
@@ -28,7 +28,7 @@ def discover(files: HostFiles, name: str = "") -> Machine:
     on says something that cannot be, naming the file. Anything less is a sentence in `Machine.warnings`.
     """
     files.forget()
-    reader = Reader(files)
+    reader = SysfsReader(files)
     facts = read_cpus(reader, read_cpuinfo(reader))
     nodes = read_nodes(reader, facts.online)
     caches = read_caches(reader, facts.online)
@@ -61,7 +61,7 @@ def _package_ids(facts: CpuFacts) -> dict[int, int]:
     return dict(facts.package_id) if unique else dict(facts.package)
 
 
-def _cores_in_nodes(reader: Reader, core: dict[int, int], node_of: dict[int, int]) -> dict[int, int]:
+def _cores_in_nodes(reader: SysfsReader, core: dict[int, int], node_of: dict[int, int]) -> dict[int, int]:
     """Cores cut at the borders of NUMA nodes, as cAdvisor groups inside a node (spec 1.1)."""
     first: dict[tuple[int, int], int] = {}
     cut = {cpu: first.setdefault((core[cpu], node_of[cpu]), cpu) for cpu in sorted(core)}

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from agent.core.machines.uncore import UNCORE_LEVEL
 from agent.errors import MalformedError
 from agent.host.sysfs_cpus import CPUS
-from agent.host.sysfs_read import Reader, agreed, ids_in, parse_size
+from agent.host.sysfs_read import SysfsReader, agreed, ids_in, parse_size
 from agent.model.idset import CpuSet
 from agent.model.machine import Cache
 
@@ -32,7 +32,7 @@ class CacheFacts:
     kernel_id: dict[tuple[int, int], int]
 
 
-def read_caches(reader: Reader, online: CpuSet) -> CacheFacts:
+def read_caches(reader: SysfsReader, online: CpuSet) -> CacheFacts:
     """Read every data and unified cache of the online CPUs; a cache without a set of CPUs is its CPU's own."""
     levels: dict[int, dict[int, tuple[int, str]]] = {}  # level -> CPU -> bits of the CPUs that share it, its folder
     for cpu in online:
@@ -55,7 +55,7 @@ def read_caches(reader: Reader, online: CpuSet) -> CacheFacts:
     return CacheFacts(tuple(caches), ids)
 
 
-def _units(reader: Reader, claims: dict[int, tuple[int, str]]) -> Iterator[tuple[CpuSet, str]]:
+def _units(reader: SysfsReader, claims: dict[int, tuple[int, str]]) -> Iterator[tuple[CpuSet, str]]:
     """The caches of one level, each with the folder of the first CPU that has one; contradictions are told."""
     for claim, bits in agreed({cpu: shared for cpu, (shared, _) in claims.items()}):
         cpus = CpuSet(bits)
@@ -65,7 +65,7 @@ def _units(reader: Reader, claims: dict[int, tuple[int, str]]) -> Iterator[tuple
         yield cpus, place
 
 
-def _size(reader: Reader, place: str) -> int:
+def _size(reader: SysfsReader, place: str) -> int:
     text = reader.text(f"{place}/size")
     if not text:
         return 0

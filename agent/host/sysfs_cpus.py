@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from agent.errors import SysfsMalformedError, SysfsMissingError
 from agent.host.files import PROC_LIMIT
-from agent.host.sysfs_read import Reader, agreed, ids_in
+from agent.host.sysfs_read import SysfsReader, agreed, ids_in
 from agent.model.idset import MAX_ID, CpuSet
 
 CPUS = "sys/devices/system/cpu"
@@ -71,12 +71,12 @@ def parse_cpuinfo(text: str) -> CpuInfo:
     return CpuInfo(tuple(cpus), ids["physical id"], ids["core id"], x86=bool(_X86.search(text)))
 
 
-def read_cpuinfo(reader: Reader) -> CpuInfo:
+def read_cpuinfo(reader: SysfsReader) -> CpuInfo:
     """Read /proc/cpuinfo of the tree; empty where there is none."""
     return parse_cpuinfo(reader.text("proc/cpuinfo", PROC_LIMIT) or "")
 
 
-def read_cpus(reader: Reader, info: CpuInfo) -> CpuFacts:
+def read_cpus(reader: SysfsReader, info: CpuInfo) -> CpuFacts:
     """Read all of it; raises SysfsMissingError when there is no CPU, SysfsMalformedError for a bad set of CPUs."""
     online, offline, topology = _read_online(reader, info)
     ids = tuple(CpuSet(online))
@@ -101,7 +101,7 @@ def read_cpus(reader: Reader, info: CpuInfo) -> CpuFacts:
     )
 
 
-def _read_online(reader: Reader, info: CpuInfo) -> tuple[int, int, set[int]]:
+def _read_online(reader: SysfsReader, info: CpuInfo) -> tuple[int, int, set[int]]:
     """Bits of the online and offline CPUs, and the CPUs that have a topology folder.
 
     A CPU is online when cpu/online lists it, its own cpuN/online is not 0, and it has a topology folder where others
@@ -126,13 +126,13 @@ def _read_online(reader: Reader, info: CpuInfo) -> tuple[int, int, set[int]]:
     return online, (present or known) & ~online, topology
 
 
-def _id_of(reader: Reader, cpu: int, name: str, fallback: dict[int, int]) -> int:
+def _id_of(reader: SysfsReader, cpu: int, name: str, fallback: dict[int, int]) -> int:
     """An id of the CPU's topology folder, else cpuinfo's, else -1 (the kernel's own word for unknown)."""
     number = reader.number(f"{CPUS}/cpu{cpu}/topology/{name}")
     return fallback.get(cpu, -1) if number is None or number < 0 else number
 
 
-def _read_sets(reader: Reader, unit: str, ids: tuple[int, ...], topology: set[int]) -> dict[int, int]:
+def _read_sets(reader: SysfsReader, unit: str, ids: tuple[int, ...], topology: set[int]) -> dict[int, int]:
     """CPU -> the bits of the CPUs that it shares a unit with, by the kernel; CPUs without the file are left out."""
     names = _UNITS[unit]
     claims: dict[int, int] = {}
@@ -145,7 +145,7 @@ def _read_sets(reader: Reader, unit: str, ids: tuple[int, ...], topology: set[in
     return claims
 
 
-def partition(reader: Reader, unit: str, ids: tuple[int, ...], claims: dict[int, int]) -> dict[int, int]:
+def partition(reader: SysfsReader, unit: str, ids: tuple[int, ...], claims: dict[int, int]) -> dict[int, int]:
     """CPU -> lowest CPU of its unit, from what each CPU claims; a contradiction is told, see `agreed`."""
     online = CpuSet.from_ids(ids).bits
     lowest = {cpu: cpu for cpu in ids}
@@ -172,7 +172,7 @@ def _inside(unit: dict[int, int], outer: dict[int, int]) -> dict[int, int]:
 
 
 def _dies(
-    reader: Reader, ids: tuple[int, ...], claims: dict[int, int], core: dict[int, int], package: dict[int, int]
+    reader: SysfsReader, ids: tuple[int, ...], claims: dict[int, int], core: dict[int, int], package: dict[int, int]
 ) -> dict[int, int]:
     """CPU -> lowest CPU of its die; the package where nothing is said, or where what is said would cut a core."""
     if not claims:
@@ -185,7 +185,7 @@ def _dies(
 
 
 def _packages(
-    reader: Reader, ids: tuple[int, ...], claims: dict[int, int], package_id: dict[int, int], *, x86: bool
+    reader: SysfsReader, ids: tuple[int, ...], claims: dict[int, int], package_id: dict[int, int], *, x86: bool
 ) -> dict[int, int]:
     """CPU -> lowest CPU of its package.
 
@@ -195,7 +195,7 @@ def _packages(
     """
     if not claims:
         return _grouped(ids, package_id.__getitem__)
-    quiet = Reader(reader.files)
+    quiet = SysfsReader(reader.files)
     sets = partition(quiet, "package", ids, claims)
     by_id = _grouped(ids, lambda cpu: package_id[cpu] if package_id[cpu] >= 0 else (-1, sets[cpu]))
     split = len(set(by_id.values())) < len(set(sets.values()))
@@ -210,7 +210,11 @@ def _packages(
 
 
 def _cores(
-    reader: Reader, ids: tuple[int, ...], claims: dict[int, int], core_id: dict[int, int], package: dict[int, int]
+    reader: SysfsReader,
+    ids: tuple[int, ...],
+    claims: dict[int, int],
+    core_id: dict[int, int],
+    package: dict[int, int],
 ) -> dict[int, int]:
     """CPU -> lowest CPU of its core.
 
@@ -224,7 +228,7 @@ def _cores(
 
 
 def _whole_cores(
-    reader: Reader, package: dict[int, int], core: dict[int, int], package_id: dict[int, int]
+    reader: SysfsReader, package: dict[int, int], core: dict[int, int], package_id: dict[int, int]
 ) -> dict[int, int]:
     """Packages that cut no core: those that share a core are joined.
 

@@ -8,7 +8,7 @@ maximum frequency is not one: favoured cores of ordinary machines differ there.
 from __future__ import annotations
 
 from agent.host.sysfs_cpus import CPUS
-from agent.host.sysfs_read import Reader
+from agent.host.sysfs_read import SysfsReader
 from agent.model.idset import CpuSet
 
 PERFORMANCE, EFFICIENCY = "performance", "efficiency"
@@ -21,7 +21,7 @@ MARGIN = 0.05
 """Ranks that differ by less are noise."""
 
 
-def read_kinds(reader: Reader, online: CpuSet) -> dict[int, str]:
+def read_kinds(reader: SysfsReader, online: CpuSet) -> dict[int, str]:
     """CPU -> "performance" or "efficiency"; empty on a machine of one kind."""
     for fast, slow in _LISTS:
         big, small = reader.ids(fast) or 0, reader.ids(slow) or 0

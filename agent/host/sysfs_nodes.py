@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from agent.errors import MalformedError, SysfsMalformedError
 from agent.host.sysfs_cpus import CPUS
-from agent.host.sysfs_read import Reader, ids_in, parse_meminfo, parse_number
+from agent.host.sysfs_read import SysfsReader, ids_in, parse_meminfo, parse_number
 from agent.host.sysfs_tiers import NODES, read_classes
 from agent.model.idset import CpuSet
 from agent.model.machine import MemoryKind, NumaNode
@@ -20,7 +20,7 @@ MAX_DISTANCE = 65_535
 _MAX_KIB = 2**53
 
 
-def read_nodes(reader: Reader, online: CpuSet) -> tuple[NumaNode, ...]:
+def read_nodes(reader: SysfsReader, online: CpuSet) -> tuple[NumaNode, ...]:
     """Every NUMA node, ascending; each online CPU is in exactly one.
 
     Raises SysfsMalformedError when several nodes claim a CPU and nothing else says which.
@@ -52,7 +52,7 @@ def read_nodes(reader: Reader, online: CpuSet) -> tuple[NumaNode, ...]:
     )
 
 
-def _node_ids(reader: Reader) -> list[int]:
+def _node_ids(reader: SysfsReader) -> list[int]:
     """Nodes that node/online lists and that have a folder; without that file, all folders."""
     folders = ids_in(reader.names(NODES), "node")
     listed = reader.ids(f"{NODES}/online")
@@ -65,7 +65,7 @@ def _node_ids(reader: Reader) -> list[int]:
     return [node for node in folders if listed >> node & 1] or folders
 
 
-def _node_of_cpus(reader: Reader, ids: list[int], online: CpuSet) -> dict[int, int]:
+def _node_of_cpus(reader: SysfsReader, ids: list[int], online: CpuSet) -> dict[int, int]:
     """Online CPU -> node.
 
     A CPU that several cpumaps claim (numa=fake does that: arch/x86/mm/numa_emulation.c) belongs to the node that its
@@ -94,15 +94,15 @@ def _node_of_cpus(reader: Reader, ids: list[int], online: CpuSet) -> dict[int, i
     return found
 
 
-def _cpumap(reader: Reader, node: int) -> int:
+def _cpumap(reader: SysfsReader, node: int) -> int:
     return reader.cpu_bits(f"{NODES}/node{node}/cpumap", f"{NODES}/node{node}/cpulist") or 0
 
 
-def _meminfo(reader: Reader, path: str) -> dict[str, int]:
+def _meminfo(reader: SysfsReader, path: str) -> dict[str, int]:
     return {key: value for key, value in parse_meminfo(reader.text(path) or "").items() if value <= _MAX_KIB}
 
 
-def _memory(reader: Reader, node: int) -> int:
+def _memory(reader: SysfsReader, node: int) -> int:
     path = f"{NODES}/node{node}/meminfo"
     total = _meminfo(reader, path).get("MemTotal")
     if total is None:
@@ -110,11 +110,11 @@ def _memory(reader: Reader, node: int) -> int:
     return (total or 0) * KIB
 
 
-def _machine_memory(reader: Reader) -> int:
+def _machine_memory(reader: SysfsReader) -> int:
     return _meminfo(reader, "proc/meminfo").get("MemTotal", 0) * KIB
 
 
-def _hugepages(reader: Reader, folder: str, memory: int) -> tuple[tuple[int, int], ...]:
+def _hugepages(reader: SysfsReader, folder: str, memory: int) -> tuple[tuple[int, int], ...]:
     """(page size in bytes, count), ascending, zeros included; none where the kernel has no huge pages.
 
     Huge pages are part of the node's memory: counts that exceed it cannot be.
@@ -126,7 +126,7 @@ def _hugepages(reader: Reader, folder: str, memory: int) -> tuple[tuple[int, int
     return tuple(sorted(pages.items()))
 
 
-def _read_pages(reader: Reader, folder: str) -> dict[int, int]:
+def _read_pages(reader: SysfsReader, folder: str) -> dict[int, int]:
     found: dict[int, int] = {}
     for name in reader.names(folder):
         size = name.removeprefix("hugepages-").removesuffix("kB")
@@ -138,7 +138,7 @@ def _read_pages(reader: Reader, folder: str) -> dict[int, int]:
     return found
 
 
-def _distances(reader: Reader, ids: list[int]) -> dict[int, tuple[int, ...]]:
+def _distances(reader: SysfsReader, ids: list[int]) -> dict[int, tuple[int, ...]]:
     """Node -> row, in the order of the online nodes; none at all unless every row is complete."""
     rows: dict[int, tuple[int, ...]] = {}
     for node in ids:
@@ -158,7 +158,7 @@ def _distances(reader: Reader, ids: list[int]) -> dict[int, tuple[int, ...]]:
     return rows
 
 
-def _only_node(reader: Reader, online: CpuSet) -> NumaNode:
+def _only_node(reader: SysfsReader, online: CpuSet) -> NumaNode:
     memory = _machine_memory(reader)
     if not memory:
         reader.warn("proc/meminfo", "has no MemTotal: the memory of this machine is unknown, taken as none")

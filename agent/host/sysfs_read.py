@@ -93,7 +93,7 @@ def agreed(claims: dict[int, int]) -> list[tuple[int, int]]:
     return sorted(found, key=lambda pair: pair[1] & -pair[1])
 
 
-class Reader:
+class SysfsReader:
     """Reads facts from HostFiles and keeps what was odd as warnings, each naming its file."""
 
     def __init__(self, files: HostFiles) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from agent.host.sysfs_read import Reader, ids_in
+from agent.host.sysfs_read import SysfsReader, ids_in
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.machine import MemoryKind
 
@@ -42,7 +42,7 @@ class MemoryClass:
 
 
 @dataclass(frozen=True)
-class Access:
+class MemoryAccess:
     """The performance that one node's memory has for its best initiators; 0 where firmware says nothing."""
 
     initiators: NodeSet = NodeSet()
@@ -56,11 +56,11 @@ class _Sources:
     gpus: dict[int, str] = field(default_factory=dict)  # node -> PCI address
     dax: dict[int, str] = field(default_factory=dict)  # node -> real path of the device
     tiers: dict[int, int] = field(default_factory=dict)
-    access: dict[int, Access] = field(default_factory=dict)
+    access: dict[int, MemoryAccess] = field(default_factory=dict)
 
 
 def read_classes(
-    reader: Reader, nodes: dict[int, CpuSet], memory: dict[int, int], cpu_nodes: dict[int, int]
+    reader: SysfsReader, nodes: dict[int, CpuSet], memory: dict[int, int], cpu_nodes: dict[int, int]
 ) -> dict[int, MemoryClass]:
     """Node id -> class, for every node.
 
@@ -80,7 +80,7 @@ def read_classes(
 
 
 def _classify(
-    reader: Reader,
+    reader: SysfsReader,
     node: int,
     nodes: dict[int, CpuSet],
     memory: dict[int, int],
@@ -118,7 +118,7 @@ def _by_access(node: int, bases: list[int], sources: _Sources) -> MemoryKind:
     return MemoryKind.FAR if mine * CLEARLY <= min(others) else MemoryKind.DRAM
 
 
-def _read_gpus(reader: Reader) -> dict[int, str]:
+def _read_gpus(reader: SysfsReader) -> dict[int, str]:
     found: dict[int, str] = {}
     for address in reader.names(GPUS):
         text = reader.text(f"{GPUS}/{address}/numa_status") if _PCI_ADDRESS.fullmatch(address) else None
@@ -128,7 +128,7 @@ def _read_gpus(reader: Reader) -> dict[int, str]:
     return found
 
 
-def _read_dax(reader: Reader) -> dict[int, str]:
+def _read_dax(reader: SysfsReader) -> dict[int, str]:
     """Node -> real path of a device whose memory the kernel uses as that node (driver kmem)."""
     found: dict[int, str] = {}
     for name in reader.names(DAX):
@@ -140,7 +140,7 @@ def _read_dax(reader: Reader) -> dict[int, str]:
     return found
 
 
-def _read_tiers(reader: Reader) -> dict[int, int]:
+def _read_tiers(reader: SysfsReader) -> dict[int, int]:
     found: dict[int, int] = {}
     for tier in ids_in(reader.names(TIERS), "memory_tier"):
         bits = reader.ids(f"{TIERS}/memory_tier{tier}/nodelist")
@@ -148,7 +148,7 @@ def _read_tiers(reader: Reader) -> dict[int, int]:
     return found
 
 
-def _read_access(reader: Reader, node: int, nodes: dict[int, CpuSet]) -> Access:
+def _read_access(reader: SysfsReader, node: int, nodes: dict[int, CpuSet]) -> MemoryAccess:
     """Class 1 counts CPUs only, class 0 also initiators like GPUs; nodes without CPUs are no initiators to us."""
     for access in ("access1", "access0"):
         folder = f"{NODES}/node{node}/{access}/initiators"
@@ -159,5 +159,5 @@ def _read_access(reader: Reader, node: int, nodes: dict[int, CpuSet]) -> Access:
                 reader.number(f"{folder}/{name}") or 0 if name in names else 0
                 for name in ("read_bandwidth", "read_latency")
             )
-            return Access(near, bandwidth, latency, folder)
-    return Access()
+            return MemoryAccess(near, bandwidth, latency, folder)
+    return MemoryAccess()

@@ -21,7 +21,7 @@ from agent.host import bounded
 from agent.host.documents import load_all
 from agent.host.manifests import SUFFIXES, Wrong
 from agent.model.notes import kept
-from agent.model.workload import Item, items_from, namespace_defaults
+from agent.model.workload import WorkloadItem, items_from, namespace_defaults
 
 LARGEST = 256 << 20
 """Bytes of a file; 10,000 pods as the API server gives them are about 100 MiB."""
@@ -45,7 +45,7 @@ class Workloads:
         wrong: what cannot be read.
     """
 
-    items: tuple[Item, ...] = ()
+    items: tuple[WorkloadItem, ...] = ()
     ended: int = 0
     ignored: Mapping[str, int] = field(default_factory=dict)
     wrong: tuple[Wrong, ...] = ()
@@ -64,7 +64,7 @@ class _Reading:
     """Collects, and remembers what was wrong."""
 
     def __init__(self) -> None:
-        self.items: list[Item] = []
+        self.items: list[WorkloadItem] = []
         self.wrong: list[Wrong] = []
         self.ignored: Counter[str] = Counter()
         self.spaces: dict[str, dict[str, str]] = {}
@@ -106,7 +106,7 @@ class _Reading:
         timed = [replace(each, pod=replace(each.pod, created=after + n)) for n, each in enumerate(fresh, start=1)]
         return Workloads((*running, *timed), self.ended, dict(sorted(self.ignored.items())), tuple(self.wrong))
 
-    def _with_defaults(self, item: Item) -> Item:
+    def _with_defaults(self, item: WorkloadItem) -> WorkloadItem:
         """Its namespace's annotations below its own; what an agent wrote is no wish."""
         asked = kept({**self.spaces.get(item.pod.namespace, {}), **item.pod.annotations})
         return item if asked == item.pod.annotations else replace(item, pod=replace(item.pod, annotations=asked))

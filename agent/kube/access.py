@@ -23,7 +23,7 @@ LARGEST = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ApiAccess:
     """How to reach the API server.
 
     Attributes:
@@ -73,7 +73,7 @@ def _read(path: Path) -> bytes:
         return file.read(LARGEST) or b""
 
 
-def in_cluster(environment: Mapping[str, str] = os.environ, account: Path = ACCOUNT) -> Access:
+def in_cluster(environment: Mapping[str, str] = os.environ, account: Path = ACCOUNT) -> ApiAccess:
     """The access of a pod; raises SettingsError naming what is missing.
 
     The address comes from the environment, not from DNS: a node agent must work before the cluster's DNS does.
@@ -88,4 +88,4 @@ def in_cluster(environment: Mapping[str, str] = os.environ, account: Path = ACCO
         if not path.is_file():
             raise SettingsError(str(path), "missing; the pod needs automountServiceAccountToken: true")
     bracketed = f"[{host}]" if ":" in host else host
-    return Access(server=f"https://{bracketed}:{port}", ca=account / "ca.crt", token_file=account / "token")
+    return ApiAccess(server=f"https://{bracketed}:{port}", ca=account / "ca.crt", token_file=account / "token")

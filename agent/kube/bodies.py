@@ -29,7 +29,7 @@ _MOST_BY_SHARES = 256_000
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenPod:
     """One pod as the API shows it.
 
     Attributes:
@@ -49,7 +49,7 @@ class Seen:
     api_uid: str
 
 
-def seen(body: Raw, defaults: Mapping[str, str] | None = None) -> Seen:
+def seen(body: Raw, defaults: Mapping[str, str] | None = None) -> SeenPod:
     """Read a pod.
 
     Args:
@@ -70,7 +70,7 @@ def seen(body: Raw, defaults: Mapping[str, str] | None = None) -> Seen:
             containers[identity.rpartition("//")[2]] = name
             started = True
     metadata = _mapping(body.get("metadata"))
-    return Seen(
+    return SeenPod(
         pod=pod,
         ended=_word(status.get("phase")) in ENDED,
         started=started,

@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class CleanupRule:
     """Whose Failed pods are deleted.
 
     Attributes:
@@ -52,7 +52,7 @@ class Rule:
     exemptions: Exemptions
 
 
-def remaining(body: Raw, now: float, rule: Rule) -> float | None:
+def remaining(body: Raw, now: float, rule: CleanupRule) -> float | None:
     """Seconds until a pod may be deleted, 0 when it may be now; None where it is not ours to delete.
 
     Args:
@@ -135,7 +135,7 @@ class Cleanup:
 
     def __init__(
         self, client: KubeClient, publisher: Publisher, bodies: Callable[[], Iterable[Raw]],
-        rule: Callable[[], Rule | None], *, count: Callable[[], None] = lambda: None,
+        rule: Callable[[], CleanupRule | None], *, count: Callable[[], None] = lambda: None,
         problem: Callable[[str], None] = lambda _text: None, now: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
         self._client, self._publisher, self._bodies, self._rule = client, publisher, bodies, rule

@@ -18,7 +18,7 @@ from kubernetes.client.configuration import Configuration
 
 from agent import __version__
 from agent.errors import KubeError, MalformedError
-from agent.kube.access import Access
+from agent.kube.access import ApiAccess
 from agent.kube.listing import CHUNK, HEAD, LARGEST
 from agent.kube.piecewise import PodList, pod, read
 
@@ -45,7 +45,7 @@ Reader = Callable[[Response], Any]
 class KubeClient:
     """Requests with this node's token. Thread-safe, as urllib3's pool is."""
 
-    def __init__(self, access: Access, node: str, count: Count = lambda _verb, _status, _seconds: None) -> None:
+    def __init__(self, access: ApiAccess, node: str, count: Count = lambda _verb, _status, _seconds: None) -> None:
         configuration = Configuration()
         configuration.host = access.server
         configuration.ssl_ca_cert = str(access.ca)

@@ -17,7 +17,7 @@ from typing import Any
 
 import urllib3
 
-from agent.kube.access import Access
+from agent.kube.access import ApiAccess
 
 PORT = 10_250
 SECONDS = 3.0
@@ -27,7 +27,7 @@ OK = 200
 _log = logging.getLogger(__name__)
 
 
-def kubelet_configuration(access: Access, host: str, port: int = PORT) -> Mapping[str, Any] | None:
+def kubelet_configuration(access: ApiAccess, host: str, port: int = PORT) -> Mapping[str, Any] | None:
     """What /configz answers; None when the kubelet cannot be asked, which is logged with the reason.
 
     Args:

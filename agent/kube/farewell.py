@@ -1,7 +1,7 @@
 """Asking agents to put everything back before they are removed, and their answers (safety.md S18).
 
 numalign.io/release    on an agent's own pod: any text but "" asks that node to release; the text tells requests apart
-numalign.io/released   on the same pod: the answer, JSON (see `Answer`)
+numalign.io/released   on the same pod: the answer, JSON (see `ReleaseAnswer`)
 
 The pod of the agent is the place because both sides reach it with what they have: the agent watches it with the
 node's other pods and may annotate it, and whoever asks needs no right outside of the agents' namespace. Used by
@@ -25,7 +25,7 @@ NOT_FOUND = 404
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ReleaseAnswer:
     """What one node did.
 
     Attributes:
@@ -49,11 +49,11 @@ class Answer:
         return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
 
 
-def answer_of(pod: Mapping[str, Any]) -> Answer | None:
+def answer_of(pod: Mapping[str, Any]) -> ReleaseAnswer | None:
     """The answer that an agent's pod carries; None where there is none, or none that can be read."""
     try:
         found = json.loads(_annotations(pod)[RELEASED])
-        return Answer(
+        return ReleaseAnswer(
             asked=str(found["asked"]), clean=found["clean"] is True, writes=int(found["writes"]),
             confined=tuple(map(str, found["confined"])), named=int(found["named"]), untold=int(found["untold"]),
         )  # fmt: skip

@@ -32,7 +32,7 @@ import kopf
 
 from agent import __version__
 from agent.errors import UnscopedReadError
-from agent.kube.access import Access
+from agent.kube.access import ApiAccess
 from agent.kube.bodies import identity
 from agent.kube.brief import brief
 from agent.kube.heard import Heard
@@ -59,7 +59,7 @@ Raw = Mapping[str, Any]
 Count = Callable[[str, int, float], None]
 
 
-class Listener(Protocol):
+class WatchListener(Protocol):
     """Who is told. Called from kopf's event loop: hand over and return."""
 
     def pod_changed(self, body: Raw) -> None:
@@ -127,7 +127,11 @@ class PodSource:
     """The supervised stream of this node's pods."""
 
     def __init__(
-        self, access: Access, node: str, listener: Listener, count: Count = lambda _verb, _status, _seconds: None
+        self,
+        access: ApiAccess,
+        node: str,
+        listener: WatchListener,
+        count: Count = lambda _verb, _status, _seconds: None,
     ) -> None:
         self._access, self._node, self._listener, self._count = access, node, listener, count
         self.selectors = {PODS: f"spec.nodeName={node}", NODES: f"metadata.name={node}"}

@@ -18,10 +18,10 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from agent.engine.adopt import Word
+from agent.engine.adopt import CarriedGrant
 from agent.engine.alone import Survived, one_by_one, sentence
 from agent.errors import KubeError
-from agent.kube.bodies import Raw, Seen, identity, seen, uid_of
+from agent.kube.bodies import Raw, SeenPod, identity, seen, uid_of
 from agent.kube.story import word_of
 from agent.model.pod import Pod
 from agent.operation import operation
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 BATCH = 500
 
 
-class Engine(Protocol):
+class IntakeEngine(Protocol):
     """What of the engine is used here."""
 
     def pods_seen(self, pods: list[Pod], *, ran: frozenset[str]) -> None:
@@ -49,10 +49,10 @@ class Engine(Protocol):
         """Containers appeared: id -> (pod uid, name)."""
 
 
-class Telling(Protocol):
+class PodListener(Protocol):
     """Who hears of pods as the API knows them."""
 
-    def pod_known(self, body: Raw, found: Seen) -> None:
+    def pod_known(self, body: Raw, found: SeenPod) -> None:
         """A pod was read."""
 
     def pod_malformed(self, body: Raw, why: str) -> None:
@@ -80,21 +80,21 @@ class Intake:
 
     def __init__(
         self,
-        engine: Engine,
-        telling: Telling,
+        engine: IntakeEngine,
+        telling: PodListener,
         namespace: Callable[[str], Mapping[str, str]] = lambda _name: {},
         ran: Callable[[str], bool] = lambda _uid: False,
         node: Callable[[Raw], None] = lambda _body: None,
         failed: Callable[[str], None] = lambda _text: None,
         heard: Callable[[Raw], None] = lambda _body: None,
         waits: Callable[[], bool] = lambda: False,
-        adopt: Callable[[list[Seen], Mapping[str, Word]], None] = lambda _found, _words: None,
+        adopt: Callable[[list[SeenPod], Mapping[str, CarriedGrant]], None] = lambda _found, _words: None,
     ) -> None:
         self._engine, self._telling, self._namespace, self._ran = engine, telling, namespace, ran
         self._waits, self._adopt = waits, adopt
         self._begun = False
-        self._early: dict[str, Seen] = {}
-        self._words: dict[str, Word] = {}
+        self._early: dict[str, SeenPod] = {}
+        self._words: dict[str, CarriedGrant] = {}
         self._node, self._failed, self._heard = node, failed, heard
         self._queue: queue.Queue[tuple[str, object]] = queue.Queue()
         self._uids: dict[str, str] = {}  # the API's uid -> ours, of those that were set aside, too
@@ -166,7 +166,7 @@ class Intake:
 
     def _batch(self, batch: list[tuple[str, object]]) -> None:
         """Decide on a batch."""
-        changed: dict[str, Seen] = {}
+        changed: dict[str, SeenPod] = {}
         gone: list[str] = []
         listed: frozenset[str] | None = None
         for what, value in batch:
@@ -189,7 +189,7 @@ class Intake:
         else:
             self._left.clear()
 
-    def _read(self, body: Raw) -> Seen | None:
+    def _read(self, body: Raw) -> SeenPod | None:
         with Survived(lambda error: self._set_aside(body, error)):
             namespace = str((body.get("metadata") or {}).get("namespace", ""))
             found = seen(body, self._defaults(namespace))
@@ -217,7 +217,7 @@ class Intake:
             _log.warning("the annotations of namespace %s are not known: %s", namespace, error)
             return {}
 
-    def _decide(self, changed: Mapping[str, Seen], gone: list[str]) -> None:
+    def _decide(self, changed: Mapping[str, SeenPod], gone: list[str]) -> None:
         """Who left first: a pod that came in the same batch may need the room, and be refused for good without it."""
         gone = [uid for uid in gone if uid not in changed]  # a static pod's mirror, made anew: the pod itself stayed
         if self._waiting():

@@ -41,7 +41,7 @@ _QUOTE, _OPEN, _LIST, _LIST_END = b'"'[0], frozenset(b"{["), b"["[0], b"]"[0]
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ListItem:
     """One object of a list.
 
     Attributes:
@@ -63,7 +63,7 @@ class Items:
         self._envelope, self._item = bytearray(), bytearray()
         self._whole = True
 
-    def feed(self, data: bytes) -> Iterator[Item]:
+    def feed(self, data: bytes) -> Iterator[ListItem]:
         """The objects that end in these bytes; raises MalformedError where this is no list."""
         data, self._left = self._left + data, b""
         at = begin = 0
@@ -86,7 +86,7 @@ class Items:
             else:
                 begin = self._closed(data, begin, at)
                 if self._in_items and self._depth == 2:  # noqa: PLR2004 - list, items
-                    yield Item(bytes(self._item), self._whole)
+                    yield ListItem(bytes(self._item), self._whole)
                     self._item, self._whole = bytearray(), True
         self._keep(data[begin:])
 

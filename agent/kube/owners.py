@@ -24,7 +24,7 @@ def owner_of(body: Mapping[str, Any]) -> str:
     return str(metadata.get("uid", ""))
 
 
-class Refusals:
+class RefusalLimiter:
     """Counts refusals by owner.
 
     Args:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.core.cgroups.enforced import IN_FORCE, Unenforced, sentence
-from agent.engine.adopt import Word
+from agent.engine.adopt import CarriedGrant
 from agent.errors import MalformedError
 from agent.model.fields import Field
 from agent.model.idset import CpuSet, NodeSet
@@ -144,7 +144,7 @@ def nothing(uid: str, namespace: str, name: str) -> Story:
     return Story(uid, namespace, name, annotations=keys, status="", reason="", message="")
 
 
-def word_of(body: Mapping[str, Any]) -> Word | None:
+def word_of(body: Mapping[str, Any]) -> CarriedGrant | None:
     """What a pod, as the API shows it, carries of an earlier agent; None where it carries no condition.
 
     Who made the pod can write its annotations, so that they say nothing of devices: those are in the condition, as a
@@ -159,7 +159,7 @@ def word_of(body: Mapping[str, Any]) -> Word | None:
     if verdict is None:
         return None
     said = _said(body)
-    return Word(
+    return CarriedGrant(
         policy=said.get("policy", ""), scope=said.get("scope", ""), asked=said.get("asked", ""),
         devices=_devices(verdict.get("message")),
         refused=verdict.get("status") == "False" and str(verdict.get("reason")) in set(Reason),

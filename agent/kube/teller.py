@@ -1,6 +1,6 @@
 """What the engine decides, told to the API: stories, Events, and what happens to pods that were refused.
 
-Told by the engine (`agent.engine.ports.Teller`) and by the intake (`agent.kube.intake.Telling`), each on its own
+Told by the engine (`agent.engine.ports.Teller`) and by the intake (`agent.kube.intake.PodListener`), each on its own
 thread; everything is handed to the publisher's queue at once.
 
 A refused pod's own wish, else the node's setting, says what becomes of it: `run` leaves it on the shared pool, `wait`
@@ -20,8 +20,8 @@ from agent.core.cgroups.enforced import IN_FORCE, Unenforced
 from agent.core.request.annotations import Ask
 from agent.engine.line import FINAL
 from agent.kube import story as stories
-from agent.kube.bodies import Raw, Seen, identity
-from agent.kube.owners import Refusals, owner_of
+from agent.kube.bodies import Raw, SeenPod, identity
+from agent.kube.owners import RefusalLimiter, owner_of
 from agent.kube.publish import Notice, Publisher, Regarding
 from agent.kube.slim import slim
 from agent.model.cgroup import Written
@@ -88,7 +88,7 @@ class ClusterTeller:
         self._publisher, self._node, self._facts, self._hints = publisher, node, facts, hints
         self._exempt = exempt
         self._ran, self._fallback, self._acting, self._count = ran, fallback, acting, count
-        self._refusals = Refusals(most_refusals, clock)
+        self._refusals = RefusalLimiter(most_refusals, clock)
         self.soften: Callable[[str, OnMisalignment], None] = lambda _uid, _wish: None
         """Told of a pod to which something milder is done; the engine's, which is made after this."""
         self._lock = threading.Lock()
@@ -119,7 +119,7 @@ class ClusterTeller:
 
     # ---- from the intake
 
-    def pod_known(self, body: Raw, found: Seen) -> None:
+    def pod_known(self, body: Raw, found: SeenPod) -> None:
         """Remember how the API calls a pod, and what it carries already."""
         ran = found.started and self._ran(found.pod.uid)
         full = too_many((body.get("metadata") or {}).get("annotations") or {})

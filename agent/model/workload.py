@@ -24,7 +24,7 @@ ENDED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class WorkloadItem:
     """One pod that is to be placed, and what stands beside it in its object.
 
     Attributes:
@@ -42,7 +42,7 @@ class Item:
     ended: bool = False
 
 
-def items_from(body: Mapping[str, object]) -> tuple[Item, ...] | None:
+def items_from(body: Mapping[str, object]) -> tuple[WorkloadItem, ...] | None:
     """The pods of an object, in order.
 
     Args:
@@ -62,7 +62,7 @@ def items_from(body: Mapping[str, object]) -> tuple[Item, ...] | None:
     if name == "Pod":
         return (_bare(body, root),)
     if name == "DaemonSet":
-        return (Item(_template(root), _owner(root), every_node=True),)
+        return (WorkloadItem(_template(root), _owner(root), every_node=True),)
     if name in REPLICATED:
         return _replicas(root, _count(root.get("spec").get("replicas"), 1))
     if name == "Job":
@@ -70,12 +70,12 @@ def items_from(body: Mapping[str, object]) -> tuple[Item, ...] | None:
     return None
 
 
-def on_node(item: Item, node: str) -> Item:
+def on_node(item: WorkloadItem, node: str) -> WorkloadItem:
     """A DaemonSet's pod on one node."""
-    return Item(_named(item.pod, f"{item.pod.name}-{node}"), item.owner, node)
+    return WorkloadItem(_named(item.pod, f"{item.pod.name}-{node}"), item.owner, node)
 
 
-def unbound(items: Iterable[Item]) -> Iterator[Item]:
+def unbound(items: Iterable[WorkloadItem]) -> Iterator[WorkloadItem]:
     """The same pods as if none was bound yet: those of a DaemonSet become its pattern, where the first of them is."""
     seen = set[str]()
     for item in items:
@@ -87,7 +87,7 @@ def unbound(items: Iterable[Item]) -> Iterator[Item]:
             yield replace(item, pod=_named(item.pod, key.rpartition("/")[2]), node="", every_node=True)
 
 
-def again(item: Item, number: int) -> Item:
+def again(item: WorkloadItem, number: int) -> WorkloadItem:
     """The pod that a controller makes in place of one that failed, for the `number`-th time."""
     pod = item.pod
     return replace(item, pod=replace(pod, uid=_uid(f"{pod.namespace}/{pod.name}#{number}")))
@@ -102,14 +102,14 @@ def namespace_defaults(body: Mapping[str, object]) -> tuple[str, dict[str, str]]
     return name.text(), read(notes)
 
 
-def _bare(body: Mapping[str, object], root: Field) -> Item:
+def _bare(body: Mapping[str, object], root: Field) -> WorkloadItem:
     pod = pod_from(body)
     owners = list(root.get("metadata").get("ownerReferences").items(100))
     owner = f"{_word(owners[0], 'kind')} {pod.namespace}/{_word(owners[0], 'name')}" if owners else ""
     node = root.get("spec").get("nodeName")
     status = root.get("status")
     phase = status.get("phase").value if isinstance(status.value, Mapping) else None
-    return Item(pod, owner, node.text() if node else "", ended=phase in ENDED)
+    return WorkloadItem(pod, owner, node.text() if node else "", ended=phase in ENDED)
 
 
 def _word(owner: Field, name: str) -> str:
@@ -117,11 +117,11 @@ def _word(owner: Field, name: str) -> str:
     return word.text() if word else "?"
 
 
-def _replicas(root: Field, count: int) -> tuple[Item, ...]:
+def _replicas(root: Field, count: int) -> tuple[WorkloadItem, ...]:
     if not count:
         return ()
     template, owner = _template(root), _owner(root)
-    return tuple(Item(_named(template, f"{template.name}-{number}"), owner) for number in range(count))
+    return tuple(WorkloadItem(_named(template, f"{template.name}-{number}"), owner) for number in range(count))
 
 
 def _template(root: Field) -> Pod:

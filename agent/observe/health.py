@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from agent.errors import HostError, SettingsError
-from agent.observe.listener import PATIENCE, Handler, Listener
+from agent.observe.listener import PATIENCE, HttpHandler, HttpListener
 
 STALE_SECONDS = 60.0
 """A loop that did not turn for so long is stuck: it turns often, and a hanging write stalls nothing (S8)."""
@@ -104,11 +104,11 @@ class Server:
     def __init__(self, address: str, pages: Mapping[str, Page], *, patience: float = PATIENCE) -> None:
         host, port = parse_address(address)
 
-        class Ours(_Handler):
+        class Ours(_HealthHandler):
             served: ClassVar[Mapping[str, Page]] = pages
 
         try:
-            self._server = Listener((host, port), Ours, "a page failed", patience=patience)
+            self._server = HttpListener((host, port), Ours, "a page failed", patience=patience)
         except OSError as error:
             raise HostError(
                 address, f"cannot be listened on: {error.strerror}; choose another --metrics-address"
@@ -137,7 +137,7 @@ def parse_address(text: str) -> tuple[str, int]:
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-class _Handler(Handler):
+class _HealthHandler(HttpHandler):
     served: ClassVar[Mapping[str, Page]] = {}
 
     def do_GET(self) -> None:  # noqa: N802 - http.server's name

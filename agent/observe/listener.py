@@ -42,10 +42,10 @@ class _Connection:
     lasting: bool = False
 
 
-class Handler(BaseHTTPRequestHandler):
+class HttpHandler(BaseHTTPRequestHandler):
     """A request whose head is bounded; no line in the log for each, as probes come every few seconds."""
 
-    server: Listener
+    server: HttpListener
     timeout = PATIENCE
     server_version, sys_version = "numalign", ""
 
@@ -75,7 +75,7 @@ class _Head:
         self._stream.close()
 
 
-class Listener(HTTPServer):
+class HttpListener(HTTPServer):
     """Listens on an IPv4 or IPv6 address.
 
     Args:
@@ -91,7 +91,7 @@ class Listener(HTTPServer):
     request_queue_size = 128
 
     def __init__(
-        self, address: tuple[str, int], handler: type[Handler], failed: str, *, patience: float = PATIENCE
+        self, address: tuple[str, int], handler: type[HttpHandler], failed: str, *, patience: float = PATIENCE
     ) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self._failed, self._patience = failed, patience

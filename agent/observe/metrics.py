@@ -128,7 +128,7 @@ PREFIX = "numalign_"
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class MetricValues:
     """What the gauges show.
 
     Attributes:
@@ -174,7 +174,7 @@ class Metrics:
         snapshot: asked at each scrape; its exceptions are the scrape's.
     """
 
-    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
+    def __init__(self, snapshot: Callable[[], MetricValues]) -> None:
         self.registry = CollectorRegistry()
         self._counters: dict[str, Counter] = {}
         self._histograms: dict[str, Histogram] = {}
@@ -228,7 +228,7 @@ class Shown:
 
 
 class _Gauges(Collector):
-    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
+    def __init__(self, snapshot: Callable[[], MetricValues]) -> None:
         self._snapshot = snapshot
 
     def describe(self) -> Iterable[GaugeMetricFamily]:

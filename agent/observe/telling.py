@@ -33,7 +33,7 @@ _MOST = 1000
 """Writes that are remembered as refused, or as emptied by others; of an older one it is said again."""
 
 
-class Telling:
+class EventLog:
     """Logs and counts.
 
     Args:

@@ -52,7 +52,7 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=to_camel, hide_input_in_errors=True)
 
 
-class Device(Section):
+class DeviceSettings(Section):
     """PCI devices that numalign hands out itself as a resource; every field that is set must match."""
 
     resource: Annotated[
@@ -114,7 +114,7 @@ class NodeReservation(Section):
     limits: Annotated[NodeLimits, Field(description="memory and hugepages-<size>, each a quantity.")]
 
 
-class Waiting(Section):
+class WaitingSettings(Section):
     """Bounds of onMisalignment: wait (safety rule S11)."""
 
     limit: Annotated[Seconds, Field(description="A pod that waited longer is refused.")] = 600.0
@@ -136,7 +136,7 @@ class Waiting(Section):
     ] = 60.0
 
 
-class Refusals(Section):
+class RefusalSettings(Section):
     """What keeps a refused pod's owner from a storm of replicas (safety rule S12)."""
 
     per_owner_per_hour: Annotated[
@@ -235,7 +235,7 @@ class Settings(Section):
         Compatibility, Field(description="kubelet: answer alike even where the kubelet errs; fixed: mended.")
     ] = Compatibility.FIXED
     devices: Annotated[
-        tuple[Device, ...],
+        tuple[DeviceSettings, ...],
         Field(max_length=256, description="PCI devices that numalign hands out itself; all fields set must match."),
     ] = ()
     excluded_namespaces: Annotated[
@@ -268,8 +268,8 @@ class Settings(Section):
     lift_cpu_quota: Annotated[
         StrictBool, Field(description="No CFS quota for pods with exclusive CPUs, as the kubelet does.")
     ] = True
-    waiting: Waiting = Waiting()
-    refusals: Refusals = Refusals()
+    waiting: WaitingSettings = WaitingSettings()
+    refusals: RefusalSettings = RefusalSettings()
     page: Page = Page()
 
     def rules(self, machine: Machine, *, node_reserved: int = 0) -> Rules:

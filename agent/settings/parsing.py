@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails
 from agent.errors import SettingsError
 from agent.model.fields import plain
 from agent.settings.kubelet_names import IGNORED
-from agent.settings.model import Device, NodeReservation, Page, Refusals, Settings, Waiting
+from agent.settings.model import DeviceSettings, NodeReservation, Page, RefusalSettings, Settings, WaitingSettings
 from agent.settings.together import check_together
 
 KUBELET_VERSION = "kubelet.config.k8s.io/v1beta1"
@@ -30,8 +30,8 @@ GATES = frozenset(
     }
 )  # fmt: skip
 _SECTIONS: Mapping[str, type[BaseModel]] = {
-    "devices": Device, "reservedMemory": NodeReservation, "waiting": Waiting, "refusals": Refusals,
-    "page": Page,
+    "devices": DeviceSettings, "reservedMemory": NodeReservation, "waiting": WaitingSettings,
+    "refusals": RefusalSettings, "page": Page,
 }  # fmt: skip
 
 
@@ -193,8 +193,8 @@ def schema() -> dict[str, Any]:
     """The JSON schema of the configuration, for the chart's values: the kubelet's unneeded keys are allowed too."""
     found = Settings.model_json_schema()
     defaults = Settings().shown()
-    for name, part in (("Waiting", "waiting"), ("Refusals", "refusals")):
-        _write_defaults(found["$defs"][name]["properties"], defaults[part])
+    for kind, part in ((WaitingSettings, "waiting"), (RefusalSettings, "refusals")):
+        _write_defaults(found["$defs"][kind.__name__]["properties"], defaults[part])
     _write_defaults(found["properties"], defaults)
     found["properties"] |= {name: {"description": "Ignored."} for name in sorted(IGNORED)}
     found["properties"] |= {"apiVersion": {"const": KUBELET_VERSION}, "kind": {"const": KUBELET_KIND}}

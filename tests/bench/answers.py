@@ -14,7 +14,7 @@ from typing import Any
 
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
-from agent.host.nri.driver import Driver
+from agent.host.nri.driver import NriDriver
 from agent.host.nri.plugin import Plugin
 from agent.model.podspec import pod_from
 from tests import peers
@@ -64,7 +64,7 @@ def main() -> int:
         with Peer(peers.build("nri"), Path(folder) / "nri.sock") as peer:
             peer.ask("state", pods=[], containers=[])
             plugin = Plugin(
-                str(peer.socket), Driver(decisions, find=find), delays=quick,
+                str(peer.socket), NriDriver(decisions, find=find), delays=quick,
                 count=lambda method, outcome, _seconds: late.append(method) if outcome == "late" else None,
             )  # fmt: skip
             plugin.start()

@@ -29,7 +29,7 @@ from agent.app.cluster.topology_loop import TopologyLoop
 from agent.core.admission.node import Node
 from agent.core.request.annotations import Ask
 from agent.engine.known import Known, Snapshot
-from agent.kube.access import Access
+from agent.kube.access import ApiAccess
 from agent.kube.bodies import Raw
 from agent.kube.client import KubeClient
 from agent.kube.handlers import PodSource
@@ -197,7 +197,7 @@ class Agent:
     def __init__(self, server: str, ca: Path, place: Place) -> None:
         self.place = place
         self.requests: Counter[str] = Counter()
-        access = Access(server, ca, place.token, check_name=False)
+        access = ApiAccess(server, ca, place.token, check_name=False)
         self.client = KubeClient(access, place.node, self._count)
         self.publisher = Publisher(self.client, place.node)
         self.engine = AdmitsAtOnce(place.node)

@@ -26,7 +26,7 @@ from typing import Any
 import click
 
 from agent.core.admission.node import Node
-from agent.core.cgroups.verify import Case, check
+from agent.core.cgroups.verify import CgroupCase, check
 from agent.engine.engine import Engine
 from agent.engine.recover import recover
 from agent.host.cgroups import Cgroups, Kernel, RealKernel
@@ -103,7 +103,7 @@ def verify(site: Files | Real) -> float:
     saved = site.store.load()
     assert saved is not None
     began = time.perf_counter()
-    case = Case(saved.ledger, names_of(site.pods), site.cgroups.observe(), site.node.rules, site.node.machine)
+    case = CgroupCase(saved.ledger, names_of(site.pods), site.cgroups.observe(), site.node.rules, site.node.machine)
     report = check(replace(case, lift_quota=False))
     assert not report.drifted, report.by_cause
     return time.perf_counter() - began

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent.core.cgroups.writers import kubelet_writes
-from agent.kube.access import Access
+from agent.kube.access import ApiAccess
 from agent.kube.configz import kubelet_configuration
 from tests.cluster.control_plane import ControlPlane, free_port
 
@@ -61,14 +61,14 @@ def kubelet(cluster: ControlPlane) -> Iterator[Kubelet]:
 
 
 @pytest.fixture
-def access(cluster: ControlPlane, tmp_path: Path) -> Access:
+def access(cluster: ControlPlane, tmp_path: Path) -> ApiAccess:
     """A token, and the cluster's CA."""
     token = tmp_path / "token"
     token.write_text("t0ken")
-    return Access(cluster.server, cluster.ca, token, check_name=False)
+    return ApiAccess(cluster.server, cluster.ca, token, check_name=False)
 
 
-def test_s10_static_policies_are_found_through_configz_alone(kubelet: Kubelet, access: Access) -> None:
+def test_s10_static_policies_are_found_through_configz_alone(kubelet: Kubelet, access: ApiAccess) -> None:
     """S10, S19: one GET of /configz with our token; what it says names the other writer."""
     found = kubelet_configuration(access, "127.0.0.1", kubelet.port)
     assert found == STATIC
@@ -76,13 +76,13 @@ def test_s10_static_policies_are_found_through_configz_alone(kubelet: Kubelet, a
     assert kubelet.seen == [("/configz", "Bearer t0ken")]
 
 
-def test_no_token_for_who_cannot_prove_who_it_is(kubelet: Kubelet, access: Access, tmp_path: Path) -> None:
+def test_no_token_for_who_cannot_prove_who_it_is(kubelet: Kubelet, access: ApiAccess, tmp_path: Path) -> None:
     """A certificate that the cluster's CA did not sign: nothing is sent, nothing is known."""
     other = tmp_path / "ca.crt"
     other.write_text(Path(ssl.get_default_verify_paths().openssl_cafile or access.ca).read_text())
     if other.read_text() == access.ca.read_text():
         pytest.skip("this machine has no other CA file to distrust the server with")
-    stranger = Access(access.server, other, access.token_file, check_name=False)
+    stranger = ApiAccess(access.server, other, access.token_file, check_name=False)
     assert kubelet_configuration(stranger, "127.0.0.1", kubelet.port) is None
     assert kubelet.seen == []
 
@@ -90,12 +90,12 @@ def test_no_token_for_who_cannot_prove_who_it_is(kubelet: Kubelet, access: Acces
 @pytest.mark.parametrize(
     ("status", "body"), [(403, b"{}"), (200, b"nonsense"), (200, b"[1]"), (302, b""), (200, b"")]
 )
-def test_any_other_answer_is_no_answer(kubelet: Kubelet, access: Access, status: int, body: bytes) -> None:
+def test_any_other_answer_is_no_answer(kubelet: Kubelet, access: ApiAccess, status: int, body: bytes) -> None:
     """Forbidden, redirected, no JSON, no object: None."""
     kubelet.status, kubelet.body = status, body
     assert kubelet_configuration(access, "127.0.0.1", kubelet.port) is None
 
 
-def test_a_kubelet_that_is_away_is_no_answer(access: Access) -> None:
+def test_a_kubelet_that_is_away_is_no_answer(access: ApiAccess) -> None:
     """Nobody listens: None."""
     assert kubelet_configuration(access, "127.0.0.1", free_port()) is None

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agent.errors import KubeError
-from agent.kube.access import Access
+from agent.kube.access import ApiAccess
 from agent.kube.client import KubeClient
 from agent.kube.publish import Notice, Publisher, Regarding
 from agent.kube.story import CONDITION, Story, carried
@@ -30,7 +30,7 @@ def wait(condition: Callable[[], object], seconds: float = patience.PATIENCE, wh
 
 
 @pytest.fixture(scope="module")
-def access(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Access:
+def access(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> ApiAccess:
     """An account with just the verbs that publishing uses."""
     cluster.create(
         account("teller"), node("p1"),
@@ -43,7 +43,7 @@ def access(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> A
     )  # fmt: skip
     token = tmp_path_factory.mktemp("token") / "token"
     token.write_text(cluster.token("default", "teller"))
-    return Access(cluster.server, cluster.ca, token, check_name=False)
+    return ApiAccess(cluster.server, cluster.ca, token, check_name=False)
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def counted() -> Counted:
 
 
 @pytest.fixture
-def publisher(access: Access, counted: Counted) -> Iterator[Publisher]:
+def publisher(access: ApiAccess, counted: Counted) -> Iterator[Publisher]:
     """A running queue."""
     client = KubeClient(access, "p1", lambda verb, status, _seconds: counted.append((verb, status)))
     publisher = Publisher(client, "p1")
@@ -189,7 +189,7 @@ def test_an_outage_ends_in_one_request_per_pod(cluster: ControlPlane, publisher:
         assert carried(read(cluster, body["metadata"]["name"]), story(body, "2"))
 
 
-def test_what_rbac_does_not_grant_is_a_named_error(cluster: ControlPlane, access: Access) -> None:
+def test_what_rbac_does_not_grant_is_a_named_error(cluster: ControlPlane, access: ApiAccess) -> None:
     """The server's own sentence reaches the log; labels and secrets are out of reach."""
     client = KubeClient(access, "p1")
     with pytest.raises(KubeError, match="cannot list resource") as refused:
@@ -198,11 +198,11 @@ def test_what_rbac_does_not_grant_is_a_named_error(cluster: ControlPlane, access
     client.close()
 
 
-def test_stop_ends_the_thread_with_the_server_away(access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_ends_the_thread_with_the_server_away(access: ApiAccess, monkeypatch: pytest.MonkeyPatch) -> None:
     """SIGTERM does not wait for an API server that is away, nor for the next try, which would come in hours."""
     for name in ("FIRST_DELAY", "LONGEST_DELAY"):
         monkeypatch.setattr(f"agent.kube.publish.{name}", 1e4)
-    away = Access("https://127.0.0.1:1", access.ca, access.token_file, check_name=False)
+    away = ApiAccess("https://127.0.0.1:1", access.ca, access.token_file, check_name=False)
     publisher = Publisher(KubeClient(away, "p1"), "p1")
     publisher.start()
     publisher.tell(Story("u", "default", "n", {}, "True", CONDITION, ""))
@@ -214,7 +214,7 @@ def test_the_token_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
     """A rotated token is used at the next request; while the file is missing the last one is."""
     path = tmp_path / "token"
     path.write_text("first")
-    access = Access("https://x", tmp_path / "ca", path)
+    access = ApiAccess("https://x", tmp_path / "ca", path)
     assert access.token == "first"
     path.write_text("second, longer")
     assert access.token == "second, longer"

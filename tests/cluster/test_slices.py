@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import KubeError
-from agent.kube.access import Access
+from agent.kube.access import ApiAccess
 from agent.kube.client import KubeClient
 from agent.kube.slices import PATH, cpu_slices
 from tests.cluster.control_plane import ApiError, ControlPlane
@@ -63,11 +63,11 @@ def test_s10_what_cannot_be_asked_says_nothing(cluster: ControlPlane, tmp_path: 
     """A token without the right is told that nobody is there; a server that is away, that nobody knows."""
     cluster.ensure(account("nobody"))
     (tmp_path / "token").write_text(cluster.token("default", "nobody"))
-    client = KubeClient(Access(cluster.server, cluster.ca, tmp_path / "token", check_name=False), "n")
+    client = KubeClient(ApiAccess(cluster.server, cluster.ca, tmp_path / "token", check_name=False), "n")
     with pytest.raises(KubeError):
         client.get(PATH)
     assert cpu_slices(client, "n") == ""
-    away = KubeClient(Access("https://127.0.0.1:1", cluster.ca, tmp_path / "token", check_name=False), "n")
+    away = KubeClient(ApiAccess("https://127.0.0.1:1", cluster.ca, tmp_path / "token", check_name=False), "n")
     assert cpu_slices(away, "n") is None
     for each in (client, away):
         each.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.kube.access import Access
+from agent.kube.access import ApiAccess
 from agent.kube.handlers import PodSource, Raw
 from tests import patience
 from tests.cluster.control_plane import ControlPlane
@@ -56,7 +56,7 @@ def wait(condition: Callable[[], object], seconds: float = patience.PATIENCE, wh
 
 
 @pytest.fixture(scope="module")
-def reader(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Access:
+def reader(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> ApiAccess:
     """An account that may do nothing but read pods."""
     cluster.create(
         account("watcher"),
@@ -67,7 +67,7 @@ def reader(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> A
     )
     token = tmp_path_factory.mktemp("token") / "token"
     token.write_text(cluster.token("default", "watcher"))
-    return Access(server=cluster.server, ca=cluster.ca, token_file=token, check_name=False)
+    return ApiAccess(server=cluster.server, ca=cluster.ca, token_file=token, check_name=False)
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def counted() -> list[tuple[str, int]]:
 
 
 @pytest.fixture
-def source(reader: Access, counted: list[tuple[str, int]]) -> Iterator[tuple[PodSource, Recorder]]:
+def source(reader: ApiAccess, counted: list[tuple[str, int]]) -> Iterator[tuple[PodSource, Recorder]]:
     """A running source of node w1."""
     listener = Recorder()
     source = PodSource(reader, "w1", listener, lambda verb, status, _seconds: counted.append((verb, status)))
@@ -105,7 +105,7 @@ def test_only_this_nodes_pods_arrive_and_nothing_is_written(
     assert {status for _, status in counted} == {200}
 
 
-def test_an_unscoped_read_is_refused_before_it_leaves(reader: Access, counted: list[tuple[str, int]]) -> None:
+def test_an_unscoped_read_is_refused_before_it_leaves(reader: ApiAccess, counted: list[tuple[str, int]]) -> None:
     """Were the selector lost (a mistyped key fails open in kopf), not one request for pods reaches the server."""
     listener = Recorder()
     source = PodSource(reader, "w1", listener, lambda verb, status, _seconds: counted.append((verb, status)))
@@ -150,13 +150,13 @@ def test_a_deletion_missed_while_the_server_was_away_is_found(
 
 
 def test_a_revoked_token_is_no_storm_and_a_rotated_one_is_used(
-    cluster: ControlPlane, reader: Access, tmp_path: Path, counted: list[tuple[str, int]]
+    cluster: ControlPlane, reader: ApiAccess, tmp_path: Path, counted: list[tuple[str, int]]
 ) -> None:
     """With a bad token a handful of requests in three seconds; when the file gets a good one, the pods arrive."""
     token = tmp_path / "token"
     token.write_text("not-a-token")
     listener = Recorder()
-    access = Access(server=reader.server, ca=reader.ca, token_file=token, check_name=False)
+    access = ApiAccess(server=reader.server, ca=reader.ca, token_file=token, check_name=False)
     source = PodSource(access, "w1", listener, lambda verb, status, _seconds: counted.append((verb, status)))
     source.start()
     time.sleep(3)
@@ -166,7 +166,7 @@ def test_a_revoked_token_is_no_storm_and_a_rotated_one_is_used(
     assert source.stop(PATIENCE)
 
 
-def test_stop_does_not_wait_for_the_watch(reader: Access) -> None:
+def test_stop_does_not_wait_for_the_watch(reader: ApiAccess) -> None:
     """SIGTERM: the server keeps a watch open for half an hour at least."""
     listener = Recorder()
     source = PodSource(reader, "w1", listener)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agent.kube.access import Access
+from agent.kube.access import ApiAccess
 from agent.kube.client import KubeClient
 from agent.kube.topology_crd import PATH, TopologyPublisher
 from tests.cluster.control_plane import ApiError, ControlPlane
@@ -36,7 +36,7 @@ def client(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> K
     cluster.create(account("topology"), cluster_role("topology", group), bind("topology", "topology"))
     token = tmp_path_factory.mktemp("token") / "token"
     token.write_text(cluster.token("default", "topology"))
-    return KubeClient(Access(cluster.server, cluster.ca, token, check_name=False), "t1")
+    return KubeClient(ApiAccess(cluster.server, cluster.ca, token, check_name=False), "t1")
 
 
 def named(name: str, cluster: ControlPlane) -> dict[str, object]:

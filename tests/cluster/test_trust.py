@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import KubeError
-from agent.kube.access import Access
+from agent.kube.access import ApiAccess
 from agent.kube.client import KubeClient
 from tests.cluster.control_plane import ADMIN, ControlPlane
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.cluster
 def _version(cluster: ControlPlane, folder: Path, host: str) -> str:
     token = folder / "token"
     token.write_text(ADMIN)
-    access = Access(f"https://{host}:{cluster.port}", cluster.ca, token)
+    access = ApiAccess(f"https://{host}:{cluster.port}", cluster.ca, token)
     client = KubeClient(access, "n1")
     try:
         return str(client.get("/version")["gitVersion"])

@@ -17,7 +17,7 @@ import pytest
 from agent.host.cgroups import watching
 from agent.host.cgroups.layout import place
 from agent.host.cgroups.mounts import find_mounts
-from agent.host.cgroups.watching import Changes, Folder, Watcher
+from agent.host.cgroups.watching import Changes, NewFolder, Watcher
 from agent.model.cgroup import Level
 from tests.contract.trees import Tree
 from tests.patience import PATIENCE
@@ -29,7 +29,7 @@ class Seen:
     """What a watcher told."""
 
     def __init__(self) -> None:
-        self.appeared: dict[str, Folder] = {}
+        self.appeared: dict[str, NewFolder] = {}
         self.gone: list[str] = []
         self.batches = 0
         self._changed = threading.Condition()

@@ -23,8 +23,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from agent.app.standalone.standalone import Options, Standalone
-from agent.host.scratch.store import FolderStore
+from agent.app.standalone.standalone import Standalone, StandaloneOptions
+from agent.host.scratch.store import TreeFolder
 from agent.observe import logs
 
 _COUNT = mmap.mmap(-1, 8)
@@ -50,11 +50,11 @@ def child(order: dict[str, Any]) -> None:
     for name in ("fsync",) if order.get("coarse") else ("fsync", "replace"):
         setattr(os, name, _announced(getattr(os, name), steps, name))
     for name in () if order.get("coarse") else ("make", "put", "remove"):
-        setattr(FolderStore, name, _announced(getattr(FolderStore, name), steps, name))
+        setattr(TreeFolder, name, _announced(getattr(TreeFolder, name), steps, name))
     options: dict[str, Any] = {key: Path(value) if key in {"pods", "state", "config"} else value
                for key, value in order["options"].items()}  # fmt: skip
     logs.setup("text", "error")
-    with Standalone(Options(**options), steps=steps) as node:
+    with Standalone(StandaloneOptions(**options), steps=steps) as node:
         node.once()
 
 

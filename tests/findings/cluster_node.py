@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
-from agent.app.cluster.cluster import Cluster, Options
+from agent.app.cluster.cluster import Cluster, ClusterOptions
 from agent.app.service.edges import OFF, Sockets
 from agent.engine.ports import Steps
 from agent.host.checkpoint import Checkpoint
 from agent.host.standin import container_id
-from agent.kube.access import Access
+from agent.kube.access import ApiAccess
 from tests import patience
 from tests.flow.world import MemoryStore, World
 
@@ -122,11 +122,11 @@ class ClusterNode:
         assert self.world.store.saved is not None
         self.checkpoint.save(self.world.store.saved, self.world.store.extra)
 
-    def options(self, server: str = AWAY, **more: Any) -> Options:  # noqa: ANN401 - fields of Options
+    def options(self, server: str = AWAY, **more: Any) -> ClusterOptions:  # noqa: ANN401 - fields of Options
         """Of an agent of this node."""
-        access = Access(server, self.folder / "ca", self.folder / "token")
+        access = ApiAccess(server, self.folder / "ca", self.folder / "token")
         fields: dict[str, Any] = {"sockets": Sockets(nri=OFF, podresources=OFF), "metrics_address": "127.0.0.1:0"}
-        return Options(
+        return ClusterOptions(
             node_name="n1", access=access, state=self.folder / "state", root=f"synthetic:{self.machine}",
             cgroup_root=str(self.folder / "cgroup"), config=self.folder / "config.yaml", host=self.folder,
             kubelet_dir=self.folder / "kubelet", **{**fields, **more},

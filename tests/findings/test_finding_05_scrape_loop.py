@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from agent.app.standalone.standalone import Standalone
-from agent.observe.metrics import Shown, Snapshot
+from agent.observe.metrics import MetricValues, Shown
 from tests.flow.serving import serving
 
 
 def test_finding_05_a_scrape_loop_costs_one_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight clients ask, GET and HEAD in turn: all are answered alike, and the gauges were read once."""
-    looks: list[Snapshot] = []
-    real: Callable[[Standalone], Snapshot] = Standalone.snapshot
+    looks: list[MetricValues] = []
+    real: Callable[[Standalone], MetricValues] = Standalone.snapshot
 
-    def counted(node: Standalone) -> Snapshot:
+    def counted(node: Standalone) -> MetricValues:
         looks.append(real(node))
         return looks[-1]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent.app.page.values import Seen, pods_value
+from agent.app.page.values import PageInput, pods_value
 from agent.core.machines.synthetic import parse_synthetic
 from agent.host.scratch import Layout, Scratch
 from agent.host.standin import container_id
@@ -59,7 +59,7 @@ def test_finding_10_a_refused_write_is_told_and_so_is_its_end(tmp_path: Path, ve
     assert "unenforced" in str(story.annotations["numalign.io/assignment"])
     world.engine.reconcile()
     assert world.condition("db") == "False NotEnforced"
-    assert [pod["state"] for pod in pods_value(Seen(world.engine.snapshot))] == ["shared", "not enforced"]
+    assert [pod["state"] for pod in pods_value(PageInput(world.engine.snapshot))] == ["shared", "not enforced"]
     world.kernel.mend()
     world.engine.reconcile()
     assert world.condition("db") == "True Aligned"

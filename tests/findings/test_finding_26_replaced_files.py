@@ -17,7 +17,7 @@ from agent.host.lstopo import is_lstopo, read_lstopo
 from agent.host.machines import open_machine
 from agent.host.podlogs import read_pod_logs
 from agent.host.writers import look
-from agent.kube.access import Access
+from agent.kube.access import ApiAccess
 from agent.kube.configz import kubelet_configuration
 
 
@@ -103,7 +103,7 @@ def test_finding_26_the_token_that_is_replaced_hangs_no_request(
     """The last good token is used, as while a file is being replaced; a good one that comes after is read."""
     token = tmp_path / "token"
     token.write_text("good\n", "ascii")
-    access = Access("https://127.0.0.1:1", tmp_path / "ca.crt", token)
+    access = ApiAccess("https://127.0.0.1:1", tmp_path / "ca.crt", token)
     assert access.token == "good"
     token.unlink()
     replace(token)
@@ -119,7 +119,7 @@ def test_finding_26_certificates_that_are_replaced_are_trusted_by_nobody(
 ) -> None:
     """The kubelet is not asked; an empty file does not stand for the certificates of this system."""
     ca = tmp_path / "ca.crt"
-    access = Access("https://127.0.0.1:1", ca, tmp_path / "token")
+    access = ApiAccess("https://127.0.0.1:1", ca, tmp_path / "token")
     replace(ca)
     assert done(lambda: kubelet_configuration(access, "127.0.0.1", 1), ca) is None
     ca.unlink()

@@ -9,7 +9,7 @@ import pytest
 
 from agent.host.cgroups import Cgroups, layout
 from agent.host.cgroups.kernel import RealKernel
-from agent.host.cgroups.layout import Driver
+from agent.host.cgroups.layout import CgroupDriver
 from agent.host.manifests import read_folder
 from agent.host.scratch import Scratch
 from agent.host.standin import container_id
@@ -39,7 +39,9 @@ def test_finding_34_a_manifest_whose_cgroups_could_not_be_told_is_refused(tmp_pa
 def test_finding_34_under_cgroupfs_a_uid_is_its_folders_name() -> None:
     """Only systemd writes dashes as "_": what cgroupfs shows is taken as it is, or a pod would be another one."""
     for uid in ("a_b", "a-b"):
-        *_, parent, name = layout.cgroup_path(Driver.CGROUPFS, layout.pod_parts((), Qos.BURSTABLE, uid)).split("/")
+        *_, parent, name = layout.cgroup_path(CgroupDriver.CGROUPFS, layout.pod_parts((), Qos.BURSTABLE, uid)).split(
+            "/"
+        )
         assert layout.uid_of(parent, name) == uid
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import BadPodError
-from agent.kube.bodies import Seen, seen
+from agent.kube.bodies import SeenPod, seen
 from agent.kube.brief import MOST, brief
 from agent.kube.cleanup import ended
 from agent.kube.owners import owner_of
@@ -26,7 +26,7 @@ from tests.matrix.node import Node
 LARGEST_KIB = 128 * 1024
 
 
-def judged(body: Object) -> Seen | str:
+def judged(body: Object) -> SeenPod | str:
     """What becomes of a body: the pod, or why it is none."""
     try:
         found = seen(body)

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from agent.app.standalone.standalone import Options, Standalone
+from agent.app.standalone.standalone import Standalone, StandaloneOptions
 from agent.host.standin import container_id
 from tests import patience
 from tests.flow.world import manifest
@@ -80,7 +80,7 @@ def serving(folder: Path, **options: Any) -> Iterator[Running]:  # noqa: ANN401 
     (folder / "pods").mkdir(exist_ok=True)
     chosen = {"root": MACHINE, "metrics_address": "127.0.0.1:0", **options}
     up = threading.Event()
-    with Standalone(Options(pods=folder / "pods", state=folder / "state", **chosen)) as node:
+    with Standalone(StandaloneOptions(pods=folder / "pods", state=folder / "state", **chosen)) as node:
         thread = threading.Thread(target=node.serve, args=(up.set,))
         thread.start()
         try:

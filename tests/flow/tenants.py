@@ -13,7 +13,7 @@ from agent.engine.line import most_waiting
 from agent.errors import SandboxRefused
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
-from agent.host.nri.driver import Driver
+from agent.host.nri.driver import NriDriver
 from agent.host.nri.values import Sandbox
 from agent.kube.intake import Intake
 from agent.model.podspec import pod_from
@@ -44,7 +44,7 @@ class Shared(World):
         self._talk = teller(self.queue)
         super().__init__(folder, settings=settings, tellers=[self._talk], **more, **bounds)
         self._talk.soften = self.engine.soften
-        self._runtime = Driver(EngineDecisions(self.engine, lambda _: Usable(()), wish=self._talk.wish))
+        self._runtime = NriDriver(EngineDecisions(self.engine, lambda _: Usable(()), wish=self._talk.wish))
         self.engine.pods_listed(set())
 
     def hear(self, *bodies: Mapping[str, Any]) -> None:

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from agent.app.offline.queries import open_desk
-from agent.app.standalone.standalone import Options, Standalone
+from agent.app.standalone.standalone import Standalone, StandaloneOptions
 from agent.app.statedir import unplaced_pods as outsiders
 from agent.cli import explain_show, group
 from agent.engine.deciding import asked
@@ -40,7 +40,9 @@ class Left:
             body["metadata"] |= {"namespace": "kube-system" if name == "dns" else "shop"}
             body["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:0{number}Z"
             (self.pods / f"{number}.yaml").write_text(yaml.safe_dump(body), "utf-8")
-        options = Options(pods=self.pods, state=folder / "state", config=self.config, root=MACHINE, processes=False)
+        options = StandaloneOptions(
+            pods=self.pods, state=folder / "state", config=self.config, root=MACHINE, processes=False
+        )
         with Standalone(options) as node:
             node.once()
 

@@ -12,8 +12,8 @@ import yaml
 
 from agent.app.service.edges import NodeEdges
 from agent.app.standalone import build as standalone_made
-from agent.app.standalone.standalone import Options, Standalone
-from agent.app.trees import Tree
+from agent.app.standalone.standalone import Standalone, StandaloneOptions
+from agent.app.trees import ServedTree
 from agent.core.machines.synthetic import parse_synthetic
 from agent.host.cgroups import Cgroups
 from agent.host.nri.session import Identity
@@ -41,7 +41,7 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scratch:
     """The kubelet's cgroups of a machine of two nodes."""
     machine = parse_synthetic(MACHINE)
     made = Scratch.create(tmp_path / "cgroup", cpus=machine.online, nodes=machine.node_set)
-    served = Tree(Cgroups(tmp_path / "cgroup", kernel=made.kernel), None, "the kubelet's cgroups of the test")
+    served = ServedTree(Cgroups(tmp_path / "cgroup", kernel=made.kernel), None, "the kubelet's cgroups of the test")
     monkeypatch.setattr(standalone_made, "open_tree", lambda *_args, **_more: served)
     plain = Standalone._node_edges
 
@@ -84,7 +84,7 @@ def test_a_static_pod_from_its_manifest_to_its_cgroup(
     (tmp_path / "pods" / "web.yaml").write_text(yaml.safe_dump(manifest("web", body)))
     with Peer(program, tmp_path / "nri.sock", request_timeout="20s") as peer:
         peer.ask("state", pods=[], containers=[])
-        options = Options(
+        options = StandaloneOptions(
             pods=tmp_path / "pods", state=tmp_path / "state", root=f"synthetic:{MACHINE}", node_name="N1",
             log_dir=tmp_path / "log", kubelet_dir=tmp_path / "kubelet", nri_socket=str(peer.socket),
             podresources_socket=str(tmp_path / "kubelet.sock"),

@@ -15,7 +15,7 @@ from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
 from agent.host.scratch import Layout, Scratch
 from agent.host.standin import container_id
-from agent.kube.bodies import Raw, Seen
+from agent.kube.bodies import Raw, SeenPod
 from agent.kube.intake import Intake
 from agent.model.cgroup import Level, Observed, Write, Written
 from agent.model.podspec import pod_from
@@ -36,7 +36,7 @@ BOTH = pytest.mark.parametrize("version", [1, 2])
 class Mute:
     """Who keeps what the API knows of each pod; not asked about here."""
 
-    def pod_known(self, body: Raw, found: Seen) -> None:
+    def pod_known(self, body: Raw, found: SeenPod) -> None:
         pass
 
     def pod_malformed(self, body: Raw, why: str) -> None:

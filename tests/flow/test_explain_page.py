@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from agent.core.explain.values import AsOf, Lever, Loss, Rule, Source, Stand, Verdict
-from agent.core.forecast.whatif import Change
+from agent.core.explain.values import AsOf, HintSource, Lever, LossReason, MergeRule, Stand, Verdict
+from agent.core.forecast.whatif import Difference
 from tests.flow.explain_page import PAGE, README, examples, output
 
 
@@ -30,5 +30,9 @@ def test_every_key_and_word_is_documented(tmp_path: Path) -> None:
         for name in ("merges", "got", "asked", "pods"):
             keys |= {key for each in body.get(name, []) for key in each}
         keys |= {key for merge in body.get("merges", []) for each in merge["said"] for key in each}
-    words = {word.value for kind in (Verdict, AsOf, Source, Stand, Rule, Loss, Lever, Change) for word in kind}
+    words = {
+        word.value
+        for kind in (Verdict, AsOf, HintSource, Stand, MergeRule, LossReason, Lever, Difference)
+        for word in kind
+    }
     assert {each for each in keys | words if f"`{each}`" not in text} == set()

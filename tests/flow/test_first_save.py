@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from agent.app.cluster.cluster import Cluster
-from agent.app.cluster.cluster import Options as ClusterOptions
-from agent.app.standalone.standalone import Options, Standalone
+from agent.app.cluster.cluster import Cluster, ClusterOptions
+from agent.app.standalone.standalone import Standalone, StandaloneOptions
 from agent.cli import group
 from agent.engine.recover import LISTED
 from agent.host.checkpoint import Checkpoint
 from agent.host.scratch import Scratch
-from agent.kube.access import Access
+from agent.kube.access import ApiAccess
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.pod import Qos
 from tests.flow.serving import MACHINE
@@ -27,7 +26,7 @@ def _standalone(folder: Path, config: str = "") -> Standalone:
     (folder / "pods").mkdir(exist_ok=True)
     (folder / "config.yaml").write_text(config, "utf-8")
     return Standalone(
-        Options(pods=folder / "pods", state=folder / "state", root=MACHINE, config=folder / "config.yaml")
+        StandaloneOptions(pods=folder / "pods", state=folder / "state", root=MACHINE, config=folder / "config.yaml")
     )
 
 
@@ -52,7 +51,7 @@ def test_a_node_without_its_api_answers_too(tmp_path: Path) -> None:
     """In a cluster whose API is away at the start: the ledger is there, as one that may lack somebody."""
     tree = Scratch.create(tmp_path / "cgroup", cpus=CpuSet.parse("0-7"), nodes=NodeSet.of(0, 1))
     tree.add_pod("somebody", Qos.BURSTABLE)
-    access = Access("http://127.0.0.1:1", tmp_path / "ca", tmp_path / "token")
+    access = ApiAccess("http://127.0.0.1:1", tmp_path / "ca", tmp_path / "token")
     (tmp_path / "token").write_text("x", "utf-8")
     options = ClusterOptions(
         node_name="fresh", access=access, state=tmp_path / "state", root=MACHINE, cgroup_root=str(tmp_path / "cgroup")

@@ -14,7 +14,7 @@ from agent.engine.line import line_of
 from agent.errors import SandboxRefused
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
-from agent.host.nri.driver import Driver
+from agent.host.nri.driver import NriDriver
 from agent.host.nri.values import Adjustment, RuntimeContainer, Sandbox
 from agent.kube.intake import Intake
 from agent.model.podspec import pod_from
@@ -59,7 +59,7 @@ class Node(World):
         self.teller = teller(self.queue, wish, exempt=self.rule.why)
         self.engine._teller = self.teller
         self.decisions = EngineDecisions(self.engine, lambda _address: Usable(()), wish=self.teller.wish)
-        self.driver = Driver(self.decisions)
+        self.driver = NriDriver(self.decisions)
         self.engine.pods_listed(set())
         self.run(manifest("full", container(cpu="3")))
 
@@ -125,7 +125,7 @@ def test_s21_the_runtime_may_come_before_the_watch(tmp_path: Path, name: str, wi
     node.pods[name] = found
     assert node.starts(name), "the API server does not answer: perhaps it is what is to start"
     node.decisions.start()
-    node.driver = Driver(node.decisions, find=lambda *_: node.decisions.decide(found, within=10.0))
+    node.driver = NriDriver(node.decisions, find=lambda *_: node.decisions.decide(found, within=10.0))
     assert node.starts(name)
     assert node.decisions.stop(PATIENCE)
     assert name in node.engine.known

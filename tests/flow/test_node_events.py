@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agent.app.standalone.standalone import Options, Standalone
+from agent.app.standalone.standalone import Standalone, StandaloneOptions
 from agent.host.scratch import Scratch
 from agent.model.cgroup import Cause, Write, Written
 from agent.model.idset import CpuSet, NodeSet
@@ -105,7 +105,7 @@ class Site:
         """The agent, following."""
         config = self.folder / "config.yaml"
         config.write_text("{reservedSystemCPUs: '0', cpuManagerReconcilePeriod: 1s}", "utf-8")
-        options = Options(
+        options = StandaloneOptions(
             pods=self.folder / "pods", state=self.folder / "state", config=config,
             cgroup_root=str(self.folder / "cgroup"), log_dir=self.folder / "log", node_name="node",
             kubelet_dir=self.folder / "kubelet",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.app.standalone.standalone import TICK, Options, Standalone
+from agent.app.standalone.standalone import TICK, Standalone, StandaloneOptions
 from agent.errors import AnotherAgentError, HostError, SettingsError
 from agent.host.cgroups import Cgroups
 from tests.flow.serving import MACHINE, eventually, serving, write
@@ -132,14 +132,14 @@ def test_a_full_disk_makes_it_unready_and_grants_nothing(tmp_path: Path) -> None
 
 def test_two_agents_on_one_node_are_impossible(tmp_path: Path) -> None:
     """The second one is told who holds the lock."""
-    options = Options(pods=tmp_path, state=tmp_path / "state", root=MACHINE)
+    options = StandaloneOptions(pods=tmp_path, state=tmp_path / "state", root=MACHINE)
     with Standalone(options), pytest.raises(AnotherAgentError, match=str(os.getpid())):
         Standalone(options)
 
 
 def test_a_recorded_machine_is_never_served_on_real_cgroups(tmp_path: Path) -> None:
     """Its CPUs are not here."""
-    options = Options(pods=tmp_path, state=tmp_path / "state", root=MACHINE, cgroup_root="/sys/fs/cgroup")
+    options = StandaloneOptions(pods=tmp_path, state=tmp_path / "state", root=MACHINE, cgroup_root="/sys/fs/cgroup")
     with pytest.raises(SettingsError, match="--cgroup-root: /sys/fs/cgroup is of this machine"):
         Standalone(options)
 
@@ -147,7 +147,7 @@ def test_a_recorded_machine_is_never_served_on_real_cgroups(tmp_path: Path) -> N
 def test_a_missing_folder_is_one_sentence(tmp_path: Path) -> None:
     """Not a traceback."""
     with pytest.raises(HostError, match="nowhere: cannot be read: No such file or directory; name a folder"):
-        Standalone(Options(pods=tmp_path / "nowhere", state=tmp_path / "state", root=MACHINE))
+        Standalone(StandaloneOptions(pods=tmp_path / "nowhere", state=tmp_path / "state", root=MACHINE))
 
 
 def cats() -> set[int]:

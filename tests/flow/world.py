@@ -19,7 +19,7 @@ from agent.core.admission.node import Node
 from agent.core.cgroups.enforced import Unenforced
 from agent.core.machines.synthetic import parse_synthetic
 from agent.core.request.annotations import Ask
-from agent.engine.adopt import Word
+from agent.engine.adopt import CarriedGrant
 from agent.engine.engine import Engine
 from agent.engine.known import Switches
 from agent.engine.memory_look import Room
@@ -158,7 +158,7 @@ class World:
         self, folder: Path, *, machine: str = "2 sockets x 1 node x 4 cores x 1 thread",
         settings: Mapping[str, Any] | None = None, store: MemoryStore | None = None, pods: Iterable[Pod] = (),
         exempt: Callable[[Pod], str] = lambda _pod: "", room: Room | None = None, tellers: Iterable[Teller] = (),
-        words: Mapping[str, Word] | None = None, clock: Callable[[], float] = time.monotonic,
+        words: Mapping[str, CarriedGrant] | None = None, clock: Callable[[], float] = time.monotonic,
         **switches: Any,  # noqa: ANN401 - of several types
     ) -> None:  # fmt: skip
         self.settings = {"kubeReserved": {"cpu": "1"}, **(settings or {})}

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.host.scratch.kernel import CpusetKernel
-from agent.host.scratch.store import FolderStore
+from agent.host.scratch.store import TreeFolder
 
 Line = dict[str, Any]
 EFFECTIVE = "cpuset.cpus.effective"
@@ -56,7 +56,7 @@ class Journal:
 
     def __init__(self, tree: Path) -> None:
         self.tree, self.file = tree, beside(tree, "journal")
-        self._store = FolderStore(tree, 2)
+        self._store = TreeFolder(tree, 2)
 
     def begin(self) -> None:
         """From now on everything is written down."""
@@ -92,19 +92,19 @@ def _who() -> str:
 def install(who: str) -> None:
     """Write down what this process does to trees that have a journal; by `who`, unless `acting` says otherwise."""
     _default[0] = who
-    if getattr(FolderStore.put, "journaled", False):
+    if getattr(TreeFolder.put, "journaled", False):
         return
-    put = FolderStore.put
+    put = TreeFolder.put
 
     @functools.wraps(put)
-    def noted(self: FolderStore, path: str, file: str, text: str) -> None:
+    def noted(self: TreeFolder, path: str, file: str, text: str) -> None:
         put(self, path, file, text)
         changes = getattr(_local, "changes", None)
         if changes is not None and file == EFFECTIVE:
             changes[path] = text
 
     noted.journaled = True  # type: ignore[attr-defined]  # so that it is put there once
-    FolderStore.put = noted  # type: ignore[method-assign]  # the only seam that sees each change of every process
+    TreeFolder.put = noted  # type: ignore[method-assign]  # the only seam that sees each change of every process
     for name in _METHODS:
         setattr(CpusetKernel, name, _journaled(name, getattr(CpusetKernel, name)))
 
@@ -113,7 +113,7 @@ def _journaled(name: str, method: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(method)
     def changed(self: CpusetKernel, *arguments: Any) -> None:  # noqa: ANN401 - of any of the methods
         store = self.store
-        if not isinstance(store, FolderStore) or not beside(store.root, "journal").exists():
+        if not isinstance(store, TreeFolder) or not beside(store.root, "journal").exists():
             method(self, *arguments)
             return
         with store.alone():

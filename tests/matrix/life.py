@@ -21,11 +21,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from agent.app.cluster.cluster import Cluster, Options
+from agent.app.cluster.cluster import Cluster, ClusterOptions
 from agent.app.service.edges import Sockets
 from agent.errors import NumalignError
 from agent.host.cgroups import Cgroups
-from agent.kube.access import Access
+from agent.kube.access import ApiAccess
 from agent.observe import logs
 from agent.observe.logs import LOG
 from tests.matrix.broken import BREAKS
@@ -48,11 +48,12 @@ def live(order: dict[str, Any]) -> int:
     _hook_disk(beside(tree, "disk"), state)
     _hook_effects(journal, steps)
     account = Path(order["account"])
-    options = Options(
-        node_name=order["node"], access=Access(order["server"], account / "ca.crt", account / "token"), state=state,
-        config=Path(order["config"]), root=order["machine"], cgroup_root=str(tree), host=Path(order["host"]),
-        kubelet_dir=Path(order["host"]), metrics_address="127.0.0.1:0", own_uid=order["own_uid"],
-        own_namespace="numalign-system", sockets=Sockets(nri=order["nri"], podresources=order["podresources"]),
+    options = ClusterOptions(
+        node_name=order["node"], access=ApiAccess(order["server"], account / "ca.crt", account / "token"),
+        state=state, config=Path(order["config"]), root=order["machine"], cgroup_root=str(tree),
+        host=Path(order["host"]), kubelet_dir=Path(order["host"]), metrics_address="127.0.0.1:0",
+        own_uid=order["own_uid"], own_namespace="numalign-system",
+        sockets=Sockets(nri=order["nri"], podresources=order["podresources"]),
     )  # fmt: skip
     journal.mark("started")
     try:

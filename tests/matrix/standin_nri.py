@@ -197,7 +197,7 @@ class Runtime:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         peer, frames = _Peer(writer), mux.Demultiplexer()
-        readers = {1: ttrpc.Reader(), 2: ttrpc.Reader()}
+        readers = {1: ttrpc.FrameReader(), 2: ttrpc.FrameReader()}
         introduced: list[asyncio.Task[None]] = []
         with contextlib.suppress(OSError):
             while data := await reader.read(1 << 16):
@@ -205,7 +205,7 @@ class Runtime:
                     for message in readers[connection].feed(payload):
                         if connection == 1:
                             peer.answered(message)
-                        elif message.kind == ttrpc.Kind.REQUEST:
+                        elif message.kind == ttrpc.MessageKind.REQUEST:
                             writer.write(mux.frame(2, ttrpc.response(message.stream, pb.Empty())))
                             introduced.append(asyncio.create_task(self._introduce(peer)))
         for task in introduced:

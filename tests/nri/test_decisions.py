@@ -14,7 +14,7 @@ from agent.core.devices.kubelet import Offered
 from agent.errors import SandboxRefused
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
-from agent.host.nri.driver import Driver
+from agent.host.nri.driver import NriDriver
 from agent.host.nri.plugin import Plugin
 from agent.host.nri.session import Identity
 from agent.host.nri.values import Adjustment, DeviceNode, RuntimeContainer, Sandbox
@@ -129,7 +129,7 @@ def test_s16_the_quota(tmp_path: Path, cpu: str, *, lift: bool, lifted: bool) ->
     world.see(manifest("db", container(cpu=cpu), container("log", cpu="500m")))
     decisions = EngineDecisions(world.engine, usable)
     assert decisions.quota_lifted("db", "app") is lifted
-    driver = Driver(decisions)
+    driver = NriDriver(decisions)
     pod = Sandbox(id="s", name="db", namespace="default", uid="db")
     decisions.start()
     made = [driver.create_container(pod, RuntimeContainer("c", "s", name)).quota for name in ("app", "log")]
@@ -233,7 +233,7 @@ def test_engine_to_runtime_through_the_real_protocol(
     with Peer(program, tmp_path / "nri.sock") as peer:
         peer.ask("state", pods=[], containers=[])
         patient = Identity(answer_within=30.0)
-        plugin = Plugin(str(peer.socket), Driver(decisions), delays=quick, identity=patient)
+        plugin = Plugin(str(peer.socket), NriDriver(decisions), delays=quick, identity=patient)
         plugin.start()
         peer.event("synchronized")
         pod: dict[str, Any] = {"id": "s", "name": "db", "namespace": "default", "uid": "db"}
@@ -256,7 +256,7 @@ def test_the_driver_refuses_with_the_engines_sentence(world: World, decisions: E
     """The same without a runtime: what `kubectl describe pod` will show."""
     refused_for(world, "fail")
     with pytest.raises(SandboxRefused, match=r"^numalign: container app: Resources cannot be allocated"):
-        Driver(decisions).run_sandbox(Sandbox(id="s", name="big", namespace="default", uid="big"))
-    assert Driver(decisions).create_container(
+        NriDriver(decisions).run_sandbox(Sandbox(id="s", name="big", namespace="default", uid="big"))
+    assert NriDriver(decisions).create_container(
         Sandbox(id="s", name="x", namespace="default", uid="x"), RuntimeContainer("c", "s", "app")
     ) == Adjustment()  # fmt: skip

@@ -10,10 +10,10 @@ import pytest
 
 from agent.core.cgroups.desired import Want
 from agent.errors import SandboxRefused
-from agent.host.nri.driver import Driver
+from agent.host.nri.driver import NriDriver
 from agent.host.nri.plugin import Plugin
 from agent.host.nri.session import Identity
-from agent.host.nri.values import Adjustment, DeviceNode, RuntimeContainer, Sandbox, State
+from agent.host.nri.values import Adjustment, ContainerState, DeviceNode, RuntimeContainer, Sandbox
 from agent.model.idset import CpuSet, NodeSet
 from tests.nri.peer import Peer, quick
 from tests.patience import PATIENCE
@@ -22,7 +22,7 @@ PATIENT = Identity(answer_within=30.0)
 """A busy test machine must not decide what a handler may answer; the deadline has its own test."""
 
 POD = Sandbox(id="s", name="p", namespace="n", uid="u")
-CONTAINER = RuntimeContainer(id="c", sandbox_id="s", name="app", state=State.RUNNING)
+CONTAINER = RuntimeContainer(id="c", sandbox_id="s", name="app", state=ContainerState.RUNNING)
 EXCLUSIVE = Want(cpus=CpuSet.parse("2-3"), mems=NodeSet.of(1), exclusive=True)
 SHARED = Want(cpus=CpuSet.parse("0-1"))
 
@@ -79,26 +79,26 @@ def counted() -> list[str]:
 
 
 @pytest.fixture
-def driver(engine: Engine, counted: list[str]) -> Driver:
+def driver(engine: Engine, counted: list[str]) -> NriDriver:
     """The driver under test."""
-    return Driver(engine, count=counted.append)
+    return NriDriver(engine, count=counted.append)
 
 
-def test_an_exclusive_container_gets_its_sets(driver: Driver, engine: Engine, counted: list[str]) -> None:
+def test_an_exclusive_container_gets_its_sets(driver: NriDriver, engine: Engine, counted: list[str]) -> None:
     """The granted CPUs and nodes, and its name is remembered for the cgroup path."""
     assert driver.create_container(POD, CONTAINER) == Adjustment(cpus=EXCLUSIVE.cpus, mems=EXCLUSIVE.mems)
     assert engine.names == {"c": ("u", "app")}
     assert counted == ["pinned"]
 
 
-def test_s16_the_quota_goes_with_exclusive_cpus(driver: Driver, engine: Engine) -> None:
+def test_s16_the_quota_goes_with_exclusive_cpus(driver: NriDriver, engine: Engine) -> None:
     """S16: where the quota is lifted, the container starts without one, and a resize does not bring it back."""
     engine.lifted = True
     assert driver.create_container(POD, CONTAINER).quota == -1
     assert driver.update_container(POD, CONTAINER).quota == -1
 
 
-def test_s22_self_handed_devices_are_usable(driver: Driver, engine: Engine) -> None:
+def test_s22_self_handed_devices_are_usable(driver: NriDriver, engine: Engine) -> None:
     """S22: environment, device file and cgroup rule come with the container."""
     node = DeviceNode("/dev/vfio/7", "c", 243, 7)
     engine.handed = ({"PCIDEVICE_NUMALIGN_IO_NIC": "0000:01:00.0"}, (node,))
@@ -107,7 +107,7 @@ def test_s22_self_handed_devices_are_usable(driver: Driver, engine: Engine) -> N
     assert adjustment.env == {"PCIDEVICE_NUMALIGN_IO_NIC": "0000:01:00.0"}
 
 
-def test_a_refused_pod_does_not_start(driver: Driver, engine: Engine, counted: list[str]) -> None:
+def test_a_refused_pod_does_not_start(driver: NriDriver, engine: Engine, counted: list[str]) -> None:
     """The sentence is ours and says so."""
     engine.refusal = "no NUMA node has 2 free CPUs"
     with pytest.raises(SandboxRefused, match=r"^numalign: no NUMA node has 2 free CPUs$"):
@@ -126,7 +126,7 @@ def test_s9_a_pod_that_the_watch_did_not_bring_is_looked_up_once(engine: Engine)
         engine.refusal = "no room"
         return True
 
-    driver = Driver(engine, find=find)
+    driver = NriDriver(engine, find=find)
     with pytest.raises(SandboxRefused, match="no room"):
         driver.run_sandbox(POD)
     assert asked == [("n", "p", "u")]
@@ -135,7 +135,7 @@ def test_s9_a_pod_that_the_watch_did_not_bring_is_looked_up_once(engine: Engine)
 def test_an_unknown_pod_starts_unpinned_and_is_counted(engine: Engine, counted: list[str]) -> None:
     """Nobody knows what it asks for: it starts as the runtime would have it, and the cgroup path pins it later."""
     engine.known = set()
-    driver = Driver(engine, count=counted.append)
+    driver = NriDriver(engine, count=counted.append)
     driver.run_sandbox(POD)
     assert driver.create_container(POD, CONTAINER) == Adjustment()
     assert counted == ["unknown"]
@@ -144,7 +144,7 @@ def test_an_unknown_pod_starts_unpinned_and_is_counted(engine: Engine, counted: 
 def test_s3_an_observer_adjusts_and_refuses_nothing(engine: Engine, counted: list[str]) -> None:
     """S3: with the kill switch on, the runtime is left alone; names are still learnt."""
     engine.refusal = "no room"
-    driver = Driver(engine, enforcing=lambda: False, count=counted.append)
+    driver = NriDriver(engine, enforcing=lambda: False, count=counted.append)
     driver.run_sandbox(POD)
     assert driver.create_container(POD, CONTAINER) == Adjustment()
     assert driver.update_container(POD, CONTAINER) == Adjustment()
@@ -152,12 +152,14 @@ def test_s3_an_observer_adjusts_and_refuses_nothing(engine: Engine, counted: lis
     assert engine.names == {"c": ("u", "app")}
 
 
-def test_s9_synchronizing_changes_exclusive_containers_only(driver: Driver, engine: Engine) -> None:
+def test_s9_synchronizing_changes_exclusive_containers_only(driver: NriDriver, engine: Engine) -> None:
     """S9: what differs on record is put right; sharers are not named, their pool is written to slices."""
-    other = RuntimeContainer(id="d", sandbox_id="s", name="app", state=State.RUNNING, cpus="2-3", mems="1")
-    stopped = RuntimeContainer(id="e", sandbox_id="s", name="app", state=State.STOPPED)
-    stray = RuntimeContainer(id="f", sandbox_id="?", name="app", state=State.RUNNING)
-    nonsense = RuntimeContainer(id="g", sandbox_id="s", name="app", state=State.RUNNING, cpus="two", mems="1")
+    other = RuntimeContainer(id="d", sandbox_id="s", name="app", state=ContainerState.RUNNING, cpus="2-3", mems="1")
+    stopped = RuntimeContainer(id="e", sandbox_id="s", name="app", state=ContainerState.STOPPED)
+    stray = RuntimeContainer(id="f", sandbox_id="?", name="app", state=ContainerState.RUNNING)
+    nonsense = RuntimeContainer(
+        id="g", sandbox_id="s", name="app", state=ContainerState.RUNNING, cpus="two", mems="1"
+    )
     changes = driver.synchronize((POD,), (CONTAINER, other, stopped, stray, nonsense))
     assert changes == {
         "c": Adjustment(cpus=EXCLUSIVE.cpus, mems=EXCLUSIVE.mems),
@@ -169,14 +171,14 @@ def test_s9_synchronizing_changes_exclusive_containers_only(driver: Driver, engi
     assert driver.synchronize((POD,), (CONTAINER,)) == {}
 
 
-def test_s6_synchronizing_names_no_set_that_others_may_still_stand_on(driver: Driver, engine: Engine) -> None:
+def test_s6_synchronizing_names_no_set_that_others_may_still_stand_on(driver: NriDriver, engine: Engine) -> None:
     """S6: the engine is not through with what runs; it writes the sets itself, after those who have to leave."""
     engine.in_force = False
     assert driver.synchronize((POD,), (CONTAINER,)) == {}
     assert engine.names == {"c": ("u", "app")}
 
 
-def test_a_runtime_that_stays_away_is_told_of_once(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_runtime_that_stays_away_is_told_of_once(driver: NriDriver, caplog: pytest.LogCaptureFixture) -> None:
     """A node without NRI would be warned of with every try to connect; what is new, and each loss, is warned of."""
     for why in ("no such file", "no such file", "closed", "closed"):
         driver.disconnected(why)
@@ -186,7 +188,7 @@ def test_a_runtime_that_stays_away_is_told_of_once(driver: Driver, caplog: pytes
     assert told == ["NRI: no such file", "NRI: closed", "NRI: closed"]
 
 
-def test_removed_containers_are_forgotten(driver: Driver, engine: Engine) -> None:
+def test_removed_containers_are_forgotten(driver: NriDriver, engine: Engine) -> None:
     """Their names go; the grant stays until the cgroup is gone."""
     driver.create_container(POD, CONTAINER)
     driver.event("StopContainer", POD, CONTAINER)
@@ -202,7 +204,7 @@ def test_through_the_real_protocol(program: Path, tmp_path: Path, engine: Engine
     container: dict[str, Any] = {"id": "c", "pod_sandbox_id": "s", "name": "app", "state": "CONTAINER_RUNNING"}
     with Peer(program, tmp_path / "nri.sock") as peer:
         peer.ask("state", pods=[pod], containers=[container])
-        plugin = Plugin(str(peer.socket), Driver(engine), delays=quick, identity=PATIENT)
+        plugin = Plugin(str(peer.socket), NriDriver(engine), delays=quick, identity=PATIENT)
         plugin.start()
         updates = peer.event("synchronized")["updates"]
         assert updates[0]["linux"]["resources"]["cpu"] == {"cpus": "2-3", "mems": "1"}

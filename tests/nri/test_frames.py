@@ -47,10 +47,10 @@ def test_frames_survive_any_cutting(frames: list[tuple[int, bytes]], cuts: list[
 def test_messages_survive_any_cutting(payloads: list[bytes], cuts: list[int]) -> None:
     """However frames cut a connection's bytes, the same ttrpc messages come out."""
     data = b"".join(
-        ttrpc.pack(stream, ttrpc.Kind.RESPONSE, nri_pb2.Response(payload=payload))
+        ttrpc.pack(stream, ttrpc.MessageKind.RESPONSE, nri_pb2.Response(payload=payload))
         for stream, payload in enumerate(payloads)
     )
-    reader = ttrpc.Reader()
+    reader = ttrpc.FrameReader()
     found = [each for piece in pieces(data, cuts) for each in reader.feed(piece)]
     assert [nri_pb2.Response.FromString(each.payload).payload for each in found] == payloads
     assert [each.stream for each in found] == list(range(len(payloads)))
@@ -59,7 +59,7 @@ def test_messages_survive_any_cutting(payloads: list[bytes], cuts: list[int]) ->
 @given(data=st.binary(max_size=300))
 def test_nonsense_is_a_named_error_or_nothing(data: bytes) -> None:
     """Random bytes never raise anything but RuntimeLinkError, and never make the reader wait for gigabytes."""
-    for reader in (mux.Demultiplexer(), ttrpc.Reader()):
+    for reader in (mux.Demultiplexer(), ttrpc.FrameReader()):
         with contextlib.suppress(RuntimeLinkError):
             reader.feed(data)
 
@@ -74,7 +74,7 @@ def test_a_payload_beyond_the_limit_is_cut_into_frames() -> None:
 def test_a_message_beyond_the_limit_is_refused_before_it_is_sent() -> None:
     """The runtime would end the connection; we say it ourselves."""
     with pytest.raises(RuntimeLinkError, match="more than"):
-        ttrpc.pack(1, ttrpc.Kind.RESPONSE, nri_pb2.Response(payload=b"x" * (ttrpc.MAX_MESSAGE + 1)))
+        ttrpc.pack(1, ttrpc.MessageKind.RESPONSE, nri_pb2.Response(payload=b"x" * (ttrpc.MAX_MESSAGE + 1)))
 
 
 class Nonsense:
@@ -109,7 +109,7 @@ class Nonsense:
         self._writer = writer
         self._serving.add(asyncio.current_task())
         try:
-            frames, registering, answers = mux.Demultiplexer(), ttrpc.Reader(), ttrpc.Reader()
+            frames, registering, answers = mux.Demultiplexer(), ttrpc.FrameReader(), ttrpc.FrameReader()
             while data := await reader.read(1 << 16):
                 for connection, payload in frames.feed(data):
                     if connection == mux.RUNTIME_SERVICE:
@@ -144,7 +144,7 @@ def quick() -> Iterator[float]:
 def ask(stream: int, service: str, method: str, payload: bytes) -> bytes:
     """A request as the runtime would send it, its payload anything."""
     body = nri_pb2.Request(service=service, method=method, payload=payload)
-    return mux.frame(1, ttrpc.pack(stream, ttrpc.Kind.REQUEST, body))
+    return mux.frame(1, ttrpc.pack(stream, ttrpc.MessageKind.REQUEST, body))
 
 
 def test_finding_30_malformed_requests_are_answered_open_and_counted(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_finding_30_malformed_requests_are_answered_open_and_counted(tmp_path: P
         ask(3, "some.other.Service", "RunPodSandbox", good),
         ask(5, plugin_service, "RunPodSandbox", b"\xff\xff\xff"),
         ask(7, plugin_service, "CreateContainer", good),
-        mux.frame(1, ttrpc.HEADER.pack(3, 9, ttrpc.Kind.REQUEST, 0) + b"\xff\xff\xff"),
+        mux.frame(1, ttrpc.HEADER.pack(3, 9, ttrpc.MessageKind.REQUEST, 0) + b"\xff\xff\xff"),
         mux.frame(9, b"a connection that we do not know"),
         ask(11, plugin_service, "RunPodSandbox", good),
     ]

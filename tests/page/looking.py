@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from agent.app.page.values import Seen
+from agent.app.page.values import PageInput
 from agent.core.admission.node import Node
 from agent.core.machines.synthetic import parse_synthetic
 from agent.core.request.annotations import Ask
@@ -15,7 +15,7 @@ from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.outcome import Reason, Refusal
 from agent.model.pod import Container, Pod, Qos
-from agent.observe.page.recent import Fault, Repair
+from agent.observe.page.recent import Fault, RecentRepair
 from agent.observe.page.server import PageServer
 from agent.settings import parse
 from tests.page.browser import Browser
@@ -36,7 +36,7 @@ def two_nodes(name: str = "a machine") -> tuple[Node, Ledger]:
     return node, node.start()
 
 
-def some_pods(*names: str, machine: str = "a machine") -> Seen:
+def some_pods(*names: str, machine: str = "a machine") -> PageInput:
     """A pod per name on one CPU each, the last one refused; a repair and a fault."""
     node, ledger = two_nodes(machine)
     refusal = Refusal(Reason.UNEXPECTED, f"no room {names[-1]}")
@@ -59,9 +59,9 @@ def some_pods(*names: str, machine: str = "a machine") -> Seen:
             held[pod.uid] = {name: CpuSet.from_ids([number + 1])}
     shared = ledger.cpus.shared - CpuSet.from_ids(range(1, len(names)))
     ledger = replace(ledger, cpus=replace(ledger.cpus, assigned=held, shared=shared), pods=records)
-    return Seen(
+    return PageInput(
         Snapshot(ledger, node, known), node_name="node-7",
-        repairs=(Repair(4e9, f"/kubepods/{names[0]}", "cpuset.cpus", "drift-foreign", names[0], "1"),),
+        repairs=(RecentRepair(4e9, f"/kubepods/{names[0]}", "cpuset.cpus", "drift-foreign", names[0], "1"),),
         faults=(Fault(4e9, names[0], names[0]),), stopped=(names[0],), missing=names[0],
     )  # fmt: skip
 

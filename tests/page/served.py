@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from agent.app.page.server import Values
-from agent.app.page.values import Seen
-from agent.app.standalone.standalone import Options, Standalone
+from agent.app.page.values import PageInput
+from agent.app.standalone.standalone import Standalone, StandaloneOptions
 from agent.core.admission.node import Node
 from agent.core.machines.synthetic import parse_synthetic
 from agent.engine.known import Snapshot
@@ -60,7 +60,7 @@ class Served:
         self.manifests.mkdir(exist_ok=True)
         self._settings = {**SETTINGS, **more}
         self.config.write_text(json.dumps(self._settings), "utf-8")
-        self._options = Options(
+        self._options = StandaloneOptions(
             pods=self.manifests,
             config=self.config,
             state=self.state,
@@ -135,13 +135,13 @@ class Served:
 class Still(Values):
     """A page of values that nobody decided: a source whose `seen` tests set."""
 
-    seen: Seen
+    seen: PageInput
 
-    def look(self) -> Seen:
+    def look(self) -> PageInput:
         return self.seen
 
 
-def many_nodes() -> Seen:
+def many_nodes() -> PageInput:
     """256 CPUs in 64 NUMA nodes, and pods of one to four CPUs on all of them, placed by the managers."""
     machine = parse_synthetic("4 sockets x 16 nodes x 4 cores, 16G per node", "many nodes")
     rules = parse({"systemReserved": {"cpu": "1"}})[0].rules(machine)
@@ -151,4 +151,4 @@ def many_nodes() -> Seen:
         body = pod(f"worker-{number}", str((3, 2, 4, 1, 2)[number % 5]), namespace=f"team-{number % 5}")
         body["metadata"]["uid"] = f"uid-{number}"
         ledger = node.admit(ledger, pod_from(body)).ledger
-    return Seen(Snapshot(ledger, node), node_name="many-nodes")
+    return PageInput(Snapshot(ledger, node), node_name="many-nodes")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent.core.cpus.provider import Provider
+from agent.core.cpus.provider import CpuManager
 from agent.core.merge.demand import Positions
 from agent.errors import SettingsError
 from agent.model.hint import Hint
@@ -78,7 +78,7 @@ class Scenario:
         self.positions = Positions.of(self.machine.node_set)
         try:
             rules = rules_of(self.given, self.compatibility, only_offered=self.only_offered)
-            self.policy = Provider(self.machine, rules)
+            self.policy = CpuManager(self.machine, rules)
         except SettingsError as error:
             return {"init_error": sentence(error)}
         self.ledger = Ledger(machine="", cpus=self.policy.start())

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from agent.core.devices.books import in_use
 from agent.core.devices.choose import split
-from agent.core.devices.provider import Provider
+from agent.core.devices.provider import DeviceManager
 from agent.core.merge.demand import Positions
 from agent.model.devices import Device, DeviceInventory
 from agent.model.hint import Hint
@@ -57,7 +57,7 @@ class DeviceScenario(Scenario):
         machine = Machine(cpus=(), nodes=tuple(NumaNode(node, CpuSet(), 0) for node in sorted(given["numa_nodes"])))
         self.inventory = inventory_of(given["resources"])
         preferences = preferences_of(given["resources"])
-        provider = Provider(machine, Rules(compatibility=compatibility), self.inventory, preferences)
+        provider = DeviceManager(machine, Rules(compatibility=compatibility), self.inventory, preferences)
         ledger = Ledger(machine="", cpus=CpuBooks(shared=CpuSet()))
         super().__init__(provider, ledger, Positions.of(machine.node_set), pod_level=False)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from agent.core.memory.provider import Provider
+from agent.core.memory.provider import MemoryManager
 from agent.core.merge.demand import Positions
 from agent.errors import SettingsError
 from agent.model.idset import CpuSet
@@ -53,7 +53,7 @@ class MemoryScenario(Scenario):
 
     def __init__(self, given: Json, compatibility: Compatibility = Compatibility.KUBELET) -> None:
         machine, rules = machine_of(given["machine"]), rules_of(given, compatibility)
-        provider = Provider(machine, rules)
+        provider = MemoryManager(machine, rules)
         ledger = Ledger(machine="", cpus=CpuBooks(shared=CpuSet()), memory=provider.start())
         super().__init__(provider, ledger, Positions.of(machine.node_set), pod_level=rules.pod_level_managers)
         self.initial = [_totals(book, machine) for book in ledger.memory.nodes]

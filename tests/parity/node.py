@@ -177,7 +177,7 @@ class Scenario:
         return state | ({"devices": free} if free else {})
 
 
-class _Running(devices.Provider):
+class _Running(devices.DeviceManager):
     """The device manager before its plugins have registered: it asks nothing of containers that run (spec 6.3)."""
 
     def allocate(self, ledger: Ledger, pod: Pod, container: Container, affinity: Hint) -> Ledger | Refusal:
@@ -201,7 +201,7 @@ def rules_of(given: dict[str, Any], machine: Machine, compatibility: Compatibili
         pod_level_managers=gates.get("PodLevelResourceManagers", False),
         keep_shared=False,
     )
-    cpus.Provider(machine, rules)  # its checks come before those of memory
+    cpus.CpuManager(machine, rules)  # its checks come before those of memory
     return replace(rules, memory=_memory_rules(memory, machine, reservation))
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.devices.provider import Provider
+from agent.core.devices.provider import DeviceManager
 from agent.core.merge.demand import Demand, Positions
 from agent.model.devices import Device, DeviceInventory
 from agent.model.hint import Hint
@@ -37,7 +37,7 @@ class World:
             {name: tuple(_device(r, f"d{n}", self.machine) for n in range(r.randint(0, 6))) for name in NAMES}
         )
         liked = {name: LowestId() for name in NAMES if r.random() < 0.5}
-        self.provider = Provider(self.machine, Rules(compatibility=compatibility), self.inventory, liked)
+        self.provider = DeviceManager(self.machine, Rules(compatibility=compatibility), self.inventory, liked)
         self.ledger = Ledger("", CpuBooks(CpuSet()))
         self.pods: dict[str, Pod] = {}
 
@@ -162,7 +162,7 @@ def test_the_order_of_devices_and_resources_changes_nothing(r: Random) -> None:
     """Plugins list their devices in any order, manifests their limits."""
     world = World(r, FIXED)
     shuffled = {name: tuple(r.sample(held, len(held))) for name, held in world.inventory.resources.items()}
-    other = Provider(world.machine, Rules(), DeviceInventory(shuffled), world.provider._preferences)
+    other = DeviceManager(world.machine, Rules(), DeviceInventory(shuffled), world.provider._preferences)
     one = _pod(r, "p")
     turned = replace(one, containers=tuple(replace(each, limits=_turned(each.limits)) for each in one.containers))
     affinity = random_affinity(r, world.machine.node_set)

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.core.admission.node import Node
-from agent.core.explain import Explanation, Standing, explain
+from agent.core.explain import Explanation, PodStanding, explain
 from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
 from agent.core.explain.shown import lines, to_json
-from agent.core.explain.values import AsOf, Lever, Merge, Rule, Verdict
+from agent.core.explain.values import AsOf, Lever, Merge, MergeRule, Verdict
 from agent.core.machines.synthetic import parse_synthetic
 from agent.core.request.annotations import ask_of
 from agent.errors import SettingsError
@@ -131,7 +131,7 @@ def sound(node: Node, case: Case, found: Explanation) -> None:
 
 def told(merge: Merge) -> None:
     """A merge's story agrees with itself."""
-    if merge.rule in {Rule.ONLY, Rule.NARROWER, Rule.CLOSER, Rule.LOWER}:
+    if merge.rule in {MergeRule.ONLY, MergeRule.NARROWER, MergeRule.CLOSER, MergeRule.LOWER}:
         assert merge.preferred
         assert merge.winner is not None
         for said in merge.said:
@@ -148,7 +148,7 @@ def test_a_newcomer_is_told_what_it_would_get(world: tuple[Node, Ledger, Pod]) -
     """The verdict is that of the admission, what it gets is what it would get, and every remedy was tried."""
     node, ledger, pod = world
     case = case_of(node, ledger, pod)
-    found = explain(node, ledger, pod, standing=Standing(hypothetical=True))
+    found = explain(node, ledger, pod, standing=PodStanding(hypothetical=True))
     outcome = case.admit(node)
     assert (found.verdict is Verdict.REFUSED) == (not isinstance(outcome, Admitted))
     if isinstance(outcome, Admitted):
@@ -180,7 +180,7 @@ def test_pods_in_the_ledger_keep_what_they_have(world: tuple[Node, Ledger, Pod])
         }
         if found.as_of is AsOf.ADMISSION and len(found.merges) == 1:
             hint = record.affinity[record.pod.containers[0].name]
-            if hint.nodes is not None and found.merges[0].rule is not Rule.INDIFFERENT:
+            if hint.nodes is not None and found.merges[0].rule is not MergeRule.INDIFFERENT:
                 assert found.merges[0].winner == hint.nodes
         assert (found.verdict is Verdict.NOT_PREFERRED) == (not is_aligned(ledger, record.pod))
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from agent.core.admission.node import Node
 from agent.core.admission.pod import Step
-from agent.core.explain import Standing, explain
-from agent.core.explain.values import Merge, Rule
+from agent.core.explain import PodStanding, explain
+from agent.core.explain.values import Merge, MergeRule
 from agent.core.machines.synthetic import parse_synthetic
 from agent.core.merge.demand import Demand, listed
 from agent.core.merge.masks import Positions
@@ -90,7 +90,7 @@ def check(node: Node, step: Step, merge: Merge, closest: Order) -> None:
     if single and merge.admit:
         common = {mask for mask in common if mask.bit_count() == 1}
     if not lists:
-        assert merge.rule is (Rule.NOTHING if hopeless else Rule.INDIFFERENT)
+        assert merge.rule is (MergeRule.NOTHING if hopeless else MergeRule.INDIFFERENT)
         return
     assert merge.preferred == bool(common)
     winner = node.positions.mask(merge.winner) if merge.winner is not None else node.positions.everything
@@ -100,10 +100,16 @@ def check(node: Node, step: Step, merge: Merge, closest: Order) -> None:
         first, *others = sorted(common, key=rank)
         assert winner == first
         if not others:
-            assert merge.rule in {Rule.ONLY, Rule.FIRST}  # with many nodes nobody looks for a second
-        elif merge.rule is not Rule.FIRST:
+            assert merge.rule in {MergeRule.ONLY, MergeRule.FIRST}  # with many nodes nobody looks for a second
+        elif merge.rule is not MergeRule.FIRST:
             mine, second = rank(first), rank(others[0])
-            expected = Rule.NARROWER if mine[0] != second[0] else Rule.CLOSER if mine[1] != second[1] else Rule.LOWER
+            expected = (
+                MergeRule.NARROWER
+                if mine[0] != second[0]
+                else MergeRule.CLOSER
+                if mine[1] != second[1]
+                else MergeRule.LOWER
+            )
             assert merge.rule is expected
 
 
@@ -114,7 +120,7 @@ def unpreferred(
     reached = {everything}
     for hints in lists:
         reached = {mask & other for mask in reached for other, _ in hints} - {0}
-    assert (merge.rule is Rule.NOTHING) == (not reached)
+    assert (merge.rule is MergeRule.NOTHING) == (not reached)
     if not reached:
         return
     goal = max(min(mask.bit_count() for mask, _ in hints) for hints in lists)
@@ -134,7 +140,7 @@ def test_winner_and_rule_are_those_of_the_lists(world: tuple[Node, Ledger, Pod])
 
 def test_every_rule_is_met_and_right() -> None:
     """A sweep over requests, with and without distances and align-by-socket: each rule decides some merge."""
-    met: set[Rule] = set()
+    met: set[MergeRule] = set()
     for text, policy, closest, by_socket in product(
         MACHINES[:2], ("best-effort", "restricted", "single-numa-node"), ("true", "false"), ("true", "false")
     ):
@@ -154,7 +160,7 @@ def test_every_rule_is_met_and_right() -> None:
             for number, count in enumerate(held):
                 ledger = case_of(node, ledger, sized(number, count)).admit(node).ledger
             met |= {merge.rule for merge in checked(node, ledger, sized(99, cpus))}
-    assert met == set(Rule)
+    assert met == set(MergeRule)
 
 
 def sized(number: int, cpus: int) -> Pod:
@@ -170,7 +176,7 @@ def checked(node: Node, ledger: Ledger, pod: Pod) -> tuple[Merge, ...]:
     """The merges of a newcomer, each held against its lists."""
     steps: list[Step] = []
     case_of(node, ledger, pod).admit(node, steps.append)
-    found = explain(node, ledger, pod, standing=Standing(hypothetical=True), search=False)
+    found = explain(node, ledger, pod, standing=PodStanding(hypothetical=True), search=False)
     closest = node.order if node.rules.topology.prefer_closest else Order()
     assert len(steps) == len(found.merges)
     for step, merge in zip(steps, found.merges, strict=True):

@@ -20,11 +20,11 @@ from agent.core.forecast.scheduling import Strategy, needs_of, room_of
 from agent.core.machines.synthetic import parse_synthetic
 from agent.engine.known import SWITCHES
 from agent.engine.line import FINAL
-from agent.engine.simulation import RUNNING, Add, End, Event, Pass, Result, Simulation, Site, State
+from agent.engine.simulation import RUNNING, Add, End, Event, Pass, PodState, Result, Simulation, Site
 from agent.model.devices import DeviceInventory
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
-from agent.model.workload import Item
+from agent.model.workload import WorkloadItem
 from agent.settings import parse
 from tests.flow.world import World, container, manifest
 
@@ -112,7 +112,7 @@ def test_the_simulation_equals_the_engine(machine: str, config: dict[str, Any], 
                 uid = made["metadata"]["uid"]
                 world.see(made)
                 listed.append(uid)
-                done.append(Add((Item(pod_from(made)),)))
+                done.append(Add((WorkloadItem(pod_from(made)),)))
             elif step < len(listed):
                 uid = listed.pop(step)
                 world.end(uid) if uid in started else None
@@ -123,12 +123,12 @@ def test_the_simulation_equals_the_engine(machine: str, config: dict[str, Any], 
             assert result.nodes[0].ledger == world.engine.ledger
             for fate in result.fates:
                 known = world.engine.known.get(fate.item.pod.uid)
-                assert (known is None) == (fate.state is State.ENDED)
+                assert (known is None) == (fate.state is PodState.ENDED)
                 if known is not None:
                     assert known.refusal == fate.refusal
                     assert (fate.item.pod.uid in world.engine.ledger.pods) == (fate.state in RUNNING)
                     waits = known.refusal is not None and FINAL not in known.refusal.facts
-                    assert fate.state is not State.WAITING or waits
+                    assert fate.state is not PodState.WAITING or waits
 
 
 @settings(max_examples=150, deadline=None)
@@ -156,7 +156,7 @@ def test_many_nodes_keep_the_rules(
             pod = pod_from(body(number, step))
             listed.append(pod.name)
             owner = "Job default/all" if number % 3 else ""
-            done.append(Add((Item(pod, owner, every_node=number % 11 == 0),)))
+            done.append(Add((WorkloadItem(pod, owner, every_node=number % 11 == 0),)))
         elif step == "pass":
             done.append(Pass(400.0))
         elif step < len(listed):
@@ -167,7 +167,7 @@ def test_many_nodes_keep_the_rules(
         rehearsal = result.nodes[number]
         check(rehearsal.ledger, rehearsal.node, earlier=tuple(rehearsal.ledger.pods))
         here = [fate for fate in result.fates if fate.site == number]
-        bound = [fate for fate in here if fate.state in RUNNING or fate.state is State.WAITING]
+        bound = [fate for fate in here if fate.state in RUNNING or fate.state is PodState.WAITING]
         requested = dict.fromkeys(site.room, 0)
         for fate in bound:
             for name, amount in needs_of(fate.item.pod).amounts:
@@ -177,4 +177,4 @@ def test_many_nodes_keep_the_rules(
         assert len([fate for fate in here if fate.state in RUNNING]) == len(rehearsal.ledger.pods)
     for fate in result.fates:
         assert fate.tries <= 1 + (retries if fate.item.owner else 0)
-        assert (fate.state is State.UNSCHEDULABLE) <= (fate.site is None)
+        assert (fate.state is PodState.UNSCHEDULABLE) <= (fate.site is None)

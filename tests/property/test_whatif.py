@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from agent.core.accounting import invariants
 from agent.core.admission.node import Node
-from agent.core.forecast.whatif import Change, Question, what_if
+from agent.core.forecast.whatif import Difference, WhatIf, what_if
 from agent.errors import SettingsError
 from agent.model.ledger import Ledger
 from agent.model.outcome import Admitted
@@ -34,10 +34,10 @@ def filled(draw: st.DrawFn) -> tuple[Node, Ledger, list[Pod]]:
 def test_the_same_rules_and_order_give_the_same_node(world: tuple[Node, Ledger, list[Pod]]) -> None:
     """Nobody left since: admitted anew in their order, all pods get what they have, and the refused are refused."""
     node, ledger, refused = world
-    answer = what_if(Question(node, node, ledger, refused), repack=False)
+    answer = what_if(WhatIf(node, node, ledger, refused), repack=False)
     assert {line.uid: line.change for line in answer.lines} == {
-        **dict.fromkeys(ledger.pods, Change.SAME),
-        **{pod.uid: Change.STILL_REFUSED for pod in refused},
+        **dict.fromkeys(ledger.pods, Difference.SAME),
+        **{pod.uid: Difference.STILL_REFUSED for pod in refused},
     }
     assert answer.ledger.cpus.assigned == ledger.cpus.assigned
     assert answer.before == answer.after
@@ -54,18 +54,20 @@ def test_a_plan_is_what_the_managers_would_do(
         then = node.with_topology(policy, scope)
     except SettingsError:  # CPU options that this policy excludes
         return
-    answer = what_if(Question(node, then, ledger, refused), repack=repack)
+    answer = what_if(WhatIf(node, then, ledger, refused), repack=repack)
     invariants.check(answer.ledger, then)
     assert {line.uid for line in answer.lines} == {*ledger.pods, *(pod.uid for pod in refused)}
-    out = {line.uid for line in answer.lines if line.change in (Change.REFUSED, Change.STILL_REFUSED)}
+    out = {line.uid for line in answer.lines if line.change in (Difference.REFUSED, Difference.STILL_REFUSED)}
     assert set(answer.ledger.pods) == {line.uid for line in answer.lines} - out
     for line in answer.lines:
-        assert line.why or line.change in (Change.SAME, Change.ELSEWHERE)
+        assert line.why or line.change in (Difference.SAME, Difference.ELSEWHERE)
     if not repack:
         replayed = then.start()
-        for pod in Question(node, then, ledger, refused).pods():
+        for pod in WhatIf(node, then, ledger, refused).pods():
             replayed = case_of(then, replayed, pod).admit(then).ledger
         assert answer.ledger == replayed
     else:
-        plain = what_if(Question(node, then, ledger, refused), repack=False)
-        assert answer.count(Change.REFUSED, Change.STILL_REFUSED) <= plain.count(Change.REFUSED, Change.STILL_REFUSED)
+        plain = what_if(WhatIf(node, then, ledger, refused), repack=False)
+        assert answer.count(Difference.REFUSED, Difference.STILL_REFUSED) <= plain.count(
+            Difference.REFUSED, Difference.STILL_REFUSED
+        )

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent.core.request.exempt import Exemptions
-from agent.kube.cleanup import Rule
+from agent.kube.cleanup import CleanupRule
 
 Body = dict[str, Any]
 HOUR = 3600.0
 END = 1_767_229_200.0
 """2026-01-01T01:00:00Z."""
-RULE = Rule("node-1", HOUR, Exemptions({"kube-system", "numalign-system"}, ["kube-system/*", "n/*"]))
+RULE = CleanupRule("node-1", HOUR, Exemptions({"kube-system", "numalign-system"}, ["kube-system/*", "n/*"]))
 
 
 def ours(name: str = "p", end: str = "2026-01-01T01:00:00Z") -> Body:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agent.core.cpus.provider import Provider
+from agent.core.cpus.provider import CpuManager
 from agent.core.merge.demand import Demand, Positions, listed
 from agent.core.merge.provider import Answer
 from agent.model.hint import ANY_NODES, Hint, Stance
@@ -96,7 +96,7 @@ class Node:
             pod_level_managers=gate,
             keep_shared=bool(keep),
         )
-        self.provider = Provider(machine, self.rules)
+        self.provider = CpuManager(machine, self.rules)
         self.ledger = Ledger(machine.digest, self.provider.start())
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent.core.devices.choose import Preference
-from agent.core.devices.provider import Provider
+from agent.core.devices.provider import DeviceManager
 from agent.core.merge.demand import Positions
 from agent.core.merge.provider import Answer
 from agent.model.devices import Device, DeviceInventory
@@ -56,7 +56,7 @@ class Rack:
 
     def __post_init__(self) -> None:
         rules = Rules(compatibility=self.compatibility, pod_level_managers=True)
-        self.provider = Provider(self.machine, rules, self.inventory, self.preferences)
+        self.provider = DeviceManager(self.machine, rules, self.inventory, self.preferences)
         self.positions = Positions.of(self.machine.node_set)
         self.ledger = Ledger("", CpuBooks(CpuSet()))
 

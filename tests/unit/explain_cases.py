@@ -25,7 +25,7 @@ import yaml
 from agent.core.admission.node import Node
 from agent.core.admission.waiting import Waiting
 from agent.core.devices.kubelet import Given, Offered, handed_over, places
-from agent.core.explain import Explanation, Standing, explain
+from agent.core.explain import Explanation, PodStanding, explain
 from agent.core.explain.case import Case
 from agent.core.machines.synthetic import parse_synthetic
 from agent.core.request.exempt import Exemptions
@@ -125,13 +125,13 @@ def carried_out(case: Mapping[str, Any]) -> Told:
     if not case.get("seen", True):
         number += 1
         pod = pod_of(case["pod"], number)
-        return Told(node, ledger, pod, explain(node, ledger, pod, standing=Standing(hypothetical=True)), {})
+        return Told(node, ledger, pod, explain(node, ledger, pod, standing=PodStanding(hypothetical=True)), {})
     known = come(case["pod"], ran=case.get("ran", False), line=line)
     for body in case.get("after", []):
         come(body)
     for name in case.get("ended", []):
         ledger = node.release(ledger, name)
-    standing = Standing(refusal=known.refusal, exempt=known.exempt, given=given)
+    standing = PodStanding(refusal=known.refusal, exempt=known.exempt, given=given)
     found = explain(node, ledger, known.pod, ask=known.ask, standing=standing)
     return Told(node, ledger, known.pod, found, given)
 

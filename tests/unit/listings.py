@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agent.host.scratch.kernel import CpusetKernel
-from agent.host.scratch.store import FolderStore
+from agent.host.scratch.store import TreeFolder
 from agent.model.cgroup import Level
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.pod import Qos
@@ -101,7 +101,7 @@ def build(folder: Path, version: int, paths: list[str]) -> None:
     folder.mkdir()
     for name in ("cpuset", "cpu", "memory") if version == 1 else ():
         (folder / name).mkdir()
-    kernel = CpusetKernel(version, FolderStore(folder, version), CpuSet.of(0, 1, 2, 3), NodeSet.of(0))
+    kernel = CpusetKernel(version, TreeFolder(folder, version), CpuSet.of(0, 1, 2, 3), NodeSet.of(0))
     kernel.store.put("", "cgroup.procs", "")
     if version == 2:
         kernel.store.put("", "cgroup.controllers", "cpuset cpu io memory pids")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from agent.core.memory.provider import Provider
+from agent.core.memory.provider import MemoryManager
 from agent.core.merge.demand import Demand, Positions, listed
 from agent.core.merge.provider import Answer
 from agent.core.merge.provider import Provider as HintProvider
@@ -134,7 +134,7 @@ class Desk:
             compatibility=self.compatibility,
             pod_level_managers=self.pod_level,
         )
-        self.provider = Provider(self.machine, rules)
+        self.provider = MemoryManager(self.machine, rules)
         self.positions = Positions.of(self.machine.node_set)
         self.ledger = Ledger("", CpuBooks(CpuSet()), memory=self.provider.start())
 

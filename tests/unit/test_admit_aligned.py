@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.core.admission.alignment import UNPREFERRED, Judge
+from agent.core.admission.alignment import UNPREFERRED, AlignmentCheck
 from agent.core.machines.synthetic import parse_synthetic
 from agent.model.devices import Device, DeviceInventory
 from agent.model.hint import Hint
@@ -31,7 +31,7 @@ def judged(
         DeviceBooks({"u": {"c": {GPU: (gpus,)}}} if gpus else {}),
     )
     record = PodRecord(pod, policy, "container", affinity={"c": hint})
-    found = Judge(FOUR, INVENTORY).judged(ledger, record, by_socket=by_socket)
+    found = AlignmentCheck(FOUR, INVENTORY).judged(ledger, record, by_socket=by_socket)
     return found.aligned["c"], found.why.get("c", "")
 
 

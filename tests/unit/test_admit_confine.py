@@ -281,7 +281,7 @@ def static_memory() -> Rules:
 def test_s7_what_confined_pods_may_use_is_not_granted_to_others() -> None:
     """3 GiB of node 0 belong to a confined pod's limit: a Guaranteed pod of 2 GiB is granted node 1, not node 0."""
     node = machine()
-    memory = memory_manager.Provider(node, static_memory())
+    memory = memory_manager.MemoryManager(node, static_memory())
     held = Confinement(NodeSet.of(0), ((0, 1500),), memory=True, limit=((0, 3 * GIB),))
     before = replace(ledger(node, u1=held), memory=memory.start())
     asks = guaranteed("2Gi")
@@ -295,7 +295,7 @@ def test_s7_what_confined_pods_may_use_is_not_granted_to_others() -> None:
 def test_s7_the_books_never_keep_a_confined_pods_limit() -> None:
     """Taken and released while others are confined, the books are as before, and a pod is not in its own way."""
     node = machine()
-    memory = memory_manager.Provider(node, static_memory())
+    memory = memory_manager.MemoryManager(node, static_memory())
     held = Confinement(NodeSet.of(0), ((0, 1500),), memory=True, limit=((0, 3 * GIB),))
     before = replace(ledger(node, u1=held, g=held), memory=memory.start())
     asks = guaranteed("512Mi")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent.errors import KubeError
-from agent.kube.cleanup import MINUTE, MOST, Cleanup, Rule, ended, remaining
+from agent.kube.cleanup import MINUTE, MOST, Cleanup, CleanupRule, ended, remaining
 from agent.kube.client import KubeClient
 from agent.kube.publish import Publisher
 from tests.unit.cleanup_cases import END, HOUR, OTHERS, RULE, Body, changed, ours
@@ -91,7 +91,7 @@ class World:
 
     def __init__(self, *bodies: Body) -> None:
         self.bodies, self.now = list(bodies), END + HOUR
-        self.rule: Rule | None = RULE
+        self.rule: CleanupRule | None = RULE
         self.api, self.queue = Api(), Sending()
         self.count, self.problems = 0, list[str]()
         self.cleanup = Cleanup(

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.cpus.provider import Provider
+from agent.core.cpus.provider import CpuManager
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from agent.model.outcome import Reason, Refusal
@@ -155,7 +155,7 @@ def test_s5_isolation_of_every_cpu_is_none() -> None:
     """A pool of no CPUs would serve nobody; and what is reserved by count is not isolated where others suffice."""
     assert Node(replace(S1, isolated=S1.online), "0,4", mode=FIXED).shared == "0-7"
     rules = Rules(cpu=CpuRules(reserved_count=2), compatibility=FIXED)
-    assert str(Provider(replace(S1, isolated=cpus("0,4")), rules).reserved) == "1,5"
+    assert str(CpuManager(replace(S1, isolated=cpus("0,4")), rules).reserved) == "1,5"
 
 
 def test_isolated_cpus_within_the_affinity_come_before_the_rest() -> None:
@@ -187,5 +187,5 @@ def test_strict_cpu_reservation_is_the_nodes_in_any_case() -> None:
     for strict in (False, True):
         rules = Rules(cpu=CpuRules(reserved=CpuSet.of(0), options=CpuOptions(strict_reservation=strict)))
         for wish in (False, True):
-            asked = Provider(S1, rules).with_options(CpuOptions(full_pcpus_only=True, strict_reservation=wish))
+            asked = CpuManager(S1, rules).with_options(CpuOptions(full_pcpus_only=True, strict_reservation=wish))
             assert str(asked.start().shared) == ("1-7" if strict else "0-7")

@@ -12,7 +12,7 @@ import pytest
 
 from agent.core.admission.node import Node
 from agent.core.admission.pod import Trace
-from agent.core.cpus.provider import Provider
+from agent.core.cpus.provider import CpuManager
 from agent.core.explain.candidates import possible
 from agent.core.explain.case import Case
 from agent.core.explain.remedies import remedies
@@ -176,7 +176,7 @@ def test_what_is_the_nodes_alone_stays_the_nodes() -> None:
     """A pod's options change neither these in the provider that picks its CPUs, nor the node's rules."""
     node_wide = [name for name, option in NODE_OPTIONS.items() if not option.per_pod]
     for base in (chosen(), chosen(*node_wide)):
-        provider = Provider(MACHINE, Rules(cpu=CpuRules(options=base)))
+        provider = CpuManager(MACHINE, Rules(cpu=CpuRules(options=base)))
         for asked in (chosen(), chosen(*node_wide)):
             assert provider.with_options(asked).options == base
 

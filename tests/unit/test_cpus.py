@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.cpus.provider import Provider
+from agent.core.cpus.provider import CpuManager
 from agent.errors import SettingsError
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
@@ -50,7 +50,7 @@ from tests.unit.cpu_machines import (
 def test_reserved_cpus_are_chosen_as_grants_are(count: int, options: dict[str, Any], expected: str) -> None:
     """Without names, the manager's own algorithm picks what the system keeps (spec 4.1)."""
     rules = Rules(cpu=CpuRules(options=CpuOptions(**options), reserved_count=count), compatibility=KUBELET)
-    assert str(Provider(D2, rules).reserved) == expected
+    assert str(CpuManager(D2, rules).reserved) == expected
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_reserved_cpus_are_chosen_as_grants_are(count: int, options: dict[str, A
 def test_what_cannot_be_reserved_is_refused_at_start(on: Machine, rules: CpuRules, sentence: str) -> None:
     """Each with the kubelet's sentence."""
     with pytest.raises(SettingsError) as error:
-        Provider(on, Rules(cpu=rules))
+        CpuManager(on, Rules(cpu=rules))
     assert sentence in str(error.value)
 
 
@@ -72,9 +72,9 @@ def test_align_by_socket_is_refused_where_it_cannot_be() -> None:
     """With policy single-numa-node, and with more sockets than NUMA nodes."""
     cpu = CpuRules(options=CpuOptions(align_by_socket=True))
     with pytest.raises(SettingsError, match="single-numa-node policy is incompatible"):
-        Provider(D2, Rules(cpu=cpu, topology=TopologyRules(Policy.SINGLE_NUMA_NODE)))
+        CpuManager(D2, Rules(cpu=cpu, topology=TopologyRules(Policy.SINGLE_NUMA_NODE)))
     with pytest.raises(SettingsError, match="number of sockets are more than number of NUMA"):
-        Provider(U3, Rules(cpu=cpu))
+        CpuManager(U3, Rules(cpu=cpu))
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_who_shares() -> None:
 
 def test_policy_none_grants_and_reserves_nothing() -> None:
     """It has no hints, and no pool but all CPUs."""
-    provider = Provider(S1, Rules(cpu=CpuRules(static=False)))
+    provider = CpuManager(S1, Rules(cpu=CpuRules(static=False)))
     ledger, mine = Ledger("", provider.start()), pod("p", container("c", 2))
     assert shown(provider.container_hints(ledger, mine, mine.containers[0]), S1) == "None"
     assert provider.allocate(ledger, mine, mine.containers[0], at(0)) == ledger

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from agent.core.explain import Standing, explain
+from agent.core.explain import PodStanding, explain
 from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
 from agent.core.explain.remedies import TRIES, _Search
 from agent.core.explain.shown import lines, to_json
-from agent.core.explain.values import AsOf, Explanation, Lever, Loss, Said, Stand, Verdict
+from agent.core.explain.values import AsOf, Explanation, Lever, LossReason, Said, Stand, Verdict
 from agent.core.explain.words import size, spread
 from agent.engine.deciding import asked
 from agent.engine.explaining import explained
@@ -109,7 +109,7 @@ def test_the_engine_explains_what_it_knows() -> None:
 def test_nothing_is_searched_unless_it_is_asked_for() -> None:
     """Without the search the answer is the same, but for the remedies."""
     told = carried_out(REFUSALS[0])
-    short = explain(told.node, told.ledger, told.pod, standing=Standing(refusal=told.found.refusal), search=False)
+    short = explain(told.node, told.ledger, told.pod, standing=PodStanding(refusal=told.found.refusal), search=False)
     assert (short.summary, short.reasons) == (told.found.summary, told.found.reasons)
     assert (short.remedies, short.searched) == ((), ())
 
@@ -177,8 +177,8 @@ def test_why_a_node_set_lost_is_told_of_each() -> None:
     ).found
     lost = {str(each.nodes): (each.why, each.by) for each in found.merges[0].losers}
     assert lost == {
-        "0": (Loss.NOT_OFFERED, ("memory",)), "1": (Loss.NOT_OFFERED, ("memory",)),
-        "0-1": (Loss.NOT_PREFERRED, ("cpu",)),
+        "0": (LossReason.NOT_OFFERED, ("memory",)), "1": (LossReason.NOT_OFFERED, ("memory",)),
+        "0-1": (LossReason.NOT_PREFERRED, ("cpu",)),
     }  # fmt: skip
 
 
@@ -213,7 +213,7 @@ def test_a_refusal_by_the_device_manager_is_told_for_what_it_is(message: str, pl
     """Each of the kubelet's sentences has plain words of its own; one that nobody knows is told as it is."""
     told = carried_out(next(case for _, case in ALL if case["name"] == "aligned, the lower of two equal nodes"))
     refusal = Refusal(Reason.UNEXPECTED, f"Allocate failed due to {message}, which is unexpected")
-    found = explain(told.node, told.node.start(), told.pod, standing=Standing(refusal=refusal), search=False)
+    found = explain(told.node, told.node.start(), told.pod, standing=PodStanding(refusal=refusal), search=False)
     assert plain in found.summary
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from agent.app.offline.decommission import Asking, Word, sentence
+from agent.app.offline.decommission import Asking, NodeProgress, sentence
 from agent.core.request.annotations import APART, RELEASE, RELEASED, ask_of
 from agent.errors import KubeError
 from agent.kube.client import KubeClient
-from agent.kube.farewell import Answer, answer_of, request_of
+from agent.kube.farewell import ReleaseAnswer, answer_of, request_of
 from agent.model.podspec import pod_from
 from agent.model.rules import CpuOptions, Policy
 
@@ -42,7 +42,7 @@ class Api(KubeClient):
                 request = body["metadata"]["annotations"][RELEASE]
                 pod["metadata"]["annotations"] = {RELEASE: request}
                 if self.answering:
-                    pod["metadata"]["annotations"][RELEASED] = Answer(request, clean=True, writes=3).text()
+                    pod["metadata"]["annotations"][RELEASED] = ReleaseAnswer(request, clean=True, writes=3).text()
         return {}
 
 
@@ -52,7 +52,7 @@ def pod(name: str, node: str, **metadata: str) -> dict[str, Any]:
     return {"metadata": {"name": name, **metadata}, "spec": {"nodeName": node}, "status": ready}
 
 
-def ask(api: Api, within: float = 5) -> tuple[tuple[Word, ...], list[str], float]:
+def ask(api: Api, within: float = 5) -> tuple[tuple[NodeProgress, ...], list[str], float]:
     """Words, lines and the seconds that it took by its own clock."""
     now, lines = [0.0], list[str]()
     words = Asking(
@@ -96,14 +96,14 @@ def test_a_pod_that_comes_late_is_asked_too() -> None:
 def test_who_does_not_answer_in_time_is_named_with_the_reason(given: dict[str, Any], why: str) -> None:
     """And it takes no longer than was allowed."""
     words, _, took = ask(Api([given], answering=False), within=3)
-    assert words == (Word("n1", None, why),)
+    assert words == (NodeProgress("n1", None, why),)
     assert took == 3
 
 
 def test_an_answer_to_an_earlier_request_is_none() -> None:
     """The second attempt of an uninstall must not be satisfied by the first one's answers."""
     stale = pod("p", "n1")
-    stale["metadata"]["annotations"] = {RELEASED: Answer("r0", clean=True).text()}
+    stale["metadata"]["annotations"] = {RELEASED: ReleaseAnswer("r0", clean=True).text()}
     assert not ask(Api([stale], answering=False), within=1)[0][0].released
 
 
@@ -113,7 +113,7 @@ def test_the_api_may_be_away_for_a_moment_but_not_for_ever() -> None:
     assert words[0].released
     assert lines[0] == "API server: 503 away"
     words, _, _ = ask(Api(KubeError(503, "away")), within=2)
-    assert words == (Word("", None, "the API server did not answer: no agent was asked"),)
+    assert words == (NodeProgress("", None, "the API server did not answer: no agent was asked"),)
 
 
 def test_nodes_without_a_pod_are_counted() -> None:
@@ -135,7 +135,7 @@ def test_an_answer_that_cannot_be_read_is_none(notes: object) -> None:
 
 def test_an_answer_says_what_remains() -> None:
     """The first confined cgroup and how many more, what is only named, and what was not told in time."""
-    answer = Answer("r", clean=False, writes=2, confined=("/a: EBUSY", "/b: EBUSY"), named=4, untold=1)
+    answer = ReleaseAnswer("r", clean=False, writes=2, confined=("/a: EBUSY", "/b: EBUSY"), named=4, untold=1)
     assert answer_of({"metadata": {"annotations": {RELEASED: answer.text()}}}) == answer
     assert sentence(answer) == (
         "still confined: /a: EBUSY and 1 more; 4 cgroups have everything and name it; 1 pods still carry annotations"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent.errors import InvariantError, KubeError
-from agent.kube.bodies import Raw, Seen, seen
+from agent.kube.bodies import Raw, SeenPod, seen
 from agent.kube.intake import Intake
 from agent.model.pod import Pod
 from tests import patience
@@ -49,7 +49,7 @@ class World:
     def containers_seen(self, names: Mapping[str, tuple[str, str]]) -> None:
         self.calls.append(("containers", dict(names)))
 
-    def pod_known(self, body: Raw, found: Seen) -> None:
+    def pod_known(self, body: Raw, found: SeenPod) -> None:
         pass
 
     def pod_malformed(self, body: Raw, why: str) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.host.cgroups import Cgroups, layout
-from agent.host.cgroups.layout import Driver, Runtime
+from agent.host.cgroups.layout import CgroupDriver, ContainerRuntime
 from agent.host.scratch import Layout, Scratch
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.pod import Qos
@@ -34,7 +34,7 @@ def test_each_layout_is_recognised(tmp_path: Path, name: str) -> None:
 
 def test_spec_names() -> None:
     """The name facts of spec 7.1."""
-    systemd, plain = Driver.SYSTEMD, Driver.CGROUPFS
+    systemd, plain = CgroupDriver.SYSTEMD, CgroupDriver.CGROUPFS
     assert layout.cgroup_path(systemd, ("BestEffort", "pod-6c1a4e95-6bb6")) == (
         "/BestEffort.slice/BestEffort-pod_6c1a4e95_6bb6.slice"
     )
@@ -44,10 +44,15 @@ def test_spec_names() -> None:
 
 
 SETUPS = [
-    *(Layout(version, driver, runtime) for version in (1, 2) for driver in Driver for runtime in Runtime),
-    *(Layout(version, Driver.SYSTEMD, Runtime.CRIO, inner=True) for version in (1, 2)),
-    *(Layout(version, driver, root=("kubelet",)) for version in (1, 2) for driver in Driver),
-    Layout(2, Driver.SYSTEMD, root=("a-b", "c")),
+    *(
+        Layout(version, driver, runtime)
+        for version in (1, 2)
+        for driver in CgroupDriver
+        for runtime in ContainerRuntime
+    ),
+    *(Layout(version, CgroupDriver.SYSTEMD, ContainerRuntime.CRIO, inner=True) for version in (1, 2)),
+    *(Layout(version, driver, root=("kubelet",)) for version in (1, 2) for driver in CgroupDriver),
+    Layout(2, CgroupDriver.SYSTEMD, root=("a-b", "c")),
 ]
 
 
@@ -77,10 +82,10 @@ def test_what_is_made_is_recognised(tmp_path: Path, setup: Layout) -> None:
         r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}|[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True
     ),
     qos=st.sampled_from(Qos),
-    driver=st.sampled_from(Driver),
+    driver=st.sampled_from(CgroupDriver),
     root=st.sampled_from([(), ("kubelet",), ("x-y", "z")]),
 )
-def test_any_uid_survives_its_name(uid: str, qos: Qos, driver: Driver, root: tuple[str, ...]) -> None:
+def test_any_uid_survives_its_name(uid: str, qos: Qos, driver: CgroupDriver, root: tuple[str, ...]) -> None:
     """From uid to folder to uid is the identity for whatever the API calls a uid."""
     *_, parent, name = layout.cgroup_path(driver, layout.pod_parts(root, qos, uid)).split("/")
     assert layout.uid_of(parent, name) == uid

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import HostError
-from agent.host.manifests import LARGEST, Folder, Follower, read_folder
+from agent.host.manifests import LARGEST, Follower, ManifestFolder, read_folder
 
 POD = """\
 apiVersion: v1
@@ -30,7 +30,7 @@ def pod(name: str, **changes: str) -> str:
     return text
 
 
-def names(folder: Folder) -> list[str]:
+def names(folder: ManifestFolder) -> list[str]:
     """Pod names, in order."""
     return [each.name for each in folder.pods]
 

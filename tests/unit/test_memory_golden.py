@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from agent.core.memory.provider import Provider
+from agent.core.memory.provider import MemoryManager
 from agent.core.memory.reuse import inits_before
 from agent.model.hint import Hint
 from agent.model.idset import NodeSet
@@ -112,4 +112,4 @@ def test_the_reader_tells_kinds_apart() -> None:
     }
     one = pod_of(step)
     assert inits_before(one, one.containers[1]) == ["i"]
-    assert Provider(machine(node(0, GIB)), Rules(memory=MemoryRules())).start().nodes == ()
+    assert MemoryManager(machine(node(0, GIB)), Rules(memory=MemoryRules())).start().nodes == ()

@@ -6,7 +6,7 @@ import pytest
 
 from agent.core.merge.demand import Budget, Demand, Family, Need, Positions, fewest, listed
 from agent.core.merge.described import goal_of
-from agent.core.merge.inputs import Question, Side
+from agent.core.merge.inputs import MergeQuestion, Side
 from agent.core.merge.listed import merge_lists
 from agent.core.merge.masks import members
 from agent.core.merge.merge import Merged, merge_answers
@@ -183,7 +183,7 @@ def test_fewest_counts_nodes() -> None:
 def test_without_steps_the_goal_is_that_of_a_set_that_serves() -> None:
     """Nodes are left out one by one while the rest still serves: maybe not the fewest, and never all."""
     side = Side(Demand(Family(0xFF, (Need(8, (4,) * 8), Need(5, (3,) * 8))), 2))
-    assert goal_of(Question((side,), hopeless=False, everything=0xFF), Budget(0)) == (2, False)
+    assert goal_of(MergeQuestion((side,), hopeless=False, everything=0xFF), Budget(0)) == (2, False)
 
 
 def test_listing_is_in_the_kubelets_order_and_refuses_wide_machines() -> None:

@@ -21,7 +21,7 @@ from agent.errors import HostError, SettingsError
 from agent.model.idset import CpuSet
 from agent.observe import logs
 from agent.observe.health import STALE_SECONDS, Health, Server, parse_address
-from agent.observe.metrics import SPECS, Metrics, Snapshot
+from agent.observe.metrics import SPECS, Metrics, MetricValues
 from agent.observe.threads import watched
 from agent.operation import operation
 
@@ -80,7 +80,7 @@ def test_every_metric_is_in_the_table_and_on_the_page() -> None:
         0, CpuSet.parse("1-2"), CpuSet.parse("0,3"), CpuSet.parse("0"), CpuSet.parse("3"),
         {"memory": MemoryUse(100, 10, 30)},
     )  # fmt: skip
-    metrics = Metrics(lambda: Snapshot((node,), {"pinned": 2}, 1, ready=True))
+    metrics = Metrics(lambda: MetricValues((node,), {"pinned": 2}, 1, ready=True))
     for spec in SPECS:
         name = spec.name.removeprefix("numalign_")
         if spec.kind == "counter":
@@ -105,7 +105,7 @@ def test_every_metric_is_in_the_table_and_on_the_page() -> None:
 
 def test_what_alerts_count_is_there_before_it_happens() -> None:
     """Prometheus sees no rise where a series begins with its first event: refusals, repairs, saves begin as 0."""
-    page = Metrics(Snapshot).page().decode()
+    page = Metrics(MetricValues).page().decode()
     for line in (
         'numalign_admissions_total{outcome="refused",policy="restricted",reason="TopologyAffinityError"} 0.0',
         'numalign_writes_total{cause="drift-foreign",file="cpuset.cpus",result="ok"} 0.0',

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from agent.errors import HostError
-from agent.observe.listener import MOST, Listener
+from agent.observe.listener import MOST, HttpListener
 from agent.observe.page import server as serving
 from agent.observe.page.host import allowed, foreign
 from agent.observe.page.server import MOST_STREAMS, PageServer
@@ -239,7 +239,7 @@ def test_readers_are_bounded(page: PageServer) -> None:
 
 def test_a_reader_that_takes_nothing_holds_nobody_up(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is dropped after a while; others are answered meanwhile, and no lock is held for it."""
-    monkeypatch.setattr(Listener.__init__, "__kwdefaults__", {"patience": 1.0})
+    monkeypatch.setattr(HttpListener.__init__, "__kwdefaults__", {"patience": 1.0})
     shown.value = 99  # a picture of four megabytes, more than sockets keep
     with contextlib.closing(PageServer("127.0.0.1", 0, shown)) as page, socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

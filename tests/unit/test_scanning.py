@@ -15,7 +15,7 @@ from agent.host.cgroups import Cgroups
 from agent.host.cgroups.mounts import find_mounts
 from agent.host.scratch import Layout, Scratch
 from agent.host.scratch.kernel import CpusetKernel
-from agent.host.scratch.store import FolderStore
+from agent.host.scratch.store import TreeFolder
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.pod import Qos
 from tests.unit.listings import ID, NOISE, UID, G, I, build
@@ -44,7 +44,7 @@ def test_a_kubelet_that_comes_later_is_found(tmp_path: Path) -> None:
     build(tmp_path / "fs", 2, NOISE)
     cgroups = Cgroups(tmp_path / "fs")
     assert cgroups.observe().cgroups == ()
-    kernel = CpusetKernel(2, FolderStore(tmp_path / "fs", 2), CpuSet.of(0), NodeSet.of(0))
+    kernel = CpusetKernel(2, TreeFolder(tmp_path / "fs", 2), CpuSet.of(0), NodeSet.of(0))
     kernel.mkdir("/kubepods")
     assert [c.path for c in cgroups.observe().cgroups] == ["/kubepods"]
     kernel.rmdir("/kubepods")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.admission.node import Node
-from agent.core.admission.pressure import Pressure, Shortage, bound, judged, shortage, still_unbound
+from agent.core.admission.pressure import MemoryShortage, Pressure, bound, judged, shortage, still_unbound
 from agent.core.machines.synthetic import parse_synthetic
 from agent.core.memory.confined import UNBOUND
 from agent.model.devices import DeviceInventory
@@ -122,7 +122,7 @@ def test_s7_the_choice_decides_what_becomes_of_it() -> None:
     assert isinstance(refused, Refused)
     assert (refused.ledger, refused.refusal.reason) == (before, Reason.MEMORY)
     assert refused.refusal.facts == {"nodes": "0", "needed": 5, "available": 4}
-    assert refused.refusal.message == str(Shortage(NodeSet.of(0), 5, 4))
+    assert refused.refusal.message == str(MemoryShortage(NodeSet.of(0), 5, 4))
     widened = judged(managers(OnMemoryShortage.WIDEN), before, outcome, pod("new"), full)
     assert widened == judged(refuse, before, outcome, pod("new"), full, ran=True)
     record = widened.ledger.pods["new"]

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from agent.app.page.views import View, as_json, in_words, view_of
+from agent.app.page.views import NodeView, as_json, in_words, view_of
 from agent.cli import show
 from agent.core.accounting.usage import usage
 from agent.core.admission.node import Node
@@ -48,7 +48,7 @@ def admitted(node: Node, *bodies: dict[str, object]) -> Ledger:
     return ledger
 
 
-def text_of(view: View, width: int = 200) -> str:
+def text_of(view: NodeView, width: int = 200) -> str:
     """Both tables as a pipe gets them."""
     stream = io.StringIO()
     target = Console(file=stream, width=width, highlight=False)
@@ -138,5 +138,5 @@ def test_names_from_outside_are_not_markup() -> None:
     """A pod called [red] is shown as that."""
     node = a_node()
     view = view_of(admitted(node, manifest("db", container(cpu="1"))), node)
-    sneaky = View(tuple(replace(row, why="[bold]x[/]", state="not aligned") for row in view.rows))
+    sneaky = NodeView(tuple(replace(row, why="[bold]x[/]", state="not aligned") for row in view.rows))
     assert "no: [bold]x[/]" in text_of(sneaky)

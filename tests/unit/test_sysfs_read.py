@@ -13,7 +13,7 @@ from agent.host.files import HostFiles
 from agent.host.sysfs_cpus import parse_cpuinfo
 from agent.host.sysfs_read import (
     MAX_WARNINGS,
-    Reader,
+    SysfsReader,
     agreed,
     ids_in,
     parse_list,
@@ -112,7 +112,7 @@ def test_the_reader_warns_where_nothing_rests_on_it_and_raises_where_placements_
     """A bad number is a warning that names the file; a bad set of CPUs or ids is an error."""
     for name, text in (("number", "x"), ("mask", "zz"), ("list", "3-1"), ("empty", "")):
         (tmp_path / name).write_text(text)
-    reader = Reader(HostFiles(tmp_path))
+    reader = SysfsReader(HostFiles(tmp_path))
     assert (reader.number("number"), reader.number("none"), reader.text("none")) == (None, None, None)
     assert reader.warnings == ['number: "x" is no number']
     assert (reader.cpu_bits("empty", "none"), reader.ids("empty"), reader.ids("none")) == (None, 0, None)
@@ -124,7 +124,7 @@ def test_the_reader_warns_where_nothing_rests_on_it_and_raises_where_placements_
 
 def test_warnings_are_bounded(tmp_path: Path) -> None:
     """A tree with a thousand oddities does not fill the log."""
-    reader = Reader(HostFiles(tmp_path))
+    reader = SysfsReader(HostFiles(tmp_path))
     for number in range(1000):
         reader.warn(str(number), "odd")
     assert len(reader.warnings) == MAX_WARNINGS

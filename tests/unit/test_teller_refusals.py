@@ -8,7 +8,7 @@ import pytest
 
 from agent.core.request.annotations import Ask
 from agent.engine.line import FINAL
-from agent.kube.owners import HOUR, MOST_OWNERS, Refusals, owner_of
+from agent.kube.owners import HOUR, MOST_OWNERS, RefusalLimiter, owner_of
 from agent.model.rules import OnMisalignment
 from tests.unit.teller_cases import REFUSAL, Queue, body, known, teller
 
@@ -82,7 +82,7 @@ def test_s12_no_replica_storm(queue: Queue) -> None:
 
 def test_refusals_are_forgotten_in_bounds() -> None:
     """Neither a busy owner nor many owners make the table grow without end."""
-    refusals = Refusals(3, lambda: 0.0)
+    refusals = RefusalLimiter(3, lambda: 0.0)
     for _ in range(100):
         refusals.another("one")
     for number in range(MOST_OWNERS + 10):

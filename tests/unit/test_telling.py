@@ -8,13 +8,13 @@ import pytest
 
 from agent.model.cgroup import VANISHED, Cause, Write, Written
 from agent.observe import telling
-from agent.observe.metrics import Metrics, Snapshot
-from agent.observe.telling import Telling
+from agent.observe.metrics import Metrics, MetricValues
+from agent.observe.telling import EventLog
 
 OWN = "/kubepods.slice/kubepods-pod1.slice/cri-containerd-1.scope"
 
 
-def told(teller: Telling, caplog: pytest.LogCaptureFixture, error: str, value: str = "0-3", path: str = OWN) -> bool:
+def told(teller: EventLog, caplog: pytest.LogCaptureFixture, error: str, value: str = "0-3", path: str = OWN) -> bool:
     """Whether one more result of a write is warned of."""
     caplog.clear()
     teller.written((Written(Write(path, "cpuset.cpus", value, "0-7", Cause.POOL), "0-7", "0-7", error),))
@@ -25,8 +25,8 @@ def told(teller: Telling, caplog: pytest.LogCaptureFixture, error: str, value: s
 
 def test_a_refusal_is_said_once_until_it_changes(caplog: pytest.LogCaptureFixture) -> None:
     """The same again is not; another value, error or cgroup is, and the same after the kernel took one."""
-    metrics = Metrics(Snapshot)
-    teller = Telling(metrics)
+    metrics = Metrics(MetricValues)
+    teller = EventLog(metrics)
     assert told(teller, caplog, "EPERM")
     assert not told(teller, caplog, "EPERM")
     assert told(teller, caplog, "EPERM", value="0-5")
@@ -40,7 +40,7 @@ def test_a_refusal_is_said_once_until_it_changes(caplog: pytest.LogCaptureFixtur
 
 def test_a_cgroup_that_went_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
     """That it vanished is no warning, and one of its name that comes later is told of anew."""
-    teller = Telling(Metrics(Snapshot))
+    teller = EventLog(Metrics(MetricValues))
     assert told(teller, caplog, "EPERM")
     assert not told(teller, caplog, VANISHED)
     assert told(teller, caplog, "EPERM")
@@ -49,7 +49,7 @@ def test_a_cgroup_that_went_is_forgotten(caplog: pytest.LogCaptureFixture) -> No
 def test_only_so_many_are_remembered(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one that was refused longest ago goes first."""
     monkeypatch.setattr(telling, "_MOST", 2)
-    teller = Telling(Metrics(Snapshot))
+    teller = EventLog(Metrics(MetricValues))
     for path in ("/a", "/b", "/c"):
         assert told(teller, caplog, "EPERM", path=path)
     assert not told(teller, caplog, "EPERM", path="/b")
@@ -58,8 +58,8 @@ def test_only_so_many_are_remembered(caplog: pytest.LogCaptureFixture, monkeypat
 
 def test_an_emptied_slice_is_said_once_and_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     """As systemd does every minute on a node without BestEffort pods; a set of somebody else's is warned of."""
-    metrics = Metrics(Snapshot)
-    teller = Telling(metrics)
+    metrics = Metrics(MetricValues)
+    teller = EventLog(metrics)
 
     def levels(old: str, cause: Cause) -> list[int]:
         caplog.clear()

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from agent.app.page.views import view_of
-from agent.app.standalone.standalone import Options, Standalone
+from agent.app.standalone.standalone import Standalone, StandaloneOptions
 from agent.cli import show
 from agent.cli.report import print_report
 from agent.observe import logs
@@ -36,7 +36,7 @@ def pictures() -> tuple[str, str]:
     target = show.console(record=True, width=WIDTH)
     target.file = io.StringIO()
     with tempfile.TemporaryDirectory() as state:
-        options = Options(
+        options = StandaloneOptions(
             pods=EXAMPLES / "pods", config=EXAMPLES / "config.yaml", state=Path(state), root=MACHINE, processes=False
         )
         with Standalone(options) as node:

@@ -31,7 +31,7 @@ from agent.app.statedir.metered_store import CountedStore
 from agent.app.statedir.unplaced_pods import Outsiders
 from agent.core.admission.node import Node
 from agent.core.request.exempt import Exemptions
-from agent.engine.adopt import Word
+from agent.engine.adopt import CarriedGrant
 from agent.engine.engine import Engine
 from agent.engine.ports import Steps
 from agent.engine.recover import Recovered, recover
@@ -40,8 +40,8 @@ from agent.host.cgroups import Cgroups
 from agent.host.checkpoint import Checkpoint
 from agent.host.node_memory import NodeMemory
 from agent.host.scratch import Scratch, is_scratch
-from agent.kube.access import Access
-from agent.kube.bodies import Seen
+from agent.kube.access import ApiAccess
+from agent.kube.bodies import SeenPod
 from agent.kube.client import KubeClient
 from agent.kube.handlers import PodSource
 from agent.kube.intake import Intake
@@ -54,11 +54,11 @@ from agent.model.cgroup import Level
 from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment
 from agent.observe.logs import LOG
-from agent.observe.metrics import Snapshot
+from agent.observe.metrics import MetricValues
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ClusterOptions:
     """What to serve; see `numalign run --help`.
 
     Attributes:
@@ -70,7 +70,7 @@ class Options:
     """
 
     node_name: str
-    access: Access
+    access: ApiAccess
     state: Path
     config: Path | None = None
     root: str | None = None
@@ -86,10 +86,10 @@ class Options:
     sockets: Sockets = field(default_factory=Sockets)
 
 
-class Made(Service):
+class ClusterParts(Service):
     """One node of a cluster, made and not yet served: see `agent.app.cluster.cluster.Cluster`."""
 
-    def __init__(self, options: Options, *, steps: Steps = lambda _name: None) -> None:
+    def __init__(self, options: ClusterOptions, *, steps: Steps = lambda _name: None) -> None:
         super().__init__(steps)
         self.options = options
         self.outsiders = Outsiders(options.state)
@@ -205,7 +205,7 @@ class Made(Service):
         recovery_report.tell(self.options.state, found, loaded.aside)
         return found
 
-    def _adopt(self, found: list[Seen], words: Mapping[str, Word]) -> None:
+    def _adopt(self, found: list[SeenPod], words: Mapping[str, CarriedGrant]) -> None:
         """The first list of pods, where there was neither a ledger nor the API server at the start."""
         names = {each: (of.pod.uid, name) for of in found for each, name in of.containers.items()}
         there = {of.pod.uid for of in found}
@@ -326,11 +326,11 @@ class Made(Service):
         options = self.options
         return setup.config_print(options.config), setup.machine_print(options.root), self.hotplug.seen
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> MetricValues:
         """What the gauges show."""
         engine, source = self.engine, self.source
         if engine is None or source is None:
-            return Snapshot()
+            return MetricValues()
         ready, mismatch = self.health.ready()[0], keeping.mismatch(self._node(), self.kept)
         silent = time.monotonic() - source.last_contact if source.last_contact else None
         queues = {"intake": self.intake.waiting, "publisher": self.publisher.waiting}
@@ -340,7 +340,7 @@ class Made(Service):
         )  # fmt: skip
 
 
-def _cgroups(options: Options) -> Cgroups:
+def _cgroups(options: ClusterOptions) -> Cgroups:
     if is_scratch(options.cgroup_root):
         return Cgroups(options.cgroup_root, kernel=Scratch(options.cgroup_root).kernel, kubepods=options.kubepods)
     return Cgroups(options.cgroup_root, kubepods=options.kubepods)

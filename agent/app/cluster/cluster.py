@@ -18,7 +18,7 @@ from functools import cached_property
 from typing import Any
 
 from agent.app import setup
-from agent.app.cluster.build import Made, Options
+from agent.app.cluster.build import ClusterOptions, ClusterParts
 from agent.app.cluster.kubelet_questions import KubeletQuestions
 from agent.app.service.node_events import (
     MOST_NAMED,
@@ -30,7 +30,7 @@ from agent.app.service.node_events import (
 )
 from agent.core.machines.changes import changes
 from agent.engine.alone import Survived
-from agent.kube.cleanup import Cleanup, Rule
+from agent.kube.cleanup import Cleanup, CleanupRule
 from agent.kube.configz import kubelet_configuration
 from agent.kube.slices import AGAIN, SELDOM, cpu_slices
 from agent.observe.logs import LOG
@@ -40,7 +40,7 @@ TICK = 0.25
 """Seconds between looks at settings, machine and Node: the kill switch works within a second (safety.md S3)."""
 
 
-class Cluster(Made):
+class Cluster(ClusterParts):
     """One node of a cluster. A context manager: leaving it ends its threads.
 
     Args:
@@ -87,11 +87,11 @@ class Cluster(Made):
             problem=lambda text: self.fan.problem("cleanup", text),
         )  # fmt: skip
 
-    def _cleanup_rule(self) -> Rule | None:
+    def _cleanup_rule(self) -> CleanupRule | None:
         after = self.setup.settings.refusals.delete_after
         if after is None or not self._acting():
             return None
-        return Rule(self.options.node_name, after, self._exemptions())
+        return CleanupRule(self.options.node_name, after, self._exemptions())
 
     def _parts(self) -> list[tuple[Any, Callable[[], object]]]:
         """In the order of starting; stopped in the reverse one: no new pods, then the last ones are told."""
@@ -219,4 +219,4 @@ class Cluster(Made):
             self._tell_start()
 
 
-__all__ = ["Cluster", "Options"]
+__all__ = ["Cluster", "ClusterOptions"]

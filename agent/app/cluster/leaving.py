@@ -17,11 +17,11 @@ from agent.app.offline import folder as state_folder
 from agent.app.offline.releasing import Released, remaining
 from agent.core.request.annotations import RELEASE, RELEASED
 from agent.engine.engine import Engine
-from agent.engine.ports import Cgroups
+from agent.engine.ports import CgroupTree
 from agent.errors import KubeError
 from agent.host.checkpoint import Checkpoint
 from agent.kube.client import KubeClient
-from agent.kube.farewell import MOST_NAMED, Answer, annotate, request_of
+from agent.kube.farewell import MOST_NAMED, ReleaseAnswer, annotate, request_of
 from agent.kube.publish import Publisher
 from agent.kube.teller import ClusterTeller
 from agent.model.pod import Pod
@@ -81,7 +81,7 @@ class Leaving:
 
     # ---- the loop's part
 
-    def turn(self, engine: Engine, cgroups: Cgroups, topology: Callable[[bool], bool]) -> bool:
+    def turn(self, engine: Engine, cgroups: CgroupTree, topology: Callable[[bool], bool]) -> bool:
         """Do what is due; whether a request was taken back, and everything is to be taken up again.
 
         Args:
@@ -114,7 +114,7 @@ class Leaving:
             return
         done, remains = self._released, self._released.remains
         confined = [f"{each.path} {each.file} = {each.value}: {each.why}" for each in remains if each.confines]
-        answer = Answer(
+        answer = ReleaseAnswer(
             asked=asked, clean=done.clean, writes=sum(not each.error for each in done.written),
             confined=tuple(each[:300] for each in confined[:MOST_NAMED]),
             named=len({each.path for each in remains if not each.confines}), untold=self._publisher.untold,

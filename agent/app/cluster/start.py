@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.app.service.node_events import writing_pods
-from agent.engine.adopt import Word
+from agent.engine.adopt import CarriedGrant
 from agent.engine.alone import Survived, sentence
 from agent.errors import KubeError
-from agent.kube.bodies import Seen, seen
+from agent.kube.bodies import SeenPod, seen
 from agent.kube.client import KubeClient, pod_list
 from agent.kube.nodes import NodeFacts, node_facts
 from agent.kube.story import word_of
@@ -45,7 +45,7 @@ class Start:
     node: NodeFacts | None = None
     pods: tuple[Pod, ...] = ()
     names: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    words: Mapping[str, Word] = field(default_factory=dict)
+    words: Mapping[str, CarriedGrant] = field(default_factory=dict)
     listed: bool = False
     writers: tuple[str, ...] = ()
 
@@ -84,7 +84,7 @@ def read_start(
 def _pods(answer: Mapping[str, Any], spaces: Mapping[str, Mapping[str, str]]) -> Start:
     pods: list[Pod] = []
     names: dict[str, tuple[str, str]] = {}
-    words: dict[str, Word] = {}
+    words: dict[str, CarriedGrant] = {}
     for body in answer.get("items") or ():
         with Survived(lambda _error: None):  # told by the intake
             found = seen(body, spaces.get(_space(body), {}))
@@ -110,7 +110,7 @@ def _defaults(defaults: Callable[[str], Mapping[str, str]], space: str) -> Mappi
 
 def find_pod(
     client: KubeClient, defaults: Callable[[str], Mapping[str, str]], namespace: str, name: str, uid: str,
-    known: Callable[[Mapping[str, Any], Seen], None] = lambda _body, _found: None,
+    known: Callable[[Mapping[str, Any], SeenPod], None] = lambda _body, _found: None,
 ) -> Pod | None:  # fmt: skip
     """One pod, None when it is not there, another one of that name, or cannot be read.
 

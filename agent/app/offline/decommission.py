@@ -14,14 +14,14 @@ from typing import Any
 from agent.core.request.annotations import RELEASE
 from agent.errors import KubeError
 from agent.kube.client import KubeClient
-from agent.kube.farewell import Agents, Answer, agents_of, annotate, answer_of, request_of
+from agent.kube.farewell import Agents, ReleaseAnswer, agents_of, annotate, answer_of, request_of
 
 EVERY = 1.0
 """Seconds between looks."""
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class NodeProgress:
     """What is known of one node at the end.
 
     Attributes:
@@ -31,7 +31,7 @@ class Word:
     """
 
     node: str
-    answer: Answer | None = None
+    answer: ReleaseAnswer | None = None
     why: str = ""
 
     @property
@@ -62,9 +62,9 @@ class Asking:
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
-    def all(self) -> tuple[Word, ...]:
+    def all(self) -> tuple[NodeProgress, ...]:
         """Ask, wait and gather: one word per node, by name; nodes without an agent come last."""
-        until, words = self.clock() + self.within, dict[str, Word]()
+        until, words = self.clock() + self.within, dict[str, NodeProgress]()
         agents: Agents | None = None
         while True:
             try:
@@ -78,7 +78,7 @@ class Asking:
             self.sleep(min(EVERY, max(0.0, until - self.clock())))
         return self._gathered(agents, words)
 
-    def _look(self, words: dict[str, Word]) -> Agents:
+    def _look(self, words: dict[str, NodeProgress]) -> Agents:
         agents = agents_of(self.client, self.namespace, self.daemonset)
         for pod in agents.pods:
             node = str((pod.get("spec") or {}).get("nodeName") or "")
@@ -86,9 +86,9 @@ class Asking:
             if answer is not None and answer.asked == self.request:
                 if node not in words or words[node].answer is None:
                     self.tell(f"{node}: {sentence(answer)}")
-                words[node] = Word(node, answer)
+                words[node] = NodeProgress(node, answer)
             elif node not in words or words[node].answer is None:
-                words[node] = Word(node, None, _why(pod))
+                words[node] = NodeProgress(node, None, _why(pod))
             if request_of(pod) != self.request and "deletionTimestamp" not in pod["metadata"]:
                 self._ask(pod)
         return agents
@@ -99,19 +99,19 @@ class Asking:
         except KubeError as error:
             self.tell(f"{pod['metadata']['name']} could not be asked: {error}")
 
-    def _complete(self, agents: Agents, words: Mapping[str, Word]) -> bool:
+    def _complete(self, agents: Agents, words: Mapping[str, NodeProgress]) -> bool:
         answered = [word for word in words.values() if word.answer is not None]
         return len(answered) >= max(agents.wanted, len(agents.pods))
 
-    def _gathered(self, agents: Agents | None, words: Mapping[str, Word]) -> tuple[Word, ...]:
+    def _gathered(self, agents: Agents | None, words: Mapping[str, NodeProgress]) -> tuple[NodeProgress, ...]:
         if agents is None:
-            return (Word("", None, "the API server did not answer: no agent was asked"),)
+            return (NodeProgress("", None, "the API server did not answer: no agent was asked"),)
         found = [words[node] for node in sorted(words) if node]
         missing = max(agents.wanted - len(found), 0)
-        return (*found, *[Word("", None, "the DaemonSet has no pod on it")] * missing)
+        return (*found, *[NodeProgress("", None, "the DaemonSet has no pod on it")] * missing)
 
 
-def sentence(answer: Answer) -> str:
+def sentence(answer: ReleaseAnswer) -> str:
     """What a node did, for people."""
     rest = f"; {answer.named} cgroups have everything and name it" if answer.named else ""
     rest += f"; {answer.untold} pods still carry annotations" if answer.untold else ""

@@ -19,7 +19,7 @@ from agent.app.standalone.runtime import names_of
 from agent.app.trees import AUTO, MOUNT, SCRATCH
 from agent.core.cgroups.desired import wants
 from agent.core.cgroups.naming import named
-from agent.core.cgroups.verify import Case, Report, check
+from agent.core.cgroups.verify import CgroupCase, VerifyReport, check
 from agent.core.request.annotations import ask_of
 from agent.engine.enforcer import Enforcer
 from agent.engine.recover import names_in
@@ -78,7 +78,7 @@ class Left:
         """The saved ledger, or one without pods."""
         return self.saved.ledger if self.saved else self.setup.node.start()
 
-    def report(self, *, threads: bool = True) -> Report:
+    def report(self, *, threads: bool = True) -> VerifyReport:
         """The kernel against the ledger; reads placement of memory and, on a real kernel, threads' affinities."""
         node = self.setup.node
         enforcer = Enforcer(self.cgroups, lambda _step: None)
@@ -95,7 +95,7 @@ class Left:
                 if cgroup.level is Level.CONTAINER:
                     affinities[cgroup.path] = self.cgroups.affinities(cgroup.path)
         held = enforcer.held(self.observed, wants(self.ledger, self.names, self.observed, node.rules, node.machine))
-        case = Case(self.ledger, self.names, self.observed, node.rules, node.machine, held)
+        case = CgroupCase(self.ledger, self.names, self.observed, node.rules, node.machine, held)
         return check(replace(case, lift_quota=self.setup.switches.lift_quota, affinities=affinities))
 
 

@@ -16,7 +16,7 @@ from agent.app.statedir import unplaced_pods as outsiders
 from agent.app.statedir.unplaced_pods import Outsider
 from agent.core.admission.node import Node
 from agent.core.cgroups.enforced import Unenforced, note
-from agent.core.explain import Explanation, Standing, explain
+from agent.core.explain import Explanation, PodStanding, explain
 from agent.engine.deciding import asked
 from agent.engine.following import Following, reported_before
 from agent.errors import SettingsError
@@ -77,7 +77,7 @@ class Desk:
 
     def explain(self, pod: Pod, *, hypothetical: bool = False, search: bool = True) -> Explanation:
         """One pod explained."""
-        standing = self.outside[pod.uid].standing if pod.uid in self.outside else Standing()
+        standing = self.outside[pod.uid].standing if pod.uid in self.outside else PodStanding()
         if pod.uid not in self.outside:
             standing = replace(standing, exempt=self.exempt(pod))
         found = explain(

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent.app.page.values import Seen, explanation_value, node_value, pods_value
+from agent.app.page.values import PageInput, explanation_value, node_value, pods_value
 from agent.app.service.edges import Fan
 from agent.engine.engine import Engine
 from agent.errors import HostError
@@ -25,21 +25,21 @@ from agent.settings.model import Page
 
 
 class Values:
-    """What is made of a `Seen`; with a `look` it is an `agent.observe.page.current.Source`."""
+    """What is made of a `PageInput`; with a `look` it is an `agent.observe.page.current.PageSource`."""
 
-    def node(self, seen: Seen) -> dict[str, Any]:
+    def node(self, seen: PageInput) -> dict[str, Any]:
         """See Source."""
         return node_value(seen)
 
-    def pods(self, seen: Seen) -> list[dict[str, Any]]:
+    def pods(self, seen: PageInput) -> list[dict[str, Any]]:
         """See Source."""
         return pods_value(seen)
 
-    def explanation(self, seen: Seen, uid: str) -> dict[str, Any] | None:
+    def explanation(self, seen: PageInput, uid: str) -> dict[str, Any] | None:
         """See Source."""
         return explanation_value(seen, uid)
 
-    def picture(self, seen: Seen, *, full: bool, bare: bool) -> str:
+    def picture(self, seen: PageInput, *, full: bool, bare: bool) -> str:
         """See Source."""
         return draw(seen.snapshot.node.machine, seen.snapshot.ledger, full=full, bare=bare)
 
@@ -59,11 +59,11 @@ class EngineSource(Values):
     health: Health
     recent: Recent
 
-    def look(self) -> Seen:
+    def look(self) -> PageInput:
         """See Source."""
         engine = self.engine
         ready, missing = self.health.ready()
-        return Seen(
+        return PageInput(
             snapshot=engine.snapshot, node_name=self.name, names=engine.names, kubepods=self.cgroups.kubepods,
             missing="" if ready else missing, stopped=tuple(self._stopped()), repairs=self.recent.repairs,
             faults=self.recent.faults,

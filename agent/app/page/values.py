@@ -28,7 +28,7 @@ from agent.model.rules import Rules
 from agent.observe.drawing.holders import Holder, holders
 from agent.observe.drawing.look import style_of
 from agent.observe.drawing.words import headline
-from agent.observe.page.recent import Fault, Repair
+from agent.observe.page.recent import Fault, RecentRepair
 
 VERSION = 1
 WAITING, REFUSED, EXEMPT, ENDED = "waiting", "refused", "left alone", "ended"
@@ -44,7 +44,7 @@ _CAUSES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class PageInput:
     """Everything that the page shows; equal values show the same.
 
     Attributes:
@@ -63,11 +63,11 @@ class Seen:
     kubepods: str = ""
     missing: str = ""
     stopped: tuple[str, ...] = ()
-    repairs: tuple[Repair, ...] = ()
+    repairs: tuple[RecentRepair, ...] = ()
     faults: tuple[Fault, ...] = ()
 
 
-def node_value(seen: Seen) -> dict[str, Any]:
+def node_value(seen: PageInput) -> dict[str, Any]:
     """/api/node."""
     node, ledger = seen.snapshot.node, seen.snapshot.ledger
     return {
@@ -97,7 +97,7 @@ def _settings(rules: Rules) -> dict[str, Any]:
     }
 
 
-def _repair(seen: Seen, repair: Repair) -> dict[str, Any]:
+def _repair(seen: PageInput, repair: RecentRepair) -> dict[str, Any]:
     """A repair, told by the pod's name where the path has one."""
     uid, container = _owner(seen, repair.path)
     known = seen.snapshot.known.get(uid)
@@ -113,7 +113,7 @@ def _repair(seen: Seen, repair: Repair) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _owner(seen: Seen, path: str) -> tuple[str, str]:
+def _owner(seen: PageInput, path: str) -> tuple[str, str]:
     """Pod uid and container name of a cgroup; "" where it has none."""
     found = place(seen.kubepods, path) if seen.kubepods and path.startswith(seen.kubepods + "/") else None
     if found is None:
@@ -122,7 +122,7 @@ def _owner(seen: Seen, path: str) -> tuple[str, str]:
     return uid, (seen.names or {}).get(container_id, ("", ""))[1]
 
 
-def pods_value(seen: Seen) -> list[dict[str, Any]]:
+def pods_value(seen: PageInput) -> list[dict[str, Any]]:
     """The pods of /api/pods: in order of creation."""
     snapshot = seen.snapshot
     view = view_of(snapshot.ledger, snapshot.node, snapshot.known)
@@ -136,7 +136,7 @@ def pods_value(seen: Seen) -> list[dict[str, Any]]:
     return found
 
 
-def _pod(seen: Seen, uid: str, known: Known | None, rows: list[Row], holder: Holder | None) -> dict[str, Any]:
+def _pod(seen: PageInput, uid: str, known: Known | None, rows: list[Row], holder: Holder | None) -> dict[str, Any]:
     record = seen.snapshot.ledger.pods.get(uid)
     pod = record.pod if record else known.pod if known else None
     state, why = _state(seen.snapshot, uid, known, rows)
@@ -188,7 +188,7 @@ def _refused(snapshot: Snapshot, known: Known, refusal: Refusal, *, inside: bool
     return (WAITING, f"waits for room: {plain}") if waiting else (REFUSED, plain)
 
 
-def explanation_value(seen: Seen, uid: str) -> dict[str, Any] | None:
+def explanation_value(seen: PageInput, uid: str) -> dict[str, Any] | None:
     """/api/pods/<uid>/explanation: what `numalign explain --output json` prints; None for a pod that is not known."""
     found = explained(seen.snapshot, uid)
     return to_json(found) if found is not None else None

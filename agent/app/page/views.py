@@ -62,7 +62,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class NodeView:
     """Everything that a table shows.
 
     Attributes:
@@ -80,7 +80,7 @@ class View:
 
 def view_of(
     ledger: Ledger, node: Node | None, known: Mapping[str, Known] | None = None, words: Words | None = None
-) -> View:
+) -> NodeView:
     """The view of a ledger.
 
     Args:
@@ -99,7 +99,7 @@ def view_of(
         for container in pod.containers
     ]
     refused = {uid: each.refusal for uid, each in known.items() if each.refusal and uid not in ledger.pods}
-    return View(tuple(rows), ledger.cpus.shared, usage(ledger, node) if node else (), refused)
+    return NodeView(tuple(rows), ledger.cpus.shared, usage(ledger, node) if node else (), refused)
 
 
 def _row(
@@ -156,7 +156,7 @@ def _memory(blocks: tuple[Block, ...]) -> dict[int, dict[str, int]]:
     return {node: per for node, per in sorted(found.items()) if any(per.values())}
 
 
-def as_json(view: View) -> dict[str, Any]:
+def as_json(view: NodeView) -> dict[str, Any]:
     """The view for programs; sets in the kernel's list format, sizes in bytes."""
     return {
         "containers": [{"pod": row.pod, "uid": row.uid, **row_json(row)} for row in view.rows],

@@ -25,7 +25,7 @@ from agent.engine.ports import Teller
 from agent.host.device_nodes import DeviceFiles, Usable
 from agent.host.files import HostFiles
 from agent.host.nri.decisions import EngineDecisions, Wish
-from agent.host.nri.driver import Driver
+from agent.host.nri.driver import NriDriver
 from agent.host.nri.plugin import DEFAULT_SOCKET as NRI_SOCKET
 from agent.host.nri.plugin import Plugin
 from agent.host.nri.session import Identity
@@ -148,7 +148,7 @@ class NodeEdges:
     lookup: Lookup | None = None
     plugin: Plugin | None = None
     decisions: EngineDecisions | None = None
-    driver: Driver | None = None
+    driver: NriDriver | None = None
     _started: float = 0.0
     _untaken: str = ""
     _parting: ExitStack = field(default_factory=ExitStack)
@@ -191,7 +191,7 @@ class NodeEdges:
     def _take_part(self, path: str) -> None:
         self._started = time.monotonic()
         self.decisions = EngineDecisions(self.engine, self._usable, wish=self.wish)
-        self.driver = Driver(
+        self.driver = NriDriver(
             self.decisions, find=self._found, enforcing=self.enforcing, count=self.count,
             starting=self.lookup.starting if self.lookup is not None else lambda _uid: None,
         )  # fmt: skip

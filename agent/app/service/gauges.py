@@ -15,12 +15,12 @@ from agent.model.cgroup import Level
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
 from agent.model.rules import OnMisalignment
-from agent.observe.metrics import Snapshot
+from agent.observe.metrics import MetricValues
 
 STATES = ("pinned", "shared", "refused", "exempt", "ended")
 
 
-def shown(engine: Engine, memory: NodeMemory | None) -> Snapshot:
+def shown(engine: Engine, memory: NodeMemory | None) -> MetricValues:
     """The gauges that follow from what was decided, and from the kernel's word on free memory."""
     snapshot = engine.snapshot
     ledger, node = snapshot.ledger, snapshot.node
@@ -33,7 +33,7 @@ def shown(engine: Engine, memory: NodeMemory | None) -> Snapshot:
     nodes = usage(ledger, node)
     largest = largest_aligned(nodes, node.machine, whole_cores=node.rules.cpu.options.full_pcpus_only)
     found = engine.yields.copy()
-    return Snapshot(
+    return MetricValues(
         nodes=nodes, pods=pods, waiting=waiting, largest=largest, placed=_placed(ledger),
         unenforced=unenforced,
         available=memory.available(node.machine.node_set) if memory else {},

@@ -20,7 +20,7 @@ from agent.host.writers import look
 from agent.model.cgroup import Level, Written
 from agent.observe.logs import LOG
 from agent.observe.metrics import Metrics
-from agent.observe.telling import Telling
+from agent.observe.telling import EventLog
 from agent.observe.windows import Windows
 
 MOST_NAMED = 3
@@ -40,7 +40,7 @@ def windows(metrics: Metrics) -> Windows:
     return Windows(lambda seconds: metrics.time("start_to_pin_seconds", seconds=seconds))
 
 
-class Measured(Telling):
+class Measured(EventLog):
     """Logs and counts, and ends the windows of containers that were pinned.
 
     Attributes:

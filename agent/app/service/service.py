@@ -19,7 +19,7 @@ from agent.engine.ports import Steps
 from agent.errors import NumalignError
 from agent.observe.health import RECOVERY, Health, Server
 from agent.observe.logs import LOG
-from agent.observe.metrics import CONTENT_TYPE, Metrics, Shown, Snapshot
+from agent.observe.metrics import CONTENT_TYPE, Metrics, MetricValues, Shown
 from agent.observe.threads import watched
 
 KNOWN = {
@@ -58,7 +58,7 @@ class Service(ABC):
         self._closing.close()
 
     @abstractmethod
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> MetricValues:
         """What the gauges show."""
 
     @abstractmethod

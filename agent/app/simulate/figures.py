@@ -15,7 +15,7 @@ from agent.app.simulate.simulate import Outcome, Prepared
 from agent.core.accounting.fragmentation import largest_aligned
 from agent.core.accounting.usage import NodeUse, usage
 from agent.engine.rehearsal import Rehearsal
-from agent.engine.simulation import RUNNING, Fate, State
+from agent.engine.simulation import RUNNING, Fate, PodState
 from agent.model.idset import NodeSet
 from agent.model.quantity import units
 
@@ -57,7 +57,7 @@ class NodeFigures:
 
     name: str
     machine: str
-    pods: Mapping[State, int]
+    pods: Mapping[PodState, int]
     fills: Mapping[str, Fill]
     numa: tuple[NodeUse, ...]
     largest: Mapping[str, int]
@@ -79,8 +79,8 @@ class Figures:
         retried: pods that were made again.
     """
 
-    states: Mapping[State, int]
-    reasons: Mapping[State, Mapping[str, int]]
+    states: Mapping[PodState, int]
+    reasons: Mapping[PodState, Mapping[str, int]]
     lacking: Mapping[str, int]
     spanned: Mapping[int, int]
     fills: Mapping[str, Fill]
@@ -91,7 +91,7 @@ class Figures:
     @property
     def all_in(self) -> bool:
         """Whether every pod runs."""
-        return not any(self.states.get(s) for s in (State.WAITING, State.REFUSED, State.UNSCHEDULABLE))
+        return not any(self.states.get(s) for s in (PodState.WAITING, PodState.REFUSED, PodState.UNSCHEDULABLE))
 
 
 def figures(outcome: Outcome) -> Figures:
@@ -106,7 +106,7 @@ def figures(outcome: Outcome) -> Figures:
         for name, amount in node.largest.items():
             if node.fills[name].allocatable:
                 having.setdefault(name, []).append(amount)
-    reasons: dict[State, Counter[str]] = {}
+    reasons: dict[PodState, Counter[str]] = {}
     lacking, spanned = Counter[str](), Counter[int]()
     for fate in fates:
         if fate.refusal is not None:
@@ -126,9 +126,9 @@ def figures(outcome: Outcome) -> Figures:
 
 
 def _all_nodes(outcome: Outcome) -> tuple[NodeFigures, ...]:
-    states: dict[int, Counter[State]] = {}
+    states: dict[int, Counter[PodState]] = {}
     for fate in outcome.result.fates:
-        if fate.site is not None and fate.state is not State.ENDED:
+        if fate.site is not None and fate.state is not PodState.ENDED:
             states.setdefault(fate.site, Counter())[fate.state] += 1
     nodes = []
     for number, site in enumerate(outcome.sites):
@@ -199,7 +199,7 @@ def _variant(label: str, outcome: Outcome, found: Figures) -> dict[str, Any]:
         "scope": settings.topology_manager_scope.value,
         "onMisalignment": settings.on_misalignment.value,
         "allIn": found.all_in,
-        "states": {state.value: found.states.get(state, 0) for state in State},
+        "states": {state.value: found.states.get(state, 0) for state in PodState},
         "reasons": {state.value: dict(reasons) for state, reasons in found.reasons.items()},
         "lacking": dict(found.lacking),
         "madeAgain": found.retried,

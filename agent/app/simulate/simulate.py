@@ -25,7 +25,7 @@ from agent.host.settings_file import read_settings
 from agent.host.workloads import read_workloads
 from agent.model.machine import Machine
 from agent.model.rules import OnMisalignment, Policy, Scope
-from agent.model.workload import Item, unbound
+from agent.model.workload import WorkloadItem, unbound
 from agent.settings import Settings, parse
 from agent.settings.effective import reserved_memory
 
@@ -34,7 +34,7 @@ MOST_VARIANTS = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class MachineKind:
     """Machines of one kind: `name` is for one of them, "" for numbered ones."""
 
     spec: str | None
@@ -43,11 +43,11 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class SimulateOptions:
     """What to simulate; see `numalign simulate --help`."""
 
     pods: tuple[Path, ...]
-    kinds: tuple[Kind, ...]
+    kinds: tuple[MachineKind, ...]
     configs: tuple[Path, ...] = ()
     policies: tuple[Policy, ...] = ()
     scopes: tuple[Scope, ...] = ()
@@ -105,7 +105,7 @@ class Outcome:
     notes: tuple[str, ...] = field(default=())
 
 
-def prepare(options: Options) -> Prepared:
+def prepare(options: SimulateOptions) -> Prepared:
     """Read everything.
 
     Raises:
@@ -129,7 +129,7 @@ def prepare(options: Options) -> Prepared:
 
 
 def run(
-    prepared: Prepared, variant: Variant, options: Options, progress: Callable[[], None] = lambda: None
+    prepared: Prepared, variant: Variant, options: SimulateOptions, progress: Callable[[], None] = lambda: None
 ) -> Outcome:
     """Simulate one variant; raises SettingsError naming the machine that its settings do not suit."""
     made: dict[int, Site] = {}
@@ -161,7 +161,7 @@ def _site(settings: Settings, machine: Machine, name: str, most_pods: int) -> Si
     return Site(name, node, room, found.switches, found.exemptions(static=True).why)
 
 
-def _variants(options: Options) -> tuple[Variant, ...]:
+def _variants(options: SimulateOptions) -> tuple[Variant, ...]:
     bases = [(str(path), *read_settings(path)) for path in options.configs] or [("", *parse({}))]
     found: list[Variant] = []
     for (config, base, ignored), policy, scope, wish in product(
@@ -193,11 +193,11 @@ def _document(settings: Settings) -> dict[str, object]:
     return {key: value for key, value in settings.shown().items() if value != defaults[key]}
 
 
-def _machines(options: Options, items: Iterable[Item]) -> tuple[tuple[str, Machine], ...]:
+def _machines(options: SimulateOptions, items: Iterable[WorkloadItem]) -> tuple[tuple[str, Machine], ...]:
     wanted = sorted({item.node for item in items if item.node}) if options.keep_nodes else []
     kinds = options.kinds
     if wanted and len(kinds) == 1 and kinds[0].count == 1 and not kinds[0].name:
-        kinds = tuple(Kind(kinds[0].spec, 1, name) for name in wanted)
+        kinds = tuple(MachineKind(kinds[0].spec, 1, name) for name in wanted)
     if sum(kind.count for kind in kinds) > MOST_NODES:
         raise BadInputError([f"{sum(kind.count for kind in kinds)} nodes are too many; at most {MOST_NODES}"])
     opened: dict[str | None, Machine] = {}

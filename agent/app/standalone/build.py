@@ -18,29 +18,29 @@ from agent.app.service.gauges import Locality, shown
 from agent.app.service.machine_watch import MachineWatch, second_opinion
 from agent.app.service.node_events import Measured, NodeEvents, windows
 from agent.app.service.service import Service
-from agent.app.standalone.runtime import Runtime, names_of
+from agent.app.standalone.runtime import PlayedRuntime, names_of
 from agent.app.standalone.static_pods import StaticPods
 from agent.app.statedir import recovery_report
 from agent.app.statedir.loading import load
 from agent.app.statedir.metered_store import CountedStore
 from agent.app.statedir.unplaced_pods import Outsiders
-from agent.app.trees import SCRATCH, Tree, open_tree
+from agent.app.trees import SCRATCH, ServedTree, open_tree
 from agent.engine.engine import Engine
 from agent.engine.ports import Steps
 from agent.engine.recover import Recovered, recover
 from agent.host.checkpoint import Checkpoint
-from agent.host.manifests import Folder, read_folder
+from agent.host.manifests import ManifestFolder, read_folder
 from agent.host.node_memory import NodeMemory
 from agent.host.podlogs import read_pod_logs
 from agent.host.processes import Processes
 from agent.host.standin import containers_in
 from agent.model.pod import Pod
 from agent.observe.logs import LOG
-from agent.observe.metrics import Snapshot
+from agent.observe.metrics import MetricValues
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class StandaloneOptions:
     """What to serve; see `numalign run --help`."""
 
     pods: Path
@@ -57,10 +57,10 @@ class Options:
     metrics_address: str = ""
 
 
-class Made(Service):
+class StandaloneParts(Service):
     """One node over a folder, made and not yet served: see `agent.app.standalone.standalone.Standalone`."""
 
-    def __init__(self, options: Options, *, steps: Steps = lambda _name: None) -> None:
+    def __init__(self, options: StandaloneOptions, *, steps: Steps = lambda _name: None) -> None:
         super().__init__(steps)
         self.options = options
         self.windows = windows(self.metrics)
@@ -69,7 +69,7 @@ class Made(Service):
         self.static = StaticPods(
             options.node_name, options.log_dir, lambda: self.edges.sandboxes if self.edges is not None else ()
         )
-        self.folder = Folder()
+        self.folder = ManifestFolder()
         self.outsiders = Outsiders(options.state)
         self._engine: Engine | None = None
         self.memory = None if options.root else NodeMemory()
@@ -84,7 +84,9 @@ class Made(Service):
         self.store = Checkpoint(options.state / "checkpoint.json", by=__version__)
         self.store.lock()
         self._closing.callback(self.store.unlock)
-        self.tree: Tree = open_tree(options.cgroup_root, self.setup.machine, options.state, live=options.root is None)
+        self.tree: ServedTree = open_tree(
+            options.cgroup_root, self.setup.machine, options.state, live=options.root is None
+        )
         self.folder = read_folder(options.pods)
         self.recovered = self._recover()
         teller = Measured(self.metrics)
@@ -102,10 +104,10 @@ class Made(Service):
         self.engine.keep()
         self.locality = Locality(self.tree.cgroups)
         self.page = NodePage.of(options.node_name, self.engine, self.tree.cgroups, self.health, self.fan)
-        self.runtime: Runtime | None = None
+        self.runtime: PlayedRuntime | None = None
         if self.tree.standin is not None:
             processes = Processes() if options.processes and options.root is None else None
-            self.runtime = Runtime(self.tree, self.engine, processes)
+            self.runtime = PlayedRuntime(self.tree, self.engine, processes)
             self._closing.callback(self.runtime.close)
         for ignored in self.setup.ignored:
             LOG.warning("%s", ignored)
@@ -128,10 +130,10 @@ class Made(Service):
             return self.folder.pods
         return self.static.running(self.folder.pods)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> MetricValues:
         """What the gauges show."""
         if self._engine is None:
-            return Snapshot()
+            return MetricValues()
         return replace(
             shown(self._engine, self.memory), manifest_errors=len(self.folder.wrong), ready=self.health.ready()[0],
             observe_only=self._engine.switches.observe_only, locality=self.locality.ratio,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from agent.app.trees import Tree
+from agent.app.trees import ServedTree
 from agent.engine.engine import Engine
 from agent.errors import HostError
 from agent.host.processes import Allowed, Key, Processes
@@ -25,7 +25,7 @@ Round = tuple[tuple[str, ...], bool]
 
 
 @dataclass
-class Runtime:
+class PlayedRuntime:
     """The runtime's part.
 
     Attributes:
@@ -36,7 +36,7 @@ class Runtime:
         running: the pods whose containers are up.
     """
 
-    tree: Tree
+    tree: ServedTree
     engine: Engine
     processes: Processes | None
     words: dict[Key, Allowed] = field(default_factory=dict)

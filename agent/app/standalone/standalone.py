@@ -16,7 +16,7 @@ from pathlib import Path
 
 from agent.app import setup
 from agent.app.service.node_events import NodeEvents, mind_other_writers
-from agent.app.standalone.build import Made, Options
+from agent.app.standalone.build import StandaloneOptions, StandaloneParts
 from agent.core.machines.changes import changes
 from agent.engine.alone import Survived
 from agent.host.manifests import Follower, read_folder
@@ -27,7 +27,7 @@ TICK = 1.0
 """Seconds between looks at the clock, the configuration file and what is online."""
 
 
-class Standalone(Made):
+class Standalone(StandaloneParts):
     """One node, served from a folder. A context manager: leaving it ends processes and threads.
 
     Args:
@@ -184,4 +184,4 @@ class Standalone(Made):
         self._show(self.engine)
 
 
-__all__ = ["Options", "Standalone"]
+__all__ = ["Standalone", "StandaloneOptions"]

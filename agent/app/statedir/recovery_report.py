@@ -23,7 +23,7 @@ _LARGEST = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class RecoveryReport:
     """One start.
 
     Attributes:
@@ -47,13 +47,13 @@ class Report:
     saved: bool = True
 
 
-def tell(state: Path, found: Recovered, quarantined: str = "") -> Report:
+def tell(state: Path, found: Recovered, quarantined: str = "") -> RecoveryReport:
     """Log what a recovery did, and keep it in the state folder; returns it."""
     facts = {"kept": len(found.kept), "adopted": len(found.adopted), "unknown": len(found.unknown)}
     LOG.info("recovered", extra={"facts": {**facts, "as_saved": found.as_saved}})
     for loss in found.losses:
         LOG.warning("not carried over: %s", loss.what, extra={"facts": {"uid": loss.uid}})
-    report = Report(
+    report = RecoveryReport(
         at=time.time(), kept=found.kept, adopted=found.adopted, left=found.running, unknown=found.unknown,
         dropped=tuple(f"pod {loss.uid}: {loss.what}" if loss.uid else loss.what for loss in found.losses),
         quarantined=quarantined, saved=found.saved,
@@ -65,19 +65,19 @@ def tell(state: Path, found: Recovered, quarantined: str = "") -> Report:
     return report
 
 
-def load(state: Path) -> Report | None:
+def load(state: Path) -> RecoveryReport | None:
     """The report of the last start; None where there is none, or none that this version reads."""
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
         body = small_files.read(state / FILE, _LARGEST)
         if body.pop("version") == VERSION:
             lists = {key: tuple(map(str, body[key])) for key in ("kept", "adopted", "left", "unknown", "dropped")}
-            return Report(
+            return RecoveryReport(
                 at=float(body["at"]), quarantined=str(body["quarantined"]), saved=bool(body["saved"]), **lists
             )
     return None
 
 
-def sentences(report: Report) -> Iterator[str]:
+def sentences(report: RecoveryReport) -> Iterator[str]:
     """The report in words, what went wrong last."""
     at = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(report.at))
     pods = f"kept {len(report.kept)}, adopted {len(report.adopted)} from their cgroups"

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 from agent.app.statedir import json_file as small_files
-from agent.core.explain import Standing
+from agent.core.explain import PodStanding
 from agent.core.request.annotations import Ask
 from agent.engine.known import Known, Snapshot
 from agent.errors import MalformedError
@@ -41,7 +41,7 @@ class Outsider:
     """A pod, and what is known of it beside the ledger; `gone`: it ended, or left the API."""
 
     pod: Pod
-    standing: Standing
+    standing: PodStanding
     gone: bool = False
 
 
@@ -85,7 +85,7 @@ class Outsiders:
     def _with(self, snapshot: Snapshot) -> dict[str, Outsider]:
         """Those who are outside now, by uid; before them the last ones that were refused and are gone."""
         now = {
-            uid: Outsider(known.pod, Standing(known.refusal, known.exempt))
+            uid: Outsider(known.pod, PodStanding(known.refusal, known.exempt))
             for uid, known in sorted(snapshot.known.items())
             if not known.ended and (known.refusal is not None or known.exempt)
         }
@@ -155,5 +155,5 @@ def _outsider(field: Field, uid: str) -> Outsider:
             Reason(found.get("reason").text()), found.get("message").text(1 << 16), found.get("container").text(),
             found.get("facts").mapping(),
         )  # fmt: skip
-    standing = Standing(refusal, field.get("exempt").text())
+    standing = PodStanding(refusal, field.get("exempt").text())
     return Outsider(pod_from_json(field.get("pod"), uid), standing, gone=field.get("gone").flag())

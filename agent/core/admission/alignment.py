@@ -38,7 +38,7 @@ def kind_of(record: PodRecord) -> str:
     return "Other"
 
 
-class Kind(Enum):
+class AlignmentKind(Enum):
     """What is held: a device near several nodes is in place on any of them, the rest only on all."""
 
     CPUS = auto()
@@ -46,18 +46,18 @@ class Kind(Enum):
     DEVICE = auto()
 
 
-_VERBS = {Kind.MEMORY: "lies on", Kind.DEVICE: "is local to"}
+_VERBS = {AlignmentKind.MEMORY: "lies on", AlignmentKind.DEVICE: "is local to"}
 
 
 def _on(nodes: NodeSet) -> str:
     return f"NUMA node{'s' if len(nodes) > 1 else ''} {nodes}"
 
 
-Held = tuple[Kind, str, NodeSet]
+Held = tuple[AlignmentKind, str, NodeSet]
 """Kind, words for people, where it lies."""
 
 
-class Judge:
+class AlignmentCheck:
     """Judges what pods got.
 
     Args:
@@ -105,9 +105,9 @@ class Judge:
         hint = record.affinity.get(name, ANY_NODES)
         nodes = self._machine.node_set if hint.nodes is None else hint.nodes
         for kind, what, places in held:
-            allowed = self._same_sockets(nodes) if by_socket and kind is Kind.CPUS else nodes
-            outside = places - allowed if kind is not Kind.DEVICE or not places & nodes else NodeSet()
-            if outside and kind is Kind.CPUS:
+            allowed = self._same_sockets(nodes) if by_socket and kind is AlignmentKind.CPUS else nodes
+            outside = places - allowed if kind is not AlignmentKind.DEVICE or not places & nodes else NodeSet()
+            if outside and kind is AlignmentKind.CPUS:
                 there = (ledger.grant(record.pod.uid, name).cpus or CpuSet()) & self._machine.cpus_of(outside)
                 which = f"CPUs {there} lie" if len(there) > 1 else f"CPU {there} lies"
                 return f"{which} on {_on(outside)}, outside the affinity {nodes}"
@@ -120,7 +120,7 @@ class Judge:
         """Policy none: fine if one node would have done for all of it; a device may be near several."""
         common = self._machine.node_set
         for kind, _, places in held:
-            common &= places if kind is Kind.DEVICE or len(places) == 1 else NodeSet()
+            common &= places if kind is AlignmentKind.DEVICE or len(places) == 1 else NodeSet()
         if common:
             return ""
         return f"policy none aligns nothing: it lies on {_on(NodeSet.union(places for _, _, places in held))}"
@@ -133,15 +133,15 @@ class Judge:
         """What it holds that has a place."""
         grant = ledger.grant(uid, name)
         if grant.cpus:
-            yield Kind.CPUS, f"CPUs {grant.cpus}", self._machine.nodes_of(grant.cpus)
+            yield AlignmentKind.CPUS, f"CPUs {grant.cpus}", self._machine.nodes_of(grant.cpus)
         for block in grant.memory:
             if block.size:
-                yield Kind.MEMORY, f"{show_bytes(block.size)} of {block.resource}", block.nodes
+                yield AlignmentKind.MEMORY, f"{show_bytes(block.size)} of {block.resource}", block.nodes
         for resource, ids in sorted(grant.devices.items()):
             for device in ids:
                 places = self._places.get((resource, device))
                 if places:  # without a place it can be out of place nowhere
-                    yield Kind.DEVICE, f"device {device} of {resource}", places
+                    yield AlignmentKind.DEVICE, f"device {device} of {resource}", places
 
     def _unconfined(self, ledger: Ledger, record: PodRecord) -> str:
         """Why a pod that asks to be confined is not, or not wholly; "" when it is, or does not ask."""

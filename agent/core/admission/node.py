@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from agent.core.admission.alignment import Judge
+from agent.core.admission.alignment import AlignmentCheck
 from agent.core.admission.pod import Admission, Trace
 from agent.core.confine import Confiner, asks
 from agent.core.cpus import provider as cpus
@@ -54,14 +54,14 @@ class Node:
         self.inventory = inventory
         self.positions = Positions.of(machine.node_set)
         self.order = Order.of(machine)
-        self._cpus = cpus.Provider(machine, rules)
-        self._devices = devices.Provider(machine, rules, inventory, preferences)
-        self._memory = memory.Provider(machine, rules)
+        self._cpus = cpus.CpuManager(machine, rules)
+        self._devices = devices.DeviceManager(machine, rules, inventory, preferences)
+        self._memory = memory.MemoryManager(machine, rules)
         self.confiner = Confiner(machine, rules, self._cpus.start().shared - self._cpus.reserved)
         self._made_of = tuple(extra_providers), preferences
         self._others = tuple(sorted((self.confiner, *self._made_of[0]), key=lambda each: each.name))
-        self._overridden: dict[CpuOptions, cpus.Provider] = {}
-        self._judge = Judge(machine, inventory)
+        self._overridden: dict[CpuOptions, cpus.CpuManager] = {}
+        self._judge = AlignmentCheck(machine, inventory)
 
     def with_inventory(self, inventory: DeviceInventory) -> Node:
         """The same managers where other devices are known."""
@@ -178,10 +178,10 @@ class Node:
         asked = {each.name: self._devices.asked(empty, pod, each) for each in pod.containers}
         return {name: by for name, by in asked.items() if by}
 
-    def cpu_provider(self, options: CpuOptions | None = None) -> cpus.Provider:
+    def cpu_provider(self, options: CpuOptions | None = None) -> cpus.CpuManager:
         """The CPU manager under a pod's own options, the node's where it has none."""
         found = next(each for each in self._providers_for(options) if each.name == self._cpus.name)
-        return found if isinstance(found, cpus.Provider) else self._cpus
+        return found if isinstance(found, cpus.CpuManager) else self._cpus
 
     def judged(self, ledger: Ledger, record: PodRecord, options: CpuOptions | None = None) -> PodRecord:
         """The record with its grant judged anew: aligned or not, and why."""

@@ -56,7 +56,7 @@ class Pressure:
 
 
 @dataclass(frozen=True, slots=True)
-class Shortage:
+class MemoryShortage:
     """Nodes that cannot give what is asked of them: bytes that bound pods may still touch, and that can be had."""
 
     nodes: NodeSet
@@ -71,7 +71,7 @@ class Shortage:
         )
 
 
-class Judge(Protocol):
+class PressureCheck(Protocol):
     """Holds an admission against what the nodes really have; see `judged`."""
 
     def __call__(self, node: Node, before: Ledger, outcome: Outcome, pod: Pod, *, ran: bool = ...) -> Outcome:
@@ -114,7 +114,7 @@ def _granted(ledger: Ledger, record: PodRecord, rules: Rules) -> Iterator[tuple[
             yield block.nodes, block.size
 
 
-def shortage(ledger: Ledger, uid: str, rules: Rules, pressure: Pressure) -> Shortage | None:
+def shortage(ledger: Ledger, uid: str, rules: Rules, pressure: Pressure) -> MemoryShortage | None:
     """The smallest set of nodes that is short of memory with this pod in the ledger; None where it fits."""
     grants = {each: tuple(bound(ledger, record, rules)) for each, record in ledger.pods.items()}
     masks = {nodes for mine in grants.values() for nodes, _ in mine}
@@ -123,7 +123,7 @@ def shortage(ledger: Ledger, uid: str, rules: Rules, pressure: Pressure) -> Shor
         needed = sum(_untouched(mine, nodes, pressure.touched.get(each, {})) for each, mine in grants.items())
         available = sum(pressure.room.get(number, 0) for number in nodes)
         if needed > available:
-            return Shortage(nodes, needed, available)
+            return MemoryShortage(nodes, needed, available)
     return None
 
 

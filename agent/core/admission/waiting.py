@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from math import inf
 
 from agent.core.admission.node import Node
-from agent.core.admission.pressure import Judge, unjudged
+from agent.core.admission.pressure import PressureCheck, unjudged
 from agent.core.request.annotations import Ask
 from agent.model.ledger import Ledger
 from agent.model.outcome import Admitted, Outcome, Refusal
@@ -94,8 +94,8 @@ def may_pass(
 
 
 def let_in(
-    node: Node, ledger: Ledger, line: Sequence[Waiting], prepare: Prepare = _as_it_is, judge: Judge = unjudged,
-    young: float = -inf,
+    node: Node, ledger: Ledger, line: Sequence[Waiting], prepare: Prepare = _as_it_is,
+    judge: PressureCheck = unjudged, young: float = -inf,
 ) -> tuple[Ledger, tuple[Pod, ...]]:  # fmt: skip
     """Let in whoever fits now, in order, without harm to those before them.
 

@@ -23,7 +23,7 @@ from agent.model.rules import Rules
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ReportLine:
     """One file of one cgroup.
 
     Attributes:
@@ -69,7 +69,7 @@ class Narrow:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class VerifyReport:
     """What a check found.
 
     Attributes:
@@ -78,12 +78,12 @@ class Report:
         nameless: container ids in pods with exclusive CPUs that nobody could name: sandboxes, or unknown.
     """
 
-    lines: tuple[Line, ...] = ()
+    lines: tuple[ReportLine, ...] = ()
     narrow: tuple[Narrow, ...] = ()
     nameless: tuple[str, ...] = ()
 
     @property
-    def drifted(self) -> tuple[Line, ...]:
+    def drifted(self) -> tuple[ReportLine, ...]:
         """The lines that are not as they should be."""
         return tuple(line for line in self.lines if line.drifted)
 
@@ -98,7 +98,7 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class CgroupCase:
     """What is compared.
 
     Attributes:
@@ -118,16 +118,16 @@ class Case:
     affinities: Mapping[str, Mapping[int, CpuSet]] = field(default_factory=dict)
 
 
-def check(case: Case) -> Report:
+def check(case: CgroupCase) -> VerifyReport:
     """Compare."""
     wanted = wants(case.ledger, case.names, case.observed, case.rules, case.machine)
     lines = [*_sets(case, wanted), *_quotas(case)]
     place = {cgroup.path: number for number, cgroup in enumerate(case.observed.cgroups)}
     lines.sort(key=lambda line: place[line.path])
-    return Report(tuple(lines), tuple(_narrow(case)), tuple(_nameless(case)))
+    return VerifyReport(tuple(lines), tuple(_narrow(case)), tuple(_nameless(case)))
 
 
-def _sets(case: Case, wanted: Mapping[str, Want]) -> Iterable[Line]:
+def _sets(case: CgroupCase, wanted: Mapping[str, Want]) -> Iterable[ReportLine]:
     writes = plan(case.observed, wanted, held=case.held)
     planned = {(write.path, write.file) for write in writes}
     parents = {cgroup.path: cgroup for cgroup in case.observed.cgroups}
@@ -147,38 +147,38 @@ def _sets(case: Case, wanted: Mapping[str, Want]) -> Iterable[Line]:
             kept = ""
             if cause is not None and file == MEMS and pages and (cgroup.path, file) not in planned:
                 kept = f"its pages lie on nodes {pages}: they would be moved at once (S4)"
-            yield Line(
+            yield ReportLine(
                 cgroup.path, file, cgroup.level, *_who(case, cgroup), str(target), str(asked), str(effective),
                 exclusive=want.exclusive, cause=cause, kept=kept,
             )  # fmt: skip
 
 
-def _quotas(case: Case) -> Iterable[Line]:
+def _quotas(case: CgroupCase) -> Iterable[ReportLine]:
     cgroups = {cgroup.path: cgroup for cgroup in case.observed.cgroups}
     lift = case.lift_quota and case.rules.cpu.static
     for write in quota_plan(case.ledger, case.names, case.observed, lift=lift):
         cgroup = cgroups[write.path]
         who = _who(case, cgroup)
-        yield Line(
+        yield ReportLine(
             write.path, write.file, cgroup.level, *who, write.value, write.old, write.old, exclusive=True,
             cause=Cause.QUOTA,
         )  # fmt: skip
 
 
-def _who(case: Case, cgroup: Cgroup) -> tuple[str, str]:
+def _who(case: CgroupCase, cgroup: Cgroup) -> tuple[str, str]:
     record = case.ledger.pods.get(cgroup.pod_uid)
     uid, name = case.names.get(cgroup.container_id, ("", ""))
     return record.pod.key if record else "", name if uid == cgroup.pod_uid else ""
 
 
-def _narrow(case: Case) -> Iterable[Narrow]:
+def _narrow(case: CgroupCase) -> Iterable[Narrow]:
     for cgroup in case.observed.cgroups:
         for thread, cpus in sorted(case.affinities.get(cgroup.path, {}).items()):
             if cpus != cgroup.effective_cpus and cpus.issubset(cgroup.effective_cpus):
                 yield Narrow(cgroup.path, *_who(case, cgroup), thread, str(cpus), str(cgroup.effective_cpus))
 
 
-def _nameless(case: Case) -> Iterable[str]:
+def _nameless(case: CgroupCase) -> Iterable[str]:
     for cgroup in case.observed.cgroups:
         nameless = case.names.get(cgroup.container_id, ("",))[0] != cgroup.pod_uid
         if cgroup.level is Level.CONTAINER and nameless and own_of(case.ledger, cgroup.pod_uid):

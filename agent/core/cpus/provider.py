@@ -36,7 +36,7 @@ from agent.settings.cpu_options import check_machine
 CPU = "cpu"
 
 
-class Provider:
+class CpuManager:
     """The CPU manager of one machine.
 
     Args:
@@ -76,9 +76,9 @@ class Provider:
         """Kernel-isolated CPUs that are kept out of the shared pool (safety rule S5)."""
         return self._pools.apart
 
-    def with_options(self, options: CpuOptions) -> Provider:
+    def with_options(self, options: CpuOptions) -> CpuManager:
         """The same for a pod with options of its own, but for those that are the node's in any case."""
-        return Provider(self._machine, self.rules, options=self.rules.cpu.options.for_pod(options))
+        return CpuManager(self._machine, self.rules, options=self.rules.cpu.options.for_pod(options))
 
     def start(self) -> CpuBooks:
         """The books of a node without pods."""

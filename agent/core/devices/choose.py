@@ -92,14 +92,14 @@ def split(devices: Mapping[str, NodeSet | None], affinity: NodeSet | None) -> Gr
     return groups
 
 
-class Shortage(NamedTuple):
+class DeviceShortage(NamedTuple):
     """Too few devices: how many were still needed after the reusable ones, and how many there are."""
 
     requested: int
     available: int
 
 
-def pick(size: int, reusable: Groups, available: Groups, preference: Preference | None) -> list[str] | Shortage:
+def pick(size: int, reusable: Groups, available: Groups, preference: Preference | None) -> list[str] | DeviceShortage:
     """Choose devices.
 
     Args:
@@ -115,7 +115,7 @@ def pick(size: int, reusable: Groups, available: Groups, preference: Preference 
     if not missing:
         return taken
     if len(everything) < missing:
-        return Shortage(missing, len(everything))
+        return DeviceShortage(missing, len(everything))
     if missing < len(aligned):  # with exactly enough, the plugin is not asked
         return _first(size, [*taken, *_liked(preference, aligned, taken, size), *aligned])
     taken += aligned

@@ -22,7 +22,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from agent.core.devices.books import account_after, groups_held, in_use, kubelets_account, left_by_inits, untold
-from agent.core.devices.choose import Preference, Shortage, WholeGroups, pick, split
+from agent.core.devices.choose import DeviceShortage, Preference, WholeGroups, pick, split
 from agent.core.devices.hints import device_demand, held_demand
 from agent.core.machines.tiers import Reach
 from agent.core.merge.masks import Positions
@@ -47,7 +47,7 @@ BARRED = "{} not being handed out while pod {} runs (nobody knows which ones it 
 CHANGED = 'pod "{}" container "{}" changed request for resource "{}" from {} to {}'
 
 
-class Provider:
+class DeviceManager:
     """The Device Manager of one machine.
 
     Args:
@@ -263,7 +263,7 @@ class Provider:
             split({number: self._nodes(places[number], fold=fold) for number in free}, nodes),
             self._preferences.get(resource) or self._whole_groups(ledger.devices, resource, pod.uid),
         )
-        if isinstance(got, Shortage):
+        if isinstance(got, DeviceShortage):
             facts = {"resource": resource, "requested": got.requested, "available": got.available}
             return Refusal(Reason.UNEXPECTED, TOO_FEW.format(resource, *got), container.name, facts)
         return tuple(sorted(got))

@@ -10,7 +10,7 @@ admission to try), asked, supply (what is free), merges and obstacles (the merge
 
 from __future__ import annotations
 
-from agent.core.explain.explainer import Standing, explain
+from agent.core.explain.explainer import PodStanding, explain
 from agent.core.explain.values import Explanation
 
-__all__ = ["Explanation", "Standing", "explain"]
+__all__ = ["Explanation", "PodStanding", "explain"]

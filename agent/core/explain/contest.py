@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from agent.core.admission.node import Node
 from agent.core.admission.pod import Step
-from agent.core.explain.obstacles import View
-from agent.core.explain.values import Loser, Loss, Rule, Stand
+from agent.core.explain.obstacles import ObstacleView
+from agent.core.explain.values import Loser, LossReason, MergeRule, Stand
 from agent.core.explain.words import nodes_count, on, sets
 from agent.core.merge.order import Order
 from agent.model.idset import NodeSet
@@ -21,14 +21,18 @@ NAMED = 4
 """Node sets that a sentence names."""
 
 
-def beaten(mask: int, by: int, order: Order) -> Loss:
+def beaten(mask: int, by: int, order: Order) -> LossReason:
     """By what a set that all prefer lost against another such set."""
     if mask.bit_count() != by.bit_count():
-        return Loss.WIDER
-    return Loss.FARTHER if order.spread(mask) > order.spread(by) else Loss.HIGHER
+        return LossReason.WIDER
+    return LossReason.FARTHER if order.spread(mask) > order.spread(by) else LossReason.HIGHER
 
 
-_AHEAD = {Loss.WIDER: Rule.NARROWER, Loss.FARTHER: Rule.CLOSER, Loss.HIGHER: Rule.LOWER}
+_AHEAD = {
+    LossReason.WIDER: MergeRule.NARROWER,
+    LossReason.FARTHER: MergeRule.CLOSER,
+    LossReason.HIGHER: MergeRule.LOWER,
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +50,7 @@ class Contest:
 
     node: Node
     step: Step
-    views: list[View]
+    views: list[ObstacleView]
     winner: NodeSet | None
     order: Order
     preferred: bool
@@ -71,9 +75,9 @@ class Contest:
             against = [view for view in binding if view.demand is not None and not view.demand.prefers(mask)]
             lacking = [view for view in against if view.demand is not None and not view.demand.accepts(mask)]
             if single and mask.bit_count() != 1:
-                losers.append(Loser(nodes, Loss.FILTERED))
+                losers.append(Loser(nodes, LossReason.FILTERED))
             elif against or hopeless:
-                why = Loss.NOT_OFFERED if lacking or not against else Loss.NOT_PREFERRED
+                why = LossReason.NOT_OFFERED if lacking or not against else LossReason.NOT_PREFERRED
                 losers.append(Loser(nodes, why, tuple(view.said.resource for view in lacking or against) or hopeless))
             else:
                 common.append(nodes)
@@ -81,44 +85,44 @@ class Contest:
                     losers.append(Loser(nodes, beaten(mask, won, self.order)))
         return common, losers
 
-    def rule(self, common: list[NodeSet]) -> Rule:
+    def rule(self, common: list[NodeSet]) -> MergeRule:
         """By what the winner won."""
         positions = self.node.positions
         binding = [view.demand for view in self.views if view.demand is not None]
         won = positions.everything if self.winner is None else positions.mask(self.winner)
         if not self.preferred:
             reached = binding and all(demand.accepts(won) for demand in binding)
-            return Rule.NOTHING if won == positions.everything and not reached else Rule.NEAREST
+            return MergeRule.NOTHING if won == positions.everything and not reached else MergeRule.NEAREST
         if not binding:
-            return Rule.INDIFFERENT
+            return MergeRule.INDIFFERENT
         if common:
-            return Rule.ONLY if len(common) == 1 else _AHEAD[beaten(positions.mask(common[1]), won, self.order)]
+            return MergeRule.ONLY if len(common) == 1 else _AHEAD[beaten(positions.mask(common[1]), won, self.order)]
         after = self.step.reasons.runner_up
         if after is None or self.winner is None or len(after) != len(self.winner):
-            return Rule.FIRST
+            return MergeRule.FIRST
         return _AHEAD[beaten(positions.mask(after), won, self.order)]
 
-    def words(self, rule: Rule, common: list[NodeSet]) -> str:
+    def words(self, rule: MergeRule, common: list[NodeSet]) -> str:
         """The rule in words."""
         more = f" and {len(common) - NAMED} more" if len(common) > NAMED else ""
         alike = "every hint provider prefers it"
         if common:
             alike = f"every hint provider prefers {sets(common[:NAMED], more=bool(more))}{more}"
         text = {
-            Rule.INDIFFERENT: "no hint provider has a preference, any NUMA node will do",
-            Rule.ONLY: "no other set of nodes is preferred by every hint provider",
-            Rule.NARROWER: f"{alike}; fewer nodes win",
-            Rule.LOWER: f"{alike}; of equally good sets, the one with the lowest numbers wins",
-            Rule.NOTHING: "no set of nodes serves every hint provider: any node will do, and nothing is aligned",
+            MergeRule.INDIFFERENT: "no hint provider has a preference, any NUMA node will do",
+            MergeRule.ONLY: "no other set of nodes is preferred by every hint provider",
+            MergeRule.NARROWER: f"{alike}; fewer nodes win",
+            MergeRule.LOWER: f"{alike}; of equally good sets, the one with the lowest numbers wins",
+            MergeRule.NOTHING: "no set of nodes serves every hint provider: any node will do, and nothing is aligned",
         }.get(rule, "")
-        if rule is Rule.CLOSER:
+        if rule is MergeRule.CLOSER:
             second = common[1] if common else self.step.reasons.runner_up
             apart = f"{self._distance(self.winner)}, against {self._distance(second)} of {on(second or ())}"
             text = f"{alike}; of as many nodes, those closest to each other win (average distance {apart})"
-        elif rule is Rule.FIRST:
+        elif rule is MergeRule.FIRST:
             last = "then the closest, then the lowest numbers" if self.order.distances else "then the lowest numbers"
             text = f"{alike}; fewest nodes first, {last}"
-        elif rule is Rule.NEAREST:
+        elif rule is MergeRule.NEAREST:
             text = (
                 "no set of nodes is preferred by every hint provider, so the best overlap of what they offer is "
                 f"taken: {self._near()}"

@@ -20,11 +20,11 @@ from agent.core.explain.asked import asked_by
 from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
 from agent.core.explain.grants import gives, got_by, grants_of
-from agent.core.explain.merges import Teller
+from agent.core.explain.merges import MergeTeller
 from agent.core.explain.remedies import Found, remedies
 from agent.core.explain.summary import Facts, answer, fate
 from agent.core.explain.supply import Counter
-from agent.core.explain.values import AsOf, Explanation, Got, Merge, Source, Verdict
+from agent.core.explain.values import AsOf, Explanation, Got, HintSource, Merge, Verdict
 from agent.core.request.annotations import Ask, ask_of
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.outcome import Admitted, Reason, Refusal
@@ -33,7 +33,7 @@ from agent.model.rules import Policy, Scope
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PodStanding:
     """What is known of a pod beside the ledger.
 
     Attributes:
@@ -59,7 +59,7 @@ class _Run:
     merges: tuple[Merge, ...]
 
 
-_UNKNOWN = Standing()
+_UNKNOWN = PodStanding()
 
 
 def explain(
@@ -68,7 +68,7 @@ def explain(
     pod: Pod,
     *,
     ask: Ask | None = None,
-    standing: Standing = _UNKNOWN,
+    standing: PodStanding = _UNKNOWN,
     search: bool = True,
 ) -> Explanation:
     """Explain a pod.
@@ -95,7 +95,7 @@ def explain(
 class _Explainer:
     """Explains one pod."""
 
-    def __init__(self, node: Node, ledger: Ledger, pod: Pod, ask: Ask, standing: Standing, search: bool) -> None:  # noqa: FBT001 - of this module only
+    def __init__(self, node: Node, ledger: Ledger, pod: Pod, ask: Ask, standing: PodStanding, search: bool) -> None:  # noqa: FBT001 - of this module only
         self.node, self.ledger, self.pod, self.ask, self.standing = node, ledger, pod, ask, standing
         self.search = search
         self.notes = [str(problem) for problem in ask.problems]
@@ -108,7 +108,7 @@ class _Explainer:
         return Explanation(
             self.pod.key, self.pod.uid, self.pod.qos.value, Verdict.LEFT_ALONE,
             summary=f"{self.pod.key} is left alone: {why}",
-            policy=topology.policy, policy_from=Source.NODE, scope=topology.scope, scope_from=Source.NODE,
+            policy=topology.policy, policy_from=HintSource.NODE, scope=topology.scope, scope_from=HintSource.NODE,
             reasons=("it is neither refused nor pinned; it runs on the shared pool",),
             asked=asked_by(self.node, self.pod),
             got=got_by(self.node, self.ledger, self.pod) if self.pod.uid in self.ledger.pods else (),
@@ -188,7 +188,7 @@ class _Explainer:
         steps = list[Step]()
         outcome = case.admit(self.node, steps.append)
         counter = Counter(self.node, self.pod, case.options(self.node))
-        teller = Teller(self.node, counter, self.node.rules.topology.prefer_closest)
+        teller = MergeTeller(self.node, counter, self.node.rules.topology.prefer_closest)
         merges = tuple(teller.merge(step) for step in steps)
         if isinstance(outcome, Admitted):
             return _Run(case, outcome.ledger, None, merges)
@@ -233,7 +233,7 @@ class _Explainer:
             self.pod.key, self.pod.uid, self.pod.qos.value, verdict, summary,
             policy=policy, policy_from=_source(self.ask.policy, policy, rules.topology.policy),
             scope=Scope.POD if confined else scope,
-            scope_from=Source.CONFINED if confined else _source(self.ask.scope, scope, rules.topology.scope),
+            scope_from=HintSource.CONFINED if confined else _source(self.ask.scope, scope, rules.topology.scope),
             fate=fate(facts), reasons=reasons, asked=facts.asked, merges=run.merges, got=got, refusal=run.refusal,
             remedies=found.remedies, searched=found.searched, as_of=as_of, notes=tuple(self.notes),
         )  # fmt: skip
@@ -246,7 +246,7 @@ def refusal_in(record: PodRecord) -> Refusal | None:
     return Refusal(Reason(word), message) if colon and word in set(Reason) else None
 
 
-def _source(asked: Policy | Scope | None, now: Policy | Scope, default: Policy | Scope) -> Source:
+def _source(asked: Policy | Scope | None, now: Policy | Scope, default: Policy | Scope) -> HintSource:
     if asked is not None and asked == now:
-        return Source.POD
-    return Source.NODE if now == default else Source.ADMISSION
+        return HintSource.POD
+    return HintSource.NODE if now == default else HintSource.ADMISSION

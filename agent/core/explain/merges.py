@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from agent.core.admission.node import Node
 from agent.core.admission.pod import Step
 from agent.core.explain.contest import Contest
-from agent.core.explain.obstacles import View, obstacles
+from agent.core.explain.obstacles import ObstacleView, obstacles
 from agent.core.explain.supply import Counter
-from agent.core.explain.values import Merge, Rule, Said, Stand
+from agent.core.explain.values import Merge, MergeRule, Said, Stand
 from agent.core.explain.words import amount, nodes_count, sets, spread
 from agent.core.merge.demand import Demand, fewest
 from agent.core.merge.inputs import side_of
@@ -32,7 +32,7 @@ NAMED = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Teller:
+class MergeTeller:
     """Tells the merges of one pod's admission.
 
     Attributes:
@@ -59,7 +59,7 @@ class Teller:
         return Merge(
             container=step.container,
             said=tuple(view.said for view in views),
-            winner=None if rule is Rule.INDIFFERENT else winner,
+            winner=None if rule is MergeRule.INDIFFERENT else winner,
             preferred=preferred,
             admit=step.merged.admit,
             exact=step.merged.exact,
@@ -70,7 +70,7 @@ class Teller:
             obstacles=() if good else obstacles(self.node, self.counter.pod, views, step.ledger, policy),
         )
 
-    def _views(self, step: Step) -> list[View]:
+    def _views(self, step: Step) -> list[ObstacleView]:
         names, voices = list(step.answers), {}
         for voice in step.reasons.voices:
             voices[names[voice.provider], voice.resource] = voice
@@ -80,7 +80,7 @@ class Teller:
             offer: Offer = answer if isinstance(answer, Stance) else answer[resource]
             side = side_of(offer, self.node.positions)
             demand = side.demand if side is not None and not side.optional else None
-            views.append(View(self._said(step, provider, voice, hopeless=side is None), demand))
+            views.append(ObstacleView(self._said(step, provider, voice, hopeless=side is None), demand))
         return views
 
     def _said(self, step: Step, provider: str, voice: Voice, *, hopeless: bool) -> Said:

@@ -26,7 +26,7 @@ NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class View:
+class ObstacleView:
     """A hint list: in words, and as the merge saw it (None when it does not take part, or is impossible)."""
 
     said: Said
@@ -39,7 +39,7 @@ class View:
         return amount(said.resource, said.amount) if said.amount else said.resource or said.provider
 
 
-def obstacles(node: Node, pod: Pod, views: list[View], ledger: Ledger, policy: Policy) -> tuple[str, ...]:
+def obstacles(node: Node, pod: Pod, views: list[ObstacleView], ledger: Ledger, policy: Policy) -> tuple[str, ...]:
     """Why nothing is preferred by all; under single-numa-node, why no one node is."""
     if node.rules.pod_level_managers and pod.pod_level and empty_pool(pod):
         return (no_room(empty_pool(pod)),)
@@ -53,7 +53,7 @@ def obstacles(node: Node, pod: Pod, views: list[View], ledger: Ledger, policy: P
     return _smallest(node, binding, ledger)
 
 
-def _nowhere(view: View, ledger: Ledger, *, single: bool) -> str:
+def _nowhere(view: ObstacleView, ledger: Ledger, *, single: bool) -> str:
     said = view.said
     if not said.amount or not said.free:
         return f"no set of NUMA nodes will do for {view.what}"
@@ -77,7 +77,7 @@ def _nowhere(view: View, ledger: Ledger, *, single: bool) -> str:
 # ---- single-numa-node
 
 
-def _single(node: Node, binding: list[View], ledger: Ledger) -> tuple[str, ...]:
+def _single(node: Node, binding: list[ObstacleView], ledger: Ledger) -> tuple[str, ...]:
     good = {view: _single_nodes(view, node) for view in binding}
     lacking = [view for view in binding if not good[view]]
     if lacking:
@@ -85,12 +85,12 @@ def _single(node: Node, binding: list[View], ledger: Ledger) -> tuple[str, ...]:
     return (f"no one NUMA node has room for all of it: {_where(good, node)}",)
 
 
-def _single_nodes(view: View, node: Node) -> list[NodeSet]:
+def _single_nodes(view: ObstacleView, node: Node) -> list[NodeSet]:
     every = (1 << place for place in range(len(node.positions)))
     return [node.positions.nodes(mask) for mask in every if view.demand is not None and view.demand.prefers(mask)]
 
 
-def _no_node(view: View, ledger: Ledger) -> str:
+def _no_node(view: ObstacleView, ledger: Ledger) -> str:
     said = view.said
     largest = max(said.capacity.values(), default=0)
     if said.amount and said.capacity and largest < said.amount:
@@ -106,7 +106,7 @@ def _no_node(view: View, ledger: Ledger) -> str:
 # ---- best-effort and restricted
 
 
-def _smallest(node: Node, binding: list[View], ledger: Ledger) -> tuple[str, ...]:
+def _smallest(node: Node, binding: list[ObstacleView], ledger: Ledger) -> tuple[str, ...]:
     lacking = [view for view in binding if not _prefers_any(view)]
     if lacking:
         return _sentences(lacking, lambda view: _too_wide(view, ledger))
@@ -124,7 +124,7 @@ def _smallest(node: Node, binding: list[View], ledger: Ledger) -> tuple[str, ...
     return ("its parts fit on as few nodes as they should, but not on the same ones",)
 
 
-def _prefers_any(view: View) -> bool:
+def _prefers_any(view: ObstacleView) -> bool:
     demand = view.demand
     if demand is None or any(demand.fixed.values()):
         return True
@@ -136,14 +136,14 @@ def _prefers_any(view: View) -> bool:
     return least is not None and least <= demand.size
 
 
-def _preferred(view: View, node: Node) -> list[NodeSet]:
+def _preferred(view: ObstacleView, node: Node) -> list[NodeSet]:
     demand = view.demand
     if view.said.preferred or demand is None:
         return list(view.said.preferred)
     return [node.positions.nodes(mask) for mask, preferred in sorted(demand.fixed.items()) if preferred]
 
 
-def _too_wide(view: View, ledger: Ledger) -> str:
+def _too_wide(view: ObstacleView, ledger: Ledger) -> str:
     said = view.said
     size = said.size or 1
     best = sum(sorted(said.free.values(), reverse=True)[:size])
@@ -159,7 +159,7 @@ def _too_wide(view: View, ledger: Ledger) -> str:
 # ---- both
 
 
-def _otherwise(view: View, ledger: Ledger) -> str:
+def _otherwise(view: ObstacleView, ledger: Ledger) -> str:
     """Enough is free, and still the nodes are not offered."""
     said = view.said
     rule = _group_rule(ledger) if is_memory(said.resource) else ""
@@ -188,7 +188,7 @@ def _group_rule(ledger: Ledger) -> str:
     )
 
 
-def _sentences(lacking: list[View], tell: Callable[[View], str]) -> tuple[str, ...]:
+def _sentences(lacking: list[ObstacleView], tell: Callable[[ObstacleView], str]) -> tuple[str, ...]:
     """One sentence each; of several memory resources those that are short themselves."""
     found = {view: tell(view) for view in lacking}
     memory = [view for view in lacking if is_memory(view.said.resource)]
@@ -197,7 +197,7 @@ def _sentences(lacking: list[View], tell: Callable[[View], str]) -> tuple[str, .
     return tuple(dict.fromkeys(found[view] for view in left))
 
 
-def _where(good: dict[View, list[NodeSet]], node: Node) -> str:
+def _where(good: dict[ObstacleView, list[NodeSet]], node: Node) -> str:
     """What fits where; what fits on every node is left out, since that is no part of the trouble."""
     telling = {view: places for view, places in good.items() if len(places) < len(node.machine.nodes)}
     parts = [

@@ -14,7 +14,7 @@ from agent.core.admission.node import Node
 from agent.core.cpus import provider as cpus
 from agent.core.devices import provider as devices
 from agent.core.memory import provider as memory
-from agent.core.memory.confined import Seen
+from agent.core.memory.confined import CountedLedger
 from agent.core.request.amounts import exclusive_count, memory_requests, pod_exclusive_count, pod_memory_requests
 from agent.core.request.annotations import ALIGN
 from agent.model.idset import CpuSet
@@ -62,11 +62,11 @@ class Counter:
             provider: whose list.
             resource: which of its lists.
         """
-        if provider == cpus.Provider.name:
+        if provider == cpus.CpuManager.name:
             return self._cpus(ledger, container)
-        if provider == memory.Provider.name:
+        if provider == memory.MemoryManager.name:
             return self._memory(ledger, container, resource)
-        if provider == devices.Provider.name:
+        if provider == devices.DeviceManager.name:
             return self._devices(ledger, container, resource)
         if provider == confine.Confiner.name and resource == ALIGN:
             return self._confined(ledger)
@@ -91,7 +91,7 @@ class Counter:
 
     def _memory(self, ledger: Ledger, container: str, resource: str) -> Supply:
         fixed = self.node.rules.compatibility is Compatibility.FIXED
-        seen = Seen(ledger, self.pod.uid).ledger if fixed and ledger.cpus.confined else ledger
+        seen = CountedLedger(ledger, self.pod.uid).ledger if fixed and ledger.cpus.confined else ledger
         gate = self.node.rules.pod_level_managers
         found = next((each for each in self.pod.containers if each.name == container), None)
         request = memory_requests(self.pod, found, gate) if found else pod_memory_requests(self.pod, gate)
@@ -104,7 +104,7 @@ class Counter:
         )
 
     def _devices(self, ledger: Ledger, container: str, resource: str) -> Supply:
-        manager = next(each for each in self.node.providers if isinstance(each, devices.Provider))
+        manager = next(each for each in self.node.providers if isinstance(each, devices.DeviceManager))
         found = next((each for each in self.pod.containers if each.name == container), None)
         amount = manager.asked(ledger, self.pod, found).get(resource, 0)
         known = self.node.inventory.of(resource)

@@ -39,7 +39,7 @@ class AsOf(StrEnum):
     NOW = "now"
 
 
-class Source(StrEnum):
+class HintSource(StrEnum):
     """Where a policy or scope comes from."""
 
     POD = "pod"  # its annotation, or its namespace's
@@ -111,7 +111,7 @@ class Said:
     sentence: str = ""
 
 
-class Rule(StrEnum):
+class MergeRule(StrEnum):
     """How a node set won (rule 3.5): preferred first, then fewer nodes, then (if on) closer ones, then lower ids."""
 
     INDIFFERENT = "indifferent"  # nobody prefers anything: any node
@@ -124,7 +124,7 @@ class Rule(StrEnum):
     NOTHING = "nothing"  # no set serves all lists: all nodes, not preferred
 
 
-class Loss(StrEnum):
+class LossReason(StrEnum):
     """Why a node set that some list prefers lost."""
 
     NOT_OFFERED = "not offered"
@@ -140,7 +140,7 @@ class Loser:
     """A node set that some list prefers, and that did not win; `by` names the resources that had objections."""
 
     nodes: NodeSet
-    why: Loss
+    why: LossReason
     by: tuple[str, ...] = ()
 
 
@@ -166,7 +166,7 @@ class Merge:
     preferred: bool
     admit: bool
     exact: bool
-    rule: Rule
+    rule: MergeRule
     rule_text: str
     losers: tuple[Loser, ...] = ()
     more_losers: int = 0
@@ -272,9 +272,9 @@ class Explanation:
     verdict: Verdict
     summary: str
     policy: Policy
-    policy_from: Source
+    policy_from: HintSource
     scope: Scope
-    scope_from: Source
+    scope_from: HintSource
     fate: str = ""
     reasons: tuple[str, ...] = ()
     asked: tuple[Asked, ...] = ()

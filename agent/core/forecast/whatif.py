@@ -24,7 +24,7 @@ from agent.core.accounting.fragmentation import largest_aligned
 from agent.core.accounting.usage import usage
 from agent.core.admission.node import Node
 from agent.core.devices.kubelet import handed_over, places
-from agent.core.explain import Standing, explain
+from agent.core.explain import PodStanding, explain
 from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
 from agent.core.explain.explainer import refusal_in
@@ -38,7 +38,7 @@ from agent.model.outcome import Admitted
 from agent.model.pod import Pod
 
 
-class Change(StrEnum):
+class Difference(StrEnum):
     """What would become of a pod."""
 
     SAME = "same"
@@ -50,7 +50,7 @@ class Change(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PodForecast:
     """One pod.
 
     Attributes:
@@ -64,7 +64,7 @@ class Line:
 
     pod: str
     uid: str
-    change: Change
+    change: Difference
     now: Mapping[str, str] = field(default_factory=dict)
     then: Mapping[str, str] = field(default_factory=dict)
     nodes_now: NodeSet = NodeSet()
@@ -75,7 +75,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Forecast:
     """All pods under the rules in question.
 
     Attributes:
@@ -88,12 +88,12 @@ class Answer:
 
     order: str
     tried: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[PodForecast, ...]
     ledger: Ledger
     before: Mapping[str, int]
     after: Mapping[str, int]
 
-    def count(self, *changes: Change) -> int:
+    def count(self, *changes: Difference) -> int:
         """How many pods would change so."""
         return sum(line.change in changes for line in self.lines)
 
@@ -109,7 +109,7 @@ Exempt = Callable[[Pod], str]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class WhatIf:
     """What is asked.
 
     Attributes:
@@ -133,7 +133,7 @@ class Question:
         return sorted([*inside, *others], key=lambda pod: (pod.created, pod.uid))
 
 
-def what_if(question: Question, *, repack: bool) -> Answer:
+def what_if(question: WhatIf, *, repack: bool) -> Forecast:
     """Admit everybody anew.
 
     Args:
@@ -149,10 +149,10 @@ def what_if(question: Question, *, repack: bool) -> Answer:
     return min(answers, key=_worth)
 
 
-def _worth(answer: Answer) -> tuple[int, ...]:
+def _worth(answer: Forecast) -> tuple[int, ...]:
     return (
-        answer.count(Change.REFUSED, Change.STILL_REFUSED), -answer.aligned[1], -answer.after["cpu"],
-        answer.count(Change.ELSEWHERE),
+        answer.count(Difference.REFUSED, Difference.STILL_REFUSED), -answer.aligned[1], -answer.after["cpu"],
+        answer.count(Difference.ELSEWHERE),
     )  # fmt: skip
 
 
@@ -168,12 +168,12 @@ def _devices(ledger: Ledger, pod: Pod) -> bool:
     )
 
 
-def _answer(question: Question, order: str, pods: Iterable[Pod], tried: tuple[str, ...]) -> Answer:
-    then, lines = question.then, dict[str, Line]()
+def _answer(question: WhatIf, order: str, pods: Iterable[Pod], tried: tuple[str, ...]) -> Forecast:
+    then, lines = question.then, dict[str, PodForecast]()
     ledger = then.start()
     for pod in pods:
         lines[pod.uid], ledger = _line(question, ledger, pod)
-    return Answer(
+    return Forecast(
         order, tried, tuple(lines[pod.uid] for pod in question.pods()), ledger,
         _left(question.now, question.ledger), _left(then, ledger),
     )  # fmt: skip
@@ -195,35 +195,35 @@ def _left(node: Node, ledger: Ledger) -> dict[str, int]:
     return largest_aligned(usage(ledger, node), node.machine, whole_cores=whole)
 
 
-def _line(question: Question, ledger: Ledger, pod: Pod) -> tuple[Line, Ledger]:
+def _line(question: WhatIf, ledger: Ledger, pod: Pod) -> tuple[PodForecast, Ledger]:
     """One pod's turn; the ledger after it."""
     then, record = question.then, question.ledger.pods.get(pod.uid)
     ask = ask_of(pod, then.rules.cpu.options, then.rules.topology.policy)
     refused = record is None or refusal_in(record) is not None
     now = gives(question.now, question.ledger, pod) if record is not None else {}
-    line = Line(
-        pod.key, pod.uid, Change.SAME, now, nodes_now=_nodes(question.now, question.ledger, pod),
+    line = PodForecast(
+        pod.key, pod.uid, Difference.SAME, now, nodes_now=_nodes(question.now, question.ledger, pod),
         aligned_now=None if refused else _aligned(question.now, question.ledger, pod),
     )  # fmt: skip
     undecided = record is not None and not record.affinity and not refused
     why = question.exempt(pod) or ("" if ask.pin else "its annotation numalign.io/pin is false")
     if why or undecided:
         return replace(
-            line, change=Change.LEFT_ALONE, aligned_now=None, why=why or "nothing was decided on it"
+            line, change=Difference.LEFT_ALONE, aligned_now=None, why=why or "nothing was decided on it"
         ), ledger
     given = places(question.ledger, question.now.inventory, pod.uid)
     before = handed_over(ledger, pod, given) if given else ledger
     outcome = Case.of(before, pod, ask).admit(then)
-    standing = Standing(given=given)
+    standing = PodStanding(given=given)
     if not isinstance(outcome, Admitted):
         told = explain(then, ledger, pod, ask=ask, standing=standing, search=False)
-        change = Change.STILL_REFUSED if refused else Change.REFUSED
+        change = Difference.STILL_REFUSED if refused else Difference.REFUSED
         return replace(line, change=change, why=bare_reason(told)), ledger
     after, aligned = outcome.ledger, _aligned(then, outcome.ledger, pod)
     line = replace(line, then=gives(then, after, pod), nodes_then=_nodes(then, after, pod), aligned_then=aligned)
     if refused:
-        return replace(line, change=Change.LET_IN, why="there would be room for it"), after
+        return replace(line, change=Difference.LET_IN, why="there would be room for it"), after
     if grants_of(after, pod) == grants_of(question.ledger, pod) and line.aligned_now == aligned:
         return line, after
     told = explain(then, ledger, pod, ask=ask, standing=standing, search=False)
-    return replace(line, change=Change.ELSEWHERE, why=bare_reason(told)), after
+    return replace(line, change=Difference.ELSEWHERE, why=bare_reason(told)), after

@@ -31,7 +31,7 @@ _KINDS = {"IntelAtom": "efficiency", "IntelCore": "performance"}
 
 
 @dataclass(frozen=True)
-class Tree:
+class XmlMachine:
     """All objects of a file.
 
     Attributes:
@@ -98,7 +98,7 @@ def machine_from(root: Element, name: str = "") -> Machine:
     )
 
 
-def _tree(root: Element) -> Tree:
+def _tree(root: Element) -> XmlMachine:
     if root.tag != "topology":
         raise root.wrong("is not what lstopo writes, whose root is <topology>")
     top = next(root.all("object"), None)
@@ -111,7 +111,7 @@ def _tree(root: Element) -> Tree:
         found.append((each, around))
         inside = (*around, each)
         left += [(child, inside) for child in reversed(each.children) if child.tag == "object"]
-    return Tree(root, top, tuple(found))
+    return XmlMachine(root, top, tuple(found))
 
 
 def _cut(core: dict[int, int], memory: Memory) -> dict[int, int]:
@@ -120,7 +120,7 @@ def _cut(core: dict[int, int], memory: Memory) -> dict[int, int]:
     return {cpu: first.setdefault((core[cpu], memory.owner[cpu]), cpu) for cpu in sorted(core)}
 
 
-def _packages(tree: Tree) -> dict[int, int]:
+def _packages(tree: XmlMachine) -> dict[int, int]:
     """CPU -> package: the system's number where each package has one of its own, else its lowest CPU."""
     found = [(each, tree.cpus(each)) for each, _ in tree.of(*_PACKAGES)]
     found = [(each, cpus) for each, cpus in found if cpus]
@@ -132,7 +132,7 @@ def _packages(tree: Tree) -> dict[int, int]:
     return package
 
 
-def _caches(tree: Tree) -> tuple[tuple[Cache, ...], dict[tuple[int, int], int]]:
+def _caches(tree: XmlMachine) -> tuple[tuple[Cache, ...], dict[tuple[int, int], int]]:
     caches: dict[tuple[int, int], Cache] = {}
     ids: dict[tuple[int, int], int] = {}
     for each, _ in tree.objects:
@@ -148,7 +148,7 @@ def _caches(tree: Tree) -> tuple[tuple[Cache, ...], dict[tuple[int, int], int]]:
     return tuple(caches[key] for key in sorted(caches)), ids
 
 
-def _kinds(tree: Tree) -> dict[int, str]:
+def _kinds(tree: XmlMachine) -> dict[int, str]:
     """CPU -> performance or efficiency, where lstopo knows the kind of core."""
     found: dict[int, str] = {}
     for each in tree.root.all("cpukind"):
@@ -158,7 +158,7 @@ def _kinds(tree: Tree) -> dict[int, str]:
     return found if len(set(found.values())) > 1 else {}
 
 
-def _devices(tree: Tree, memory: Memory) -> tuple[PciDevice, ...]:
+def _devices(tree: XmlMachine, memory: Memory) -> tuple[PciDevice, ...]:
     found: dict[str, PciDevice] = {}
     for each, around in tree.of("PCIDev", "Bridge"):
         address, bridge = each.get("pci_busid").lower(), each.get("type") == "Bridge"

@@ -48,7 +48,7 @@ def _unbound(record: PodRecord) -> PodRecord:
     return replace(record, bind_memory=False, why=why, aligned={**record.aligned, **dict.fromkeys(names, False)})
 
 
-class Seen:
+class CountedLedger:
     """A ledger in whose memory books the limits of confined pods count as granted.
 
     Attributes:

@@ -21,7 +21,7 @@ from dataclasses import replace
 from agent.core.memory import reuse
 from agent.core.memory.books import Draft, empty_books
 from agent.core.memory.choose import NO_EXTENSION, unexpected
-from agent.core.memory.confined import Seen
+from agent.core.memory.confined import CountedLedger
 from agent.core.memory.hints import Placement
 from agent.core.memory.placement import Placer
 from agent.core.memory.pods import empty_pool, pool_blocks, shares
@@ -39,7 +39,7 @@ from agent.settings.memory_reserved import check_reserved
 NO_INTEGER = "[memorymanager] failed to represent quantity as int64"
 
 
-class Provider:
+class MemoryManager:
     """The Memory Manager of one machine.
 
     Args:
@@ -102,18 +102,18 @@ class Provider:
         """Take a container's memory; nothing is taken if it has some already."""
         if not (self._fixed and ledger.cpus.confined):
             return self._allocated(ledger, pod, container, affinity)
-        seen = Seen(ledger, pod.uid)
+        seen = CountedLedger(ledger, pod.uid)
         return seen.undone(self._allocated(seen.ledger, pod, container, affinity))
 
     def allocate_pod(self, ledger: Ledger, pod: Pod, affinity: Hint) -> Ledger | Refusal:
         """Take the memory of a pod managed as a whole, and share it out; once, even if asked twice (D9)."""
         if not (self._fixed and ledger.cpus.confined):
             return self._allocated_pod(ledger, pod, affinity)
-        seen = Seen(ledger, pod.uid)
+        seen = CountedLedger(ledger, pod.uid)
         return seen.undone(self._allocated_pod(seen.ledger, pod, affinity))
 
     def _seen(self, ledger: Ledger, pod: Pod) -> MemoryBooks:
-        return Seen(ledger, pod.uid).ledger.memory if self._fixed and ledger.cpus.confined else ledger.memory
+        return CountedLedger(ledger, pod.uid).ledger.memory if self._fixed and ledger.cpus.confined else ledger.memory
 
     def _allocated(self, ledger: Ledger, pod: Pod, container: Container, affinity: Hint) -> Ledger | Refusal:
         books = ledger.memory

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent.core.merge.demand import Demand, fewest
-from agent.core.merge.inputs import Question, Side
+from agent.core.merge.inputs import MergeQuestion, Side
 from agent.core.merge.masks import members
 from agent.core.merge.needs import Budget, Family, Need
 from agent.core.merge.order import Order
@@ -18,7 +18,7 @@ State = tuple[int, tuple[Family, ...]]
 """A mask W of nodes that the choices of all sides so far have in common, and the families among these choices."""
 
 
-def single_node(question: Question) -> tuple[int, bool]:
+def single_node(question: MergeQuestion) -> tuple[int, bool]:
     """Policy single-numa-node (T4): the lowest node that every side prefers, else everything."""
     everything = question.everything
     binding = [side.demand for side in question.sides if side.optional is not True]
@@ -31,7 +31,7 @@ def single_node(question: Question) -> tuple[int, bool]:
     return everything, not binding
 
 
-def preferred_mask(question: Question, order: Order, budget: Budget) -> tuple[int | None, bool]:
+def preferred_mask(question: MergeQuestion, order: Order, budget: Budget) -> tuple[int | None, bool]:
     """The best mask that all sides prefer, or None (T1, T8); and whether that is proved."""
     if question.hopeless:
         return None, True
@@ -90,7 +90,7 @@ def cover(
     return Search(domain, (Bin(needs, domain),), order, budget, limits).run(size)
 
 
-def merge_described(question: Question, order: Order, budget: Budget) -> tuple[int, bool, bool]:
+def merge_described(question: MergeQuestion, order: Order, budget: Budget) -> tuple[int, bool, bool]:
     """What best-effort answers: (mask, preferred, proved)."""
     best, proved = preferred_mask(question, order, budget)
     if best is not None:
@@ -99,7 +99,7 @@ def merge_described(question: Question, order: Order, budget: Budget) -> tuple[i
     return mask, False, proved and found
 
 
-def other_mask(question: Question, order: Order, budget: Budget) -> tuple[int, bool]:
+def other_mask(question: MergeQuestion, order: Order, budget: Budget) -> tuple[int, bool]:
     """The answer where nothing can be preferred (T2, T5, T6), and whether it is proved."""
     states: set[State] = {(question.everything, ())}
     for side in question.sides:
@@ -111,7 +111,7 @@ def other_mask(question: Question, order: Order, budget: Budget) -> tuple[int, b
     return mask, known and found
 
 
-def goal_of(question: Question, budget: Budget) -> tuple[int, bool]:
+def goal_of(question: MergeQuestion, budget: Budget) -> tuple[int, bool]:
     """B of kubelet rule 3.5: the largest of the sides' fewest node counts, and whether that is proved."""
     least = [_least(side.demand, budget) for side in question.sides]
     return max((count for count, _ in least), default=0), all(known for _, known in least)

@@ -36,7 +36,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class MergeQuestion:
     """All that the merge has to answer: the sides, and whether some list is impossible."""
 
     sides: tuple[Side, ...]
@@ -51,12 +51,12 @@ class Question:
         return [*lists, NEVER] if self.hopeless else lists
 
 
-def question_of(answers: Sequence[Answer], positions: Positions) -> Question:
+def question_of(answers: Sequence[Answer], positions: Positions) -> MergeQuestion:
     """Read the providers' answers; their order, and that of the resources, does not matter (T0)."""
     offers = [offer for answer in answers if not isinstance(answer, Stance) for _, offer in sorted(answer.items())]
     sides = tuple(side for offer in offers if (side := side_of(offer, positions)) is not None)
     hopeless = any(_impossible(offer) for offer in offers)
-    return Question(sides, hopeless, positions.everything)
+    return MergeQuestion(sides, hopeless, positions.everything)
 
 
 def side_of(offer: Offer, positions: Positions) -> Side | None:

@@ -55,7 +55,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from agent.core.merge.described import merge_described, preferred_mask, single_node
-from agent.core.merge.inputs import Question, question_of
+from agent.core.merge.inputs import MergeQuestion, question_of
 from agent.core.merge.listed import merge_lists
 from agent.core.merge.masks import Positions
 from agent.core.merge.needs import Budget
@@ -117,7 +117,7 @@ def merge_answers(
     return merged
 
 
-def _merge(question: Question, policy: Policy, order: Order, budget: Budget) -> tuple[int | None, bool, bool]:
+def _merge(question: MergeQuestion, policy: Policy, order: Order, budget: Budget) -> tuple[int | None, bool, bool]:
     """(mask, preferred, exact)."""
     single = policy is Policy.SINGLE_NUMA_NODE
     if (lists := question.listed()) is not None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from agent.core.merge.demand import Demand, listed
 from agent.core.merge.described import cover, goal_of, merge_described
-from agent.core.merge.inputs import Question, Side, question_of
+from agent.core.merge.inputs import MergeQuestion, Side, question_of
 from agent.core.merge.listed import Listed, and_product, common_preferred, least_count, merge_lists
 from agent.core.merge.masks import Positions, members
 from agent.core.merge.needs import Budget
@@ -60,7 +60,7 @@ def reasons_of(
     )
 
 
-def _lists(question: Question) -> list[Listed] | None:
+def _lists(question: MergeQuestion) -> list[Listed] | None:
     """All hint lists, if they were listed, or the machine is small enough to do so."""
     width = question.everything.bit_count()
     if width > LISTED_UP_TO:
@@ -70,7 +70,7 @@ def _lists(question: Question) -> list[Listed] | None:
         side if side.hints is not None else Side(side.demand, None, _as_list(side.demand, dense))
         for side in question.sides
     ]
-    return Question(tuple(sides), question.hopeless, question.everything).listed()
+    return MergeQuestion(tuple(sides), question.hopeless, question.everything).listed()
 
 
 def _as_list(demand: Demand, dense: Positions) -> Listed:
@@ -87,7 +87,7 @@ def _voice(provider: int, resource: str, offer: Offer, positions: Positions) -> 
 
 
 def _runner_up(
-    question: Question, lists: list[Listed] | None, best: int, order: Order, *, preferred: bool
+    question: MergeQuestion, lists: list[Listed] | None, best: int, order: Order, *, preferred: bool
 ) -> int | None:
     everything = question.everything
     if lists is None:
@@ -101,7 +101,7 @@ def _runner_up(
     return order.closest_to(least_count(lists), set(reached) - {best})
 
 
-def _next_cover(question: Question, best: int, order: Order) -> int | None:
+def _next_cover(question: MergeQuestion, best: int, order: Order) -> int | None:
     """The best mask of as many nodes that all families serve, `best` left out: it lacks one of best's nodes."""
     families = [side.demand.family for side in question.sides]
     if any(side.demand.sockets for side in question.sides):

@@ -29,14 +29,14 @@ _ID = re.compile(r"(?:cri-containerd-|crio-|docker-|[a-z]+-(?=(?:conmon-)?[0-9a-
 """A runtime's name for a container: a known prefix, or any before 64 hex digits (libpod-...)."""
 
 
-class Driver(StrEnum):
+class CgroupDriver(StrEnum):
     """Who makes the kubelet's cgroups: cgroupDriver."""
 
     SYSTEMD = "systemd"
     CGROUPFS = "cgroupfs"
 
 
-class Runtime(StrEnum):
+class ContainerRuntime(StrEnum):
     """The container runtime."""
 
     CONTAINERD = "containerd"
@@ -44,15 +44,19 @@ class Runtime(StrEnum):
     DOCKER = "cri-dockerd"
 
 
-_PREFIX = {Runtime.CONTAINERD: "cri-containerd-", Runtime.CRIO: "crio-", Runtime.DOCKER: "docker-"}
+_PREFIX = {
+    ContainerRuntime.CONTAINERD: "cri-containerd-",
+    ContainerRuntime.CRIO: "crio-",
+    ContainerRuntime.DOCKER: "docker-",
+}
 
 
 # --- making ----------------------------------------------------------------------------------------------------
 
 
-def cgroup_path(driver: Driver, parts: tuple[str, ...]) -> str:
+def cgroup_path(driver: CgroupDriver, parts: tuple[str, ...]) -> str:
     """The path of a logical name: ("kubepods", "burstable") -> "/kubepods.slice/kubepods-burstable.slice"."""
-    if driver is Driver.CGROUPFS:
+    if driver is CgroupDriver.CGROUPFS:
         return "/" + "/".join(parts)
     escaped = [part.replace("-", "_") for part in parts]
     return "".join(f"/{'-'.join(escaped[: depth + 1])}{_SLICE}" for depth in range(len(escaped)))
@@ -64,16 +68,16 @@ def pod_parts(root: tuple[str, ...], qos: Qos, uid: str) -> tuple[str, ...]:
     return (*root, KUBEPODS, *middle, f"pod{uid}")
 
 
-def container_name(runtime: Runtime, driver: Driver, container_id: str) -> str:
+def container_name(runtime: ContainerRuntime, driver: CgroupDriver, container_id: str) -> str:
     """The folder that a runtime makes for a container below its pod."""
-    if driver is Driver.SYSTEMD:
+    if driver is CgroupDriver.SYSTEMD:
         return f"{_PREFIX[runtime]}{container_id}{_SCOPE}"
-    return f"crio-{container_id}" if runtime is Runtime.CRIO else container_id
+    return f"crio-{container_id}" if runtime is ContainerRuntime.CRIO else container_id
 
 
-def conmon_name(driver: Driver, container_id: str) -> str:
+def conmon_name(driver: CgroupDriver, container_id: str) -> str:
     """The folder of CRI-O's monitor of a container, where it is placed in the pod (conmon_cgroup = "pod")."""
-    return f"crio-conmon-{container_id}" + (_SCOPE if driver is Driver.SYSTEMD else "")
+    return f"crio-conmon-{container_id}" + (_SCOPE if driver is CgroupDriver.SYSTEMD else "")
 
 
 # --- recognising -----------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ _SOON = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class NewFolder:
     """A pod's or container's folder that appeared.
 
     Attributes:
@@ -74,7 +74,7 @@ class Changes:
     A path may be in both: its folder was removed and made again.
     """
 
-    appeared: tuple[Folder, ...] = ()
+    appeared: tuple[NewFolder, ...] = ()
     gone: tuple[str, ...] = ()
 
 
@@ -103,7 +103,7 @@ class Watcher:
 
     _inotify: Inotify | None = None
     _thread: threading.Thread | None = None
-    _known: dict[str, Folder | None] = field(default_factory=dict)
+    _known: dict[str, NewFolder | None] = field(default_factory=dict)
     _children: dict[str, set[str]] = field(default_factory=dict)
     _inner: Counter[str] = field(default_factory=Counter)
     _watched: set[str] = field(default_factory=set)
@@ -205,7 +205,7 @@ class Watcher:
 
     def _drain(self, inotify: Inotify) -> None:
         """What is in the queue now, told as one."""
-        appeared: list[Folder] = []
+        appeared: list[NewFolder] = []
         gone: list[str] = []
         for _ in range(_MOST_EVENTS):
             event = inotify.sync_get()
@@ -217,7 +217,7 @@ class Watcher:
                 self._take(event, os.fspath(event.watch.path).removeprefix(self.mounts.cpuset), appeared, gone)
         self._tell(appeared, gone)
 
-    def _take(self, event: Event, base: str, appeared: list[Folder], gone: list[str]) -> None:
+    def _take(self, event: Event, base: str, appeared: list[NewFolder], gone: list[str]) -> None:
         """One event of the folder `base`."""
         if event.name is None:
             if Mask.DELETE_SELF in event.mask or Mask.IGNORED in event.mask:
@@ -232,7 +232,7 @@ class Watcher:
             elif Mask.DELETE in event.mask:
                 gone += self._leave(path)
 
-    def _tell(self, appeared: list[Folder], gone: list[str]) -> None:
+    def _tell(self, appeared: list[NewFolder], gone: list[str]) -> None:
         if appeared or gone:
             self.told(Changes(tuple(each for each in appeared if each.path in self._known), tuple(gone)))
 
@@ -260,9 +260,9 @@ class Watcher:
         ]
         return [each for path in gone for each in self._leave(path)]
 
-    def _enter(self, top: str, seen: float) -> list[Folder]:
+    def _enter(self, top: str, seen: float) -> list[NewFolder]:
         """A folder is there: watch it first, then list it, so that nothing made meanwhile is missed."""
-        found: list[Folder] = []
+        found: list[NewFolder] = []
         todo = deque([top])
         while todo:
             path = todo.popleft()
@@ -270,7 +270,7 @@ class Watcher:
                 spot = layout.place(self._root, path) if path != self._root else None
                 if spot is not None and not self._followed(path, *spot[:2]):
                     continue
-                self._known[path] = folder = Folder(path, *spot, seen, self._fresh) if spot else None
+                self._known[path] = folder = NewFolder(path, *spot, seen, self._fresh) if spot else None
                 self._children.setdefault(path.rpartition("/")[0], set()).add(path)
                 if folder is not None:
                     found.append(folder)

@@ -1,7 +1,7 @@
 """The engine as `driver.Decisions`: what the runtime is answered comes from the last snapshot, never from the lock.
 
 A write of the engine may hang (safety.md S8) while the runtime waits for us with a lock around all plugins (S9). So
-everything that is asked is read from `Engine.snapshot`, and everything that is told is queued for a thread. A pod
+everything that is asked is read from `NriEngine.snapshot`, and everything that is told is queued for a thread. A pod
 that the watch has not brought is decided and saved before its answer, and the runtime asks for the next one only
 then: for each of those the shared pool is written anew (S6). The names of containers change nothing of it.
 """
@@ -38,7 +38,7 @@ Wish = Callable[[str, OnMisalignment], OnMisalignment]
 """(pod uid, what its owner wants): what is done, which safety.md S12 may make something milder."""
 
 
-class Engine(Protocol):
+class NriEngine(Protocol):
     """What of the engine is used."""
 
     @property
@@ -77,7 +77,7 @@ class EngineDecisions:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: NriEngine,
         usable: Callable[[str], Usable],
         *,
         wish: Wish = lambda _uid, wish: wish,

@@ -19,12 +19,12 @@ from typing import Protocol
 from agent.core.cgroups.desired import Want
 from agent.engine.alone import Survived
 from agent.errors import SandboxRefused
-from agent.host.nri.values import Adjustment, DeviceNode, RuntimeContainer, Sandbox, State
+from agent.host.nri.values import Adjustment, ContainerState, DeviceNode, RuntimeContainer, Sandbox
 from agent.model.idset import CpuSet, NodeSet
 
 _log = logging.getLogger(__name__)
 
-ENDED = frozenset({State.STOPPED})
+ENDED = frozenset({ContainerState.STOPPED})
 
 
 class Decisions(Protocol):
@@ -62,7 +62,7 @@ Find = Callable[[str, str, str], bool]
 """(namespace, name, uid): look a pod up once and have it decided; whether it could be. Must answer in time."""
 
 
-class Driver:
+class NriDriver:
     """Answers the runtime from the engine's decisions.
 
     Args:

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from agent.engine.alone import Survived, sentence
 from agent.host.nri.session import Count, Identity, Session
-from agent.host.nri.values import Handler
+from agent.host.nri.values import NriHandler
 
 DEFAULT_SOCKET = "/var/run/nri/nri.sock"
 STEADY_SECONDS = 30.0
@@ -40,7 +40,7 @@ class Plugin:
     def __init__(
         self,
         socket: str,
-        handler: Handler,
+        handler: NriHandler,
         *,
         identity: Identity | None = None,
         count: Count = lambda _method, _outcome, _seconds: None,

@@ -20,7 +20,7 @@ from google.protobuf.message import Message
 from agent.engine.alone import sentence
 from agent.errors import RuntimeLinkError, SandboxRefused
 from agent.host.nri import mux, nri_pb2, translate, ttrpc
-from agent.host.nri.values import NO_ADJUSTMENT, Handler, RuntimeContainer, Sandbox
+from agent.host.nri.values import NO_ADJUSTMENT, NriHandler, RuntimeContainer, Sandbox
 from agent.operation import operation
 
 SERVICE_PLUGIN = "nri.pkg.api.v1alpha1.Plugin"
@@ -81,7 +81,7 @@ class Session:
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        handler: Handler,
+        handler: NriHandler,
         worker: Executor,
         identity: Identity = Identity(),
         count: Count = lambda _method, _outcome, _seconds: None,
@@ -89,7 +89,7 @@ class Session:
         self._reader, self._writer = reader, writer
         self._handler, self._worker, self._identity, self._count = handler, worker, identity, count
         self._frames = mux.Demultiplexer()
-        self._requests, self._responses = ttrpc.Reader(), ttrpc.Reader()
+        self._requests, self._responses = ttrpc.FrameReader(), ttrpc.FrameReader()
         self._waiting: dict[int, asyncio.Future[nri_pb2.Response]] = {}
         self._next_stream = 1
         self._queue: asyncio.Queue[ttrpc.Raw] = asyncio.Queue(MOST_QUEUED)
@@ -149,14 +149,14 @@ class Session:
 
     def _resolve(self, message: ttrpc.Raw) -> None:
         future = self._waiting.get(message.stream)
-        if message.kind != ttrpc.Kind.RESPONSE or future is None or future.done():
+        if message.kind != ttrpc.MessageKind.RESPONSE or future is None or future.done():
             return  # an answer to a question that timed out
         future.set_result(ttrpc.decode(nri_pb2.Response(), message.payload, "a response"))
 
     async def _answer_all(self) -> None:
         while True:
             message = await self._queue.get()
-            if message.kind == ttrpc.Kind.REQUEST:
+            if message.kind == ttrpc.MessageKind.REQUEST:
                 await self._write(mux.PLUGIN_SERVICE, await self._answer(message))
 
     async def _answer(self, message: ttrpc.Raw) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agent.host.nri import nri_pb2
-from agent.host.nri.values import Adjustment, RuntimeContainer, Sandbox, State
+from agent.host.nri.values import Adjustment, ContainerState, RuntimeContainer, Sandbox
 
 
 def sandbox(message: nri_pb2.PodSandbox) -> Sandbox:
@@ -26,7 +26,7 @@ def container(message: nri_pb2.Container) -> RuntimeContainer:
         id=message.id,
         sandbox_id=message.pod_sandbox_id,
         name=message.name,
-        state=State(message.state) if int(message.state) in set(State) else State.UNKNOWN,
+        state=ContainerState(message.state) if int(message.state) in set(ContainerState) else ContainerState.UNKNOWN,
         cgroups_path=message.linux.cgroups_path,
         cpus=cpu.cpus,
         mems=cpu.mems,

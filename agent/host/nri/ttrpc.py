@@ -22,7 +22,7 @@ MAX_MESSAGE = 4 << 20
 Decoded = TypeVar("Decoded", bound=Message)
 
 
-class Kind(IntEnum):
+class MessageKind(IntEnum):
     """Message types; streaming data is not used by NRI."""
 
     REQUEST = 1
@@ -48,7 +48,7 @@ class Raw:
     payload: bytes
 
 
-class Reader:
+class FrameReader:
     """Turns the bytes of one connection into messages; keeps what is incomplete."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Reader:
         return messages
 
 
-def pack(stream: int, kind: Kind, message: Message) -> bytes:
+def pack(stream: int, kind: MessageKind, message: Message) -> bytes:
     """One message as bytes; raises RuntimeLinkError when it is too long for the protocol."""
     payload = message.SerializeToString()
     if len(payload) > MAX_MESSAGE:
@@ -85,18 +85,18 @@ def request(stream: int, service: str, method: str, message: Message, timeout: f
     body = nri_pb2.Request(
         service=service, method=method, payload=message.SerializeToString(), timeout_nano=int(timeout * 1e9)
     )
-    return pack(stream, Kind.REQUEST, body)
+    return pack(stream, MessageKind.REQUEST, body)
 
 
 def response(stream: int, message: Message) -> bytes:
     """A successful response as bytes."""
     body = nri_pb2.Response(status=nri_pb2.Status(code=Code.OK), payload=message.SerializeToString())
-    return pack(stream, Kind.RESPONSE, body)
+    return pack(stream, MessageKind.RESPONSE, body)
 
 
 def failure(stream: int, code: Code, text: str) -> bytes:
     """A response that says no; the runtime hands `text` on to whoever asked it."""
-    return pack(stream, Kind.RESPONSE, nri_pb2.Response(status=nri_pb2.Status(code=code, message=text)))
+    return pack(stream, MessageKind.RESPONSE, nri_pb2.Response(status=nri_pb2.Status(code=code, message=text)))
 
 
 def decode(into: Decoded, payload: bytes, what: str) -> Decoded:

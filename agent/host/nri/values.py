@@ -10,7 +10,7 @@ from typing import Protocol
 from agent.model.idset import CpuSet, NodeSet
 
 
-class State(IntEnum):
+class ContainerState(IntEnum):
     """A container's state (NRI ContainerState)."""
 
     UNKNOWN = 0
@@ -50,7 +50,7 @@ class RuntimeContainer:
     id: str
     sandbox_id: str
     name: str
-    state: State = State.UNKNOWN
+    state: ContainerState = ContainerState.UNKNOWN
     cgroups_path: str = ""
     cpus: str = ""
     mems: str = ""
@@ -89,7 +89,7 @@ class Adjustment:
 NO_ADJUSTMENT = Adjustment()
 
 
-class Handler(Protocol):
+class NriHandler(Protocol):
     """What the runtime's events become. Called one after the other in a worker thread, never from the event loop.
 
     Each must return within `plugin.ANSWER_WITHIN` seconds and must call neither the runtime nor the API server: the

@@ -18,13 +18,13 @@ from pathlib import Path
 
 from agent.errors import HostError
 from agent.host.cgroups import layout
-from agent.host.cgroups.layout import Driver, Runtime
+from agent.host.cgroups.layout import CgroupDriver, ContainerRuntime
 from agent.host.scratch.kernel import CPUS, MEMS, CpusetKernel, ScratchKernel
-from agent.host.scratch.store import FolderStore
+from agent.host.scratch.store import TreeFolder
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.pod import Qos
 
-__all__ = ["CpusetKernel", "Driver", "Runtime", "Scratch", "ScratchKernel", "is_scratch"]
+__all__ = ["CgroupDriver", "ContainerRuntime", "CpusetKernel", "Scratch", "ScratchKernel", "is_scratch"]
 
 _MARK = ".numalign-scratch.json"
 _FIRST_PID = 1000
@@ -43,8 +43,8 @@ class Layout:
     """
 
     version: int = 2
-    driver: Driver = Driver.SYSTEMD
-    runtime: Runtime = Runtime.CONTAINERD
+    driver: CgroupDriver = CgroupDriver.SYSTEMD
+    runtime: ContainerRuntime = ContainerRuntime.CONTAINERD
     root: tuple[str, ...] = ()
     inner: bool = False
 
@@ -67,12 +67,12 @@ class Scratch:
         try:
             facts = json.loads((self.folder / _MARK).read_text("utf-8"))
             made = facts["layout"]
-            kinds = {"driver": Driver(made["driver"]), "runtime": Runtime(made["runtime"])}
+            kinds = {"driver": CgroupDriver(made["driver"]), "runtime": ContainerRuntime(made["runtime"])}
             self.layout = Layout(**made | kinds | {"root": tuple(made["root"])})
             possible = CpuSet.parse(facts["cpus"]), NodeSet.parse(facts["nodes"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise HostError(str(folder), f"is no scratch tree of cgroups: {error}") from error
-        self.rules = CpusetKernel(self.layout.version, FolderStore(self.folder, self.layout.version), *possible)
+        self.rules = CpusetKernel(self.layout.version, TreeFolder(self.folder, self.layout.version), *possible)
         self.kernel = ScratchKernel(self.rules, str(self.folder))
         self._store = self.rules.store
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec
 
 from agent.host.scratch.parsing import parse_list, parse_quota
-from agent.host.scratch.store import Store
+from agent.host.scratch.store import TreeStore
 from agent.model.idset import CpuSet, IdSet, NodeSet
 
 CPUS, MEMS = "cpuset.cpus", "cpuset.mems"
@@ -61,7 +61,7 @@ class CpusetKernel:
     """
 
     version: int
-    store: Store
+    store: TreeStore
     possible_cpus: CpuSet
     possible_nodes: NodeSet
 

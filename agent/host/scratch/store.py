@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 
-class Store(Protocol):
+class TreeStore(Protocol):
     """Control files by cgroup path ("" is the root) and name."""
 
     def has(self, path: str, file: str) -> bool:
@@ -73,7 +73,7 @@ _MUTEXES: dict[Path, _Mutex] = {}
 
 
 @dataclass(frozen=True)
-class FolderStore:
+class TreeFolder:
     """A folder per hierarchy: one on v2; on v1 "cpuset", "cpu" for the quota, "memory" for its statistics."""
 
     root: Path

@@ -21,7 +21,7 @@ RIGHT_MOST = 190
 
 
 @dataclass(slots=True)
-class Line:
+class TextLine:
     """A line of text: what is on the left is never shortened, what is on the right is where it must be.
 
     Attributes:
@@ -149,7 +149,7 @@ class Box:
     """
 
     kind: str
-    lines: list[Line] = field(default_factory=list)
+    lines: list[TextLine] = field(default_factory=list)
     grids: list[Grid] = field(default_factory=list)
     tip: str = ""
     pad: float = 6

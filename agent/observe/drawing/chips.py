@@ -6,7 +6,7 @@ Called by `layout` for the devices that hang at a unit. Bridges and parts of the
 from __future__ import annotations
 
 from agent.model.machine import PciDevice
-from agent.observe.drawing.boxes import Box, Line
+from agent.observe.drawing.boxes import Box, TextLine
 from agent.observe.drawing.scene import Scene
 from agent.observe.drawing.units import Unit, UnitKind
 from agent.observe.drawing.words import device_kind, short_address
@@ -36,7 +36,7 @@ def chips(scene: Scene, unit: Unit) -> list[Box]:
     found += [((kind, device.address), _one(scene, kind, device)) for kind, device in single]
     boxes = [box for _, box in sorted(found, key=lambda pair: pair[0])]
     if boxes and unit.kind is UnitKind.MACHINE:
-        boxes.insert(0, Box("plain", [Line("devices near no node in particular:", size=10, look="d")], pad=3))
+        boxes.insert(0, Box("plain", [TextLine("devices near no node in particular:", size=10, look="d")], pad=3))
     return boxes
 
 
@@ -44,7 +44,7 @@ def _one(scene: Scene, kind: str, device: PciDevice) -> Box:
     holder = scene.of_device.get(device.address)
     role = " VF" if device.physfn else ""
     text = f"{kind}{role} {short_address(scene.machine, device.address)}"
-    line = Line(f"{text} {holder.sign}" if holder else text, size=10, inset=ICON)
+    line = TextLine(f"{text} {holder.sign}" if holder else text, size=10, inset=ICON)
     tip = f"{device.address}: {kind}{role} {device.vendor}:{device.device} {device.driver}".rstrip()
     if holder:
         tip += f", held by {holder.name}"
@@ -57,4 +57,4 @@ def _many(scene: Scene, kind: str, parent: str, devices: list[PciDevice]) -> Box
     role = f" VFs of {short_address(scene.machine, parent)}" if parent else ""
     number = f"{len(devices)} ×" if not parent else str(len(devices))
     tip = ", ".join(device.address for device in devices)
-    return Box("chip", [Line(f"{number} {kind}{role}", size=10, inset=ICON)], tip=tip, pad=4, icon=kind, round=3)
+    return Box("chip", [TextLine(f"{number} {kind}{role}", size=10, inset=ICON)], tip=tip, pad=4, icon=kind, round=3)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 
 from agent.model.machine import NumaNode
-from agent.observe.drawing.boxes import Box, Grid, Line, columns
+from agent.observe.drawing.boxes import Box, Grid, TextLine, columns
 from agent.observe.drawing.chips import chips
 from agent.observe.drawing.fold import runs, same_as
 from agent.observe.drawing.memory import memory_bar
@@ -38,7 +38,7 @@ def machine_box(scene: Scene) -> Box:
     box = Box("plain", grids=list(_inside(scene, root)), pad=0, gap=10)
     apart = [text for text in (_offline(scene), _warnings(scene)) if text]
     if apart:
-        lines = [Line("", text, size=11) for text in apart]
+        lines = [TextLine("", text, size=11) for text in apart]
         box.grids.append(Grid([Box("plain", lines=lines, pad=0)]))
     return box.measure()
 
@@ -129,8 +129,8 @@ def _folded(scene: Scene, group: list[Unit], room: float) -> Iterator[Box]:
         yield _box(scene, run[0], room)
         if len(run) > 1:
             same = same_as(run)
-            texts = [Line("", text, size=10) for text in same[1:]]
-            yield Box("fold", [Line(same[0], bold=True), *texts], tip=", ".join(same))
+            texts = [TextLine("", text, size=10) for text in same[1:]]
+            yield Box("fold", [TextLine(same[0], bold=True), *texts], tip=", ".join(same))
 
 
 def _box(scene: Scene, unit: Unit, room: float) -> Box:
@@ -138,10 +138,10 @@ def _box(scene: Scene, unit: Unit, room: float) -> Box:
         return _node(scene, unit, unit.node, room)
     if unit.cache:
         amount = f" {size(unit.cache.size)}" if unit.cache.size else ""
-        line = Line(f"{unit.label}{amount}", size=10, look="d")
+        line = TextLine(f"{unit.label}{amount}", size=10, look="d")
         tip = f"{unit.label} cache{amount}, shared by {cpu_list(unit.cache.cpus)}"
         return _filled(Box("cache", [line], tip=tip, pad=5, gap=4), scene, unit, room)
-    line = Line(unit.label, cpu_list(unit.cpus), bold=True)
+    line = TextLine(unit.label, cpu_list(unit.cpus), bold=True)
     tip = f"{unit.label}: {cores(scene.machine, unit.cpus)}, {cpu_list(unit.cpus)}"
     return _filled(Box(unit.kind.value, [line], tip=tip, pad=8, gap=8, round=6, grow=True), scene, unit, room)
 
@@ -149,12 +149,12 @@ def _box(scene: Scene, unit: Unit, room: float) -> Box:
 def _node(scene: Scene, unit: Unit, node: NumaNode, room: float) -> Box:
     where = cpu_list(node.cpus)
     about = [where, size(node.memory), MEMORY_WORDS[node.kind], "" if node.online else "not online"]
-    lines = [Line(unit.label, where if node.cpus else "", bold=True)]
+    lines = [TextLine(unit.label, where if node.cpus else "", bold=True)]
     if not node.cpus:
         near = f", nearest to node {node.initiators}" if node.initiators else ""
-        lines.append(Line("no CPUs" + near, look="d", size=10))
+        lines.append(TextLine("no CPUs" + near, look="d", size=10))
     if not node.online:
-        lines.append(Line("not online: no memory of its own", look="warn", size=10))
+        lines.append(TextLine("not online: no memory of its own", look="warn", size=10))
     lines += _confined(scene, node)
     far = "" if node.cpus else "far"
     box = Box("node", lines, tip=f"{unit.label}: {', '.join(filter(None, about))}", pad=7, gap=5, marks=far)
@@ -162,10 +162,10 @@ def _node(scene: Scene, unit: Unit, node: NumaNode, room: float) -> Box:
     return _filled(box, scene, unit, room, [Grid([memory_bar(scene, node)])])
 
 
-def _confined(scene: Scene, node: NumaNode) -> list[Line]:
+def _confined(scene: Scene, node: NumaNode) -> list[TextLine]:
     """Pods that are kept on the shared CPUs of the node."""
     keys = [holder.key for holder in scene.holders if node.id in holder.confined]
-    return [Line("", f"on its shared CPUs: {', '.join(keys)}", size=10)] if keys else []
+    return [TextLine("", f"on its shared CPUs: {', '.join(keys)}", size=10)] if keys else []
 
 
 def _core(scene: Scene, unit: Unit) -> Box:
@@ -179,10 +179,10 @@ def _core(scene: Scene, unit: Unit) -> Box:
 
 def _cpu(scene: Scene, number: int) -> Box:
     holder = scene.of_cpu.get(number)
-    lines = [Line(str(number), size=CPU_SIZE, centre=True)]
+    lines = [TextLine(str(number), size=CPU_SIZE, centre=True)]
     tip = f"CPU {number}"
     if holder:
-        lines.append(Line(holder.sign, size=KEY_SIZE, bold=True, centre=True))
+        lines.append(TextLine(holder.sign, size=KEY_SIZE, bold=True, centre=True))
         tip += f": {holder.name}" + (", not aligned as its policy wants" if holder.aligned is False else "")
     marks = ["alone"] if number in scene.machine.isolated else []
     kind = "cpu"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from agent.model.machine import MemoryKind, NumaNode
 from agent.model.quantity import show_bytes
-from agent.observe.drawing.boxes import Box, Line, Share
+from agent.observe.drawing.boxes import Box, Share, TextLine
 from agent.observe.drawing.scene import Scene
 from agent.observe.drawing.words import MEMORY_WORDS, pages, size
 
@@ -25,9 +25,9 @@ def memory_bar(scene: Scene, node: NumaNode) -> Box:
     tip = f"{size(node.memory)} of {word or 'memory'}{f', of which huge pages: {huge}' if huge else ''}"
     shares = list(_even(_shares(scene, node)))
     granted = sum(bytes_ for _, found in scene.on_node(node) for bytes_ in found.values())
-    lines = [Line(text, f"{size(granted)} granted" if granted else "", size=10, look="d")]
+    lines = [TextLine(text, f"{size(granted)} granted" if granted else "", size=10, look="d")]
     if huge and granted:
-        lines.append(Line("huge pages", huge, size=10, look="d"))
+        lines.append(TextLine("huge pages", huge, size=10, look="d"))
     elif huge:
         lines[0].right = f"huge pages {huge}"
     height = 9 if node.kind is not MemoryKind.NONE or node.memory else 0

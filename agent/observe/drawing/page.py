@@ -5,7 +5,7 @@ Called by `draw`.
 
 from __future__ import annotations
 
-from agent.observe.drawing.boxes import Box, Grid, Line
+from agent.observe.drawing.boxes import Box, Grid, TextLine
 from agent.observe.drawing.layout import machine_box
 from agent.observe.drawing.scene import Scene
 from agent.observe.drawing.side import WIDE, heat_box, holder_boxes, legend_box
@@ -41,7 +41,7 @@ def page_box(scene: Scene, *, bare: bool = False) -> Box:
     return _placed(head, [body, *below], STROKE if bare else MARGIN)
 
 
-def _placed(head: list[Line], grids: list[Grid], margin: float) -> Box:
+def _placed(head: list[TextLine], grids: list[Grid], margin: float) -> Box:
     page = Box("page", head, grids, pad=margin, gap=14, round=8).measure()
     page.place(0, 0, page.w, page.h)
     return page
@@ -55,19 +55,19 @@ def _beside(scene: Scene, *, pods: bool) -> list[Box]:
 
 def _pods(scene: Scene, across: int) -> Box:
     return Box(
-        "plain", [Line("Who holds what", bold=True)], [Grid(holder_boxes(scene), across, 9, fill=False)], pad=0
+        "plain", [TextLine("Who holds what", bold=True)], [Grid(holder_boxes(scene), across, 9, fill=False)], pad=0
     )
 
 
-def _head(scene: Scene, room: float) -> list[Line]:
+def _head(scene: Scene, room: float) -> list[TextLine]:
     """Title and one line about the machine, in as many lines as it takes."""
     name = clean(scene.machine.name) or "machine"
-    lines = [Line(fit(name, TITLE, room, bold=True), size=TITLE, bold=True)]
+    lines = [TextLine(fit(name, TITLE, room, bold=True), size=TITLE, bold=True)]
     here = ""
     for part in headline(scene.machine).split(", "):
         if here and width(f"{here}, {part}", SUBTITLE) > room:
-            lines.append(Line(here + ",", size=SUBTITLE, look="d"))
+            lines.append(TextLine(here + ",", size=SUBTITLE, look="d"))
             here = part
         else:
             here = f"{here}, {part}" if here else part
-    return [*lines, Line(here, size=SUBTITLE, look="d")]
+    return [*lines, TextLine(here, size=SUBTITLE, look="d")]

@@ -10,7 +10,7 @@ from operator import itemgetter
 
 from agent.model.idset import NodeSet
 from agent.model.machine import NumaNode
-from agent.observe.drawing.boxes import LINE, Box, Grid, Line
+from agent.observe.drawing.boxes import LINE, Box, Grid, TextLine
 from agent.observe.drawing.holders import Holder
 from agent.observe.drawing.scene import Scene
 from agent.observe.drawing.text import fit, width, wrap
@@ -38,9 +38,9 @@ def heat_box(scene: Scene) -> Box | None:
     numbers = [number for node in nodes for number in node.distances]
     scale = (min(numbers), max(numbers))
     named = len(nodes) <= NAMES_UP_TO
-    lines = [Line("Distances between NUMA nodes", bold=True), Line(_scale(*scale), size=10, look="d")]
+    lines = [TextLine("Distances between NUMA nodes", bold=True), TextLine(_scale(*scale), size=10, look="d")]
     if not named:
-        lines.append(Line(fit(f"rows and columns: nodes {scene.machine.node_set}", 10, WIDE), size=10, look="d"))
+        lines.append(TextLine(fit(f"rows and columns: nodes {scene.machine.node_set}", 10, WIDE), size=10, look="d"))
     return Box("plain", lines, [_with_names(nodes, scale) if named else _rows(nodes, scale)], pad=0)
 
 
@@ -77,7 +77,7 @@ def _scale(least: int, most: int) -> str:
 
 
 def _name(text: str) -> Box:
-    lines = [Line(text, size=ID_SIZE, look="d", centre=True)] if text else []
+    lines = [TextLine(text, size=ID_SIZE, look="d", centre=True)] if text else []
     return Box("plain", lines, pad=3 if text else 0, middle=True)
 
 
@@ -91,7 +91,7 @@ def _field(w: float, h: float, way: str, number: int, scale: tuple[int, int], *,
     heat = (number - least) / (most - least) if most > least else 0.0
     shown = width(str(number), ID_SIZE) + 2 <= w and h >= ID_SIZE * LINE
     look = "hot" if heat > HOT else "warm" if heat > WARM else "t"
-    lines = [Line(str(number), size=ID_SIZE, centre=True, look=look)] if shown else []
+    lines = [TextLine(str(number), size=ID_SIZE, centre=True, look=look)] if shown else []
     return Box("heat", lines, tip=f"{way}: {number}", pad=0, heat=opacity(heat), wide=w, high=h, round=round_,
                middle=True)  # fmt: skip
 
@@ -115,11 +115,11 @@ def legend_box(scene: Scene) -> Box:
         rows.append(_sample("bar", "memory of a node"))
     if any(number for node in machine.nodes for _, number in node.hugepages):
         rows.append(_sample("huge", "of it huge pages"))
-    return Box("plain", [Line("Legend", bold=True)], [Grid(rows, 1, gap=3)], pad=0)
+    return Box("plain", [TextLine("Legend", bold=True)], [Grid(rows, 1, gap=3)], pad=0)
 
 
 def _sample(kind: str, text: str, marks: str = "", holder: Holder | None = None) -> Box:
-    box = Box("plain", [Line(text, size=10, inset=SWATCH)], pad=0, swatch=f"{kind} {marks}".strip())
+    box = Box("plain", [TextLine(text, size=10, inset=SWATCH)], pad=0, swatch=f"{kind} {marks}".strip())
     if holder is not None:
         box.holder, box.letter = holder.number, holder.sign
     return box
@@ -139,9 +139,11 @@ def _holder(holder: Holder) -> Box:
     if holder.confined:
         told.append(f"on the shared CPUs of node {holder.confined}")
     told += [f"{size(block.size)} of {block.resource} over nodes {block.nodes}" for block in holder.over]
-    lines = [Line(name, size=11, bold=True, inset=SWATCH)]
-    lines += [Line(text, size=10, look="d", inset=SWATCH) for each in told for text in wrap(each, 10, WIDE - SWATCH)]
+    lines = [TextLine(name, size=11, bold=True, inset=SWATCH)]
+    lines += [
+        TextLine(text, size=10, look="d", inset=SWATCH) for each in told for text in wrap(each, 10, WIDE - SWATCH)
+    ]
     if holder.aligned is False:
-        lines.append(Line("not aligned as its policy wants", size=10, look="warn", inset=SWATCH))
+        lines.append(TextLine("not aligned as its policy wants", size=10, look="warn", inset=SWATCH))
     return Box("plain", lines, tip="; ".join((holder.name, *holder.containers)), pad=0, holder=holder.number,
                letter=holder.sign, swatch="held", wide=WIDE)  # fmt: skip

@@ -1,7 +1,7 @@
 """What is shown now: looked at when somebody reads, made once per change for all who read, then kept.
 
-`Source` is who knows (`agent.app.page.server`). Revisions are texts that differ whenever anything shown differs, and
-from those of the agent's earlier lives. Called from the server's threads; used by `server` alone.
+`PageSource` is who knows (`agent.app.page.server`). Revisions are texts that differ whenever anything shown differs,
+and from those of the agent's earlier lives. Called from the server's threads; used by `server` alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOOK_EVERY = 0.25
 Seen = TypeVar("Seen")
 
 
-class Source(Protocol[Seen]):
+class PageSource(Protocol[Seen]):
     """Where the values come from. Waits for no lock that the engine holds."""
 
     def look(self) -> Seen:
@@ -47,7 +47,7 @@ class Current(Generic[Seen]):
         clock: seconds, monotonic.
     """
 
-    def __init__(self, source: Source[Seen], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, source: PageSource[Seen], clock: Callable[[], float] = time.monotonic) -> None:
         self._source, self._clock = source, clock
         self._lock, self._explaining = threading.Lock(), threading.Lock()
         self._life = secrets.token_hex(4)

@@ -24,7 +24,7 @@ DRIFT = "drift-"
 
 
 @dataclass(frozen=True, slots=True)
-class Repair:
+class RecentRepair:
     """One file that differed and was written again.
 
     Attributes:
@@ -61,11 +61,11 @@ class Recent:
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._repairs: deque[Repair] = deque(maxlen=MOST)
+        self._repairs: deque[RecentRepair] = deque(maxlen=MOST)
         self._faults: deque[Fault] = deque(maxlen=MOST)
 
     @property
-    def repairs(self) -> tuple[Repair, ...]:
+    def repairs(self) -> tuple[RecentRepair, ...]:
         """Oldest first."""
         return tuple(self._repairs.copy())  # a copy, in one step: a deque that grows cannot be gone through
 
@@ -93,7 +93,7 @@ class Recent:
             write = each.write
             if write.cause.value.startswith(DRIFT) and each.error != VANISHED:
                 self._repairs.append(
-                    Repair(now, write.path, write.file, write.cause.value, write.old, write.value, each.error)
+                    RecentRepair(now, write.path, write.file, write.cause.value, write.old, write.value, each.error)
                 )
 
     def problem(self, what: str, text: str) -> None:

@@ -25,9 +25,9 @@ from urllib.parse import parse_qs, urlsplit
 from agent.engine.alone import sentence
 from agent.errors import HostError
 from agent.model.fields import plain
-from agent.observe.listener import Handler, Listener
+from agent.observe.listener import HttpHandler, HttpListener
 from agent.observe.page import host
-from agent.observe.page.current import Current, Source
+from agent.observe.page.current import Current, PageSource
 from agent.observe.page.document import Document, document
 
 _log = logging.getLogger(__name__)
@@ -60,15 +60,15 @@ class PageServer:
         HostError: it cannot be listened on.
     """
 
-    def __init__(self, address: str, port: int, source: Source[Any], names: Collection[str] = ()) -> None:
+    def __init__(self, address: str, port: int, source: PageSource[Any], names: Collection[str] = ()) -> None:
         handler = type(
-            "Handler", (_Handler,),
+            "Handler", (_PageHandler,),
             {"current": Current(source), "page": document(), "names": frozenset(names), "closed": threading.Event(),
              "streams": threading.BoundedSemaphore(MOST_STREAMS)},
         )  # fmt: skip
         self._closed: threading.Event = handler.closed  # type: ignore[attr-defined]  # made by type() above
         try:
-            self._server = Listener((address, port), handler, "the node page failed")
+            self._server = HttpListener((address, port), handler, "the node page failed")
         except OSError as error:
             where = f"{address}:{port}"
             raise HostError(where, f"cannot be listened on: {error.strerror}; set page.port") from None
@@ -93,7 +93,7 @@ class PageServer:
         self._thread.join()
 
 
-class _Handler(Handler):
+class _PageHandler(HttpHandler):
     current: ClassVar[Current[Any]]
     page: ClassVar[Document]
     names: ClassVar[frozenset[str]]
