@@ -12,7 +12,7 @@ from agent.app.offline import folder as state_folder
 from agent.app.offline.offline import Where, open_left
 from agent.app.offline.releasing import Released
 from agent.app.offline.releasing import release as put_back
-from agent.cli.release_cluster import ClusterOptions, cluster_options, release_cluster
+from agent.cli.release_cluster import ReleaseOptions, cluster_options, release_cluster
 from agent.cli.where import where_options
 from agent.errors import AnotherAgentError
 from agent.model.cgroup import VANISHED
@@ -30,7 +30,7 @@ _MOST = 20
 @click.option("--force", is_flag=True, help="Even while an agent runs: it will pin again unless it only observes.")
 @click.option("--forget", is_flag=True, help="Remove the saved ledger and all that is kept beside it, too.")
 @click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def command(*, where: Where, cluster: bool, asking: ClusterOptions, force: bool, forget: bool, output: str) -> None:
+def command(*, where: Where, cluster: bool, asking: ReleaseOptions, force: bool, forget: bool, output: str) -> None:
     """Give every pod all CPUs and nodes again, restore CFS quotas, and say what remains and why.
 
     On a node: stop the agent first, its lock is respected. Processes go on running; they are only not confined any

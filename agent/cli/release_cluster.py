@@ -17,7 +17,7 @@ from agent.errors import SettingsError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterOptions:
+class ReleaseOptions:
     """Whom to ask, for how long, and how to reach the API."""
 
     namespace: str
@@ -29,7 +29,7 @@ class ClusterOptions:
 
 
 def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command these options; it gets them as one keyword argument, `asking: ClusterOptions`."""
+    """Give a command these options; it gets them as one keyword argument, `asking: ReleaseOptions`."""
 
     @wraps(command)
     def with_asking(
@@ -37,7 +37,7 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
         api_account: Path | None,
         **others: Any,  # noqa: ANN401 - whatever options the command has besides
     ) -> None:  # fmt: skip
-        given = ClusterOptions(
+        given = ReleaseOptions(
             namespace=namespace,
             daemonset=daemonset,
             within=within,
@@ -67,7 +67,7 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def release_cluster(asked: ClusterOptions, output: str) -> bool:
+def release_cluster(asked: ReleaseOptions, output: str) -> bool:
     """Ask, wait, show; whether every node is released, or that is not asked for.
 
     Raises:
