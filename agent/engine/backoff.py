@@ -153,14 +153,15 @@ class Backoff:
         """Repairs of exclusive cgroups within the last minute."""
         return tuple(self._repairs)
 
-    def wait(self) -> float | None:
-        """Seconds until the first repair that waits may be made; None when none waits.
+    @property
+    def due(self) -> float | None:
+        """When the first repair that waits may be made; None when none waits.
 
         What is refused again and again is looked at with the next reconciliation.
         """
         due = [self._histories[key].due for key in self._waiting]
         due += [each.last + each.pause for each in self._refusals.values() if each.pause < REFUSED]
-        return max(0.0, min(due) - self.clock()) if due else None
+        return min(due, default=None)
 
     def forget(self, present: Collection[str]) -> None:
         """Cgroups that are not present are gone."""

@@ -57,6 +57,7 @@ class Effects:
             So it is with one that was saved before such a list.
         room: what NUMA nodes' memory could still give, by the kernel (safety.md S7); None where nobody can say.
         clock: seconds of a steady clock.
+        halting: whether the kill switch was pulled where nobody has told the engine yet; asked before every write.
     """
 
     def __init__(
@@ -74,11 +75,12 @@ class Effects:
         complete: bool = True,
         room: Room | None = None,
         clock: Callable[[], float] = time.monotonic,
+        halting: Callable[[], bool] = lambda: False,
     ) -> None:
         self._lock = threading.RLock()
         self._node, self._ledger, self._switches = node, ledger, switches
         self._store, self._teller, self._exempt, self._steps = store, teller, exempt, steps
-        self._enforcer = Enforcer(cgroups, steps, lift_quota=switches.lift_quota, clock=clock)
+        self._enforcer = Enforcer(cgroups, steps, lift_quota=switches.lift_quota, clock=clock, halting=halting)
         self._standing, self._truce, self._aside = Standing(clock), Truce(clock), Asides(clock)
         self._memory = MemoryLook(room, cgroups, lambda text: self._teller.problem("meminfo", text))
         self.yields: dict[str, str] = {}
@@ -99,6 +101,8 @@ class Effects:
         self.unwritable = ""
         """Why the ledger cannot be saved; "" while it can. New grants are refused meanwhile."""
         self._fault = ""
+        self._repair_due: float | None = None
+        """When a repair that waits may be made, by the last look; on the clock of `backoff`."""
         self.settled = False
         """Whether all that holds was in force at the end of the last look; read without the lock."""
         self.broken = ""
@@ -111,22 +115,20 @@ class Effects:
 
     @property
     def missing(self) -> dict[str, str]:
-        """What an agent that just began does not know yet: "pods", "names" -> a sentence."""
-        with self._lock:
-            found = {} if self._listed else {"pods": "no complete list of pods has been read yet: nothing is freed"}
-            if not self._enforcer.all_named:
-                found["names"] = (
-                    "neither the API server nor the runtime has named the containers yet: those that nobody can name "
-                    "are left where they are"
-                )
-            return found
+        """What an agent that just began does not know yet: "pods", "names" -> a sentence. Without the lock."""
+        found = {} if self._listed else {"pods": "no complete list of pods has been read yet: nothing is freed"}
+        if not self._enforcer.all_named:
+            found["names"] = (
+                "neither the API server nor the runtime has named the containers yet: those that nobody can name "
+                "are left where they are"
+            )
+        return found
 
     @property
     def switches(self) -> Switches:
-        """The engine's own settings now; observe-only as well while another program writes cpusets."""
-        with self._lock:
-            stopped = self._switches.observe_only or bool(self.yields) or self._enforcer.halted
-            return replace(self._switches, observe_only=stopped)
+        """The engine's own settings now; observe-only while another program writes cpusets, too. Takes no lock."""
+        switches = self._switches
+        return replace(switches, observe_only=switches.observe_only or bool(self.yields) or self._enforcer.halted)
 
     @property
     def halted(self) -> bool:
@@ -153,9 +155,9 @@ class Effects:
                 self._enforce()
 
     def repair_in(self) -> float | None:
-        """Seconds until a repair that waits for its turn may be made; None when none waits."""
-        with self._lock:
-            return None if self.switches.observe_only else self._enforcer.backoff.wait()
+        """Seconds until a repair that waits for its turn may be made; None when none waits. Without the lock."""
+        due = self._repair_due
+        return None if due is None or self.switches.observe_only else max(0.0, due - self._enforcer.backoff.clock())
 
     def release(self) -> tuple[Written, ...]:
         """Put the cgroups back as far as the kernel lets us (safety.md S17); the ledger stays as it is.
@@ -274,7 +276,7 @@ class Effects:
 
     def _stopped(self) -> str:
         """Why nothing is written, "" when everything is. Asked in the middle of a plan, too."""
-        if self._enforcer.halted or self._switches.observe_only:
+        if self._enforcer.halted or self._switches.observe_only or self._enforcer.halting():
             return "observing only, as the settings or the Node's annotation say"
         if self.yields:
             return f"observing only: {'; '.join(text for _, text in sorted(self.yields.items()))}"
@@ -303,7 +305,7 @@ class Effects:
             )
         except Exception as error:  # noqa: BLE001 - those decided on are told all the same; the next look tries again
             return self._tell_unread(sentence(error), but)
-        self._fault = ""
+        self._fault, self._repair_due = "", self._enforcer.backoff.due
         self.settled = not (lacking or self._enforcer.given_up or self._stopped())
         for uid in sorted(self._enforcer.faults.keys() - faults.keys()):
             key = self._known[uid].pod.key if uid in self._known else uid

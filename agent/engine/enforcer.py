@@ -46,6 +46,7 @@ class Enforcer:
         steps: told before each write.
         lift_quota: whether pods with exclusive CPUs lose their CFS quota (safety.md S16).
         clock: seconds of a steady clock.
+        halting: the kill switch where nobody has told of it yet: asked before every write, by whoever writes.
     """
 
     def __init__(
@@ -55,7 +56,9 @@ class Enforcer:
         *,
         lift_quota: bool = True,
         clock: Callable[[], float] = time.monotonic,
+        halting: Callable[[], bool] = lambda: False,
     ) -> None:
+        self.halting = halting
         self._cgroups, self._steps = cgroups, steps
         self.lift_quota = lift_quota
         self.names: dict[str, tuple[str, str]] = {}
@@ -240,7 +243,7 @@ class Enforcer:
 
         def go_on() -> bool:
             self.given_up = not always and (self.given_up or self._overtaken())
-            return always or not (self.halted or self.given_up)
+            return always or not (self.halted or self.given_up or self.halting())
 
         for slow, group in groupby(writes, key=lambda write: write.file == MEMS):
             # writes of memory nodes may hang (S8): they share one patience; the others are told and done one by one

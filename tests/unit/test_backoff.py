@@ -71,11 +71,10 @@ def test_a_jump_waits_as_a_whole() -> None:
     assert backoff.allowed(jump, LAST) == jump
     backoff.done(jump, LAST, ())
     assert backoff.allowed(jump, LAST) == ()
-    assert backoff.wait() == 1
+    assert backoff.due == clock.now + 1
     clock.now += 1
-    assert backoff.wait() == 0
     assert backoff.allowed(jump, LAST) == jump
-    assert backoff.wait() is None
+    assert backoff.due is None
 
 
 def test_repairs_of_exclusive_cgroups_are_remembered_for_a_minute() -> None:
@@ -107,7 +106,7 @@ def test_what_the_kernel_refuses_is_waited_for_until_it_is_left_to_the_reconcili
     backoff = Backoff(clock)
     for _ in range(7):
         backoff.refused([Written(REPAIR, "", "", "EBUSY")], Observed(2))
-        waits.append(backoff.wait())
+        waits.append(None if backoff.due is None else backoff.due - clock.now)
         clock.now += REFUSED
     assert waits == [0, 1, 2, 4, 8, None, None]
 

@@ -20,6 +20,7 @@ from agent.app.cluster.start import FIND_WITHIN, PATIENCE, Start, find_pod, read
 from agent.app.cluster.topology_loop import TopologyLoop
 from agent.app.page.server import NodePage
 from agent.app.service.edges import Fan, NodeEdges, Sockets
+from agent.app.service.file_switch import FileSwitch
 from agent.app.service.gauges import Locality, shown
 from agent.app.service.machine_watch import MachineWatch, second_opinion
 from agent.app.service.node_events import Measured, NodeEvents, mind_pods, windows
@@ -180,6 +181,7 @@ class ClusterParts(Service):
             self.setup.node, recovered.ledger, cgroups=self.cgroups, store=CountedStore(self.store, self.metrics),
             teller=self.fan, exempt=self._exempt, switches=self.setup.switches, steps=self._steps,
             saved=recovered.as_saved, complete=recovered.complete, room=self.memory.room if self.memory else None,
+            halting=FileSwitch(self.options.config),
         )  # fmt: skip
         engine.names_known(self._names)
         engine.inherit(recovered.before)

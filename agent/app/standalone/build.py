@@ -14,6 +14,7 @@ from agent import __version__
 from agent.app import setup
 from agent.app.page.server import NodePage
 from agent.app.service.edges import AUTO, Fan, NodeEdges, Sockets
+from agent.app.service.file_switch import FileSwitch
 from agent.app.service.gauges import Locality, shown
 from agent.app.service.machine_watch import MachineWatch, second_opinion
 from agent.app.service.node_events import Measured, NodeEvents, windows
@@ -97,7 +98,7 @@ class StandaloneParts(Service):
             store=CountedStore(self.store, self.metrics),
             teller=self.fan, exempt=self._exempt, switches=self.setup.switches, steps=self._steps,
             saved=self.recovered.as_saved, complete=self.recovered.complete,
-            room=self.memory.room if self.memory else None,
+            room=self.memory.room if self.memory else None, halting=FileSwitch(options.config),
         )  # fmt: skip
         self.engine.names_known({**self._saved_names, **self._names()})
         self.engine.inherit(self.recovered.before)
