@@ -155,7 +155,7 @@ class Enforcer:
         throttled = quota_plan(ledger, names, tree, lift=True) if lift else ()
         look = Look(
             ledger, names, machine, wanted, tree, self._errors, self.unbound, soon,
-            {each.path: each for each in throttled}, stopped(),
+            {each.path: each for each in throttled}, stopped(), self.given_up,
         )  # fmt: skip
         lacking = unenforced(look)
         lacking.update({uid: {"": f"its cgroups are left as they are: {why}"} for uid, why in self.faults.items()})

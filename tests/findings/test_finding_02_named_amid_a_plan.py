@@ -76,6 +76,22 @@ def test_finding_02_a_plan_that_was_given_up_is_made_anew_whoever_hears_the_name
     assert decisions.stop(PATIENCE)
 
 
+def test_finding_02_a_plan_that_was_given_up_is_told_as_that(world: World) -> None:
+    """Nobody else wrote: who reads meanwhile is told that it is planned anew, not that another program is at work."""
+    written: list[str] = []
+
+    def named(path: str, _file: str, _value: str) -> None:
+        written.append(path)
+        if len(written) == 1:
+            world.engine.containers_heard({NEXT: ("next", "app")})
+
+    world.kernel.before = named
+    world.engine.reconcile()
+    said = str(world.engine.snapshot.unenforced)
+    assert "planned anew" in said
+    assert "another program" not in said
+
+
 def test_finding_02_sets_are_not_called_in_force_where_the_kernel_refused_them(world: World) -> None:
     """Others could not be made to leave: the runtime is not told to put next on their CPUs."""
     world.kernel.refuse(errno.EBUSY, path="poddb")

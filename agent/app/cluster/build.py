@@ -309,6 +309,7 @@ class ClusterParts(Service):
             )
             return asked.result(FIND_WITHIN)
         except TimeoutError:
+            asked.cancel()  # one that waits for its turn is wanted by nobody any more
             return None
         except RuntimeError as error:  # no thread can be had: the watch brings the pod
             self.fan.problem("threads", f"a pod that the runtime starts is not asked for: {error}")

@@ -42,6 +42,7 @@ REMEDIES = {
 _ELSE = "the kernel refuses the write"
 _NAMELESS = "neither the API server nor the runtime has said yet which of its containers one that runs is"
 _ABOVE = "another program gave a cgroup above it other nodes, or these have no memory any more"
+_UNFINISHED = "a container was named while this was being written; all of it is planned anew at once"
 _AGAIN = "another program wrote it; it is put right again, with growing pauses"
 
 
@@ -58,6 +59,7 @@ class Look:
         soon: paths of containers whose memory is looked at a little later.
         throttled: path -> the write that would lift its CPU quota, of those that shall have none (safety rule S16).
         stopped: why nothing is written at all, "" when everything is.
+        unfinished: the plan was given up before its end, for a name that it lacked.
     """
 
     ledger: Ledger
@@ -70,6 +72,7 @@ class Look:
     soon: Iterable[str] = ()
     throttled: Mapping[str, Write] = field(default_factory=dict)
     stopped: str = ""
+    unfinished: bool = False
 
 
 def after(observed: Observed, results: Iterable[Written]) -> Observed:
@@ -216,7 +219,9 @@ def _reason(look: Look, path: str, file: str) -> str:
     if look.stopped:
         return f"nothing is written: {look.stopped}"
     error = look.errors.get((path, file), "")
-    return f"{error}: {REMEDIES.get(error, _ELSE)}" if error else _AGAIN
+    if not error:
+        return _UNFINISHED if look.unfinished else _AGAIN
+    return f"{error}: {REMEDIES.get(error, _ELSE)}"
 
 
 def _read(kind: type[S], written: Written | None) -> S | None:
