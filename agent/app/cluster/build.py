@@ -297,22 +297,18 @@ class ClusterParts(Service):
         """A pod that the runtime starts before the watch brought it: one GET, as long as the runtime can wait."""
         if not self._engine.listening:
             return None  # who runs comes first
+        known = self.cluster_teller.pod_known
         try:
             asked = self._asking.submit(
-                find_pod,
-                self.client,
-                self.namespaces.annotations,
-                namespace,
-                name,
-                uid,
-                self.cluster_teller.pod_known,
-            )
+                find_pod, self.client, self.namespaces.annotations, namespace, name, uid, known
+            )  # fmt: skip
+        except RuntimeError as error:  # no thread can be had: the watch brings the pod
+            self.fan.problem("threads", f"a pod that the runtime starts is not asked for: {error}")
+            return None
+        try:
             return asked.result(FIND_WITHIN)
         except TimeoutError:
             asked.cancel()  # one that waits for its turn is wanted by nobody any more
-            return None
-        except RuntimeError as error:  # no thread can be had: the watch brings the pod
-            self.fan.problem("threads", f"a pod that the runtime starts is not asked for: {error}")
             return None
 
     def _count_request(self, verb: str, status: int, seconds: float) -> None:
