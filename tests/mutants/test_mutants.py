@@ -14,7 +14,7 @@ import pytest
 from tests.mutants import report, table
 from tests.mutants.choosing import Recordings
 from tests.mutants.forks import Ended, Forks, Run
-from tests.mutants.judging import KILLED, SURVIVED, TIMEOUT, Judge, Verdict, Verdicts, sample
+from tests.mutants.judging import KILLED, SURVIVED, TIMEOUT, UNJUDGED, Judge, Verdict, Verdicts, sample
 from tests.mutants.operators import Mutant, mutants
 from tests.mutants.places import ROOT, product
 from tests.mutants.session import by_line
@@ -165,10 +165,10 @@ def test_a_recording_says_which_lines_each_test_ran(tmp_path: Path) -> None:
 
 
 class Played(Forks):
-    """Says what it is told of each run instead of running it."""
+    """Says what it is told of each run instead of running it: which test fails, and how many were not skipped."""
 
-    def __init__(self, failing: Callable[[Run], str]) -> None:
-        self._failing = failing
+    def __init__(self, failing: Callable[[Run], str], ran: int = 1) -> None:
+        self._failing, self._number = failing, ran
         self.ran: list[Run] = []
 
     def all(self, runs: Iterable[tuple[Any, Run]]) -> Iterator[tuple[Any, Run, Ended]]:
@@ -178,7 +178,9 @@ class Played(Forks):
             yield (
                 key,
                 run,
-                Ended(bool(failed), out_of_time=False, failed=failed, ran=1, seconds=0.0, recorded={}, log=""),
+                Ended(
+                    bool(failed), out_of_time=False, failed=failed, ran=self._number, seconds=0.0, recorded={}, log=""
+                ),
             )
 
 
@@ -205,6 +207,26 @@ def test_a_test_that_fails_without_a_change_kills_nobody(tmp_path: Path, monkeyp
         "False": (SURVIVED, ""), "(1)": (KILLED, "t.py::test_first"), "4": (KILLED, "t.py::test_loop"),
     }  # fmt: skip
     assert judge.false_alarms == ["t.py::test_quick"]
+
+
+def test_tests_that_are_skipped_judge_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they need is not here, a control plane for example: the mutant neither lives nor dies."""
+    tree = tmp_path / "tree"
+    (tree / "agent").mkdir(parents=True)
+    (tree / "tests").mkdir()
+    (tree / "agent/a.py").write_text(SOURCE, "utf-8")
+    (tree / "tests/test_a.py").write_text(
+        "import pytest\n\ndef test_two() -> None:\n    pytest.skip('no peer')\n", "utf-8"
+    )
+    (tree / "pyproject.toml").write_text("[tool.pytest]\naddopts = ['--import-mode=importlib']\n", "utf-8")
+    forks = Forks(tree, tmp_path / "forks", 1, libraries=())
+    ((_, _, ended),) = forks.all([("", Run({}, 60.0, stages=[["tests/test_a.py"]]))])
+    assert (ended.code, ended.ran) == (0, 0)
+    verdicts = Verdicts(tmp_path, "c0ffee")
+    made = recordings(tmp_path, monkeypatch)
+    judge = Judge(tree, Played(lambda _run: "", ran=0), made, verdicts, commit="c0ffee", most_seconds=60.0)
+    judge.run([the("len(free) - 1", "(1)")], float("inf"), lambda _verdict: None)
+    assert [each.verdict for each in verdicts.known.values()] == [UNJUDGED]
 
 
 VERDICT = Verdict("agent/core/a.py::f::x", "agent/core/a.py", "f", "x", 7, "a | b", "a", KILLED, "t", 3, 0, 0.5, "c1")
