@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -268,6 +269,47 @@ def test_the_kept_table_can_be_put_into_todays_code_or_says_that_it_is_gone() ->
         mutant = table.mutant(ROOT, each, files)
         if mutant is not None:
             mutant.apply((ROOT / mutant.path).read_bytes())
+
+
+def finding_of(test: str) -> str:
+    """The number of the finding that a test's file is named after, "" for none."""
+    found = re.match(r"tests/findings/test_finding_0*(\d+b?)_", test)
+    return found[1] if found else ""
+
+
+def test_every_finding_has_a_fault_that_brings_it_back() -> None:
+    """It can be put into today's code, and a test of the finding's own notices it."""
+    files, entries = product(ROOT), [each for each in table.entries() if each.finding]
+    tests = (str(each.relative_to(ROOT)) for each in (ROOT / "tests/findings").glob("test_*.py"))
+    findings = {finding_of(each) for each in tests} - {""}
+    assert len(findings) >= 35
+    assert {each.finding for each in entries} == findings
+    for each in entries:
+        assert each.finding in map(finding_of, each.by), each.name
+        assert table.mutant(ROOT, each, files) is not None, f"{each.name}: its text is in today's code no more"
+
+
+def test_a_fault_may_be_put_into_a_manifest(tmp_path: Path) -> None:
+    """A rule that is no Python is found by its text and changed, whatever else is in its file."""
+    (tmp_path / "deploy").mkdir()
+    (tmp_path / "deploy/policy.yaml").write_text("rule: >-\n  k in ['a',\n  'b'] && true\n", "utf-8")
+    entry = table.Entry("owners", "deploy/policy.yaml", "k in ['a', 'b']", "k in ['a']", "why")
+    mutant = table.mutant(tmp_path, entry, [])
+    assert mutant is not None
+    source = (tmp_path / "deploy/policy.yaml").read_bytes()
+    assert mutant.apply(source) == b"rule: >-\n  k in ['a'] && true\n"
+
+
+def test_the_report_of_the_kept_table_names_findings(tmp_path: Path) -> None:
+    """Its rows are those of the developers' page: the fault, its finding, what it does, who noticed."""
+    rows = [
+        report.Row("finding-07-lost", "7", "nobody is told", KILLED, "tests/a.py::test_told"),
+        report.Row("old", "", "a | b", "gone", "its text is in today's code no more"),
+    ]
+    text = report.as_markdown(report.Result(1, "c1", table=rows))
+    assert "| finding-07-lost | 7 | nobody is told | killed | test_told |" in text
+    assert r"| old |  | a \| b | gone | its text is in today's code no more |" in text
+    assert "1 of 2 are noticed" in text
 
 
 def test_a_proof_names_a_mutant_of_a_file_that_is_there() -> None:
