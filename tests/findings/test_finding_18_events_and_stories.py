@@ -63,6 +63,15 @@ def test_finding_18_one_pods_annotations_are_one_event(tmp_path: Path) -> None:
         assert told.alive
 
 
+def test_finding_18_all_that_is_wrong_with_a_pod_is_one_event(tmp_path: Path) -> None:
+    """Three annotations that cannot be followed, each for a reason of its own: one Event names all of them."""
+    with telling(tmp_path) as told:
+        told.list(manifest("odd", container(cpu="1"), policy="best", scope="node", pin="maybe"))
+        told.settled()
+        (event,) = told.api.events("odd")
+        assert all(f"numalign.io/{name}" in event["message"] for name in ("policy", "scope", "pin"))
+
+
 def test_finding_18_a_node_records_thirty_events_a_minute() -> None:
     """However many pods have something to be told of."""
     desk = Desk()

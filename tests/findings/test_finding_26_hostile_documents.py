@@ -16,11 +16,17 @@ from tests.findings.program import running, wait
 from tests.flow.serving import MACHINE, eventually, serving, write
 from tests.flow.world import container, manifest
 
-MERGES = "\n".join(
-    ["m0: &m0 {k: v}"]
-    + [f"m{n}: &m{n} {{<<: [{', '.join([f'*m{n - 1}'] * 9)}]}}" for n in range(1, 9)]
-    + ["kubeReserved: {<<: *m8}"]
-)
+
+def merges(levels: int) -> str:
+    """Merge keys that stand for 9 values to the power of so many levels."""
+    return "\n".join(
+        ["m0: &m0 {k: v}"]
+        + [f"m{n}: &m{n} {{<<: [{', '.join([f'*m{n - 1}'] * 9)}]}}" for n in range(1, levels + 1)]
+        + [f"kubeReserved: {{<<: *m{levels}}}"]
+    )
+
+
+MERGES = merges(8)
 LAUGHS = "\n".join(
     ["a0: &a0 [ha, ha]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 9)] + ["kind: *a8"]
 )
@@ -73,6 +79,19 @@ def test_finding_26_commands_refuse_bombs_with_one_sentence(bomb: str, tmp_path:
         told = ask(line)
         assert "bomb.yaml" in told, line
         assert len(told) < 10_000
+
+
+def test_finding_26_merge_keys_count_for_all_that_they_stand_for(tmp_path: Path) -> None:
+    """Half a million values in 400 bytes, which could still be read: refused for their number, wherever they are."""
+    (tmp_path / "pods").mkdir()
+    file = tmp_path / "pods" / "bomb.yaml"
+    file.write_text(merges(6), "utf-8")
+    state = ["--root", MACHINE, "--state-dir", str(tmp_path / "state")]
+    for line in (
+        ["config", "check", str(file), "--root", MACHINE],
+        ["run", "--pods", str(file.parent), "--once", "--no-processes", *state],
+    ):
+        assert "aliases and merge keys counted" in ask(line), line
 
 
 def odd_files(folder: Path) -> list[socket.socket]:

@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.mutants import places, report, table
@@ -95,13 +95,12 @@ class _Command:
             return BROKEN
         self._result.failing = recordings.failing
         verdicts = Verdicts(places.STATE, self._commit)
-        gone, given = list[str](), dict[str, Choice]()
+        found, given = dict[table.Entry, Mutant | None](), dict[str, Choice]()
         if asked.table:
             found = {
                 each: table.mutant(self._tree, each, files) for each in table.entries() if asked.name in each.name
             }
             wanted = [each for each in found.values() if each is not None]
-            gone = [entry.name for entry, each in found.items() if each is None]
             given = {
                 each.name: table.tests_of(entry) for entry, each in found.items() if each is not None and entry.by
             }
@@ -125,12 +124,16 @@ class _Command:
         _say("\n")
         self._result.controls, self._result.false_alarms = judge.controls, judge.false_alarms
         known = [verdicts.known[each.name] for each in wanted if each.name in verdicts.known]
-        return self._told(wanted, known, gone)
+        return self._told(known, found)
 
-    def _told(self, wanted: list[Mutant], known: list[Verdict], gone: list[str]) -> int:
+    def _told(self, known: list[Verdict], found: dict[table.Entry, Mutant | None]) -> int:
         if self._asked.table:
-            self._result.table = _rows(wanted, {each.name: each for each in known}, gone)
-            share = 0.0 if any(word == SURVIVED for _, word, _ in self._result.table) else 100.0
+            verdicts = {each.name: each for each in known}
+            self._result.table = [
+                _row(entry, mutant, verdicts)
+                for entry, mutant in sorted(found.items(), key=lambda each: each[0].name)
+            ]
+            share = 0.0 if any(each.verdict == SURVIVED for each in self._result.table) else 100.0
         else:
             self._result.verdicts = known
             share = self._result.share()
@@ -141,18 +144,17 @@ class _Command:
         return DONE if share >= self._asked.at_least else LIVING
 
 
-def _rows(wanted: list[Mutant], known: dict[str, Verdict], gone: list[str]) -> list[tuple[str, str, str]]:
-    proofs = {each.name: each.equivalent for each in table.entries()}
-    rows = [(name, "gone", "its text is in today's code no more, or more than once") for name in gone]
-    for mutant in wanted:
-        name = mutant.before
-        if mutant.name not in known:
-            rows.append((name, "not run", "the time was over"))
-        elif known[mutant.name].verdict == SURVIVED and proofs[name]:
-            rows.append((name, "equivalent", proofs[name]))
-        else:
-            rows.append((name, known[mutant.name].verdict, known[mutant.name].by))
-    return sorted(rows)
+def _row(entry: table.Entry, mutant: Mutant | None, verdicts: Mapping[str, Verdict]) -> report.Row:
+    if mutant is None:
+        verdict, by = "gone", "its text is in today's code no more, or more than once"
+    elif mutant.name not in verdicts:
+        verdict, by = "not run", "the time was over"
+    else:
+        known = verdicts[mutant.name]
+        verdict, by = known.verdict, known.by
+        if verdict == SURVIVED and entry.equivalent:
+            verdict, by = "equivalent", entry.equivalent
+    return report.Row(entry.name, entry.finding, entry.why, verdict, by)
 
 
 def _progress(number: int, end: float) -> Callable[[Verdict], None]:

@@ -75,7 +75,7 @@ class Ended:
         code: pytest's, or minus the signal.
         out_of_time: whether it was killed for that.
         failed: tests that failed, or modules.
-        ran: how many tests ran.
+        ran: how many tests passed or failed; one that is skipped judges nothing.
         seconds: on the clock.
         recorded: what `Session.recorded` said.
         log: its last words.
@@ -199,7 +199,7 @@ def _enter(run: Run, copy: Path) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     for number, descriptor in enumerate((nothing, log, log)):
         os.dup2(descriptor, number)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))  # not the address space: etcd maps a file of 10 GiB
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE, FILE))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if run.limit:
@@ -233,7 +233,8 @@ def _pytest(run: Run, copy: Path, tests: Sequence[str] | None) -> int:
     words = [*QUIET, *first, "--rootdir", str(copy), f"--basetemp={run.place / 't'}", *files]
     code = int(pytest.main(words, plugins=[session]))
     said = {
-        "failed": session.failed, "ran": len(session.seconds), "recorded": session.recorded() if run.record else {},
+        "failed": session.failed, "ran": len(session.passed.union(session.failed)),
+        "recorded": session.recorded() if run.record else {},
     }  # fmt: skip
     (run.place / "said.json").write_text(json.dumps(said), "utf-8")
     return code

@@ -219,6 +219,8 @@ class Judge:
             word = KILLED
         elif ended.out_of_time:
             word = TIMEOUT
+        elif ended.code == 0 and not ended.ran:
+            word, by = UNJUDGED, "all of its tests were skipped"
         elif ended.code == 0:
             word = SURVIVED
         elif ended.code == NO_IMPORT:

@@ -32,6 +32,7 @@ EMPTY = {
     "Sequence": ("()",), "Iterable": ("()",), "Mapping": ("{}",), "CpuSet": ("CpuSet()",), "NodeSet": ("NodeSet()",),
 }  # fmt: skip
 """The annotation of a function -> what it might give back instead."""
+PYTHON = ".py"
 NOBODY = "()"  # an `except` of no class: catches nothing
 LOGGERS = frozenset({"LOG", "_log", "log", "logger", "logging"})
 
@@ -73,10 +74,11 @@ class Mutant:
         """The file with the change.
 
         Raises:
-            SyntaxError: that is no Python.
+            SyntaxError: the file is one of Python, and with the change it is not.
         """
         changed = source[: self.start] + self.after.encode() + source[self.end :]
-        compile(changed, self.path, "exec", dont_inherit=True)
+        if self.path.endswith(PYTHON):
+            compile(changed, self.path, "exec", dont_inherit=True)
         return changed
 
 

@@ -14,6 +14,25 @@ PACKAGES = 2  # agent/core, not agent/core/explain
 LONG = 160
 
 
+@dataclass(frozen=True)
+class Row:
+    """What came of one fault of the kept table.
+
+    Attributes:
+        name: its own.
+        finding: the number of the finding that it brings back, "" for none.
+        why: what it would do.
+        verdict: as a mutant's, or that it was not run or cannot be put in.
+        by: the test that noticed it, or the reason.
+    """
+
+    name: str
+    finding: str
+    why: str
+    verdict: str
+    by: str
+
+
 @dataclass
 class Result:
     """All that is known of a sample.
@@ -24,7 +43,7 @@ class Result:
         possible: how many mutants there are.
         verdicts: of those that were judged, in the sample's order.
         proofs: of those that change nothing, by name.
-        table: rows of the kept table: (name, verdict, test or reason).
+        table: rows of the kept table.
         controls: runs without a change.
         false_alarms: tests that failed in them.
         failing: tests that failed while they were recorded, and judge nothing.
@@ -35,7 +54,7 @@ class Result:
     possible: int = 0
     verdicts: Sequence[Verdict] = ()
     proofs: Mapping[str, str] = field(default_factory=dict)
-    table: list[tuple[str, str, str]] = field(default_factory=list)
+    table: Sequence[Row] = ()
     controls: int = 0
     false_alarms: Sequence[str] = ()
     failing: Sequence[str] = ()
@@ -60,7 +79,7 @@ def as_json(result: Result) -> str:
         "seed": result.seed, "commit": result.commit, "possible": result.possible,
         "judged": len(result.verdicts), "killed_percent": round(result.share(), 2),
         "verdicts": [{**asdict(each), "equivalent": result.proofs.get(each.name, "")} for each in result.verdicts],
-        "table": [{"name": name, "verdict": verdict, "by": by} for name, verdict, by in result.table],
+        "table": [asdict(each) for each in result.table],
         "controls": result.controls, "false_alarms": list(result.false_alarms), "failing": list(result.failing),
     }  # fmt: skip
     return json.dumps(text, indent=2)
@@ -72,13 +91,28 @@ def as_markdown(result: Result) -> str:
     if result.verdicts:
         lines += _sample(result)
     if result.table:
-        lines += [
-            "## The kept table", "",
-            "Faults that once no test noticed (`tests/mutants/table.yaml`), put into today's code.", "",
-            "| fault | verdict | by, or why |", "|---|---|---|",
-            *(f"| {name} | {verdict} | {_cell(by)} |" for name, verdict, by in result.table), "",
-        ]  # fmt: skip
+        lines += _table(result)
     return "\n".join(lines)
+
+
+def _table(result: Result) -> list[str]:
+    noticed = sum(each.verdict in {KILLED, TIMEOUT} for each in result.table)
+    return [
+        "## The kept table", "",
+        "Faults that once no test noticed (`tests/mutants/table.yaml`), and faults that bring a finding of",
+        "`tests/findings` back (`tests/mutants/findings.yaml`), put into the code by `make mutants ARGS=--table`:",
+        f"{noticed} of {len(result.table)} are noticed.", "",
+        "| fault | finding | what it would do | verdict | by, or why |", "|---|---|---|---|---|",
+        *(
+            f"| {each.name} | {each.finding} | {_cell(each.why)} | {each.verdict} | {_cell(_test(each.by))} |"
+            for each in result.table
+        ), "",
+    ]  # fmt: skip
+
+
+def _test(name: str) -> str:
+    """A test without its file."""
+    return name.rpartition("::")[2]
 
 
 def _sample(result: Result) -> list[str]:

@@ -1,4 +1,7 @@
-"""Known faults that once nothing noticed (table.yaml), found anew in today's code by their text."""
+"""Known faults, found anew in today's code by their text.
+
+table.yaml has those that once nothing noticed, findings.yaml those that bring a finding back (tests/findings).
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,11 @@ from typing import Any
 import yaml
 
 from tests.mutants.choosing import Choice
-from tests.mutants.operators import Mutant
+from tests.mutants.operators import PYTHON, Mutant
 from tests.mutants.session import by_line
 
 HERE = Path(__file__).parent
+FILES = "table.yaml", "findings.yaml"
 
 
 @dataclass(frozen=True)
@@ -22,12 +26,13 @@ class Entry:
 
     Attributes:
         name: short, for people.
-        path: the file that it was in when it was written down.
+        path: the file that it was in when it was written down; a file of the product, or a manifest.
         old: what stands there; blanks and line ends count as one.
         new: what is put there.
         why: what goes wrong for whom when nobody notices.
         by: the tests that notice it: files, or single ones; they are tried first.
         equivalent: the proof that nothing can be noticed, "" for a fault that a test must notice.
+        finding: the number of the finding that it brings back, "3b"; "" for none.
     """
 
     name: str
@@ -37,13 +42,15 @@ class Entry:
     why: str
     by: tuple[str, ...] = ()
     equivalent: str = ""
+    finding: str = ""
 
 
 def entries() -> list[Entry]:
-    """All of the table."""
+    """All of both tables."""
     return [
-        Entry(**{**each, "by": tuple(each.get("by", ()))})
-        for each in yaml.safe_load((HERE / "table.yaml").read_text("utf-8"))
+        Entry(**{**each, "by": tuple(each.get("by", ())), "finding": str(each.get("finding", ""))})
+        for name in FILES
+        for each in yaml.safe_load((HERE / name).read_text("utf-8"))
     ]
 
 
@@ -61,7 +68,7 @@ def equivalents() -> dict[str, str]:
 def mutant(tree: Path, entry: Entry, files: list[str]) -> Mutant | None:
     """The fault in today's code; None when its text is gone, or stands there more than once."""
     pattern = re.compile(r"\s+".join(re.escape(word) for word in entry.old.split()).encode())
-    own = [entry.path] if entry.path in files else []
+    own = [entry.path] if (tree / entry.path).is_file() else []
     for paths in (own, files):
         found = [(path, each) for path in paths for each in pattern.finditer((tree / path).read_bytes())]
         if len(found) == 1:
@@ -69,7 +76,7 @@ def mutant(tree: Path, entry: Entry, files: list[str]) -> Mutant | None:
             source = (tree / path).read_bytes()
             first = source.count(b"\n", 0, place.start()) + 1
             last = source.count(b"\n", 0, place.end()) + 1
-            function = by_line(source).get(last, ("", 0))[0]
+            function = by_line(source).get(last, ("", 0))[0] if path.endswith(PYTHON) else ""
             return Mutant(
                 path=path, function=function, operator="table", line=first, span=(first, last),
                 start=place.start(), end=place.end(), before=entry.name, after=entry.new.rstrip("\n"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 from tests.mutants import report, table
 from tests.mutants.choosing import Recordings
 from tests.mutants.forks import Ended, Forks, Run
-from tests.mutants.judging import KILLED, SURVIVED, TIMEOUT, Judge, Verdict, Verdicts, sample
+from tests.mutants.judging import KILLED, SURVIVED, TIMEOUT, UNJUDGED, Judge, Verdict, Verdicts, sample
 from tests.mutants.operators import Mutant, mutants
 from tests.mutants.places import ROOT, product
 from tests.mutants.session import by_line
@@ -165,10 +166,10 @@ def test_a_recording_says_which_lines_each_test_ran(tmp_path: Path) -> None:
 
 
 class Played(Forks):
-    """Says what it is told of each run instead of running it."""
+    """Says what it is told of each run instead of running it: which test fails, and how many were not skipped."""
 
-    def __init__(self, failing: Callable[[Run], str]) -> None:
-        self._failing = failing
+    def __init__(self, failing: Callable[[Run], str], ran: int = 1) -> None:
+        self._failing, self._number = failing, ran
         self.ran: list[Run] = []
 
     def all(self, runs: Iterable[tuple[Any, Run]]) -> Iterator[tuple[Any, Run, Ended]]:
@@ -178,7 +179,9 @@ class Played(Forks):
             yield (
                 key,
                 run,
-                Ended(bool(failed), out_of_time=False, failed=failed, ran=1, seconds=0.0, recorded={}, log=""),
+                Ended(
+                    bool(failed), out_of_time=False, failed=failed, ran=self._number, seconds=0.0, recorded={}, log=""
+                ),
             )
 
 
@@ -205,6 +208,26 @@ def test_a_test_that_fails_without_a_change_kills_nobody(tmp_path: Path, monkeyp
         "False": (SURVIVED, ""), "(1)": (KILLED, "t.py::test_first"), "4": (KILLED, "t.py::test_loop"),
     }  # fmt: skip
     assert judge.false_alarms == ["t.py::test_quick"]
+
+
+def test_tests_that_are_skipped_judge_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they need is not here, a control plane for example: the mutant neither lives nor dies."""
+    tree = tmp_path / "tree"
+    (tree / "agent").mkdir(parents=True)
+    (tree / "tests").mkdir()
+    (tree / "agent/a.py").write_text(SOURCE, "utf-8")
+    (tree / "tests/test_a.py").write_text(
+        "import pytest\n\ndef test_two() -> None:\n    pytest.skip('no peer')\n", "utf-8"
+    )
+    (tree / "pyproject.toml").write_text("[tool.pytest]\naddopts = ['--import-mode=importlib']\n", "utf-8")
+    forks = Forks(tree, tmp_path / "forks", 1, libraries=())
+    ((_, _, ended),) = forks.all([("", Run({}, 60.0, stages=[["tests/test_a.py"]]))])
+    assert (ended.code, ended.ran) == (0, 0)
+    verdicts = Verdicts(tmp_path, "c0ffee")
+    made = recordings(tmp_path, monkeypatch)
+    judge = Judge(tree, Played(lambda _run: "", ran=0), made, verdicts, commit="c0ffee", most_seconds=60.0)
+    judge.run([the("len(free) - 1", "(1)")], float("inf"), lambda _verdict: None)
+    assert [each.verdict for each in verdicts.known.values()] == [UNJUDGED]
 
 
 VERDICT = Verdict("agent/core/a.py::f::x", "agent/core/a.py", "f", "x", 7, "a | b", "a", KILLED, "t", 3, 0, 0.5, "c1")
@@ -246,6 +269,47 @@ def test_the_kept_table_can_be_put_into_todays_code_or_says_that_it_is_gone() ->
         mutant = table.mutant(ROOT, each, files)
         if mutant is not None:
             mutant.apply((ROOT / mutant.path).read_bytes())
+
+
+def finding_of(test: str) -> str:
+    """The number of the finding that a test's file is named after, "" for none."""
+    found = re.match(r"tests/findings/test_finding_0*(\d+b?)_", test)
+    return found[1] if found else ""
+
+
+def test_every_finding_has_a_fault_that_brings_it_back() -> None:
+    """It can be put into today's code, and a test of the finding's own notices it."""
+    files, entries = product(ROOT), [each for each in table.entries() if each.finding]
+    tests = (str(each.relative_to(ROOT)) for each in (ROOT / "tests/findings").glob("test_*.py"))
+    findings = {finding_of(each) for each in tests} - {""}
+    assert len(findings) >= 35
+    assert {each.finding for each in entries} == findings
+    for each in entries:
+        assert each.finding in map(finding_of, each.by), each.name
+        assert table.mutant(ROOT, each, files) is not None, f"{each.name}: its text is in today's code no more"
+
+
+def test_a_fault_may_be_put_into_a_manifest(tmp_path: Path) -> None:
+    """A rule that is no Python is found by its text and changed, whatever else is in its file."""
+    (tmp_path / "deploy").mkdir()
+    (tmp_path / "deploy/policy.yaml").write_text("rule: >-\n  k in ['a',\n  'b'] && true\n", "utf-8")
+    entry = table.Entry("owners", "deploy/policy.yaml", "k in ['a', 'b']", "k in ['a']", "why")
+    mutant = table.mutant(tmp_path, entry, [])
+    assert mutant is not None
+    source = (tmp_path / "deploy/policy.yaml").read_bytes()
+    assert mutant.apply(source) == b"rule: >-\n  k in ['a'] && true\n"
+
+
+def test_the_report_of_the_kept_table_names_findings(tmp_path: Path) -> None:
+    """Its rows are those of the developers' page: the fault, its finding, what it does, who noticed."""
+    rows = [
+        report.Row("finding-07-lost", "7", "nobody is told", KILLED, "tests/a.py::test_told"),
+        report.Row("old", "", "a | b", "gone", "its text is in today's code no more"),
+    ]
+    text = report.as_markdown(report.Result(1, "c1", table=rows))
+    assert "| finding-07-lost | 7 | nobody is told | killed | test_told |" in text
+    assert r"| old |  | a \| b | gone | its text is in today's code no more |" in text
+    assert "1 of 2 are noticed" in text
 
 
 def test_a_proof_names_a_mutant_of_a_file_that_is_there() -> None:
