@@ -1,6 +1,6 @@
 """The saved ledger at start, or why it is not used: damaged, of a newer version, of another machine (decision 13).
 
-Used by `agent.app.standalone.build` and `agent.app.cluster.build`. What is not used is put aside with its name kept, and the
+Used by the `build` of cluster and standalone. What is not used is put aside with its name kept, and the
 grants are rebuilt from the cgroups (`agent.engine.recover`).
 """
 
