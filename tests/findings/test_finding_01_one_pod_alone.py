@@ -245,6 +245,33 @@ def test_finding_01_one_pod_that_breaks_the_engine_is_found_in_its_batch(tmp_pat
     assert told.failures == ["a rule that never breaks was broken"]
 
 
+def test_finding_01_a_list_that_cannot_be_followed_ends_no_thread(tmp_path: Path) -> None:
+    """An engine that stumbles over a whole list: told, and the pod that comes after it is decided."""
+    seen: list[str] = []
+
+    class Engine:
+        def pods_listed(self, _uids: frozenset[str]) -> None:
+            raise InvariantError("a rule that never breaks was broken")
+
+        def pods_seen(self, pods: list[Pod], *, ran: frozenset[str]) -> None:
+            seen.extend(pod.name for pod in pods)
+
+        def __getattr__(self, _name: str) -> Any:  # noqa: ANN401 - the rest of an engine
+            return lambda *_: None
+
+    with telling(tmp_path) as told:
+        told.intake.stop()
+        other = type(told.intake)(Engine(), told.teller, failed=told.failures.append)
+        other.pods_listed(frozenset())
+        other.start()
+        eventually(lambda: bool(told.failures) or not told.alive)
+        other.pod_changed(manifest("a"))
+        eventually(lambda: bool(seen) or not told.alive)
+        other.stop()
+        assert told.alive
+    assert (seen, told.failures) == (["a"], ["a rule that never breaks was broken"])
+
+
 def test_finding_01_lists_of_ids_of_5000_digits_are_malformed() -> None:
     """What a runtime has on record for a container is text, too."""
     with pytest.raises(ValueError, match="no number or range"):

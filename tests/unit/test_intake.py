@@ -274,22 +274,3 @@ def test_a_bad_batch_is_told_and_the_next_one_is_decided(world: World) -> None:
     intake.stop()
     assert failures == ["a rule that never breaks was broken"]
     assert world.calls == [("seen", (["b"], []))]
-
-
-def test_a_list_that_cannot_be_followed_is_told_and_what_comes_after_it_is_decided(world: World) -> None:
-    """Whatever it is that goes wrong: the thread that decides on every pod of the node outlives it."""
-    failures: list[str] = []
-    intake = Intake(world, world, failed=failures.append)
-
-    def fail(uids: frozenset[str]) -> None:
-        raise InvariantError("a rule that never breaks was broken")
-
-    world.pods_listed = fail  # type: ignore[method-assign] # an engine that goes wrong
-    intake.pods_listed(frozenset())
-    intake.start()
-    settle(lambda: failures)
-    intake.pod_changed(body("b"))
-    settle(lambda: world.calls)
-    intake.stop()
-    assert failures == ["a rule that never breaks was broken"]
-    assert world.calls == [("seen", (["b"], []))]
