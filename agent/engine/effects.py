@@ -128,12 +128,15 @@ class Effects:
     def switches(self) -> Switches:
         """The engine's own settings now; observe-only while another program writes cpusets, too. Takes no lock."""
         switches = self._switches
-        return replace(switches, observe_only=switches.observe_only or bool(self.yields) or self._enforcer.halted)
+        return replace(switches, observe_only=switches.observe_only or bool(self.yields) or self._enforcer.off)
 
     @property
     def halted(self) -> bool:
-        """The kill switch that waits for no lock (safety.md S3): a plan that is being written stops where it is."""
-        return self._enforcer.halted
+        """The kill switch that waits for no lock (safety.md S3): a plan that is being written stops where it is.
+
+        On as well while it stands where nobody has told it from yet: the settings are followed only after that plan.
+        """
+        return self._enforcer.off
 
     @halted.setter
     def halted(self, halted: bool) -> None:
@@ -276,7 +279,7 @@ class Effects:
 
     def _stopped(self) -> str:
         """Why nothing is written, "" when everything is. Asked in the middle of a plan, too."""
-        if self._enforcer.halted or self._switches.observe_only or self._enforcer.halting():
+        if self._enforcer.off or self._switches.observe_only:
             return "observing only, as the settings or the Node's annotation say"
         if self.yields:
             return f"observing only: {'; '.join(text for _, text in sorted(self.yields.items()))}"

@@ -91,6 +91,11 @@ class Enforcer:
         self._errors: dict[tuple[str, str], str] = {}
         """What stands in the way of a write that is still needed."""
 
+    @property
+    def off(self) -> bool:
+        """Whether the kill switch is on, told or not (safety.md S3): nothing is written then. Takes no lock."""
+        return self.halted or self.halting()
+
     def observe(self) -> Observed:
         """The tree now; raises HostError. Names of containers that are long gone go with it, as no runtime tells."""
         observed = self._cgroups.observe()
@@ -243,7 +248,7 @@ class Enforcer:
 
         def go_on() -> bool:
             self.given_up = not always and (self.given_up or self._overtaken())
-            return always or not (self.halted or self.given_up or self.halting())
+            return always or not (self.given_up or self.off)
 
         for slow, group in groupby(writes, key=lambda write: write.file == MEMS):
             # writes of memory nodes may hang (S8): they share one patience; the others are told and done one by one

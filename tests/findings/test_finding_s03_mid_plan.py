@@ -6,6 +6,11 @@ import json
 import threading
 from pathlib import Path
 
+from agent.host.device_nodes import Usable
+from agent.host.nri.decisions import EngineDecisions
+from agent.host.nri.driver import NriDriver
+from agent.host.nri.values import Adjustment, RuntimeContainer, Sandbox
+from agent.host.standin import container_id
 from tests.findings.cluster_node import ClusterNode, page
 from tests.findings.program import wait
 from tests.flow.world import container, manifest
@@ -71,3 +76,28 @@ def test_finding_s03_pages_are_answered_while_a_plan_is_held_up(tmp_path: Path) 
         finally:
             go_on.set()
         wait(lambda: pinned(made) == len(PODS), "all of them")
+
+
+def test_finding_s03_the_settings_stop_answers_and_actions_while_a_plan_is_held_up(tmp_path: Path) -> None:
+    """The settings can be followed only after the write; the runtime is told no set from now on all the same."""
+    made, held, go_on = node(tmp_path), threading.Event(), threading.Event()
+
+    def steps(name: str) -> None:
+        if name.startswith("write ") and not held.is_set():
+            held.set()
+            assert go_on.wait(300)
+
+    with made.serving(steps=steps) as agent:
+        try:
+            wait(held.is_set, "a plan that is held up")
+            assert agent.engine is not None
+            decisions = EngineDecisions(agent.engine, lambda _address: Usable(()))
+            driver = NriDriver(decisions, enforcing=agent.edges.enforcing)
+            asked = Sandbox("s", "a", "default", "a"), RuntimeContainer(container_id("a", "app"), "s", "app")
+            assert driver.create_container(*asked).cpus is not None
+            file = tmp_path / "config.yaml"
+            file.write_text(json.dumps({**made.world.settings, "observeOnly": True}), "utf-8")
+            assert driver.create_container(*asked) == driver.update_container(*asked) == Adjustment()
+            wait(lambda: "numalign_observe_only 1" in page(agent, "/metrics")[1], "the metric")
+        finally:
+            go_on.set()
