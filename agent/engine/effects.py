@@ -321,7 +321,7 @@ class Effects:
             self._steps("tell")
             self._teller.written(results)
         if self.listening:  # before that, nothing is written yet, and the list follows within moments
-            self._tell_standing(lacking, but)
+            self._tell_standing(lacking, but, given_up=self._enforcer.given_up)
         if results and (fight := self._enforcer.fight()):
             self.switch(observe_only=True, why=f"{fight}; {self._truce.begin()}", source=FLAPPING)
         return results
@@ -336,8 +336,10 @@ class Effects:
             self._tell_standing({**new, **self._standing.told}, but)
         return ()
 
-    def _tell_standing(self, lacking: Mapping[str, Unenforced], but: Collection[str]) -> None:
-        changed = self._standing.turn(lacking, at_once=but)
+    def _tell_standing(
+        self, lacking: Mapping[str, Unenforced], but: Collection[str], *, given_up: bool = False
+    ) -> None:
+        changed = self._standing.turn(lacking, but, given_up=given_up)
         if changed:
             self._publish()
         for uid in changed:

@@ -4,6 +4,9 @@ That a grant is not in force is told at once, and so is its end. Where it comes 
 a write is refused now and then), its end is told later and later, and so is another reason for it: a pod's condition
 is changed at most 22 times in the first hour and 6 times in each one after it. What stands meanwhile errs on the safe
 side.
+
+What lacks because a plan was given up in its middle is no lapse: all of it is planned anew at once. It is told
+only of pods that are told of in that moment anyway; the next look takes it back, whatever came before.
 """
 
 from __future__ import annotations
@@ -41,28 +44,40 @@ class Standing:
         self._clock = clock
         self.told: Mapping[str, Unenforced] = {}
         self._lapses: dict[str, _Lapses] = {}
+        self._passing: set[str] = set()
+        """Uids of pods whose word is no lapse."""
 
-    def turn(self, found: Mapping[str, Unenforced], at_once: Collection[str] = ()) -> list[str]:
+    def turn(
+        self, found: Mapping[str, Unenforced], at_once: Collection[str] = (), *, given_up: bool = False
+    ) -> list[str]:
         """The kernel was looked at; uids of pods of which something else is to be told now.
 
         Args:
             found: who lacks something, and why.
             at_once: of whom everything is told anyway.
+            given_up: the plan was.
         """
         now, changed = self._clock(), list[str]()
         for uid in sorted(found.keys() | self.told.keys()):
             new, old = found.get(uid, {}), self.told.get(uid, {})
-            if new == old:
+            stands = bool(old) and uid not in self._passing
+            if new == old or (given_up and (stands or uid not in at_once)):
                 continue
-            lapses = self._lapses.setdefault(uid, _Lapses())
-            if old and uid not in at_once and now < lapses.at + _pause(lapses.words if new else lapses.count):
-                continue
-            if not old and now - lapses.at > CALM:
-                lapses.count = lapses.words = 0
-            lapses.count += not old
-            lapses.words += bool(new)
-            lapses.at = now
+            if given_up:
+                self._passing.add(uid)
+            elif stands or new:
+                lapses = self._lapses.setdefault(uid, _Lapses())
+                pause = _pause(lapses.words if new else lapses.count)
+                if stands and uid not in at_once and now < lapses.at + pause:
+                    continue
+                if not stands and now - lapses.at > CALM:
+                    lapses.count = lapses.words = 0
+                lapses.count += not stands
+                lapses.words += bool(new)
+                lapses.at = now
             changed.append(uid)
+        if not given_up:
+            self._passing.clear()
         if changed:
             both = {**self.told, **{uid: dict(found.get(uid, {})) for uid in changed}}
             self.told = {uid: why for uid, why in both.items() if why}
@@ -72,6 +87,7 @@ class Standing:
         """A pod is gone."""
         self.told = {each: why for each, why in self.told.items() if each != uid}
         self._lapses.pop(uid, None)
+        self._passing.discard(uid)
 
 
 def _pause(number: int) -> float:
