@@ -18,7 +18,7 @@ from itertools import groupby
 from agent.core.cgroups import drift
 from agent.core.cgroups.desired import Names, Want, left_over, managed, one_by_one, without
 from agent.core.cgroups.enforced import Look, after, unenforced
-from agent.core.cgroups.naming import latest, named
+from agent.core.cgroups.naming import latest, named, nameless
 from agent.core.cgroups.plan import CPUS, MEMS, plan
 from agent.core.cgroups.release import quota_plan, release_plan
 from agent.core.cgroups.writers import flapping
@@ -78,6 +78,8 @@ class Enforcer:
         self.faults: Mapping[str, str] = {}
         """Pods whose sets could not be worked out at the last look, by uid, each with why: theirs are left alone."""
         self._unbound_since: dict[str, float] = {}
+        self._nameless_since: dict[str, float] | None = None
+        """Containers and sandboxes that nobody named: id -> when they were seen first; None before any look."""
         self._read: set[str] = set()
         """Ids of the containers whose cgroups were read, as long as they have names."""
         self.given_up = False
@@ -160,7 +162,7 @@ class Enforcer:
         throttled = quota_plan(ledger, names, tree, lift=True) if lift else ()
         look = Look(
             ledger, names, machine, wanted, tree, self._errors, self.unbound, soon,
-            {each.path: each for each in throttled}, stopped(), self.given_up,
+            {each.path: each for each in throttled}, stopped(), self.given_up, self._left_nameless(observed),
         )  # fmt: skip
         lacking = unenforced(look)
         lacking.update({uid: {"": f"its cgroups are left as they are: {why}"} for uid, why in self.faults.items()})
@@ -213,6 +215,14 @@ class Enforcer:
         now = self.backoff.clock()
         self._unbound_since = {each: self._unbound_since.get(each, now) for each in unbound}
         self.unbound = {each: nodes for each, nodes in unbound.items() if now - self._unbound_since[each] >= STARTS}
+
+    def _left_nameless(self, observed: Observed) -> set[str]:
+        """Whom nobody names though there was time to; whoever was there at the first look had it."""
+        now = self.backoff.clock()
+        since = {} if self._nameless_since is None else self._nameless_since
+        first = now if self._nameless_since is not None else float("-inf")
+        self._nameless_since = {each: since.get(each, first) for each in nameless(self.names, observed)}
+        return {each for each, seen in self._nameless_since.items() if now - seen >= STARTS}
 
     def _found_in_order(self, wanted: Mapping[str, Want], observed: Observed) -> None:
         """A set that is as it should be counts as written: by NRI, or by this agent before it was started again.

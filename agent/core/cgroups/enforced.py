@@ -7,7 +7,7 @@ somebody whose own set could not be shrunk (or was widened by another program) m
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.core.cgroups.desired import Names, S, Want, own_of, parent_of, pool_of
@@ -41,6 +41,7 @@ REMEDIES = {
 """What a reader may do, by the error of a write."""
 _ELSE = "the kernel refuses the write"
 _NAMELESS = "neither the API server nor the runtime has said yet which of its containers one that runs is"
+_UNREAD = "granted, and not read back"
 _ABOVE = "another program gave a cgroup above it other nodes, or these have no memory any more"
 _UNFINISHED = "a container was named while this was being written; all of it is planned anew at once"
 _AGAIN = "another program wrote it; it is put right again, with growing pauses"
@@ -60,6 +61,7 @@ class Look:
         throttled: path -> the write that would lift its CPU quota, of those that shall have none (safety rule S16).
         stopped: why nothing is written at all, "" when everything is.
         unfinished: the plan was given up before its end, for a name that it lacked.
+        nameless: ids of what nobody names, and has not for long; of each pod one may be its sandbox.
     """
 
     ledger: Ledger
@@ -73,6 +75,7 @@ class Look:
     throttled: Mapping[str, Write] = field(default_factory=dict)
     stopped: str = ""
     unfinished: bool = False
+    nameless: Container[str] = ()
 
 
 def after(observed: Observed, results: Iterable[Written]) -> Observed:
@@ -118,16 +121,27 @@ def unenforced(look: Look) -> dict[str, dict[str, str]]:
             continue
         there.add(uid)
         if name == UNSURE:
-            found.setdefault(uid, {}).update(unread(look.ledger, [uid], f"{_NAMELESS} ({cgroup.path})")[uid])
+            found.setdefault(uid, {})[""] = _unjudged(cgroup.path)
             continue
         why = _why(look, cgroup, strays)
         if why:
             found.setdefault(uid, {})[name] = why
+    for uid, paths in _never_named(look).items():
+        found.setdefault(uid, {})[""] = _unjudged(*paths)
     if look.stopped:
         for uid in look.ledger.pods.keys() - there:
             if _holds(look.ledger, uid):
                 found[uid] = {"": f"granted, and nothing is written: {look.stopped}"}
     return found
+
+
+def _never_named(look: Look) -> dict[str, list[str]]:
+    """Pod uid -> paths of what nobody names, where one of them must be a container: a pod has one sandbox."""
+    found: dict[str, list[str]] = {}
+    for cgroup in look.tree.cgroups:
+        if cgroup.level is Level.CONTAINER and cgroup.container_id in look.nameless:
+            found.setdefault(cgroup.pod_uid, []).append(cgroup.path)
+    return {uid: paths for uid, paths in found.items() if len(paths) > 1 and _holds(look.ledger, uid)}
 
 
 def sentence(unenforced: Unenforced) -> str:
@@ -142,7 +156,11 @@ def note(unenforced: Unenforced) -> str:
 
 def unread(ledger: Ledger, uids: Iterable[str], why: str) -> dict[str, dict[str, str]]:
     """What is told of pods whose containers may be there, while the cgroups cannot be read."""
-    return {uid: {"": f"granted, and not read back: {why}"} for uid in uids if _holds(ledger, uid)}
+    return {uid: {"": f"{_UNREAD}: {why}"} for uid in uids if _holds(ledger, uid)}
+
+
+def _unjudged(*paths: str) -> str:
+    return f"{_UNREAD}: {_NAMELESS} ({' or '.join(paths)})"
 
 
 def _holds(ledger: Ledger, uid: str) -> bool:

@@ -13,6 +13,7 @@ Used by `agent.engine.enforcer` and by the commands that work without an agent (
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 
 from agent.model.cgroup import Cgroup, Level, Observed
@@ -25,6 +26,8 @@ UNSURE = "?"
 
 LAST = 4
 """Ids of one container that are kept though none of them is there."""
+_ID = re.compile("[0-9a-f]{64}")
+"""A runtime's id of a container or sandbox. CRI-O's monitors have none."""
 Found = dict[str, tuple[str, str]]
 
 
@@ -74,6 +77,16 @@ def _of_pod(ledger: Ledger, uid: str, containers: list[Cgroup], found: Found, *,
         name = next((each for each in sorted(grants) if grants[each] == cgroup.cpus), "")
         if name or unclaimed(grants, claimed):
             found[cgroup.container_id] = (uid, name or UNSURE)
+
+
+def nameless(names: Mapping[str, tuple[str, str]], observed: Observed) -> set[str]:
+    """Ids of what runs in pods and was named by nobody: sandboxes, and containers of which nothing is known."""
+    return {
+        each.container_id
+        for each in observed.cgroups
+        if each.level is Level.CONTAINER and each.populated and _ID.fullmatch(each.container_id)
+        and names.get(each.container_id, ("", ""))[0] != each.pod_uid
+    }  # fmt: skip
 
 
 def unclaimed(grants: Mapping[str, CpuSet], claimed: Collection[str]) -> CpuSet:
