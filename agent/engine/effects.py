@@ -96,7 +96,7 @@ class Effects:
         """Containers that started while nothing could be saved, and left what their init containers held."""
         self._following = Following(node, reported_before(ledger, node))
         self._node = node = self._following.node(node)
-        self.snapshot = Snapshot(ledger, node, dict(self._known), switches)
+        self.snapshot = Snapshot(ledger, node, dict(self._known), switches, saved=self._stored)
         """What was decided last; read without the lock."""
         self.unwritable = ""
         """Why the ledger cannot be saved; "" while it can. New grants are refused meanwhile."""
@@ -257,12 +257,19 @@ class Effects:
             self.unwritable = str(error)
             return False
         self.unwritable, self._stored, self._names_saved = "", self._ledger, names
+        self.snapshot = replace(self.snapshot, saved=self._stored)
         return True
 
     def _publish(self) -> None:
         told = as_told(self._ledger, self._known, self.unwritable)
         self.snapshot = Snapshot(
-            told, self._node, {**self._known}, self._switches, {**self._following.given}, self._standing.told
+            told,
+            self._node,
+            {**self._known},
+            self._switches,
+            {**self._following.given},
+            self._standing.told,
+            self._stored,
         )
 
     def _observe(self) -> Observed | None:

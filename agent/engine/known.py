@@ -71,7 +71,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What was decided and saved last, for readers that must not wait while something slow is written (S8, S9).
+    """What was decided last, for readers that must not wait while something slow is written (S8, S9).
 
     Attributes:
         ledger: the grants.
@@ -81,6 +81,8 @@ class Snapshot:
         given: devices that the kubelet gave, by uid.
         unenforced: pods for whom the kernel does not have what the ledger says, by uid
         (`agent.core.cgroups.enforced`).
+        saved: the grants as the store has them, for who puts them into effect; None where it has none. Another
+        machine's or other settings' grants are in `ledger` though they could not be saved.
     """
 
     ledger: Ledger
@@ -89,6 +91,7 @@ class Snapshot:
     switches: Switches = SWITCHES
     given: Mapping[str, Given] = field(default_factory=dict)
     unenforced: Mapping[str, Unenforced] = field(default_factory=dict)
+    saved: Ledger | None = None
 
 
 def on_shared_pool(ledger: Ledger, pod: Pod, node: Node, why: str, *, adopted: bool) -> Ledger:

@@ -1,9 +1,11 @@
 """The engine as `driver.Decisions`: what the runtime is answered comes from the last snapshot, never from the lock.
 
 A write of the engine may hang (safety.md S8) while the runtime waits for us with a lock around all plugins (S9). So
-everything that is asked is read from `NriEngine.snapshot`, and everything that is told is queued for a thread. A pod
-that the watch has not brought is decided and saved before its answer, and the runtime asks for the next one only
-then: for each of those the shared pool is written anew (S6). The names of containers change nothing of it.
+everything that is asked is read from `NriEngine.snapshot`, and everything that is told is queued for a thread. Sets
+and devices are answered as they were saved, since the runtime puts them into effect at once.
+
+A pod that the watch has not brought is decided and saved before its answer, and the runtime asks for the next one
+only then: for each of those the shared pool is written anew (S6). The names of containers change nothing of it.
 """
 
 from __future__ import annotations
@@ -122,18 +124,24 @@ class EngineDecisions:
         above it, and a set of its own would have to be written again with every change of the pool (S9).
         """
         snapshot = self._engine.snapshot
-        known = snapshot.known.get(uid)
-        if known is None or known.exempt:
+        known, saved = snapshot.known.get(uid), snapshot.saved
+        if known is None or known.exempt or saved is None:
             return Want()
-        rules, machine = snapshot.node.rules, snapshot.node.machine
-        want = share(snapshot.ledger, uid, container, rules, machine)
-        return want if own_of(snapshot.ledger, uid) else Want(mems=want.mems)
+        machine = snapshot.node.machine
+        want = share(saved, uid, container, snapshot.node.rules, machine)
+        # the machine may have lost some of it since: the runtime would fail the container for that
+        cpus = want.cpus & machine.online if want.cpus else None
+        mems = want.mems if want.mems and want.mems.issubset(machine.node_set) else None
+        if not cpus or not own_of(saved, uid):
+            return Want(mems=mems)
+        return Want(cpus, mems, exclusive=want.exclusive)
 
     def quota_lifted(self, uid: str, container: str) -> bool:
         """Whether a container runs without a CFS quota (S16)."""
         snapshot = self._engine.snapshot
         wished = snapshot.switches.lift_quota and snapshot.node.rules.cpu.static
-        return wished and bool(container) and lifted(snapshot.ledger, uid, container)
+        saved = snapshot.saved
+        return wished and bool(container) and saved is not None and lifted(saved, uid, container)
 
     def devices(self, uid: str, container: str) -> tuple[Mapping[str, str], tuple[DeviceNode, ...]]:
         """What makes the devices that numalign hands out itself usable in a container (S22)."""
@@ -157,16 +165,15 @@ class EngineDecisions:
 
     def _own(self, uid: str, container: str) -> dict[str, tuple[str, ...]]:
         snapshot = self._engine.snapshot
-        known = snapshot.known.get(uid)
-        if known is None or known.exempt:
+        known, saved = snapshot.known.get(uid), snapshot.saved
+        if known is None or known.exempt or saved is None:
             return {}
         inventory = snapshot.node.inventory
-        held = snapshot.ledger.devices.held.get(uid, {}).get(container, {})
-        return {
-            resource: held[resource]
-            for resource in sorted(held)
-            if is_extended(resource) and resource in inventory.resources and resource not in inventory.reported
-        }
+        held = saved.devices.held.get(uid, {}).get(container, {})
+        own = [each for each in sorted(held) if is_extended(each) and each not in inventory.reported]
+        there = {each: {device.id for device in inventory.resources.get(each, ())} for each in own}
+        found = {each: tuple(number for number in held[each] if number in there[each]) for each in own}
+        return {resource: ids for resource, ids in found.items() if ids}
 
     # ---- told by the driver
 
