@@ -10,13 +10,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import groupby
 
 from agent.core.cgroups import drift
-from agent.core.cgroups.desired import Names, Want, left_over, managed, one_by_one, without
+from agent.core.cgroups.desired import Names, Want, left_over, managed, one_by_one, parent_of, without
 from agent.core.cgroups.enforced import Look, after, unenforced
 from agent.core.cgroups.naming import latest, named, nameless
 from agent.core.cgroups.plan import CPUS, MEMS, plan
@@ -84,10 +84,12 @@ class Enforcer:
         """Ids of the containers whose cgroups were read, as long as they have names."""
         self.given_up = False
         """The last plan was given up for a name that it lacked, and none was made since."""
-        self._turn = threading.Lock()
-        """Held from the look at `heard` to the end of the write of CPUs that follows."""
-        self._nameless: Collection[str] = ()
-        """Ids of the containers without a name in the plan that is carried out."""
+        self._turn = threading.Condition()
+        """Held for the look at `heard` before each write, and where `_writing` changes."""
+        self._writing = ""
+        """The cgroup whose CPUs are being written, "" for none."""
+        self._nameless: Mapping[str, str] = {}
+        """The containers without a name in the plan that is carried out: id -> the path of their pod."""
         self.backoff = Backoff(clock)
         self._last: dict[tuple[str, str], str] = {}
         self._errors: dict[tuple[str, str], str] = {}
@@ -108,11 +110,14 @@ class Enforcer:
     def hear(self, names: Mapping[str, tuple[str, str]]) -> None:
         """Names from whoever must not wait for the engine's lock, and may put their containers where they belong.
 
-        Returns when no write is on its way that was planned without them; a kernel that hangs is waited for briefly.
+        Returns when no write in their pods is on its way that was planned without them; a kernel that hangs is waited
+        for briefly.
         """
         self.heard.append(names)
-        if self._turn.acquire(timeout=AWAITED):
-            self._turn.release()
+        pods = tuple(f"{path}/" for number, path in self._nameless.items() if number in names)
+        if pods:
+            with self._turn:
+                self._turn.wait_for(lambda: not f"{self._writing}/".startswith(pods), AWAITED)
 
     def listen(self) -> None:
         """What was heard counts from now on."""
@@ -201,7 +206,11 @@ class Enforcer:
             {each.path: each.cpus for each in exclusive if self._put(each) and not _pooled(each.cpus, shared)},
             {each.path: each.effective_cpus for each in exclusive}, shared,
         )  # fmt: skip
-        self._nameless = set(self.living) - self.names.keys()
+        self._nameless = {
+            each.container_id: parent_of(each.path)
+            for each in observed.cgroups
+            if each.level is Level.CONTAINER and each.container_id not in self.names
+        }
         results = self._write(self.backoff.allowed(labelled, before, observed), standing)
         tried = [each.write for each in results if each.error != OCCUPIED]
         self.backoff.done(tried, before, {each.path for each in exclusive})
@@ -264,8 +273,8 @@ class Enforcer:
             # writes of memory nodes may hang (S8): they share one patience; the others are told and done one by one
             together = tuple(group)
             for part in (together,) if slow else ((write,) for write in together):
-                with nullcontext() if slow else self._turn:
-                    if not go_on():
+                with self._taking_turns("" if slow else part[0].path, go_on) as going:
+                    if not going:
                         break
                     left = part if standing.in_the_way(part[0]) else ()
                     now = standing.aside(part[0]) if left else part
@@ -283,6 +292,19 @@ class Enforcer:
             elif result.error != VANISHED:
                 self._errors[key] = result.error
         return tuple(results)
+
+    @contextmanager
+    def _taking_turns(self, path: str, go_on: Callable[[], bool]) -> Iterator[bool]:
+        """Whether a write is still to be made; from then on to its end, `hear` knows that it is on its way."""
+        with self._turn:
+            going = go_on()
+            self._writing = path if going else ""
+        try:
+            yield going
+        finally:
+            with self._turn:
+                self._writing = ""
+                self._turn.notify_all()
 
     def _overtaken(self) -> bool:
         """Whether a container that had no name in the plan was named meanwhile: all of it is planned anew then.

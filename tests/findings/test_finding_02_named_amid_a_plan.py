@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import errno
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from agent.engine import enforcer
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
+from agent.host.nri.driver import NriDriver
+from agent.host.nri.values import RuntimeContainer, Sandbox
 from agent.host.standin import container_id
 from agent.model.pod import Qos
 from agent.model.podspec import pod_from
@@ -135,3 +139,63 @@ def test_finding_02_whether_cgroups_are_written_is_answered_beside_a_write_that_
     plan.join(PATIENCE)
     asking.join(PATIENCE)
     assert found == [True]
+
+
+@contextmanager
+def holding_up(world: World, part: str, said: list[str]) -> Iterator[threading.Event]:
+    """A plan whose first write to paths with this part waits until the event is set; then it is said."""
+    reached, over = threading.Event(), threading.Event()
+
+    def hang(path: str, _file: str, _value: str) -> None:
+        if part in path and not reached.is_set():
+            reached.set()
+            assert over.wait(10 * PATIENCE)
+            said.append("written")
+
+    world.kernel.before = hang
+    plan = threading.Thread(target=world.engine.reconcile)
+    plan.start()
+    try:
+        assert reached.wait(PATIENCE)
+        yield over
+    finally:
+        over.set()
+        plan.join(PATIENCE)
+    assert not plan.is_alive()
+
+
+def creating(world: World, number: str, said: list[str]) -> threading.Thread:
+    """The runtime asks for the sets of a container of next; the answer is said."""
+    driver = NriDriver(decisions_of(world))
+    asked = Sandbox("s", "next", "default", "next"), RuntimeContainer(number, "s", "app")
+    thread = threading.Thread(target=lambda: said.append(str(driver.create_container(*asked).cpus)))
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("number", [NEXT, "7e" * 32], ids=["there already", "not there yet"])
+def test_finding_02_s9_the_runtime_waits_for_no_write_that_concerns_others(
+    world: World, number: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S9: a write to another pod hangs: a container is answered for before it is over, however long that takes."""
+    monkeypatch.setattr(enforcer, "AWAITED", 10 * PATIENCE)
+    said: list[str] = []
+    with holding_up(world, "poddb", said):
+        asking = creating(world, number, said)
+        asking.join(PATIENCE / 4)
+        assert said == ["3-7"]
+    assert said == ["3-7", "written"]
+
+
+def test_finding_02_s9_the_runtime_waits_for_the_write_that_would_come_after_its_own(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S9: the container itself is being put elsewhere, planned without its name: that ends before the answer."""
+    monkeypatch.setattr(enforcer, "AWAITED", 10 * PATIENCE)
+    said: list[str] = []
+    with holding_up(world, NEXT, said) as over:
+        asking = creating(world, NEXT, said)
+        asking.join(0.2)
+        over.set()
+        asking.join(PATIENCE)
+    assert said == ["written", "3-7"]
