@@ -77,7 +77,8 @@ class Adopter:
                 self._asks |= {uid: asks} if (asks := node.devices_asked(pod)) else {}
         self._devices = self._believed()
         self._confined: dict[str, tuple[NodeSet, bool]] = {}
-        self.untold: list[str] = []
+        self.untold: dict[str, str] = {}
+        """Pods that hold nobody knows which devices: uid -> what is said of it, without the pod's name."""
 
     def adopt(self, pod: Pod, cgroups: Mapping[str, Cgroup], whole: Cgroup | None) -> bool:
         """Take a pod's sets and devices as its grant; False when they are not plausible, or it is entitled to none.
@@ -97,6 +98,8 @@ class Adopter:
         blocks = self._blocks(pod, cgroups) if self._node.rules.memory.static else {}
         for name, each in blocks.items():
             nodes[name] = NodeSet.union([nodes.get(name, NodeSet()), *(block.nodes for block in each)])
+        for container in pod.containers if nodes_kept else ():
+            nodes[container.name] = NodeSet.union([nodes.get(container.name, NodeSet()), nodes_kept or NodeSet()])
         bound = nodes_kept is not None and self._bound(pod, cgroups, nodes_kept)
         record = replace(self._record(pod, nodes), bind_memory=bool(blocks) or bound)
         base = self.ledger
@@ -108,10 +111,9 @@ class Adopter:
         if devices:
             held = replace(held, held={**held.held, pod.uid: devices})
         ledger = replace(base, cpus=cpus, memory=memory, devices=held)
-        record = self._judge.judged(ledger, record)
         if untold:
-            record = self._without_word(record)
-        self.ledger = replace(ledger, pods={**ledger.pods, pod.uid: record})
+            self.untold[pod.uid] = self._no_word(pod.uid)
+        self.ledger = self._judged(ledger, record)
         self._taken |= CpuSet.union(found.values())
         if nodes_kept is not None:
             self._confined[pod.uid] = nodes_kept, bound
@@ -125,7 +127,9 @@ class Adopter:
         )
         for uid, (nodes, bound) in self._confined.items():
             with Survived(lambda _error: None):
-                self.ledger = self._node.confiner.kept(self.ledger, self.ledger.pods[uid].pod, nodes, bound=bound)
+                record = self.ledger.pods[uid]
+                ledger = self._node.confiner.kept(self.ledger, record.pod, nodes, bound=bound)
+                self.ledger = self._judged(ledger, record)
 
     # ---- what pods say
 
@@ -165,14 +169,19 @@ class Adopter:
             found |= {name: kept} if (kept := {resource: ids for resource, ids in held.items() if ids}) else {}
         return found
 
-    def _without_word(self, record: PodRecord) -> PodRecord:
-        asked = sorted({resource for by in self._asks[record.pod.uid].values() for resource in by})
-        text = (
+    def _no_word(self, uid: str) -> str:
+        asked = sorted({resource for by in self._asks[uid].values() for resource in by})
+        return (
             f"{UNTOLD}: nothing of {', '.join(asked)} is handed out while it runs; "
             "the saved ledger was lost, and no word of numalign on the pod says it"
         )
-        self.untold.append(f"pod {record.pod.key}: {text}")
-        return replace(record, aligned=dict.fromkeys(record.aligned, False), why={**record.why, "": text})
+
+    def _judged(self, ledger: Ledger, record: PodRecord) -> Ledger:
+        """The ledger with a pod that has in it what it is to have, and with what there is to say of that."""
+        record, text = self._judge.judged(ledger, record), self.untold.get(record.pod.uid)
+        if text is not None:
+            record = replace(record, aligned=dict.fromkeys(record.aligned, False), why={**record.why, "": text})
+        return replace(ledger, pods={**ledger.pods, record.pod.uid: record})
 
     def _record(self, pod: Pod, nodes: Mapping[str, NodeSet]) -> PodRecord:
         topology, word = self._node.rules.topology, self._words.get(pod.uid, CarriedGrant())

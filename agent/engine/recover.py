@@ -145,7 +145,7 @@ def recover(
         running=tuple(sorted(uid for uid in by_pod if uid in mine and uid not in adopted)),
         unknown=tuple(sorted(uid for uid in by_pod if uid not in mine and uid not in base.pods)),
         losses=carried.losses if carried else (),
-        untold=tuple(adopter.untold),
+        untold=tuple(f"pod {mine[uid].key}: {text}" for uid, text in adopter.untold.items()),
         saved=saved is not None,
         as_saved=as_saved,
         complete=saved is not None and complete and not overtaken,

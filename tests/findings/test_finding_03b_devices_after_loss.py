@@ -214,6 +214,24 @@ def test_finding_03b_confinements_and_policies_are_rebuilt(tmp_path: Path) -> No
     after.check()
 
 
+@pytest.mark.parametrize("align", ["numa", "numa,memory"])
+def test_finding_03b_a_pod_that_is_confined_as_it_asks_is_told_that(tmp_path: Path, align: str) -> None:
+    """Its confinement was found in its cgroup: what it is told is what it was told before the loss."""
+    asks = manifest("web", container(cpu="1500m"), container("side", cpu="500m"), align=align)
+    before = node(tmp_path, asks)
+    said = told(before, asks)["status"]
+    assert said["conditions"][0]["reason"] == "Aligned"
+    after = lost(before, told(before, asks))
+    assert after.recovered.adopted == ("web",)
+    assert told(after, asks)["status"] == said
+    # its memory is bound no more, and it is told that
+    if "memory" in align:
+        before.tree.kernel_write(before.path("web", "app"), "cpuset.mems", "0-1")
+        (condition,) = told(lost(before, told(before, asks)), asks)["status"]["conditions"]
+        assert condition["reason"] == "NotAligned"
+        assert "its memory is not bound" in condition["message"]
+
+
 def test_finding_03b_the_policy_in_force_then_is_known_without_its_annotation(tmp_path: Path) -> None:
     """It came from the namespace, whose annotations could not be read at this start: the pod's own word has it."""
     asked = manifest("db", policy="single-numa-node")
