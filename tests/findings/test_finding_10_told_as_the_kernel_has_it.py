@@ -236,6 +236,30 @@ def test_finding_10_a_confined_pod_that_is_not_kept_on_its_nodes_is_told(tmp_pat
     story = world.story("db")
     assert (story.status, story.reason) == ("False", "NotEnforced")
     assert "is 0-7 instead of 0-3" in story.message
+    assert "EACCES" in story.message
+    assert "another program" not in story.message
     world.kernel.mend()
+    world.engine.reconcile()
+    assert world.condition("db") == "True Aligned"
+
+
+@pytest.mark.parametrize("cpu", ["1500m", "2"], ids=["confined", "exclusive"])
+def test_finding_10_what_a_pod_cannot_be_given_from_above_is_told_with_who_refused_it(
+    tmp_path: Path, cpu: str
+) -> None:
+    """Its container inherits from the pod's slice, which the kernel refuses: told are that slice and the errno."""
+    clock = Clock()
+    world = node(tmp_path, 2, clock)
+    world.run(manifest("db", container(cpu=cpu), created=2, align="numa"))
+    slice_of = world.path("db", "app").rpartition("/")[0]
+    world.tree.kernel_write(slice_of, "cpuset.cpus", "5-7")
+    world.kernel.refuse(errno.EACCES, path="poddb")
+    world.engine.reconcile()
+    message = world.story("db").message
+    assert world.condition("db") == "False NotEnforced"
+    assert f"it follows {slice_of}, which could not be written: EACCES: its parent lacks these CPUs" in message
+    assert "another program" not in message
+    world.kernel.mend()
+    clock.now += 60
     world.engine.reconcile()
     assert world.condition("db") == "True Aligned"

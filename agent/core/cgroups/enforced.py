@@ -178,7 +178,8 @@ def _why(look: Look, cgroup: Cgroup, strays: Iterable[tuple[Cgroup, CpuSet]]) ->
     elif cgroup.pod_uid in look.ledger.cpus.confined:
         pool = pool_of(look.ledger, cgroup.pod_uid, look.machine)
         if pool is not None and not cgroup.effective_cpus.issubset(pool):
-            return _differs(look, cgroup.path, CPUS, str(cgroup.effective_cpus), str(pool))
+            at = _blamed(look, cgroup.path) if cgroup.cpus.issubset(pool) else cgroup.path
+            return _differs(look, cgroup.path, CPUS, str(cgroup.effective_cpus), str(pool), at)
     if want.mems is None or cgroup.path in look.soon:
         return ""
     if cgroup.mems == want.mems:
@@ -196,7 +197,8 @@ def _why(look: Look, cgroup: Cgroup, strays: Iterable[tuple[Cgroup, CpuSet]]) ->
 def _own(look: Look, cgroup: Cgroup, cpus: CpuSet, strays: Iterable[tuple[Cgroup, CpuSet]]) -> str:
     """Why a container does not have its CPUs for itself, and in full."""
     if cgroup.cpus != cpus or cgroup.effective_cpus != cpus:
-        return _differs(look, cgroup.path, CPUS, str(cgroup.effective_cpus), str(cpus))
+        at = _blamed(look, cgroup.path) if cgroup.cpus == cpus else cgroup.path
+        return _differs(look, cgroup.path, CPUS, str(cgroup.effective_cpus), str(cpus), at)
     others = [(each.path, stray & cpus) for each, stray in strays if stray & cpus]
     if others:
         return _shared_with(look, others)
@@ -222,24 +224,31 @@ def _strays(look: Look) -> Iterator[tuple[Cgroup, CpuSet]]:
 def _shared_with(look: Look, others: list[tuple[str, CpuSet]]) -> str:
     path, cpus = others[0]
     more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-    blamed = path
-    while blamed and (blamed, CPUS) not in look.errors:  # it inherits what could not be taken from those above it
-        blamed = parent_of(blamed)
-    reason = _reason(look, blamed, CPUS)
+    reason = _reason(look, path, CPUS, _blamed(look, path))
     return f"its CPUs {cpus} are not its own yet, {path}{more} may still run there: {reason}"
 
 
-def _differs(look: Look, path: str, file: str, found: str, wanted: str) -> str:
-    return f"{file} of {path} is {found or 'empty'} instead of {wanted}: {_reason(look, path, file)}"
+def _blamed(look: Look, path: str) -> str:
+    """The lowest cgroup from a path upwards whose CPUs could not be written: those below inherit what it has."""
+    at = path
+    while at and (at, CPUS) not in look.errors:
+        at = parent_of(at)
+    return at or path
 
 
-def _reason(look: Look, path: str, file: str) -> str:
+def _differs(look: Look, path: str, file: str, found: str, wanted: str, at: str = "") -> str:
+    return f"{file} of {path} is {found or 'empty'} instead of {wanted}: {_reason(look, path, file, at or path)}"
+
+
+def _reason(look: Look, path: str, file: str, at: str) -> str:
+    """Why a file of a cgroup is not as it should be; `at`: the cgroup that keeps it from that."""
     if look.stopped:
         return f"nothing is written: {look.stopped}"
-    error = look.errors.get((path, file), "")
+    error = look.errors.get((at, file), "")
     if not error:
         return _UNFINISHED if look.unfinished else _AGAIN
-    return f"{error}: {REMEDIES.get(error, _ELSE)}"
+    above = "" if at == path else f"it follows {at}, which could not be written: "
+    return f"{above}{error}: {REMEDIES.get(error, _ELSE)}"
 
 
 def _read(kind: type[S], written: Written | None) -> S | None:
