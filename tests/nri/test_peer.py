@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from agent.app.cluster import start as cluster_start
+from agent.engine.enforcer import AWAITED
 from agent.host.nri import decisions
 from agent.host.nri.plugin import Plugin
-from agent.host.nri.session import ANSWER_WITHIN, Identity
+from agent.host.nri.session import ANSWER_WITHIN, SYNCHRONIZE_WITHIN, Identity
 from agent.host.nri.values import Adjustment, DeviceNode, RuntimeContainer
 from agent.model.idset import CpuSet, NodeSet
 from tests import patience
+from tests.docs.safety import PAGE
 from tests.nri.handlers import Recorder
 from tests.nri.peer import Peer, quick
 from tests.patience import PATIENCE
@@ -278,3 +280,13 @@ def test_s9_all_limits_together_are_200_ms() -> None:
     )
     assert 0 < find + decide <= answer <= 200
     assert Identity().answer_within == ANSWER_WITHIN
+    assert 0 < AWAITED <= ANSWER_WITHIN
+
+
+def test_s9_synchronize_has_limits_of_its_own_which_the_page_names() -> None:
+    """S9, as numbers: what it waits for fits into its answer, and that into the two seconds of the runtime."""
+    waits = AWAITED + decisions.ENFORCED_WITHIN
+    assert waits < SYNCHRONIZE_WITHIN < 2.0
+    page = PAGE.read_text("utf-8")
+    for seconds in (waits, AWAITED, decisions.ENFORCED_WITHIN, SYNCHRONIZE_WITHIN):
+        assert f" {seconds:g} s " in page
