@@ -6,7 +6,7 @@ StatefulSet's next pod of the same name is never touched. Failures are tried aga
 as long as the pod exists; a pod that is gone is forgotten.
 
 Namespaces take turns (`agent.kube.turns`); Events come last (`agent.kube.notices`). One pod is told something new
-once a second at most.
+once a second at most; that it has its CPUs no more it is told at once, before what others are told.
 
 A refusal (409, 422) is not the pod's absence: an admission policy may deny the patch, or its annotations be full. The
 pod is looked at once. If it is there, its condition is told without the annotations, and ours are taken off, so that
@@ -130,7 +130,11 @@ class Publisher:
                 if story.uid in self._bare | self._overwritten.lost:
                     self._jobs.drop(key)  # the next try of older words may be minutes away
                 self._overwritten.told(story.uid, anew=True)
-            self._schedule(key, story.namespace, self._rest(story.uid))
+            at_once = self._claims(story.uid) and story.status != "True"
+            if at_once and not same:
+                self._jobs.hasten(key, self._clock())
+                self._wake.notify()
+            self._schedule(key, story.namespace, 0.0 if at_once else self._rest(story.uid))
 
     def keep_back(self, story: Story, why: str) -> None:
         """A pod is not to be written to: nothing is sent, and that is told once."""
@@ -226,8 +230,14 @@ class Publisher:
 
     def _schedule(self, key: Key, space: str, delay: float, attempt: int = 0) -> None:
         """Needs the lock. One job per key at a time: a newer wish does not shorten a back-off."""
-        if self._jobs.add(key, space, self._clock() + delay, attempt):
+        corrects = key[0] == "story" and self._claims(key[1])
+        if self._jobs.add(key, space, self._clock() + delay, attempt, corrects=corrects):
             self._wake.notify()
+
+    def _claims(self, uid: str) -> bool:
+        """Needs the lock. Whether a pod may carry that it has what it was granted."""
+        told = self._told.get(uid)
+        return uid in self._unsure or (told is not None and told.status == "True")
 
     def _rest(self, uid: str) -> float:
         """Seconds until a pod may be told something new."""

@@ -1,13 +1,13 @@
 """Whose turn it is: what is to be sent about pods, and when. Pure; `publish` sends it.
 
-Namespaces take turns: of each, what is done to pods goes first, then what they carry. So who has many pods that are
-to fail, or changes his pods all the time, delays nobody else's word.
+Namespaces take turns: of each, what is done to pods goes first, then what corrects a claim that a pod carries, then
+what others carry. So who has many pods that are to fail, or changes his pods all the time, delays nobody else's word.
 """
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 Key = tuple[str, str]
 """What ("story", "fail", "evict", "delete") and the API's uid of a pod."""
@@ -17,13 +17,19 @@ SLACK = 10
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One thing to do: when (a clock's seconds), for whose pod, and how often it was tried."""
+    """One thing to do: when (a clock's seconds), for whose pod, how often tried, and whether it corrects a claim."""
 
     due: float
     order: int
     key: Key
     space: str
     attempt: int = 0
+    corrects: bool = False
+
+    @property
+    def rank(self) -> tuple[bool, bool, float, int]:
+        """The least goes first, of one namespace's."""
+        return self.key[0] == "story", not self.corrects, self.due, self.order
 
 
 class Turns:
@@ -34,12 +40,18 @@ class Turns:
         self._served: dict[str, int] = {}  # namespace -> when it had its turn
         self._order = itertools.count()
 
-    def add(self, key: Key, space: str, due: float, attempt: int = 0) -> bool:
+    def add(self, key: Key, space: str, due: float, attempt: int = 0, *, corrects: bool = False) -> bool:
         """Whether a job was added: False where one of that key waits already."""
         if key in self._jobs:
             return False
-        self._jobs[key] = Job(due, next(self._order), key, space, attempt)
+        self._jobs[key] = Job(due, next(self._order), key, space, attempt, corrects)
         return True
+
+    def hasten(self, key: Key, due: float) -> None:
+        """What waits does so no longer than until then, unless it waits since it failed."""
+        job = self._jobs.get(key)
+        if job is not None and not job.attempt:
+            self._jobs[key] = replace(job, due=min(job.due, due))
 
     def drop(self, key: Key) -> None:
         """Nobody wants this any more."""
@@ -58,7 +70,7 @@ class Turns:
         ready = [job for job in self._jobs.values() if job.due <= now]
         if not ready:
             return None
-        job = min(ready, key=lambda job: (self._served.get(job.space, 0), job.key[0] == "story", job.due, job.order))
+        job = min(ready, key=lambda job: (self._served.get(job.space, 0), *job.rank))
         del self._jobs[job.key]
         self._served[job.space] = next(self._order)
         if len(self._served) > len(self._jobs) + SLACK:

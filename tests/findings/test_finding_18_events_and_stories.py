@@ -44,9 +44,10 @@ def evil(mark: str, number: int = 13_000) -> dict[str, Any]:
     return body
 
 
-def story(name: str, space: str = "default", text: str = "") -> Story:
+def story(name: str, space: str = "default", text: str = "", *, aligned: bool = True) -> Story:
     """A word for a pod."""
-    return Story(name, space, name, {"numalign.io/cpus": text}, "True", "Aligned", text)
+    verdict = ("True", "Aligned") if aligned else ("False", "NotEnforced")
+    return Story(name, space, name, {"numalign.io/cpus": text}, *verdict, text)
 
 
 def test_finding_18_one_pods_annotations_are_one_event(tmp_path: Path) -> None:
@@ -173,6 +174,41 @@ def test_finding_18_a_pod_that_changes_all_the_time_is_told_once_a_second() -> N
     sent = [body["metadata"]["annotations"]["numalign.io/cpus"] for _, _, body in desk.api.requests]
     assert len(sent) <= 12
     assert sent[-1] == "99"
+
+
+def test_finding_18_that_a_pod_has_its_cpus_no_more_waits_for_nothing_but_its_namespaces_turn() -> None:
+    """Told a moment ago that it has them, beside a crowd of its namespace that was told nothing: it is told first."""
+    desk = Desk()
+    desk.publisher.tell(story("db"))
+    desk.until(desk.now + 0.1)
+    for number in range(300):
+        desk.publisher.tell(story(f"crowd{number}"))
+    desk.publisher.tell(story("db", text="other"))  # rests, as it was told less than a second ago
+    desk.publisher.tell(story("db", aligned=False))
+    desk.publisher.turn()
+    assert desk.api.condition("db")["status"] == "False"
+    desk.publisher.tell(story("db"))
+    desk.until(desk.now + 0.5)
+    assert desk.api.condition("db")["status"] == "False", "that it has them again waits as everything else does"
+    desk.until(desk.now + 1.0)
+    assert desk.api.condition("db")["status"] == "True"
+    assert len(desk.api.requests) == 303
+
+
+def test_finding_18_what_corrects_a_claim_is_told_no_faster_when_it_failed() -> None:
+    """The API server is in trouble: neither that a pod lost its CPUs nor another word for it shortens the pause."""
+    desk = Desk()
+    desk.publisher.tell(story("db"))
+    desk.until(desk.now + 5)
+
+    def answer(*_: object) -> dict[str, Any]:
+        raise KubeError(503, "busy")
+
+    desk.api.answer = answer
+    for number in range(100):
+        desk.publisher.tell(story("db", text=str(number), aligned=False))
+        desk.until(desk.now + 0.1)
+    assert len(desk.api.requests) <= 9
 
 
 def test_finding_18_a_request_that_goes_wrong_in_any_way_ends_no_thread(tmp_path: Path) -> None:

@@ -59,6 +59,8 @@ def test_drift_is_repaired(tmp_path: Path) -> None:
         write(tmp_path / "pods", "db", container(cpu="2"))
         eventually(lambda: node.held() == {"db": "1-2"})
         eventually(lambda: node.runs_on("db") == "1-2")
+        granted = 'numalign_writes_total{cause="grant",file="cpuset.cpus",result="ok"}'
+        eventually(lambda: granted in node.get("/metrics")[1])  # read back: before that, another's write is no drift
         file = node.cpuset("db")
         file.write_text("4\n", "ascii")
         eventually(lambda: file.read_text("ascii").strip() == "1-2")
