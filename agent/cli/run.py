@@ -121,7 +121,7 @@ def command(
     options = StandaloneOptions(
         pods=pods, state=state_dir, config=config, root=root, cgroup_root=cgroup_root or SCRATCH, log_dir=log_dir,
         node_name=node_name or platform.node(), nri_socket=nri_socket, podresources_socket=podresources_socket,
-        processes=processes,
+        processes=processes, lasting=not once,
         metrics_address="" if once or metrics_address == "off" else metrics_address,
     )  # fmt: skip
     with Standalone(options) as node:

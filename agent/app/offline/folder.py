@@ -9,13 +9,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from agent.app import setup
+from agent.app.statedir import last_settings, recovery_report
 from agent.app.statedir import node_allocatable as kept
-from agent.app.statedir import recovery_report
 from agent.app.statedir import unplaced_pods as outsiders
 from agent.errors import HostError, SettingsError
 from agent.host.checkpoint import Checkpoint, Saved
 
-BESIDE = (kept.FILE, outsiders.FILE, recovery_report.FILE)
+BESIDE = (kept.FILE, outsiders.FILE, recovery_report.FILE, last_settings.FILE)
 """Names of the files beside the ledger."""
 
 
@@ -54,7 +54,10 @@ def setup_of(state: Path, config: Path | None, root: str | None) -> setup.Setup:
     """
     known = kept.load(state)
     try:
-        return setup.read_setup(setup.config_of(config, root), root, known if known.known else None)
+        its = known if known.known else None
+        if config is None and root is None:
+            return setup.begin(setup.config_of(config, root), root, state, its, remember=False)
+        return setup.read_setup(config, root, its)
     except HostError as error:
         if root is None:
             raise

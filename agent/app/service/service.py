@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Self
 
+from agent.app.setup import Setup
 from agent.app.statedir.unplaced_pods import Outsiders
 from agent.engine.alone import sentence
 from agent.engine.engine import Engine
@@ -36,6 +37,8 @@ class Service(ABC):
         steps: told between every two effects; tests kill there.
     """
 
+    setup: Setup
+    """Settings and machine as they are in force."""
     outsiders: Outsiders
     """Keeps who is refused, waits or is left alone, for `numalign explain`."""
 
@@ -114,5 +117,6 @@ class Service(ABC):
         self.health.set(RECOVERY, "")
         self.health.set("checkpoint", engine.unwritable)
         self.health.set("cgroups", engine.broken)
+        self.health.set("settings", self.setup.wrong)
         self._tell_missing(engine.missing)
         self.outsiders.follow(engine.snapshot)

@@ -42,7 +42,11 @@ from agent.observe.metrics import MetricValues
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandaloneOptions:
-    """What to serve; see `numalign run --help`."""
+    """What to serve; see `numalign run --help`.
+
+    Attributes:
+        lasting: it is served until it is stopped: wrong settings do not keep it from starting when others are known.
+    """
 
     pods: Path
     state: Path
@@ -56,6 +60,7 @@ class StandaloneOptions:
     podresources_socket: str = AUTO
     processes: bool = True
     metrics_address: str = ""
+    lasting: bool = True
 
 
 class StandaloneParts(Service):
@@ -81,10 +86,13 @@ class StandaloneParts(Service):
         self.hotplug = MachineWatch(options.root, self._wake.set, self._no_hotplug)
         self._prints: tuple[object, ...] = self._fingerprints()
         self._behind = False  # what changed could not be read: tried again by the clock
-        self.setup = setup.read_setup(options.config, options.root)
+        if not options.lasting:
+            self.setup = setup.read_setup(options.config, options.root)
         self.store = Checkpoint(options.state / "checkpoint.json", by=__version__)
         self.store.lock()
         self._closing.callback(self.store.unlock)
+        if options.lasting:
+            self.setup = setup.begin(options.config, options.root, options.state)
         self.tree: ServedTree = open_tree(
             options.cgroup_root, self.setup.machine, options.state, live=options.root is None
         )
@@ -112,7 +120,7 @@ class StandaloneParts(Service):
             self._closing.callback(self.runtime.close)
         for ignored in self.setup.ignored:
             LOG.warning("%s", ignored)
-        setup.tell_missed(self.setup, self.fan)
+        setup.tell_wrong(self.setup, self.fan)
         self._cross_check()
 
     def _cross_check(self) -> None:
