@@ -159,7 +159,7 @@ def _table(panel: Panel, found: list[tuple[str, list[tuple[float, float]], dict[
 def _chart(
     panel: Panel, found: list[tuple[str, list[tuple[float, float]], dict[str, str]]], span: tuple[float, float]
 ) -> str:
-    width, height, left = panel.width * CELL - GAP - 18, panel.height * 38 - GAP - 76, 52
+    width, height, left = panel.width * CELL - GAP - 18, panel.height * 38 - GAP - 92, 52
     found = sorted(found, key=lambda each: each[0])
     tops: dict[float, float] = {}
     lines = []
