@@ -20,7 +20,7 @@ from agent.engine.ports import Steps
 from agent.errors import NumalignError
 from agent.observe.health import RECOVERY, Health, Server
 from agent.observe.logs import LOG
-from agent.observe.metrics import CONTENT_TYPE, Metrics, MetricValues, Shown
+from agent.observe.metrics import Metrics, MetricValues, Shown
 from agent.observe.threads import watched
 
 KNOWN = {
@@ -88,7 +88,7 @@ class Service(ABC):
             open_now.enter_context(watched(self.health, lambda: self.metrics.count("problems_total", "thread")))
             if metrics_address:
                 text = Shown(self.metrics.page)
-                pages = {**self.health.pages(), "/metrics": lambda: (200, CONTENT_TYPE, text())}
+                pages = {**self.health.pages(), "/metrics": lambda accept: (200, *text(accept))}
                 server = Server(metrics_address, pages)
                 open_now.callback(server.close)
                 self.address = server.address
