@@ -16,8 +16,10 @@ from agent.app.page.views import as_json, view_of
 from agent.app.service.edges import Sockets
 from agent.app.standalone.standalone import Standalone, StandaloneOptions
 from agent.app.trees import MOUNT, SCRATCH
-from agent.errors import SettingsError
+from agent.cli.output import ReaderGoneError
+from agent.errors import HostError, SettingsError
 from agent.observe import logs
+from agent.observe.logs import LOG
 
 REFUSED = 1
 """Exit code of --once when a pod was refused and does not run."""
@@ -149,11 +151,15 @@ def serve(node: Standalone, output: str) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-    node.serve(started=lambda: void(show(node, output)))
 
+    def started() -> None:
+        try:
+            show(node, output)
+            sys.stdout.flush()
+        except (HostError, ReaderGoneError) as error:  # no reason to serve no pods
+            LOG.warning("the table is not shown: %s", error)
 
-def void(_code: int) -> None:
-    """A code that nobody asks for."""
+    node.serve(started=started)
 
 
 def show(node: Standalone, output: str) -> int:

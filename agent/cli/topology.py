@@ -16,6 +16,7 @@ import click
 from rich.console import Console
 
 from agent.app.service.machine_watch import second_opinion
+from agent.cli.output import not_written
 from agent.core.machines.facts import to_facts
 from agent.errors import CheckpointError, HostError, MalformedError
 from agent.host.checkpoint import Checkpoint
@@ -71,7 +72,7 @@ def command(root: str | None, output: str, ledger: Path | None, target: Path | N
     try:
         target.write_text(text.getvalue(), encoding="utf-8")
     except OSError as error:
-        raise click.BadParameter(f"{target} cannot be written: {error.strerror}", param_hint="--file") from error
+        raise not_written(target, error) from error
 
 
 def _machine(root: str | None) -> Machine:
