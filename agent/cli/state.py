@@ -15,6 +15,7 @@ from agent.app.statedir import recovery_report
 from agent.app.statedir import unplaced_pods as outsiders
 from agent.cli.where import config_option, root_option, state_dir_option
 from agent.core.cgroups.enforced import note
+from agent.core.machines.identity import differs
 from agent.errors import NumalignError, SettingsError
 from agent.host.checkpoint import Checkpoint
 from agent.model.ledgerjson import ledger_to_json
@@ -46,10 +47,11 @@ def command(*, state_dir: Path, config: Path | None, root: str | None, output: s
     if output == "ledger":
         click.echo(json.dumps(ledger_to_json(saved.ledger), indent=2))
         return
-    reserved = list[str]()
+    reserved, different = list[str](), None
     try:
         found = setup_of(state_dir, config, root)
-        node = found.node if found.machine.digest == saved.ledger.machine else None
+        different = differs(saved.ledger, saved.extra, found.machine)
+        node = found.node if different is not None else None
         reserved = list(kept.sentences(found.settings, found.node, kept.load(state_dir))) if node else []
     except NumalignError:
         if config or root:
@@ -88,6 +90,6 @@ def command(*, state_dir: Path, config: Path | None, root: str | None, output: s
         show.sentences(target, [text])
     else:
         target.print(show.nodes_table(view))
-        show.sentences(target, reserved)
+        show.sentences(target, [*reserved, *([different] if different else [])])
     show.sentences(target, recovery_report.sentences(report) if report else ())
     show.sentences(target, [f"saved by numalign {saved.by or '(unknown)'} in {store.path}"])

@@ -18,6 +18,7 @@ from rich.console import Console
 from agent.app.service.machine_watch import second_opinion
 from agent.cli.output import not_written
 from agent.core.machines.facts import to_facts
+from agent.core.machines.identity import differs
 from agent.errors import CheckpointError, HostError, MalformedError
 from agent.host.checkpoint import Checkpoint
 from agent.host.machines import open_machine
@@ -91,7 +92,10 @@ def _ledger(path: Path, machine: Machine) -> Ledger:
         raise click.BadParameter(str(error), param_hint="--ledger") from error
     if saved is None:
         raise click.BadParameter(f"{path}: no such file", param_hint="--ledger")
-    if saved.ledger.machine != machine.digest:
+    different = differs(saved.ledger, saved.extra, machine)
+    if different:
+        click.echo(f"warning: {different}", err=True)
+    if different is None:
         click.echo(
             f"warning: {path} is of machine {saved.ledger.machine}, shown is {machine.digest}: what this machine "
             "does not have is left out",

@@ -20,6 +20,7 @@ from agent.app.trees import AUTO, MOUNT, SCRATCH
 from agent.core.cgroups.desired import wants
 from agent.core.cgroups.naming import named
 from agent.core.cgroups.verify import CgroupCase, VerifyReport, check
+from agent.core.machines.identity import differs
 from agent.core.request.annotations import ask_of
 from agent.engine.enforcer import Enforcer
 from agent.engine.recover import names_in
@@ -120,8 +121,10 @@ def open_left(where: Where, *, needs_ledger: bool) -> Left:
         if needs_ledger:
             raise
         notes.append(f"{error}; going on without it: quotas are not put back")
-    if saved is not None and saved.ledger.machine != found.machine.digest:
-        notes.append(f"the ledger is of machine {saved.ledger.machine}, this one is {found.machine.digest}")
+    different = differs(saved.ledger, saved.extra, found.machine) if saved else ""
+    if saved is not None and different is None:
+        different = f"the ledger is of machine {saved.ledger.machine}, this one is {found.machine.digest}"
+    notes += [different] if different else []
     if found.switches.observe_only:
         notes.append("the settings say observe only: the agent writes nothing, so that drift stays")
     cgroups, real = _tree(where, live=where.root is None)

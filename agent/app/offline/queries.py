@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent.app import setup
-from agent.app.offline.folder import saved_in, setup_of
+from agent.app.offline.folder import carried, saved_in, setup_of
 from agent.app.statedir import unplaced_pods as outsiders
 from agent.app.statedir.unplaced_pods import Outsider
 from agent.core.admission.node import Node
@@ -115,13 +115,9 @@ def open_desk(state: Path, config: Path | None, root: str | None, *, needs_ledge
     found = setup_of(state, config, root)
     if saved is None:
         return Desk(found, found.node, found.node.start(), notes=(f"no ledger in {state}: an empty node is taken",))
-    if saved.ledger.machine != found.machine.digest:
-        raise SettingsError(
-            "--root", f"the ledger is of machine {saved.ledger.machine}, and {found.machine.name} is "
-            f"{found.machine.digest}; name the machine that it was served on"
-        )  # fmt: skip
-    node = Following(found.node, reported_before(saved.ledger, found.node)).node(found.node)
-    return Desk(found, node, saved.ledger, outsiders.load(state), outsiders.unenforced(state))
+    ledger, notes = carried(saved, found)
+    node = Following(found.node, reported_before(ledger, found.node)).node(found.node)
+    return Desk(found, node, ledger, outsiders.load(state), outsiders.unenforced(state), notes)
 
 
 def manifests(path: Path) -> tuple[Pod, ...]:
