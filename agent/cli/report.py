@@ -18,8 +18,8 @@ def print_report(
     """Print it to standard output, or to another console; `foot` adds where things are and who says so."""
     target = target or show.console()
     show.sentences(target, head(node), "bold")
-    target.print(show.pods_table(view))
-    target.print(show.nodes_table(view))
+    show.pods_grid(view, target.width).print(target)
+    show.nodes_grid(view, target.width).print(target)
     show.sentences(target, _foot(node) if foot else ())
     show.sentences(target, (f"wrong manifest, not served: {each}" for each in wrong), "red")
 

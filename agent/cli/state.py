@@ -83,13 +83,13 @@ def command(*, state_dir: Path, config: Path | None, root: str | None, output: s
     from agent.cli import show  # noqa: PLC0415 - rich is loaded only where a table is shown
 
     target = show.console()
-    target.print(show.pods_table(view))
+    show.pods_grid(view, target.width).print(target)
     show.sentences(target, [f"pod {saved.ledger.pods[uid].pod.key}: {note(why)}" for uid, why in lacking.items()])
     if node is None:
         text = f"the ledger is of machine {saved.ledger.machine}, not of this one; --root names the one to show"
         show.sentences(target, [text])
     else:
-        target.print(show.nodes_table(view))
+        show.nodes_grid(view, target.width).print(target)
         show.sentences(target, [*reserved, *([different] if different else [])])
     show.sentences(target, recovery_report.sentences(report) if report else ())
     show.sentences(target, [f"saved by numalign {saved.by or '(unknown)'} in {store.path}"])

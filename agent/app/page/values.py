@@ -16,14 +16,13 @@ from agent import __version__
 from agent.app.page.views import Row, in_words, node_json, refusal_json, row_json, view_of
 from agent.core.accounting.usage import usage
 from agent.core.cgroups.enforced import sentence
-from agent.core.explain.refusals import in_plain_words
 from agent.core.explain.shown import to_json
 from agent.core.machines.facts import to_facts
 from agent.engine.explaining import explained
 from agent.engine.known import Known, Snapshot
 from agent.engine.line import FINAL, waits
 from agent.host.cgroups.layout import place
-from agent.model.outcome import Reason, Refusal
+from agent.model.outcome import Refusal
 from agent.model.rules import Rules
 from agent.observe.drawing.holders import Holder, holders
 from agent.observe.drawing.look import style_of
@@ -181,7 +180,7 @@ def _state(snapshot: Snapshot, uid: str, known: Known | None, rows: list[Row]) -
 
 def _refused(snapshot: Snapshot, known: Known, refusal: Refusal, *, inside: bool) -> tuple[str, str]:
     """Of a pod that was refused: it waits, it does not run, or it runs on the shared pool all the same."""
-    plain = in_words(refusal) if refusal.reason is Reason.TOPOLOGY else in_plain_words(refusal)
+    plain = in_words(refusal)
     if inside:
         return SHARED, plain
     waiting = FINAL not in refusal.facts and not known.unsaved and waits(known, snapshot.node.rules)
