@@ -39,7 +39,7 @@ class Below:
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class TextGrid:
     """Column names, and rows of as many cells; a `Below` may stand between rows.
 
     Attributes:
@@ -115,7 +115,7 @@ class Grid:
         return widths
 
 
-def fitting(width: int, make: Iterable[Callable[[], Grid]]) -> Grid:
+def fitting(width: int, make: Iterable[Callable[[], TextGrid]]) -> TextGrid:
     """The first grid that fits the width; the last one where none does."""
     found = None
     for each in make:

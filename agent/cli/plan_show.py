@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from agent.cli import show as tables
-from agent.cli.grid import Below, Cell, Grid, folded
+from agent.cli.grid import Below, Cell, TextGrid, folded
 from agent.core.explain.shown import capital
 from agent.core.explain.words import amount
 from agent.core.forecast.whatif import Difference, Forecast, PodForecast, WhatIf
@@ -45,13 +45,13 @@ def show(
             target.print(Text(part), soft_wrap=True)
 
 
-def _grid(answer: Forecast) -> Grid:
+def _grid(answer: Forecast) -> TextGrid:
     rows: list[tuple[Cell, ...] | Below] = []
     for line in answer.lines:
         word, colour = _WORD.get(line.change, line.change.value), _COLOUR[line.change]
         rows.append((Cell(line.pod), Cell(word, colour), Cell(_nodes(line)), Cell(_aligned(line))))
         rows += [Below(capital(line.why))] if line.why else []
-    return Grid(("pod", "would be", "NUMA nodes", "aligned?"), tuple(rows))
+    return TextGrid(("pod", "would be", "NUMA nodes", "aligned?"), tuple(rows))
 
 
 def _nodes(line: PodForecast) -> str:

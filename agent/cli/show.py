@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from agent.app.page.views import NodeView, Row
-from agent.cli.grid import GLUE, Below, Cell, Grid, fitting
+from agent.cli.grid import GLUE, Below, Cell, TextGrid, fitting
 from agent.core.accounting.usage import MemoryUse
 from agent.model.idset import CpuSet
 
@@ -32,7 +32,7 @@ def console(*, record: bool = False, width: int | None = None) -> Console:
     return made
 
 
-def pods_grid(view: NodeView, width: int) -> Grid:
+def pods_grid(view: NodeView, width: int) -> TextGrid:
     """One row per container; a pod's name only on its first, and below the pod what there is to say of it.
 
     Where the terminal is narrow the QoS class goes, then the memory moves below the pod, then what the kernel says.
@@ -43,7 +43,7 @@ def pods_grid(view: NodeView, width: int) -> Grid:
     return fitting(width, [partial(_pods_grid, view, *choice) for choice in choices])
 
 
-def _pods_grid(view: NodeView, qos: bool, memory: bool, heard: bool) -> Grid:  # noqa: FBT001 - which columns
+def _pods_grid(view: NodeView, qos: bool, memory: bool, heard: bool) -> TextGrid:  # noqa: FBT001 - which columns
     optional = (("QoS", qos), ("memory per node", memory), ("kernel says", heard))
     left_out = {name for name, shown in optional if not shown}
     names = ("pod", "container", "QoS", "CPUs", "NUMA", "memory per node", "kernel says", "aligned?")
@@ -63,7 +63,7 @@ def _pods_grid(view: NodeView, qos: bool, memory: bool, heard: bool) -> Grid:  #
             )
             rows.append(tuple(cell for name, cell in zip(names, cells, strict=True) if name not in left_out))
         rows += _said(mine, memory="memory per node" in left_out, heard="kernel says" in left_out)
-    return Grid(tuple(name for name in names if name not in left_out), tuple(rows))
+    return TextGrid(tuple(name for name in names if name not in left_out), tuple(rows))
 
 
 def _said(mine: list[Row], *, memory: bool, heard: bool) -> Iterator[Below]:
@@ -120,12 +120,12 @@ def _colour(row: Row) -> str:
     return "yellow" if row.state == "shared" and row.why else _COLOUR[row.state]
 
 
-def nodes_grid(view: NodeView, width: int) -> Grid:
+def nodes_grid(view: NodeView, width: int) -> TextGrid:
     """One row per NUMA node: its CPUs by use, its memory; in a narrow terminal the memory below."""
     return fitting(width, [partial(_nodes_grid, view, beside=True), partial(_nodes_grid, view, beside=False)])
 
 
-def _nodes_grid(view: NodeView, *, beside: bool) -> Grid:
+def _nodes_grid(view: NodeView, *, beside: bool) -> TextGrid:
     rows: list[tuple[Cell, ...] | Below] = []
     for node in view.nodes:
         sets = ((node.exclusive, "bold"), (node.shared, ""), (node.reserved, ""), (node.free, "green"))
@@ -134,7 +134,7 @@ def _nodes_grid(view: NodeView, *, beside: bool) -> Grid:
         rows.append((*cells, Cell("\n".join(lines))) if beside else cells)
         rows += [] if beside else [Below(line) for line in lines]
     names = ("NUMA node", "exclusive CPUs", "shared CPUs", "reserved CPUs", "free CPUs")
-    return Grid((*names, "memory") if beside else names, tuple(rows))
+    return TextGrid((*names, "memory") if beside else names, tuple(rows))
 
 
 def _uses(memory: Mapping[str, MemoryUse]) -> list[str]:

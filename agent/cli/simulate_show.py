@@ -18,7 +18,7 @@ from rich.table import Table
 from agent.app.page.views import in_words
 from agent.app.simulate.figures import Figures, Fill
 from agent.app.simulate.simulate import Outcome, Prepared
-from agent.cli.grid import GLUE, Below, Cell, Grid
+from agent.cli.grid import GLUE, Below, Cell, TextGrid
 from agent.cli.show import PIPE_WIDTH, counted, sentences, size
 from agent.engine.simulation import Fate, PodState
 from agent.model.idset import CpuSet, NodeSet
@@ -185,7 +185,7 @@ def _share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f}%" if whole else "-"
 
 
-def _nodes(figures: Figures) -> Grid:
+def _nodes(figures: Figures) -> TextGrid:
     rows = []
     for node in figures.nodes:
         fills = (node.fills.get(name, Fill()) for name in ("cpu", "memory"))
@@ -200,14 +200,14 @@ def _nodes(figures: Figures) -> Grid:
         )  # fmt: skip
         rows.append(tuple(map(Cell, texts)))
     names = ("node", "pods", "CPU", "memory", "largest aligned", "free CPUs of NUMA nodes")
-    return Grid(names, tuple(rows), right=frozenset({2, 3, 4}))
+    return TextGrid(names, tuple(rows), right=frozenset({2, 3, 4}))
 
 
 def _word(state: PodState) -> str:
     return state.value.replace("-", " ")
 
 
-def _pods(outcome: Outcome) -> Grid:
+def _pods(outcome: Outcome) -> TextGrid:
     several = len(outcome.sites) > 1
     rows: list[tuple[Cell, ...] | Below] = []
     for fate in outcome.result.fates:
@@ -217,7 +217,7 @@ def _pods(outcome: Outcome) -> Grid:
         rows.append((Cell(fate.item.pod.key), *place, Cell(_word(fate.state), colour), Cell(nodes), Cell(cpus)))
         why = _why(fate, len(outcome.sites))
         rows += [Below(why, colour)] if why else []
-    return Grid(("pod", *(("node",) if several else ()), "result", "NUMA", "CPUs"), tuple(rows))
+    return TextGrid(("pod", *(("node",) if several else ()), "result", "NUMA", "CPUs"), tuple(rows))
 
 
 def _held(outcome: Outcome, fate: Fate) -> tuple[str, str]:

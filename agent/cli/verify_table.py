@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from agent.app.offline.offline import Left
 from agent.cli import show
-from agent.cli.grid import Below, Cell, Grid
+from agent.cli.grid import Below, Cell, TextGrid
 from agent.core.cgroups.verify import ReportLine, VerifyReport
 from agent.model.cgroup import Level
 
@@ -33,7 +33,7 @@ def print_report(left: Left, report: VerifyReport, lines: Iterable[ReportLine], 
     show.sentences(target, _verdict(report))
 
 
-def _grid(lines: Iterable[ReportLine]) -> Grid:
+def _grid(lines: Iterable[ReportLine]) -> TextGrid:
     rows: list[tuple[Cell, ...] | Below] = []
     for line in lines:
         cause = Cell(line.cause.value if line.cause and not line.kept else "", "red")
@@ -42,7 +42,7 @@ def _grid(lines: Iterable[ReportLine]) -> Grid:
             (Cell(_name(line)), Cell(line.file), own, Cell(line.asked or "-"), Cell(line.effective or "-"), cause)
         )
         rows += [Below(f"left so: {line.kept}", "dim")] if line.kept else []
-    return Grid(("cgroup", "file", "ledger says", "asked for", "in force", "why it differs"), tuple(rows))
+    return TextGrid(("cgroup", "file", "ledger says", "asked for", "in force", "why it differs"), tuple(rows))
 
 
 def _name(line: ReportLine) -> str:

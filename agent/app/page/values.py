@@ -54,6 +54,7 @@ class PageInput:
         missing: what stands between the agent and being ready, "" for nothing.
         stopped: why nothing is written, one sentence each; empty while the agent acts.
         repairs, faults: of late.
+        wrong: manifests that are not served, one sentence each.
     """
 
     snapshot: Snapshot
@@ -64,6 +65,7 @@ class PageInput:
     stopped: tuple[str, ...] = ()
     repairs: tuple[RecentRepair, ...] = ()
     faults: tuple[Fault, ...] = ()
+    wrong: tuple[str, ...] = ()
 
 
 def node_value(seen: PageInput) -> dict[str, Any]:
@@ -77,6 +79,7 @@ def node_value(seen: PageInput) -> dict[str, Any]:
         "ready": not seen.missing,
         "missing": seen.missing,
         "stopped": list(seen.stopped),
+        "wrongManifests": list(seen.wrong),
         "settings": _settings(node.rules),
         "sharedCPUs": str(ledger.cpus.shared),
         "numaNodes": [node_json(each) for each in usage(ledger, node)],

@@ -18,6 +18,7 @@ from agent.app.simulate.scenario import read_scenario
 from agent.app.statedir.node_allocatable import Kept
 from agent.core.admission.node import Node
 from agent.core.forecast.scheduling import Strategy, room_of
+from agent.core.request.amounts import unplaced_pages
 from agent.engine.simulation import Add, Event, Result, Simulation, Site
 from agent.errors import BadInputError, HostError, MalformedError, SettingsError
 from agent.host.machines import SYNTHETIC, open_machine, plain_name
@@ -261,6 +262,16 @@ def _uncounted(result: Result, sites: Sequence[Site]) -> Iterable[str]:
     for name, count in sorted(asked.items()):
         pods = f"{count} pod{'s' if count > 1 else ''}"
         yield f"{name}, asked for by {pods}, is not counted: no node has it (devices: in the configuration)"
+    pages = [
+        fate
+        for fate in result.fates
+        if fate.site is not None
+        and unplaced_pages(fate.item.pod, static=result.nodes[fate.site].node.rules.memory.static)
+    ]
+    if pages:
+        text = unplaced_pages(pages[0].item.pod, static=False)
+        more = f" (and {len(pages) - 1} more)" if len(pages) > 1 else ""
+        yield f"{pages[0].item.pod.key}{more}: {text}"
     problems = [(fate.item.pod.key, problem) for fate in result.fates for problem in fate.problems]
     for key, problem in problems[:5]:
         yield f"{key}: {problem}"

@@ -22,6 +22,7 @@ function showAttention({ node, pods }) {
   const lines = [];
   if (!node.ready) lines.push(["The agent is not ready", `: ${node.missing}`]);
   for (const why of node.stopped) lines.push(["Nothing is written", `: ${why}`]);
+  for (const why of node.wrongManifests.slice(0, MOST)) lines.push(["A manifest is wrong, and not served", `: ${why}`]);
   const rank = (pod) => ["refused", "waiting", "not enforced", "not aligned"].indexOf(pod.state) >>> 0;
   const found = pods.filter((pod) => pod.attention).sort((a, b) => rank(a) - rank(b));
   for (const pod of found.slice(0, MOST)) lines.push([link(pod), " ", stateOf(pod), `: ${pod.why}`]);
