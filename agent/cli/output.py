@@ -67,10 +67,13 @@ def guard() -> None:
     """
     if sys.stdout is None:
         raise HostError("standard output", "is closed; redirect it to a file, or to /dev/null")
-    sys.stdout.flush()
+    own = sys.__stdout__
+    if own is None or sys.stdout is not own:
+        return  # whoever put it there looks after it
+    own.flush()
     sys.stdout = io.TextIOWrapper(
-        io.BufferedWriter(_Standard()), encoding=sys.stdout.encoding, errors=sys.stdout.errors,
-        line_buffering=bool(sys.stdout.line_buffering),
+        io.BufferedWriter(_Standard()), encoding=own.encoding, errors=own.errors,
+        line_buffering=bool(own.line_buffering),
     )  # fmt: skip
 
 
@@ -79,3 +82,8 @@ def not_written(path: Path, error: OSError) -> Exception:
     if error.errno in _THE_DISK:
         return HostError(str(path), f"cannot be written: {error.strerror}")
     return click.BadParameter(f"{path} cannot be written: {error.strerror}", param_hint="--file")
+
+
+def many(count: int, word: str) -> str:
+    """A number and its word."""
+    return f"{count} {word}{'' if count == 1 else 's'}"

@@ -9,6 +9,7 @@ from rich.console import Console
 from agent.app.page.views import NodeView
 from agent.app.standalone.standalone import Standalone
 from agent.cli import show
+from agent.cli.output import many
 from agent.core.request.amounts import unplaced_pages
 from agent.model.machine import Machine
 
@@ -47,13 +48,8 @@ def machine_sentence(machine: Machine) -> str:
     nodes = many(len(machine.nodes), "NUMA node")
     return (
         f"{machine.name}: {many(len(machine.cpus), 'CPU')} in {many(len(machine.packages), 'socket')}, {nodes}, "
-        f"{show.size(memory)} memory{huge}, {len(machine.devices)} PCI functions"
+        f"{show.size(memory)} memory{huge}, {many(len(machine.devices), 'PCI function')}"
     )
-
-
-def many(count: int, word: str) -> str:
-    """A number and its word."""
-    return f"{count} {word}{'' if count == 1 else 's'}"
 
 
 def _foot(node: Standalone, view: NodeView) -> Iterator[str]:

@@ -73,7 +73,7 @@ DEFAULT_STATE = Path("/var/lib/numalign")
 @click.option("--host-root", type=click.Path(path_type=Path), default=Path("/"), hidden=True)
 @click.option("--api-server", default="", hidden=True, help="Instead of the one that a pod is told of.")
 @click.option("--api-account", type=click.Path(path_type=Path), hidden=True, help="Folder with token and ca.crt.")
-@click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option("--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(
     "--log-level",
@@ -124,6 +124,8 @@ def command(
             )
         )  # fmt: skip
         return
+    if not pods.exists():
+        raise SettingsError("--pods", f"{pods} is not there; name a folder of pod manifests")
     with ExitStack() as ending:
         state = Path(ending.enter_context(TemporaryDirectory(prefix="numalign-"))) if once and not state_dir else None
         options = StandaloneOptions(

@@ -34,7 +34,7 @@ Examples:
 @state_dir_option
 @config_option
 @root_option
-@click.option("--output", type=click.Choice(["table", "json", "svg", "ledger"]), default="table",
+@click.option("--output", "-o", type=click.Choice(["table", "json", "svg", "ledger"]), default="table",
               show_default=True)  # fmt: skip
 def command(*, state_dir: Path, config: Path | None, root: str | None, output: str) -> None:
     """Show who holds what, from the saved ledger.

@@ -43,7 +43,7 @@ Examples:
 
 
 @click.command("topology", epilog=EXAMPLES)
-@click.option("--root", metavar="SPEC", default=None, help="A machine that is not this one; see below.")
+@click.option("--root", metavar="MACHINE", default=None, help="A machine that is not this one; see below.")
 @click.option("--output", "-o", type=click.Choice(["text", "json", "svg"]), default="text", show_default=True)
 @click.option("--ledger", metavar="CHECKPOINT", type=click.Path(path_type=Path), default=None,
               help="Show who holds what, from this saved ledger.")  # fmt: skip
@@ -53,11 +53,11 @@ Examples:
 def command(root: str | None, output: str, ledger: Path | None, target: Path | None, *, full: bool) -> None:
     """Show sockets, NUMA nodes, caches, cores, memory, devices and distances of a machine.
 
-    SPEC is a folder with sys/ in it, an archive made by `numalign record`, a file that hwloc's `lstopo --disallowed
-    machine.xml` wrote, the name of a machine that comes with numalign, or a description after "synthetic:". Without
-    it, this machine is shown.
+    MACHINE is a folder with sys/ in it, an archive made by `numalign record`, a file that hwloc's `lstopo
+    --disallowed machine.xml` wrote, the name of a machine that comes with numalign, or a description after
+    "synthetic:". Without it, this machine is shown.
 
-    Exit code 0: shown; 2: SPEC or CHECKPOINT cannot be used, with the reason.
+    Exit code 0: shown; 2: MACHINE or CHECKPOINT cannot be used, with the reason.
     """
     machine = _machine(root)
     for difference in second_opinion(machine, root):

@@ -209,10 +209,14 @@ class Checkpoint:
         try:
             envelope = json.loads(head)
         except (ValueError, RecursionError) as error:
-            raise CheckpointCorruptError(str(self.path), "does not start with numalign's envelope") from error
+            raise CheckpointCorruptError(
+                str(self.path), "is no ledger of numalign: its first line is not the checksum"
+            ) from error
         version = envelope.get("numalign") if isinstance(envelope, dict) else None
         if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-            raise CheckpointCorruptError(str(self.path), "does not start with numalign's envelope")
+            raise CheckpointCorruptError(
+                str(self.path), "is no ledger of numalign: its first line is not the checksum"
+            )
         if version > VERSION:
             raise CheckpointTooNewError(
                 str(self.path),

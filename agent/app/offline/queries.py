@@ -19,7 +19,7 @@ from agent.core.cgroups.enforced import Unenforced, note
 from agent.core.explain import Explanation, PodStanding, explain
 from agent.engine.deciding import asked
 from agent.engine.following import Following, reported_before
-from agent.errors import SettingsError
+from agent.errors import HostError, SettingsError
 from agent.host.checkpoint import Checkpoint
 from agent.host.manifests import read_folder
 from agent.model.ledger import Ledger
@@ -122,7 +122,12 @@ def open_desk(state: Path, config: Path | None, root: str | None, *, needs_ledge
 
 def manifests(path: Path) -> tuple[Pod, ...]:
     """The pods of a manifest file or folder; raises SettingsError for what is no pod, HostError where nothing is."""
-    folder = read_folder(path)
+    try:
+        folder = read_folder(path)
+    except HostError as error:
+        raise SettingsError(
+            "--manifest", f"{str(error).partition(';')[0]}; name a manifest, or a folder of them"
+        ) from None
     if folder.wrong:
         raise SettingsError("--manifest", "; ".join(str(each) for each in folder.wrong[:3]))
     if not folder.pods:

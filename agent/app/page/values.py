@@ -144,7 +144,7 @@ def _pod(seen: PageInput, uid: str, known: Known | None, rows: list[Row], holder
     state, why = _state(seen.snapshot, uid, known, rows)
     return {
         "uid": uid, "namespace": pod.namespace if pod else "", "name": pod.name if pod else "",
-        "qos": pod.qos.value if pod else "", "created": pod.created if pod else 0.0,
+        "qos": pod.qos.value if pod else "", "created": float(int(pod.created)) if pod else 0.0,
         "state": state, "attention": state in ATTENTION or (state == SHARED and bool(why)),
         "why": why, "policy": record.policy if record else "",
         "picture": _sign(holder) if holder else None,

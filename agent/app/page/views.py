@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.core.accounting.usage import NodeUse, usage
+from agent.core.admission.alignment import UNPREFERRED
 from agent.core.admission.node import Node
 from agent.core.explain.refusals import in_plain_words
+from agent.core.explain.words import on
 from agent.engine.known import Known
 from agent.host.processes import Allowed
 from agent.model.idset import CpuSet, NodeSet
@@ -114,6 +116,8 @@ def _row(
     confined = ledger.cpus.confined.get(pod.uid)
     nodes = mine | NodeSet.from_ids(memory) | (confined.nodes if confined else NodeSet())
     state, why = _state(record, container.name, known, holds=bool(grant.cpus or memory or grant.devices or confined))
+    if why == UNPREFERRED and nodes:
+        why = f"it lies on {on(nodes)}; on an empty machine fewer nodes, or nearer ones, would do"
     pool = ledger.cpus.shared
     if machine and confined:
         pool &= machine.cpus_of(confined.nodes)

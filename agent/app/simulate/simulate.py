@@ -243,11 +243,20 @@ def _stem(spec: str | None) -> str:
     return re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:40].strip("-") or "node"
 
 
+_NO_PODS = frozenset(
+    "ClusterRole ClusterRoleBinding ConfigMap CustomResourceDefinition EndpointSlice Endpoints "
+    "HorizontalPodAutoscaler Ingress LimitRange NetworkPolicy PersistentVolume PersistentVolumeClaim "
+    "PodDisruptionBudget PriorityClass ResourceQuota Role RoleBinding Secret Service ServiceAccount StorageClass".split()
+)
+"""Kubernetes' own kinds; an operator's may well make pods."""
+
+
 def _notes(ended: int, ignored: Mapping[str, int]) -> Iterable[str]:
     if ended:
         yield f"{ended} pod{'s' if ended > 1 else ''} left out: run to the end (phase Succeeded or Failed)"
     for kind, count in ignored.items():
-        why = "its Jobs come later" if kind == "CronJob" else "it makes no pods"
+        why = "it makes no pods" if kind in _NO_PODS else "numalign reads no pods from this kind"
+        why = "its Jobs come later" if kind == "CronJob" else why
         yield f"{count} {kind} left out: {why}"
 
 
