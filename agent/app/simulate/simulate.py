@@ -244,9 +244,29 @@ def _stem(spec: str | None) -> str:
 
 
 _NO_PODS = frozenset(
-    "ClusterRole ClusterRoleBinding ConfigMap CustomResourceDefinition EndpointSlice Endpoints "
-    "HorizontalPodAutoscaler Ingress LimitRange NetworkPolicy PersistentVolume PersistentVolumeClaim "
-    "PodDisruptionBudget PriorityClass ResourceQuota Role RoleBinding Secret Service ServiceAccount StorageClass".split()
+    [
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "ConfigMap",
+        "CustomResourceDefinition",
+        "EndpointSlice",
+        "Endpoints",
+        "HorizontalPodAutoscaler",
+        "Ingress",
+        "LimitRange",
+        "NetworkPolicy",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "PodDisruptionBudget",
+        "PriorityClass",
+        "ResourceQuota",
+        "Role",
+        "RoleBinding",
+        "Secret",
+        "Service",
+        "ServiceAccount",
+        "StorageClass",
+    ]
 )
 """Kubernetes' own kinds; an operator's may well make pods."""
 
