@@ -41,7 +41,8 @@ class Values:
 
     def picture(self, seen: PageInput, *, full: bool, bare: bool) -> str:
         """See Source."""
-        return draw(seen.snapshot.node.machine, seen.snapshot.ledger, full=full, bare=bare)
+        node = seen.snapshot.node
+        return draw(node.machine, seen.snapshot.ledger, reserved=node.reserved, full=full, bare=bare)
 
 
 @dataclass(frozen=True, kw_only=True)
