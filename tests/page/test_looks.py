@@ -72,7 +72,7 @@ def test_256_cpus_on_64_nodes_are_readable(browser: Browser, crowd: PageServer, 
 
 @pytest.mark.parametrize("width", [1400, 800, 390])
 def test_no_set_of_cpus_is_broken_inside_a_range(browser: Browser, crowd: PageServer, width: int) -> None:
-    """Every part up to a comma stands on one line of its cell, and on a narrow page each cell has its column's name."""
+    """Every part up to a comma stands on one line of its cell; on a narrow page each cell has its column's name."""
     look(browser, crowd, width)
     assert browser.run("document.querySelectorAll('#table .whole').length") > 70
     broken = (
