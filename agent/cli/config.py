@@ -19,6 +19,7 @@ from agent.host.machines import open_machine
 from agent.host.settings_file import read_settings
 from agent.model.devices import DeviceInventory
 from agent.model.machine import Machine
+from agent.model.quantity import show_bytes
 from agent.settings import Settings, parse
 
 WRONG = 2
@@ -102,7 +103,10 @@ def _sections(ignored: tuple[str, ...], found: dict[str, Any]) -> Iterator[str]:
     if found:
         yield f"on {found['name']}:"
         for key in ("reservedCpus", "sharedCpus", "reservedMemory"):
-            yield f"  {key:<34}{_text(found[key])}"
+            value = found[key]
+            if isinstance(value, dict):
+                value = {node: {name: show_bytes(size) for name, size in per.items()} for node, per in value.items()}
+            yield f"  {key:<34}{_text(value)}"
     if ignored:
         yield "ignored:"
         yield from (f"  {sentence}" for sentence in ignored)

@@ -10,6 +10,7 @@ from agent.app.page.views import NodeView
 from agent.app.standalone.standalone import Standalone
 from agent.cli import show
 from agent.cli.output import many
+from agent.core.machines.identity import differs
 from agent.core.request.amounts import unplaced_pages
 from agent.model.machine import Machine
 
@@ -55,6 +56,11 @@ def machine_sentence(machine: Machine) -> str:
 def _foot(node: Standalone, view: NodeView) -> Iterator[str]:
     yield from _notes(node)
     yield from (f"machine: {warning}" for warning in node.setup.machine.warnings)
+    if node.setup.machine.isolated:
+        yield f"CPUs {node.setup.machine.isolated} are isolated by the kernel's command line: in no shared pool"
+    before = node.recovered.before
+    if before is not None and differs(before, {}, node.setup.machine) is None:
+        yield "the ledger of an earlier run was of another machine: what does not fit here is dropped; see --afresh"
     yield f"cpusets: {node.tree.where}; ledger: {node.store.path}"
     if node.runtime is None:
         return

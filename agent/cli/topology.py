@@ -57,8 +57,15 @@ def command(root: str | None, output: str, ledger: Path | None, target: Path | N
     --disallowed machine.xml` wrote, the name of a machine that comes with numalign, or a description after
     "synthetic:". Without it, this machine is shown.
 
+    \b
+    The part after "synthetic:" is made of, with commas between:
+      2 sockets x 2 nodes x 8 cores x 2 threads    counts, outermost first
+      8 CPUs per L3                                caches
+      64G per node, 1000 2Mi pages, 4 1Gi pages on 0
+      gpu on 1 and 3, 4 vfs on 0, nvme on 2        devices, and the nodes that they are local to
+
     Exit code 0: shown; 2: MACHINE or CHECKPOINT cannot be used, with the reason.
-    """
+    """  # noqa: D301 - click's mark for text that is not folded is this very character
     machine = _machine(root)
     for difference in second_opinion(machine, root):
         click.echo(f"warning: {difference}", err=True)

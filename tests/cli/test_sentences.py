@@ -84,3 +84,37 @@ def test_what_a_pod_spans_is_named(tmp_path: Path) -> None:
     line[3:4] = [str(tmp_path)]
     said = CliRunner().invoke(group, [*line, "--state-dir", str(tmp_path / "state")], env={"COLUMNS": "120"}).output
     assert "not as good as" not in said
+
+
+def test_the_plugin_says_what_kubectl_says_to_people(tmp_path: Path) -> None:
+    """Lines of kubectl's log, which repeat the fault, are left out."""
+    fake = tmp_path / "kubectl"
+    log = "E1123 10:00:00.000000 1 memcache.go:265] couldn't get current server API group list"
+    said = "The connection to the server localhost:8080 was refused - did you specify the right host or port?"
+    fake.write_text(f'#!/bin/sh\n(echo "{log}"; echo "{log}"; echo \'{said}\') >&2\nexit 1\n')
+    fake.chmod(0o755)
+    plugin = Path(__file__).parents[2] / "deploy/kubectl-numalign"
+    done = subprocess.run(
+        [sys.executable, str(plugin), "pods"], capture_output=True, text=True, check=False,
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, f"kubectl numalign: {said}\n")
+
+
+def test_a_template_is_said_to_be_one(tmp_path: Path) -> None:
+    """Braces of Helm in a manifest: the remedy is to render it."""
+    (tmp_path / "chart.yaml").write_text("kind: Pod\nmetadata: {name: {{ .Values.foo }}}\n")
+    code, said = called("simulate", "--pods", str(tmp_path / "chart.yaml"), "--root", MACHINE, folder=tmp_path)
+    assert code == 2
+    assert "looks like an unrendered template" in said
+
+
+def test_another_machines_ledger_is_said_to_be_one(tmp_path: Path) -> None:
+    """A run with the folder of another machine says so, and names the way out."""
+    (tmp_path / "db.yaml").write_text("{kind: Pod, metadata: {name: db}, spec: {containers: [{name: app}]}}")
+    common = ["run", "--once", "--pods", str(tmp_path), "--state-dir", str(tmp_path / "state"), "--root"]
+    CliRunner().invoke(group, [*common, MACHINE])
+    said = "was of another machine"
+    assert said not in CliRunner().invoke(group, [*common, MACHINE]).output
+    assert said in CliRunner().invoke(group, [*common, "synthetic:1 socket x 2 cores"]).output
+    assert said not in CliRunner().invoke(group, [*common, "synthetic:1 socket x 2 cores", "--afresh"]).output
