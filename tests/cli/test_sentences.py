@@ -118,3 +118,18 @@ def test_another_machines_ledger_is_said_to_be_one(tmp_path: Path) -> None:
     assert said not in CliRunner().invoke(group, [*common, MACHINE]).output
     assert said in CliRunner().invoke(group, [*common, "synthetic:1 socket x 2 cores"]).output
     assert said not in CliRunner().invoke(group, [*common, "synthetic:1 socket x 2 cores", "--afresh"]).output
+
+
+def test_explain_takes_workloads_and_standard_input(tmp_path: Path) -> None:
+    """A Deployment is explained by one of its pods; a manifest may come from a pipe."""
+    template = "{spec: {containers: [{name: app, resources: {limits: {cpu: '2', memory: 1Mi}}}]}}"
+    (tmp_path / "web.yaml").write_text(
+        f"{{kind: Deployment, metadata: {{name: web}}, spec: {{replicas: 3, template: {template}}}}}"
+    )
+    line = ["explain", "--root", MACHINE, "--manifest"]
+    done = CliRunner().invoke(group, [*line, str(tmp_path / "web.yaml")])
+    assert done.exit_code == 0, done.exception
+    assert done.output.count("would be aligned") == 1
+    pod = "{kind: Pod, metadata: {name: db}, spec: {containers: [{name: app}]}}"
+    piped = CliRunner().invoke(group, [*line, "-"], input=pod)
+    assert "default/db would run on the shared pool" in piped.output, piped.exception

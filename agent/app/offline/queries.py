@@ -19,9 +19,10 @@ from agent.core.cgroups.enforced import Unenforced, note
 from agent.core.explain import Explanation, PodStanding, explain
 from agent.engine.deciding import asked
 from agent.engine.following import Following, reported_before
-from agent.errors import HostError, SettingsError
+from agent.errors import SettingsError
 from agent.host.checkpoint import Checkpoint
-from agent.host.manifests import read_folder
+from agent.host.manifests import ManifestFolder, read_folder
+from agent.host.workloads import STDIN, read_workloads
 from agent.model.ledger import Ledger
 from agent.model.pod import Pod
 
@@ -121,15 +122,20 @@ def open_desk(state: Path, config: Path | None, root: str | None, *, needs_ledge
 
 
 def manifests(path: Path) -> tuple[Pod, ...]:
-    """The pods of a manifest file or folder; raises SettingsError for what is no pod, HostError where nothing is."""
-    try:
-        folder = read_folder(path)
-    except HostError as error:
-        raise SettingsError(
-            "--manifest", f"{str(error).partition(';')[0]}; name a manifest, or a folder of them"
-        ) from None
-    if folder.wrong:
-        raise SettingsError("--manifest", "; ".join(str(each) for each in folder.wrong[:3]))
-    if not folder.pods:
+    """The pods of a manifest file or folder, or of standard input ("-"); of a workload the first of its pods.
+
+    Raises:
+        SettingsError: it is not there, holds no pod, or something in it is none.
+    """
+    if path != STDIN and not path.exists():
+        raise SettingsError("--manifest", f"{path} is not there; name a manifest, or a folder of them")
+    folder = read_folder(path) if path != STDIN else ManifestFolder()
+    if folder.pods and not folder.wrong:
+        return folder.pods
+    found = read_workloads([path])
+    if found.wrong:
+        raise SettingsError("--manifest", "; ".join(str(each) for each in found.wrong[:3]))
+    pods = {each.owner or each.pod.uid: each.pod for each in reversed(found.items)}
+    if not pods:
         raise SettingsError("--manifest", f"{path} holds no pod; write apiVersion: v1, kind: Pod, ...")
-    return folder.pods
+    return tuple(reversed(pods.values()))
