@@ -19,6 +19,7 @@ from agent.core.admission.node import Node
 from agent.core.cgroups.enforced import Unenforced, unread
 from agent.core.cgroups.naming import worth_saving
 from agent.core.devices.books import shared_sentences
+from agent.core.machines.identity import MACHINE, as_saved
 from agent.engine.alone import sentence
 from agent.engine.backoff import Asides, Truce
 from agent.engine.deciding import asked
@@ -250,7 +251,8 @@ class Effects:
         try:
             names = self._names()
             extra = {NAMES: {number: [*spot] for number, spot in names.items()}} if names else {}
-            self._store.save(self._ledger, {LISTED: self.listening, **extra})
+            machine = as_saved(self._node.machine)
+            self._store.save(self._ledger, {LISTED: self.listening, MACHINE: machine, **extra})
         except CheckpointUnwritableError as error:
             if not self.unwritable:
                 self._teller.problem("checkpoint", str(error))

@@ -21,7 +21,7 @@ from agent.app.service.node_events import Measured, NodeEvents, windows
 from agent.app.service.service import Service
 from agent.app.standalone.runtime import PlayedRuntime, names_of
 from agent.app.standalone.static_pods import StaticPods
-from agent.app.statedir import recovery_report
+from agent.app.statedir import recovery_report, unplaced_pods
 from agent.app.statedir.loading import load
 from agent.app.statedir.metered_store import CountedStore
 from agent.app.statedir.unplaced_pods import Outsiders
@@ -29,6 +29,7 @@ from agent.app.trees import SCRATCH, ServedTree, open_tree
 from agent.engine.engine import Engine
 from agent.engine.ports import Steps
 from agent.engine.recover import Recovered, recover
+from agent.errors import SettingsError
 from agent.host.checkpoint import Checkpoint
 from agent.host.manifests import ManifestFolder, read_folder
 from agent.host.node_memory import NodeMemory
@@ -46,6 +47,7 @@ class StandaloneOptions:
 
     Attributes:
         lasting: it is served until it is stopped: wrong settings do not keep it from starting when others are known.
+        afresh: nothing of an earlier run counts; on a scratch tree only.
     """
 
     pods: Path
@@ -61,6 +63,7 @@ class StandaloneOptions:
     processes: bool = True
     metrics_address: str = ""
     lasting: bool = True
+    afresh: bool = False
 
 
 class StandaloneParts(Service):
@@ -96,6 +99,8 @@ class StandaloneParts(Service):
         self.tree: ServedTree = open_tree(
             options.cgroup_root, self.setup.machine, options.state, live=options.root is None
         )
+        if options.afresh:
+            self._forget()
         self.folder = read_folder(options.pods)
         self.recovered = self._recover()
         teller = Measured(self.metrics)
@@ -112,7 +117,9 @@ class StandaloneParts(Service):
         self.engine.inherit(self.recovered.before)
         self.engine.keep()
         self.locality = Locality(self.tree.cgroups)
-        self.page = NodePage.of(options.node_name, self.engine, self.tree.cgroups, self.health, self.fan)
+        self.page = NodePage.of(
+            options.node_name, self.engine, self.tree.cgroups, self.health, self.fan, lambda: self.folder.wrong
+        )
         self.runtime: PlayedRuntime | None = None
         if self.tree.standin is not None:
             processes = Processes() if options.processes and options.root is None else None
@@ -162,6 +169,16 @@ class StandaloneParts(Service):
             LOG.error("%s", text)
         recovery_report.tell(self.options.state, found, loaded.aside)
         return found
+
+    def _forget(self) -> None:
+        """Nothing of an earlier run counts: its cgroups go, and what it saved."""
+        if self.tree.standin is None:
+            raise SettingsError("--afresh", f"is not for {self.tree.where}: pods that run there keep what they have")
+        for uid in containers_in(self.tree.cgroups):
+            self.tree.standin.remove_pod(uid)
+        for name in (self.store.path.name, unplaced_pods.FILE, recovery_report.FILE):
+            (self.options.state / name).unlink(missing_ok=True)
+        self.outsiders = Outsiders(self.options.state)
 
     def _names(self) -> Mapping[str, tuple[str, str]]:
         """Container id -> (pod uid, container name) of the containers that are there now."""
