@@ -197,6 +197,8 @@ def test_s17_s18_uninstall_puts_the_node_back_and_says_so(helm: Helm, pods: dict
         body = lab.pod(each)
         assert ASSIGNMENT not in body["metadata"].get("annotations", {})
         assert not [c for c in body["status"]["conditions"] if c["type"].startswith("numalign.io/")]
+    agents = f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=app.kubernetes.io/component%3Dagent"
+    wait(lambda: not lab.plane.call("GET", agents)["items"], "the end of the agent's pod: Helm does not wait for it")
     assert node.run("ls -A /var/lib/numalign").split() == []
     left = lab.plane.call("GET", f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets")["items"]
     assert left == []
