@@ -84,6 +84,6 @@ def not_written(path: Path, error: OSError) -> Exception:
     return click.BadParameter(f"{path} cannot be written: {error.strerror}", param_hint="--file")
 
 
-def many(count: int, word: str) -> str:
-    """A number and its word."""
-    return f"{count} {word}{'' if count == 1 else 's'}"
+def many(count: int, word: str, style: str = "") -> str:
+    """A number and its word; `style` as `format` has it: "," groups thousands."""
+    return f"{count:{style}} {word}{'' if count == 1 else 's'}"

@@ -19,6 +19,7 @@ from agent.app.page.views import in_words
 from agent.app.simulate.figures import Figures, Fill
 from agent.app.simulate.simulate import Outcome, Prepared
 from agent.cli.grid import GLUE, Below, Cell, TextGrid
+from agent.cli.output import many
 from agent.cli.show import PIPE_WIDTH, counted, sentences, size
 from agent.engine.simulation import Fate, PodState
 from agent.model.idset import CpuSet, NodeSet
@@ -71,11 +72,7 @@ def _head(prepared: Prepared, found: Found) -> str:
     for _, machine in prepared.machines:
         kinds[machine.name] = kinds.get(machine.name, 0) + 1
     named = ", ".join(f"{count} × {name}" if count > 1 else name for name, count in kinds.items())
-    return f"{_many(pods, 'pod')} on {_many(len(prepared.machines), 'node')}: {named}"
-
-
-def _many(count: int, word: str) -> str:
-    return f"{count:,} {word}{'' if count == 1 else 's'}"
+    return f"{many(pods, 'pod', ',')} on {many(len(prepared.machines), 'node', ',')}: {named}"
 
 
 def _summaries(found: Found, width: int) -> Iterator[Table]:
@@ -233,7 +230,7 @@ def _held(outcome: Outcome, fate: Fate) -> tuple[str, str]:
 def _why(fate: Fate, sites: int) -> str:
     if fate.state is PodState.UNSCHEDULABLE:
         lacks = ", ".join(f"{name} on {count}" for name, count in fate.lacking.items())
-        return f"of {_many(sites, 'node')}, too little {lacks}"
+        return f"of {many(sites, 'node', ',')}, too little {lacks}"
     if fate.refusal is not None:
         return in_words(fate.refusal)
     if fate.record is not None and fate.record.why:

@@ -35,7 +35,8 @@ from agent.model.cgroup import Cause
 from agent.model.outcome import Reason
 from agent.model.rules import Policy
 
-disable_created_metrics()  # type: ignore[no-untyped-call]  # one more series for each counter, which nothing here reads
+# they are one more series for each counter, which nothing here reads
+disable_created_metrics()  # type: ignore[no-untyped-call]  # the library has no types for it
 OPENMETRICS = "application/openmetrics-text"
 SHARE, FRESH = 20, 1.0
 """The text for one scrape serves others for so many times as long as it took to make, so many seconds at most."""

@@ -161,7 +161,8 @@ def test_a_scraper_that_asks_for_openmetrics_is_given_it() -> None:
     kind, text = shown(asked)
     assert kind.startswith("application/openmetrics-text; version=1.0.0")
     assert text.endswith(b"# EOF\n")
-    families = {each.name: each for each in openmetrics_families(text.decode())}  # type: ignore[no-untyped-call]
+    parsed = openmetrics_families(text.decode())  # type: ignore[no-untyped-call]  # the library has no types for it
+    families = {each.name: each for each in parsed}
     assert families["numalign_ready"].type == "gauge"
     assert families["numalign_checkpoint_saves"].type == "counter"
     for accept in ("", "text/plain", "*/*"):

@@ -243,31 +243,12 @@ def _stem(spec: str | None) -> str:
     return re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:40].strip("-") or "node"
 
 
-_NO_PODS = frozenset(
-    [
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "ConfigMap",
-        "CustomResourceDefinition",
-        "EndpointSlice",
-        "Endpoints",
-        "HorizontalPodAutoscaler",
-        "Ingress",
-        "LimitRange",
-        "NetworkPolicy",
-        "PersistentVolume",
-        "PersistentVolumeClaim",
-        "PodDisruptionBudget",
-        "PriorityClass",
-        "ResourceQuota",
-        "Role",
-        "RoleBinding",
-        "Secret",
-        "Service",
-        "ServiceAccount",
-        "StorageClass",
-    ]
-)
+_NO_PODS = frozenset({
+    "ClusterRole", "ClusterRoleBinding", "ConfigMap", "CustomResourceDefinition", "EndpointSlice", "Endpoints",
+    "HorizontalPodAutoscaler", "Ingress", "LimitRange", "NetworkPolicy", "PersistentVolume",
+    "PersistentVolumeClaim", "PodDisruptionBudget", "PriorityClass", "ResourceQuota", "Role", "RoleBinding",
+    "Secret", "Service", "ServiceAccount", "StorageClass",
+})  # fmt: skip
 """Kubernetes' own kinds; an operator's may well make pods."""
 
 
@@ -291,16 +272,12 @@ def _uncounted(result: Result, sites: Sequence[Site]) -> Iterable[str]:
     for name, count in sorted(asked.items()):
         pods = f"{count} pod{'s' if count > 1 else ''}"
         yield f"{name}, asked for by {pods}, is not counted: no node has it (devices: in the configuration)"
-    pages = [
-        fate
-        for fate in result.fates
-        if fate.site is not None
-        and unplaced_pages(fate.item.pod, static=result.nodes[fate.site].node.rules.memory.static)
-    ]
-    if pages:
-        text = unplaced_pages(pages[0].item.pod, static=False)
-        more = f" (and {len(pages) - 1} more)" if len(pages) > 1 else ""
-        yield f"{pages[0].item.pod.key}{more}: {text}"
+    placed = ((fate.item.pod, result.nodes[fate.site].node) for fate in result.fates if fate.site is not None)
+    pages = [(pod.key, unplaced_pages(pod, static=node.rules.memory.static)) for pod, node in placed]
+    said = [(key, text) for key, text in pages if text]
+    if said:
+        more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
+        yield f"{said[0][0]}{more}: {said[0][1]}"
     problems = [(fate.item.pod.key, problem) for fate in result.fates for problem in fate.problems]
     for key, problem in problems[:5]:
         yield f"{key}: {problem}"
