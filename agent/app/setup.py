@@ -103,24 +103,21 @@ def read_setup(config: Path | None, root: str | None, kept: Kept | None = None, 
     return made(settings, open_machine(root), ignored, kept, before)
 
 
-def begin(
-    config: Path | None, root: str | None, state: Path, kept: Kept | None = None, *, remember: bool = True
-) -> Setup:
-    """Read both for an agent that begins to serve: where the file is wrong, it goes on with the settings of before.
+def begin(config: Path | None, root: str | None, state: Path, kept: Kept | None = None) -> Setup:
+    """Read both as an agent that begins to serve: where the file is wrong, it goes on with the settings of before.
 
     Args:
         config: the configuration file, None for the defaults.
         root: the machine, None for this one.
-        state: the state folder, where settings that are in force are remembered.
+        state: the state folder, see `remember`.
         kept: see `read_setup`.
-        remember: those of a file that is right, from now on.
 
     Raises:
         SettingsError: the file is wrong, and no earlier one is known that can be served on this machine.
         HostError: the machine cannot be read.
     """
     try:
-        found = read_setup(config, root, kept)
+        return read_setup(config, root, kept)
     except SettingsError as error:
         last = last_settings.load(state)
         if config is None or last is None:
@@ -130,9 +127,12 @@ def begin(
             return replace(made(settings, open_machine(root), kept=kept), wrong=wrong)
         except SettingsError:
             raise error from None
-    if remember and last_settings.load(state) != found.settings:
-        last_settings.save(state, found.settings)
-    return found
+
+
+def remember(now: Setup, state: Path) -> None:
+    """Save the settings in force for a start with a wrong file, unless they are saved already."""
+    if not now.wrong and last_settings.load(state) != now.settings:
+        last_settings.save(state, now.settings)
 
 
 def instead_of(config: Path, last: Settings, error: NumalignError) -> tuple[Settings, str]:
@@ -148,7 +148,7 @@ def instead_of(config: Path, last: Settings, error: NumalignError) -> tuple[Sett
 
 def again(
     config: Path | None, root: str | None, before: Setup, told: Told,
-    *, kept: Kept | None = None, state: Path | None = None,
+    *, kept: Kept | None = None,
 ) -> Setup:  # fmt: skip
     """Read both again. New settings that are wrong keep no old machine in force: then the old settings serve the new.
 
@@ -158,7 +158,6 @@ def again(
         before: what was in force until now.
         told: who hears what is wrong with the settings, and what hardware is missing.
         kept: see `read_setup`.
-        state: the state folder, where settings that are in force are remembered; None for nowhere.
 
     Raises:
         SettingsError, HostError: the old settings cannot be served on this machine, or it cannot be read.
@@ -173,9 +172,6 @@ def again(
         settings, wrong = instead_of(config, before.settings, error)
         told.problem("settings", wrong)
         now = replace(made(settings, machine, before.ignored, kept, before), wrong=wrong)
-    else:
-        if state is not None and (before.wrong or now.settings != before.settings):
-            last_settings.save(state, now.settings)
     if now.missed != before.missed:
         tell_missed(now, told)
     return now

@@ -80,7 +80,7 @@ def test_settings_that_cannot_be_trusted_are_none(tmp_path: Path, config: Path, 
     kept.write_text(kept.read_text("utf-8").replace('"7"', '"6"') if damage == "changed" else damage, "utf-8")
     wrong(config)
     with pytest.raises(SettingsError, match="reservedSystemCPUs"), serving(tmp_path, config=config):
-        pass
+        pytest.fail("it serves")
 
 
 def test_a_first_start_with_a_wrong_file_ends(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_first_start_with_a_wrong_file_ends(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     wrong(config)
     with pytest.raises(SettingsError, match="reservedSystemCPUs"), serving(tmp_path, config=config):
-        pass
+        pytest.fail("it serves")
 
 
 def test_who_looks_once_is_told_that_the_file_is_wrong(tmp_path: Path, config: Path) -> None:
@@ -108,8 +108,8 @@ def test_a_node_of_a_cluster_starts_with_the_settings_of_before(tmp_path: Path) 
     node = ClusterNode(tmp_path)
     node.world.run(manifest("db", container(cpu="2")))
     node.keep()
-    with node.serving():
-        pass
+    with node.serving() as agent:
+        assert page(agent, "/readyz?only=recovery")[0] == 200
     config = tmp_path / "config.yaml"
     config.write_text(json.dumps({**node.world.settings, "topologyManagerPolicy": "strict"}), "utf-8")
     with node.serving() as agent:

@@ -123,6 +123,7 @@ class ClusterParts(Service):
         """When the API is asked next whether a DRA driver hands out this node's CPUs."""
         self._behind = False  # what changed could not be read: tried again by the clock
         self.setup = setup.begin(options.config, options.root, options.state, self.kept)
+        setup.remember(self.setup, options.state)
         self.cgroups = _cgroups(options)
         there = self.cgroups.observe().cgroups
         self._there = frozenset(each.pod_uid for each in there if each.level is Level.CONTAINER)

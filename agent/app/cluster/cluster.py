@@ -201,9 +201,8 @@ class Cluster(ClusterParts):
         if now == self._prints and self.kept == before_kept:
             return
         self._prints, self._behind, before = now, True, self.setup
-        self.setup = setup.again(
-            self.options.config, self.options.root, before, self.fan, kept=self.kept, state=self.options.state
-        )
+        self.setup = setup.again(self.options.config, self.options.root, before, self.fan, kept=self.kept)
+        setup.remember(self.setup, self.options.state)
         self._behind = False
         same = (before.settings, before.machine.digest, before.node.rules)
         if same == (self.setup.settings, self.setup.machine.digest, self.setup.node.rules):

@@ -79,7 +79,7 @@ def setup_of(state: Path, config: Path | None, root: str | None) -> setup.Setup:
     try:
         its = known if known.known else None
         if config is None and root is None:
-            return setup.begin(setup.config_of(config, root), root, state, its, remember=False)
+            return setup.begin(setup.config_of(config, root), root, state, its)
         return setup.read_setup(config, root, its)
     except HostError as error:
         if root is None:

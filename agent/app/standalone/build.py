@@ -89,13 +89,15 @@ class StandaloneParts(Service):
         self.hotplug = MachineWatch(options.root, self._wake.set, self._no_hotplug)
         self._prints: tuple[object, ...] = self._fingerprints()
         self._behind = False  # what changed could not be read: tried again by the clock
-        if not options.lasting:
+        if options.lasting:
+            self.setup = setup.begin(options.config, options.root, options.state)
+        else:
             self.setup = setup.read_setup(options.config, options.root)
         self.store = Checkpoint(options.state / "checkpoint.json", by=__version__)
         self.store.lock()
         self._closing.callback(self.store.unlock)
         if options.lasting:
-            self.setup = setup.begin(options.config, options.root, options.state)
+            setup.remember(self.setup, options.state)
         self.tree: ServedTree = open_tree(
             options.cgroup_root, self.setup.machine, options.state, live=options.root is None
         )
