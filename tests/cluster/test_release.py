@@ -31,7 +31,8 @@ class Uninstaller:
         rights[1]["rules"][0]["resourceNames"] = [name]
         for each in rights:
             each["metadata"]["name"] = f"{name}-uninstall"
-        rights[2]["roleRef"]["name"] = rights[2]["subjects"][0]["name"] = f"{name}-uninstall"
+        for binding in (rights[2], rights[4]):
+            binding["roleRef"]["name"] = binding["subjects"][0]["name"] = f"{name}-uninstall"
         cluster.ensure(*rights)
         folder.mkdir()
         (folder / "token").write_text(cluster.token(SYSTEM, f"{name}-uninstall"))
