@@ -130,7 +130,7 @@ def begin(
             return replace(made(settings, open_machine(root), kept=kept), wrong=wrong)
         except SettingsError:
             raise error from None
-    if remember:
+    if remember and last_settings.load(state) != found.settings:
         last_settings.save(state, found.settings)
     return found
 
