@@ -77,13 +77,3 @@ def test_hook_and_test_pod_take_the_users_of_their_namespace(found: list[Object]
         if not name.startswith("DaemonSet"):
             assert "runAsUser" not in spec["securityContext"], name
             assert spec["securityContext"]["runAsNonRoot"], name
-
-
-def test_without_openshifts_api_it_is_refused_in_one_sentence() -> None:
-    """Rather than half of the objects being taken."""
-    with pytest.raises(
-        rendering.HelmError, match=r"openshift.enabled: the API server has no security.openshift.io/v1"
-    ):
-        rendering.render("--set", "openshift.enabled=true")
-    text = rendering.render("--set", "openshift.enabled=true", "--api-versions", "security.openshift.io/v1")
-    assert "kind: SecurityContextConstraints" in text
