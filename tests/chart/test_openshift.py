@@ -18,7 +18,7 @@ LATER = {"allowPrivilegeEscalation"}
 @pytest.fixture(scope="module")
 def found() -> list[Object]:
     """The objects of an installation there."""
-    return rendering.objects(rendering.render("--values", CHART / "ci" / "openshift-values.yaml"))
+    return rendering.objects(rendering.render("--values", CHART / "presets" / "openshift.yaml"))
 
 
 def test_the_constraints_have_fields_that_openshift_knows(found: list[Object]) -> None:
