@@ -96,12 +96,15 @@ def release_cluster(asked: ReleaseOptions, output: str) -> bool:
     remain = [word for word in words if not word.released]
     if quiet:
         found = [
-            {"node": each.node, "released": each.released, "why": each.why,
+            {"node": each.node, "released": each.released, "untouched": each.untouched, "why": each.why,
              "answer": asdict(each.answer) if each.answer else None}
             for each in words
         ]  # fmt: skip
         click.echo(json.dumps({"released": not remain, "nodes": found}, indent=2))
         return not remain or asked.tolerant
+    for word in words:
+        if word.untouched:
+            click.echo(f"{word.node or 'a node without an agent'}: {word.why}")
     click.echo(f"{len(words) - len(remain)} of {len(words)} nodes are released")
     for word in remain:
         why = sentence(word.answer) if word.answer else word.why

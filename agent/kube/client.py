@@ -154,9 +154,9 @@ def _taken(status: int) -> bool:
     return 200 <= status < 300  # noqa: PLR2004 - HTTP's success codes
 
 
-def pod_list(response: Response) -> dict[str, Any]:
-    """A list of pods: of each no more is kept than is read of it."""
-    found = PodList()
+def pod_list(response: Response, keep: Callable[[Any], Any] = lambda body: body) -> dict[str, Any]:
+    """A list of pods: of each no more is kept than is read of it, or what `keep` makes of that."""
+    found = PodList(keep)
     for data in _chunks(response):
         found.feed(data)
     return found.whole()

@@ -11,13 +11,15 @@ node's other pods and may annotate it, and whoever asks needs no right outside o
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from agent.core.request.annotations import RELEASE, RELEASED
 from agent.errors import KubeError
-from agent.kube.client import MERGE, KubeClient, unread
+from agent.kube.client import MERGE, KubeClient, pod_list, unread
+from agent.kube.story import ASSIGNMENT, CONDITION
 
 MOST_NAMED = 10
 """Cgroups that an answer names; the number of all of them is told too."""
@@ -113,3 +115,38 @@ def agents_of(client: KubeClient, namespace: str, daemonset: str) -> Agents:
     selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
     pods = client.get(f"/api/v1/namespaces/{namespace}/pods", query=(("labelSelector", selector),))
     return Agents(int(found.get("status", {}).get("desiredNumberScheduled", 0)), tuple(pods.get("items") or ()))
+
+
+def never_began(pod: Mapping[str, Any]) -> bool:
+    """Whether no container of an agent's pod ever started, by its status; False where that is in doubt."""
+    status = pod.get("status")
+    if not isinstance(status, Mapping) or status.get("phase", "Pending") != "Pending":
+        return False
+    found = status.get("containerStatuses") or ()
+    return isinstance(found, Iterable) and all(isinstance(each, Mapping) and _waits(each) for each in found)
+
+
+def _waits(container: Mapping[str, Any]) -> bool:
+    state, last = container.get("state") or {}, container.get("lastState")
+    return not (container.get("restartCount") or last or {"running", "terminated"} & {*state})
+
+
+def nodes_told(client: KubeClient) -> frozenset[str]:
+    """Names of the nodes on which a pod carries a word of an agent: one was there, and may have confined pods.
+
+    Raises:
+        KubeError: the API refuses, or does not answer with a whole list.
+    """
+    found = client.call(
+        "GET", "/api/v1/pods", query=(("resourceVersion", "0"),), verb="LIST pods",
+        reader=partial(pod_list, keep=_told_on),
+    )  # fmt: skip
+    return frozenset(found.get("items") or ())
+
+
+def _told_on(pod: Any) -> str | None:  # noqa: ANN401 - JSON
+    spec, status = pod.get("spec"), pod.get("status")
+    node = spec.get("nodeName") if isinstance(spec, Mapping) else None
+    conditions = status.get("conditions") if isinstance(status, Mapping) else None
+    told = any(isinstance(each, Mapping) and each.get("type") == CONDITION for each in conditions or ())
+    return str(node) if node and (told or ASSIGNMENT in _annotations(pod)) else None

@@ -10,6 +10,7 @@ import contextlib
 import json
 import re
 import threading
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
@@ -92,14 +93,21 @@ def _few(raw: bytes) -> bool:
 
 
 class PodList:
-    """A list's answer: feed its bytes, then ask for the whole; raises MalformedError where it is not all of one."""
+    """A list's answer: feed its bytes, then ask for the whole; raises MalformedError where it is not all of one.
 
-    def __init__(self) -> None:
-        self._items, self._pods = Items(), list[Any]()
+    Args:
+        keep: what is kept of a pod; None for nothing of it.
+    """
+
+    def __init__(self, keep: Callable[[Any], Any] = lambda body: body) -> None:
+        self._items, self._pods, self._kept = Items(), list[Any](), keep
 
     def feed(self, data: bytes) -> None:
         """More bytes."""
-        self._pods += (pod(each.raw, whole=each.whole) for each in self._items.feed(data))
+        for each in self._items.feed(data):
+            kept = self._kept(pod(each.raw, whole=each.whole))
+            if kept is not None:
+                self._pods.append(kept)
 
     def whole(self) -> dict[str, Any]:
         """The list with its pods made brief."""

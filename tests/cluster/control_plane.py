@@ -225,7 +225,8 @@ class ControlPlane(Api):
 
 _PLURALS = {
     "Namespace": "namespaces", "Node": "nodes", "Pod": "pods", "ServiceAccount": "serviceaccounts",
-    "ConfigMap": "configmaps", "ClusterRole": "clusterroles", "ClusterRoleBinding": "clusterrolebindings",
+    "ConfigMap": "configmaps", "ResourceQuota": "resourcequotas", "ClusterRole": "clusterroles",
+    "ClusterRoleBinding": "clusterrolebindings",
     "Role": "roles", "RoleBinding": "rolebindings", "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
     "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings", "PriorityClass": "priorityclasses",
     "CustomResourceDefinition": "customresourcedefinitions", "DaemonSet": "daemonsets",

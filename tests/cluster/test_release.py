@@ -31,7 +31,8 @@ class Uninstaller:
         rights[1]["rules"][0]["resourceNames"] = [name]
         for each in rights:
             each["metadata"]["name"] = f"{name}-uninstall"
-        rights[2]["roleRef"]["name"] = rights[2]["subjects"][0]["name"] = f"{name}-uninstall"
+        for binding in (rights[2], rights[4]):
+            binding["roleRef"]["name"] = binding["subjects"][0]["name"] = f"{name}-uninstall"
         cluster.ensure(*rights)
         folder.mkdir()
         (folder / "token").write_text(cluster.token(SYSTEM, f"{name}-uninstall"))
@@ -169,7 +170,7 @@ def test_s18_without_a_daemonset_there_is_nobody_to_ask(cluster: ControlPlane, t
 
 
 def test_the_hooks_account_can_change_nothing_of_a_pod(cluster: ControlPlane, place: Make, tmp_path: Path) -> None:
-    """Neither an agent's spec nor anything outside of the namespace; reading a pod's spec elsewhere neither."""
+    """Neither an agent's spec nor anything outside of the namespace; there it may list pods, and nothing else."""
     node = place("farewell-6")
     hook = Uninstaller(cluster, "farewell-rights", tmp_path / "hook")
     token = (tmp_path / "hook" / "token").read_text()
@@ -177,7 +178,11 @@ def test_the_hooks_account_can_change_nothing_of_a_pod(cluster: ControlPlane, pl
     patch = {"metadata": {"annotations": {"numalign.io/release": "x"}}, "spec": {"containers": [OTHER_IMAGE]}}
     cluster.call("PATCH", f"{own}/status", patch, token=token, kind=STRATEGIC)
     assert cluster.call("GET", own)["spec"]["containers"][0]["image"] == "none"
-    for method, path in (("PATCH", own), ("GET", own), ("GET", f"/api/v1/namespaces/{node.name}/pods"),
+    node.create("other")
+    there = f"/api/v1/namespaces/{node.name}/pods"
+    assert cluster.call("GET", there, token=token)["items"]
+    for method, path in (("PATCH", own), ("GET", own), ("GET", f"{there}/other"), ("PATCH", f"{there}/other/status"),
+                         ("GET", f"{there}?watch=1"), ("GET", f"/api/v1/namespaces/{node.name}/secrets"),
                          ("GET", "/api/v1/nodes"), ("DELETE", f"{SETS}/{hook.name}")):  # fmt: skip
         with pytest.raises(ApiError, match="403"):
             cluster.call(method, path, {} if method == "PATCH" else None, token=token, kind=MERGE)

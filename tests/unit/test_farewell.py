@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from urllib3 import HTTPResponse
 
-from agent.app.offline.decommission import Asking, NodeProgress, sentence
+from agent.app.offline.decommission import UNTOUCHED, Asking, NodeProgress, sentence
 from agent.core.request.annotations import APART, RELEASE, RELEASED, ask_of
 from agent.errors import KubeError
 from agent.kube.client import KubeClient
-from agent.kube.farewell import ReleaseAnswer, answer_of, request_of
+from agent.kube.farewell import ReleaseAnswer, answer_of, never_began, request_of
 from agent.model.podspec import pod_from
 from agent.model.rules import CpuOptions, Policy
 
@@ -22,6 +25,8 @@ class Api(KubeClient):
     def __init__(self, *looks: list[dict[str, Any]] | KubeError, wanted: int = 1, answering: bool = True) -> None:
         self.looks, self.wanted, self.answering = list(looks), wanted, answering
         self.asked: list[str] = []
+        self.pods: list[dict[str, Any]] = []
+        self.listed = 0
 
     def get(self, path: str, *, query: Any = ()) -> dict[str, Any]:  # noqa: ANN401 - query parameters
         if "daemonsets" in path:
@@ -33,7 +38,13 @@ class Api(KubeClient):
             raise look
         return {"items": look}
 
-    def call(self, method: str, path: str, body: Any = None, **_: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    def call(
+        self, method: str, path: str, body: Any = None, *, reader: Any = None, **_: Any,  # noqa: ANN401 - JSON
+    ) -> dict[str, Any]:  # fmt: skip
+        if (method, path) == ("GET", "/api/v1/pods"):
+            self.listed += 1
+            text = json.dumps({"kind": "PodList", "metadata": {}, "items": self.pods}).encode()
+            return dict(reader(HTTPResponse(io.BytesIO(text), preload_content=False)))
         assert (method, path.rpartition("/")[2]) == ("PATCH", "status")
         name = path.split("/")[-2]
         self.asked.append(name)
@@ -148,3 +159,85 @@ def test_annotations_for_the_runtime_and_for_agents_are_no_typing_errors() -> No
     metadata = {"uid": "u", "name": "cni", "namespace": "kube-system", "annotations": notes}
     body = {"metadata": metadata, "spec": {"containers": [{"name": "c"}]}}
     assert ask_of(pod_from(body), CpuOptions(), Policy.BEST_EFFORT).problems == ()
+
+
+WAITING = {"name": "agent", "state": {"waiting": {"reason": "ImagePullBackOff"}}, "lastState": {}, "restartCount": 0}
+
+
+def unbegun(name: str, node: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    """An agent's pod whose image cannot be pulled."""
+    return {**pod(name, node), "status": {"phase": "Pending", "containerStatuses": [{**WAITING, **more}]}}
+
+
+def told_on(node: str, **metadata: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    """A pod that an agent has told what it has."""
+    conditions = [{"type": "Ready"}, {"type": "numalign.io/Aligned", "status": "True"}]
+    found = {"name": f"on-{node}", "namespace": "s", "uid": node, **metadata}
+    return {"metadata": found, "spec": {"nodeName": node}, "status": {"conditions": conditions}}
+
+
+def test_s18_nodes_whose_agent_never_began_are_not_waited_for() -> None:
+    """A failed first installation: one image that cannot be pulled, one pod that cannot be placed, one refused."""
+    unplaced = unbegun("p2", "")
+    del unplaced["spec"]["nodeName"]
+    field = {"key": "metadata.name", "operator": "In", "values": ["n2"]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    unplaced["spec"]["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    api = Api([unbegun("p1", "n1"), unplaced], wanted=3, answering=False)
+    api.pods = [{**told_on("n1"), "status": {"conditions": [{"type": "Ready"}]}}]
+    words, _, took = ask(api, within=120)
+    assert [(word.node, word.released, word.untouched) for word in words] == [
+        ("n1", True, True), ("n2", True, True), ("", True, True),
+    ]  # fmt: skip
+    assert took == 10
+    assert api.listed == 1
+
+
+def test_s18_where_the_daemonset_has_no_pod_at_all_there_is_nothing_to_release() -> None:
+    """Pod Security, an SCC or a quota refuses every pod."""
+    words, _, took = ask(Api([], wanted=2), within=120)
+    assert [word.released for word in words] == [True, True]
+    assert took == 10
+
+
+def test_s18_a_node_in_doubt_is_waited_for_and_named() -> None:
+    """The agent's pod there is new, and pods carry the word of the one before; the other node was never touched."""
+    api = Api([unbegun("p1", "n1"), unbegun("p2", "n2")], wanted=2, answering=False)
+    api.pods = [told_on("n2")]
+    words, _, took = ask(api, within=30)
+    assert [(word.node, word.released, word.why) for word in words] == [
+        ("n1", True, UNTOUCHED), ("n2", False, "its pod p2 is Pending"),
+    ]  # fmt: skip
+    assert took == 30
+
+
+def test_s18_a_node_that_lost_its_agent_gets_a_name() -> None:
+    """The DaemonSet has no pods any more, and pods on n7 carry an agent's annotation."""
+    api = Api([], wanted=2)
+    api.pods = [{**told_on("n7", annotations={"numalign.io/assignment": "{}"}), "status": {}}]
+    words, _, took = ask(api, within=12)
+    assert [(word.node, word.released) for word in words] == [("n7", False), ("", False)]
+    assert took == 12
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"phase": "Running"},
+        {"phase": "Failed"},
+        {"phase": "Pending", "containerStatuses": [{**WAITING, "restartCount": 1}]},
+        {"phase": "Pending", "containerStatuses": [{**WAITING, "lastState": {"terminated": {}}}]},
+        {"phase": "Pending", "containerStatuses": [{**WAITING, "state": {"running": {}}}]},
+        {"phase": "Pending", "containerStatuses": ["x"]},
+        {"phase": "Pending", "containerStatuses": 7},
+        "x",
+    ],
+    ids=["running", "failed", "started again", "ended before", "runs", "no status", "no list", "nothing"],
+)
+def test_s18_an_agent_that_may_have_begun_is_waited_for(status: object) -> None:
+    """Whatever its status says but that no container ever started."""
+    given = status if isinstance(status, dict) else {"phase": status}
+    api = Api([{**pod("p1", "n1"), "status": given}], answering=False)
+    assert not ask(api, within=20)[0][0].released
+    assert not api.listed
+    assert not never_began({"status": status})

@@ -1,11 +1,17 @@
 """`numalign release --cluster`: asks every agent to put its node back, waits for each one's word, names who remains.
 
-Run by the chart's pre-delete hook (safety.md S18). It needs to read one DaemonSet and the pods of one namespace, and
-to annotate the latter; a pod that comes late (its node was rebooting, or it was replaced) is asked as well.
+Run by the chart's pre-delete hook (safety.md S18). It needs to read one DaemonSet and all pods, and to annotate those
+of one namespace; a pod that comes late (its node was rebooting, or it was replaced) is asked as well.
+
+A node whose agent never began is not waited for: after a failed first installation there is nothing to release, and
+nobody to answer. That no container of its pod started proves little, as the pod may be a new one. But every agent
+writes to the pods of its node, so a node where no pod carries such a word was never touched. A node in doubt is
+waited for, and named.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,10 +20,22 @@ from typing import Any
 from agent.core.request.annotations import RELEASE
 from agent.errors import KubeError
 from agent.kube.client import KubeClient
-from agent.kube.farewell import Agents, ReleaseAnswer, agents_of, annotate, answer_of, request_of
+from agent.kube.farewell import (
+    Agents,
+    ReleaseAnswer,
+    agents_of,
+    annotate,
+    answer_of,
+    never_began,
+    nodes_told,
+    request_of,
+)  # fmt: skip
 
 EVERY = 1.0
 """Seconds between looks."""
+SETTLED = 10.0
+"""Seconds without a start of an agent, after which it is asked whether there ever was one; and between questions."""
+UNTOUCHED = "no container of an agent started there, and no pod carries a word of one: nothing to release"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +46,18 @@ class NodeProgress:
         node: its name; "" where a node has no agent that could be named.
         answer: None where none came.
         why: what stands in the way of an answer.
+        untouched: no agent ever began there.
     """
 
     node: str
     answer: ReleaseAnswer | None = None
     why: str = ""
+    untouched: bool = False
 
     @property
     def released(self) -> bool:
-        """Nobody is confined there any more."""
-        return self.answer is not None and self.answer.clean
+        """Nobody is confined there, or nobody is any more."""
+        return self.untouched or (self.answer is not None and self.answer.clean)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,9 +86,15 @@ class Asking:
         """Ask, wait and gather: one word per node, by name; nodes without an agent come last."""
         until, words = self.clock() + self.within, dict[str, NodeProgress]()
         agents: Agents | None = None
+        ask_at = self.clock() + SETTLED
         while True:
             try:
                 agents = self._look(words)
+                if not self._only_unbegun(agents, words):
+                    ask_at = self.clock() + SETTLED
+                elif self.clock() >= ask_at and not self._complete(agents, words):
+                    ask_at = self.clock() + SETTLED
+                    self._excuse(agents, words)
             except KubeError as error:
                 self.tell(str(error))
             if agents is not None and self._complete(agents, words):
@@ -78,16 +104,35 @@ class Asking:
             self.sleep(min(EVERY, max(0.0, until - self.clock())))
         return self._gathered(agents, words)
 
+    def _only_unbegun(self, agents: Agents, words: Mapping[str, NodeProgress]) -> bool:
+        """Whether all who do not answer are agents that have not begun, and nodes without any."""
+        silent = {node for node, word in words.items() if word.answer is None and not word.untouched}
+        begun = {_node_of(pod) for pod in agents.pods if not never_began(pod)}
+        return not silent & begun
+
+    def _excuse(self, agents: Agents, words: dict[str, NodeProgress]) -> None:
+        """Do not wait for nodes that no agent ever touched; those that one did, and that have none, get a name."""
+        told = nodes_told(self.client)
+        silent = [node for node, word in words.items() if word.answer is None and not word.untouched]
+        for node in silent:
+            if node not in told:
+                words[node] = NodeProgress(node, None, UNTOUCHED, untouched=True)
+        for node in told - words.keys():
+            words[node] = NodeProgress(node, None, "it has no agent, and pods there carry the word of one")
+        if not told - {_node_of(pod) for pod in agents.pods}:  # else one that has none may be one of those
+            for number in range(agents.wanted - len(words)):
+                words[f"#{number}"] = NodeProgress("", None, UNTOUCHED, untouched=True)
+
     def _look(self, words: dict[str, NodeProgress]) -> Agents:
         agents = agents_of(self.client, self.namespace, self.daemonset)
         for pod in agents.pods:
-            node = str((pod.get("spec") or {}).get("nodeName") or "")
+            node = _node_of(pod)
             answer = answer_of(pod)
             if answer is not None and answer.asked == self.request:
                 if node not in words or words[node].answer is None:
                     self.tell(f"{node}: {sentence(answer)}")
                 words[node] = NodeProgress(node, answer)
-            elif node not in words or words[node].answer is None:
+            elif node not in words or (words[node].answer is None and not words[node].untouched):
                 words[node] = NodeProgress(node, None, _why(pod))
             if request_of(pod) != self.request and "deletionTimestamp" not in pod["metadata"]:
                 self._ask(pod)
@@ -100,15 +145,27 @@ class Asking:
             self.tell(f"{pod['metadata']['name']} could not be asked: {error}")
 
     def _complete(self, agents: Agents, words: Mapping[str, NodeProgress]) -> bool:
-        answered = [word for word in words.values() if word.answer is not None]
+        answered = [word for word in words.values() if word.answer is not None or word.untouched]
         return len(answered) >= max(agents.wanted, len(agents.pods))
 
     def _gathered(self, agents: Agents | None, words: Mapping[str, NodeProgress]) -> tuple[NodeProgress, ...]:
         if agents is None:
             return (NodeProgress("", None, "the API server did not answer: no agent was asked"),)
-        found = [words[node] for node in sorted(words) if node]
+        found = sorted((word for node, word in words.items() if node), key=lambda word: (not word.node, word.node))
         missing = max(agents.wanted - len(found), 0)
         return (*found, *[NodeProgress("", None, "the DaemonSet has no pod on it")] * missing)
+
+
+def _node_of(pod: Mapping[str, Any]) -> str:
+    """Where a pod of a DaemonSet is, or is to be: until it is scheduled, its affinity has the one node."""
+    spec = pod.get("spec") or {}
+    with contextlib.suppress(KeyError, IndexError, TypeError):
+        return str(spec["nodeName"])
+    with contextlib.suppress(KeyError, IndexError, TypeError):
+        wanted = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        fields = wanted["nodeSelectorTerms"][0]["matchFields"]
+        return str(next(iter(each["values"][0] for each in fields if each["key"] == "metadata.name"), ""))
+    return ""
 
 
 def sentence(answer: ReleaseAnswer) -> str:
