@@ -20,7 +20,7 @@ from agent.core.cgroups.enforced import Unenforced, unread
 from agent.core.cgroups.naming import worth_saving
 from agent.core.devices.books import shared_sentences
 from agent.engine.alone import sentence
-from agent.engine.backoff import Asides, Truce
+from agent.engine.asides import Asides, Truce
 from agent.engine.deciding import asked
 from agent.engine.enforcer import Enforcer
 from agent.engine.following import Following, reported_before
@@ -81,7 +81,7 @@ class Effects:
         self._node, self._ledger, self._switches = node, ledger, switches
         self._store, self._teller, self._exempt, self._steps = store, teller, exempt, steps
         self._enforcer = Enforcer(cgroups, steps, lift_quota=switches.lift_quota, clock=clock, halting=halting)
-        self._standing, self._truce, self._aside = Standing(clock), Truce(clock), Asides(clock)
+        self._clock, self._standing, self._truce, self._aside = clock, Standing(), Truce(), Asides()
         self._memory = MemoryLook(room, cgroups, lambda text: self._teller.problem("meminfo", text))
         self.yields: dict[str, str] = {}
         """Why nothing is written though the settings allow it: who found it -> the sentence (safety.md S10)."""
@@ -330,7 +330,8 @@ class Effects:
         if self.listening:  # before that, nothing is written yet, and the list follows within moments
             self._tell_standing(lacking, but, given_up=self._enforcer.given_up)
         if results and (fight := self._enforcer.fight()):
-            self.switch(observe_only=True, why=f"{fight}; {self._truce.begin()}", source=FLAPPING)
+            self._truce = self._truce.begin(self._clock())
+            self.switch(observe_only=True, why=f"{fight}; {self._truce}", source=FLAPPING)
         return results
 
     def _tell_unread(self, why: str, but: Collection[str]) -> tuple[Written, ...]:
@@ -346,7 +347,7 @@ class Effects:
     def _tell_standing(
         self, lacking: Mapping[str, Unenforced], but: Collection[str], *, given_up: bool = False
     ) -> None:
-        changed = self._standing.turn(lacking, but, given_up=given_up)
+        self._standing, changed = self._standing.turn(lacking, self._clock(), but, given_up=given_up)
         if changed:
             self._publish()
         for uid in changed:

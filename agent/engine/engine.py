@@ -24,6 +24,7 @@ from agent.engine.alone import Survived, one_by_one, sentence
 from agent.engine.carry import Carried, carry
 from agent.engine.deciding import asked, decided, set_aside, was_set_aside
 from agent.engine.effects import FLAPPING, Effects
+from agent.engine.following import Following
 from agent.engine.known import Known, Switches, same, softer
 from agent.engine.line import crowded_out, line_of, refused_for_good, softened, turn
 from agent.engine.nobodys import keep
@@ -205,7 +206,8 @@ class Engine(Effects):
         """Room may have appeared: whoever waits for it is tried, in order of arrival (safety.md S11)."""
         with self._lock:
             moving = {*pending(self._ledger), *(each.pod.uid for each in line_of(self._known, self._node.rules))}
-            moving -= self._aside.later()
+            now = self._clock()
+            moving -= self._aside.later(now)
             before, told, passed = self._ledger, list[Pod](), set[str]()
 
             def enter(uids: Sequence[str]) -> None:
@@ -214,13 +216,14 @@ class Engine(Effects):
                     uid: each for uid, each in self._known.items() if uid not in moving or uid in passed | {*uids}
                 }
                 with self._whole():
-                    self._ledger, some = turn(
-                        self._node, self._ledger, known, self._switches, self._following.given,
-                        judge=self._memory.judge(),
+                    found = turn(
+                        self._node, self._ledger, known, self._switches, self._following.given, now,
+                        self._memory.judge(),
                     )  # fmt: skip
-                    self._known.update(known)
+                    self._ledger = found.ledger
+                    self._known.update(found.changed)
                 passed.update(uids)
-                told.extend(some)
+                told.extend(found.told)
 
             if moving and not self.unwritable:
                 one_by_one(sorted(moving, key=self._came), enter, self._failed)
@@ -232,15 +235,17 @@ class Engine(Effects):
         with self._lock:
             if uid in self._known:
                 before = self._known[uid]
-                self._known[uid] = softened(before, wish)
+                self._known[uid] = softened(before, wish, self._clock())
                 if len(line_of(self._known, self._node.rules)) > self._switches.most_waiting:
-                    self._known[uid] = softened(before, OnMisalignment.RUN)  # no place in line (safety.md S11)
+                    self._known[uid] = softened(
+                        before, OnMisalignment.RUN, self._clock()
+                    )  # no place in line (safety.md S11)
             self._publish()
 
     def devices_known(self, uid: str, given: Given) -> None:
         """The kubelet told which devices it gave a pod. One that is decided already may be decided once more."""
         with self._lock:
-            self._following.tell(uid, given)
+            self._following = self._following.tell(uid, given)
             self._rebuilt()
             before, known = self._ledger, self._known.get(uid)
             if known is None or known.exempt or known.ended or uid not in before.pods:
@@ -250,6 +255,7 @@ class Engine(Effects):
             with self._alone(f"the devices of pod {known.pod.key}"), self._whole():
                 self._ledger, again = self._following.late(self._node, before, uid, started=started)
                 if again:
+                    self._following = self._following.once_more(uid)
                     self._ledger = self._node.release(self._ledger, uid)
                     others = self._decide(known.pod, ran=known.ran, judge=self._memory.judge())
                 changed = self._ledger != before
@@ -257,12 +263,13 @@ class Engine(Effects):
                 self._settle(before, [known.pod, *others])
             elif changed:  # it could not be saved: as it was, and told once more when it can
                 self._known[uid] = replace(known, unsaved=True)
-                self._following.again.discard(uid)
+                self._following = replace(self._following, again=self._following.again - {uid})
 
     def devices_offered(self, offered: Iterable[Offered]) -> None:
         """The kubelet told which devices its plugins have; what the settings select of them is the plugins' (S22)."""
         with self._lock:
-            for text in self._following.offer(offered):
+            self._following, new = self._following.offer(offered)
+            for text in new:
                 self._teller.problem("devices", text)
             self._rebuilt()
 
@@ -277,12 +284,12 @@ class Engine(Effects):
         with self._lock:
             if again:
                 self._enforcer.backoff.retry()
-            if self._truce.over:
+            if self._truce.over(self._clock()):
                 self.switch(observe_only=False, source=FLAPPING)
             if self._pending is not None:
                 self.changed(*self._pending)
             self._free()
-            self._again([self._known[uid] for uid in self._aside.due() if uid in self._known])
+            self._again([self._known[uid] for uid in self._aside.due(self._clock()) if uid in self._known])
             if not self.unwritable or self._save():
                 self._follow_unsaved()
             self.let_in()
@@ -294,11 +301,11 @@ class Engine(Effects):
         Where that goes wrong, all stays as it was, and it is tried again with each reconciliation.
         """
         with self._lock:
-            before, was = self._ledger, (self._node, self._following.plain, self._switches)
+            before, was = self._ledger, (self._node, self._following, self._switches)
             fault, self._pending = self._pending is not None, (node, switches)
             with Survived(lambda error: self._not_changed(was, error, again=fault)):
                 with self._whole():
-                    self._following.plain = node
+                    self._following = replace(self._following, plain=node)
                     self._node = node = self._following.node(node)
                     self._switches = switches or self._switches
                     self._enforcer.lift_quota = self._switches.lift_quota
@@ -356,10 +363,12 @@ class Engine(Effects):
             return []
         self._ledger, self._known[pod.uid] = decided(
             self._node, self._ledger, known, given=self._following.given.get(pod.uid), unwritable=self.unwritable,
-            switches=self._switches, line=line_of(self._known, self._node.rules, but=pod.uid), judge=judge,
+            switches=self._switches, now=self._clock(), line=line_of(self._known, self._node.rules, but=pod.uid),
+            judge=judge,
         )  # fmt: skip
         out = crowded_out(self._known, self._node.rules, self._switches.most_waiting)
-        return [each for each in out if each.uid != pod.uid]
+        self._known.update(out)
+        return [each.pod for uid, each in out.items() if uid != pod.uid]
 
     def _follow_unsaved(self) -> None:
         """What could not be saved can be now: what the kubelet gave first, since it may place a pod anew."""
@@ -373,8 +382,8 @@ class Engine(Effects):
         if unsaved:
             self.retry(unsaved)
 
-    def _not_changed(self, was: tuple[Node, Node, Switches], error: Exception, *, again: bool) -> None:
-        self._node, self._following.plain, self._switches = was
+    def _not_changed(self, was: tuple[Node, Following, Switches], error: Exception, *, again: bool) -> None:
+        self._node, self._following, self._switches = was
         self._enforcer.lift_quota = self._switches.lift_quota
         if not again:
             text = f"what changed of machine or settings is not followed yet: {sentence(error)}"
@@ -407,7 +416,7 @@ class Engine(Effects):
         def together(some: Sequence[Pod]) -> None:
             with self._whole():
                 found = [each for pod in some for each in decide(pod)]
-            self._aside.right(pod.uid for pod in some)
+            self._aside = self._aside.without([pod.uid for pod in some])
             told.extend(found)
 
         def aside(pod: Pod, error: Exception) -> None:
@@ -423,7 +432,8 @@ class Engine(Effects):
 
     def _failed(self, uid: str, error: Exception, key: str = "") -> None:
         """A pod breaks something: it is left as it is, tried again later, and told once."""
-        if self._aside.wrong(uid):
+        first, self._aside = uid not in self._aside.tries, self._aside.wrong(uid, self._clock())
+        if first:
             key = key or self._known[uid].pod.key
             self._teller.problem("set-aside", f"pod {key} is set aside, and tried again later: {sentence(error)}")
 
@@ -457,7 +467,7 @@ class Engine(Effects):
         alive = {cgroup.pod_uid for cgroup in observed.cgroups}
         if not self._node.rules.cpu.static:
             self._enforcer.learn(self._ledger, self._node.rules, self._node.machine, observed)
-        later, freed = self._aside.later(), list[str]()
+        later, freed = self._aside.later(self._clock()), list[str]()
 
         def free(uids: Sequence[str]) -> None:
             with self._whole():
@@ -468,12 +478,11 @@ class Engine(Effects):
         one_by_one([uid for uid in sorted(ended) if uid not in alive | later], free, self._failed)
         if not freed:
             return
+        self._following, self._standing = self._following.without(freed), self._standing.without(freed)
+        self._aside = self._aside.without(freed)
         for uid in freed:
             del self._known[uid]
             self._enforcer.forget(uid)
-            self._following.forget([uid])
-            self._standing.forget(uid)
-            self._aside.right([uid])
             self._teller.released(uid)
         self.let_in()  # first, so that the pool does not widen by what others get at once (safety.md S6)
         self._enforce()

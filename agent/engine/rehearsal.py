@@ -41,7 +41,7 @@ class Rehearsal:
             line=line_of(self.known, self.node.rules, but=pod.uid), now=now,
         )  # fmt: skip
         self.known[pod.uid] = known
-        crowded_out(self.known, self.node.rules, self.switches.most_waiting)
+        self.known |= crowded_out(self.known, self.node.rules, self.switches.most_waiting)
         self.pass_time(now)
 
     def end(self, uids: Iterable[str], now: float) -> None:
@@ -57,7 +57,8 @@ class Rehearsal:
         self._start()
         while line_of(self.known, self.node.rules):
             before = self.ledger
-            self.ledger, _ = turn(self.node, before, self.known, self.switches, {}, now)
+            found = turn(self.node, before, self.known, self.switches, {}, now)
+            self.ledger, self.known = found.ledger, {**self.known, **found.changed}
             self._start()
             if self.ledger == before:
                 return

@@ -158,7 +158,7 @@ class World:
         self, folder: Path, *, machine: str = "2 sockets x 1 node x 4 cores x 1 thread",
         settings: Mapping[str, Any] | None = None, store: MemoryStore | None = None, pods: Iterable[Pod] = (),
         exempt: Callable[[Pod], str] = lambda _pod: "", room: Room | None = None, tellers: Iterable[Teller] = (),
-        words: Mapping[str, CarriedGrant] | None = None, clock: Callable[[], float] = time.monotonic,
+        words: Mapping[str, CarriedGrant] | None = None, clock: Callable[[], float] = lambda: time.monotonic(),  # noqa: PLW0108 - a test may turn it
         **switches: Any,  # noqa: ANN401 - of several types
     ) -> None:  # fmt: skip
         self.settings = {"kubeReserved": {"cpu": "1"}, **(settings or {})}
