@@ -98,7 +98,7 @@ def test_readers_see_decisions_before_slow_writes(tmp_path: Path) -> None:
         if step.startswith("write"):
             seen.append(str(made.engine.snapshot.ledger.grant("job", "app").cpus))
 
-    made.engine._steps = made.engine._enforcer._steps = look
+    made.engine._enforcer._steps = look
     made.see(manifest("job", created=1))
     assert seen
     assert set(seen) == {made.holds("job")}

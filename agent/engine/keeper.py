@@ -1,0 +1,76 @@
+"""The state that counts: one that was checked and saved. A failure drops the new one; nothing has to be undone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from agent.core.accounting import invariants
+from agent.engine.ports import Steps, Store, Teller
+from agent.engine.recover import LISTED, NAMES
+from agent.engine.state import State
+from agent.engine.transitions import unsaved
+from agent.errors import CheckpointUnwritableError
+from agent.model.ledger import Ledger
+
+
+class Keeper:
+    """Keeps it. Writers hold the engine's lock; `state` is read without it.
+
+    Args:
+        state: to begin with.
+        store: where the ledger is saved.
+        teller: told once why nothing can be saved.
+        steps: told before each save.
+        names: container id -> (pod uid, container name), as far as worth saving with a ledger.
+
+    Attributes:
+        state: replaced, never changed.
+    """
+
+    def __init__(
+        self, state: State, store: Store, teller: Teller, steps: Steps,
+        names: Callable[[Ledger], dict[str, tuple[str, str]]],
+    ) -> None:  # fmt: skip
+        self.state = state
+        self._store, self._teller, self._steps, self._names = store, teller, steps, names
+
+    def commit(self, new: State, otherwise: Callable[[State, State], State] = unsaved) -> None:
+        """Check a state and save it; from then on it counts.
+
+        Args:
+            new: the state.
+            otherwise: of the state before and the new one, what counts where the new one cannot be saved.
+
+        Raises:
+            InvariantError: a rule of the books does not hold; the state before counts.
+        """
+        before = self.state
+        if not new.stands:
+            invariants.check(new.ledger, new.node, earlier=tuple(before.ledger.pods))
+            new = self._saved(new)
+            if not new.stands:
+                new = otherwise(before, new)
+        self.state = new
+
+    def save(self) -> bool:
+        """Save what counts; whether that went well."""
+        self.state = self._saved(self.state)
+        return not self.state.unwritable
+
+    def save_names(self) -> None:
+        """Save what counts if more names are worth saving now than were saved with it."""
+        if self._names(self.state.ledger) != self.state.names_saved:
+            self.save()
+
+    def _saved(self, state: State) -> State:
+        self._steps("save")
+        names = self._names(state.ledger)
+        extra = {NAMES: {number: [*spot] for number, spot in names.items()}} if names else {}
+        try:
+            self._store.save(state.ledger, {LISTED: state.listening, **extra})
+        except CheckpointUnwritableError as error:
+            if not state.unwritable:
+                self._teller.problem("checkpoint", str(error))
+            return replace(state, unwritable=str(error))
+        return replace(state, saved=state.ledger, names_saved=names, unwritable="")
