@@ -6,11 +6,12 @@ nobody else anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from agent.core.admission.resize import pending
 from agent.engine import transitions
+from agent.engine.adopt import CarriedGrant
 from agent.engine.alone import Survived, one_by_one, sentence
 from agent.engine.enforcer import Enforcer
 from agent.engine.governor import Governor
@@ -18,8 +19,10 @@ from agent.engine.keeper import Keeper
 from agent.engine.known import Known
 from agent.engine.line import line_of
 from agent.engine.ports import Teller
+from agent.engine.recover import recover
 from agent.engine.state import State
 from agent.engine.transitions import Moment, Transition
+from agent.model.cgroup import Observed
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.pod import Pod
 
@@ -44,6 +47,40 @@ class Admitter:
     @property
     def _state(self) -> State:
         return self._keeper.state
+
+    def adopt(
+        self, pods: Iterable[Pod], observed: Observed, words: Mapping[str, CarriedGrant], there: Collection[str]
+    ) -> None:
+        """Pods that run, and that the ledger may lack: what they run on is theirs. So it is with pods of no list.
+
+        Args:
+            pods: all that run, and are not left alone.
+            observed: the cgroups.
+            words: what they carry of an earlier agent, by uid.
+            there: uids of all pods of the list.
+        """
+        ordered = sorted(pods, key=lambda pod: (pod.created, pod.uid))
+
+        def take(some: Sequence[Pod]) -> None:
+            state, names, only = self._state, self._enforcer.names, {pod.uid for pod in some}
+            found = recover(state.node, state.ledger, observed, names, ordered, words=words, only=only)
+            # those that cannot be saved are decided as pods that ran
+            self._keeper.commit(
+                transitions.adopted(state, found), lambda was, new: replace(was, unwritable=new.unwritable)
+            )
+            for text in found.untold:
+                self._teller.problem("devices", text)
+
+        def failed(pod: Pod, error: Exception) -> None:
+            self._teller.problem("set-aside", f"what pod {pod.key} runs on is not known: {sentence(error)}")
+
+        one_by_one(ordered, take, failed)
+        with alone("what containers run on that nobody knows", self._teller):
+            step = transitions.left_behind(self._state, observed, there)
+            # saved in any case, as one that lacks nobody; what they run on is theirs though it cannot be saved
+            self._keeper.commit(step.state, lambda _was, new: new, always=True)
+            for text in step.problems:
+                self._teller.problem("unlisted", text)
 
     def let_in(self) -> None:
         """Room may have appeared: whoever waits for it is tried, in order of arrival (safety.md S11)."""
@@ -99,7 +136,7 @@ class Admitter:
             with alone(f"pod {pod.key}", self._teller):
                 self._keeper.commit(transitions.put_aside(self._state, pod, ran=pod.uid in ran))
             if pod.uid not in self._state.known:
-                self._keeper.state = self._state.with_pods(replace(known, unsaved=True))
+                self._keeper.note(self._state.with_pods(replace(known, unsaved=True)))
             told.append(pod)
 
         ordered = sorted(pods, key=lambda pod: (pod.created, pod.uid))
@@ -125,7 +162,7 @@ class Admitter:
         one_by_one([uid for uid in sorted(ended) if uid not in alive | later], free, self._failed)
         if not freed:
             return
-        self._keeper.state = self._state.without(freed)
+        self._keeper.note(self._state.without(freed))
         self._enforcer.forget(freed)
         for uid in freed:
             self._teller.released(uid)
@@ -152,7 +189,7 @@ class Admitter:
     def _failed(self, uid: str, error: Exception, key: str = "") -> None:
         """A pod breaks something: it is left as it is, tried again later, and told once."""
         state = self._state
-        self._keeper.state = replace(state, asides=state.asides.wrong(uid, self._moment().now))
+        self._keeper.note(replace(state, asides=state.asides.wrong(uid, self._moment().now)))
         if uid not in state.asides.tries:
             key = key or state.known[uid].pod.key
             self._teller.problem("set-aside", f"pod {key} is set aside, and tried again later: {sentence(error)}")

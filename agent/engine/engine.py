@@ -22,7 +22,6 @@ from agent.core.admission.node import Node
 from agent.core.cgroups.naming import worth_saving
 from agent.core.devices.books import shared_sentences
 from agent.core.devices.kubelet import Given, Offered
-from agent.core.request.annotations import Ask
 from agent.engine import transitions
 from agent.engine.admitter import Admitter, alone
 from agent.engine.adopt import CarriedGrant
@@ -33,9 +32,7 @@ from agent.engine.governor import Governor
 from agent.engine.keeper import Keeper
 from agent.engine.known import SWITCHES, Exempt, Known, Switches
 from agent.engine.memory_look import MemoryLook, Room
-from agent.engine.nobodys import keep
 from agent.engine.ports import CgroupTree, Steps, Store, Teller
-from agent.engine.recover import recover
 from agent.engine.state import State
 from agent.engine.transitions import Moment, Transition
 from agent.model.cgroup import Written
@@ -181,32 +178,8 @@ class Engine:
             if observed is None:
                 return
             self._enforcer.names.update(names)
-            mine = sorted((pod for pod in pods if not self._exempt(pod)), key=lambda pod: (pod.created, pod.uid))
-
-            def take(some: Sequence[Pod]) -> None:
-                state, only = self._state, {pod.uid for pod in some}
-                found = recover(
-                    state.node, state.ledger, observed, self._enforcer.names, mine, words=words, only=only
-                )
-                # those that cannot be saved are decided as pods that ran
-                self._keeper.commit(
-                    transitions.adopted(state, found), lambda was, new: replace(was, unwritable=new.unwritable)
-                )
-                for text in found.untold:
-                    self._teller.problem("devices", text)
-
-            def failed(pod: Pod, error: Exception) -> None:
-                self._teller.problem("set-aside", f"what pod {pod.key} runs on is not known: {sentence(error)}")
-
-            one_by_one(mine, take, failed)
-            with alone("what containers run on that nobody knows", self._teller):
-                state = self._state
-                ledger, left = keep(state.node, state.ledger, observed, {*there, *(pod.uid for pod in mine)})
-                gone = (Known(ledger.pods[uid].pod, Ask(), ran=True, ended=True) for uid in left)
-                self._keeper.state = replace(state, ledger=ledger, complete=True).with_pods(*gone)
-                for text in left.values():
-                    self._teller.problem("unlisted", text)
-            self._keeper.save()
+            mine = [pod for pod in pods if not self._exempt(pod)]
+            self._admitter.adopt(mine, observed, words, {*there, *(pod.uid for pod in mine)})
 
     # ---- pods
 
@@ -223,15 +196,16 @@ class Engine:
     def pods_gone(self, uids: Iterable[str]) -> None:
         """Pods left the API. What they hold is freed when their cgroups have gone (safety.md S13)."""
         with self._lock:
-            self._keeper.state = transitions.ended(self._state, uids)
+            self._keeper.note(transitions.ended(self._state, uids))
             self._admitter.free_ended()
 
     def pods_listed(self, uids: Collection[str]) -> None:
         """A complete list was read: whoever is not in it is gone. Nothing is freed before the first (S13)."""
         with self._lock:
-            first, self._keeper.state = not self._state.listening, replace(self._state, listed=True)
+            first = not self._state.listening  # the store has it as one that may lack somebody
+            self._keeper.note(replace(self._state, listed=True))
             if first:
-                self._keeper.save()  # the store has it as one that may lack somebody
+                self._keeper.save()
             self.all_named()
             self.pods_gone([uid for uid in self._state.known if uid not in uids])
 
@@ -251,7 +225,7 @@ class Engine:
         """A refused pod's owner was refused too often: from now on something milder is done to it (safety.md S12)."""
         with self._lock:
             if uid in self._state.known:
-                self._keeper.state = transitions.made_softer(self._state, uid, wish, self._clock())
+                self._keeper.note(transitions.made_softer(self._state, uid, wish, self._clock()))
 
     # ---- containers
 
@@ -290,7 +264,7 @@ class Engine:
         """Every container that runs has been named, by a complete list of pods or by the runtime."""
         with self._lock:
             if not self._state.all_named:
-                self._keeper.state = replace(self._state, all_named=True)
+                self._keeper.note(replace(self._state, all_named=True))
                 self._governor.enforce()
 
     def keep_names(self) -> None:
@@ -306,7 +280,8 @@ class Engine:
     def devices_known(self, uid: str, given: Given) -> None:
         """The kubelet told which devices it gave a pod. One that is decided already may be decided once more."""
         with self._lock:
-            self._keeper.state = before = transitions.devices_told(self._state, uid, given)
+            before = transitions.devices_told(self._state, uid, given)
+            self._keeper.note(before)
             known = before.known.get(uid)
             if known is None or known.exempt or known.ended or uid not in before.ledger.pods:
                 return  # looked at when the pod is decided, or tried again
@@ -322,7 +297,7 @@ class Engine:
         """The kubelet told which devices its plugins have; what the settings select of them is the plugins' (S22)."""
         with self._lock:
             step = transitions.devices_offered(self._state, offered)
-            self._keeper.state = step.state
+            self._keeper.note(step.state)
             for text in step.problems:
                 self._teller.problem("devices", text)
 
@@ -355,7 +330,8 @@ class Engine:
         """
         with self._lock:
             told = self._state.pending is not None
-            self._keeper.state = before = replace(self._state, pending=(node, switches))
+            before = replace(self._state, pending=(node, switches))
+            self._keeper.note(before)
 
             def failed(error: Exception) -> None:
                 if not told:
@@ -406,7 +382,8 @@ class Engine:
     def _follow_unsaved(self) -> None:
         """What could not be saved can be now: what the kubelet gave first, since it may place a pod anew."""
         unsaved = [uid for uid, known in self._state.known.items() if known.unsaved]
-        starts, self._keeper.state = self._state.starts, replace(self._state, starts={})
+        starts = self._state.starts
+        self._keeper.note(replace(self._state, starts={}))
         if starts:
             self.containers_seen(starts)
         for uid in unsaved:

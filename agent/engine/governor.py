@@ -61,9 +61,9 @@ class Governor:
         if observe_only:
             if state.yields.get(source) != why:
                 self._teller.problem("writers", f"observing only: {why}")
-            self._keeper.state = replace(state, yields={**others, source: why})
+            self._keeper.note(replace(state, yields={**others, source: why}))
         elif source in state.yields:
-            self._keeper.state = replace(state, yields=others)
+            self._keeper.note(replace(state, yields=others))
             if not others:
                 self.enforce()
 
@@ -80,10 +80,10 @@ class Governor:
             text = str(error) if isinstance(error, HostError) else sentence(error)
             if not self._state.broken:
                 self._teller.problem("cgroups", text)
-            self._keeper.state = replace(self._state, broken=text)
+            self._keeper.note(replace(self._state, broken=text))
             return None
         if self._state.broken:
-            self._keeper.state = replace(self._state, broken="")
+            self._keeper.note(replace(self._state, broken=""))
         return observed
 
     def _stopped(self) -> str:
@@ -103,7 +103,7 @@ class Governor:
         Args:
             but: uids of pods of which the caller tells everything.
         """
-        self._keeper.state = replace(self._state, settled=False)
+        self._keeper.note(replace(self._state, settled=False))
         if self._state.listening and not (self.off or self._state.stands):
             self._keeper.save()
         observed, state = self.observe(), self._state
@@ -118,7 +118,7 @@ class Governor:
         except Exception as error:  # noqa: BLE001 - those decided on are told all the same; the next look tries again
             return self._unread(sentence(error), but)
         step = transitions.answered(state, answer)
-        self._keeper.state = step.state
+        self._keeper.note(step.state)
         for text in step.problems:
             self._teller.problem("set-aside", text)
         for container in sorted(answer.unbound.keys() - state.unbound.keys()):
@@ -130,14 +130,14 @@ class Governor:
             self._tell_lacking(answer.lacking, but, given_up=answer.given_up)
         if results and (fight := self._enforcer.fight()):
             truce = self._state.truce.begin(self._clock())
-            self._keeper.state = replace(self._state, truce=truce)
+            self._keeper.note(replace(self._state, truce=truce))
             self.switch(observe_only=True, why=f"{fight}; {truce}", source=FLAPPING)
         return results
 
     def _unread(self, why: str, but: Collection[str]) -> tuple[Written, ...]:
         """The cgroups cannot be read: what is new since the last look is told as not known; older words stand."""
         step = transitions.unread(self._state, why)
-        self._keeper.state = step.state
+        self._keeper.note(step.state)
         for text in step.problems:
             self._teller.problem("set-aside", text)
         if self._state.listening:
@@ -149,7 +149,8 @@ class Governor:
         self, lacking: Mapping[str, Unenforced], but: Collection[str], *, given_up: bool = False
     ) -> None:
         step = transitions.told_lacking(self._state, lacking, self._clock(), but, given_up=given_up)
-        self._keeper.state = state = step.state
+        state = step.state
+        self._keeper.note(state)
         for pod in step.told:
             self._teller.enforced(pod, state.shown, state.known[pod.uid].ask, state.unenforced.get(pod.uid, {}))
 

@@ -10,7 +10,7 @@ from agent.engine.ports import Steps, Store, Teller
 from agent.engine.recover import LISTED, NAMES
 from agent.engine.state import State
 from agent.engine.transitions import unsaved
-from agent.errors import CheckpointUnwritableError
+from agent.errors import CheckpointUnwritableError, InvariantError
 from agent.model.ledger import Ledger
 
 
@@ -23,44 +23,54 @@ class Keeper:
         teller: told once why nothing can be saved.
         steps: told before each save.
         names: container id -> (pod uid, container name), as far as worth saving with a ledger.
-
-    Attributes:
-        state: replaced, never changed.
     """
 
     def __init__(
         self, state: State, store: Store, teller: Teller, steps: Steps,
         names: Callable[[Ledger], dict[str, tuple[str, str]]],
     ) -> None:  # fmt: skip
-        self.state = state
+        self._state = state
         self._store, self._teller, self._steps, self._names = store, teller, steps, names
 
-    def commit(self, new: State, otherwise: Callable[[State, State], State] = unsaved) -> None:
+    @property
+    def state(self) -> State:
+        """The state that counts."""
+        return self._state
+
+    def note(self, state: State) -> None:
+        """A state that need not be saved: it has the grants of the one that counts, and counts at once."""
+        if state.ledger is not self._state.ledger:
+            raise InvariantError("grants would count that were not saved")
+        self._state = state
+
+    def commit(
+        self, new: State, otherwise: Callable[[State, State], State] = unsaved, *, always: bool = False
+    ) -> None:
         """Check a state and save it; from then on it counts.
 
         Args:
             new: the state.
             otherwise: of the state before and the new one, what counts where the new one cannot be saved.
+            always: save it also where the store has its grants.
 
         Raises:
             InvariantError: a rule of the books does not hold; the state before counts.
         """
-        before = self.state
-        if not new.stands:
+        before, saved = self._state, new.stands
+        if not saved:
             invariants.check(new.ledger, new.node, earlier=tuple(before.ledger.pods))
+        if always or not saved:
             new = self._saved(new)
-            if not new.stands:
-                new = otherwise(before, new)
-        self.state = new
+        self._state = new if new.stands else otherwise(before, new)
 
     def save(self) -> bool:
         """Save what counts; whether that went well."""
-        self.state = self._saved(self.state)
-        return not self.state.unwritable
+        self._state = self._saved(self._state)
+        return not self._state.unwritable
 
     def save_names(self) -> None:
         """Save what counts if more names are worth saving now than were saved with it."""
-        if self._names(self.state.ledger) != self.state.names_saved:
+        if self._names(self._state.ledger) != self._state.names_saved:
             self.save()
 
     def _saved(self, state: State) -> State:

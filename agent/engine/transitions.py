@@ -21,8 +21,10 @@ from agent.engine.deciding import asked, decided, set_aside, was_set_aside
 from agent.engine.following import Following, reported_before
 from agent.engine.known import Exempt, Known, Switches, asks_nothing, same, softer
 from agent.engine.line import crowded_out, line_of, refused_for_good, softened, turn
+from agent.engine.nobodys import keep
 from agent.engine.recover import Recovered
 from agent.engine.state import State
+from agent.model.cgroup import Observed
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
 from agent.model.outcome import Reason, Refusal
@@ -185,6 +187,13 @@ def adopted(state: State, found: Recovered) -> State:
     pods = [found.ledger.pods[uid].pod for uid in found.adopted]
     known = (Known(pod, asked(state.node, pod), ran=True) for pod in pods)
     return replace(state, ledger=found.ledger).with_pods(*known)
+
+
+def left_behind(state: State, observed: Observed, there: Collection[str]) -> Transition:
+    """Who runs is known. Containers of pods that nobody knows keep their CPUs until their cgroups have gone."""
+    ledger, left = keep(state.node, state.ledger, observed, there)
+    gone = (Known(ledger.pods[uid].pod, Ask(), ran=True, ended=True) for uid in left)
+    return Transition(replace(state, ledger=ledger, complete=True).with_pods(*gone), problems=tuple(left.values()))
 
 
 def ended(state: State, uids: Iterable[str]) -> State:
