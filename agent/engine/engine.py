@@ -16,7 +16,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from agent.core.admission.node import Node
 from agent.core.cgroups.naming import worth_saving
@@ -289,9 +288,11 @@ class Engine:
             step = Transition(before)
             with alone(f"the devices of pod {known.pod.key}", self._teller):
                 step = transitions.devices_late(before, uid, self._moment(), running=running)
-                self._keeper.commit(step.state, partial(transitions.devices_unsaved, uid))
+                self._keeper.commit(step.state)
             if self._state.ledger != before.ledger:
                 self._admitter.settle(before.ledger, [known.pod, *step.told])
+            elif step.state.ledger != before.ledger:
+                self._keeper.note(transitions.devices_once_more(self._state, before, uid))
 
     def devices_offered(self, offered: Iterable[Offered]) -> None:
         """The kubelet told which devices its plugins have; what the settings select of them is the plugins' (S22)."""

@@ -261,12 +261,9 @@ def devices_late(state: State, uid: str, at: Moment, *, running: bool) -> Transi
     return decide(free, known.pod, at, ran=known.ran)
 
 
-def devices_unsaved(uid: str, before: State, new: State) -> State:
-    """That could not be saved: it is as it was, and told once more when it can."""
-    found = unsaved(before, new)
-    if new.ledger == before.ledger:
-        return found
-    return replace(found, following=before.following).with_pods(replace(before.known[uid], unsaved=True))
+def devices_once_more(state: State, before: State, uid: str) -> State:
+    """That could not be checked or saved: it is as it was before, and is told once more with the next look."""
+    return replace(state, following=before.following).with_pods(replace(before.known[uid], unsaved=True))
 
 
 def devices_offered(state: State, offered: Iterable[Offered]) -> Transition:
