@@ -112,9 +112,12 @@ class State:
         """What was told of pods for whom the kernel does not have what the ledger says, by uid."""
         return self.standing.told
 
-    def with_pods(self, *pods: Known) -> State:
-        """With pods as they are known now."""
-        return replace(self, known={**self.known, **{each.pod.uid: each for each in pods}}) if pods else self
+    def with_pods(self, *pods: Known, ledger: Ledger | None = None) -> State:
+        """With pods as they are known now, and other grants where some are named."""
+        if not pods and ledger is None:
+            return self
+        known = {**self.known, **{each.pod.uid: each for each in pods}} if pods else self.known
+        return replace(self, known=known, ledger=self.ledger if ledger is None else ledger)
 
     def without(self, uids: Collection[str]) -> State:
         """Without pods that are gone, and hold nothing."""

@@ -111,7 +111,7 @@ def unsaved(before: State, new: State) -> State:
         known, was = new.known[uid], before.ledger.pods[uid]
         if new.ledger.pods.get(uid) != was and not same(known.pod, was.pod):
             marked.append(replace(known, unsaved=True))  # it asks for what the ledger does not have
-    return replace(new, ledger=before.ledger).with_pods(*marked)
+    return new.with_pods(*marked, ledger=before.ledger)
 
 
 # ---- pods
@@ -165,7 +165,7 @@ def decide(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
         state.node, state.ledger, known, given=state.given.get(pod.uid), unwritable=state.unwritable,
         switches=state.switches, now=at.now, line=line_of(state.known, rules, but=pod.uid), judge=at.judge,
     )  # fmt: skip
-    state = replace(state, ledger=ledger).with_pods(known)
+    state = state.with_pods(known, ledger=ledger)
     out = crowded_out(state.known, rules, state.switches.most_waiting)
     return Transition(state.with_pods(*out.values()), tuple(each.pod for uid, each in out.items() if uid != pod.uid))
 
@@ -173,7 +173,7 @@ def decide(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
 def put_aside(state: State, pod: Pod, *, ran: bool) -> State:
     """A pod that could not be decided on keeps what it holds, or runs on the shared pool."""
     ledger, known = set_aside(state.node, state.ledger, as_known(state, pod, ran=ran))
-    return replace(state, ledger=ledger).with_pods(known)
+    return state.with_pods(known, ledger=ledger)
 
 
 def as_known(state: State, pod: Pod, *, ran: bool) -> Known:
@@ -186,7 +186,7 @@ def adopted(state: State, found: Recovered) -> State:
     """Pods that run were found, with what they run on, and the ledger lacked them."""
     pods = [found.ledger.pods[uid].pod for uid in found.adopted]
     known = (Known(pod, asked(state.node, pod), ran=True) for pod in pods)
-    return replace(state, ledger=found.ledger).with_pods(*known)
+    return state.with_pods(*known, ledger=found.ledger)
 
 
 def left_behind(state: State, observed: Observed, there: Collection[str]) -> Transition:
@@ -224,7 +224,7 @@ def let_in(state: State, behind: Collection[str], at: Moment) -> Transition:
     """Room may have appeared: whoever waits is tried, in order of arrival (safety.md S11), but for those `behind`."""
     known = {uid: each for uid, each in state.known.items() if uid not in behind}
     found = turn(state.node, state.ledger, known, state.switches, state.given, at.now, at.judge)
-    return Transition(replace(state, ledger=found.ledger).with_pods(*found.changed.values()), found.told)
+    return Transition(state.with_pods(*found.changed.values(), ledger=found.ledger), found.told)
 
 
 def made_softer(state: State, uid: str, wish: OnMisalignment, now: float) -> State:
