@@ -13,6 +13,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 MACHINE ?=
 ARGS ?=
+KEEP ?=
 
 $(READY): deploy/lock/dev.txt pyproject.toml deploy/lock/venv.sh
 	@bash deploy/lock/venv.sh "$(PYTHON)" $(VENV)
@@ -24,9 +25,9 @@ help: ## this list
 
 setup: $(READY) ## create .venv with the pinned versions
 
-run: $(READY) ## place the example pods on this machine (MACHINE=NAME: on a recorded one; ARGS=...: more options)
+run: $(READY) ## place the example pods on this machine (MACHINE=NAME: on a recorded one; KEEP=1: go on from the last run; ARGS=...: more options)
 	@$(BIN)/numalign run --pods deploy/examples/pods --config deploy/examples/config.yaml --once --cgroup-root auto \
-	    --state-dir "run/$(or $(subst /,_,$(MACHINE)),this-machine)" $(if $(MACHINE),--root "$(MACHINE)") $(ARGS) \
+	    --state-dir "run/$(or $(subst /,_,$(MACHINE)),this-machine)" $(if $(MACHINE),--root "$(MACHINE)") $(if $(KEEP),,--afresh) $(ARGS) \
 	    || [ $$? -eq 1 ]  # 1: a pod was refused, which the examples are meant to show
 
 test: lint types layers unit ## every check and test that this machine can run

@@ -1,8 +1,11 @@
 """Settings and machine: read at start, and again when something about them changed.
 
-Called by `agent.app.standalone.standalone`. Reading is cheap only when nothing changed, so a fingerprint is compared
-first: of the configuration file its time, size and inode (a ConfigMap is replaced through links), of the machine
-which CPUs and nodes are online and how many huge pages there are.
+Called by `agent.app.cluster` and `agent.app.standalone`. Reading is cheap only when nothing changed, so a fingerprint
+is compared first: of the configuration file its time, size and inode (a ConfigMap is replaced through links), of the
+machine which CPUs and nodes are online and how many huge pages there are.
+
+Wrong settings change nothing: those in force stay, also over a restart (`agent.app.statedir.last_settings`).
+Meanwhile the agent is not ready, and says why.
 """
 
 from __future__ import annotations
@@ -13,12 +16,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
+from agent.app.statedir import last_settings
 from agent.app.statedir.node_allocatable import Kept
 from agent.core.admission.node import Node
 from agent.core.request.exempt import Exemptions
 from agent.engine.known import Switches
 from agent.engine.line import most_waiting
-from agent.errors import NumalignError
+from agent.errors import NumalignError, SettingsError
 from agent.host.machines import open_machine
 from agent.host.settings_file import asks_to_observe_only, read_settings
 from agent.model.devices import DeviceInventory
@@ -52,6 +56,7 @@ class Setup:
         ignored: what of the configuration file is not needed, one sentence each.
         missed: what of the hardware that the settings name is not there now, one sentence each.
         whole: the machine when nothing was missed last; None when that was never so.
+        wrong: why other settings are in force than the file has, "" where the file's are.
     """
 
     machine: Machine
@@ -60,6 +65,7 @@ class Setup:
     ignored: tuple[str, ...] = ()
     missed: tuple[str, ...] = ()
     whole: Machine | None = None
+    wrong: str = ""
 
     @property
     def switches(self) -> Switches:
@@ -97,13 +103,54 @@ def read_setup(config: Path | None, root: str | None, kept: Kept | None = None, 
     return made(settings, open_machine(root), ignored, kept, before)
 
 
-def again(
-    config: Path | None, root: str | None, before: Setup, told: Told,
-    *, kept: Kept | None = None,
-) -> Setup:  # fmt: skip
-    """Read both again. New settings that are wrong keep no old machine in force: then the old settings serve the new.
+def begin(
+    config: Path | None, root: str | None, state: Path, kept: Kept | None = None, *, remember: bool = True
+) -> Setup:
+    """Read both for an agent that begins to serve: where the file is wrong, it goes on with the settings of before.
+
+    Args:
+        config: the configuration file, None for the defaults.
+        root: the machine, None for this one.
+        state: the state folder, where settings that are in force are remembered.
+        kept: see `read_setup`.
+        remember: those of a file that is right, from now on.
+
+    Raises:
+        SettingsError: the file is wrong, and no earlier one is known that can be served on this machine.
+        HostError: the machine cannot be read.
+    """
+    try:
+        found = read_setup(config, root, kept)
+    except SettingsError as error:
+        last = last_settings.load(state)
+        if config is None or last is None:
+            raise
+        settings, wrong = instead_of(config, last, error)
+        try:
+            return replace(made(settings, open_machine(root), kept=kept), wrong=wrong)
+        except SettingsError:
+            raise error from None
+    if remember and last_settings.load(state) != found.settings:
+        last_settings.save(state, found.settings)
+    return found
+
+
+def instead_of(config: Path, last: Settings, error: NumalignError) -> tuple[Settings, str]:
+    """What is in force in place of a wrong file, and a sentence that says so.
 
     The kill switch is obeyed all the same (S3): who turns it on in a hurry may mistype something beside it.
+    """
+    if not asks_to_observe_only(config):
+        return last, f"the old settings stay: {error}"
+    stopped = last.model_copy(update={"observe_only": True})
+    return stopped, f"the old settings stay, with observeOnly: true: {error}"
+
+
+def again(
+    config: Path | None, root: str | None, before: Setup, told: Told,
+    *, kept: Kept | None = None, state: Path | None = None,
+) -> Setup:  # fmt: skip
+    """Read both again. New settings that are wrong keep no old machine in force: then the old settings serve the new.
 
     Args:
         config: the configuration file, None for the defaults.
@@ -111,6 +158,7 @@ def again(
         before: what was in force until now.
         told: who hears what is wrong with the settings, and what hardware is missing.
         kept: see `read_setup`.
+        state: the state folder, where settings that are in force are remembered; None for nowhere.
 
     Raises:
         SettingsError, HostError: the old settings cannot be served on this machine, or it cannot be read.
@@ -120,14 +168,24 @@ def again(
         settings, ignored = read_settings(config) if config else parse({})
         now = made(settings, machine, ignored, kept, before)
     except NumalignError as error:
-        settings, but = before.settings, ""
-        if config and asks_to_observe_only(config):
-            settings, but = settings.model_copy(update={"observe_only": True}), ", with observeOnly: true"
-        told.problem("settings", f"the old settings stay{but}: {error}")
-        now = made(settings, machine, before.ignored, kept, before)
+        if config is None:
+            raise
+        settings, wrong = instead_of(config, before.settings, error)
+        told.problem("settings", wrong)
+        now = replace(made(settings, machine, before.ignored, kept, before), wrong=wrong)
+    else:
+        if state is not None and (before.wrong or now.settings != before.settings):
+            last_settings.save(state, now.settings)
     if now.missed != before.missed:
         tell_missed(now, told)
     return now
+
+
+def tell_wrong(now: Setup, told: Told) -> None:
+    """Say at a start what is wrong with the file, and what of the hardware that the settings name is not there."""
+    if now.wrong:
+        told.problem("settings", now.wrong)
+    tell_missed(now, told)
 
 
 def tell_missed(now: Setup, told: Told) -> None:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import importlib
 import sys
+from difflib import get_close_matches
 from typing import NoReturn
 
 import click
 
 from agent import __version__
-from agent.errors import HostError, MalformedError, NumalignError, SettingsError
+from agent.cli.output import ReaderGoneError, guard
+from agent.errors import MalformedError, NumalignError, SettingsError
 
 BAD_INPUT, FAULT = 2, 3
 
@@ -46,6 +48,19 @@ class _Lazy(click.Group):
         command = importlib.import_module(f"agent.cli.{cmd_name}").command
         return command if isinstance(command, click.Command) else None
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] == "help":  # as other programs have it; `numalign help run` is `numalign run --help`
+            if args[1:]:
+                return self.resolve_command(ctx, [args[1], "--help"])
+            click.echo(ctx.get_help())
+            ctx.exit()
+        near = get_close_matches(args[0], COMMANDS)
+        if args[0] not in COMMANDS and near and not args[0].startswith("-"):
+            ctx.fail(f"No such command '{args[0]}'. Did you mean {' or '.join(near)}?")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
@@ -70,20 +85,22 @@ def group() -> None:
 
 def main() -> NoReturn:
     """The entry point: every fault of our own tree is one sentence and an exit code."""
+    code: object = 0
     try:
-        code = group.main(prog_name="numalign", standalone_mode=False)
-    except click.exceptions.Abort:
-        sys.exit(130)
+        guard()
+        try:
+            code = group.main(prog_name="numalign", standalone_mode=False)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        code = 130
     except click.ClickException as error:
         error.show()
-        sys.exit(error.exit_code)
-    except (SettingsError, MalformedError, HostError) as error:
-        click.echo(f"numalign: {error}", err=True)
-        sys.exit(BAD_INPUT if isinstance(error, SettingsError | MalformedError) else FAULT)
+        code = error.exit_code
+    except ReaderGoneError:
+        code = 0
     except NumalignError as error:
         click.echo(f"numalign: {error}", err=True)
-        sys.exit(FAULT)
-    except BrokenPipeError:  # the reader of our output went away: `numalign topology | head`
-        sys.stderr.close()
-        sys.exit(0)
+        code = BAD_INPUT if isinstance(error, SettingsError | MalformedError) else FAULT
     sys.exit(code if isinstance(code, int) else 0)

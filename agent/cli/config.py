@@ -19,6 +19,7 @@ from agent.host.machines import open_machine
 from agent.host.settings_file import read_settings
 from agent.model.devices import DeviceInventory
 from agent.model.machine import Machine
+from agent.model.quantity import show_bytes
 from agent.settings import Settings, parse
 
 WRONG = 2
@@ -32,20 +33,30 @@ def command() -> None:
 
 @command.command("check")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--root", default=None, help="Try it on this machine too: a folder, an archive, or a name.")
-@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option(
+    "--root", metavar="MACHINE", default=None, help="Try it on this machine too: a folder, an archive, or a name."
+)
+@click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def check(file: Path, root: str | None, output: str) -> None:
     """Say whether FILE can be used, what is in force with it, and what of it is ignored.
 
-    A KubeletConfiguration can be given as it is. Exit code 0: usable; 2: not, with one sentence that names the key
+    A KubeletConfiguration can be given as it is.
+
+    \b
+    Examples:
+      numalign config check deploy/examples/config.yaml
+      numalign config check /var/lib/kubelet/config.yaml --root two-sockets
+
+    Exit code 0: usable; 2: not, with one sentence that names the key
     and the remedy.
-    """
+    """  # noqa: D301 - click's mark for text that is not folded is this very character
     try:
         settings, ignored = read_settings(file)
         found = _tried(settings, open_machine(root)) if root else {}
     except SettingsError as error:
         if output == "text":
-            raise
+            said = str(error)
+            raise SettingsError("", said if str(file) in said else f"{file}: {said}") from error
         click.echo(json.dumps({"usable": False, "key": error.key, "error": str(error)}, indent=2, sort_keys=True))
         sys.exit(WRONG)
     answer = {"usable": True, "settings": settings.shown(), "ignored": list(ignored), "machine": found}
@@ -92,7 +103,10 @@ def _sections(ignored: tuple[str, ...], found: dict[str, Any]) -> Iterator[str]:
     if found:
         yield f"on {found['name']}:"
         for key in ("reservedCpus", "sharedCpus", "reservedMemory"):
-            yield f"  {key:<34}{_text(found[key])}"
+            value = found[key]
+            if isinstance(value, dict):
+                value = {node: {name: show_bytes(size) for name, size in per.items()} for node, per in value.items()}
+            yield f"  {key:<34}{_text(value)}"
     if ignored:
         yield "ignored:"
         yield from (f"  {sentence}" for sentence in ignored)

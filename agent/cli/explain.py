@@ -33,8 +33,8 @@ Examples:
 @click.argument("pod", required=False, metavar="[POD]")
 @click.option(
     "--manifest",
-    type=click.Path(path_type=Path),
-    help="Pods that are not there yet: a manifest, or a folder of them.",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="Pods that are not there yet: a manifest of pods or workloads, a folder, or - for standard input.",
 )
 @click.option(
     "--state-dir", type=click.Path(path_type=Path, file_okay=False), default=None,

@@ -46,7 +46,7 @@ def show(
     found: Sequence[Explanation], notes: Iterable[str] = (), *, details: bool, target: Console | None = None
 ) -> None:
     """Print explanations, one after the other."""
-    target = target or tables.for_reading()
+    target = target or tables.console()
     for place, each in enumerate(found):
         if place:
             target.print()

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from rich import box
 from rich.console import Console
-from rich.markup import escape
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from agent.cli import show as tables
+from agent.cli.grid import Below, Cell, TextGrid, folded
 from agent.core.explain.shown import capital
 from agent.core.explain.words import amount
 from agent.core.forecast.whatif import Difference, Forecast, PodForecast, WhatIf
@@ -34,32 +31,27 @@ def show(
     question: WhatIf, answer: Forecast, *, repack: bool, details: bool = False, target: Console | None = None
 ) -> None:
     """Print the plan."""
-    target = target or tables.for_reading()
-    target.print(_table(answer))
+    target = target or tables.console()
+    _grid(answer).print(target)
     for line in answer.lines if details else ():
         if line.change is not Difference.SAME:
             target.print(Text(line.pod, style="bold"))
-            target.print(Padding(Text(f"has        {_held(line.now)}"), (0, 0, 0, 2), expand=False))
-            target.print(Padding(Text(f"would have {_held(line.then)}"), (0, 0, 0, 2), expand=False))
+            for has in (f"has        {_held(line.now)}", f"would have {_held(line.then)}"):
+                target.print(Text(f"  {has}"), soft_wrap=True)
     if details:
         target.print()
     for text in _sentences(question, answer, repack=repack):
-        target.print(Text(f"{capital(text)}."))
+        for part in folded(f"{capital(text)}.", target.width):
+            target.print(Text(part), soft_wrap=True)
 
 
-def _table(answer: Forecast) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    table.add_column("pod", overflow="fold", ratio=2)
-    table.add_column("would be", no_wrap=True)
-    table.add_column("NUMA nodes", no_wrap=True)
-    table.add_column("aligned?", no_wrap=True)
-    table.add_column("why", overflow="fold", ratio=4)
+def _grid(answer: Forecast) -> TextGrid:
+    rows: list[tuple[Cell, ...] | Below] = []
     for line in answer.lines:
         word, colour = _WORD.get(line.change, line.change.value), _COLOUR[line.change]
-        table.add_row(
-            escape(line.pod), Text(word, style=colour), _nodes(line), _aligned(line), escape(capital(line.why))
-        )
-    return table
+        rows.append((Cell(line.pod), Cell(word, colour), Cell(_nodes(line)), Cell(_aligned(line))))
+        rows += [Below(capital(line.why))] if line.why else []
+    return TextGrid(("pod", "would be", "NUMA nodes", "aligned?"), tuple(rows))
 
 
 def _nodes(line: PodForecast) -> str:

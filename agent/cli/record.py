@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from agent.cli.output import many
 from agent.errors import HostError
 from agent.host.archives import open_root
 from agent.host.machines import find
@@ -18,8 +19,18 @@ from agent.host.record import record as pack
 SUFFIX = ".tar.xz"
 
 
-@click.command("record")
-@click.option("--root", default=None, help="A folder or archive to record instead of this machine.")
+EXAMPLES = """\b
+Examples:
+  numalign record                           this machine, into machine.tar.xz
+  numalign record --name rack7 rack7.tar.xz
+  numalign topology --root machine.tar.xz
+"""
+
+
+@click.command("record", epilog=EXAMPLES)
+@click.option(
+    "--root", metavar="MACHINE", default=None, help="A folder or archive to record instead of this machine."
+)
 @click.option("--name", default="machine", show_default=True, help="Name of the folder in the archive.")
 @click.option("--force", is_flag=True, help="Replace the file if it is there.")
 @click.argument("output", required=False, type=click.Path(dir_okay=False, path_type=Path))
@@ -30,20 +41,27 @@ def record(root: str | None, name: str, output: Path | None, *, force: bool) -> 
     numbers, MAC addresses or host names. `numalign topology --root FILE` reads it.
     """
     target = output or Path(name + SUFFIX)
-    with open_root(str(find(root)) if root else None) as files:
+    if Path(name).name != name or name in ("", ".", ".."):
+        raise click.BadParameter(f'"{name}" is no name of a folder; write one without "/"', param_hint="--name")
+    try:
+        place = str(find(root)) if root else None
+    except HostError as error:
+        raise click.BadParameter(str(error), param_hint="--root") from error
+    with open_root(place) as files:
         made = pack(files, name, live=root is None)
     try:
         with target.open("wb" if force else "xb") as handle:
             handle.write(made.archive)
     except FileExistsError:
-        raise HostError(str(target), "is there already; choose another name, or --force") from None
+        raise click.BadParameter(f"{target} is there already; choose another name, or --force") from None
     except OSError as error:
         raise HostError(str(target), f"cannot be written: {error.strerror}") from error
     check(str(target), made.machine)
     machine = made.machine
     click.echo(
         f"{target}: {len(made.archive)} bytes, {made.members} files; machine {machine.digest}: "
-        f"{len(machine.cpus)} CPUs, {len(machine.nodes)} NUMA nodes, {len(machine.devices)} PCI functions"
+        f"{many(len(machine.cpus), 'CPU')}, {many(len(machine.nodes), 'NUMA node')}, "
+        f"{many(len(machine.devices), 'PCI function')}"
     )
     for warning in machine.warnings:
         click.echo(f"warning: {warning}", err=True)

@@ -29,7 +29,7 @@ _MOST = 20
 @where_options
 @click.option("--force", is_flag=True, help="Even while an agent runs: it will pin again unless it only observes.")
 @click.option("--forget", is_flag=True, help="Remove the saved ledger and all that is kept beside it, too.")
-@click.option("--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(*, where: Where, cluster: bool, asking: ReleaseOptions, force: bool, forget: bool, output: str) -> None:
     """Give every pod all CPUs and nodes again, restore CFS quotas, and say what remains and why.
 

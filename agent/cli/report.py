@@ -9,7 +9,13 @@ from rich.console import Console
 from agent.app.page.views import NodeView
 from agent.app.standalone.standalone import Standalone
 from agent.cli import show
+from agent.cli.output import many
+from agent.core.machines.identity import differs
+from agent.core.request.amounts import unplaced_pages
 from agent.model.machine import Machine
+
+MOST_NOTES = 10
+"""Notes on pods below the tables."""
 
 
 def print_report(
@@ -18,9 +24,9 @@ def print_report(
     """Print it to standard output, or to another console; `foot` adds where things are and who says so."""
     target = target or show.console()
     show.sentences(target, head(node), "bold")
-    target.print(show.pods_table(view))
-    target.print(show.nodes_table(view))
-    show.sentences(target, _foot(node) if foot else ())
+    show.pods_grid(view, target.width).print(target)
+    show.nodes_grid(view, target.width).print(target)
+    show.sentences(target, _foot(node, view) if foot else ())
     show.sentences(target, (f"wrong manifest, not served: {each}" for each in wrong), "red")
 
 
@@ -40,15 +46,21 @@ def machine_sentence(machine: Machine) -> str:
     memory = sum(each.memory for each in machine.nodes)
     pages = sum(size * count for each in machine.nodes for size, count in each.hugepages)
     huge = f" ({show.size(pages)} in huge pages)" if pages else ""
-    nodes = f"{len(machine.nodes)} NUMA node{'s' if len(machine.nodes) != 1 else ''}"
+    nodes = many(len(machine.nodes), "NUMA node")
     return (
-        f"{machine.name}: {len(machine.cpus)} CPUs in {len(machine.packages)} sockets, {nodes}, "
-        f"{show.size(memory)} memory{huge}, {len(machine.devices)} PCI functions"
+        f"{machine.name}: {many(len(machine.cpus), 'CPU')} in {many(len(machine.packages), 'socket')}, {nodes}, "
+        f"{show.size(memory)} memory{huge}, {many(len(machine.devices), 'PCI function')}"
     )
 
 
-def _foot(node: Standalone) -> Iterator[str]:
+def _foot(node: Standalone, view: NodeView) -> Iterator[str]:
+    yield from _notes(node)
     yield from (f"machine: {warning}" for warning in node.setup.machine.warnings)
+    if node.setup.machine.isolated:
+        yield f"CPUs {node.setup.machine.isolated} are isolated by the kernel's command line: in no shared pool"
+    before = node.recovered.before
+    if before is not None and differs(before, {}, node.setup.machine) is None:
+        yield "the ledger of an earlier run was of another machine: what does not fit here is dropped; see --afresh"
     yield f"cpusets: {node.tree.where}; ledger: {node.store.path}"
     if node.runtime is None:
         return
@@ -63,6 +75,49 @@ def _foot(node: Standalone) -> Iterator[str]:
         )
     if node.quarantined:
         yield node.quarantined
-    kept = len(node.recovered.kept)
+    yield from _kept(node)
+    yield from _too_small(node, view)
+
+
+def _notes(node: Standalone) -> Iterator[str]:
+    """What pods ask for that is not followed as they wrote it."""
+    static = node.engine.node.rules.memory.static
+    found = [
+        f"{known.pod.key}: {text}"
+        for known in node.engine.known.values()
+        for text in (
+            *map(str, known.ask.problems),
+            unplaced_pages(known.pod, static=static or bool(known.refusal or known.exempt)),
+        )
+        if text
+    ]
+    yield from (f"note: {text}" for text in found[:MOST_NOTES])
+    if len(found) > MOST_NOTES:
+        yield f"note: and {len(found) - MOST_NOTES} more; numalign explain POD says them"
+
+
+def _kept(node: Standalone) -> Iterator[str]:
+    """Of those that the saved ledger had, who has the same now: another manifest is another pod."""
+    before, now = node.recovered.before, node.engine.ledger
+    kept = [
+        uid
+        for uid in node.recovered.kept
+        if uid in now.pods
+        and before is not None
+        and all(before.grant(uid, each.name) == now.grant(uid, each.name) for each in now.pods[uid].pod.containers)
+    ]
     if kept:
-        yield f"{kept} pod{'s' if kept != 1 else ''} came from the saved ledger and kept what they had"
+        pods = "1 pod has" if len(kept) == 1 else f"{len(kept)} pods have"
+        yield f"{pods} what an earlier run gave, whatever the settings are now; --afresh forgets that run"
+
+
+def _too_small(node: Standalone, view: NodeView) -> Iterator[str]:
+    """A machine on which most pods do not fit shows little of what numalign does."""
+    states = {row.uid: row.state for row in view.rows if row.state == "aligned"}
+    misfits = {row.uid for row in view.rows if row.state == "refused" or (row.state == "shared" and row.why)}
+    cpus = len(node.setup.machine.cpus)
+    if len(misfits) > len(states):
+        yield (
+            f"{len(misfits)} of {len({row.uid for row in view.rows})} pods do not fit on {cpus} CPUs; on a recorded "
+            "machine that has room: --root two-sockets, or make run MACHINE=two-sockets"
+        )

@@ -6,8 +6,9 @@ import json
 import platform
 import signal
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 
 import click
@@ -16,8 +17,10 @@ from agent.app.page.views import as_json, view_of
 from agent.app.service.edges import Sockets
 from agent.app.standalone.standalone import Standalone, StandaloneOptions
 from agent.app.trees import MOUNT, SCRATCH
-from agent.errors import SettingsError
+from agent.cli.output import ReaderGoneError
+from agent.errors import HostError, SettingsError
 from agent.observe import logs
+from agent.observe.logs import LOG
 
 REFUSED = 1
 """Exit code of --once when a pod was refused and does not run."""
@@ -27,14 +30,14 @@ DEFAULT_STATE = Path("/var/lib/numalign")
 @click.command("run")
 @click.option("--pods", type=click.Path(path_type=Path), help="Folder of pod manifests to serve (YAML or JSON).")
 @click.option("--once", is_flag=True, help="Go through the folder one time, show the result, and end.")
+@click.option("--afresh", is_flag=True, help="Forget what an earlier run with this --state-dir gave; needs --pods.")
 @click.option("--config", type=click.Path(path_type=Path), help="Configuration file; a KubeletConfiguration will do.")
 @click.option("--root", metavar="MACHINE", help="Serve a recorded machine: a folder, an archive, or a name.")
 @click.option(
     "--state-dir",
     type=click.Path(path_type=Path, file_okay=False),
-    default=DEFAULT_STATE,
-    show_default=True,
-    help="Where the ledger is saved (and a scratch tree lies).",
+    help="Where the ledger is saved (and a scratch tree lies).  "
+    f"[default: {DEFAULT_STATE}; with --once a folder that is removed afterwards]",
 )
 @click.option(
     "--cgroup-root",
@@ -70,7 +73,7 @@ DEFAULT_STATE = Path("/var/lib/numalign")
 @click.option("--host-root", type=click.Path(path_type=Path), default=Path("/"), hidden=True)
 @click.option("--api-server", default="", hidden=True, help="Instead of the one that a pod is told of.")
 @click.option("--api-account", type=click.Path(path_type=Path), hidden=True, help="Folder with token and ca.crt.")
-@click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option("--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option(
     "--log-level",
@@ -79,7 +82,7 @@ DEFAULT_STATE = Path("/var/lib/numalign")
     help="[default: info; with --once: error]",
 )
 def command(
-    *, pods: Path | None, once: bool, config: Path | None, root: str | None, state_dir: Path,
+    *, pods: Path | None, once: bool, afresh: bool, config: Path | None, root: str | None, state_dir: Path | None,
     cgroup_root: str | None, node_name: str, log_dir: Path, nri_socket: str, podresources_socket: str,
     processes: bool, metrics_address: str, host_root: Path, api_server: str, api_account: Path | None,
     output: str, log_format: str, log_level: str | None,
@@ -96,7 +99,7 @@ def command(
 
     \b
     Examples:
-      numalign run --pods deploy/examples/pods --once --state-dir /tmp/numalign
+      numalign run --pods deploy/examples/pods --once
       numalign run --pods /etc/kubernetes/manifests --cgroup-root /sys/fs/cgroup
       numalign run --pods pods --once --root two-sockets --output json
 
@@ -107,29 +110,40 @@ def command(
     if pods is None:
         if once:
             raise SettingsError("--once", "goes through a folder of manifests; name it with --pods")
+        if afresh:
+            raise SettingsError("--afresh", "is for a folder of manifests: pods of a cluster keep what they have")
         from agent.cli import run_cluster  # noqa: PLC0415 - the API's clients are loaded only where there is an API
 
         sockets = Sockets(nri=nri_socket, podresources=podresources_socket)
         address = "" if metrics_address == "off" else metrics_address
         run_cluster.serve(
             run_cluster.options(
-                state=state_dir, config=config, root=root, cgroup_root=cgroup_root or MOUNT, node_name=node_name,
-                sockets=sockets, metrics_address=address, host=host_root, server=api_server, account=api_account,
+                state=state_dir or DEFAULT_STATE, config=config, root=root, cgroup_root=cgroup_root or MOUNT,
+                node_name=node_name, sockets=sockets, metrics_address=address, host=host_root,
+                server=api_server, account=api_account,
             )
         )  # fmt: skip
         return
-    options = StandaloneOptions(
-        pods=pods, state=state_dir, config=config, root=root, cgroup_root=cgroup_root or SCRATCH, log_dir=log_dir,
-        node_name=node_name or platform.node(), nri_socket=nri_socket, podresources_socket=podresources_socket,
-        processes=processes,
-        metrics_address="" if once or metrics_address == "off" else metrics_address,
-    )  # fmt: skip
-    with Standalone(options) as node:
-        if once:
-            with busy(f"placing {len(node.folder.pods)} pods"):
-                node.once()
-            sys.exit(show(node, output))
-        serve(node, output)
+    if not pods.exists():
+        raise SettingsError("--pods", f"{pods} is not there; name a folder of pod manifests")
+    with ExitStack() as ending:
+        state = Path(ending.enter_context(TemporaryDirectory(prefix="numalign-"))) if once and not state_dir else None
+        options = StandaloneOptions(
+            pods=pods, state=state_dir or state or DEFAULT_STATE, afresh=afresh, config=config, root=root,
+            cgroup_root=cgroup_root or SCRATCH, log_dir=log_dir, node_name=node_name or platform.node(),
+            nri_socket=nri_socket, podresources_socket=podresources_socket, processes=processes, lasting=not once,
+            metrics_address="" if once or metrics_address == "off" else metrics_address,
+        )  # fmt: skip
+        node = ending.enter_context(Standalone(options))
+        if not once:
+            serve(node, output)
+            return
+        with busy(f"placing {len(node.folder.pods)} pods"):
+            node.once()
+        code = show(node, output)
+        if state and output == "table":
+            click.echo("that folder is removed now: with --state-dir DIR numalign state and explain can ask about it")
+        sys.exit(code)
 
 
 def busy(text: str) -> AbstractContextManager[object]:
@@ -149,11 +163,15 @@ def serve(node: Standalone, output: str) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-    node.serve(started=lambda: void(show(node, output)))
 
+    def started() -> None:
+        try:
+            show(node, output)
+            sys.stdout.flush()
+        except (HostError, ReaderGoneError) as error:  # no reason to serve no pods
+            LOG.warning("the table is not shown: %s", error)
 
-def void(_code: int) -> None:
-    """A code that nobody asks for."""
+    node.serve(started=started)
 
 
 def show(node: Standalone, output: str) -> int:

@@ -16,6 +16,7 @@ import click
 
 from agent.app.simulate.figures import Figures, as_json, figures
 from agent.app.simulate.simulate import MachineKind, Outcome, Prepared, SimulateOptions, prepare, run
+from agent.cli.output import not_written
 from agent.core.forecast.scheduling import Strategy
 from agent.errors import BadInputError
 from agent.model.rules import OnMisalignment, Policy, Scope
@@ -179,7 +180,7 @@ def _drawn(name: str, found: dict[str, tuple[Outcome, Figures]]) -> str:
         known = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")  # noqa: PLR2004 - enough to see how they are named
         raise click.BadParameter(f"no node is named {name}; nodes: {known}", param_hint="--draw")
     rehearsal = outcome.result.nodes[names.index(name)]
-    return draw(rehearsal.node.machine, rehearsal.ledger)
+    return draw(rehearsal.node.machine, rehearsal.ledger, reserved=rehearsal.node.reserved)
 
 
 @contextmanager
@@ -193,7 +194,7 @@ def _opened(target: Path | None) -> Iterator[TextIO]:
         with target.open("w", encoding="utf-8") as stream:
             yield stream
     except OSError as error:
-        raise click.BadParameter(f"{target} cannot be written: {error.strerror}", param_hint="--file") from error
+        raise not_written(target, error) from error
 
 
 def _write(target: Path | None, text: str) -> None:

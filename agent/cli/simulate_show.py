@@ -18,7 +18,8 @@ from rich.table import Table
 from agent.app.page.views import in_words
 from agent.app.simulate.figures import Figures, Fill
 from agent.app.simulate.simulate import Outcome, Prepared
-from agent.cli.show import PIPE_WIDTH, sentences, size
+from agent.cli.grid import GLUE, Below, Cell, TextGrid
+from agent.cli.show import PIPE_WIDTH, counted, sentences, size
 from agent.engine.simulation import Fate, PodState
 from agent.model.idset import CpuSet, NodeSet
 
@@ -52,13 +53,10 @@ def print_all(prepared: Prepared, found: Found, *, nodes: bool, pods: bool, stre
     for label, (outcome, figures) in found.items():
         if nodes:
             sentences(console, [f"{label}: nodes"] if len(found) > 1 else ["nodes"], "bold")
-            console.print(_nodes(figures))
-            console.print()
+            _nodes(figures).print(console)
         if pods:
             sentences(console, [f"{label}: pods"] if len(found) > 1 else ["pods"], "bold")
-            console.print(_pods(outcome))
-            console.print()
-            sentences(console, _reasons(outcome))
+            _pods(outcome).print(console)
     notes = dict.fromkeys([*prepared.notes, *(note for outcome, _ in found.values() for note in _own_notes(outcome))])
     sentences(console, (f"note: {note}" for note in notes), "dim")
 
@@ -187,55 +185,39 @@ def _share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f}%" if whole else "-"
 
 
-def _nodes(figures: Figures) -> Table:
-    table = _table("node")
-    table.add_column("pods", overflow="fold")
-    for name in ("CPU", "memory"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("largest aligned", justify="right", max_width=9)
-    table.add_column("free CPUs of NUMA nodes", overflow="fold")
+def _nodes(figures: Figures) -> TextGrid:
+    rows = []
     for node in figures.nodes:
         fills = (node.fills.get(name, Fill()) for name in ("cpu", "memory"))
         pods = [
-            _coloured(state, f"{node.pods[state]} {_word(state)}") for state, _, _ in _STATES if node.pods.get(state)
+            f"{node.pods[state]}{GLUE}{_word(state).replace(' ', GLUE)}"
+            for state, _, _ in _STATES
+            if node.pods.get(state)
         ]
-        table.add_row(
-            escape(node.name), ", ".join(pods) or "-", *(_share(fill.requested, fill.allocatable) for fill in fills),
-            f"{node.largest['cpu']} CPUs", " ".join(str(len(use.free)) for use in node.numa),
+        texts = (
+            node.name, ", ".join(pods) or "-", *(_share(fill.requested, fill.allocatable) for fill in fills),
+            f"{node.largest['cpu']}{GLUE}CPUs", " ".join(str(len(use.free)) for use in node.numa),
         )  # fmt: skip
-    return table
-
-
-def _coloured(state: PodState, text: str) -> str:
-    colour = _WORDS[state][1]
-    return f"[{colour}]{text}[/]" if colour else text
+        rows.append(tuple(map(Cell, texts)))
+    names = ("node", "pods", "CPU", "memory", "largest aligned", "free CPUs of NUMA nodes")
+    return TextGrid(names, tuple(rows), right=frozenset({2, 3, 4}))
 
 
 def _word(state: PodState) -> str:
     return state.value.replace("-", " ")
 
 
-def _pods(outcome: Outcome) -> Table:
+def _pods(outcome: Outcome) -> TextGrid:
     several = len(outcome.sites) > 1
-    table = _table()
-    for name in ("pod", "node") if several else ("pod",):
-        table.add_column(name, overflow="fold")
-    table.add_column("result", no_wrap=True)
-    table.add_column("NUMA", no_wrap=True)
-    table.add_column("CPUs", overflow="fold")
+    rows: list[tuple[Cell, ...] | Below] = []
     for fate in outcome.result.fates:
-        place = [escape(outcome.sites[fate.site].name) if fate.site is not None else "-"] if several else []
+        place = [Cell(outcome.sites[fate.site].name if fate.site is not None else "-")] if several else []
         cpus, nodes = _held(outcome, fate)
-        table.add_row(escape(fate.item.pod.key), *place, _coloured(fate.state, _word(fate.state)), nodes, cpus)
-    return table
-
-
-def _reasons(outcome: Outcome) -> Iterator[str]:
-    """Why pods are not as they wanted to be."""
-    for fate in outcome.result.fates:
+        colour = _WORDS[fate.state][1]
+        rows.append((Cell(fate.item.pod.key), *place, Cell(_word(fate.state), colour), Cell(nodes), Cell(cpus)))
         why = _why(fate, len(outcome.sites))
-        if why:
-            yield f"{fate.item.pod.key} {_WORDS[fate.state][0]}: {why}"
+        rows += [Below(why, colour)] if why else []
+    return TextGrid(("pod", *(("node",) if several else ()), "result", "NUMA", "CPUs"), tuple(rows))
 
 
 def _held(outcome: Outcome, fate: Fate) -> tuple[str, str]:
@@ -245,7 +227,7 @@ def _held(outcome: Outcome, fate: Fate) -> tuple[str, str]:
     grants = [rehearsal.ledger.grant(fate.record.pod.uid, each.name) for each in fate.record.pod.containers]
     cpus = CpuSet.union(grant.cpus for grant in grants if grant.cpus)
     nodes = NodeSet.union(grant.mems for grant in grants if grant.mems) | rehearsal.node.machine.nodes_of(cpus)
-    return str(cpus) or "shared", str(nodes) or "-"
+    return counted(cpus) if cpus else "shared", str(nodes) or "-"
 
 
 def _why(fate: Fate, sites: int) -> str:

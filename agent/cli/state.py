@@ -15,6 +15,7 @@ from agent.app.statedir import recovery_report
 from agent.app.statedir import unplaced_pods as outsiders
 from agent.cli.where import config_option, root_option, state_dir_option
 from agent.core.cgroups.enforced import note
+from agent.core.machines.identity import differs
 from agent.errors import NumalignError, SettingsError
 from agent.host.checkpoint import Checkpoint
 from agent.model.ledgerjson import ledger_to_json
@@ -33,7 +34,7 @@ Examples:
 @state_dir_option
 @config_option
 @root_option
-@click.option("--output", type=click.Choice(["table", "json", "svg", "ledger"]), default="table",
+@click.option("--output", "-o", type=click.Choice(["table", "json", "svg", "ledger"]), default="table",
               show_default=True)  # fmt: skip
 def command(*, state_dir: Path, config: Path | None, root: str | None, output: str) -> None:
     """Show who holds what, from the saved ledger.
@@ -46,10 +47,11 @@ def command(*, state_dir: Path, config: Path | None, root: str | None, output: s
     if output == "ledger":
         click.echo(json.dumps(ledger_to_json(saved.ledger), indent=2))
         return
-    reserved = list[str]()
+    reserved, different = list[str](), None
     try:
         found = setup_of(state_dir, config, root)
-        node = found.node if found.machine.digest == saved.ledger.machine else None
+        different = differs(saved.ledger, saved.extra, found.machine)
+        node = found.node if different is not None else None
         reserved = list(kept.sentences(found.settings, found.node, kept.load(state_dir))) if node else []
     except NumalignError:
         if config or root:
@@ -58,7 +60,7 @@ def command(*, state_dir: Path, config: Path | None, root: str | None, output: s
     if output == "svg":
         if node is None:
             raise SettingsError("--root", f"must name machine {saved.ledger.machine}, of which the ledger is")
-        click.echo(draw(node.machine, saved.ledger), nl=False)
+        click.echo(draw(node.machine, saved.ledger, reserved=node.reserved), nl=False)
         return
     view = view_of(saved.ledger, node, outsiders.known(state_dir))
     report = recovery_report.load(state_dir)
@@ -81,13 +83,13 @@ def command(*, state_dir: Path, config: Path | None, root: str | None, output: s
     from agent.cli import show  # noqa: PLC0415 - rich is loaded only where a table is shown
 
     target = show.console()
-    target.print(show.pods_table(view))
+    show.pods_grid(view, target.width).print(target)
     show.sentences(target, [f"pod {saved.ledger.pods[uid].pod.key}: {note(why)}" for uid, why in lacking.items()])
     if node is None:
         text = f"the ledger is of machine {saved.ledger.machine}, not of this one; --root names the one to show"
         show.sentences(target, [text])
     else:
-        target.print(show.nodes_table(view))
-        show.sentences(target, reserved)
+        show.nodes_grid(view, target.width).print(target)
+        show.sentences(target, [*reserved, *([different] if different else [])])
     show.sentences(target, recovery_report.sentences(report) if report else ())
     show.sentences(target, [f"saved by numalign {saved.by or '(unknown)'} in {store.path}"])

@@ -16,7 +16,9 @@ import click
 from rich.console import Console
 
 from agent.app.service.machine_watch import second_opinion
+from agent.cli.output import not_written
 from agent.core.machines.facts import to_facts
+from agent.core.machines.identity import differs
 from agent.errors import CheckpointError, HostError, MalformedError
 from agent.host.checkpoint import Checkpoint
 from agent.host.machines import open_machine
@@ -41,7 +43,7 @@ Examples:
 
 
 @click.command("topology", epilog=EXAMPLES)
-@click.option("--root", metavar="SPEC", default=None, help="A machine that is not this one; see below.")
+@click.option("--root", metavar="MACHINE", default=None, help="A machine that is not this one; see below.")
 @click.option("--output", "-o", type=click.Choice(["text", "json", "svg"]), default="text", show_default=True)
 @click.option("--ledger", metavar="CHECKPOINT", type=click.Path(path_type=Path), default=None,
               help="Show who holds what, from this saved ledger.")  # fmt: skip
@@ -51,12 +53,19 @@ Examples:
 def command(root: str | None, output: str, ledger: Path | None, target: Path | None, *, full: bool) -> None:
     """Show sockets, NUMA nodes, caches, cores, memory, devices and distances of a machine.
 
-    SPEC is a folder with sys/ in it, an archive made by `numalign record`, a file that hwloc's `lstopo --disallowed
-    machine.xml` wrote, the name of a machine that comes with numalign, or a description after "synthetic:". Without
-    it, this machine is shown.
+    MACHINE is a folder with sys/ in it, an archive made by `numalign record`, a file that hwloc's `lstopo
+    --disallowed machine.xml` wrote, the name of a machine that comes with numalign, or a description after
+    "synthetic:". Without it, this machine is shown.
 
-    Exit code 0: shown; 2: SPEC or CHECKPOINT cannot be used, with the reason.
-    """
+    \b
+    The part after "synthetic:" is made of, with commas between:
+      2 sockets x 2 nodes x 8 cores x 2 threads    counts, outermost first
+      8 CPUs per L3                                caches
+      64G per node, 1000 2Mi pages, 4 1Gi pages on 0
+      gpu on 1 and 3, 4 vfs on 0, nvme on 2        devices, and the nodes that they are local to
+
+    Exit code 0: shown; 2: MACHINE or CHECKPOINT cannot be used, with the reason.
+    """  # noqa: D301 - click's mark for text that is not folded is this very character
     machine = _machine(root)
     for difference in second_opinion(machine, root):
         click.echo(f"warning: {difference}", err=True)
@@ -71,7 +80,7 @@ def command(root: str | None, output: str, ledger: Path | None, target: Path | N
     try:
         target.write_text(text.getvalue(), encoding="utf-8")
     except OSError as error:
-        raise click.BadParameter(f"{target} cannot be written: {error.strerror}", param_hint="--file") from error
+        raise not_written(target, error) from error
 
 
 def _machine(root: str | None) -> Machine:
@@ -90,7 +99,10 @@ def _ledger(path: Path, machine: Machine) -> Ledger:
         raise click.BadParameter(str(error), param_hint="--ledger") from error
     if saved is None:
         raise click.BadParameter(f"{path}: no such file", param_hint="--ledger")
-    if saved.ledger.machine != machine.digest:
+    different = differs(saved.ledger, saved.extra, machine)
+    if different:
+        click.echo(f"warning: {different}", err=True)
+    if different is None:
         click.echo(
             f"warning: {path} is of machine {saved.ledger.machine}, shown is {machine.digest}: what this machine "
             "does not have is left out",

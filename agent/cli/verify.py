@@ -22,9 +22,14 @@ _MOST_THREADS = 50
 @click.command("verify")
 @where_options
 @click.option("--drift-only", is_flag=True, help="Leave out what is as it should be.")
-@click.option("--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option("--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def command(*, where: Where, drift_only: bool, output: str) -> None:
     """Compare the kernel's cgroups with the saved ledger, and say why they differ. Writes nothing.
+
+    \b
+    Examples:
+      numalign verify
+      numalign verify --drift-only -o json | jq '.drift'
 
     \b
     Causes: drift-foreign  another program wrote another set

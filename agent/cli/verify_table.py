@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from rich import box
-from rich.markup import escape
-from rich.table import Table
-
 from agent.app.offline.offline import Left
 from agent.cli import show
+from agent.cli.grid import Below, Cell, TextGrid
 from agent.core.cgroups.verify import ReportLine, VerifyReport
 from agent.model.cgroup import Level
 
@@ -26,7 +23,7 @@ def print_report(left: Left, report: VerifyReport, lines: Iterable[ReportLine], 
     target = show.console()
     rows = list(lines)
     if rows:
-        target.print(_table(rows))
+        _grid(rows).print(target)
     for each in report.narrow[:threads]:
         who = f"{each.pod} {each.container}".strip() or each.path
         show.sentences(target, [f"thread {each.thread} of {who} chose CPUs {each.cpus} of {each.of}: its own affair"])
@@ -36,18 +33,16 @@ def print_report(left: Left, report: VerifyReport, lines: Iterable[ReportLine], 
     show.sentences(target, _verdict(report))
 
 
-def _table(lines: Iterable[ReportLine]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for name in ("cgroup", "file", "ledger says", "asked for", "in force"):
-        table.add_column(name, overflow="fold")
-    table.add_column("why it differs", ratio=1)
+def _grid(lines: Iterable[ReportLine]) -> TextGrid:
+    rows: list[tuple[Cell, ...] | Below] = []
     for line in lines:
-        own = f"[bold]{line.wanted}[/bold]" if line.exclusive else escape(line.wanted)
-        table.add_row(
-            escape(_name(line)), line.file, own or "-", escape(line.asked) or "-", escape(line.effective) or "-",
-            _why(line),
-        )  # fmt: skip
-    return table
+        cause = Cell(line.cause.value if line.cause and not line.kept else "", "red")
+        own = Cell(line.wanted or "-", "bold" if line.exclusive else "")
+        rows.append(
+            (Cell(_name(line)), Cell(line.file), own, Cell(line.asked or "-"), Cell(line.effective or "-"), cause)
+        )
+        rows += [Below(f"left so: {line.kept}", "dim")] if line.kept else []
+    return TextGrid(("cgroup", "file", "ledger says", "asked for", "in force", "why it differs"), tuple(rows))
 
 
 def _name(line: ReportLine) -> str:
@@ -60,12 +55,6 @@ def _name(line: ReportLine) -> str:
         return f"{line.pod} {line.container}{below}"
     short = last if len(last) <= 32 else f"{last[:20]}…{last[-8:]}"  # noqa: PLR2004 - what fits a column
     return f"{line.pod} {short}" if line.pod else short
-
-
-def _why(line: ReportLine) -> str:
-    if line.kept:
-        return f"[dim]left so: {escape(line.kept)}[/dim]"
-    return f"[red]{line.cause.value}[/red]" if line.cause else ""
 
 
 def _verdict(report: VerifyReport) -> Iterator[str]:

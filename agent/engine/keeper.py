@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from agent.core.accounting import invariants
+from agent.core.machines.identity import MACHINE, as_saved
 from agent.engine.ports import Steps, Store, Teller
 from agent.engine.recover import LISTED, NAMES
 from agent.engine.state import State
@@ -78,7 +79,7 @@ class Keeper:
         names = self._names(state.ledger)
         extra = {NAMES: {number: [*spot] for number, spot in names.items()}} if names else {}
         try:
-            self._store.save(state.ledger, {LISTED: state.listening, **extra})
+            self._store.save(state.ledger, {LISTED: state.listening, MACHINE: as_saved(state.node.machine), **extra})
         except CheckpointUnwritableError as error:
             if not state.unwritable:
                 self._teller.problem("checkpoint", str(error))

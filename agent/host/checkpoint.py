@@ -113,7 +113,9 @@ class Checkpoint:
                 folder.mkdir(parents=True, exist_ok=True)
                 whole = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             except OSError as error:
-                raise CheckpointUnwritableError(str(where), f"cannot be made: {error.strerror}") from error
+                raise CheckpointUnwritableError(
+                    str(where), f"cannot be made: {error.strerror}; {_ELSEWHERE}"
+                ) from error
             held.callback(os.close, whole)
             file = _lock_file(where)
             if file is not None:
@@ -207,10 +209,14 @@ class Checkpoint:
         try:
             envelope = json.loads(head)
         except (ValueError, RecursionError) as error:
-            raise CheckpointCorruptError(str(self.path), "does not start with numalign's envelope") from error
+            raise CheckpointCorruptError(
+                str(self.path), "is no ledger of numalign: its first line is not the checksum"
+            ) from error
         version = envelope.get("numalign") if isinstance(envelope, dict) else None
         if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-            raise CheckpointCorruptError(str(self.path), "does not start with numalign's envelope")
+            raise CheckpointCorruptError(
+                str(self.path), "is no ledger of numalign: its first line is not the checksum"
+            )
         if version > VERSION:
             raise CheckpointTooNewError(
                 str(self.path),
@@ -270,6 +276,9 @@ class Checkpoint:
         return aside
 
 
+_ELSEWHERE = "name a folder that you may write to with --state-dir"
+
+
 def _lock_file(path: Path) -> IO[str] | None:
     """The file beside the checkpoint, to be locked; None where there is none and the disk lets none be made."""
     flags = os.O_CLOEXEC | os.O_NOFOLLOW
@@ -277,7 +286,7 @@ def _lock_file(path: Path) -> IO[str] | None:
         return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o600), "r+")
     except OSError as error:
         if error.errno not in (errno.EROFS, errno.ENOSPC, errno.EDQUOT):
-            raise CheckpointUnwritableError(str(path), f"cannot be made: {error.strerror}") from error
+            raise CheckpointUnwritableError(str(path), f"cannot be made: {error.strerror}; {_ELSEWHERE}") from error
     with contextlib.suppress(OSError):
         return os.fdopen(os.open(path, os.O_RDONLY | flags))
     return None

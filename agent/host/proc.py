@@ -20,10 +20,17 @@ def cross_check(machine: Machine) -> tuple[str, ...]:
     found: list[str] = []
     logical, cores = psutil.cpu_count(logical=True), psutil.cpu_count(logical=False)
     if logical is not None and logical != len(machine.cpus):
-        found.append(f"psutil counts {logical} CPUs, sysfs lists {len(machine.cpus)}")
+        found.append(
+            f"the kernel counts {logical} CPUs elsewhere, /sys lists {len(machine.cpus)}; the answers go by /sys"
+        )
     if cores is not None and cores != len(machine.cores):
-        found.append(f"psutil counts {cores} cores, sysfs lists {len(machine.cores)}")
+        found.append(
+            f"the kernel counts {cores} cores elsewhere, /sys lists {len(machine.cores)}; the answers go by /sys"
+        )
     total, nodes = psutil.virtual_memory().total, sum(node.memory for node in machine.nodes)
     if abs(total - nodes) > total * TOLERANCE:
-        found.append(f"psutil sees {show_bytes(total)} of memory, the NUMA nodes have {show_bytes(nodes)}")
+        found.append(
+            f"/proc/meminfo has {show_bytes(total)} of memory, the NUMA nodes have {show_bytes(nodes)}: memory came "
+            "or went while it was read, or a VM's balloon moves; the answers go by the NUMA nodes"
+        )
     return tuple(found)

@@ -145,6 +145,7 @@ class _Reading:
                     self.wrong.append(Wrong(label, "is no object; write apiVersion: v1, kind: Pod, ...", number))
 
     def _loaded(self, file: Path, label: str) -> list[Any]:
+        text = ""
         try:
             text = _text(file)
             if file.suffix == ".json":
@@ -156,7 +157,12 @@ class _Reading:
         except OSError as error:
             why = f"cannot be read: {error.strerror or error}; make it readable, or leave it out"
         except BadDocumentError as error:
-            why = f"{error}; correct it"
+            what = (
+                "this looks like an unrendered template: render it first (helm template)"
+                if "{{" in text
+                else "correct it"
+            )
+            why = f"{error}; {what}"
         except (ValueError, RecursionError) as error:
             reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
             why = f"is neither YAML nor JSON: {reason}; correct it"

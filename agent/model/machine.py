@@ -189,6 +189,16 @@ class Machine:
         }
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
 
+    @cached_property
+    def shape(self) -> str:
+        """The same over what stays when memory or devices come and go: CPUs, NUMA nodes, caches."""
+        facts = {
+            "cpus": [asdict(cpu) for cpu in self.cpus],
+            "nodes": [[n.id, str(n.cpus), n.distances, n.kind, str(n.initiators)] for n in self.nodes],
+            "caches": [[cache.level, str(cache.cpus), cache.size] for cache in self.caches],
+        }
+        return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:16]
+
     def nodes_of(self, cpus: CpuSet) -> NodeSet:
         """The NUMA nodes that a set of CPUs touches."""
         return NodeSet.from_ids(node.id for node in self.nodes if not node.cpus.isdisjoint(cpus))

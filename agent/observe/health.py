@@ -24,8 +24,8 @@ HIGHEST_PORT = 65_535
 RECOVERY = "recovery"
 """The condition that stands until ledger, cgroups and pods are put together."""
 
-Page = Callable[[], tuple[int, str, bytes]]
-"""Status, content type, body."""
+Page = Callable[[str], tuple[int, str, bytes]]
+"""From the request's `Accept` to status, content type, body."""
 
 
 class Health:
@@ -78,8 +78,8 @@ class Health:
     def pages(self) -> dict[str, Page]:
         """/healthz, /readyz, and the startup probe's question: an agent that knows no parameter answers /readyz."""
         return {
-            "/healthz": lambda: _answer(*self.live()), "/readyz": lambda: _answer(*self.ready()),
-            f"/readyz?only={RECOVERY}": lambda: _answer(*self.started()),
+            "/healthz": lambda _accept: _answer(*self.live()), "/readyz": lambda _accept: _answer(*self.ready()),
+            f"/readyz?only={RECOVERY}": lambda _accept: _answer(*self.started()),
         }  # fmt: skip
 
 
@@ -155,7 +155,7 @@ class _HealthHandler(HttpHandler):
                 f"no such page; there are {' '.join(self.served)}\n".encode(),
             )
         else:
-            status, kind, text = page()
+            status, kind, text = page(self.headers.get("Accept", ""))
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(text)))

@@ -68,6 +68,10 @@ class TextLines(_Lines):
 
 
 def _plain(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, Mapping):
+        value = ",".join(f"{key}:{each}" for key, each in value.items())
     text = str(value)
     return json.dumps(text) if not text or " " in text or '"' in text else text
 

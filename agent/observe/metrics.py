@@ -16,9 +16,17 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import Literal
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)  # fmt: skip
 from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
 from agent import __version__
@@ -27,7 +35,8 @@ from agent.model.cgroup import Cause
 from agent.model.outcome import Reason
 from agent.model.rules import Policy
 
-CONTENT_TYPE = CONTENT_TYPE_LATEST
+disable_created_metrics()  # type: ignore[no-untyped-call]  # one more series for each counter, which nothing here reads
+OPENMETRICS = "application/openmetrics-text"
 SHARE, FRESH = 20, 1.0
 """The text for one scrape serves others for so many times as long as it took to make, so many seconds at most."""
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -42,6 +51,7 @@ class Spec:
         name, kind, help, labels: as Prometheus shows them.
         start: label values that a counter has from the start. Prometheus' increase() sees no rise where a series
             begins with its first event, so what an alert counts must be there, as 0, before it happens.
+        instead: what replaces it, "" where nothing does. The old one is served for one more version.
     """
 
     name: str
@@ -49,6 +59,12 @@ class Spec:
     help: str
     labels: tuple[str, ...] = ()
     start: tuple[tuple[str, ...], ...] = ()
+    instead: str = ""
+
+    @property
+    def about(self) -> str:
+        """The help, and what to use in its place."""
+        return f"{self.help} Deprecated: use {self.instead}." if self.instead else self.help
 
 
 _REFUSALS = tuple((policy.value, "refused", reason.value) for policy, reason in product(Policy, Reason))
@@ -92,18 +108,26 @@ SPECS: tuple[Spec, ...] = (
     Spec("numalign_checkpoint_save_seconds", "histogram", "How long a save of the ledger took, synced to disk."),
     Spec("numalign_queue_length", "gauge", "What waits to be decided (intake) or told (publisher).", ("queue",)),
     Spec("numalign_waiting_pods", "gauge", "Pods that wait for room (onMisalignment: wait)."),
-    Spec("numalign_largest_aligned", "gauge",
-         "Fragmentation: the largest request that still fits one NUMA node, in CPUs or bytes.", ("resource",)),
+    Spec("numalign_largest_aligned_cpus", "gauge",
+         "Fragmentation: the largest CPU request that still fits one NUMA node."),
+    Spec("numalign_largest_aligned_bytes", "gauge",
+         "Fragmentation: the largest request of memory or huge pages that still fits one NUMA node.", ("resource",)),
+    Spec("numalign_largest_aligned", "gauge", "Both of them: CPUs for cpu, bytes for all else.", ("resource",),
+         instead="numalign_largest_aligned_cpus and numalign_largest_aligned_bytes"),
     Spec("numalign_local_memory_ratio", "gauge",
          "Share of the pages of containers with exclusive CPUs that lie on their nodes; absent without any."),
-    Spec("numalign_reserved_mismatch_millicpus", "gauge",
-         "CPU that numalign reserves beyond the kubelet: the scheduler may overfill the node by it."),
+    Spec("numalign_reserved_mismatch_cpus", "gauge",
+         "CPUs that numalign reserves beyond the kubelet: the scheduler may overfill the node by them."),
+    Spec("numalign_reserved_mismatch_millicpus", "gauge", "The same in thousandths of a CPU.",
+         instead="numalign_reserved_mismatch_cpus"),
     Spec("numalign_api_silent_seconds", "gauge",
          "Since the API server said something on the watch, a bookmark a minute; absent before."),
     Spec("numalign_cpus", "gauge", "CPUs of a NUMA node by use, as granted; free ones are shared too.",
          ("numa_node", "use")),
-    Spec("numalign_memory_bytes", "gauge", "Memory of a NUMA node by use, as granted.",
+    Spec("numalign_memory_bytes", "gauge", "Memory of a NUMA node by use, as granted: system, granted or free. The "
+         "use total is deprecated, since it is the sum of the others: numalign_memory_capacity_bytes replaces it.",
          ("numa_node", "resource", "use")),
+    Spec("numalign_memory_capacity_bytes", "gauge", "All memory of a NUMA node.", ("numa_node", "resource")),
     Spec("numalign_memory_available_bytes", "gauge",
          "Memory of a NUMA node that is free or can be freed without swapping, as the kernel tells it.",
          ("numa_node",)),
@@ -190,6 +214,7 @@ class Metrics:
                     spec.name, spec.help, spec.labels, registry=self.registry, buckets=SECONDS
                 )
         self.registry.register(_Gauges(snapshot))
+        ProcessCollector(registry=self.registry)
 
     def count(self, name: str, *labels: str, by: int = 1) -> None:
         """Add to a counter of SPECS, named without the prefix."""
@@ -201,30 +226,45 @@ class Metrics:
         histogram = self._histograms[PREFIX + name]
         (histogram.labels(*labels) if labels else histogram).observe(seconds)
 
-    def page(self) -> bytes:
-        """The text that Prometheus reads."""
-        return generate_latest(self.registry)
+    def page(self, kind: str = CONTENT_TYPE_LATEST) -> bytes:
+        """The text that Prometheus reads, in the format of this content type (see `format_for`)."""
+        make = generate_latest if kind == CONTENT_TYPE_LATEST else openmetrics.generate_latest
+        return make(self.registry)
+
+
+def format_for(accept: str) -> str:
+    """The content type for whoever accepts these: OpenMetrics where it is asked for, else Prometheus' text format.
+
+    Two are enough: prometheus_client's own choice has a dozen, and each would be made and kept by itself (`Shown`).
+    """
+    return openmetrics.CONTENT_TYPE_LATEST if OPENMETRICS in accept else CONTENT_TYPE_LATEST
 
 
 class Shown:
     """The text for whoever scrapes, made by one thread at a time, and again only after SHARE times as long.
 
-    Anybody who reaches the port may ask for it in a loop, and costs a twentieth of one CPU at most.
+    Anybody who reaches the port may ask for it in a loop, and costs a twentieth of one CPU for each format.
+
+    Args:
+        make: the text in the format of a content type.
+        clock: seconds of a steady clock.
     """
 
-    def __init__(self, make: Callable[[], bytes], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, make: Callable[[str], bytes], clock: Callable[[], float] = time.monotonic) -> None:
         self._make, self._clock, self._lock = make, clock, threading.Lock()
-        self._text, self._until = b"", float("-inf")
+        self._texts: dict[str, tuple[float, bytes]] = {}
 
-    def __call__(self) -> bytes:
-        """The text of now, or of a moment ago."""
+    def __call__(self, accept: str = "") -> tuple[str, bytes]:
+        """Content type and text, of now or of a moment ago."""
+        kind = format_for(accept)
         with self._lock:
-            if self._clock() >= self._until:
-                began = self._clock()
-                self._text = self._make()
+            until, text = self._texts.get(kind, (float("-inf"), b""))
+            began = self._clock()
+            if began >= until:
+                text = self._make(kind)
                 done = self._clock()
-                self._until = done + min(FRESH, SHARE * (done - began))
-            return self._text
+                self._texts[kind] = done + min(FRESH, SHARE * (done - began)), text
+            return kind, text
 
 
 class _Gauges(Collector):
@@ -240,6 +280,11 @@ class _Gauges(Collector):
         values: dict[str, list[tuple[tuple[str, ...], float]]] = {
             "numalign_cpus": list(_cpus(shot.nodes)),
             "numalign_memory_bytes": list(_memory(shot.nodes)),
+            "numalign_memory_capacity_bytes": [
+                ((str(node.id), resource), memory.total)
+                for node in shot.nodes
+                for resource, memory in node.memory.items()
+            ],
             "numalign_pods": [((state,), count) for state, count in sorted(shot.pods.items())],
             "numalign_manifest_errors": [((), shot.manifest_errors)],
             "numalign_hanging_writes": [((), shot.hanging)],
@@ -247,8 +292,13 @@ class _Gauges(Collector):
             "numalign_observe_only": [((), shot.observe_only)],
             "numalign_queue_length": [((queue,), count) for queue, count in sorted(shot.queues.items())],
             "numalign_waiting_pods": [((), shot.waiting)],
+            "numalign_largest_aligned_cpus": [((), shot.largest["cpu"])] if "cpu" in shot.largest else [],
+            "numalign_largest_aligned_bytes": [
+                ((name,), size) for name, size in sorted(shot.largest.items()) if name != "cpu"
+            ],
             "numalign_largest_aligned": [((name,), count) for name, count in sorted(shot.largest.items())],
             "numalign_local_memory_ratio": [] if shot.locality is None else [((), shot.locality)],
+            "numalign_reserved_mismatch_cpus": [((), shot.mismatch / 1000)],
             "numalign_reserved_mismatch_millicpus": [((), shot.mismatch)],
             "numalign_api_silent_seconds": [] if shot.silent is None else [((), shot.silent)],
             "numalign_placed_pods": [((word,), count) for word, count in sorted(shot.placed.items())],
@@ -261,7 +311,7 @@ class _Gauges(Collector):
         }
         for spec in SPECS:
             if spec.kind == "gauge":
-                family = GaugeMetricFamily(spec.name, spec.help, labels=spec.labels)
+                family = GaugeMetricFamily(spec.name, spec.about, labels=spec.labels)
                 for labels, value in values[spec.name]:
                     family.add_metric(labels, float(value))
                 yield family
@@ -290,7 +340,15 @@ def table() -> str:
     ]  # fmt: skip
     for spec in SPECS:
         labels = ", ".join(f"`{label}`" for label in spec.labels)
-        lines.append(f"| `{spec.name}` | {spec.kind} | {labels} | {spec.help} |")
+        lines.append(f"| `{spec.name}` | {spec.kind} | {labels} | {spec.about} |")
+    lines += [
+        "",
+        "Beside these are `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds` and the",
+        "other metrics of the agent's process that Prometheus' clients have in common. A deprecated metric is served",
+        "for one more version.",
+        "",
+        "The text is Prometheus' own format, or OpenMetrics 1.0 where the request's `Accept` asks for it.",
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -29,7 +29,20 @@ from agent.model.rules import (
 )
 from agent.settings.effective import rules_of
 from agent.settings.kinds import CpuPolicy, Fallback, MemoryPolicy
-from agent.settings.values import CpuList, HostName, IpAddress, NodeLimits, Options, Reservation, Seconds, Thresholds
+from agent.settings.topology_options import MAX_NODES, PREFER_CLOSEST
+from agent.settings.values import (
+    WHOLE,
+    YES_OR_NO,
+    CpuList,
+    HostName,
+    IpAddress,
+    NodeLimits,
+    Options,
+    Reservation,
+    Seconds,
+    Thresholds,
+    closed,
+)
 
 _DNS = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 Namespace = Annotated[str, Field(strict=True, pattern=rf"^{_DNS}$", description="A namespace's name.")]
@@ -56,7 +69,16 @@ class DeviceSettings(Section):
     """PCI devices that numalign hands out itself as a resource; every field that is set must match."""
 
     resource: Annotated[
-        str, Field(strict=True, max_length=317, description="What pods ask for, like numalign.io/nic.")
+        str,
+        Field(
+            strict=True,
+            max_length=317,
+            description="What pods ask for, like numalign.io/nic.",
+            json_schema_extra={
+                "pattern": r"^[^/\s]*\.[^/\s]*/[^/\s]+$",
+                "not": {"pattern": r"^(?:[^/]*\.)?kubernetes\.io/"},
+            },
+        ),
     ]
     device_class: Annotated[
         str,
@@ -177,14 +199,22 @@ class Settings(Section):
         Scope, Field(description="What is aligned as one: each container, or the pod as a whole.")
     ] = Scope.CONTAINER
     topology_manager_policy_options: Annotated[
-        Options, Field(description="prefer-closest-numa-nodes, max-allowable-numa-nodes.")
+        Options,
+        Field(
+            description="prefer-closest-numa-nodes, max-allowable-numa-nodes.",
+            json_schema_extra=closed({PREFER_CLOSEST: YES_OR_NO, MAX_NODES: WHOLE}),
+        ),
     ] = Field(default_factory=dict)
     cpu_manager_policy: Annotated[
         CpuPolicy, Field(description="static: Guaranteed pods that ask for whole CPUs get their own; none: no CPUs.")
     ] = CpuPolicy.STATIC
-    cpu_manager_policy_options: Annotated[Options, Field(description=f"{', '.join(NODE_OPTIONS)}.")] = Field(
-        default_factory=dict
-    )
+    cpu_manager_policy_options: Annotated[
+        Options,
+        Field(
+            description=f"{', '.join(NODE_OPTIONS)}.",
+            json_schema_extra=closed(dict.fromkeys(NODE_OPTIONS, YES_OR_NO)),
+        ),
+    ] = Field(default_factory=dict)
     cpu_manager_reconcile_period: Annotated[
         Seconds, Field(ge=1.0, description="How often the cgroups are compared with the ledger.")
     ] = 10.0

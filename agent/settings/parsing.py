@@ -81,6 +81,8 @@ def _document(body: object) -> dict[str, object]:
     document = dict(body)
     version, kind = document.pop("apiVersion", None), document.pop("kind", None)
     if version not in (None, KUBELET_VERSION):
+        if version == "v1" and kind is not None:
+            raise SettingsError("kind", f"{_shown(kind)} is no configuration; name the agent's, or the kubelet's")
         raise SettingsError(
             "apiVersion", f'{_shown(version)} cannot be read; remove it, or write "{KUBELET_VERSION}"'
         )

@@ -151,6 +151,15 @@ def _schema(kind: str, text: str, **more: Any) -> WithJsonSchema:  # noqa: ANN40
     return WithJsonSchema({"type": kind, "description": text, **more})
 
 
+def closed(names: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a schema that lets these names through and no other: name or pattern -> schema of its value.
+
+    Not by `propertyNames`: Helm then shows a wrong key under the path of another value.
+    """
+    patterns = {f"^{name.replace('.', '[.]')}$": kind for name, kind in names.items()}
+    return {"additionalProperties": False, "patternProperties": patterns}
+
+
 def _show_seconds(seconds: float) -> str:
     return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
 
@@ -159,38 +168,65 @@ def _show_amounts(found: Mapping[str, int]) -> dict[str, str]:
     return {name: f"{milli}m" if milli % 1000 else str(milli // 1000) for name, milli in sorted(found.items())}
 
 
-_QUANTITY = {"additionalProperties": {"type": ["string", "number"]}}
-_TEXTS = {"additionalProperties": {"type": "string"}}
+# What a schema can say of the checks above, so that `helm upgrade` refuses before anything changes. A pattern takes
+# nothing that its check refuses by its form; sizes (a year, the last CPU) are the checks' alone.
+_RANGE = "[0-9]{1,5}(?:-[0-9]{1,5})?"
+_NUMBER = r"\+?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:(?:Ki|Mi|Gi|Ti|Pi|Ei|n|u|m|k|M|G|T|P|E)|[eE][+-]?[0-9]{1,3})?"
+_SHARE = r"(?:100|[0-9]{1,2}(?:\.[0-9]{1,9})?)%"
+_QUANTITY = {"type": ["string", "number"], "pattern": f"^{_NUMBER}$", "maxLength": 64, "minimum": 0}
+_THRESHOLD = {"type": "string", "pattern": f"^(?:{_SHARE}|{_NUMBER})$", "maxLength": 64}
+YES_OR_NO = {
+    "type": ["string", "boolean", "integer"], "minimum": 0, "maximum": 1,
+    "pattern": "^(?:1|t|T|true|True|TRUE|0|f|F|false|False|FALSE)$",
+}  # fmt: skip
+"""Schema of an option that Go reads as a boolean."""
+WHOLE = {"type": ["string", "integer"], "pattern": "^[+]?[0-9]{1,9}$", "minimum": 0}
+"""Schema of an option that is a whole number."""
 _AMOUNTS_SHOWN = PlainSerializer(_show_amounts)
 
 Seconds = Annotated[
     float,
     PlainValidator(_duration),
     PlainSerializer(_show_seconds),
-    _schema("string", "A duration such as 90s, 10m or 1h30m."),
+    _schema("string", "A duration such as 90s, 10m or 1h30m.", pattern=f"^{_DURATION.pattern}$", maxLength=32),
 ]
 CpuList = Annotated[
-    CpuSet, PlainValidator(_cpu_list), PlainSerializer(str), _schema("string", 'CPUs in the list format: "0-1,8".')
+    CpuSet,
+    PlainValidator(_cpu_list),
+    PlainSerializer(str),
+    _schema("string", 'CPUs in the list format: "0-1,8".', pattern=f"^(?:{_RANGE}(?:,{_RANGE})*)?$"),
 ]
 Reservation = Annotated[
     dict[str, int],
     PlainValidator(_reservation),
     _AMOUNTS_SHOWN,
-    _schema("object", "Resource to quantity.", **_QUANTITY),
+    _schema("object", "Resource to quantity.", **closed(dict.fromkeys(_RESERVABLE, _QUANTITY))),
 ]
 NodeLimits = Annotated[
     dict[str, int],
     PlainValidator(_limits),
     _AMOUNTS_SHOWN,
-    _schema("object", "memory or hugepages-<size> to quantity.", **_QUANTITY),
+    _schema(
+        "object",
+        "memory or hugepages-<size> to quantity.",
+        **closed(dict.fromkeys(("memory", _PAGES.pattern), _QUANTITY)),
+    ),
 ]
 Thresholds = Annotated[
-    dict[str, str], PlainValidator(_thresholds), _schema("object", "Signal to quantity or percentage.", **_TEXTS)
+    dict[str, str],
+    PlainValidator(_thresholds),
+    _schema("object", "Signal to quantity or percentage.", **closed(dict.fromkeys(sorted(_SIGNALS), _THRESHOLD))),
 ]
 Options = Annotated[
     dict[str, str],
     PlainValidator(_options),
     _schema("object", "Option to text.", additionalProperties={"type": ["string", "boolean", "integer"]}),
 ]
-IpAddress = Annotated[str, PlainValidator(_ip_address), _schema("string", "An IP address.")]
-HostName = Annotated[str, PlainValidator(_host_name), _schema("string", "A host name or address, without a port.")]
+IpAddress = Annotated[
+    str, PlainValidator(_ip_address), _schema("string", "An IP address.", pattern="^[0-9A-Fa-f:.]{2,45}$")
+]
+HostName = Annotated[
+    str,
+    PlainValidator(_host_name),
+    _schema("string", "A host name or address, without a port.", pattern=f"^{_HOST.pattern}$"),
+]

@@ -21,7 +21,7 @@ _BY = re.compile(r"\b(?:by|on)\s*\(([^)]*)\)")
 _SUFFIXES = ("_bucket", "_sum", "_count")
 VALUES = {
     ("numalign_cpus", "use"): {"exclusive", "shared", "reserved", "free"},
-    ("numalign_memory_bytes", "use"): {"total", "system", "granted", "free"},
+    ("numalign_memory_bytes", "use"): {"system", "granted", "free"},
     ("numalign_writes_total", "cause"): {*(cause.value for cause in Cause), EMPTIED},
     ("numalign_admissions_total", "reason"): {reason.value for reason in Reason},
     ("numalign_admissions_total", "policy"): {policy.value for policy in Policy},

@@ -20,10 +20,15 @@ FILES = sorted(FOLDER.glob("*.yaml"))
 PAGE = ROOT / "deploy" / "docs" / "troubleshooting.md"
 
 
-def alerts() -> list[dict[str, Any]]:
-    """All alerts of all files."""
+def rules(kind: str) -> list[dict[str, Any]]:
+    """All rules of all files that "alert" or "record"."""
     groups = [group for path in FILES for group in yaml.safe_load(path.read_text("utf-8"))["groups"]]
-    return [rule for group in groups for rule in group["rules"]]
+    return [rule for group in groups for rule in group["rules"] if kind in rule]
+
+
+def alerts() -> list[dict[str, Any]]:
+    """All alerts."""
+    return rules("alert")
 
 
 def promtool(*arguments: str) -> str:
@@ -62,6 +67,17 @@ def test_an_alert_names_only_what_the_code_has(rule: dict[str, Any]) -> None:
     """Metrics, labels and label values; and every alert says on which node it is."""
     assert list(promql.faults(rule["expr"])) == []
     assert "by (node" in rule["expr"]
+
+
+@pytest.mark.parametrize("rule", rules("record"), ids=lambda rule: rule["record"])
+def test_what_is_recorded_names_only_what_the_code_has(rule: dict[str, Any]) -> None:
+    """Metrics, labels and values; named as Prometheus wants it: labels, metric, operations; its value is tested."""
+    assert list(promql.faults(rule["expr"])) == []
+    level, metric, operations = rule["record"].split(":")
+    assert f"by ({level}" in rule["expr"]
+    assert metric in promql.named(rule["expr"])
+    assert operations
+    assert f"expr: {rule['record']}\n" in "".join(path.read_text("utf-8") for path in CASES.glob("*.yaml"))
 
 
 @pytest.mark.parametrize("rule", alerts(), ids=lambda rule: rule["alert"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from itertools import count
 
 import pytest
 
@@ -117,8 +118,16 @@ def test_s3_a_setting_stops_it_and_wrong_ones_are_told(place: Make) -> None:
         wait(lambda: agent.metric("numalign_observe_only") == 1, what="the switch")
         node.configure({"topologyManagerPolicy": "single-numa-node"})
         wait(lambda: agent.metric("numalign_observe_only") == 0, what="on again")
-        node.create("new")
-        wait(lambda: node.assignment("new").get("policy") == "single-numa-node", what="the new policy")
+        numbers = count()
+
+        def placed_by_the_new_policy() -> bool:
+            """The switch is off as soon as the file says so, and the rest of the file is followed a little later."""
+            name = f"new-{next(numbers)}"
+            node.create(name, cpu="100m")
+            wait(lambda: node.assignment(name), what="the word for a new pod")
+            return bool(node.assignment(name)["policy"] == "single-numa-node")
+
+        wait(placed_by_the_new_policy, what="the new policy")
         assert (node.assignment("old")["policy"], node.held(uid)) == ("best-effort", held)
         node.configure({"topologyManagerPolicy": "sometimes"})
         wait(lambda: agent.metric('numalign_problems_total{what="settings"}') == 1, what="the metric")

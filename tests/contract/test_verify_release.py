@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -282,6 +283,31 @@ def test_verify_without_a_ledger_says_so(site: Site) -> None:
     result = site.run("verify")
     assert isinstance(result.exception, HostError)
     assert "no agent has saved anything" in str(result.exception)
+
+
+@pytest.mark.parametrize("command", ["verify", "release"])
+def test_a_cgroup_that_is_not_there_is_wrong_input(site: Site, command: str) -> None:
+    """A --kubepods that names nothing writes nothing, and nobody hears that all is well: exit code 2 at the top."""
+    before = snapshot(site.tree)
+    result = site.run(command, "--kubepods", f"{site.tree.base}/nope")
+    assert isinstance(result.exception, SettingsError)
+    assert str(result.exception).startswith(f"--kubepods: no cgroup {site.tree.base}/nope below ")
+    assert "confined" not in result.output
+    assert snapshot(site.tree) == before
+
+
+@pytest.mark.parametrize("command", ["verify", "release"])
+def test_a_tree_without_a_kubelets_cgroups_is_no_success(tmp_path: Path, command: str) -> None:
+    """No kubepods in the tree at all: a fault that names the tree, exit code 3 at the top."""
+    (tmp_path / "pods").mkdir()
+    common = ["--state-dir", str(tmp_path / "state"), "--root", "two-sockets"]
+    CliRunner().invoke(group, ["run", "--once", "--pods", str(tmp_path / "pods"), *common])
+    for folder in [*(tmp_path / "state" / "cgroup").rglob("kubepods.slice")]:
+        shutil.rmtree(folder)
+    result = CliRunner().invoke(group, [command, *common])
+    assert isinstance(result.exception, HostError), result.output
+    assert "no kubepods cgroup was found there" in str(result.exception)
+    assert "confined" not in result.output
 
 
 @pytest.mark.parametrize("command", ["verify", "release"])

@@ -142,18 +142,18 @@ class ClusterNode:
             thread = threading.Thread(target=node.serve, args=(up.set,))
             thread.start()
             try:
-                assert up.wait(20)
+                assert up.wait(patience.PATIENCE)
                 yield node
             finally:
                 node.stop()
-                thread.join(30)
+                thread.join(patience.PATIENCE)
             assert not thread.is_alive()
 
 
 def page(node: Cluster, path: str) -> tuple[int, str]:
     """Status and text of a page of an agent."""
     try:
-        with urllib.request.urlopen(f"http://{node.address}{path}", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{node.address}{path}", timeout=patience.PATIENCE) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:

@@ -64,7 +64,7 @@ def told(connection: socket.socket) -> bytes:
 
 def test_finding_05_a_request_has_a_deadline_as_a_whole() -> None:
     """A byte now and then does not keep a connection open."""
-    server = Server("127.0.0.1:0", {"/x": lambda: (200, "text/plain", b"hello")}, patience=0.5)
+    server = Server("127.0.0.1:0", {"/x": lambda _accept: (200, "text/plain", b"hello")}, patience=0.5)
     host, _, port = server.address.rpartition(":")
     with contextlib.closing(server), socket.create_connection((host, int(port)), timeout=60) as client:
         over = threading.Event()
@@ -83,7 +83,7 @@ def test_finding_05_a_request_has_a_deadline_as_a_whole() -> None:
 
 def test_finding_05_a_request_head_is_bounded() -> None:
     """Headers without an end are not collected: the connection ends, and others are answered."""
-    server = Server("127.0.0.1:0", {"/x": lambda: (200, "text/plain", b"hello")})
+    server = Server("127.0.0.1:0", {"/x": lambda _accept: (200, "text/plain", b"hello")})
     host, _, port = server.address.rpartition(":")
     with contextlib.closing(server):
         with socket.create_connection((host, int(port)), timeout=60) as client:
@@ -99,7 +99,7 @@ def test_finding_05_a_request_head_is_bounded() -> None:
 
 def test_finding_05_no_thread_left_to_start_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the process limit reached, the threads that are there answer in turns."""
-    server = Server("127.0.0.1:0", {"/x": lambda: (200, "text/plain", b"hello")})
+    server = Server("127.0.0.1:0", {"/x": lambda _accept: (200, "text/plain", b"hello")})
     host, _, port = server.address.rpartition(":")
 
     def refuse(_thread: threading.Thread) -> None:

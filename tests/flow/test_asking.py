@@ -235,4 +235,4 @@ def test_state_shows_who_is_refused_and_left_alone(left: Left) -> None:
     states = {each["pod"]: each["state"] for each in body["containers"]}
     assert states["shop/checkout"] == "refused"
     assert states["kube-system/dns"] == "left alone"
-    assert "refused: no one NUMA node has all" in " ".join(left.ask("state").output.split())
+    assert "refused no one NUMA node has all" in " ".join(left.ask("state").output.split())

@@ -8,10 +8,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent.app.offline.folder import BESIDE
+from agent.app.statedir import last_settings
 from agent.app.statedir import node_allocatable as kept
 from agent.cli import group
 from agent.errors import CheckpointUnwritableError
 from agent.host.checkpoint import Checkpoint
+from agent.settings import Settings
 from tests.flow.serving import MACHINE, write
 from tests.flow.world import container
 
@@ -28,6 +30,7 @@ def state(tmp_path: Path) -> Path:
         place.write_bytes(place.read_bytes()[:-20])
     _run(tmp_path, "run", "--pods", str(tmp_path / "pods"), "--once")
     kept.save(tmp_path / "state", kept.Kept(1000, 1 << 30, known=True))
+    last_settings.save(tmp_path / "state", Settings())
     return tmp_path / "state"
 
 

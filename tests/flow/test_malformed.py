@@ -156,9 +156,9 @@ def newer(data: bytes) -> bytes:
     [
         (lambda data: data[: len(data) // 2], "bytes where"),
         (flipped, "its checksum differs"),
-        (lambda _data: b"", "does not start with numalign's envelope"),
-        (lambda _data: b"{}\n{}", "does not start with numalign's envelope"),
-        (lambda _data: b"\x00" * 4096, "does not start with numalign's envelope"),
+        (lambda _data: b"", "is no ledger of numalign: its first line is not the checksum"),
+        (lambda _data: b"{}\n{}", "is no ledger of numalign: its first line is not the checksum"),
+        (lambda _data: b"\x00" * 4096, "is no ledger of numalign: its first line is not the checksum"),
         (newer, "is of format 99"),
     ],
     ids=["truncated", "bit flipped", "empty", "foreign", "zeros", "newer"],

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from agent.app.standalone.standalone import TICK, Standalone, StandaloneOptions
 from agent.errors import AnotherAgentError, HostError, SettingsError
 from agent.host.cgroups import Cgroups
+from tests import patience
 from tests.flow.serving import MACHINE, eventually, serving, write
 from tests.flow.world import container
 
@@ -81,7 +83,8 @@ def test_settings_change_at_run_time(tmp_path: Path) -> None:
         config.write_text("reservedSystemCPUs: 0-900\n", "utf-8")
         eventually(lambda: 'numalign_problems_total{what="settings"} 1.0' in node.get("/metrics")[1])
         assert str(node.node.engine.node.reserved) == "0-3"
-        assert node.get("/readyz")[0] == 200
+        status, text = node.get("/readyz")
+        assert (status, "reservedSystemCPUs" in text) == (503, True)
 
 
 def test_pages_tell_health_and_metrics(tmp_path: Path) -> None:
@@ -231,3 +234,22 @@ def test_json_output_is_for_programs(tmp_path: Path) -> None:
     assert [each["cpus"] for each in answer["containers"]] == [None, "1-2"]
     assert [each["reason"] for each in answer["refused"].values()] == ["TopologyAffinityError"]
     assert answer["numaNodes"][0]["free"] == "3"
+
+
+def test_a_wrong_manifest_is_on_the_page_while_it_is_wrong(tmp_path: Path) -> None:
+    """/api/node names file and fault; once the manifest is mended it does not."""
+    config = tmp_path / "config.yaml"
+    config.write_text("{page: {port: 0}}")
+    with serving(tmp_path, config=config) as running:
+
+        def wrong() -> list[str]:
+            with urllib.request.urlopen(f"{running.node.page.address}api/node", timeout=patience.PATIENCE) as answer:
+                found: list[str] = json.load(answer)["wrongManifests"]
+            return found
+
+        assert wrong() == []
+        (tmp_path / "pods" / "99-bad.yaml").write_text("a: [")
+        eventually(lambda: bool(wrong()))
+        assert "99-bad.yaml" in wrong()[0]
+        (tmp_path / "pods" / "99-bad.yaml").unlink()
+        eventually(lambda: not wrong())

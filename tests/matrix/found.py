@@ -37,6 +37,10 @@ _NAMED = (
     "it without a name: the rest of the plan put it back on the pool and its pod's unclaimed CPUs for a moment."
 )
 
+_QUEUED = (
+    "That a pod had just lost a CPU waited behind the first words of all that arrived in its namespace: until then "
+    "it was told to have it."
+)
 _OLDER = (
     "In the lab, where fourteen of the pairs run on a real node: an older copy of the checkpoint gave CPUs to pods "
     "that had left since, and put those who run there on the shared pool (a full disk with a resize in flight)."
@@ -76,6 +80,7 @@ FOUND: Mapping[tuple[str, str], str] = {
     ("disk full", "resize in flight"): _DISK,
     ("disk read-only", "resize in flight"): _DISK,
     ("CPU offline", "API errors"): _GONE,
+    ("CPU offline", "300 pods arrive"): _QUEUED,
     ("disk full", "podresources away"): _FLIGHT,
     ("disk read-only", "API errors"): _FLIGHT,
     ("daemon-reload", "NRI away"): _FLIGHT,

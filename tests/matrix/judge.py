@@ -95,7 +95,7 @@ def untrue(pods: Mapping[str, Pod], stored: Mapping[str, dict[str, Any]], kernel
 
 def disagreement(
     pods: Mapping[str, Pod], stored: Mapping[str, dict[str, Any]], saved: Callable[[], Ledger | None], kernel: Kernel,
-    told: Teller,
+    told: Teller, apart: Callable[[CpuSet], bool],
 ) -> str:  # fmt: skip
     """What of ledger, cgroups and annotations does not fit together, "" when all does.
 
@@ -105,6 +105,7 @@ def disagreement(
         saved: reads the saved ledger; asked last, because that costs most.
         kernel: (key, container) -> CPUs in force.
         told: what an object carries.
+        apart: whether CPUs lie on several NUMA nodes.
     """
     silent = next((key for key, body in stored.items() if not told(body).status), "")
     if silent:
@@ -112,12 +113,13 @@ def disagreement(
     ledger = saved()
     if ledger is None:
         return "there is no saved ledger"
-    return next(_disagreements(pods, stored, ledger, kernel, told), "")
+    return next(_disagreements(pods, stored, ledger, kernel, told, apart), "")
 
 
 def _disagreements(
-    pods: Mapping[str, Pod], stored: Mapping[str, dict[str, Any]], ledger: Ledger, kernel: Kernel, told: Teller
-) -> Iterator[str]:
+    pods: Mapping[str, Pod], stored: Mapping[str, dict[str, Any]], ledger: Ledger, kernel: Kernel, told: Teller,
+    apart: Callable[[CpuSet], bool],
+) -> Iterator[str]:  # fmt: skip
     uids = {pod.uid for pod in pods.values()} | {str(each["metadata"]["uid"]) for each in stored.values()}
     strangers = set(ledger.pods) - uids
     if strangers:
@@ -128,7 +130,8 @@ def _disagreements(
         for name, count in entitled(pod.body).items():
             own, runs = ledger.grant(pod.uid, name).cpus or CpuSet(), CpuSet.parse(kernel(key, name))
             if count:
-                yield from _own(f"{key}/{name}", count, own, runs, words, words.cpus.get(name, "") if words else "")
+                cpus = words.cpus.get(name, "") if words else ""
+                yield from _own(f"{key}/{name}", count, own, runs, words, cpus, apart=apart(own))
             elif not runs or not runs.issubset(ledger.cpus.shared):
                 yield f"{key}/{name} runs on {runs}, the shared pool is {ledger.cpus.shared}"
             if not own.isdisjoint(seen):
@@ -136,8 +139,13 @@ def _disagreements(
             seen |= own
 
 
-def _own(here: str, count: int, own: CpuSet, runs: CpuSet, words: Told | None, told: str) -> Iterator[str]:
-    """A container that is entitled to `count` CPUs, and its pod's words, None where the API has the pod no more."""
+def _own(
+    here: str, count: int, own: CpuSet, runs: CpuSet, words: Told | None, told: str, *, apart: bool
+) -> Iterator[str]:
+    """A container that is entitled to `count` CPUs, and its pod's words, None where the API has the pod no more.
+
+    One that was resized while the CPUs beside its own were offline has some on another NUMA node, and says so.
+    """
     less = len(own) < count and words is not None and words.status == "False"  # it lost some, and says so
     if not own or (len(own) != count and not less):
         yield f"{here} is entitled to {count} CPUs, and holds {own or 'none'} in the ledger"
@@ -145,7 +153,8 @@ def _own(here: str, count: int, own: CpuSet, runs: CpuSet, words: Told | None, t
         yield f"{here} holds {own} in the ledger, and runs on {runs}"
     if words is not None and CpuSet.parse(told) != own:
         yield f"{here} holds {own}, and is told {told or 'nothing'}"
-    if words is not None and not words.aligned and not less:
+    misaligned = apart and words is not None and words.reason == "NotAligned"
+    if words is not None and not words.aligned and not less and not misaligned:
         yield f"{here} holds {own}, and its condition is {words.status} for {words.reason}"
 
 

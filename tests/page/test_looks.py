@@ -70,6 +70,19 @@ def test_256_cpus_on_64_nodes_are_readable(browser: Browser, crowd: PageServer, 
     assert browser.run("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
+@pytest.mark.parametrize("width", [1400, 800, 390])
+def test_no_set_of_cpus_is_broken_inside_a_range(browser: Browser, crowd: PageServer, width: int) -> None:
+    """Every part up to a comma stands on one line of its cell; on a narrow page each cell has its column's name."""
+    look(browser, crowd, width)
+    assert browser.run("document.querySelectorAll('#table .whole').length") > 70
+    broken = (
+        "[...document.querySelectorAll('#table .whole')].filter((each) => each.getClientRects().length > 1).length"
+    )
+    assert browser.run(broken) == 0
+    assert browser.run("document.querySelector('#table td.set').dataset.name") == "CPUs"
+    assert browser.run("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
 def test_zoom_and_unfolding(browser: Browser, crowd: PageServer, still: tuple[Still, PageServer]) -> None:
     """The buttons change the size of the picture and nothing else; fit comes back."""
     look(browser, crowd)

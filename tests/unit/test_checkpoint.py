@@ -96,7 +96,7 @@ def test_every_flipped_bit_is_seen(tmp_path: Path) -> None:
 def test_what_is_no_checkpoint_is_corrupt(tmp_path: Path, text: bytes) -> None:
     """Other people's files get one clear error."""
     (tmp_path / "c.json").write_bytes(text)
-    with pytest.raises(CheckpointCorruptError, match="envelope"):
+    with pytest.raises(CheckpointCorruptError, match="is no ledger of numalign"):
         Checkpoint(tmp_path / "c.json").load()
 
 

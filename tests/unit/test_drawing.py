@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from agent.core.admission.node import Node
 from agent.core.machines.synthetic import parse_synthetic
 from agent.model.devices import DeviceInventory
+from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
 from agent.model.outcome import Admitted
@@ -240,3 +241,16 @@ def test_any_name_gives_a_sound_picture(name: str) -> None:
     held = {**ledger.cpus.assigned, name or "u1": ledger.cpus.assigned["u1"]}
     cpus = type(ledger.cpus)(ledger.cpus.shared, held)
     check(draw(machine, Ledger(ledger.machine, cpus, ledger.memory, ledger.devices, pods)))
+
+
+def test_a_reserved_cpu_of_the_shared_pool_is_marked() -> None:
+    """It is no free CPU: a pattern, a word in its tip, and a row of the legend; without any there is no such row."""
+    machine = two_sockets()
+    ledger = grants(machine)
+    cpu = ledger.cpus.shared.first
+    said = "reserved for the system, and in the shared pool"
+    svg = draw(machine, ledger, reserved=CpuSet.of(cpu))
+    check(svg)
+    assert f"CPU {cpu}: {said}" in svg
+    assert svg.count("url(#nl-pooled)") == 2
+    assert said not in draw(machine, ledger)

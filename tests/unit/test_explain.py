@@ -206,7 +206,11 @@ def test_free_memory_is_what_the_memory_manager_counts(compatibility: str, free:
 @pytest.mark.parametrize(
     ("message", "plain"),
     [
-        ("no healthy devices present; cannot allocate", "none of the devices of that name is healthy"),
+        ("no healthy devices present; cannot allocate", "this node has no healthy device of that name"),
+        (
+            "no healthy devices present; cannot allocate unhealthy devices numalign.io/nic",
+            "this node has no healthy device numalign.io/nic",
+        ),
         ("previously allocated devices are no longer healthy", "a device that it held is not healthy any more"),
         ("a reason of a later version", "Allocate failed due to a reason of a later version, which is unexpected"),
     ],

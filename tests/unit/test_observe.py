@@ -15,13 +15,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 
 from agent.core.accounting.usage import MemoryUse, NodeUse
 from agent.errors import HostError, SettingsError
 from agent.model.idset import CpuSet
 from agent.observe import logs
 from agent.observe.health import STALE_SECONDS, Health, Server, parse_address
-from agent.observe.metrics import SPECS, Metrics, MetricValues
+from agent.observe.metrics import SPECS, Metrics, MetricValues, Shown
 from agent.observe.threads import watched
 from agent.operation import operation
 
@@ -90,7 +91,8 @@ def test_every_metric_is_in_the_table_and_on_the_page() -> None:
     page = metrics.page().decode()
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.MULTILINE))
     expected = {spec.name: spec.kind for spec in SPECS}
-    assert {name: kind for name, kind in kinds.items() if not name.endswith("_created")} == expected
+    assert {name: kind for name, kind in kinds.items() if not name.startswith("process_")} == expected
+    assert not re.search(r"_created\b", page)
     found = {
         (name, tuple(re.findall(r'(\w+)="', labels)))
         for name, labels in re.findall(r"^(\w+)\{(.*)\}", page, re.MULTILINE)
@@ -115,9 +117,63 @@ def test_what_alerts_count_is_there_before_it_happens() -> None:
         assert line in page
 
 
-def test_metric_names_follow_the_rules_of_prometheus() -> None:
-    """Prefix, unit or _total at the end, help as a sentence, no label that grows with pods (S20)."""
+def test_what_is_replaced_is_served_beside_what_replaces_it() -> None:
+    """Dashboards of the version before go on; no new name mixes CPUs with bytes, or a sum with its parts."""
+    node = NodeUse(0, CpuSet(), CpuSet(), CpuSet(), CpuSet(), {"memory": MemoryUse(100, 10, 30)})
+    values = MetricValues((node,), largest={"cpu": 3, "memory": 60, "hugepages-2Mi": 0}, mismatch=1500)
+    page = Metrics(lambda: values).page().decode()
+    for line in (
+        "numalign_largest_aligned_cpus 3.0", 'numalign_largest_aligned_bytes{resource="memory"} 60.0',
+        'numalign_largest_aligned_bytes{resource="hugepages-2Mi"} 0.0',
+        'numalign_largest_aligned{resource="cpu"} 3.0',
+        "numalign_reserved_mismatch_cpus 1.5", "numalign_reserved_mismatch_millicpus 1500.0",
+        'numalign_memory_capacity_bytes{numa_node="0",resource="memory"} 100.0',
+        'numalign_memory_bytes{numa_node="0",resource="memory",use="total"} 100.0',
+    ):  # fmt: skip
+        assert f"\n{line}\n" in page
+    assert 'numalign_largest_aligned_bytes{resource="cpu"}' not in page
+    known = {spec.name for spec in SPECS}
     for spec in SPECS:
+        assert set(re.findall(r"numalign_\w+", spec.instead)) <= known
+        assert ("Deprecated" in spec.about) == bool(spec.instead)
+
+
+def test_the_agents_own_process_is_measured() -> None:
+    """CPU time, memory, start and open files, named as Prometheus' clients name them everywhere."""
+    page = Metrics(MetricValues).page().decode()
+    found = dict(re.findall(r"^(process_\w+) (\S+)$", page, re.MULTILINE))
+    assert float(found["process_resident_memory_bytes"]) > 2**20
+    assert float(found["process_start_time_seconds"]) > 1.7e9
+    assert found.keys() >= {"process_cpu_seconds_total", "process_open_fds", "process_virtual_memory_bytes"}
+
+
+def test_a_scraper_that_asks_for_openmetrics_is_given_it() -> None:
+    """Prometheus asks for both formats, and prefers OpenMetrics; each is kept for a moment by itself."""
+    made: list[str] = []
+    metrics = Metrics(MetricValues)
+
+    def make(kind: str) -> bytes:
+        made.append(kind)
+        return metrics.page(kind)
+
+    shown = Shown(make, lambda: 0.0 if len(made) % 2 else 1.0)
+    asked = "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+    kind, text = shown(asked)
+    assert kind.startswith("application/openmetrics-text; version=1.0.0")
+    assert text.endswith(b"# EOF\n")
+    families = {each.name: each for each in openmetrics_families(text.decode())}  # type: ignore[no-untyped-call]
+    assert families["numalign_ready"].type == "gauge"
+    assert families["numalign_checkpoint_saves"].type == "counter"
+    for accept in ("", "text/plain", "*/*"):
+        kind, text = shown(accept)
+        assert kind.startswith("text/plain; version=")
+        assert b"# EOF" not in text
+
+
+def test_metric_names_follow_the_rules_of_prometheus() -> None:
+    """Prefix, base unit or _total at the end, help as a sentence, no label that grows with pods (S20)."""
+    for spec in SPECS:
+        assert spec.instead or not re.search(r"_(milli|kilo|mega)\w+$|_(milli)?seconds_\w+$", spec.name)
         assert re.fullmatch(r"numalign_[a-z_]+", spec.name)
         assert spec.name.endswith("_total") == (spec.kind == "counter")
         assert spec.help.endswith(".")
@@ -162,7 +218,7 @@ def test_a_thread_that_dies_is_told_and_ends_being_live(caplog: pytest.LogCaptur
     finally:
         threading.excepthook = outer
     assert health.live() == (False, "the thread intake ended: TypeError: no such word")
-    assert health.pages()["/healthz"]()[0] == 503
+    assert health.pages()["/healthz"]("")[0] == 503
     assert len(counted) == 2
     assert "publisher ended" in caplog.text
 
@@ -196,7 +252,7 @@ def test_addresses_that_are_none(text: str) -> None:
 
 def test_pages_answer_get_and_head_and_nothing_else() -> None:
     """Other paths are 404, other methods 501; a taken port is one sentence."""
-    server = Server("127.0.0.1:0", {"/x": lambda: (200, "text/plain", b"hello")})
+    server = Server("127.0.0.1:0", {"/x": lambda _accept: (200, "text/plain", b"hello")})
     base = f"http://{server.address}"
     with urllib.request.urlopen(f"{base}/x?y=1") as answer:
         assert (answer.status, answer.read()) == (200, b"hello")
@@ -222,7 +278,7 @@ def test_pages_of_a_pod_with_an_ipv6_address(address: str, monkeypatch: pytest.M
         raise AssertionError("a name was looked up")
 
     monkeypatch.setattr(socket, "getfqdn", asked)
-    server = Server(address, {"/x": lambda: (200, "text/plain", b"hello")})
+    server = Server(address, {"/x": lambda _accept: (200, "text/plain", b"hello")})
     with urllib.request.urlopen(f"http://{server.address}/x") as answer:
         assert answer.read() == b"hello"
     server.close()
@@ -230,7 +286,7 @@ def test_pages_of_a_pod_with_an_ipv6_address(address: str, monkeypatch: pytest.M
 
 def test_a_client_that_says_nonsense_disturbs_nobody() -> None:
     """Bytes that are no HTTP end their own connection only."""
-    server = Server("127.0.0.1:0", {"/x": lambda: (200, "text/plain", b"hello")})
+    server = Server("127.0.0.1:0", {"/x": lambda _accept: (200, "text/plain", b"hello")})
     host, _, port = server.address.rpartition(":")
     with socket.create_connection((host, int(port))) as client:
         client.sendall(b"\x00\xff\r\n\r\n")
@@ -245,12 +301,12 @@ def test_a_reader_that_goes_away_leaves_no_word(capfd: pytest.CaptureFixture[str
     stream = lines("text")
     sent, gone = threading.Event(), threading.Event()
 
-    def slow() -> tuple[int, str, bytes]:
+    def slow(_accept: str) -> tuple[int, str, bytes]:
         sent.set()
         gone.wait(5)
         return 200, "text/plain", b"x" * (1 << 24)
 
-    def broken() -> tuple[int, str, bytes]:
+    def broken(_accept: str) -> tuple[int, str, bytes]:
         raise ValueError("no page today")
 
     server = Server("127.0.0.1:0", {"/x": slow, "/y": broken})

@@ -205,4 +205,4 @@ def test_psutil_sees_the_same_cpus_and_tells_differences() -> None:
     assert [text for text in proc.cross_check(machine) if "memory" not in text] == []
     other = proc.cross_check(parse_synthetic("2 sockets x 50 cores x 2 threads, 1T per node"))
     assert len(other) == 3
-    assert all(text.startswith("psutil ") for text in other)
+    assert all("the answers go by" in text for text in other)

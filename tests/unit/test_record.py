@@ -155,11 +155,12 @@ def test_the_command_writes_an_archive_that_root_accepts(root: Path, tmp_path: P
     made = CliRunner().invoke(command, ["--root", str(root), "--name", "mine", str(target)], catch_exceptions=False)
     assert made.exit_code == 0
     assert "8 CPUs, 2 NUMA nodes, 4 PCI functions" in made.output
-    with pytest.raises(HostError, match="is there already; choose another name, or --force"):
-        CliRunner().invoke(command, ["--root", str(root), str(target)], catch_exceptions=False)
+    there = CliRunner().invoke(command, ["--root", str(root), str(target)])
+    assert there.exit_code == 2
+    assert "is there already; choose another name, or --force" in there.output
     again = CliRunner().invoke(command, ["--root", str(target), "--force", str(target)], catch_exceptions=False)
     assert again.exit_code == 0
-    with pytest.raises(HostError, match="is no name for a recording"):
-        CliRunner().invoke(command, ["--root", str(root), "--name", "../x", str(target)], catch_exceptions=False)
+    odd = CliRunner().invoke(command, ["--root", str(root), "--name", "../x", str(target)])
+    assert (odd.exit_code, "is no name of a folder" in odd.output) == (2, True)
     with pytest.raises(HostError, match="cannot be written"):
         CliRunner().invoke(command, ["--root", str(root), str(tmp_path / "none" / "x")], catch_exceptions=False)

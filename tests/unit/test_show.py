@@ -52,8 +52,8 @@ def text_of(view: NodeView, width: int = 200) -> str:
     """Both tables as a pipe gets them."""
     stream = io.StringIO()
     target = Console(file=stream, width=width, highlight=False)
-    target.print(show.pods_table(view))
-    target.print(show.nodes_table(view))
+    show.pods_grid(view, width).print(target)
+    show.nodes_grid(view, width).print(target)
     return stream.getvalue()
 
 
@@ -95,8 +95,9 @@ def test_a_reason_is_said_once_per_pod() -> None:
 def test_words_for_the_commonest_refusal() -> None:
     """The kubelet's sentence says little; what it means under the policy is said instead."""
     refusal = Refusal(Reason.TOPOLOGY, "Resources cannot ...", facts={"policy": "single-numa-node"})
-    assert in_words(refusal) == "no one NUMA node has all that it asks for (TopologyAffinityError)"
-    assert in_words(Refusal(Reason.SMT, "odd")) == "SMTAlignmentError: odd"
+    assert in_words(refusal) == "no one NUMA node has all that it asks for"
+    odd = Refusal(Reason.SMT, "SMT Alignment Error: ...", facts={"requested": 3, "cpus_per_core": 2})
+    assert in_words(odd) == "it asks for 3 CPUs, and with full-pcpus-only whole cores are given: multiples of 2"
 
 
 def test_each_cpu_of_a_node_is_counted_once() -> None:
@@ -139,4 +140,4 @@ def test_names_from_outside_are_not_markup() -> None:
     node = a_node()
     view = view_of(admitted(node, manifest("db", container(cpu="1"))), node)
     sneaky = NodeView(tuple(replace(row, why="[bold]x[/]", state="not aligned") for row in view.rows))
-    assert "no: [bold]x[/]" in text_of(sneaky)
+    assert "  [bold]x[/]\n" in text_of(sneaky)

@@ -105,6 +105,7 @@ def test_virtual_functions_name_their_parent() -> None:
         ("2 cores, 4 cores", "units go from sockets|is given twice"),
         ("0 cores", "0 is not between 1 and 4096"),
         ("4096 cores x 2 threads", "8192 CPUs are too many"),
+        ("4096 nodes x 1 core", "4096 NUMA nodes are too many: at most 4096 CPUs and 1024 nodes"),
         ("2 cores x 2 threads, 3 cpus per l3", "would cut a core"),
         ("2 cores, 4 cpus per l3", "more than a node has"),
         ("1 l3 x 2 cores, 2 cpus per l3", "one is enough"),

@@ -177,7 +177,7 @@ def test_a_file_is_written_instead(tmp_path: Path) -> None:
         (("--root", "/no/such/folder"), "/no/such/folder"),
         (("--root", "synthetic:2 sokets"), "2 sokets"),
         (("--root", ROOT, "--ledger", "/no/such/file"), "no such file"),
-        (("--root", ROOT, "--ledger", __file__), "does not start with numalign's envelope"),
+        (("--root", ROOT, "--ledger", __file__), "is no ledger of numalign"),
         (("--root", ROOT, "--file", "/no/such/folder/out"), "cannot be written"),
         (("--root", ROOT, "--output", "png"), "png"),
     ],

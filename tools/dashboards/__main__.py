@@ -14,14 +14,14 @@ from typing import Any
 from tests import peers
 from tests.page.browser import Browser
 from tools.dashboards import drawing, grafana
-from tools.dashboards.panels import BOARDS, Board
+from tools.dashboards.grafana import BOARDS
+from tools.dashboards.panels import Board
 from tools.dashboards.world import RATE, World
 from tools.pictures.palette import shrink
 
 PICTURES = Path(__file__).parents[2] / "deploy" / "pictures"
 NODE = "worker-2"
 NOT_HERE = {
-    "Locality of pinned pods' memory": "scratch trees hold no pages; the guests of tests/guests and the lab do",
     "Answers to the runtime (NRI), per minute": "no container runtime runs here",
     "Memory that the kernel could still give, by NUMA node": "a described machine has no kernel; the edge node has",
     "Writes that failed, per minute": "nothing failed, which is a quiet 0",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -40,6 +40,7 @@ padding:6px 8px;overflow:hidden}.t{font-weight:600;font-size:12.5px;height:18px;
 .l i{display:inline-block;width:10px;height:3px;margin-right:4px;vertical-align:middle}
 .e{text-align:center;color:#8e8e99;padding-top:44px}table{width:100%;border-collapse:collapse;margin-top:4px}
 td,th{border-bottom:1px solid #2c2f36;text-align:left;padding:3px 6px;font-weight:400}th{color:#6e9fff}
+.r{position:absolute;left:4px;font-size:15px;line-height:38px;white-space:nowrap}.r i{color:#8e8e99;font-size:12px}
 svg text{fill:#9a9aa8;font-size:10px}.x{padding:6px;font-size:12px}
 """
 
@@ -60,7 +61,9 @@ class Drawn:
 
 
 def board(what: Board, ask: Ask, values: dict[str, list[str]], span: tuple[float, float]) -> Drawn:
-    """Draw a dashboard.
+    """Draw a dashboard as its reader first sees it: rows that are closed show their titles.
+
+    Their panels are asked for all the same, so that `empty` tells of every panel.
 
     Args:
         what: its description.
@@ -70,19 +73,26 @@ def board(what: Board, ask: Ask, values: dict[str, list[str]], span: tuple[float
     """
     parts: list[str] = []
     empty: list[str] = []
-    x = y = row = 0
-    for panel in what.panels:
-        for chosen in _repeats(panel, values):
-            if x + panel.width > grafana.WIDE:
-                x, y, row = 0, y + row, 0
-            body = panel.text if panel.kind == "text" else _body(panel, ask, chosen, span, empty)
-            title = _filled(panel.title, chosen)
+    y = 0
+    for row in what.rows:
+        chosen = [(panel, each) for panel in row.panels for each in _repeats(panel, values)]
+        places = grafana.laid_out(replace(row, panels=tuple(panel for panel, _ in chosen)))
+        if row.title:
+            mark, more = ("\u25b8", f"({len(row.panels)} panels)") if row.closed else ("\u25be", "")
+            parts.append(f'<div class="r" style="top:{y * 38}px">{mark} {html.escape(row.title)} <i>{more}</i></div>')
+            y += 1
+        bottom = y
+        for (panel, x, down), (_, its) in zip(places, chosen, strict=True):
+            body = panel.text if panel.kind == "text" else _body(panel, ask, its, span, empty)
+            title = _filled(panel.title, its)
             size = f"width:{panel.width * CELL - GAP}px;height:{panel.height * 38 - GAP}px"
-            box = f"left:{x * CELL}px;top:{y * 38}px;{size}"
+            box = f"left:{x * CELL}px;top:{(y + down) * 38}px;{size}"
             kind = f'<div class="x">{html.escape(body)}</div>' if panel.kind == "text" else body
-            parts.append(f'<div class="p" style="{box}"><div class="t">{html.escape(title)}</div>{kind}</div>')
-            x, row = x + panel.width, max(row, panel.height)
-    height = (y + row) * 38
+            if not row.closed:
+                parts.append(f'<div class="p" style="{box}"><div class="t">{html.escape(title)}</div>{kind}</div>')
+                bottom = max(bottom, y + down + panel.height)
+        y = bottom
+    height = y * 38
     page = f"<!doctype html><meta charset=utf-8><title>{what.title}</title><style>{STYLE}</style>"
     page += f'<h1>{what.title}</h1><div class="b" style="height:{height}px">{"".join(parts)}</div>'
     return Drawn(page, height + 70, tuple(dict.fromkeys(empty)))
@@ -149,7 +159,7 @@ def _table(panel: Panel, found: list[tuple[str, list[tuple[float, float]], dict[
 def _chart(
     panel: Panel, found: list[tuple[str, list[tuple[float, float]], dict[str, str]]], span: tuple[float, float]
 ) -> str:
-    width, height, left = panel.width * CELL - GAP - 18, panel.height * 38 - GAP - 76, 52
+    width, height, left = panel.width * CELL - GAP - 18, panel.height * 38 - GAP - 92, 52
     found = sorted(found, key=lambda each: each[0])
     tops: dict[float, float] = {}
     lines = []

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tools.dashboards.panels import BOARDS, COLOURS, Board, Panel
+from tools.dashboards.fleet import FLEET
+from tools.dashboards.node import NODE_BOARD
+from tools.dashboards.panels import COLOURS, Board, Panel, Row
+
+BOARDS = (FLEET, NODE_BOARD)
 
 FOLDER = Path(__file__).parents[2] / "charts" / "numalign" / "files" / "dashboards"
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
@@ -44,12 +49,37 @@ def _variables(board: Board) -> Iterator[dict[str, Any]]:
 
 
 def _panels(board: Board) -> Iterator[dict[str, Any]]:
-    x = y = row = 0
-    for number, panel in enumerate(board.panels, 1):
+    """Panels of an open row follow it; those of a closed one are in it, and it is as high as its title."""
+    y, numbers = 0, count(1)
+    for row in board.rows:
+        number = next(numbers)
+        top = y + 1 if row.title else y
+        places = tuple(laid_out(row))
+        panels = [
+            {
+                "id": next(numbers), "gridPos": {"x": x, "y": top + down, "w": panel.width, "h": panel.height},
+                **_panel(panel),
+            }
+            for panel, x, down in places
+        ]  # fmt: skip
+        if row.title:
+            yield {
+                "id": number, "type": "row", "title": row.title, "gridPos": {"x": 0, "y": y, "w": WIDE, "h": 1},
+                "collapsed": row.closed, "panels": panels if row.closed else [],
+            }  # fmt: skip
+        if not row.closed:
+            yield from panels
+        y = top if row.closed else max(top + down + panel.height for panel, _, down in places)
+
+
+def laid_out(row: Row) -> Iterator[tuple[Panel, int, int]]:
+    """Each panel, and where it lies from the row's upper left corner, in Grafana's grid: right, and down."""
+    x = y = height = 0
+    for panel in row.panels:
         if x + panel.width > WIDE:
-            x, y, row = 0, y + row, 0
-        yield {"id": number, "gridPos": {"x": x, "y": y, "w": panel.width, "h": panel.height}, **_panel(panel)}
-        x, row = x + panel.width, max(row, panel.height)
+            x, y, height = 0, y + height, 0
+        yield panel, x, y
+        x, height = x + panel.width, max(height, panel.height)
 
 
 def _panel(panel: Panel) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from typing import Any, Self
 
 import yaml
 
+from agent.model.idset import CpuSet
 from tests.cluster.control_plane import ControlPlane, free_port
 from tests.cluster.nodes import Agent, Place, wait
 
@@ -171,6 +172,8 @@ class World:
                 self._leave(place, self._random.choice(sorted(running)))
             if len(running) < 9:
                 self._come(place, turn)
+            if turn % 7 == 3:
+                self._fill(place)
             if turn % 11 == 5:
                 self._foreign(place, "0" if name != "worker-3" else "")
         if turn % 60 in range(40, 52) and "worker-3" in self.places:
@@ -190,6 +193,16 @@ class World:
             notes = {"policy": "single-numa-node", "on_misalignment": "wait"}
         place.create(name, cpu=str(size), memory=f"{size}Gi", annotations=notes)
         self._running[place.name][name] = place.start(name)
+
+    def _fill(self, place: Place) -> None:
+        """Pinned containers touch memory: most of it on their own NUMA nodes, some on another."""
+        paths = {each.container_id: each.path for each in place.cgroups.observe().cgroups}
+        for uid in sorted(self._running[place.name].values()):
+            held = place.held(uid)
+            if held and place.effective(uid) == held:
+                own = place.machine.nodes_of(CpuSet.parse(held))
+                far = dict.fromkeys(tuple(place.machine.node_set - own)[:1], self._random.randrange(100) << 20)
+                place.tree.put_pages(paths[place.number(uid, "c")], {**dict.fromkeys(own, 900 << 20), **far})
 
     def _leave(self, place: Place, name: str) -> None:
         uid = self._running[place.name].pop(name)

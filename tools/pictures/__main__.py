@@ -43,7 +43,7 @@ def pictures() -> tuple[str, str]:
             node.once()
             view = view_of(node.engine.ledger, node.engine.node, node.engine.known)
             print_report(node, view, [], target, foot=False)
-            machine = draw(node.engine.node.machine, node.engine.ledger)
+            machine = draw(node.engine.node.machine, node.engine.ledger, reserved=node.engine.node.reserved)
     drawn = target.export_svg(title=f"make run MACHINE={MACHINE}", unique_id="numalign")
     plain = re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)  # nothing is fetched when it is looked at
     return plain, machine

@@ -122,7 +122,7 @@ class ClusterParts(Service):
         self._slices_at = 0.0
         """When the API is asked next whether a DRA driver hands out this node's CPUs."""
         self._behind = False  # what changed could not be read: tried again by the clock
-        self.setup = setup.read_setup(options.config, options.root, self.kept)
+        self.setup = setup.begin(options.config, options.root, options.state, self.kept)
         self.cgroups = _cgroups(options)
         there = self.cgroups.observe().cgroups
         self._there = frozenset(each.pod_uid for each in there if each.level is Level.CONTAINER)
@@ -154,7 +154,7 @@ class ClusterParts(Service):
         )  # fmt: skip
         self._switch()
         self._tell_start()
-        setup.tell_missed(self.setup, self.fan)
+        setup.tell_wrong(self.setup, self.fan)
 
     def _make_tellers(self) -> None:
         options, settings = self.options, self.setup.settings

@@ -201,7 +201,9 @@ class Cluster(ClusterParts):
         if now == self._prints and self.kept == before_kept:
             return
         self._prints, self._behind, before = now, True, self.setup
-        self.setup = setup.again(self.options.config, self.options.root, before, self.fan, kept=self.kept)
+        self.setup = setup.again(
+            self.options.config, self.options.root, before, self.fan, kept=self.kept, state=self.options.state
+        )
         self._behind = False
         same = (before.settings, before.machine.digest, before.node.rules)
         if same == (self.setup.settings, self.setup.machine.digest, self.setup.node.rules):

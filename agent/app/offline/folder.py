@@ -9,13 +9,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from agent.app import setup
+from agent.app.statedir import last_settings, recovery_report
 from agent.app.statedir import node_allocatable as kept
-from agent.app.statedir import recovery_report
 from agent.app.statedir import unplaced_pods as outsiders
+from agent.core.machines.identity import differs
+from agent.engine.carry import carry
 from agent.errors import HostError, SettingsError
 from agent.host.checkpoint import Checkpoint, Saved
+from agent.model.ledger import Ledger
 
-BESIDE = (kept.FILE, outsiders.FILE, recovery_report.FILE)
+BESIDE = (kept.FILE, outsiders.FILE, recovery_report.FILE, last_settings.FILE)
 """Names of the files beside the ledger."""
 
 
@@ -40,6 +43,26 @@ def saved_in(store: Checkpoint) -> Saved:
     return saved
 
 
+def carried(saved: Saved, found: setup.Setup) -> tuple[Ledger, tuple[str, ...]]:
+    """A saved ledger on the machine at hand, as the agent would carry it over at its next start, and what to note.
+
+    Raises:
+        SettingsError: it is of another machine.
+    """
+    machine = found.machine
+    different = differs(saved.ledger, saved.extra, machine)
+    if different is None:
+        raise SettingsError(
+            "--root", f"the ledger is of machine {saved.ledger.machine}, and {machine.name} is {machine.digest}; "
+            "name the machine that it was served on"
+        )  # fmt: skip
+    if saved.ledger.machine == machine.digest:
+        return saved.ledger, ()
+    moved = carry(saved.ledger, found.node)
+    notes = (different, *moved.sentences())
+    return moved.ledger, tuple(note for note in notes if note)
+
+
 def setup_of(state: Path, config: Path | None, root: str | None) -> setup.Setup:
     """Settings and machine as the agent has them whose folder this is: with what the Node told it last.
 
@@ -54,7 +77,10 @@ def setup_of(state: Path, config: Path | None, root: str | None) -> setup.Setup:
     """
     known = kept.load(state)
     try:
-        return setup.read_setup(setup.config_of(config, root), root, known if known.known else None)
+        its = known if known.known else None
+        if config is None and root is None:
+            return setup.begin(setup.config_of(config, root), root, state, its, remember=False)
+        return setup.read_setup(config, root, its)
     except HostError as error:
         if root is None:
             raise

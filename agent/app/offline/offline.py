@@ -20,10 +20,11 @@ from agent.app.trees import AUTO, MOUNT, SCRATCH
 from agent.core.cgroups.desired import wants
 from agent.core.cgroups.naming import named
 from agent.core.cgroups.verify import CgroupCase, VerifyReport, check
+from agent.core.machines.identity import differs
 from agent.core.request.annotations import ask_of
 from agent.engine.enforcer import Enforcer
 from agent.engine.recover import names_in
-from agent.errors import CheckpointCorruptError, CheckpointTooNewError
+from agent.errors import CheckpointCorruptError, CheckpointTooNewError, HostError, SettingsError
 from agent.host.cgroups import Cgroups
 from agent.host.cgroups.mounts import find_mounts
 from agent.host.checkpoint import Checkpoint, Saved
@@ -107,7 +108,7 @@ def open_left(where: Where, *, needs_ledger: bool) -> Left:
         needs_ledger: without a readable checkpoint nothing can be done.
 
     Raises:
-        SettingsError, MalformedError: the input is wrong.
+        SettingsError, MalformedError: the input is wrong; the cgroup that is named is not there.
         HostError: the machine, the checkpoint or the cgroups cannot be read; or there are none.
     """
     found = setup_of(where.state, where.config, where.root)
@@ -120,12 +121,15 @@ def open_left(where: Where, *, needs_ledger: bool) -> Left:
         if needs_ledger:
             raise
         notes.append(f"{error}; going on without it: quotas are not put back")
-    if saved is not None and saved.ledger.machine != found.machine.digest:
-        notes.append(f"the ledger is of machine {saved.ledger.machine}, this one is {found.machine.digest}")
+    different = differs(saved.ledger, saved.extra, found.machine) if saved else ""
+    if saved is not None and different is None:
+        different = f"the ledger is of machine {saved.ledger.machine}, this one is {found.machine.digest}"
+    notes += [different] if different else []
     if found.switches.observe_only:
         notes.append("the settings say observe only: the agent writes nothing, so that drift stays")
     cgroups, real = _tree(where, live=where.root is None)
     observed = cgroups.observe()
+    _must_be_there(cgroups, where)
     ledger = saved.ledger if saved else found.node.start()
     stand_ins = {number: spot for record in ledger.pods.values() for number, spot in names_of(record.pod).items()}
     kept = names_in(saved.extra) if saved else {}
@@ -133,12 +137,23 @@ def open_left(where: Where, *, needs_ledger: bool) -> Left:
     return Left(found, store, saved, cgroups, real, names, observed, tuple(notes))
 
 
+def _must_be_there(cgroups: Cgroups, where: Where) -> None:
+    """Nothing to look at is no good news: who asks in the wrong place must not hear that nobody is confined."""
+    if cgroups.kubepods:
+        return
+    below = cgroups.mounts.cpuset
+    if where.kubepods:
+        raise SettingsError("--kubepods", f"no cgroup {where.kubepods} below {below}; write its path as it is there")
+    raise HostError(below, "no kubepods cgroup was found there; name the tree with --cgroup-root or --state-dir")
+
+
 def _tree(where: Where, *, live: bool) -> tuple[Cgroups, bool]:
     """The tree, and whether a kernel stands behind it."""
     folder = where.state / "cgroup"
     scratch = where.cgroup_root == SCRATCH or (where.cgroup_root == AUTO and (not live or folder.is_dir()))
+    named = f"/{where.kubepods.strip('/')}" if where.kubepods else ""
     base = folder if scratch else Path(MOUNT if where.cgroup_root == AUTO else where.cgroup_root)
     if scratch or is_scratch(base):
-        return Cgroups(base, kernel=Scratch(base).kernel, kubepods=where.kubepods), False
+        return Cgroups(base, kernel=Scratch(base).kernel, kubepods=named), False
     own = OWN_KUBEPODS if Path(find_mounts(str(base)).cpuset + OWN_KUBEPODS).is_dir() else ""
-    return Cgroups(base, kubepods=where.kubepods or own), True
+    return Cgroups(base, kubepods=named or own), True

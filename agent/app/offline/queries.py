@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent.app import setup
-from agent.app.offline.folder import saved_in, setup_of
+from agent.app.offline.folder import carried, saved_in, setup_of
 from agent.app.statedir import unplaced_pods as outsiders
 from agent.app.statedir.unplaced_pods import Outsider
 from agent.core.admission.node import Node
@@ -21,7 +21,8 @@ from agent.engine.deciding import asked
 from agent.engine.following import Following, reported_before
 from agent.errors import SettingsError
 from agent.host.checkpoint import Checkpoint
-from agent.host.manifests import read_folder
+from agent.host.manifests import ManifestFolder, read_folder
+from agent.host.workloads import STDIN, read_workloads
 from agent.model.ledger import Ledger
 from agent.model.pod import Pod
 
@@ -115,20 +116,26 @@ def open_desk(state: Path, config: Path | None, root: str | None, *, needs_ledge
     found = setup_of(state, config, root)
     if saved is None:
         return Desk(found, found.node, found.node.start(), notes=(f"no ledger in {state}: an empty node is taken",))
-    if saved.ledger.machine != found.machine.digest:
-        raise SettingsError(
-            "--root", f"the ledger is of machine {saved.ledger.machine}, and {found.machine.name} is "
-            f"{found.machine.digest}; name the machine that it was served on"
-        )  # fmt: skip
-    node = Following(found.node, reported_before(saved.ledger, found.node)).node(found.node)
-    return Desk(found, node, saved.ledger, outsiders.load(state), outsiders.unenforced(state))
+    ledger, notes = carried(saved, found)
+    node = Following(found.node, reported_before(ledger, found.node)).node(found.node)
+    return Desk(found, node, ledger, outsiders.load(state), outsiders.unenforced(state), notes)
 
 
 def manifests(path: Path) -> tuple[Pod, ...]:
-    """The pods of a manifest file or folder; raises SettingsError for what is no pod, HostError where nothing is."""
-    folder = read_folder(path)
-    if folder.wrong:
-        raise SettingsError("--manifest", "; ".join(str(each) for each in folder.wrong[:3]))
-    if not folder.pods:
+    """The pods of a manifest file or folder, or of standard input ("-"); of a workload the first of its pods.
+
+    Raises:
+        SettingsError: it is not there, holds no pod, or something in it is none.
+    """
+    if path != STDIN and not path.exists():
+        raise SettingsError("--manifest", f"{path} is not there; name a manifest, or a folder of them")
+    folder = read_folder(path) if path != STDIN else ManifestFolder()
+    if folder.pods and not folder.wrong:
+        return folder.pods
+    found = read_workloads([path])
+    if found.wrong:
+        raise SettingsError("--manifest", "; ".join(str(each) for each in found.wrong[:3]))
+    pods = {each.owner or each.pod.uid: each.pod for each in reversed(found.items)}
+    if not pods:
         raise SettingsError("--manifest", f"{path} holds no pod; write apiVersion: v1, kind: Pod, ...")
-    return folder.pods
+    return tuple(reversed(pods.values()))

@@ -7,7 +7,7 @@ lock.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +41,8 @@ class Values:
 
     def picture(self, seen: PageInput, *, full: bool, bare: bool) -> str:
         """See Source."""
-        return draw(seen.snapshot.node.machine, seen.snapshot.shown, full=full, bare=bare)
+        node = seen.snapshot.node
+        return draw(node.machine, seen.snapshot.shown, reserved=node.reserved, full=full, bare=bare)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +52,7 @@ class EngineSource(Values):
     Attributes:
         name: of the node.
         engine, cgroups, health, recent: who knows.
+        wrong: manifests of the served folder that are not served, and why.
     """
 
     name: str
@@ -58,6 +60,7 @@ class EngineSource(Values):
     cgroups: Cgroups
     health: Health
     recent: Recent
+    wrong: Callable[[], Sequence[object]] = tuple
 
     def look(self) -> PageInput:
         """See Source."""
@@ -66,7 +69,7 @@ class EngineSource(Values):
         return PageInput(
             snapshot=engine.snapshot, node_name=self.name, names=engine.names, kubepods=self.cgroups.kubepods,
             missing="" if ready else missing, stopped=tuple(self._stopped()), repairs=self.recent.repairs,
-            faults=self.recent.faults,
+            faults=self.recent.faults, wrong=tuple(map(str, self.wrong())),
         )  # fmt: skip
 
     def _stopped(self) -> list[str]:
@@ -96,11 +99,14 @@ class NodePage:
         self.address = ""
 
     @classmethod
-    def of(cls, name: str, engine: Engine, cgroups: Cgroups, health: Health, fan: Fan) -> NodePage:
+    def of(
+        cls, name: str, engine: Engine, cgroups: Cgroups, health: Health, fan: Fan,
+        wrong: Callable[[], Sequence[object]] = tuple,
+    ) -> NodePage:  # fmt: skip
         """The page of a node; `fan` tells it what is repaired and what goes wrong, from now on."""
         recent = Recent()
         fan.add(recent)
-        return cls(EngineSource(name=name, engine=engine, cgroups=cgroups, health=health, recent=recent))
+        return cls(EngineSource(name=name, engine=engine, cgroups=cgroups, health=health, recent=recent, wrong=wrong))
 
     def follow(self, settings: Page) -> None:
         """Serve as these settings say. Called again and again: a port that was taken is tried anew, and told once."""

@@ -16,7 +16,6 @@ from agent import __version__
 from agent.app.page.views import Row, in_words, node_json, refusal_json, row_json, view_of
 from agent.core.accounting.usage import usage
 from agent.core.cgroups.enforced import sentence
-from agent.core.explain.refusals import in_plain_words
 from agent.core.explain.shown import to_json
 from agent.core.machines.facts import to_facts
 from agent.engine.explaining import explained
@@ -24,7 +23,7 @@ from agent.engine.known import Known
 from agent.engine.line import FINAL, waits
 from agent.engine.state import State
 from agent.host.cgroups.layout import place
-from agent.model.outcome import Reason, Refusal
+from agent.model.outcome import Refusal
 from agent.model.rules import Rules
 from agent.observe.drawing.holders import Holder, holders
 from agent.observe.drawing.look import style_of
@@ -56,6 +55,7 @@ class PageInput:
         missing: what stands between the agent and being ready, "" for nothing.
         stopped: why nothing is written, one sentence each; empty while the agent acts.
         repairs, faults: of late.
+        wrong: manifests that are not served, one sentence each.
     """
 
     snapshot: State
@@ -66,6 +66,7 @@ class PageInput:
     stopped: tuple[str, ...] = ()
     repairs: tuple[RecentRepair, ...] = ()
     faults: tuple[Fault, ...] = ()
+    wrong: tuple[str, ...] = ()
 
 
 def node_value(seen: PageInput) -> dict[str, Any]:
@@ -79,6 +80,7 @@ def node_value(seen: PageInput) -> dict[str, Any]:
         "ready": not seen.missing,
         "missing": seen.missing,
         "stopped": list(seen.stopped),
+        "wrongManifests": list(seen.wrong),
         "settings": _settings(node.rules),
         "sharedCPUs": str(ledger.cpus.shared),
         "numaNodes": [node_json(each) for each in usage(ledger, node)],
@@ -143,7 +145,7 @@ def _pod(seen: PageInput, uid: str, known: Known | None, rows: list[Row], holder
     state, why = _state(seen.snapshot, uid, known, rows)
     return {
         "uid": uid, "namespace": pod.namespace if pod else "", "name": pod.name if pod else "",
-        "qos": pod.qos.value if pod else "", "created": pod.created if pod else 0.0,
+        "qos": pod.qos.value if pod else "", "created": float(int(pod.created)) if pod else 0.0,
         "state": state, "attention": state in ATTENTION or (state == SHARED and bool(why)),
         "why": why, "policy": record.policy if record else "",
         "picture": _sign(holder) if holder else None,
@@ -182,7 +184,7 @@ def _state(snapshot: State, uid: str, known: Known | None, rows: list[Row]) -> t
 
 def _refused(snapshot: State, known: Known, refusal: Refusal, *, inside: bool) -> tuple[str, str]:
     """Of a pod that was refused: it waits, it does not run, or it runs on the shared pool all the same."""
-    plain = in_words(refusal) if refusal.reason is Reason.TOPOLOGY else in_plain_words(refusal)
+    plain = in_words(refusal)
     if inside:
         return SHARED, plain
     waiting = FINAL not in refusal.facts and not known.unsaved and waits(known, snapshot.node.rules)

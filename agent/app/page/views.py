@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.core.accounting.usage import NodeUse, usage
+from agent.core.admission.alignment import UNPREFERRED
 from agent.core.admission.node import Node
+from agent.core.explain.refusals import in_plain_words
+from agent.core.explain.words import on
 from agent.engine.known import Known
 from agent.host.processes import Allowed
 from agent.model.idset import CpuSet, NodeSet
@@ -113,6 +116,8 @@ def _row(
     confined = ledger.cpus.confined.get(pod.uid)
     nodes = mine | NodeSet.from_ids(memory) | (confined.nodes if confined else NodeSet())
     state, why = _state(record, container.name, known, holds=bool(grant.cpus or memory or grant.devices or confined))
+    if why == UNPREFERRED and nodes:
+        why = f"it lies on {on(nodes)}; on an empty machine fewer nodes, or nearer ones, would do"
     pool = ledger.cpus.shared
     if machine and confined:
         pool &= machine.cpus_of(confined.nodes)
@@ -130,19 +135,17 @@ def _state(record: PodRecord | None, name: str, known: Known | None, *, holds: b
         return ("refused", in_words(refusal)) if refusal else ("shared", "")
     why = record.why.get(name) or record.why.get("", "")
     if known and known.refusal:
-        return "shared", why
+        bare = why == f"{known.refusal.reason.value}: {known.refusal.message}"
+        return "shared", in_words(known.refusal) if bare else why
     if not holds:
         return "shared", why
     return ("aligned" if record.aligned.get(name, True) and not why else "not aligned"), why
 
 
 def in_words(refusal: Refusal) -> str:
-    """The reason, and for the commonest one what the kubelet's sentence means."""
-    if refusal.reason is Reason.TOPOLOGY:
-        plain = _MEANING.get(str(refusal.facts.get("policy")))
-        if plain:
-            return f"{plain} ({refusal.reason.value})"
-    return f"{refusal.reason.value}: {refusal.message}"
+    """What a refusal means; the kubelet's own sentence says little, and is under --details and in the JSON."""
+    plain = _MEANING.get(str(refusal.facts.get("policy"))) if refusal.reason is Reason.TOPOLOGY else None
+    return plain or in_plain_words(refusal)
 
 
 def _memory(blocks: tuple[Block, ...]) -> dict[int, dict[str, int]]:

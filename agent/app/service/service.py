@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Self
 
+from agent.app.setup import Setup
 from agent.app.statedir.unplaced_pods import Outsiders
 from agent.engine.alone import sentence
 from agent.engine.engine import Engine
@@ -19,7 +20,7 @@ from agent.engine.ports import Steps
 from agent.errors import NumalignError
 from agent.observe.health import RECOVERY, Health, Server
 from agent.observe.logs import LOG
-from agent.observe.metrics import CONTENT_TYPE, Metrics, MetricValues, Shown
+from agent.observe.metrics import Metrics, MetricValues, Shown
 from agent.observe.threads import watched
 
 KNOWN = {
@@ -36,6 +37,8 @@ class Service(ABC):
         steps: told between every two effects; tests kill there.
     """
 
+    setup: Setup
+    """Settings and machine as they are in force."""
     outsiders: Outsiders
     """Keeps who is refused, waits or is left alone, for `numalign explain`."""
 
@@ -85,7 +88,7 @@ class Service(ABC):
             open_now.enter_context(watched(self.health, lambda: self.metrics.count("problems_total", "thread")))
             if metrics_address:
                 text = Shown(self.metrics.page)
-                pages = {**self.health.pages(), "/metrics": lambda: (200, CONTENT_TYPE, text())}
+                pages = {**self.health.pages(), "/metrics": lambda accept: (200, *text(accept))}
                 server = Server(metrics_address, pages)
                 open_now.callback(server.close)
                 self.address = server.address
@@ -114,5 +117,6 @@ class Service(ABC):
         self.health.set(RECOVERY, "")
         self.health.set("checkpoint", engine.snapshot.unwritable)
         self.health.set("cgroups", engine.snapshot.broken)
+        self.health.set("settings", self.setup.wrong)
         self._tell_missing(engine.snapshot.missing)
         self.outsiders.follow(engine.snapshot)

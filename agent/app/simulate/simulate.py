@@ -18,6 +18,7 @@ from agent.app.simulate.scenario import read_scenario
 from agent.app.statedir.node_allocatable import Kept
 from agent.core.admission.node import Node
 from agent.core.forecast.scheduling import Strategy, room_of
+from agent.core.request.amounts import unplaced_pages
 from agent.engine.simulation import Add, Event, Result, Simulation, Site
 from agent.errors import BadInputError, HostError, MalformedError, SettingsError
 from agent.host.machines import SYNTHETIC, open_machine, plain_name
@@ -242,11 +243,40 @@ def _stem(spec: str | None) -> str:
     return re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:40].strip("-") or "node"
 
 
+_NO_PODS = frozenset(
+    [
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "ConfigMap",
+        "CustomResourceDefinition",
+        "EndpointSlice",
+        "Endpoints",
+        "HorizontalPodAutoscaler",
+        "Ingress",
+        "LimitRange",
+        "NetworkPolicy",
+        "PersistentVolume",
+        "PersistentVolumeClaim",
+        "PodDisruptionBudget",
+        "PriorityClass",
+        "ResourceQuota",
+        "Role",
+        "RoleBinding",
+        "Secret",
+        "Service",
+        "ServiceAccount",
+        "StorageClass",
+    ]
+)
+"""Kubernetes' own kinds; an operator's may well make pods."""
+
+
 def _notes(ended: int, ignored: Mapping[str, int]) -> Iterable[str]:
     if ended:
         yield f"{ended} pod{'s' if ended > 1 else ''} left out: run to the end (phase Succeeded or Failed)"
     for kind, count in ignored.items():
-        why = "its Jobs come later" if kind == "CronJob" else "it makes no pods"
+        why = "it makes no pods" if kind in _NO_PODS else "numalign reads no pods from this kind"
+        why = "its Jobs come later" if kind == "CronJob" else why
         yield f"{count} {kind} left out: {why}"
 
 
@@ -261,6 +291,16 @@ def _uncounted(result: Result, sites: Sequence[Site]) -> Iterable[str]:
     for name, count in sorted(asked.items()):
         pods = f"{count} pod{'s' if count > 1 else ''}"
         yield f"{name}, asked for by {pods}, is not counted: no node has it (devices: in the configuration)"
+    pages = [
+        fate
+        for fate in result.fates
+        if fate.site is not None
+        and unplaced_pages(fate.item.pod, static=result.nodes[fate.site].node.rules.memory.static)
+    ]
+    if pages:
+        text = unplaced_pages(pages[0].item.pod, static=False)
+        more = f" (and {len(pages) - 1} more)" if len(pages) > 1 else ""
+        yield f"{pages[0].item.pod.key}{more}: {text}"
     problems = [(fate.item.pod.key, problem) for fate in result.fates for problem in fate.problems]
     for key, problem in problems[:5]:
         yield f"{key}: {problem}"

@@ -21,7 +21,7 @@ from agent.app.service.node_events import Measured, NodeEvents, windows
 from agent.app.service.service import Service
 from agent.app.standalone.runtime import PlayedRuntime, names_of
 from agent.app.standalone.static_pods import StaticPods
-from agent.app.statedir import recovery_report
+from agent.app.statedir import recovery_report, unplaced_pods
 from agent.app.statedir.loading import load
 from agent.app.statedir.metered_store import CountedStore
 from agent.app.statedir.unplaced_pods import Outsiders
@@ -29,6 +29,7 @@ from agent.app.trees import SCRATCH, ServedTree, open_tree
 from agent.engine.engine import Engine
 from agent.engine.ports import Steps
 from agent.engine.recover import Recovered, recover
+from agent.errors import SettingsError
 from agent.host.checkpoint import Checkpoint
 from agent.host.manifests import ManifestFolder, read_folder
 from agent.host.node_memory import NodeMemory
@@ -42,7 +43,12 @@ from agent.observe.metrics import MetricValues
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandaloneOptions:
-    """What to serve; see `numalign run --help`."""
+    """What to serve; see `numalign run --help`.
+
+    Attributes:
+        lasting: it is served until it is stopped: wrong settings do not keep it from starting when others are known.
+        afresh: nothing of an earlier run counts; on a scratch tree only.
+    """
 
     pods: Path
     state: Path
@@ -56,6 +62,8 @@ class StandaloneOptions:
     podresources_socket: str = AUTO
     processes: bool = True
     metrics_address: str = ""
+    lasting: bool = True
+    afresh: bool = False
 
 
 class StandaloneParts(Service):
@@ -81,13 +89,18 @@ class StandaloneParts(Service):
         self.hotplug = MachineWatch(options.root, self._wake.set, self._no_hotplug)
         self._prints: tuple[object, ...] = self._fingerprints()
         self._behind = False  # what changed could not be read: tried again by the clock
-        self.setup = setup.read_setup(options.config, options.root)
+        if not options.lasting:
+            self.setup = setup.read_setup(options.config, options.root)
         self.store = Checkpoint(options.state / "checkpoint.json", by=__version__)
         self.store.lock()
         self._closing.callback(self.store.unlock)
+        if options.lasting:
+            self.setup = setup.begin(options.config, options.root, options.state)
         self.tree: ServedTree = open_tree(
             options.cgroup_root, self.setup.machine, options.state, live=options.root is None
         )
+        if options.afresh:
+            self._forget()
         self.folder = read_folder(options.pods)
         self.recovered = self._recover()
         teller = Measured(self.metrics)
@@ -104,7 +117,9 @@ class StandaloneParts(Service):
         self.engine.inherit(self.recovered.before)
         self.engine.keep()
         self.locality = Locality(self.tree.cgroups)
-        self.page = NodePage.of(options.node_name, self.engine, self.tree.cgroups, self.health, self.fan)
+        self.page = NodePage.of(
+            options.node_name, self.engine, self.tree.cgroups, self.health, self.fan, lambda: self.folder.wrong
+        )
         self.runtime: PlayedRuntime | None = None
         if self.tree.standin is not None:
             processes = Processes() if options.processes and options.root is None else None
@@ -112,7 +127,7 @@ class StandaloneParts(Service):
             self._closing.callback(self.runtime.close)
         for ignored in self.setup.ignored:
             LOG.warning("%s", ignored)
-        setup.tell_missed(self.setup, self.fan)
+        setup.tell_wrong(self.setup, self.fan)
         self._cross_check()
 
     def _cross_check(self) -> None:
@@ -154,6 +169,16 @@ class StandaloneParts(Service):
             LOG.error("%s", text)
         recovery_report.tell(self.options.state, found, loaded.aside)
         return found
+
+    def _forget(self) -> None:
+        """Nothing of an earlier run counts: its cgroups go, and what it saved."""
+        if self.tree.standin is None:
+            raise SettingsError("--afresh", f"is not for {self.tree.where}: pods that run there keep what they have")
+        for uid in containers_in(self.tree.cgroups):
+            self.tree.standin.remove_pod(uid)
+        for name in (self.store.path.name, unplaced_pods.FILE, recovery_report.FILE):
+            (self.options.state / name).unlink(missing_ok=True)
+        self.outsiders = Outsiders(self.options.state)
 
     def _names(self) -> Mapping[str, tuple[str, str]]:
         """Container id -> (pod uid, container name) of the containers that are there now."""

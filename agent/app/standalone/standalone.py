@@ -161,7 +161,7 @@ class Standalone(StandaloneParts):
             return
         self._prints, self._behind = now, True
         before = self.setup
-        self.setup = setup.again(self.options.config, self.options.root, before, self.fan)
+        self.setup = setup.again(self.options.config, self.options.root, before, self.fan, state=self.options.state)
         self._behind = False
         if (before.settings, before.machine.digest) == (self.setup.settings, self.setup.machine.digest):
             return

@@ -25,6 +25,7 @@ from agent.core.explain.remedies import Found, remedies
 from agent.core.explain.summary import Facts, answer, fate
 from agent.core.explain.supply import Counter
 from agent.core.explain.values import AsOf, Explanation, Got, HintSource, Merge, Verdict
+from agent.core.request.amounts import unplaced_pages
 from agent.core.request.annotations import Ask, ask_of
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.outcome import Admitted, Reason, Refusal
@@ -98,7 +99,8 @@ class _Explainer:
     def __init__(self, node: Node, ledger: Ledger, pod: Pod, ask: Ask, standing: PodStanding, search: bool) -> None:  # noqa: FBT001 - of this module only
         self.node, self.ledger, self.pod, self.ask, self.standing = node, ledger, pod, ask, standing
         self.search = search
-        self.notes = [str(problem) for problem in ask.problems]
+        pages = unplaced_pages(pod, static=node.rules.memory.static)
+        self.notes = [*map(str, ask.problems), *([pages] if pages else [])]
         self.record: PodRecord | None = None
 
     def left_alone(self) -> Explanation:

@@ -14,7 +14,7 @@ from agent.model.rules import Policy
 
 _BEGINNINGS = (
     ("cannot allocate unregistered device", "no device of that name is known on this node"),
-    ("no healthy devices present", "none of the devices of that name is healthy"),
+    ("no healthy devices present", "this node has no healthy device of that name"),
     ("previously allocated devices are no longer healthy", "a device that it held is not healthy any more"),
 )
 _POLICIES = {
@@ -86,9 +86,13 @@ def _memory(facts: Mapping[str, object]) -> str:
             f"it asks for {asked}; as much is free, but not on nodes that may serve it together (a node serves pods "
             "of one node, or one group of nodes)"
         )
-    return ", ".join(
-        f"it asks for {amount(name, requested[name])}, and {bare(name, free.get(name, 0))} are free" for name in short
-    )
+    found = []
+    for name in short:
+        left = free.get(name, 0)
+        found.append(
+            f"it asks for {amount(name, requested[name])}, and {bare(name, left) if left else 'none'} are free"
+        )
+    return ", ".join(found)
 
 
 def _unexpected(refusal: Refusal) -> str:
@@ -100,4 +104,6 @@ def _unexpected(refusal: Refusal) -> str:
         free = f"{left or 'none'} {'is' if left <= 1 else 'are'} free"
         return f"it asks for {asked}, and {free} on this node"
     message = refusal.message.removeprefix("Allocate failed due to ").removesuffix(", which is unexpected")
-    return next((plain for beginning, plain in _BEGINNINGS if message.startswith(beginning)), "")
+    plain = next((plain for beginning, plain in _BEGINNINGS if message.startswith(beginning)), "")
+    name = message.rpartition(" ")[2]
+    return plain.replace("of that name", name) if "/" in name else plain

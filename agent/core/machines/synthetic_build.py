@@ -91,7 +91,9 @@ def _places(plan: Plan) -> dict[int, _Place]:
     for count in counts:
         total *= count
     if total > MAX_CPUS or counts[0] * counts[1] * counts[2] > MAX_NODES:
-        raise MalformedError(f"{total} CPUs are too many: at most {MAX_CPUS} CPUs and {MAX_NODES} nodes")
+        nodes = counts[0] * counts[1] * counts[2]
+        what = f"{total} CPUs" if total > MAX_CPUS else f"{nodes} NUMA nodes"
+        raise MalformedError(f"{what} are too many: at most {MAX_CPUS} CPUs and {MAX_NODES} nodes")
     threads, cores = counts[5], total // counts[5]
     nodes = counts[0] * counts[1] * counts[2]
     ids = plan.node_ids or tuple(range(nodes))

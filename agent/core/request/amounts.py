@@ -117,3 +117,17 @@ def _pod_level(pod: Pod, asked: Resources | None) -> dict[str, int]:
 def _whole(requests: Resources) -> int:
     milli = requests.get("cpu", 0)
     return units(milli) if is_whole(milli) else 0
+
+
+def unplaced_pages(pod: Pod, *, static: bool) -> str:
+    """A sentence where a pod asks for huge pages and nothing places them; "" where all is well.
+
+    Args:
+        pod: who asks.
+        static: memoryManagerPolicy is Static.
+    """
+    named = {name for each in pod.containers for name in each.requests if name.startswith(HUGE)}
+    if static or not named:
+        return ""
+    kinds = " and ".join(sorted(name.removeprefix(HUGE) for name in named))
+    return f"its huge pages ({kinds}) may lie on another NUMA node: memoryManagerPolicy is None, which places none"

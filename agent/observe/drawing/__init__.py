@@ -9,6 +9,7 @@ Called by `numalign topology --output svg`, by the live page and for the README.
 
 from __future__ import annotations
 
+from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
 from agent.observe.drawing.page import page_box
@@ -18,19 +19,23 @@ from agent.observe.drawing.text import clean
 from agent.observe.drawing.words import headline
 
 
-def draw(machine: Machine, ledger: Ledger | None = None, *, full: bool = False, bare: bool = False) -> str:
+def draw(
+    machine: Machine, ledger: Ledger | None = None, *, reserved: CpuSet = CpuSet(), full: bool = False,
+    bare: bool = False,
+) -> str:  # fmt: skip
     """The picture of a machine as SVG text; the same input gives the same text.
 
     Args:
         machine: what to draw.
         ledger: who holds what on it; CPUs, nodes and devices that the machine does not have are left out.
+        reserved: CPUs that the settings keep for the system.
         full: draw equal neighbours one by one on large machines too.
         bare: for the node page, which has the style sheet, the machine's name and the table of pods itself.
 
     Returns:
         A whole SVG document that needs nothing from elsewhere, light or dark as its viewer prefers.
     """
-    scene = Scene(machine, ledger, full=full)
+    scene = Scene(machine, ledger, full=full, reserved=reserved)
     page = page_box(scene, bare=bare)
     held = f" {len(scene.holders)} pods hold CPUs, memory or devices." if scene.holders else ""
     about = f"{headline(machine)}.{held} Boxes in boxes: sockets, NUMA nodes, caches, cores, CPUs, devices."

@@ -188,6 +188,8 @@ def _cpu(scene: Scene, number: int) -> Box:
     kind = "cpu"
     if not holder and number in scene.kept:
         kind, tip = "kept", tip + ": reserved"
+    if number in scene.pooled:
+        marks, tip = [*marks, "pooled"], tip + ": reserved for the system, and in the shared pool"
     if scene.kinds.get(number) == "efficiency":
         marks.append("small")
     tip += ", isolated" if number in scene.machine.isolated else ""

@@ -124,9 +124,10 @@ def _rules(theme: int, under: str = "") -> Iterator[str]:
 _PLAIN_PATTERNS = {
     "kept": (5, 5, "M0 0l5 5M5 0l-5 5"),
     "huge": (8, 6, "M0 .5h8M0 3.5h8M2 .5v3M6 3.5v3"),
+    "pooled": (6, 6, "M-1 1l2-2M0 6l6-6M5 7l2-2"),
     "small": (4, 4, "M-1 1l2-2M0 4l4-4M3 5l2-2"),
 }
-"""What belongs to no pod: reserved, huge pages, efficiency cores: width, height, path."""
+"""What belongs to no pod: reserved, huge pages, reserved but shared, efficiency cores: width, height, path."""
 
 
 def patterns(names: Iterable[str]) -> str:

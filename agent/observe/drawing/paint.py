@@ -92,6 +92,8 @@ def _rectangle(box: Box) -> Iterator[str]:
         yield from _held(box.holder, place, box.round)
     elif box.kind == "kept":
         yield _pattern("kept", place, box.round)
+    elif "pooled" in box.marks:
+        yield _pattern("pooled", place, box.round)
     elif "small" in box.marks:
         yield _pattern("small", place, box.round)
 
@@ -129,7 +131,7 @@ def _swatch(box: Box) -> Iterator[str]:
     if box.holder is None:
         yield _rect(f"bar {kind}" if kind == "huge" else box.swatch, place, radius=2)
         yield _pattern(kind, place, 2) if kind in PATTERNED else ""
-        yield _pattern("small", place, 2) if marks == "small" else ""
+        yield _pattern(marks, place, 2) if marks in ("small", "pooled") else ""
     else:
         colour = style_of(box.holder)[0]
         yield from _held(box.holder, place, 2)

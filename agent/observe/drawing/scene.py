@@ -22,6 +22,7 @@ class Scene:
 
     Attributes:
         full: draw every unit, equal ones too.
+        reserved: CPUs that are kept for the system; some of them, or all, may be in the shared pool too.
         fold_over: units of a kind above which equal neighbours are folded.
     """
 
@@ -29,6 +30,7 @@ class Scene:
     ledger: Ledger | None = None
     full: bool = False
     fold_over: int = 16
+    reserved: CpuSet = CpuSet()
     holders: tuple[Holder, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -53,6 +55,11 @@ class Scene:
         return self.machine.online - self.ledger.cpus.shared - held - self.machine.isolated
 
     @cached_property
+    def pooled(self) -> CpuSet:
+        """Reserved CPUs that containers without CPUs of their own run on as well."""
+        return (self.reserved & self.ledger.cpus.shared) if self.ledger else CpuSet()
+
+    @cached_property
     def kinds(self) -> dict[int, str]:
         """Kind of each CPU of a hybrid machine."""
         return {cpu.id: cpu.kind for cpu in self.machine.cpus if cpu.kind}
@@ -69,7 +76,7 @@ class Scene:
 
     def special(self, unit: Unit) -> bool:
         """Whether a unit shows something that no other one does."""
-        odd = self.machine.isolated | self.kept
+        odd = self.machine.isolated | self.kept | self.pooled
         if not unit.cpus.isdisjoint(odd) or any(cpu in self.of_cpu for cpu in unit.cpus):
             return True
         nodes = [unit.node, *(child.node for child in unit.children)]

@@ -15,6 +15,9 @@ function el(name, attributes = {}, ...children) {
   return made;
 }
 
+// A set of CPUs or a list: a line breaks after a comma, never inside a range, or two CPUs look like others.
+const whole = (text) => text.split(/(?<=,)/).flatMap((part) => [el("span", { class: "whole" }, part), el("wbr")]);
+
 function svg(name, attributes, ...children) {
   const made = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);

@@ -101,7 +101,7 @@ async function explain() {
   }
 }
 
-const capital = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
+const capital = (text) => /^[a-z0-9-]+: /.test(text) ? `${text}.` : `${text[0].toUpperCase()}${text.slice(1)}.`; // a container keeps its name
 const list = (head, texts) => texts.length ? [el("h3", {}, head), el("ul", {}, ...texts.map((text) => el("li", {}, capital(text))))] : [];
 
 function explained(found) {
@@ -111,7 +111,7 @@ function explained(found) {
     ...list("Why", found.reasons),
     ...list("What would help", [...help, ...found.searched]),
     ...(found.got.length ? [el("h3", {}, "What it has"), el("div", { class: "scroll" }, containers(found.got))] : []),
-    ...list("Containers that share", found.asked.filter((each) => each.shares).map((each) => `${each.container}: ${each.shares}`)),
+    ...list("Containers that share", found.asked.filter((each) => each.shares && !found.reasons.some((text) => text.includes(each.shares))).map((each) => `${each.container}: ${each.shares}`)),
     ...found.merges.map(merge),
     ...list("Besides", found.notes),
     el("p", { class: "dim" }, `Policy ${found.policy} from the ${found.policyFrom}, scope ${found.scope} from the ${found.scopeFrom}; the evidence is of ${found.asOf === "now" ? "now" : "its admission"}.`),
@@ -120,7 +120,7 @@ function explained(found) {
 
 // One decision: what every list of hints said, who won and by which rule.
 function merge(found) {
-  const texts = [...found.said.map((each) => each.sentence), found.ruleText, ...found.obstacles].filter(Boolean);
+  const texts = [...found.said.filter((each) => each.stand !== "no preference").map((each) => each.sentence), found.ruleText, ...found.obstacles].filter(Boolean);
   const winner = found.winner === "anyNode" ? "any node" : `NUMA ${found.winner.match(/[-,]/) ? "nodes" : "node"} ${found.winner}`;
   return el("details", {}, el("summary", {}, `How it was decided for ${found.container || "the pod"}: ${found.admit ? winner : "refused"}`),
     el("ul", {}, ...texts.map((text) => el("li", {}, capital(text)))));
@@ -132,7 +132,7 @@ function containers(rows) {
     el("thead", {}, el("tr", {}, ...heads.map((name) => el("th", { scope: "col" }, name)))),
     el("tbody", {}, ...rows.map((row) => el("tr", {},
       el("td", { class: "name" }, row.container),
-      el("td", { class: "set" }, row.cpus ?? `shared: ${row.shared}`),
+      el("td", { class: "set" }, ...whole(row.cpus ?? `shared: ${row.shared}`)),
       el("td", { class: "set" }, row.numaNodes),
       el("td", { class: "set" }, Object.values(row.devices).flat().join(", ")),
       el("td", { class: "why" }, row.why)))));

@@ -49,7 +49,7 @@ function resize() {
   const zoom = picture.zoom || Math.min(1.3, Math.max(1, fitting)) /* smaller, its digits run together */;
   drawn.style.width = `${width * zoom}px`;
   drawn.style.height = `${height * zoom}px`;
-  $("fit").textContent = picture.zoom ? `${Math.round(zoom * 100)} %` : "fit";
+  $("fit").textContent = `${Math.round(zoom * 100)} %`;
 }
 
 function zoomBy(factor) {

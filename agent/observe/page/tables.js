@@ -22,6 +22,7 @@ function showAttention({ node, pods }) {
   const lines = [];
   if (!node.ready) lines.push(["The agent is not ready", `: ${node.missing}`]);
   for (const why of node.stopped) lines.push(["Nothing is written", `: ${why}`]);
+  for (const why of node.wrongManifests.slice(0, MOST)) lines.push(["A manifest is wrong, and not served", `: ${why}`]);
   const rank = (pod) => ["refused", "waiting", "not enforced", "not aligned"].indexOf(pod.state) >>> 0;
   const found = pods.filter((pod) => pod.attention).sort((a, b) => rank(a) - rank(b));
   for (const pod of found.slice(0, MOST)) lines.push([link(pod), " ", stateOf(pod), `: ${pod.why}`]);
@@ -118,6 +119,7 @@ function showPods({ pods }) {
     return el("th", { scope: "col", "aria-sort": sorted }, button);
   }));
   table.tBodies[0].replaceChildren(...found.map(podRow));
+  for (const row of table.tBodies[0].rows) [...row.cells].forEach((cell, column) => { cell.dataset.name = COLUMNS[column][0]; });
   if (!found.length) table.tBodies[0].append(el("tr", {}, el("td", { colspan: COLUMNS.length, class: "dim" }, pods.length ? "no pod fits the filter" : "no pods yet")));
   if (focused) table.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
 }
@@ -129,8 +131,8 @@ function podRow(pod) {
   const row = el("tr", { "data-uid": pod.uid },
     el("td", { class: "name" }, sign(pod.picture), link(pod)),
     el("td", {}, stateOf(pod)),
-    el("td", { class: "set" }, cpus),
-    el("td", { class: "set" }, pod.numaNodes),
+    el("td", { class: "set" }, ...whole(cpus)),
+    el("td", { class: "set" }, ...whole(pod.numaNodes)),
     el("td", { class: "set" }, memory.join("; ")),
     el("td", { class: "set" }, pod.devices.join(", ")),
     el("td", { class: "why" }, pod.why));

@@ -31,9 +31,21 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
-{{- with .Values.commonLabels }}
+{{- with omit .Values.commonLabels "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "helm.sh/chart" }}
 {{ toYaml . }}
 {{- end }}
+{{- end }}
+
+{{/* What the agent's container may not do, and as whom it runs; `securityContext` comes over it, key by key. */}}
+{{- define "numalign.securityContext" -}}
+runAsUser: 0
+runAsGroup: 0
+runAsNonRoot: false
+privileged: false
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
 {{- end }}
 
 {{- define "numalign.serviceAccountName" -}}

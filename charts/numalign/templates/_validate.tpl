@@ -15,6 +15,14 @@
 {{- if and .Values.priorityClass.create (hasPrefix "system-" .Values.priorityClass.name) }}
 {{- fail "priorityClass.name: names of system- classes are Kubernetes' own; with priorityClass.create set another one, or an empty one" }}
 {{- end }}
+{{- range $key := list "name" "instance" "component" }}
+{{- $label := printf "app.kubernetes.io/%s" $key }}
+{{- range $value := list "commonLabels" "podLabels" }}
+{{- if hasKey (get $.Values $value) $label }}
+{{- fail (printf "%s: %s selects the agents' pods and cannot be another; leave it out" $value $label) }}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- if not .Values.monitoring.skipCrdCheck }}
 {{- if and (or .Values.monitoring.podMonitor.enabled .Values.monitoring.prometheusRule.enabled) (not (.Capabilities.APIVersions.Has "monitoring.coreos.com/v1")) }}
 {{- fail "monitoring: the API server has no monitoring.coreos.com/v1; install the Prometheus operator first, or set monitoring.skipCrdCheck: true where the chart is rendered without an API server" }}

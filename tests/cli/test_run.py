@@ -1,0 +1,137 @@
+"""`numalign run` as a newcomer meets it: a small machine, a second run, typing errors, and where things are kept."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from agent.cli import group
+from agent.errors import CheckpointError, SettingsError
+from tests.flow.serving import serving, write
+from tests.flow.world import container
+
+EXAMPLES = Path(__file__).parents[2] / "deploy/examples"
+SMALL = "synthetic:1 socket x 2 cores, 16G per node"
+MACHINE = "synthetic:2 sockets x 8 cores, 16G per node"
+
+
+@pytest.fixture
+def pods(tmp_path: Path) -> Path:
+    """A folder with a pod of two CPUs."""
+    (tmp_path / "pods").mkdir()
+    write(tmp_path / "pods", "db", container(cpu="2", memory="64Mi"))
+    return tmp_path / "pods"
+
+
+def run(pods: Path, *more: str, state: bool = True, machine: str = MACHINE) -> Result:
+    """`run --once` on this folder, its table 160 columns wide."""
+    kept = ["--state-dir", str(pods.parent / "state")] if state else []
+    return CliRunner().invoke(
+        group, ["run", "--once", "--pods", str(pods), "--root", machine, *kept, *more], env={"COLUMNS": "160"}
+    )
+
+
+def held(result: Result) -> dict[str, Any]:
+    """Pod -> its CPUs, of a JSON answer."""
+    return {each["pod"]: each["cpus"] for each in json.loads(result.stdout)["containers"]}
+
+
+def test_a_small_machine_is_said_to_be_one(tmp_path: Path) -> None:
+    """The examples on two CPUs: sentences of our own, none of the kubelet's, and where to see more."""
+    done = run(EXAMPLES / "pods", "--state-dir", str(tmp_path), state=False, machine=SMALL)
+    assert done.exit_code == 1
+    assert "it asks for 12 CPUs, and none is free on this node" in done.output
+    assert "which is unexpected" not in done.output
+    assert "Error" not in done.output
+    assert "2 CPUs in 1 socket, 1 NUMA node" in done.output
+    assert re.search(r"^\d of 9 pods do not fit on 2 CPUs; .*MACHINE=two-sockets$", done.output, re.MULTILINE)
+
+
+def test_a_machine_with_room_gets_no_advice(tmp_path: Path) -> None:
+    """Where most of the examples fit nothing is said of other machines."""
+    done = run(EXAMPLES / "pods", "--state-dir", str(tmp_path), state=False, machine="two-sockets")
+    assert "do not fit" not in done.output
+
+
+def test_kept_is_said_of_those_alone_that_kept_it(pods: Path) -> None:
+    """A second run keeps, and says so; a manifest that changed is another pod, and not among them."""
+    assert "earlier run" not in run(pods).output
+    assert "1 pod has what an earlier run gave, whatever the settings are now" in run(pods).output
+    write(pods, "db", container(cpu="4", memory="64Mi"))
+    assert "earlier run" not in run(pods).output
+
+
+def test_afresh_forgets_what_an_earlier_run_gave(pods: Path) -> None:
+    """Other settings show at once: the pods are placed anew, and nobody is said to have kept anything."""
+    config = pods.parent / "config.yaml"
+    config.write_text('{reservedSystemCPUs: "0-3"}')
+    assert held(run(pods, "--output", "json")) == {"default/db": "1-2"}
+    kept = run(pods, "--output", "json", "--config", str(config))
+    assert held(kept) == {"default/db": "1-2"}
+    anew = run(pods, "--output", "json", "--config", str(config), "--afresh")
+    assert held(anew) == {"default/db": "4-5"}
+    assert "earlier run" not in run(pods, "--config", str(config), "--afresh").output
+
+
+def test_afresh_is_for_a_folder_of_manifests() -> None:
+    """In a cluster nothing is forgotten by an option: wrong input."""
+    done = CliRunner().invoke(group, ["run", "--afresh"])
+    assert isinstance(done.exception, SettingsError)
+
+
+def test_once_needs_no_state_folder(pods: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without --state-dir nothing is written to /var/lib/numalign, and what was written is removed."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    done = run(pods, state=False)
+    assert done.exit_code == 0, done.output
+    assert f"ledger: {tmp_path / 'temporary'}" in done.output
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def test_a_state_folder_that_cannot_be_made_names_the_option(pods: Path) -> None:
+    """The sentence says which option names another folder."""
+    done = run(pods, "--state-dir", str(pods / "db.yaml" / "state"), state=False)
+    assert isinstance(done.exception, CheckpointError)
+    assert "--state-dir" in str(done.exception)
+
+
+def test_a_mistyped_annotation_is_noted_below_the_table(pods: Path) -> None:
+    """A wrong value and an unknown name: `run` says what explain says."""
+    write(pods, "typo", container(cpu="1"), policy="strict", polciy="restricted")
+    out = run(pods).output
+    assert 'note: default/typo: numalign.io/policy: "strict"' in out
+    assert "note: default/typo: numalign.io/polciy" in out
+
+
+def test_a_mistyped_annotation_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A live agent over a folder says it in its log, with the pod."""
+    (tmp_path / "pods").mkdir()
+    write(tmp_path / "pods", "typo", container(cpu="1"), policy="strict")
+    with caplog.at_level(logging.WARNING), serving(tmp_path):
+        pass
+    assert any('numalign.io/policy: "strict"' in each.getMessage() for each in caplog.records)
+
+
+def test_huge_pages_that_nothing_places_are_noted(pods: Path) -> None:
+    """Under the default memory manager they may lie elsewhere: run, explain and simulate say so, with Static none."""
+    (pods / "upf.yaml").write_text(
+        "{kind: Pod, metadata: {name: upf}, spec: {containers: [{name: upf, resources: {limits: "
+        '{cpu: "2", memory: 64Mi, hugepages-1Gi: 2Gi}}}]}}'
+    )
+    said = "its huge pages (1Gi) may lie on another NUMA node: memoryManagerPolicy is None, which places none"
+    machine = "two-sockets"
+    assert f"note: default/upf: {said}" in run(pods, machine=machine).output
+    common = ["--root", machine, "--state-dir", str(pods.parent / "state")]
+    wide = {"COLUMNS": "200"}
+    assert said in CliRunner().invoke(group, ["explain", "upf", *common], env=wide).output
+    done = CliRunner().invoke(group, ["simulate", "--pods", str(pods), "--root", machine], env=wide)
+    assert f"note: default/upf: {said}" in done.output
+    static = ["--config", str(EXAMPLES / "config.yaml")]
+    assert "may lie on another" not in run(pods, *static, "--afresh", machine=machine).output
