@@ -25,10 +25,6 @@ QUIET = 2 * LONGEST
 """Seconds without drift after which a cgroup counts as mended."""
 REFUSED = 10.0
 """Seconds between two tries of what the kernel refuses, at most; the reconciliation looks that often in any case."""
-ASIDE = 10.0
-"""Seconds before what went wrong with a pod is tried again, at first."""
-TRUCE, TRUCE_LONGEST = 300.0, 64 * 300.0
-"""Seconds for which a writer that fights is left alone: at first, and at most."""
 _KEPT = 1000
 """Repairs that are remembered, for telling who fights with us."""
 
@@ -168,69 +164,6 @@ class Backoff:
         self._histories = {key: value for key, value in self._histories.items() if key[0] in present}
         self._refusals = {key: value for key, value in self._refusals.items() if key[0] in present}
         self._waiting = {key for key in self._waiting if key[0] in present}
-
-
-class Asides:
-    """Pods with which something goes wrong that is no fault of theirs: tried again after 10, 20 ... 1280 seconds.
-
-    Args:
-        clock: seconds of a steady clock.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._wrong: dict[str, tuple[int, float]] = {}
-
-    def wrong(self, uid: str) -> bool:
-        """It went wrong; whether for the first time."""
-        count, _ = self._wrong.get(uid, (0, 0.0))
-        self._wrong[uid] = count + 1, self._clock() + ASIDE * 2.0 ** min(count, 7)
-        return not count
-
-    def right(self, uids: Iterable[str]) -> None:
-        """It did not go wrong this time, or they are gone."""
-        for uid in uids:
-            self._wrong.pop(uid, None)
-
-    def due(self) -> tuple[str, ...]:
-        """Those whose time has come."""
-        now = self._clock()
-        return tuple(uid for uid, (_, due) in self._wrong.items() if due <= now)
-
-    def later(self) -> set[str]:
-        """The others."""
-        return self._wrong.keys() - {*self.due()}
-
-
-class Truce:
-    """How long another writer is left alone before it is tried whether it still writes: 5, 10, 20 ... 320 minutes.
-
-    A node where nobody fights any more would otherwise stay without enforcement until somebody restarts the agent.
-
-    Args:
-        clock: seconds of a steady clock.
-    """
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._count, self._until = 0, 0.0
-
-    def begin(self) -> str:
-        """A fight was found; how long it is left, in words. After a long peace the count begins anew."""
-        now = self._clock()
-        self._count = 1 if now - self._until > _pause(self._count) else self._count + 1
-        self._until = now + _pause(self._count)
-        again = f" (time {self._count} in a row)" if self._count > 1 else ""
-        return f"it is left alone{again}, and tried again after {_pause(self._count) / 60:.0f} minutes"
-
-    @property
-    def over(self) -> bool:
-        """Whether one began, and its time is over."""
-        return 0.0 < self._until <= self._clock()
-
-
-def _pause(count: int) -> float:
-    return min(TRUCE_LONGEST, TRUCE * 2.0 ** (count - 1))
 
 
 def _around(observed: Observed) -> dict[str, object]:

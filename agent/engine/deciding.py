@@ -1,8 +1,7 @@
-"""One pod decided: into the ledger, or a refusal beside it. Pure; called by `agent.engine.engine` under its lock."""
+"""One pod decided: into the ledger, or a refusal beside it. Pure: the time is an argument."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -103,7 +102,7 @@ def sandboxed(node: Node, pod: Pod) -> bool:
 
 def decided(
     node: Node, ledger: Ledger, known: Known, *, given: Given | None, unwritable: str, switches: Switches,
-    line: Sequence[Waiting] = (), judge: PressureCheck = unjudged, now: float | None = None,
+    now: float, line: Sequence[Waiting] = (), judge: PressureCheck = unjudged,
 ) -> tuple[Ledger, Known]:  # fmt: skip
     """Decide on a pod.
 
@@ -114,9 +113,9 @@ def decided(
         given: the devices that the kubelet gave it.
         unwritable: why nothing new can be saved, "" when it can.
         switches: the engine's settings.
+        now: on the clock of Known.since.
         line: who waits for room already, without this pod.
         judge: holds the admission against the nodes' real memory (safety.md S7).
-        now: on the clock of Known.since; None for the monotonic clock's now.
 
     Returns:
         The ledger after it, and what is known of the pod.
@@ -133,7 +132,7 @@ def decided(
         ledger = handed_over(ledger, pod, given)
     outcome = _tried(node, ledger, known, judge)
     waiting = new and waits(known, node.rules)
-    young = (time.monotonic() if now is None else now) - switches.hold_back_others
+    young = now - switches.hold_back_others
     if isinstance(outcome, Admitted) and (not waiting or may_pass(node, ledger, outcome.ledger, pod, line, young)):
         return (_adopted(outcome.ledger, known) if ran and new else outcome.ledger), known
     if isinstance(outcome, Admitted):
@@ -143,7 +142,7 @@ def decided(
         refusal = explained(outcome.refusal, ledger, node.inventory, pod)
     if waiting:
         ledger = unheld(node, ledger, pod.uid)
-        return ledger, queued(known, refusal, node=node, given=given)
+        return ledger, queued(known, refusal, now, node=node, given=given)
     if ran or (ask.on_misalignment or node.rules.on_misalignment) is OnMisalignment.RUN:
         why = f"{refusal.reason}: {refusal.message}"
         ledger = on_shared_pool(ledger, pod, node, why, adopted=ran)

@@ -1,6 +1,6 @@
 """From a saved ledger to the kernel: observe, plan, write in order, remember what was written.
 
-Used by `agent.engine.effects` only, under the lock. Which writes are needed, in which order and why is for
+Used by `agent.engine.governor` only, under the engine's lock. Which writes are needed, in which order and why is for
 `agent.core.cgroups.plan`, `release` and `drift`; whether the result is what was granted for
 `agent.core.cgroups.enforced`.
 """
@@ -25,6 +25,7 @@ from agent.core.cgroups.writers import flapping
 from agent.engine.alone import sentence
 from agent.engine.backoff import Backoff
 from agent.engine.ports import CgroupTree, Steps
+from agent.engine.transitions import KernelAnswered
 from agent.errors import HostError
 from agent.model.cgroup import OCCUPIED, VANISHED, Cgroup, Level, Observed, Write, Written
 from agent.model.idset import CpuSet, NodeSet
@@ -44,7 +45,6 @@ class Enforcer:
     Args:
         cgroups: the tree.
         steps: told before each write.
-        lift_quota: whether pods with exclusive CPUs lose their CFS quota (safety.md S16).
         clock: seconds of a steady clock.
         halting: the kill switch where nobody has told of it yet: asked before every write, by whoever writes.
     """
@@ -54,19 +54,15 @@ class Enforcer:
         cgroups: CgroupTree,
         steps: Steps,
         *,
-        lift_quota: bool = True,
         clock: Callable[[], float] = time.monotonic,
         halting: Callable[[], bool] = lambda: False,
     ) -> None:
         self.halting = halting
         self._cgroups, self._steps = cgroups, steps
-        self.lift_quota = lift_quota
         self.names: dict[str, tuple[str, str]] = {}
         """Container id -> (pod uid, container name)."""
         self.heard: deque[Mapping[str, tuple[str, str]]] = deque()
         """More names, from `hear`."""
-        self.all_named = False
-        """The API or the runtime has named all containers since this agent began (`agent.core.cgroups.naming`)."""
         self.living: Collection[str] = ()
         """Ids of the containers that were there at the last look."""
         self.movers: Collection[str] = ()
@@ -129,13 +125,14 @@ class Enforcer:
         self.listen()
         return {uid for number, (uid, _) in self.names.items() if number not in self._read}
 
-    def forget(self, uid: str) -> None:
-        """A pod is gone: its containers' names go too."""
-        self.names = {key: value for key, value in self.names.items() if value[0] != uid}
+    def forget(self, uids: Collection[str]) -> None:
+        """Pods are gone: their containers' names go too."""
+        self.names = {key: value for key, value in self.names.items() if value[0] not in uids}
 
     def enforce(
-        self, ledger: Ledger, rules: Rules, machine: Machine, observed: Observed, stopped: Callable[[], str]
-    ) -> tuple[tuple[Written, ...], dict[str, dict[str, str]]]:
+        self, ledger: Ledger, rules: Rules, machine: Machine, observed: Observed, stopped: Callable[[], str], *,
+        lift_quota: bool, all_named: bool,
+    ) -> tuple[tuple[Written, ...], KernelAnswered]:  # fmt: skip
         """Write what differs, unless that is stopped; what was written, and whose grants are not in force (`Look`).
 
         Args:
@@ -144,20 +141,22 @@ class Enforcer:
             machine: the hardware.
             observed: the tree as it is.
             stopped: why nothing is written; asked again afterwards, since a kill switch waits for nobody.
+            lift_quota: whether pods with exclusive CPUs lose their CFS quota (safety.md S16).
+            all_named: whether every container has been named (`agent.core.cgroups.naming`).
         """
         self.listen()
         self.given_up = False
         self.living = {each.container_id for each in observed.cgroups if each.level is Level.CONTAINER}
         self.names = named(ledger, self.names, observed)
         self._read = (self._read | set(self.living)) & self.names.keys()
-        names = named(ledger, self.names, observed, complete=self.all_named)
+        names = named(ledger, self.names, observed, complete=all_named)
         wanted = self._wants(ledger, names, observed, rules, machine)
         if self.faults:
             ledger = without(ledger, self.faults)
         held = self.held(observed, wanted)
         self._notice({each.container_id: held[each.path] for each in observed.cgroups if each.path in held})
         results: tuple[Written, ...] = ()
-        lift = self.lift_quota and rules.cpu.static
+        lift = lift_quota and rules.cpu.static
         if not stopped():
             writes = plan(observed, wanted, held=held)
             writes += quota_plan(ledger, names, observed, lift=lift)
@@ -165,13 +164,14 @@ class Enforcer:
         soon = {each.path for each in observed.cgroups if each.path in held and each.container_id not in self.unbound}
         tree = after(observed, results)
         throttled = quota_plan(ledger, names, tree, lift=True) if lift else ()
+        why = stopped()
         look = Look(
             ledger, names, machine, wanted, tree, self._errors, self.unbound, soon,
-            {each.path: each for each in throttled}, stopped(), self.given_up, self._left_nameless(observed),
+            {each.path: each for each in throttled}, why, self.given_up, self._left_nameless(observed),
         )  # fmt: skip
         lacking = unenforced(look)
-        lacking.update({uid: {"": f"its cgroups are left as they are: {why}"} for uid, why in self.faults.items()})
-        return results, lacking
+        lacking.update({uid: {"": f"its cgroups are left as they are: {text}"} for uid, text in self.faults.items()})
+        return results, KernelAnswered(lacking, self.faults, self.unbound, self.given_up, why, self.backoff.due)
 
     def _wants(
         self, ledger: Ledger, names: Names, observed: Observed, rules: Rules, machine: Machine

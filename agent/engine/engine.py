@@ -1,86 +1,160 @@
 """The engine: the only lock, and one order of effects.
 
-    decide -> check invariants -> save (or stop) -> shrink the shared pool -> grant -> tell
+    decide -> check the books -> save (or stop) -> shrink the shared pool -> grant -> read back -> tell
 
 A release goes the same way (save, then widen): nothing is ever written that was not saved, and a crash between two
 effects leaves a ledger that the next start can only complete. Whoever knows of a pod, a container, a change of the
 machine or of the settings calls in here; everything runs under one lock, and nothing in here waits for a network.
 
-Driven by `agent.app`: the watch of the API, the folder of manifests, NRI, new cgroup folders and timers.
+What an event makes of the state is `agent.engine.transitions`'; a state counts when `agent.engine.keeper` has saved
+it. Driven by `agent.app`: the watch of the API, the folder of manifests, NRI, new cgroup folders and timers.
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from agent.core.admission.node import Node
-from agent.core.admission.pressure import PressureCheck
-from agent.core.admission.resize import pending
+from agent.core.cgroups.naming import worth_saving
+from agent.core.devices.books import shared_sentences
 from agent.core.devices.kubelet import Given, Offered
-from agent.core.request.annotations import Ask
+from agent.engine import transitions
+from agent.engine.admitter import Admitter, alone
 from agent.engine.adopt import CarriedGrant
 from agent.engine.alone import Survived, one_by_one, sentence
-from agent.engine.carry import Carried, carry
-from agent.engine.deciding import asked, decided, set_aside, was_set_aside
-from agent.engine.effects import FLAPPING, Effects
-from agent.engine.known import Known, Switches, same, softer
-from agent.engine.line import crowded_out, line_of, refused_for_good, softened, turn
-from agent.engine.nobodys import keep
-from agent.engine.recover import recover
+from agent.engine.carry import Carried
+from agent.engine.enforcer import Enforcer
+from agent.engine.governor import Governor
+from agent.engine.keeper import Keeper
+from agent.engine.known import SWITCHES, Exempt, Known, Switches
+from agent.engine.memory_look import MemoryLook, Room
+from agent.engine.ports import CgroupTree, Steps, Store, Teller
+from agent.engine.state import State
+from agent.engine.transitions import Moment, Transition
 from agent.model.cgroup import Written
-from agent.model.ledger import Ledger, PodRecord
+from agent.model.ledger import Ledger
 from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment
 
 
-class Engine(Effects):
-    """All decisions. Every public method takes the lock; the arguments are `Effects`'."""
+class Engine:
+    """Every event is a method, and takes the lock.
+
+    Args:
+        node: the managers.
+        ledger: the grants to begin with (`agent.engine.recover`).
+        cgroups, store, teller: the edges.
+        exempt: which pods are left alone.
+        switches: see Switches.
+        steps: told between every two effects.
+        saved: `ledger` is what the store holds; if not, it is saved before anything is written.
+        complete: `ledger` comes from a checkpoint. Without one, cgroups of pods that nobody named yet may hold what
+            an earlier agent granted: nothing is written before the first complete list of pods.
+            So it is with one that was saved before such a list.
+        room: what NUMA nodes' memory could still give, by the kernel (safety.md S7); None where nobody can say.
+        clock: seconds of a steady clock.
+        halting: whether the kill switch was pulled where nobody has told the engine yet; asked before every write.
+    """
+
+    def __init__(
+        self, node: Node, ledger: Ledger, *, cgroups: CgroupTree, store: Store, teller: Teller,
+        exempt: Exempt = lambda _pod: "", switches: Switches = SWITCHES, steps: Steps = lambda _name: None,
+        saved: bool = False, complete: bool = True, room: Room | None = None,
+        clock: Callable[[], float] = time.monotonic, halting: Callable[[], bool] = lambda: False,
+    ) -> None:  # fmt: skip
+        self._lock = threading.RLock()
+        self._teller, self._exempt, self._clock = teller, exempt, clock
+        self._enforcer = Enforcer(cgroups, steps, clock=clock, halting=halting)
+        self._keeper = Keeper(
+            transitions.begun(node, ledger, switches, saved=saved, complete=complete), store, teller, steps,
+            lambda ledger: worth_saving(ledger, self._enforcer.names, self._enforcer.living),
+        )  # fmt: skip
+        self._governor = Governor(self._keeper, self._enforcer, teller, steps, clock)
+        self._memory = MemoryLook(room, cgroups, lambda text: teller.problem("meminfo", text))
+        self._admitter = Admitter(self._keeper, self._governor, self._enforcer, teller, self._moment)
+
+    # ---- for readers; what takes the lock waits until the event that goes on is told
+
+    @property
+    def snapshot(self) -> State:
+        """The state that counts; takes no lock."""
+        return self._keeper.state
 
     @property
     def ledger(self) -> Ledger:
-        """The grants now."""
+        """The grants now; takes the lock."""
         with self._lock:
-            return self._ledger
+            return self._state.ledger
 
     @property
     def node(self) -> Node:
-        """The managers now."""
+        """The managers now; takes the lock."""
         with self._lock:
-            return self._node
+            return self._state.node
 
     @property
     def known(self) -> Mapping[str, Known]:
-        """Every pod that the engine knows, by uid."""
+        """Every pod that the engine knows, by uid; takes the lock."""
         with self._lock:
-            return dict(self._known)
+            return self._state.known
 
     @property
     def names(self) -> Mapping[str, tuple[str, str]]:
         """Container id -> (pod uid, container name), as far as known."""
         return dict(self._enforcer.names)
 
-    # ---- pods
+    @property
+    def switches(self) -> Switches:
+        """The engine's own settings now; observe-only while another program writes cpusets, too."""
+        return replace(self.snapshot.switches, observe_only=self._governor.off)
 
-    def pods_seen(self, pods: Iterable[Pod], *, ran: Collection[str] = ()) -> None:
-        """Pods were listed, added or changed. Decided in order of creation, then saved once, then enforced once.
+    @property
+    def halted(self) -> bool:
+        """The kill switch that waits for no lock (safety.md S3): a plan that is being written stops where it is.
 
-        Args:
-            pods: any number.
-            ran: uids of pods that run already: adopted, never refused (safety.md S4).
+        On as well while it stands where nobody has told it from yet: the settings are followed only after that plan.
+        """
+        return self._enforcer.off
+
+    @halted.setter
+    def halted(self, halted: bool) -> None:
+        self._enforcer.halted = halted
+
+    def repair_in(self) -> float | None:
+        """Seconds until a repair that waits for its turn may be made; None when none waits."""
+        due = self.snapshot.repair_due
+        return None if due is None or self.switches.observe_only else max(0.0, due - self._enforcer.backoff.clock())
+
+    # ---- the start
+
+    def keep(self) -> None:
+        """Save what the engine began with, unless it is saved: readers of the store know a ledger from the start."""
+        with self._lock:
+            if not self._state.stands:
+                self._keeper.save()
+            for text in shared_sentences(self._state.ledger, self._state.node.inventory.groups):
+                self._teller.problem("devices", text)
+
+    def inherit(self, before: Ledger | None) -> None:
+        """What an earlier agent saved last, None for nothing: sets as this has them count as written by this agent.
+
+        With the policy none they are taken back, also where the policy was changed while no agent ran.
         """
         with self._lock:
-            judge = self._memory.judge()
+            state = self._state
+            if before is None or before.cpus.shared == state.ledger.cpus.shared or state.node.rules.cpu.static:
+                return
+            observed = self._governor.observe()
+            if observed is not None:
+                self._enforcer.learn(before, state.node.rules, state.node.machine, observed)
 
-            def see(pod: Pod) -> list[Pod]:
-                known = self._known.get(pod.uid)
-                if known is not None and not known.ended and same(known.pod, pod):
-                    self._known[pod.uid] = replace(known, pod=pod)
-                    return []
-                ran_before = pod.uid in ran or (known is not None and known.ran)
-                return [pod, *self._try(pod, ran=ran_before, judge=judge)]
-
-            self._decide_each(sorted(pods, key=lambda each: (each.created, each.uid)), see, ran)
+    def names_known(self, names: Mapping[str, tuple[str, str]]) -> None:
+        """Container ids and whose they are, learnt at start; nothing is written yet."""
+        with self._lock:
+            self._enforcer.names.update(names)
 
     def adopt(
         self, pods: Iterable[Pod], names: Mapping[str, tuple[str, str]], words: Mapping[str, CarriedGrant],
@@ -99,79 +173,81 @@ class Engine(Effects):
             there: uids of all pods of the list.
         """
         with self._lock:
-            observed = None if self.listening else self._observe()
+            observed = None if self._state.listening else self._governor.observe()
             if observed is None:
                 return
             self._enforcer.names.update(names)
-            mine = sorted((pod for pod in pods if not self._exempt(pod)), key=lambda pod: (pod.created, pod.uid))
+            mine = [pod for pod in pods if not self._exempt(pod)]
+            self._admitter.adopt(mine, observed, words, {*there, *(pod.uid for pod in mine)})
 
-            def take(some: Sequence[Pod]) -> None:
-                known, only = dict(self._known), {pod.uid for pod in some}
-                with self._whole():
-                    found = recover(
-                        self._node, self._ledger, observed, self._enforcer.names, mine, words=words, only=only
-                    )
-                    self._ledger = found.ledger
-                    for uid in found.adopted:
-                        pod = found.ledger.pods[uid].pod
-                        self._known[uid] = Known(pod, asked(self._node, pod), ran=True)
-                if self._ledger != found.ledger:
-                    self._known = known  # it could not be saved: they are decided as pods that ran
-                for text in found.untold:
-                    self._teller.problem("devices", text)
+    # ---- pods
 
-            def failed(pod: Pod, error: Exception) -> None:
-                self._teller.problem("set-aside", f"what pod {pod.key} runs on is not known: {sentence(error)}")
+    def pods_seen(self, pods: Iterable[Pod], *, ran: Collection[str] = ()) -> None:
+        """Pods were listed, added or changed. Decided in order of creation, then saved once, then enforced once.
 
-            one_by_one(mine, take, failed)
-            with self._alone("what containers run on that nobody knows"):
-                self._ledger, left = keep(self._node, self._ledger, observed, {*there, *(pod.uid for pod in mine)})
-                for uid, text in left.items():
-                    self._known[uid] = Known(self._ledger.pods[uid].pod, Ask(), ran=True, ended=True)
-                    self._teller.problem("unlisted", text)
-                self._complete = True
-            self._save()
+        Args:
+            pods: any number.
+            ran: uids of pods that run already: adopted, never refused (safety.md S4).
+        """
+        with self._lock:
+            self._admitter.decide_each(pods, transitions.seen, ran)
 
     def pods_gone(self, uids: Iterable[str]) -> None:
         """Pods left the API. What they hold is freed when their cgroups have gone (safety.md S13)."""
         with self._lock:
-            for uid in uids:
-                known = self._known.get(uid)
-                if known is not None:
-                    self._known[uid] = replace(known, ended=True)
-            self._publish()
-            self._free()
+            self._keeper.note(transitions.ended(self._state, uids))
+            self._admitter.free_ended()
 
     def pods_listed(self, uids: Collection[str]) -> None:
         """A complete list was read: whoever is not in it is gone. Nothing is freed before the first (S13)."""
         with self._lock:
-            first, self._listed = not self.listening, True
+            first = not self._state.listening  # the store has it as one that may lack somebody
+            self._keeper.note(replace(self._state, listed=True))
             if first:
-                self._save()  # the store has it as one that may lack somebody
+                self._keeper.save()
             self.all_named()
-            self.pods_gone([uid for uid in self._known if uid not in uids])
+            self.pods_gone([uid for uid in self._state.known if uid not in uids])
+
+    def retry(self, uids: Iterable[str]) -> None:
+        """Try refused and unsaved pods again, in order of creation; those that are in now are told."""
+        with self._lock:
+            known = [self._state.known[uid] for uid in uids if uid in self._state.known]
+            out = [each for each in known if (each.refusal is not None or each.unsaved) and not each.ended]
+            self._admitter.again(out)
+
+    def let_in(self) -> None:
+        """Room may have appeared: whoever waits for it is tried, in order of arrival (safety.md S11)."""
+        with self._lock:
+            self._admitter.let_in()
+
+    def soften(self, uid: str, wish: OnMisalignment) -> None:
+        """A refused pod's owner was refused too often: from now on something milder is done to it (safety.md S12)."""
+        with self._lock:
+            if uid in self._state.known:
+                self._keeper.note(transitions.made_softer(self._state, uid, wish, self._clock()))
+
+    # ---- containers
 
     def containers_seen(self, names: Mapping[str, tuple[str, str]]) -> None:
         """Containers appeared: id -> (pod uid, name). What init containers before them held may go (spec 5.9)."""
         with self._lock:
-            before, told_already = self._ledger, self._enforcer.names.items() >= names.items()
+            before, told_already = self._state.ledger, self._enforcer.names.items() >= names.items()
             self._enforcer.listen()
             self._enforcer.names.update(names)
 
+            def unsaved(was: State, new: State) -> State:
+                found = transitions.unsaved(was, new)
+                return found if new.ledger == was.ledger else replace(found, starts={**was.starts, **names})
+
             def started(spots: Sequence[tuple[str, str]]) -> None:
-                with self._whole():
-                    for uid, name in spots:
-                        self._ledger = self._node.container_started(self._ledger, uid, name)
-                    after = self._ledger
-                if self._ledger != after:  # it could not be saved
-                    self._unsaved_starts |= names
+                self._keeper.commit(transitions.started(self._state, spots), unsaved)
 
             def failed(spot: tuple[str, str], error: Exception) -> None:
                 self._teller.problem("set-aside", f"container {spot[1]} of pod {spot[0]}: {sentence(error)}")
 
             one_by_one([spot for _, spot in sorted(names.items())], started, failed)
-            if self._ledger != before or not told_already or self._enforcer.given_up:
-                self._enforce()
+            if self._state.ledger != before or not told_already or self._enforcer.given_up:
+                self._governor.enforce()
 
     def containers_heard(self, names: Mapping[str, tuple[str, str]]) -> None:
         """The runtime is about to make containers: known to the next write, whoever holds the lock until then."""
@@ -186,85 +262,45 @@ class Engine(Effects):
     def all_named(self) -> None:
         """Every container that runs has been named, by a complete list of pods or by the runtime."""
         with self._lock:
-            if not self._enforcer.all_named:
-                self._enforcer.all_named = True
-                self._enforce()
+            if not self._state.all_named:
+                self._keeper.note(replace(self._state, all_named=True))
+                self._governor.enforce()
 
-    def names_known(self, names: Mapping[str, tuple[str, str]]) -> None:
-        """Container ids and whose they are, learnt at start; nothing is written yet."""
+    def keep_names(self) -> None:
+        """Save the names that were learnt since the last save; now and then, since each save is a sync of the disk.
+
+        What is decided and saved meanwhile has them too. So it is with every start of a container (safety.md S9).
+        """
         with self._lock:
-            self._enforcer.names.update(names)
+            self._keeper.save_names()
 
-    def retry(self, uids: Iterable[str]) -> None:
-        """Try refused and unsaved pods again, in order of creation; those that are in now are told."""
-        with self._lock:
-            known = [self._known[uid] for uid in uids if uid in self._known]
-            self._again([each for each in known if (each.refusal is not None or each.unsaved) and not each.ended])
-
-    def let_in(self) -> None:
-        """Room may have appeared: whoever waits for it is tried, in order of arrival (safety.md S11)."""
-        with self._lock:
-            moving = {*pending(self._ledger), *(each.pod.uid for each in line_of(self._known, self._node.rules))}
-            moving -= self._aside.later()
-            before, told, passed = self._ledger, list[Pod](), set[str]()
-
-            def enter(uids: Sequence[str]) -> None:
-                # in the order of the line, also one by one: nobody passes whoever came before
-                known = {
-                    uid: each for uid, each in self._known.items() if uid not in moving or uid in passed | {*uids}
-                }
-                with self._whole():
-                    self._ledger, some = turn(
-                        self._node, self._ledger, known, self._switches, self._following.given,
-                        judge=self._memory.judge(),
-                    )  # fmt: skip
-                    self._known.update(known)
-                passed.update(uids)
-                told.extend(some)
-
-            if moving and not self.unwritable:
-                one_by_one(sorted(moving, key=self._came), enter, self._failed)
-            if told:
-                self._settle(before, told)
-
-    def soften(self, uid: str, wish: OnMisalignment) -> None:
-        """A refused pod's owner was refused too often: from now on something milder is done to it (safety.md S12)."""
-        with self._lock:
-            if uid in self._known:
-                before = self._known[uid]
-                self._known[uid] = softened(before, wish)
-                if len(line_of(self._known, self._node.rules)) > self._switches.most_waiting:
-                    self._known[uid] = softened(before, OnMisalignment.RUN)  # no place in line (safety.md S11)
-            self._publish()
+    # ---- devices
 
     def devices_known(self, uid: str, given: Given) -> None:
         """The kubelet told which devices it gave a pod. One that is decided already may be decided once more."""
         with self._lock:
-            self._following.tell(uid, given)
-            self._rebuilt()
-            before, known = self._ledger, self._known.get(uid)
-            if known is None or known.exempt or known.ended or uid not in before.pods:
+            before = transitions.devices_told(self._state, uid, given)
+            self._keeper.note(before)
+            known = before.known.get(uid)
+            if known is None or known.exempt or known.ended or uid not in before.ledger.pods:
                 return  # looked at when the pod is decided, or tried again
-            started = known.ran or any(owner == uid for owner, _ in self._enforcer.names.values())
-            others, changed = list[Pod](), False
-            with self._alone(f"the devices of pod {known.pod.key}"), self._whole():
-                self._ledger, again = self._following.late(self._node, before, uid, started=started)
-                if again:
-                    self._ledger = self._node.release(self._ledger, uid)
-                    others = self._decide(known.pod, ran=known.ran, judge=self._memory.judge())
-                changed = self._ledger != before
-            if self._ledger != before:
-                self._settle(before, [known.pod, *others])
-            elif changed:  # it could not be saved: as it was, and told once more when it can
-                self._known[uid] = replace(known, unsaved=True)
-                self._following.again.discard(uid)
+            running = known.ran or any(owner == uid for owner, _ in self._enforcer.names.values())
+            step = Transition(before)
+            with alone(f"the devices of pod {known.pod.key}", self._teller):
+                step = transitions.devices_late(before, uid, self._moment(), running=running)
+                self._keeper.commit(step.state)
+            if self._state.ledger != before.ledger:
+                self._admitter.settle(before.ledger, [known.pod, *step.told])
+            elif step.state.ledger != before.ledger:
+                self._keeper.note(transitions.devices_once_more(self._state, before, uid))
 
     def devices_offered(self, offered: Iterable[Offered]) -> None:
         """The kubelet told which devices its plugins have; what the settings select of them is the plugins' (S22)."""
         with self._lock:
-            for text in self._following.offer(offered):
+            step = transitions.devices_offered(self._state, offered)
+            self._keeper.note(step.state)
+            for text in step.problems:
                 self._teller.problem("devices", text)
-            self._rebuilt()
 
     # ---- time, machine, settings
 
@@ -277,16 +313,16 @@ class Engine(Effects):
         with self._lock:
             if again:
                 self._enforcer.backoff.retry()
-            if self._truce.over:
-                self.switch(observe_only=False, source=FLAPPING)
-            if self._pending is not None:
-                self.changed(*self._pending)
-            self._free()
-            self._again([self._known[uid] for uid in self._aside.due() if uid in self._known])
-            if not self.unwritable or self._save():
+            self._governor.try_again()
+            if self._state.pending is not None:
+                self.changed(*self._state.pending)
+            self._admitter.free_ended()
+            due = self._state.asides.due(self._clock())
+            self._admitter.again([self._state.known[uid] for uid in due if uid in self._state.known])
+            if not self._state.unwritable or self._keeper.save():
                 self._follow_unsaved()
             self.let_in()
-            return self._enforce()
+            return self._governor.enforce()
 
     def changed(self, node: Node, switches: Switches | None = None) -> Carried:
         """Another machine or other settings are in force: every grant is carried over; what was lost is told.
@@ -294,196 +330,65 @@ class Engine(Effects):
         Where that goes wrong, all stays as it was, and it is tried again with each reconciliation.
         """
         with self._lock:
-            before, was = self._ledger, (self._node, self._following.plain, self._switches)
-            fault, self._pending = self._pending is not None, (node, switches)
-            with Survived(lambda error: self._not_changed(was, error, again=fault)):
-                with self._whole():
-                    self._following.plain = node
-                    self._node = node = self._following.node(node)
-                    self._switches = switches or self._switches
-                    self._enforcer.lift_quota = self._switches.lift_quota
-                    carried = carry(before, node)
-                    self._ledger = carried.ledger
-                    for uid, known in self._known.items():
-                        ask = softer(asked(self._node, known.pod), known.softer)
-                        self._known[uid] = replace(known, ask=ask, exempt=self._exempt(known.pod))
-                if self._ledger != carried.ledger:
-                    self._ledger = carried.ledger  # unsaved: the old one is of another machine
-                self._pending = None
-            if self._pending is not None:
-                return Carried(self._ledger)
+            told = self._state.pending is not None
+            before = replace(self._state, pending=(node, switches))
+            self._keeper.note(before)
+
+            def failed(error: Exception) -> None:
+                if not told:
+                    text = f"what changed of machine or settings is not followed yet: {sentence(error)}"
+                    self._teller.problem("set-aside", text)
+
+            carried = Carried(before.ledger)
+            with Survived(failed):
+                new, carried = transitions.changed(before, node, switches, self._exempt)
+                self._keeper.commit(new, transitions.changed_unsaved)
+            if self._state.pending is not None:
+                return Carried(before.ledger)
             for text in carried.sentences():
                 self._teller.problem("lost", text)
             less = {loss.uid for loss in carried.losses}
-            self._enforce(but=less)
-            self._tell(known for uid, known in self._known.items() if uid in less and not known.ended)
-            left_alone = [uid for uid, known in self._known.items() if known.exempt]
+            self._governor.enforce(but=less)
+            self._admitter.tell(known for uid, known in self._state.known.items() if uid in less and not known.ended)
+            left_alone = [uid for uid, known in self._state.known.items() if known.exempt]
             self.retry(left_alone)  # no refusal of theirs stands any more (safety.md S2)
             return carried
 
+    def switch(self, *, observe_only: bool, why: str = "", source: str = "writers") -> None:
+        """Another writer of cpusets was found: write nothing from now on; or it is gone (safety.md S10).
+
+        `why` says who it is, told once; `source` who found it: each resumes only what it stopped.
+        """
+        with self._lock:
+            self._governor.switch(observe_only=observe_only, why=why, source=source)
+
+    def release(self) -> tuple[Written, ...]:
+        """Put the cgroups back as far as the kernel lets us (safety.md S17); the ledger stays as it is.
+
+        Raises:
+            HostError: the tree cannot be read: nothing was put back, and whoever asked asks again.
+        """
+        with self._lock:
+            return self._enforcer.release(self._state.ledger, self._enforcer.observe())
+
     # ---- the inside; all of it needs the lock
 
-    def _alone(self, what: str) -> Survived:
-        """Whatever goes wrong inside leaves ledger and pods as they were, is told, and costs nobody else anything."""
-        ledger, known = self._ledger, dict(self._known)
+    @property
+    def _state(self) -> State:
+        return self._keeper.state
 
-        def failed(error: Exception) -> None:
-            self._ledger, self._known = ledger, known
-            self._teller.problem("set-aside", f"{what}: {sentence(error)}")
-
-        return Survived(failed)
-
-    def _try(self, pod: Pod, *, ran: bool, judge: PressureCheck) -> list[Pod]:
-        """Decide on a pod. One with which that goes wrong is set aside, with all that it holds, until it changes."""
-        with self._alone(f"pod {pod.key} is set aside until it changes"):
-            if was_set_aside(self._ledger, pod.uid):
-                self._ledger = self._node.release(self._ledger, pod.uid)
-            return self._decide(pod, ran=ran, judge=judge)
-        known = self._known.get(pod.uid) or Known(pod, asked(self._node, pod), ran=ran)
-        self._ledger, self._known[pod.uid] = set_aside(self._node, self._ledger, replace(known, pod=pod))
-        return []
-
-    def _decide(self, pod: Pod, *, ran: bool, judge: PressureCheck) -> list[Pod]:
-        """Put a pod into the ledger, or a refusal beside it; other pods that have no place in line any more."""
-        before = self._known.get(pod.uid) or Known(pod, Ask())
-        known = Known(
-            pod, softer(asked(self._node, pod), before.softer), exempt=self._exempt(pod), ran=ran,
-            since=before.since, softer=before.softer,
-        )  # fmt: skip
-        final = refused_for_good(before, known, self._node.rules)
-        if final is not None:
-            self._known[pod.uid] = replace(known, refusal=final)
-            return []
-        self._ledger, self._known[pod.uid] = decided(
-            self._node, self._ledger, known, given=self._following.given.get(pod.uid), unwritable=self.unwritable,
-            switches=self._switches, line=line_of(self._known, self._node.rules, but=pod.uid), judge=judge,
-        )  # fmt: skip
-        out = crowded_out(self._known, self._node.rules, self._switches.most_waiting)
-        return [each for each in out if each.uid != pod.uid]
+    def _moment(self) -> Moment:
+        return Moment(self._clock(), self._exempt, self._memory.judge())
 
     def _follow_unsaved(self) -> None:
         """What could not be saved can be now: what the kubelet gave first, since it may place a pod anew."""
-        unsaved = [uid for uid, known in self._known.items() if known.unsaved]
-        started, self._unsaved_starts = self._unsaved_starts, {}
-        if started:
-            self.containers_seen(started)
+        unsaved = [uid for uid, known in self._state.known.items() if known.unsaved]
+        starts = self._state.starts
+        self._keeper.note(replace(self._state, starts={}))
+        if starts:
+            self.containers_seen(starts)
         for uid in unsaved:
-            if uid in self._following.given:
-                self.devices_known(uid, self._following.given[uid])
+            if uid in self._state.given:
+                self.devices_known(uid, self._state.given[uid])
         if unsaved:
             self.retry(unsaved)
-
-    def _not_changed(self, was: tuple[Node, Node, Switches], error: Exception, *, again: bool) -> None:
-        self._node, self._following.plain, self._switches = was
-        self._enforcer.lift_quota = self._switches.lift_quota
-        if not again:
-            text = f"what changed of machine or settings is not followed yet: {sentence(error)}"
-            self._teller.problem("set-aside", text)
-
-    def _again(self, tried: Collection[Known]) -> None:
-        """Decide once more on pods; those that are in now are told."""
-        judge, pods = self._memory.judge(), [each.pod for each in tried]
-        ran = {each.pod.uid for each in tried if each.ran}
-
-        def decide(pod: Pod) -> list[Pod]:
-            others = self._try(pod, ran=pod.uid in ran, judge=judge)
-            return others if self._known[pod.uid].refusal is not None else [pod, *others]
-
-        if pods:
-            self._decide_each(sorted(pods, key=lambda pod: (pod.created, pod.uid)), decide, ran)
-
-    def _decide_each(self, pods: Sequence[Pod], decide: Callable[[Pod], list[Pod]], ran: Collection[str]) -> None:
-        """Decide on pods in order, save once, enforce once, and tell.
-
-        Where a rule of the books breaks, they are decided and saved one by one; whoever breaks it is set aside.
-
-        Args:
-            pods: in order.
-            decide: puts one into ledger or refusal; the pods that are to be told of.
-            ran: uids of pods that run already.
-        """
-        before, told = self._ledger, list[Pod]()
-
-        def together(some: Sequence[Pod]) -> None:
-            with self._whole():
-                found = [each for pod in some for each in decide(pod)]
-            self._aside.right(pod.uid for pod in some)
-            told.extend(found)
-
-        def aside(pod: Pod, error: Exception) -> None:
-            known = self._known.get(pod.uid) or Known(pod, asked(self._node, pod), ran=pod.uid in ran)
-            self._failed(pod.uid, error, pod.key)
-            with self._alone(f"pod {pod.key}"), self._whole():
-                self._ledger, self._known[pod.uid] = set_aside(self._node, self._ledger, replace(known, pod=pod))
-            self._known.setdefault(pod.uid, replace(known, pod=pod, unsaved=True))
-            told.append(pod)
-
-        one_by_one(pods, together, aside)
-        self._settle(before, told)
-
-    def _failed(self, uid: str, error: Exception, key: str = "") -> None:
-        """A pod breaks something: it is left as it is, tried again later, and told once."""
-        if self._aside.wrong(uid):
-            key = key or self._known[uid].pod.key
-            self._teller.problem("set-aside", f"pod {key} is set aside, and tried again later: {sentence(error)}")
-
-    def _came(self, uid: str) -> tuple[float, str]:
-        """The order of arrival in the line; a resize that waits has no place in it."""
-        return self._known[uid].since if uid in self._known else 0.0, uid
-
-    def _settle(self, before: Ledger, told: Iterable[Pod]) -> None:
-        """After decisions that are saved: enforce, tell."""
-        told = list(told)
-        if self._commit(before):
-            self._enforce(but={pod.uid for pod in told})
-        self._publish()
-        unbound = [each.pod for each in self._ledger.pods.values() if _less_bound(before, each)]
-        self._tell(replace(self._known[pod.uid], pod=pod) for pod in (*told, *unbound))
-
-    def _tell(self, pods: Iterable[Known]) -> None:
-        for known in pods:
-            if known.refusal is not None:
-                self._teller.refused(known.pod, known.refusal, known.ask)
-            elif known.pod.uid in self._ledger.pods:
-                unenforced = self._standing.told.get(known.pod.uid, {})
-                self._teller.admitted(known.pod, self.snapshot.ledger, known.ask, unenforced)
-
-    def _free(self) -> None:
-        """Release pods that ended and whose cgroups are gone; forget them."""
-        ended = [uid for uid, known in self._known.items() if known.ended]
-        observed = self._observe() if ended and self._listed else None
-        if observed is None:
-            return
-        alive = {cgroup.pod_uid for cgroup in observed.cgroups}
-        if not self._node.rules.cpu.static:
-            self._enforcer.learn(self._ledger, self._node.rules, self._node.machine, observed)
-        later, freed = self._aside.later(), list[str]()
-
-        def free(uids: Sequence[str]) -> None:
-            with self._whole():
-                for uid in uids:
-                    self._ledger = self._node.release(self._ledger, uid)
-            freed.extend(uid for uid in uids if uid not in self._ledger.pods)  # all, unless it cannot be saved
-
-        one_by_one([uid for uid in sorted(ended) if uid not in alive | later], free, self._failed)
-        if not freed:
-            return
-        for uid in freed:
-            del self._known[uid]
-            self._enforcer.forget(uid)
-            self._following.forget([uid])
-            self._standing.forget(uid)
-            self._aside.right([uid])
-            self._teller.released(uid)
-        self.let_in()  # first, so that the pool does not widen by what others get at once (safety.md S6)
-        self._enforce()
-
-    def _rebuilt(self) -> None:
-        self._node = self._following.node(self._node)
-        self._publish()
-
-
-def _less_bound(before: Ledger, record: PodRecord) -> bool:
-    """Whether a pod's memory is not bound any more, since another pod came (`agent.core.memory.confined`)."""
-    was = before.pods.get(record.pod.uid)
-    return was is not None and was.bind_memory and not record.bind_memory

@@ -1,6 +1,6 @@
 """A pod that the engine knows, explained: `agent.core.explain` with what the engine remembers beside the ledger.
 
-For the node page and whoever else holds a Snapshot; it needs no lock, and nothing is decided or written.
+For the node page and whoever else holds a State; it needs no lock, and nothing is decided or written.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from dataclasses import replace
 
 from agent.core.cgroups.enforced import note
 from agent.core.explain import Explanation, PodStanding, explain
-from agent.engine.known import Snapshot
+from agent.engine.state import State
 
 
-def explained(snapshot: Snapshot, uid: str, *, search: bool = True) -> Explanation | None:
+def explained(state: State, uid: str, *, search: bool = True) -> Explanation | None:
     """The explanation of a pod; None for one that nobody knows.
 
     Args:
-        snapshot: what was decided and saved last.
+        state: what counts.
         uid: the pod.
         search: look for remedies, too; that tries many admissions.
     """
-    known, record = snapshot.known.get(uid), snapshot.ledger.pods.get(uid)
+    known, record = state.known.get(uid), state.shown.pods.get(uid)
     if known is None:
-        return explain(snapshot.node, snapshot.ledger, record.pod, search=search) if record else None
-    standing = PodStanding(refusal=known.refusal, exempt=known.exempt, given=snapshot.given.get(uid, {}))
-    found = explain(snapshot.node, snapshot.ledger, known.pod, ask=known.ask, standing=standing, search=search)
-    said = note(snapshot.unenforced.get(uid, {}))
+        return explain(state.node, state.shown, record.pod, search=search) if record else None
+    standing = PodStanding(refusal=known.refusal, exempt=known.exempt, given=state.given.get(uid, {}))
+    found = explain(state.node, state.shown, known.pod, ask=known.ask, standing=standing, search=search)
+    said = note(state.unenforced.get(uid, {}))
     return replace(found, notes=(said, *found.notes)) if said else found

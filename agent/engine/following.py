@@ -1,4 +1,4 @@
-"""What the kubelet said of its devices, and what follows from it for a pod. Used by `agent.engine.engine` only.
+"""What the kubelet said of its devices, and what follows from it for a pod. Values.
 
 podresources answers when the kubelet has allocated, which may be after the watch brought the pod. So a pod is decided
 with what is known; what becomes known later is put into the ledger, and a pod whose CPUs then lie elsewhere than its
@@ -7,8 +7,8 @@ device is decided once more if none of its containers runs yet. One that runs is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from agent.core.admission.node import Node
 from agent.core.devices.kubelet import (
@@ -28,9 +28,9 @@ from agent.model.ledger import Ledger
 from agent.model.rules import Policy
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Following:
-    """The kubelet's words. Needs the engine's lock.
+    """The kubelet's words.
 
     Attributes:
         plain: the managers as settings and machine make them, nothing reported in their inventory.
@@ -45,8 +45,8 @@ class Following:
     plain: Node
     saved: tuple[Offered, ...] = ()
     offered: tuple[Offered, ...] = ()
-    given: dict[str, Given] = field(default_factory=dict)
-    again: set[str] = field(default_factory=set)
+    given: Mapping[str, Given] = field(default_factory=dict)
+    again: frozenset[str] = frozenset()
     told: frozenset[str] = frozenset()
 
     def node(self, current: Node) -> Node:
@@ -61,24 +61,26 @@ class Following:
         known = current.machine is self.plain.machine and current.rules is self.plain.rules
         return current if known and inventory == current.inventory else self.plain.with_inventory(inventory)
 
-    def tell(self, uid: str, given: Given) -> None:
+    def tell(self, uid: str, given: Given) -> Following:
         """Take in what a pod holds. What it held before by an earlier word stays in the ledger, so it stays known."""
-        self.saved = merged([self.saved, everything({uid: self.given.get(uid, {})})])
-        self.given[uid] = given
+        saved = merged([self.saved, everything({uid: self.given.get(uid, {})})])
+        return replace(self, saved=saved, given={**self.given, uid: given})
 
-    def offer(self, offered: Iterable[Offered]) -> tuple[str, ...]:
+    def offer(self, offered: Iterable[Offered]) -> tuple[Following, tuple[str, ...]]:
         """Take in what plugins offer; sentences on what the settings select of it, each told once (safety.md S22)."""
-        self.offered = tuple(offered)
-        found = clashes(self.plain.inventory, self.plain.machine, merged([self.offered, everything(self.given)]))
+        offered = tuple(offered)
+        found = clashes(self.plain.inventory, self.plain.machine, merged([offered, everything(self.given)]))
         new = tuple(each for each in found if each not in self.told)
-        self.told = frozenset(found)
-        return new
+        return replace(self, offered=offered, told=frozenset(found)), new
 
-    def forget(self, uids: Iterable[str]) -> None:
+    def once_more(self, uid: str) -> Following:
+        """A pod is decided once more."""
+        return replace(self, again=self.again | {uid})
+
+    def without(self, uids: Collection[str]) -> Following:
         """Pods are gone."""
-        for uid in uids:
-            self.given.pop(uid, None)
-            self.again.discard(uid)
+        given = {uid: each for uid, each in self.given.items() if uid not in uids}
+        return replace(self, given=given, again=self.again.difference(uids))
 
     def late(self, node: Node, ledger: Ledger, uid: str, *, started: bool) -> tuple[Ledger, bool]:
         """What became known of a pod that is in the ledger.
@@ -90,7 +92,7 @@ class Following:
             started: whether a container of it runs, so that it must stay where it is.
 
         Returns:
-            The ledger, and whether the pod is to be decided once more.
+            The ledger, and whether the pod is to be decided once more (`once_more`).
         """
         record = ledger.pods[uid]
         after = handed_over(ledger, record.pod, self.given[uid])
@@ -100,7 +102,6 @@ class Following:
         if not elsewhere:
             return after, False
         if not started and uid not in self.again and record.policy != Policy.NONE:
-            self.again.add(uid)
             return after, True
         return too_late(after, uid, elsewhere), False
 

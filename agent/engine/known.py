@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from agent.core.admission.node import Node
 from agent.core.admission.resize import PREFIX as RESIZE
-from agent.core.cgroups.enforced import Unenforced
-from agent.core.devices.kubelet import Given
 from agent.core.request.annotations import Ask
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod, Qos
 from agent.model.rules import OnMisalignment
+
+Exempt = Callable[[Pod], str]
+"""Why a pod is left alone (safety.md S2), "" when it is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,31 +68,6 @@ class Known:
     unsaved: bool = False
     since: float = 0.0
     softer: OnMisalignment | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """What was decided last, for readers that must not wait while something slow is written (S8, S9).
-
-    Attributes:
-        ledger: the grants.
-        node: the managers.
-        known: every known pod, by uid.
-        switches: the engine's own settings.
-        given: devices that the kubelet gave, by uid.
-        unenforced: pods for whom the kernel does not have what the ledger says, by uid
-        (`agent.core.cgroups.enforced`).
-        saved: the grants as the store has them, for who puts them into effect; None where it has none. Another
-        machine's or other settings' grants are in `ledger` though they could not be saved.
-    """
-
-    ledger: Ledger
-    node: Node
-    known: Mapping[str, Known] = field(default_factory=dict)
-    switches: Switches = SWITCHES
-    given: Mapping[str, Given] = field(default_factory=dict)
-    unenforced: Mapping[str, Unenforced] = field(default_factory=dict)
-    saved: Ledger | None = None
 
 
 def on_shared_pool(ledger: Ledger, pod: Pod, node: Node, why: str, *, adopted: bool) -> Ledger:

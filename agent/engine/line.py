@@ -1,4 +1,4 @@
-"""The line of pods that wait for room, and resizes that wait for it. Needs the engine's lock.
+"""The line of pods that wait for room, and resizes that wait for it. Pure: the time is an argument.
 
 The rules are `agent.core.admission.waiting`'s (safety.md S11) and `agent.core.admission.resize`'s; here is who
 stands in line: pods that were refused, whose wish is to wait, and who were not refused for good. Why a pod is
@@ -18,10 +18,9 @@ decided when they are seen, and may take what the line waits for: its wait is bo
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from agent.core.admission.node import Node
 from agent.core.admission.pressure import PressureCheck, unjudged
@@ -60,13 +59,13 @@ def line_of(known: Mapping[str, Known], rules: Rules, but: str = "") -> list[Wai
     ]  # fmt: skip
 
 
-def queued(known: Known, refusal: Refusal, *, node: Node, given: Given | None) -> Known:
+def queued(known: Known, refusal: Refusal, now: float, *, node: Node, given: Given | None) -> Known:
     """A refused pod whose wish is to wait: in line, or refused for good. It waits from now on, if it does not yet."""
     hopeless = never(node, known.pod, known.ask, _prepare({known.pod.uid: given} if given else {}))
     if hopeless is not None:
         text = f"{hopeless.message}; not even an empty node has room for it, so it does not wait"
         refusal = replace(hopeless, message=text, facts={**hopeless.facts, FINAL: "never"})
-    return replace(known, refusal=refusal, since=known.since or time.monotonic())
+    return replace(known, refusal=refusal, since=known.since or now)
 
 
 def refused_for_good(before: Known, now: Known, rules: Rules) -> Refusal | None:
@@ -81,10 +80,10 @@ def refused_for_good(before: Known, now: Known, rules: Rules) -> Refusal | None:
     return None if now.exempt or now.ran or not now.ask.pin or wish is OnMisalignment.RUN else refusal
 
 
-def crowded_out(known: dict[str, Known], rules: Rules, most: int) -> list[Pod]:
-    """Refuse for good whoever has no place in line; those pods, to be told."""
+def crowded_out(known: Mapping[str, Known], rules: Rules, most: int) -> dict[str, Known]:
+    """Whoever has no place in line, by uid, refused for good; to be told."""
     line = line_of(known, rules)
-    out = crowded(line, most)
+    out, found = crowded(line, most), dict[str, Known]()
     places = Counter(each.pod.namespace for each in line if each not in out)
     for pod in (each.pod for each in out):
         mine = known[pod.uid]
@@ -92,38 +91,50 @@ def crowded_out(known: dict[str, Known], rules: Rules, most: int) -> list[Pod]:
             share = f"shared by {len(places)} namespaces, and {places[pod.namespace]} of {pod.namespace} do"
             text = f"{mine.refusal.message}; it does not wait: {most} pods may (waiting.sandboxesPerMinute), {share}"
             final = replace(mine.refusal, message=text, facts={**mine.refusal.facts, FINAL: "crowd"})
-            known[pod.uid] = replace(mine, refusal=final)
-    return [each.pod for each in out]
+            found[pod.uid] = replace(mine, refusal=final)
+    return found
 
 
-def softened(known: Known, wish: OnMisalignment) -> Known:
+def softened(known: Known, wish: OnMisalignment, now: float) -> Known:
     """A refused pod to which something milder is done than it asks for; one that waits now begins to."""
     if known.refusal is None:
         return known
     facts = {name: fact for name, fact in known.refusal.facts.items() if name != FINAL}
     ask, refusal = softer(known.ask, wish), replace(known.refusal, facts=facts)
-    return replace(known, ask=ask, softer=wish, refusal=refusal, since=time.monotonic())
+    return replace(known, ask=ask, softer=wish, refusal=refusal, since=now)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What room and time made of the line.
+
+    Attributes:
+        ledger: the grants.
+        changed: pods whose lot changed, by uid.
+        told: pods of whom something new is to be told, in order.
+    """
+
+    ledger: Ledger
+    changed: Mapping[str, Known] = field(default_factory=dict)
+    told: tuple[Pod, ...] = ()
 
 
 def turn(
-    node: Node, ledger: Ledger, known: dict[str, Known], switches: Switches, given: Mapping[str, Given],
-    now: float | None = None, judge: PressureCheck = unjudged,
-) -> tuple[Ledger, list[Pod]]:  # fmt: skip
+    node: Node, ledger: Ledger, known: Mapping[str, Known], switches: Switches, given: Mapping[str, Given],
+    now: float, judge: PressureCheck = unjudged,
+) -> Turn:  # fmt: skip
     """Room may have appeared, and time has passed.
 
     Args:
         node: the managers.
         ledger: the grants.
-        known: every known pod; those whose lot changes are replaced in it.
+        known: every known pod.
         switches: the engine's settings.
         given: devices that the kubelet gave, by pod.
-        now: on the clock of Known.since; None for the monotonic clock's now.
+        now: on the clock of Known.since.
         judge: holds admissions against the nodes' real memory (safety.md S7).
-
-    Returns:
-        The ledger, and the pods that must be told something new, in order.
     """
-    told, now = list[Pod](), time.monotonic() if now is None else now
+    lots, told = dict[str, Known](), list[Pod]()
     for uid in pending(ledger):
         if uid in known and not known[uid].ended:
             done = resized(node, ledger, ledger.pods[uid].pod, known[uid].ask.cpu_options)
@@ -134,7 +145,7 @@ def turn(
     young = now - switches.hold_back_others
     ledger, entered = let_in(node, ledger, line, _prepare(given), judge, young)
     for pod in entered:
-        known[pod.uid] = replace(known[pod.uid], refusal=None)
+        lots[pod.uid] = replace(known[pod.uid], refusal=None)
         told.append(pod)
     inside = {pod.uid for pod in entered}
     late = overdue([each for each in line if each.pod.uid not in inside], now, switches.waiting_limit)
@@ -143,9 +154,9 @@ def turn(
         if mine.refusal is not None:
             text = f"{mine.refusal.message}; it waited {now - each.since:.0f} s for room, longer than waiting.limit"
             final = replace(mine.refusal, message=text, facts={**mine.refusal.facts, FINAL: "overdue"})
-            known[each.pod.uid] = replace(mine, refusal=final)
+            lots[each.pod.uid] = replace(mine, refusal=final)
             told.append(each.pod)
-    return ledger, told
+    return Turn(ledger, lots, tuple(told))
 
 
 def _prepare(given: Mapping[str, Given]) -> Callable[[Ledger, Pod], Ledger]:

@@ -1,4 +1,4 @@
-"""Looks at the nodes' real memory when a decision needs it (safety.md S7). Used by `agent.engine.effects` only.
+"""Looks at the nodes' real memory when a decision needs it (safety.md S7). Used by `agent.engine.engine` only.
 
 Nothing is read for pods whose memory is not bound, nor under `onMemoryShortage: open` for what they do not wish
 themselves. What cannot be read is told once: memory is then bound by the ledger's books alone, by no pod's own wish.

@@ -1,19 +1,18 @@
-"""One node's engine without its effects: the same decisions in the same order, for `simulate`.
+"""One node's engine without its effects: the same transitions in the same order, for `simulate`.
 
-Deciding, the line of those that wait, and what an end lets in are the engine's own functions
-(`agent.engine.deciding`, `agent.engine.line`); only cgroups, the saved file and whoever is told are missing, and the
-clock is the caller's. A property test holds both against each other. Not thread-safe.
+Only cgroups, the saved file and whoever is told are missing (`agent.engine.transitions`), and the clock is the
+caller's. A property test holds both against each other. Not thread-safe.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from agent.core.admission.node import Node
-from agent.engine.deciding import asked, decided
-from agent.engine.effects import Exempt
-from agent.engine.known import SWITCHES, Known, Switches
-from agent.engine.line import FINAL, crowded_out, line_of, turn, waits
+from agent.engine import transitions
+from agent.engine.known import SWITCHES, Exempt, Known, Switches
+from agent.engine.line import FINAL, line_of, waits
+from agent.engine.transitions import Moment
 from agent.model.ledger import Ledger
 from agent.model.pod import ContainerKind, Pod
 
@@ -28,28 +27,30 @@ class Rehearsal:
     """
 
     def __init__(self, node: Node, switches: Switches = SWITCHES, exempt: Exempt = lambda _pod: "") -> None:
-        self.node, self.switches, self._exempt = node, switches, exempt
-        self.ledger: Ledger = node.start()
-        self.known: dict[str, Known] = {}
+        self.node, self._exempt = node, exempt
+        self._state = transitions.begun(node, node.start(), switches, saved=False, complete=True)
         self._started: set[str] = set()
+
+    @property
+    def ledger(self) -> Ledger:
+        """The grants now."""
+        return self._state.ledger
+
+    @property
+    def known(self) -> Mapping[str, Known]:
+        """Every pod that was bound to this node and has not ended, by uid."""
+        return self._state.known
 
     def see(self, pod: Pod, now: float) -> None:
         """A pod is bound to this node. `now` counts seconds from any beginning, and is above 0."""
-        known = Known(pod, asked(self.node, pod), exempt=self._exempt(pod), since=now)
-        self.ledger, known = decided(
-            self.node, self.ledger, known, given=None, unwritable="", switches=self.switches,
-            line=line_of(self.known, self.node.rules, but=pod.uid), now=now,
-        )  # fmt: skip
-        self.known[pod.uid] = known
-        crowded_out(self.known, self.node.rules, self.switches.most_waiting)
+        self._state = transitions.decide(self._state, pod, Moment(now, self._exempt), ran=False).state
         self.pass_time(now)
 
     def end(self, uids: Iterable[str], now: float) -> None:
         """Pods are gone, their cgroups too: what they held is free, and those that wait are tried."""
-        for uid in sorted(uids):
-            self.ledger = self.node.release(self.ledger, uid)
-            self.known.pop(uid, None)
-            self._started.discard(uid)
+        gone = sorted(uids)
+        self._state = transitions.released(self._state, gone).without(gone)
+        self._started.difference_update(gone)
         self.pass_time(now)
 
     def pass_time(self, now: float) -> None:
@@ -57,7 +58,7 @@ class Rehearsal:
         self._start()
         while line_of(self.known, self.node.rules):
             before = self.ledger
-            self.ledger, _ = turn(self.node, before, self.known, self.switches, {}, now)
+            self._state = transitions.let_in(self._state, (), Moment(now, self._exempt)).state
             self._start()
             if self.ledger == before:
                 return
@@ -68,8 +69,7 @@ class Rehearsal:
             self._started.add(uid)
             containers = self.ledger.pods[uid].pod.containers
             if any(each.kind is ContainerKind.INIT for each in containers):
-                for each in containers:
-                    self.ledger = self.node.container_started(self.ledger, uid, each.name)
+                self._state = transitions.started(self._state, [(uid, each.name) for each in containers])
 
     def runs(self, uid: str) -> bool:
         """Whether the pod is in, with or without what it wanted."""

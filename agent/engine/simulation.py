@@ -19,8 +19,7 @@ from fnmatch import fnmatchcase
 
 from agent.core.admission.node import Node
 from agent.core.forecast.scheduling import Needs, Scheduler, Strategy, needs_of
-from agent.engine.effects import Exempt
-from agent.engine.known import Switches
+from agent.engine.known import Exempt, Switches
 from agent.engine.rehearsal import Rehearsal
 from agent.model.ledger import PodRecord
 from agent.model.outcome import Refusal

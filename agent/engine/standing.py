@@ -11,8 +11,8 @@ only of pods that are told of in that moment anyway; the next look takes it back
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from agent.core.cgroups.enforced import Unenforced
 
@@ -22,7 +22,7 @@ CALM = 2 * LONGEST
 """Seconds without a lapse after which the next one counts as the first."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Lapses:
     count: int = 0
     words: int = 0
@@ -30,64 +30,61 @@ class _Lapses:
     """When the word that stands was told."""
 
 
+@dataclass(frozen=True, slots=True)
 class Standing:
     """Which pods are told to lack something, and why.
 
-    Args:
-        clock: seconds of a steady clock.
-
     Attributes:
-        told: uid -> container -> why; replaced, never changed.
+        told: uid -> container -> why.
+        lapses: how often each pod lacked something.
+        passing: uids of pods whose word is no lapse.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self.told: Mapping[str, Unenforced] = {}
-        self._lapses: dict[str, _Lapses] = {}
-        self._passing: set[str] = set()
-        """Uids of pods whose word is no lapse."""
+    told: Mapping[str, Unenforced] = field(default_factory=dict)
+    lapses: Mapping[str, _Lapses] = field(default_factory=dict)
+    passing: frozenset[str] = frozenset()
 
     def turn(
-        self, found: Mapping[str, Unenforced], at_once: Collection[str] = (), *, given_up: bool = False
-    ) -> list[str]:
-        """The kernel was looked at; uids of pods of which something else is to be told now.
+        self, found: Mapping[str, Unenforced], now: float, at_once: Collection[str] = (), *, given_up: bool = False
+    ) -> tuple[Standing, list[str]]:
+        """The kernel was looked at: what stands now, and uids of pods of which something else is to be told.
 
         Args:
             found: who lacks something, and why.
+            now: seconds of a steady clock.
             at_once: of whom everything is told anyway.
             given_up: the plan was.
         """
-        now, changed = self._clock(), list[str]()
+        all_lapses, passing, changed = dict[str, _Lapses](), set(self.passing), list[str]()
         for uid in sorted(found.keys() | self.told.keys()):
             new, old = found.get(uid, {}), self.told.get(uid, {})
-            stands = bool(old) and uid not in self._passing
+            stands = bool(old) and uid not in passing
             if new == old or (given_up and (stands or uid not in at_once)):
                 continue
             if given_up:
-                self._passing.add(uid)
+                passing.add(uid)
             elif stands or new:
-                lapses = self._lapses.setdefault(uid, _Lapses())
+                lapses = self.lapses.get(uid, _Lapses())
                 pause = _pause(lapses.words if new else lapses.count)
                 if stands and uid not in at_once and now < lapses.at + pause:
                     continue
                 if not stands and now - lapses.at > CALM:
-                    lapses.count = lapses.words = 0
-                lapses.count += not stands
-                lapses.words += bool(new)
-                lapses.at = now
+                    lapses = _Lapses()
+                all_lapses[uid] = _Lapses(lapses.count + (not stands), lapses.words + bool(new), now)
             changed.append(uid)
-        if not given_up:
-            self._passing.clear()
-        if changed:
-            both = {**self.told, **{uid: dict(found.get(uid, {})) for uid in changed}}
-            self.told = {uid: why for uid, why in both.items() if why}
-        return changed
+        if not changed and (given_up or not passing):
+            return self, changed
+        both = {**self.told, **{uid: dict(found.get(uid, {})) for uid in changed}}
+        told = {uid: why for uid, why in both.items() if why}
+        return Standing(told, {**self.lapses, **all_lapses}, frozenset(passing if given_up else ())), changed
 
-    def forget(self, uid: str) -> None:
-        """A pod is gone."""
-        self.told = {each: why for each, why in self.told.items() if each != uid}
-        self._lapses.pop(uid, None)
-        self._passing.discard(uid)
+    def without(self, uids: Collection[str]) -> Standing:
+        """Pods are gone."""
+        return Standing(
+            {uid: why for uid, why in self.told.items() if uid not in uids},
+            {uid: each for uid, each in self.lapses.items() if uid not in uids},
+            self.passing.difference(uids),
+        )
 
 
 def _pause(number: int) -> float:

@@ -28,7 +28,9 @@ from agent.app.cluster.start import read_start
 from agent.app.cluster.topology_loop import TopologyLoop
 from agent.core.admission.node import Node
 from agent.core.request.annotations import Ask
-from agent.engine.known import Known, Snapshot
+from agent.engine.following import Following
+from agent.engine.known import Known
+from agent.engine.state import State
 from agent.kube.access import ApiAccess
 from agent.kube.bodies import Raw
 from agent.kube.client import KubeClient
@@ -104,7 +106,7 @@ class AdmitsAtOnce:
         self.node = node
         self.teller: ClusterTeller | None = None
         self.ledger = Ledger(machine="", cpus=CpuBooks(shared=CpuSet.from_ids(range(WIDTH))))
-        self.shown = Snapshot(self.ledger, NODE)
+        self.shown = State(self.ledger, NODE, Following(NODE))
         self.lock = threading.Lock()
 
     @property
@@ -112,12 +114,12 @@ class AdmitsAtOnce:
         """Whether there is more than was shown."""
         return self.shown.ledger is not self.ledger
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> State:
         """What the topology's loop reads; the same object while nothing changes."""
         with self.lock:
             if self.shown.ledger is not self.ledger:
                 known = {uid: Known(record.pod, Ask()) for uid, record in self.ledger.pods.items()}
-                self.shown = Snapshot(self.ledger, NODE, known)
+                self.shown = State(self.ledger, NODE, Following(NODE), known)
             return self.shown
 
     def pods_seen(self, pods: list[Pod], *, ran: frozenset[str]) -> None:
@@ -206,7 +208,7 @@ class Agent:
         self._spaces = Namespaces(self._read_namespace)
         self.intake = Counting(self.engine, self.engine.teller, self._spaces.annotations)
         self.intake.node_name = place.node
-        self._shown: Snapshot | None = None
+        self._shown: State | None = None
         self._looks = 0
         self.source = PodSource(access, place.node, self.intake, self._count)
         self.topology = TopologyLoop(

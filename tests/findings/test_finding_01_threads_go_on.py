@@ -15,7 +15,7 @@ import pytest
 from agent.app.cluster.cluster import Cluster
 from agent.app.cluster.topology_loop import TopologyLoop
 from agent.app.service.machine_watch import MachineWatch
-from agent.engine.known import Snapshot
+from agent.engine.state import State
 from agent.errors import HostError, KubeError
 from agent.host.cgroups.watching import Changes, Watcher
 from agent.host.manifests import Follower
@@ -157,7 +157,7 @@ def test_finding_01_topology_that_cannot_be_put_together_is_tried_again(tmp_path
     broken = threading.Event()
     broken.set()
 
-    def snapshot() -> Snapshot:
+    def snapshot() -> State:
         if broken.is_set():
             raise ZeroDivisionError("of a kind that nobody expects")
         return world.engine.snapshot

@@ -131,7 +131,7 @@ def test_finding_02_whether_cgroups_are_written_is_answered_beside_a_write_that_
     plan.start()
     assert reached.wait(PATIENCE)
     answers: list[bool] = []
-    asking = threading.Thread(target=lambda: answers.append(world.engine.listening))
+    asking = threading.Thread(target=lambda: answers.append(world.engine.snapshot.listening))
     asking.start()
     asking.join(PATIENCE / 4)
     found = list(answers)

@@ -115,13 +115,13 @@ def test_finding_02_the_runtimes_word_ends_it(before: World) -> None:
     before.tree.add_container("two", "7e" * 32)
     after = again(before)
     after.engine.reconcile()
-    assert set(after.engine.missing) == {"pods", "names"}
+    assert set(after.engine.snapshot.missing) == {"pods", "names"}
     decisions = EngineDecisions(after.engine, lambda _address: Usable(()))
     decisions.start()
     decisions.containers_named({**before.names(), "7e" * 32: ("two", "front")})
     decisions.pods_live(frozenset({"db", "two"}))
     assert decisions.stop(PATIENCE)
-    assert set(after.engine.missing) == {"pods"}
+    assert set(after.engine.snapshot.missing) == {"pods"}
     assert (on_ids(before)["7e" * 32], on_ids(before)["5a" * 32]) == ("3", "0,6-7")
 
 

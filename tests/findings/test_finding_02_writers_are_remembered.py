@@ -24,4 +24,4 @@ def test_finding_02_a_start_without_the_api_server_observes_beside_the_writer_of
         assert node.world.effective("db") == "0-7"
         agent.intake.pods_listed(frozenset())
         until(lambda: keeping.load(tmp_path / "state").writers == ())
-    assert agent.engine.yields == {}
+    assert agent.engine.snapshot.yields == {}

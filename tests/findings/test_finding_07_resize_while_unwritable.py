@@ -77,10 +77,10 @@ def test_finding_07_followed_without_a_restart(world: World, words: Words) -> No
     world.store.full = FULL
     world.see(db("2"))
     assert (world.holds("db"), world.effective("db")) == (before, before)
-    for why in (words.why["db"], world.engine.snapshot.ledger.pods["db"].why):
+    for why in (words.why["db"], world.engine.snapshot.shown.pods["db"].why):
         assert why["app"].startswith("resize not followed: ")
         assert FULL in why["app"]
-    assert kind_of(world.engine.snapshot.ledger.pods["db"]) == "Resize"
+    assert kind_of(world.engine.snapshot.shown.pods["db"]) == "Resize"
     room_again(world)
     assert len(world.engine.ledger.grant("db", "app").cpus or ()) == 2
     assert world.effective("db") == world.holds("db")

@@ -41,7 +41,7 @@ def test_finding_13_resets_to_the_parents_set_are_repaired_and_nothing_else(tmp_
     world = pinned(tmp_path, clock)
     parents = "0-7"  # what the pod's own cgroup has: the pool and its CPUs
     assert fought(world, clock, parents) >= 3
-    assert world.engine.yields == {}
+    assert world.engine.snapshot.yields == {}
     clock.now += 60
     world.engine.reconcile()
     world.run(manifest("new", container(cpu="2"), created=5))
@@ -55,13 +55,13 @@ def test_finding_13_a_fight_that_is_over_ends_by_itself(tmp_path: Path) -> None:
     clock = Clock()
     world = pinned(tmp_path, clock)
     fought(world, clock, "0-3")
-    assert list(world.engine.yields) == ["flapping"]
+    assert list(world.engine.snapshot.yields) == ["flapping"]
     assert world.condition("db") == "False NotEnforced"
     world.see(manifest("new", container(cpu="2"), created=5))
     assert world.condition("new") == "False NotEnforced"
     clock.now += 300
     world.engine.reconcile()
-    assert world.engine.yields == {}
+    assert world.engine.snapshot.yields == {}
     world.start("new")
     clock.now += 600
     world.engine.reconcile()
@@ -75,7 +75,7 @@ def test_finding_13_a_fight_that_goes_on_is_left_alone_ever_longer_and_told_each
     world = pinned(tmp_path, clock)
     began: list[float] = []
     while clock.now < 12 * 3600:
-        if not world.engine.yields:
+        if not world.engine.snapshot.yields:
             began.append(clock.now)
             fought(world, clock, "0-3")
         world.engine.reconcile()
@@ -97,5 +97,5 @@ def test_finding_13_a_retry_leaves_other_reasons_in_force(tmp_path: Path) -> Non
     world.engine.switch(observe_only=True, why="an NRI plugin", source="files")
     clock.now += 300
     assert world.engine.reconcile() == ()
-    assert world.engine.yields == {"files": "an NRI plugin"}
+    assert world.engine.snapshot.yields == {"files": "an NRI plugin"}
     assert world.condition("db") == "False NotEnforced"

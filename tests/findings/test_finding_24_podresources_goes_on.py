@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from agent.core.devices.kubelet import Given, Offered
-from agent.engine.known import Snapshot
+from agent.engine.state import State
 from agent.errors import InvariantError
 from agent.host.podresources.client import Held, HeldDevice
 from agent.host.podresources.lookup import Lookup
@@ -41,11 +42,11 @@ class Sink:
         self.told: list[str] = []
 
     @property
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> State:
         found = self.world.engine.snapshot
         self.asked += 1
         gone = self.vanishing if self.asked > 2 else set()
-        return Snapshot(found.ledger, found.node, {uid: each for uid, each in found.known.items() if uid not in gone})
+        return replace(found, known={uid: each for uid, each in found.known.items() if uid not in gone})
 
     def devices_known(self, uid: str, _given: Given) -> None:
         self.told.append(uid)

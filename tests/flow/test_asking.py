@@ -18,7 +18,9 @@ from agent.app.standalone.standalone import Standalone, StandaloneOptions
 from agent.app.statedir import unplaced_pods as outsiders
 from agent.cli import explain_show, group
 from agent.engine.deciding import asked
-from agent.engine.known import Known, Snapshot
+from agent.engine.following import Following
+from agent.engine.known import Known
+from agent.engine.state import State
 from agent.errors import HostError, SettingsError
 from tests.flow.world import container, manifest
 
@@ -214,7 +216,7 @@ def test_refused_pods_stay_known_after_they_are_gone(left: Left, tmp_path: Path)
     uid, refused = next((uid, each) for uid, each in kept.items() if each.standing.refusal)
     desk = open_desk(left.folder / "state", left.config, MACHINE)
     book = outsiders.Outsiders(tmp_path)
-    book.follow(Snapshot(desk.ledger, desk.node))  # nobody of then is known any more
+    book.follow(State(desk.ledger, desk.node, Following(desk.node)))  # nobody of then is known any more
     gone = outsiders.load(tmp_path)
     assert {each.pod.name: each.gone for each in gone.values()} == {"checkout": True}
     found = replace(desk, outside=gone)
@@ -223,7 +225,7 @@ def test_refused_pods_stay_known_after_they_are_gone(left: Left, tmp_path: Path)
     anew = replace(refused, pod=replace(refused.pod, uid="anew", created=refused.pod.created + 1))
     assert replace(desk, outside={**gone, "anew": anew}).find("shop/checkout").uid == "anew"
     inside = Known(refused.pod, asked(desk.node, refused.pod))
-    book.follow(Snapshot(desk.ledger, desk.node, {uid: inside}))
+    book.follow(State(desk.ledger, desk.node, Following(desk.node), {uid: inside}))
     assert outsiders.load(tmp_path) == {}
 
 

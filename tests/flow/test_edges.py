@@ -45,8 +45,7 @@ class Node:
             settings={"devices": [{"resource": "numalign.io/nic", "class": "02", "namespaces": ["*"]}]},
         )
         self.world.engine.pods_listed(set())
-        self.fan = Fan(self.world.ears)
-        self.world.engine._teller = self.fan
+        self.fan = self.world.fan
 
     def edges(self, **more: Any) -> NodeEdges:  # noqa: ANN401 - of NodeEdges
         """Edges of this node."""

@@ -129,11 +129,11 @@ def test_a_failed_save_grants_nothing_and_says_so(tmp_path: Path) -> None:
     assert "No space left" in world.ears.refused_["next"].message
     assert "No space left" in world.ears.refused_["third"].message
     assert [what for what, _ in world.ears.problems] == ["checkpoint"]
-    assert "No space left" in world.engine.unwritable
+    assert "No space left" in world.engine.snapshot.unwritable
     world.store.full = ""
     world.engine.reconcile()
     assert (world.holds("next"), world.holds("third")) == ("4-5", "6-7")
-    assert world.engine.unwritable == ""
+    assert world.engine.snapshot.unwritable == ""
     world.check()
 
 
@@ -275,10 +275,10 @@ def test_unreadable_cgroups_stop_enforcement_not_the_agent(tmp_path: Path) -> No
     world.engine.reconcile()
     world.engine.reconcile()
     assert [what for what, _ in world.ears.problems] == ["cgroups"]
-    assert "banana" in world.engine.broken
+    assert "banana" in world.engine.snapshot.broken
     file.write_text(text, "ascii")
     world.engine.reconcile()
-    assert world.engine.broken == ""
+    assert world.engine.snapshot.broken == ""
 
 
 def test_a_cpu_that_goes_offline_is_lost_and_told(tmp_path: Path) -> None:

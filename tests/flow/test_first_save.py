@@ -71,12 +71,12 @@ def test_a_disk_that_refuses_is_told_and_stops_nothing(tmp_path: Path, caplog: p
     with _standalone(tmp_path) as node:
         node.once()
         node.once()
-        assert "cannot be saved" in node.engine.unwritable
+        assert "cannot be saved" in node.engine.snapshot.unwritable
         assert sum("cannot be saved" in each.getMessage() for each in caplog.records) == 1
         assert node.health.ready()[0] is False
         block.rmdir()
         node.once()
-        assert node.engine.unwritable == ""
+        assert node.engine.snapshot.unwritable == ""
         assert node.health.ready()[0] is True
     assert _asked(tmp_path, "state") == 0
 
@@ -108,5 +108,5 @@ def test_the_first_list_makes_it_complete(tmp_path: Path) -> None:
     world.engine.pods_listed(set())
     assert store.saves == 2
     again = World(tmp_path, store=store)
-    assert again.engine.listening
+    assert again.engine.snapshot.listening
     assert store.saves == 2

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from agent.core.admission.node import Node
 from agent.host.standin import container_id
+from agent.model.idset import CpuSet
+from agent.model.ledger import Ledger
+from agent.model.outcome import Outcome
+from agent.model.pod import Pod
 from tests.flow.gpus import GPU, asking, gpu, nodes, world
 from tests.flow.world import MemoryStore, container, manifest
 
@@ -47,6 +56,26 @@ def test_a_pod_is_decided_once_more_only_once(tmp_path: Path) -> None:
     assert nodes(made) == "1"
     assert not made.engine.ledger.pods["job"].aligned["app"]
     assert made.ears.admitted_ == ["job", "job", "job"]
+
+
+def test_a_second_decision_that_breaks_a_rule_was_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All stays as it was, that is told, and the next look decides the pod once more after all."""
+    made, admit = world(tmp_path), Node.admit
+    made.see(asking(policy="restricted"))
+
+    def greedy(node: Node, ledger: Ledger, pod: Pod, **options: Any) -> Outcome:  # noqa: ANN401 - as managers take them
+        outcome = admit(node, ledger, pod, **options)
+        reserved = {**outcome.ledger.cpus.assigned, pod.uid: {"app": CpuSet.of(0)}}
+        return replace(outcome, ledger=replace(outcome.ledger, cpus=replace(outcome.ledger.cpus, assigned=reserved)))
+
+    with monkeypatch.context() as wrong:
+        wrong.setattr(Node, "admit", greedy)
+        made.engine.devices_known("job", {"app": (gpu("g1", 1),)})
+    made.check()
+    assert (nodes(made), len(made.ears.problems)) == ("0", 1)
+    made.engine.reconcile()
+    made.check()
+    assert (nodes(made), made.engine.ledger.pods["job"].aligned) == ("1", {"app": True})
 
 
 def test_late_word_can_refuse_a_pod_that_does_not_run(tmp_path: Path) -> None:
@@ -98,7 +127,7 @@ def test_readers_see_decisions_before_slow_writes(tmp_path: Path) -> None:
         if step.startswith("write"):
             seen.append(str(made.engine.snapshot.ledger.grant("job", "app").cpus))
 
-    made.engine._steps = made.engine._enforcer._steps = look
+    made.engine._enforcer._steps = look
     made.see(manifest("job", created=1))
     assert seen
     assert set(seen) == {made.holds("job")}

@@ -57,7 +57,7 @@ class Node(World):
         )  # fmt: skip
         self.queue = Queue()
         self.teller = teller(self.queue, wish, exempt=self.rule.why)
-        self.engine._teller = self.teller
+        self.fan.add(self.teller)
         self.decisions = EngineDecisions(self.engine, lambda _address: Usable(()), wish=self.teller.wish)
         self.driver = NriDriver(self.decisions)
         self.engine.pods_listed(set())
@@ -87,7 +87,7 @@ class Node(World):
     def untouched(self, uid: str) -> None:
         """Now and after any time, nothing is done to a pod."""
         assert self.starts(uid)
-        self.engine._switches = replace(self.engine._switches, waiting_limit=-1.0)
+        self.engine.changed(self.node(), replace(self.engine.switches, waiting_limit=-1.0))
         self.engine.reconcile()
         assert self.engine.known[uid].refusal is None
         assert uid not in {each.pod.uid for each in line_of(self.engine.known, self.engine.node.rules)}
@@ -149,7 +149,7 @@ def test_s21_a_full_disk_refuses_nobody_who_is_needed(tmp_path: Path, wish: OnMi
     plain = manifest("plain", container(cpu="500m", memory=""), created=6)
     node.hear(*(pod(name, wish, **more) for name, more in NEEDED.items()), plain)
     everybody = [*NEEDED, "plain"]
-    assert node.engine.unwritable
+    assert node.engine.snapshot.unwritable
     for uid in everybody:
         node.untouched(uid)
     assert node.engine.ledger.pods.keys() == {"full"}

@@ -154,7 +154,7 @@ def test_s10_beside_a_static_kubelet_nothing_is_written_until_it_is_gone(tmp_pat
     state.write_text(json.dumps({"policyName": "static", "defaultCpuSet": "0-1"}), "utf-8")
     with site.served() as node:
         assert eventually(lambda: node.engine.switches.observe_only)
-        assert "cpu_manager_state" in node.engine.yields["files"]
+        assert "cpu_manager_state" in node.engine.snapshot.yields["files"]
         site.starts()
         assert eventually(lambda: node.engine.ledger.grant(UID, "app").cpus is not None)
         assert site.asked(APP) == ""

@@ -20,8 +20,7 @@ WAIT: dict[str, Any] = {"policy": "single-numa-node", "on_misalignment": "wait"}
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     """Three CPUs to give (one of four is reserved); three pods may wait."""
-    world = World(tmp_path, machine=SMALL)
-    world.engine._switches = type(world.engine.switches)(most_waiting=3, waiting_limit=60.0)
+    world = World(tmp_path, machine=SMALL, most_waiting=3, waiting_limit=60.0)
     world.engine.pods_listed(set())
     return world
 
@@ -98,7 +97,7 @@ def test_s11_on_a_full_disk_nobody_waits_in_vain(world: World, monkeypatch: pyte
     world.see(manifest("late", created=1, **WAIT))
     world.store.full = "no space left on device"
     world.see(manifest("other", container(cpu="1"), created=2))
-    assert world.engine.unwritable
+    assert world.engine.snapshot.unwritable
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + 61)
     world.engine.reconcile()

@@ -80,7 +80,7 @@ def test_s10_a_writer_that_goes_on_is_told_and_not_fought(tmp_path: Path) -> Non
     (told,) = [text for what, text in world.ears.problems if what == "writers"]
     assert path in told
     assert '"0-3"' in told
-    assert list(world.engine.yields) == ["flapping"]
+    assert list(world.engine.snapshot.yields) == ["flapping"]
     undone(world)
     before = len(world.ears.written_)
     clock.now += 100
@@ -114,9 +114,9 @@ def test_s10_the_kubelets_own_manager_stops_us_until_it_is_gone(tmp_path: Path) 
     undone(world)
     assert world.engine.reconcile() == ()
     world.engine.switch(observe_only=False, source="somebody else")
-    assert list(world.engine.yields) == ["kubelet"]
+    assert list(world.engine.snapshot.yields) == ["kubelet"]
     world.engine.switch(observe_only=False, source="kubelet")
-    assert list(world.engine.yields) == []
+    assert list(world.engine.snapshot.yields) == []
     assert world.effective("a") == world.holds("a")
 
 
@@ -124,10 +124,10 @@ def test_s10_the_kubelets_configuration_stops_and_resumes(tmp_path: Path) -> Non
     """What nodes/configz says is followed both ways, beside whatever else was found."""
     world = pinned(tmp_path)
     mind_kubelet(world.engine, {"kubeletconfig": {"cpuManagerPolicy": "static"}})
-    assert "cpuManagerPolicy" in world.engine.yields["configz"]
+    assert "cpuManagerPolicy" in world.engine.snapshot.yields["configz"]
     world.engine.switch(observe_only=True, why="an NRI plugin", source="files")
     mind_kubelet(world.engine, {"kubeletconfig": {"cpuManagerPolicy": "none"}})
-    assert world.engine.yields == {"files": "an NRI plugin"}
+    assert world.engine.snapshot.yields == {"files": "an NRI plugin"}
 
 
 def test_s10_a_reload_of_settings_does_not_bring_the_fight_back(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_s10_a_reload_of_settings_does_not_bring_the_fight_back(tmp_path: Path) 
     world.engine.switch(observe_only=True, why="an NRI plugin", source="files")
     world.engine.changed(world.node(topologyManagerPolicy="restricted"))
     assert world.engine.switches.observe_only
-    assert world.engine.yields == {"files": "an NRI plugin"}
+    assert world.engine.snapshot.yields == {"files": "an NRI plugin"}
 
 
 @pytest.mark.parametrize("kubelet", [Path("/var/lib/kubelet"), Path("srv/kubelet")])

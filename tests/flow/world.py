@@ -158,12 +158,13 @@ class World:
         self, folder: Path, *, machine: str = "2 sockets x 1 node x 4 cores x 1 thread",
         settings: Mapping[str, Any] | None = None, store: MemoryStore | None = None, pods: Iterable[Pod] = (),
         exempt: Callable[[Pod], str] = lambda _pod: "", room: Room | None = None, tellers: Iterable[Teller] = (),
-        words: Mapping[str, CarriedGrant] | None = None, clock: Callable[[], float] = time.monotonic,
+        words: Mapping[str, CarriedGrant] | None = None, clock: Callable[[], float] = lambda: time.monotonic(),  # noqa: PLW0108 - a test may turn it
         **switches: Any,  # noqa: ANN401 - of several types
     ) -> None:  # fmt: skip
         self.settings = {"kubeReserved": {"cpu": "1"}, **(settings or {})}
         self.machine = parse_synthetic(machine)
         self.store, self.ears, self.steps = store or MemoryStore(), Ears(), list[str]()
+        self.fan = Fan(self.ears, *tellers)
         try:
             self.tree = Scratch(folder)
         except Exception:  # noqa: BLE001 - no tree there yet
@@ -178,8 +179,7 @@ class World:
         )  # fmt: skip
         self.engine = Engine(
             self.node(), self.recovered.ledger, cgroups=self.cgroups, store=self.store,
-            teller=Fan(self.ears, *tellers),
-            exempt=exempt, switches=Switches(**switches), steps=self.steps.append,
+            teller=self.fan, exempt=exempt, switches=Switches(**switches), steps=self.steps.append,
             saved=self.recovered.as_saved, complete=self.recovered.complete, room=room, clock=clock,
         )  # fmt: skip
         self.engine.names_known(names)
@@ -276,8 +276,13 @@ class World:
         """What is true in every world."""
         ledger = self.engine.ledger
         invariants.check(ledger, self.engine.node, earlier=tuple(ledger.pods))
-        assert self.store.saved in (ledger, None) or self.engine.unwritable, "what holds was not saved"
-        if self.engine.switches.observe_only or not self.engine.listening or self.kernel.moody or self.engine.broken:
+        assert self.store.saved in (ledger, None) or self.engine.snapshot.unwritable, "what holds was not saved"
+        if (
+            self.engine.switches.observe_only
+            or not self.engine.snapshot.listening
+            or self.kernel.moody
+            or self.engine.snapshot.broken
+        ):
             return
         names = self.names()
         everyone = CpuSet.union(cpus for each in ledger.cpus.assigned.values() for cpus in each.values())

@@ -16,7 +16,8 @@ from agent.app.page.values import PageInput
 from agent.app.standalone.standalone import Standalone, StandaloneOptions
 from agent.core.admission.node import Node
 from agent.core.machines.synthetic import parse_synthetic
-from agent.engine.known import Snapshot
+from agent.engine.following import Following
+from agent.engine.state import State
 from agent.host.scratch import Scratch
 from agent.model.devices import DeviceInventory
 from agent.model.podspec import pod_from
@@ -151,4 +152,4 @@ def many_nodes() -> PageInput:
         body = pod(f"worker-{number}", str((3, 2, 4, 1, 2)[number % 5]), namespace=f"team-{number % 5}")
         body["metadata"]["uid"] = f"uid-{number}"
         ledger = node.admit(ledger, pod_from(body)).ledger
-    return PageInput(Snapshot(ledger, node), node_name="many-nodes")
+    return PageInput(State(ledger, node, Following(node)), node_name="many-nodes")

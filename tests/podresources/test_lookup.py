@@ -10,7 +10,7 @@ import pytest
 
 from agent.core.devices.kubelet import Given, Offered
 from agent.engine.engine import Engine
-from agent.engine.known import Snapshot
+from agent.engine.state import State
 from agent.errors import RuntimeLinkError
 from agent.host.podresources import podresources_pb2 as pb
 from agent.host.podresources.client import Held, HeldDevice, PodResources
@@ -77,7 +77,7 @@ class Desk:
         self.lookup = Lookup(self.client, self, problem=self.problems.append, clock=self.clock)
 
     @property
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> State:
         """The engine's."""
         return self.world.engine.snapshot
 
@@ -259,7 +259,7 @@ def test_over_grpc_the_cpus_follow_the_device(kubelet: Kubelet, tmp_path: Path) 
     }
     world, fan = World(tmp_path / "node"), Fan()
     engine: Engine = world.engine
-    engine._teller = fan  # type: ignore[assignment]
+    world.fan.add(fan)  # type: ignore[arg-type]
     client = PodResources(str(tmp_path / "kubelet.sock"))
     fan.to = lookup = Lookup(client, engine)
     lookup.start()

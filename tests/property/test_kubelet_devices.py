@@ -45,11 +45,13 @@ def test_no_rule_breaks(words: list[tuple[str, Given]], policy: Policy) -> None:
     plain = Node(MACHINE, Rules(TopologyRules(policy), CpuRules(reserved_count=1)), DeviceInventory())
     following, node, ledger = Following(plain), plain, plain.start()
     for uid, told in words:
-        following.tell(uid, told)
+        following = following.tell(uid, told)
         node = following.node(node)
         if uid in ledger.pods:
             ledger, again = following.late(node, ledger, uid, started=False)
-            ledger = node.release(ledger, uid) if again else ledger
+            following, ledger = (
+                (following.once_more(uid), node.release(ledger, uid)) if again else (following, ledger)
+            )
         outcome = node.admit(handed_over(ledger, PODS[uid], told), PODS[uid])
         ledger = outcome.ledger if isinstance(outcome, Admitted) else node.release(outcome.ledger, uid)
         invariants.check(ledger, node, earlier=tuple(ledger.pods))

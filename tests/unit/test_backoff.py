@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from agent.core.cgroups.writers import REPAIRS
-from agent.engine.backoff import LONGEST, QUIET, REFUSED, Backoff, Truce
+from agent.engine.asides import Truce
+from agent.engine.backoff import LONGEST, QUIET, REFUSED, Backoff
 from agent.model.cgroup import Cause, Observed, Write, Written
 
 LAST = {("/a", "cpuset.cpus"): "1"}
@@ -114,11 +115,12 @@ def test_what_the_kernel_refuses_is_waited_for_until_it_is_left_to_the_reconcili
 def test_a_truce_doubles_to_hours_and_begins_anew_after_a_long_peace() -> None:
     """Somebody who fights whenever it is tried is tried every 320 minutes in the end, not every five."""
     clock = Clock()
-    truce, minutes = Truce(clock), []
+    truce, minutes = Truce(), []
     for _ in range(8):
-        minutes.append(int(truce.begin().split()[-2]))
+        truce = truce.begin(clock.now)
+        minutes.append(int(str(truce).split()[-2]))
         clock.now += 60 * minutes[-1]
-        assert truce.over
+        assert truce.over(clock.now)
     assert minutes == [5, 10, 20, 40, 80, 160, 320, 320]
     clock.now += 60 * 321
-    assert truce.begin() == "it is left alone, and tried again after 5 minutes"
+    assert str(truce.begin(clock.now)) == "it is left alone, and tried again after 5 minutes"

@@ -20,7 +20,9 @@ from agent.core.explain.values import AsOf, Explanation, Lever, LossReason, Said
 from agent.core.explain.words import size, spread
 from agent.engine.deciding import asked
 from agent.engine.explaining import explained
-from agent.engine.known import Known, Snapshot
+from agent.engine.following import Following
+from agent.engine.known import Known
+from agent.engine.state import State
 from agent.model.outcome import Admitted, Reason, Refusal
 from tests.unit.explain_cases import FOLDER, Told, again, carried_out, cases
 
@@ -96,7 +98,7 @@ def test_the_engine_explains_what_it_knows() -> None:
     case = next(case for _, case in ALL if case["name"] == "it waits for room")
     told = carried_out(case)
     known = Known(told.pod, asked(told.node, told.pod), refusal=told.found.refusal)
-    snapshot = Snapshot(told.ledger, told.node, {told.pod.uid: known})
+    snapshot = State(told.ledger, told.node, Following(told.node), {told.pod.uid: known})
     found = explained(snapshot, told.pod.uid)
     assert found is not None
     assert found.summary == told.found.summary

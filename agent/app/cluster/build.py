@@ -136,7 +136,7 @@ class ClusterParts(Service):
         self.intake = Intake(
             engine, self.cluster_teller, self.namespaces.annotations, self._there.__contains__, self._node_changed,
             lambda text: self.fan.problem("intake", text), lambda body: self.leaving.seen(body, self._halt),
-            waits=lambda: not engine.listening, adopt=self._adopt,
+            waits=lambda: not engine.snapshot.listening, adopt=self._adopt,
         )  # fmt: skip
         self.source = PodSource(options.access, options.node_name, self.intake, count)
         self.edges = NodeEdges(
@@ -281,7 +281,7 @@ class ClusterParts(Service):
     def _acting(self) -> bool:
         """Whether anything is done to pods and cgroups; asked without the engine's lock."""
         engine = self._engine
-        return not (engine.halted or engine.yields or engine.snapshot.switches.observe_only)
+        return not (engine.halted or engine.snapshot.yields or engine.snapshot.switches.observe_only)
 
     def _fallback(self) -> OnMisalignment:
         return OnMisalignment(self.setup.settings.refusals.fallback.value)
@@ -296,7 +296,7 @@ class ClusterParts(Service):
 
     def _find(self, namespace: str, name: str, uid: str) -> Pod | None:
         """A pod that the runtime starts before the watch brought it: one GET, as long as the runtime can wait."""
-        if not self._engine.listening:
+        if not self._engine.snapshot.listening:
             return None  # who runs comes first
         known = self.cluster_teller.pod_known
         try:

@@ -185,10 +185,10 @@ class Cluster(ClusterParts):
         """The first complete list came: pods of the saved ledger carry what they hold, whoever was killed before."""
         snapshot = self._engine.snapshot
         for uid, known in snapshot.known.items():
-            if uid in snapshot.ledger.pods and not known.ended and known.refusal is None:
+            if uid in snapshot.shown.pods and not known.ended and known.refusal is None:
                 lacking = snapshot.unenforced.get(uid, {})
                 with Survived(self._stumbled):  # one pod's fault is its own
-                    self.cluster_teller.retold(known.pod, snapshot.ledger, known.ask, lacking)
+                    self.cluster_teller.retold(known.pod, snapshot.shown, known.ask, lacking)
 
     def _follow(self) -> None:
         """The Node, the settings or the machine changed: read again; wrong settings are told once, the old stay."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 from agent.core.devices.books import groups_held
 from agent.engine.alone import sentence
-from agent.engine.known import Snapshot
+from agent.engine.state import State
 from agent.errors import KubeError
 from agent.kube.topology_crd import NOT_FOUND, TopologyPublisher, topology_object
 from agent.model.devices import DeviceInventory
@@ -40,7 +40,7 @@ class TopologyLoop:
     """
 
     def __init__(
-        self, publisher: TopologyPublisher, node: str, *, snapshot: Callable[[], Snapshot],
+        self, publisher: TopologyPublisher, node: str, *, snapshot: Callable[[], State],
         node_uid: Callable[[], str], enforcing: Callable[[], bool], problem: Callable[[str], None],
         every: float = EVERY,
     ) -> None:  # fmt: skip
@@ -96,13 +96,13 @@ class TopologyLoop:
         if time.monotonic() > self._look:
             self._look, self._seen = time.monotonic() + _about(AGAIN), ()
             self._publisher.forget()
-        seen = (shot.ledger, shot.node, shot.known, uid, enforcing)
+        seen = (shot.shown, shot.node, shot.known, uid, enforcing)
         if len(self._seen) == len(seen) and all(old is new for old, new in zip(self._seen, seen, strict=True)):
             return False
         body = topology_object(
-            shot.node.machine, shot.ledger, shot.node.rules, reserved=shot.node.reserved, node=self._node,
+            shot.node.machine, shot.shown, shot.node.rules, reserved=shot.node.reserved, node=self._node,
             node_uid=uid, pods=[each.pod for each in shot.known.values() if not each.ended], enforcing=enforcing,
-            devices=devices_per_node(shot.ledger, shot.node.inventory),
+            devices=devices_per_node(shot.shown, shot.node.inventory),
         )  # fmt: skip
         written = self._publisher.publish(body)
         self._seen = seen

@@ -42,7 +42,7 @@ class Values:
     def picture(self, seen: PageInput, *, full: bool, bare: bool) -> str:
         """See Source."""
         node = seen.snapshot.node
-        return draw(node.machine, seen.snapshot.ledger, reserved=node.reserved, full=full, bare=bare)
+        return draw(node.machine, seen.snapshot.shown, reserved=node.reserved, full=full, bare=bare)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ class EngineSource(Values):
 
     def _stopped(self) -> list[str]:
         engine = self.engine
-        yields: Mapping[str, str] = dict(engine.yields)
+        yields: Mapping[str, str] = dict(engine.snapshot.yields)
         switched = engine.halted or engine.snapshot.switches.observe_only
         return [
             *(["the settings or the Node's annotation say so"] if switched else []),

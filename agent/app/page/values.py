@@ -19,8 +19,9 @@ from agent.core.cgroups.enforced import sentence
 from agent.core.explain.shown import to_json
 from agent.core.machines.facts import to_facts
 from agent.engine.explaining import explained
-from agent.engine.known import Known, Snapshot
+from agent.engine.known import Known
 from agent.engine.line import FINAL, waits
+from agent.engine.state import State
 from agent.host.cgroups.layout import place
 from agent.model.outcome import Refusal
 from agent.model.rules import Rules
@@ -57,7 +58,7 @@ class PageInput:
         wrong: manifests that are not served, one sentence each.
     """
 
-    snapshot: Snapshot
+    snapshot: State
     node_name: str = ""
     names: Mapping[str, tuple[str, str]] | None = None
     kubepods: str = ""
@@ -70,7 +71,7 @@ class PageInput:
 
 def node_value(seen: PageInput) -> dict[str, Any]:
     """/api/node."""
-    node, ledger = seen.snapshot.node, seen.snapshot.ledger
+    node, ledger = seen.snapshot.node, seen.snapshot.shown
     return {
         "version": VERSION,
         "agent": __version__,
@@ -103,7 +104,7 @@ def _repair(seen: PageInput, repair: RecentRepair) -> dict[str, Any]:
     """A repair, told by the pod's name where the path has one."""
     uid, container = _owner(seen, repair.path)
     known = seen.snapshot.known.get(uid)
-    record = seen.snapshot.ledger.pods.get(uid)
+    record = seen.snapshot.shown.pods.get(uid)
     pod = known.pod.key if known else record.pod.key if record else ""
     cause = _CAUSES.get(repair.cause, repair.cause)
     done = f"putting it right failed: {repair.error}" if repair.error else "put right"
@@ -127,8 +128,8 @@ def _owner(seen: PageInput, path: str) -> tuple[str, str]:
 def pods_value(seen: PageInput) -> list[dict[str, Any]]:
     """The pods of /api/pods: in order of creation."""
     snapshot = seen.snapshot
-    view = view_of(snapshot.ledger, snapshot.node, snapshot.known)
-    drawn = {holder.uid: holder for holder in holders(snapshot.ledger)}
+    view = view_of(snapshot.shown, snapshot.node, snapshot.known)
+    drawn = {holder.uid: holder for holder in holders(snapshot.shown)}
     repairs = Counter(_owner(seen, each.path)[0] for each in seen.repairs)
     found = []
     for uid, rows in groupby(view.rows, key=lambda row: row.uid):
@@ -139,7 +140,7 @@ def pods_value(seen: PageInput) -> list[dict[str, Any]]:
 
 
 def _pod(seen: PageInput, uid: str, known: Known | None, rows: list[Row], holder: Holder | None) -> dict[str, Any]:
-    record = seen.snapshot.ledger.pods.get(uid)
+    record = seen.snapshot.shown.pods.get(uid)
     pod = record.pod if record else known.pod if known else None
     state, why = _state(seen.snapshot, uid, known, rows)
     return {
@@ -165,14 +166,14 @@ def _sign(holder: Holder) -> dict[str, Any]:
     return {"letter": holder.sign, "number": holder.number, "colour": colour, "pattern": pattern}
 
 
-def _state(snapshot: Snapshot, uid: str, known: Known | None, rows: list[Row]) -> tuple[str, str]:
+def _state(snapshot: State, uid: str, known: Known | None, rows: list[Row]) -> tuple[str, str]:
     """A pod's state in one word, and one sentence where there is something to say."""
     if known is not None and known.ended:
         return ENDED, "it ended; what it held is freed when its cgroups have gone"
     if known is not None and known.exempt:
         return EXEMPT, known.exempt
     if known is not None and known.refusal is not None:
-        return _refused(snapshot, known, known.refusal, inside=uid in snapshot.ledger.pods)
+        return _refused(snapshot, known, known.refusal, inside=uid in snapshot.shown.pods)
     lacking = snapshot.unenforced.get(uid, {})
     if lacking:
         return UNENFORCED, sentence(lacking)
@@ -181,7 +182,7 @@ def _state(snapshot: Snapshot, uid: str, known: Known | None, rows: list[Row]) -
     return next((state for state in (MISALIGNED, ALIGNED) if state in states), SHARED), why
 
 
-def _refused(snapshot: Snapshot, known: Known, refusal: Refusal, *, inside: bool) -> tuple[str, str]:
+def _refused(snapshot: State, known: Known, refusal: Refusal, *, inside: bool) -> tuple[str, str]:
     """Of a pod that was refused: it waits, it does not run, or it runs on the shared pool all the same."""
     plain = in_words(refusal)
     if inside:

@@ -221,7 +221,7 @@ class NodeEdges:
         """Whether the runtime is told anything (safety.md S3, S10)."""
         if self.enforcement() in (Enforcement.DRY_RUN, Enforcement.CGROUP):
             return False
-        return not (self.engine.halted or self.engine.yields or self.engine.snapshot.switches.observe_only)
+        return not (self.engine.halted or self.engine.snapshot.yields or self.engine.snapshot.switches.observe_only)
 
     def _answered(self, method: str, outcome: str, seconds: float) -> None:
         """A request of the runtime got its answer; one that was given without the decision is counted as such."""

@@ -23,7 +23,7 @@ STATES = ("pinned", "shared", "refused", "exempt", "ended")
 def shown(engine: Engine, memory: NodeMemory | None) -> MetricValues:
     """The gauges that follow from what was decided, and from the kernel's word on free memory."""
     snapshot = engine.snapshot
-    ledger, node = snapshot.ledger, snapshot.node
+    ledger, node = snapshot.shown, snapshot.node
     pods, waiting, unenforced = dict.fromkeys(STATES, 0), 0, 0
     for uid, each in snapshot.known.items():
         pods[_state(uid, each, ledger)] += 1
@@ -32,12 +32,11 @@ def shown(engine: Engine, memory: NodeMemory | None) -> MetricValues:
         waiting += not each.ended and each.refusal is not None and wish is OnMisalignment.WAIT
     nodes = usage(ledger, node)
     largest = largest_aligned(nodes, node.machine, whole_cores=node.rules.cpu.options.full_pcpus_only)
-    found = engine.yields.copy()
     return MetricValues(
         nodes=nodes, pods=pods, waiting=waiting, largest=largest, placed=_placed(ledger),
         unenforced=unenforced,
         available=memory.available(node.machine.node_set) if memory else {},
-        writers={source: source in found for source in SOURCES},
+        writers={source: source in snapshot.yields for source in SOURCES},
     )  # fmt: skip
 
 

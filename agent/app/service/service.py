@@ -27,7 +27,7 @@ KNOWN = {
     "pods": "a complete list of pods has been decided on",
     "names": "the API server or the runtime has named all containers",
 }
-"""What `Engine.missing` may name -> the sentence when it is missing no more."""
+"""What `State.missing` may name -> the sentence when it is missing no more."""
 
 
 class Service(ABC):
@@ -115,8 +115,8 @@ class Service(ABC):
     def _show(self, engine: Engine) -> None:
         """Health, and the file of those outside, are what the engine says now."""
         self.health.set(RECOVERY, "")
-        self.health.set("checkpoint", engine.unwritable)
-        self.health.set("cgroups", engine.broken)
+        self.health.set("checkpoint", engine.snapshot.unwritable)
+        self.health.set("cgroups", engine.snapshot.broken)
         self.health.set("settings", self.setup.wrong)
-        self._tell_missing(engine.missing)
+        self._tell_missing(engine.snapshot.missing)
         self.outsiders.follow(engine.snapshot)

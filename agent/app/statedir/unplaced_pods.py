@@ -18,7 +18,8 @@ from pathlib import Path
 from agent.app.statedir import json_file as small_files
 from agent.core.explain import PodStanding
 from agent.core.request.annotations import Ask
-from agent.engine.known import Known, Snapshot
+from agent.engine.known import Known
+from agent.engine.state import State
 from agent.errors import MalformedError
 from agent.model.fields import Field
 from agent.model.outcome import Reason, Refusal
@@ -59,9 +60,9 @@ class Outsiders:
         self._path = state / FILE
         self._pods, self._lacking = dict(load(state)), dict(unenforced(state))
         self._told = False
-        self._seen: Snapshot | None = None
+        self._seen: State | None = None
 
-    def follow(self, snapshot: Snapshot) -> None:
+    def follow(self, snapshot: State) -> None:
         """Keep what a snapshot says. A file that cannot be written is told once, and stops nothing."""
         if snapshot is self._seen:  # asked several times a second
             return
@@ -82,7 +83,7 @@ class Outsiders:
             self._pods, self._lacking, self._told = pods, lacking, False
         self._seen = snapshot
 
-    def _with(self, snapshot: Snapshot) -> dict[str, Outsider]:
+    def _with(self, snapshot: State) -> dict[str, Outsider]:
         """Those who are outside now, by uid; before them the last ones that were refused and are gone."""
         now = {
             uid: Outsider(known.pod, PodStanding(known.refusal, known.exempt))
@@ -97,7 +98,7 @@ class Outsiders:
         return dict([*list(gone.items())[-MOST_GONE:], *list(now.items())[:MOST]])
 
 
-def _inside(snapshot: Snapshot, uid: str) -> bool:
+def _inside(snapshot: State, uid: str) -> bool:
     """Whether a pod that was outside is in, or not outside any more."""
     known = snapshot.known.get(uid)
     return known is not None and not known.ended

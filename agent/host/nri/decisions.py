@@ -21,7 +21,7 @@ from agent.core.cgroups.desired import Want, own_of, share
 from agent.core.cgroups.release import lifted
 from agent.core.devices.kubelet import is_extended
 from agent.engine.alone import Survived
-from agent.engine.known import Snapshot
+from agent.engine.state import State
 from agent.host.device_nodes import Usable, variable
 from agent.host.nri.values import DeviceNode
 from agent.model.pod import Pod
@@ -44,12 +44,8 @@ class NriEngine(Protocol):
     """What of the engine is used."""
 
     @property
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> State:
         """What was decided last; never waits."""
-
-    @property
-    def settled(self) -> bool:
-        """Whether all that holds was in force at the last look; never waits."""
 
     def containers_heard(self, names: Mapping[str, tuple[str, str]]) -> None:
         """The runtime is about to make containers; never waits."""
@@ -196,7 +192,7 @@ class EngineDecisions:
         self._queue.put(self._engine.all_named)
         self._queue.put(done.set)
         self._queue.put(lambda: self._live(uids))
-        return done.wait(within) and self._engine.settled
+        return done.wait(within) and self._engine.snapshot.settled
 
     def decide(self, pod: Pod, within: float = FIND_WITHIN) -> bool:
         """Have a pod decided that the watch has not brought; whether it was in time. For `driver.Find`."""

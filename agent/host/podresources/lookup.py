@@ -26,7 +26,7 @@ from agent.core.cgroups.enforced import Unenforced
 from agent.core.devices.kubelet import Given, Offered, awaited
 from agent.core.request.annotations import Ask
 from agent.engine.alone import Survived, sentence
-from agent.engine.known import Snapshot
+from agent.engine.state import State
 from agent.errors import RuntimeLinkError
 from agent.host.podresources.client import Held, HeldDevice
 from agent.model.cgroup import Written
@@ -60,7 +60,7 @@ class Sink(Protocol):
     """What of the engine is used."""
 
     @property
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> State:
         """What was decided last; never waits."""
 
     def devices_known(self, uid: str, given: Given) -> None:

@@ -1,0 +1,206 @@
+"""Decides on pods that come together, saves once, writes once, and tells.
+
+Where a rule of the books breaks, they are decided and saved one by one; whoever breaks it is set aside, and costs
+nobody else anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from agent.core.admission.resize import pending
+from agent.engine import transitions
+from agent.engine.adopt import CarriedGrant
+from agent.engine.alone import Survived, one_by_one, sentence
+from agent.engine.enforcer import Enforcer
+from agent.engine.governor import Governor
+from agent.engine.keeper import Keeper
+from agent.engine.known import Known
+from agent.engine.line import line_of
+from agent.engine.ports import Teller
+from agent.engine.recover import recover
+from agent.engine.state import State
+from agent.engine.transitions import Moment, Transition
+from agent.model.cgroup import Observed
+from agent.model.ledger import Ledger, PodRecord
+from agent.model.pod import Pod
+
+
+class Admitter:
+    """All of it needs the engine's lock.
+
+    Args:
+        keeper: has the state.
+        governor: brings the kernel to it.
+        enforcer: knows which containers pods have.
+        teller: who is told.
+        moment: makes what the decisions of one event need that is in no state.
+    """
+
+    def __init__(
+        self, keeper: Keeper, governor: Governor, enforcer: Enforcer, teller: Teller, moment: Callable[[], Moment]
+    ) -> None:
+        self._keeper, self._governor, self._enforcer = keeper, governor, enforcer
+        self._teller, self._moment = teller, moment
+
+    @property
+    def _state(self) -> State:
+        return self._keeper.state
+
+    def adopt(
+        self, pods: Iterable[Pod], observed: Observed, words: Mapping[str, CarriedGrant], there: Collection[str]
+    ) -> None:
+        """Pods that run, and that the ledger may lack: what they run on is theirs. So it is with pods of no list.
+
+        Args:
+            pods: all that run, and are not left alone.
+            observed: the cgroups.
+            words: what they carry of an earlier agent, by uid.
+            there: uids of all pods of the list.
+        """
+        ordered = sorted(pods, key=lambda pod: (pod.created, pod.uid))
+
+        def take(some: Sequence[Pod]) -> None:
+            state, names, only = self._state, self._enforcer.names, {pod.uid for pod in some}
+            found = recover(state.node, state.ledger, observed, names, ordered, words=words, only=only)
+            # those that cannot be saved are decided as pods that ran
+            self._keeper.commit(
+                transitions.adopted(state, found), lambda was, new: replace(was, unwritable=new.unwritable)
+            )
+            for text in found.untold:
+                self._teller.problem("devices", text)
+
+        def failed(pod: Pod, error: Exception) -> None:
+            self._teller.problem("set-aside", f"what pod {pod.key} runs on is not known: {sentence(error)}")
+
+        one_by_one(ordered, take, failed)
+        with alone("what containers run on that nobody knows", self._teller):
+            step = transitions.left_behind(self._state, observed, there)
+            # saved in any case, as one that lacks nobody; what they run on is theirs though it cannot be saved
+            self._keeper.commit(step.state, lambda _was, new: new, always=True)
+            for text in step.problems:
+                self._teller.problem("unlisted", text)
+
+    def let_in(self) -> None:
+        """Room may have appeared: whoever waits for it is tried, in order of arrival (safety.md S11)."""
+        before, told, passed = self._state, list[Pod](), set[str]()
+        line = line_of(before.known, before.node.rules)
+        came = {uid: before.known[uid].since if uid in before.known else 0.0 for uid in pending(before.ledger)}
+        came |= {each.pod.uid: each.since for each in line}  # a resize that waits has no place in the line
+        moving = came.keys() - before.asides.later(self._moment().now)
+
+        def enter(uids: Sequence[str]) -> None:
+            # in the order of the line, also one by one: nobody passes whoever came before
+            step = transitions.let_in(self._state, moving - passed - {*uids}, self._moment())
+            self._keeper.commit(step.state)
+            passed.update(uids)
+            told.extend(step.told)
+
+        if moving and not before.unwritable:
+            one_by_one(sorted(moving, key=lambda uid: (came[uid], uid)), enter, self._failed)
+        if told:
+            self.settle(before.ledger, told)
+
+    def again(self, tried: Collection[Known]) -> None:
+        """Decide once more on pods; those that are in now are told."""
+        if tried:
+            ran = {each.pod.uid for each in tried if each.ran}
+            self.decide_each([each.pod for each in tried], transitions.tried_again, ran)
+
+    def decide_each(self, pods: Iterable[Pod], decide: Callable[..., Transition], ran: Collection[str]) -> None:
+        """Decide on pods in order of creation, save once, enforce once, and tell.
+
+        Where a rule of the books breaks, they are decided and saved one by one; whoever breaks it is set aside.
+
+        Args:
+            pods: any number.
+            decide: the transition for one.
+            ran: uids of pods that run already.
+        """
+        before, at, told = self._state, self._moment(), list[Pod]()
+
+        def one(state: State, pod: Pod) -> Transition:
+            return decide(state, pod, at, ran=pod.uid in ran)
+
+        def together(some: Sequence[Pod]) -> None:
+            step = transitions.each_in_order(self._state, some, one)
+            self._keeper.commit(step.state)
+            told.extend(step.told)
+            for text in step.problems:
+                self._teller.problem("set-aside", text)
+
+        def aside(pod: Pod, error: Exception) -> None:
+            self._failed(pod.uid, error, pod.key)
+            known = transitions.as_known(self._state, pod, ran=pod.uid in ran)
+            with alone(f"pod {pod.key}", self._teller):
+                self._keeper.commit(transitions.put_aside(self._state, pod, ran=pod.uid in ran))
+            if pod.uid not in self._state.known:
+                self._keeper.note(self._state.with_pods(replace(known, unsaved=True)))
+            told.append(pod)
+
+        ordered = sorted(pods, key=lambda pod: (pod.created, pod.uid))
+        one_by_one(ordered, together, aside)
+        self.settle(before.ledger, told)
+
+    def free_ended(self) -> None:
+        """Release pods that ended and whose cgroups are gone; forget them."""
+        state, freed = self._state, list[str]()
+        ended = [uid for uid, known in state.known.items() if known.ended]
+        observed = self._governor.observe() if ended and state.listed else None
+        if observed is None:
+            return
+        alive = {cgroup.pod_uid for cgroup in observed.cgroups}
+        if not state.node.rules.cpu.static:
+            self._enforcer.learn(state.ledger, state.node.rules, state.node.machine, observed)
+        later = state.asides.later(self._moment().now)
+
+        def free(uids: Sequence[str]) -> None:
+            self._keeper.commit(transitions.released(self._state, uids))
+            freed.extend(uid for uid in uids if uid not in self._state.ledger.pods)  # all, unless it cannot be saved
+
+        one_by_one([uid for uid in sorted(ended) if uid not in alive | later], free, self._failed)
+        if not freed:
+            return
+        self._keeper.note(self._state.without(freed))
+        self._enforcer.forget(freed)
+        for uid in freed:
+            self._teller.released(uid)
+        self.let_in()  # first, so that the pool does not widen by what others get at once (safety.md S6)
+        self._governor.enforce()
+
+    def settle(self, before: Ledger, told: Sequence[Pod]) -> None:
+        """After decisions that are saved: enforce, tell."""
+        if self._state.stands or self._keeper.save():
+            self._governor.enforce(but={pod.uid for pod in told})
+        unbound = [each.pod for each in self._state.ledger.pods.values() if _less_bound(before, each)]
+        self.tell(replace(self._state.known[pod.uid], pod=pod) for pod in (*told, *unbound))
+
+    def tell(self, pods: Iterable[Known]) -> None:
+        """Tell what became of pods."""
+        state = self._state
+        for known in pods:
+            if known.refusal is not None:
+                self._teller.refused(known.pod, known.refusal, known.ask)
+            elif known.pod.uid in state.ledger.pods:
+                unenforced = state.unenforced.get(known.pod.uid, {})
+                self._teller.admitted(known.pod, state.shown, known.ask, unenforced)
+
+    def _failed(self, uid: str, error: Exception, key: str = "") -> None:
+        """A pod breaks something: it is left as it is, tried again later, and told once."""
+        state = self._state
+        self._keeper.note(replace(state, asides=state.asides.wrong(uid, self._moment().now)))
+        if uid not in state.asides.tries:
+            key = key or state.known[uid].pod.key
+            self._teller.problem("set-aside", f"pod {key} is set aside, and tried again later: {sentence(error)}")
+
+
+def alone(what: str, teller: Teller) -> Survived:
+    """Whatever goes wrong inside leaves the state as it was, is told, and costs nobody else anything."""
+    return Survived(lambda error: teller.problem("set-aside", f"{what}: {sentence(error)}"))
+
+
+def _less_bound(before: Ledger, record: PodRecord) -> bool:
+    """Whether a pod's memory is not bound any more, since another pod came (`agent.core.memory.confined`)."""
+    was = before.pods.get(record.pod.uid)
+    return was is not None and was.bind_memory and not record.bind_memory

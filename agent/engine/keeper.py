@@ -1,0 +1,87 @@
+"""The state that counts: one that was checked and saved. A failure drops the new one; nothing has to be undone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from agent.core.accounting import invariants
+from agent.core.machines.identity import MACHINE, as_saved
+from agent.engine.ports import Steps, Store, Teller
+from agent.engine.recover import LISTED, NAMES
+from agent.engine.state import State
+from agent.engine.transitions import unsaved
+from agent.errors import CheckpointUnwritableError, InvariantError
+from agent.model.ledger import Ledger
+
+
+class Keeper:
+    """Keeps it. Writers hold the engine's lock; `state` is read without it.
+
+    Args:
+        state: to begin with.
+        store: where the ledger is saved.
+        teller: told once why nothing can be saved.
+        steps: told before each save.
+        names: container id -> (pod uid, container name), as far as worth saving with a ledger.
+    """
+
+    def __init__(
+        self, state: State, store: Store, teller: Teller, steps: Steps,
+        names: Callable[[Ledger], dict[str, tuple[str, str]]],
+    ) -> None:  # fmt: skip
+        self._state = state
+        self._store, self._teller, self._steps, self._names = store, teller, steps, names
+
+    @property
+    def state(self) -> State:
+        """The state that counts."""
+        return self._state
+
+    def note(self, state: State) -> None:
+        """A state that need not be saved: it has the grants of the one that counts, and counts at once."""
+        if state.ledger is not self._state.ledger:
+            raise InvariantError("grants would count that were not saved")
+        self._state = state
+
+    def commit(
+        self, new: State, otherwise: Callable[[State, State], State] = unsaved, *, always: bool = False
+    ) -> None:
+        """Check a state and save it; from then on it counts.
+
+        Args:
+            new: the state.
+            otherwise: of the state before and the new one, what counts where the new one cannot be saved.
+            always: save it also where the store has its grants.
+
+        Raises:
+            InvariantError: a rule of the books does not hold; the state before counts.
+        """
+        before, saved = self._state, new.stands
+        if not saved:
+            invariants.check(new.ledger, new.node, earlier=tuple(before.ledger.pods))
+        if always or not saved:
+            new = self._saved(new)
+        self._state = new if new.stands else otherwise(before, new)
+
+    def save(self) -> bool:
+        """Save what counts; whether that went well."""
+        self._state = self._saved(self._state)
+        return not self._state.unwritable
+
+    def save_names(self) -> None:
+        """Save what counts if more names are worth saving now than were saved with it."""
+        if self._names(self._state.ledger) != self._state.names_saved:
+            self.save()
+
+    def _saved(self, state: State) -> State:
+        self._steps("save")
+        names = self._names(state.ledger)
+        extra = {NAMES: {number: [*spot] for number, spot in names.items()}} if names else {}
+        try:
+            self._store.save(state.ledger, {LISTED: state.listening, MACHINE: as_saved(state.node.machine), **extra})
+        except CheckpointUnwritableError as error:
+            if not state.unwritable:
+                self._teller.problem("checkpoint", str(error))
+            return replace(state, unwritable=str(error))
+        return replace(state, saved=state.ledger, names_saved=names, unwritable="")

@@ -1,0 +1,128 @@
+"""All that the engine knows, as one value. A transition makes the next one (`agent.engine.transitions`).
+
+A state counts from the moment that it is saved; what could not be checked or saved was never one. Whoever reads takes
+the one that counts, and no lock: answers to the runtime, the page, metrics (S8, S9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from agent.core.admission.node import Node
+from agent.core.cgroups.enforced import Unenforced
+from agent.core.devices.kubelet import Given
+from agent.engine.asides import Asides, Truce
+from agent.engine.following import Following
+from agent.engine.known import SWITCHES, Known, Switches, as_told
+from agent.engine.standing import Standing
+from agent.model.idset import NodeSet
+from agent.model.ledger import Ledger
+
+
+@dataclass(frozen=True)
+class State:
+    """The node as the engine has it.
+
+    Attributes:
+        ledger: the grants.
+        node: the managers, with the devices that the kubelet reports.
+        following: the kubelet's words on devices.
+        known: every known pod, by uid.
+        switches: the engine's own settings.
+        saved: the grants as the store has them, for who puts them into effect; None where it has none. Another
+            machine's or other settings' grants are in `ledger` though they could not be saved.
+        names_saved: the containers' names that were saved with them.
+        unwritable: why the ledger cannot be saved; "" while it can. New grants are refused meanwhile.
+        starts: containers that started while nothing could be saved, and left what their init containers held.
+        pending: machine and settings that could not be followed yet.
+        asides: pods that break something.
+        complete: the ledger that was begun with may lack nobody.
+        listed: a complete list of pods was read.
+        all_named: the API server or the runtime has named every container since this agent began.
+        yields: why nothing is written though the settings allow it: who found it -> the sentence (safety.md S10).
+        truce: how long a writer that fights is left alone.
+        standing: for whom the kernel does not have what the ledger says.
+        settled: all that holds was in force at the end of the last look.
+        broken: why the cgroups cannot be read; "" while they can.
+        fault: why the last look went wrong; "" if it did not.
+        faults: pods whose sets could not be worked out at the last look: uid -> why.
+        unbound: containers whose memory stays unbound: id -> the nodes where they have pages (safety.md S4).
+        repair_due: when a repair that waits may be made, by the last look, on the engine's clock.
+    """
+
+    ledger: Ledger
+    node: Node
+    following: Following
+    known: Mapping[str, Known] = field(default_factory=dict)
+    switches: Switches = SWITCHES
+    saved: Ledger | None = None
+    names_saved: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    unwritable: str = ""
+    starts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    pending: tuple[Node, Switches | None] | None = None
+    asides: Asides = field(default_factory=Asides)
+    complete: bool = True
+    listed: bool = False
+    all_named: bool = False
+    yields: Mapping[str, str] = field(default_factory=dict)
+    truce: Truce = field(default_factory=Truce)
+    standing: Standing = field(default_factory=Standing)
+    settled: bool = False
+    broken: str = ""
+    fault: str = ""
+    faults: Mapping[str, str] = field(default_factory=dict)
+    unbound: Mapping[str, NodeSet] = field(default_factory=dict)
+    repair_due: float | None = None
+
+    @cached_property
+    def stands(self) -> bool:
+        """Whether the grants are what the store holds."""
+        return self.ledger == self.saved
+
+    @cached_property
+    def shown(self) -> Ledger:
+        """The grants with a word on each pod whose change could not be saved, for people."""
+        return as_told(self.ledger, self.known, self.unwritable)
+
+    @property
+    def listening(self) -> bool:
+        """Whether cgroups are written at all: who runs is known."""
+        return self.complete or self.listed
+
+    @property
+    def missing(self) -> dict[str, str]:
+        """What an agent that just began does not know yet: "pods", "names" -> a sentence."""
+        found = {} if self.listed else {"pods": "no complete list of pods has been read yet: nothing is freed"}
+        if not self.all_named:
+            found["names"] = (
+                "neither the API server nor the runtime has named the containers yet: those that nobody can name "
+                "are left where they are"
+            )
+        return found
+
+    @property
+    def given(self) -> Mapping[str, Given]:
+        """Devices that the kubelet gave, by uid."""
+        return self.following.given
+
+    @property
+    def unenforced(self) -> Mapping[str, Unenforced]:
+        """What was told of pods for whom the kernel does not have what the ledger says, by uid."""
+        return self.standing.told
+
+    def with_pods(self, *pods: Known, ledger: Ledger | None = None) -> State:
+        """With pods as they are known now, and other grants where some are named."""
+        if not pods and ledger is None:
+            return self
+        known = {**self.known, **{each.pod.uid: each for each in pods}} if pods else self.known
+        return replace(self, known=known, ledger=self.ledger if ledger is None else ledger)
+
+    def without(self, uids: Collection[str]) -> State:
+        """Without pods that are gone, and hold nothing."""
+        return replace(
+            self, known={uid: each for uid, each in self.known.items() if uid not in uids},
+            following=self.following.without(uids), standing=self.standing.without(uids),
+            asides=self.asides.without(uids),
+        )  # fmt: skip

@@ -1,0 +1,350 @@
+"""What each event makes of the state. Pure: no clock, no file, no lock; nothing here is saved, written or told.
+
+A transition takes a state and an event and returns the next state, with the pods of whom something new is to be told.
+Whether that state counts is for `agent.engine.keeper` (it must stand the check of the books, and be saved), what is
+written and told for `agent.engine.engine`. `agent.engine.rehearsal` goes through the same transitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from agent.core.admission.node import Node
+from agent.core.admission.pressure import PressureCheck, unjudged
+from agent.core.cgroups.enforced import Unenforced
+from agent.core.devices.kubelet import Given, Offered
+from agent.core.request.annotations import Ask
+from agent.engine.alone import sentence
+from agent.engine.carry import Carried, carry
+from agent.engine.deciding import asked, decided, set_aside, was_set_aside
+from agent.engine.following import Following, reported_before
+from agent.engine.known import Exempt, Known, Switches, asks_nothing, same, softer
+from agent.engine.line import crowded_out, line_of, refused_for_good, softened, turn
+from agent.engine.nobodys import keep
+from agent.engine.recover import Recovered
+from agent.engine.state import State
+from agent.model.cgroup import Observed
+from agent.model.idset import NodeSet
+from agent.model.ledger import Ledger
+from agent.model.outcome import Reason, Refusal
+from agent.model.pod import Pod
+from agent.model.rules import OnMisalignment
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What a decision needs that is in no state.
+
+    Attributes:
+        now: on a steady clock, in seconds.
+        exempt: which pods are left alone.
+        judge: holds admissions against the nodes' real memory (safety.md S7).
+    """
+
+    now: float
+    exempt: Exempt
+    judge: PressureCheck = unjudged
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """What an event made of a state.
+
+    Attributes:
+        state: the next one.
+        told: pods of whom something new is to be told, in order.
+        problems: sentences on what is wrong.
+    """
+
+    state: State
+    told: tuple[Pod, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KernelAnswered:
+    """The event that the kernel was looked at, and written to where it differed.
+
+    Attributes:
+        lacking: for whom it does not have what the ledger says: uid -> container -> why.
+        faults: pods whose sets could not be worked out: uid -> why.
+        unbound: containers whose memory stays unbound: id -> the nodes where they have pages.
+        given_up: the plan was given up in its middle; all of it is planned anew.
+        stopped: why nothing is written; "" when everything is.
+        due: when a repair that waits may be made.
+    """
+
+    lacking: Mapping[str, Unenforced]
+    faults: Mapping[str, str]
+    unbound: Mapping[str, NodeSet]
+    given_up: bool
+    stopped: str
+    due: float | None
+
+
+def begun(node: Node, ledger: Ledger, switches: Switches, *, saved: bool, complete: bool) -> State:
+    """The state that an engine begins with.
+
+    Args:
+        node: the managers.
+        ledger: the grants (`agent.engine.recover`).
+        switches: the engine's own settings.
+        saved: the store has the ledger.
+        complete: see State.
+    """
+    following = Following(node, reported_before(ledger, node))
+    known = {uid: Known(each.pod, asked(node, each.pod), ran=each.adopted) for uid, each in ledger.pods.items()}
+    return State(
+        ledger, following.node(node), following, known, switches, ledger if saved else None, complete=complete
+    )
+
+
+def unsaved(before: State, new: State) -> State:
+    """A state whose ledger could not be saved: the grants of before, and that is said of whom it concerns."""
+    refusal = Refusal(Reason.UNEXPECTED, f"nothing new is granted: {new.unwritable}")
+    marked = []
+    for uid in new.ledger.pods.keys() - before.ledger.pods.keys():
+        known = new.known[uid]
+        marked.append(replace(known, refusal=None if asks_nothing(known) else refusal, unsaved=True))
+    for uid in before.ledger.pods.keys() & new.known.keys():
+        known, was = new.known[uid], before.ledger.pods[uid]
+        if new.ledger.pods.get(uid) != was and not same(known.pod, was.pod):
+            marked.append(replace(known, unsaved=True))  # it asks for what the ledger does not have
+    return new.with_pods(*marked, ledger=before.ledger)
+
+
+# ---- pods
+
+
+def seen(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
+    """A pod was listed, added or changed.
+
+    Args:
+        state: before.
+        pod: as it is now.
+        at: the moment.
+        ran: it runs already: adopted, never refused (safety.md S4).
+    """
+    known = state.known.get(pod.uid)
+    if known is not None and not known.ended and same(known.pod, pod):
+        return Transition(state.with_pods(replace(known, pod=pod)))
+    step = tried(state, pod, at, ran=ran or (known is not None and known.ran))
+    return replace(step, told=(pod, *step.told))
+
+
+def tried_again(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
+    """A pod is decided on once more; it is told of when it is in now."""
+    step = tried(state, pod, at, ran=ran)
+    return step if step.state.known[pod.uid].refusal is not None else replace(step, told=(pod, *step.told))
+
+
+def tried(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
+    """Decide on a pod. One with which that goes wrong is set aside, with all that it holds, until it changes."""
+    try:
+        free = state
+        if was_set_aside(state.ledger, pod.uid):
+            free = replace(state, ledger=state.node.release(state.ledger, pod.uid))
+        return decide(free, pod, at, ran=ran)
+    except Exception as error:  # noqa: BLE001 - of whatever kind (engine.alone)
+        text = f"pod {pod.key} is set aside until it changes: {sentence(error)}"
+        return Transition(put_aside(state, pod, ran=ran), problems=(text,))
+
+
+def decide(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
+    """Put a pod into the ledger, or a refusal beside it; told are others that have no place in line any more."""
+    before, rules = state.known.get(pod.uid) or Known(pod, Ask()), state.node.rules
+    known = Known(
+        pod, softer(asked(state.node, pod), before.softer), exempt=at.exempt(pod), ran=ran,
+        since=before.since, softer=before.softer,
+    )  # fmt: skip
+    final = refused_for_good(before, known, rules)
+    if final is not None:
+        return Transition(state.with_pods(replace(known, refusal=final)))
+    ledger, known = decided(
+        state.node, state.ledger, known, given=state.given.get(pod.uid), unwritable=state.unwritable,
+        switches=state.switches, now=at.now, line=line_of(state.known, rules, but=pod.uid), judge=at.judge,
+    )  # fmt: skip
+    state = state.with_pods(known, ledger=ledger)
+    out = crowded_out(state.known, rules, state.switches.most_waiting)
+    return Transition(state.with_pods(*out.values()), tuple(each.pod for uid, each in out.items() if uid != pod.uid))
+
+
+def put_aside(state: State, pod: Pod, *, ran: bool) -> State:
+    """A pod that could not be decided on keeps what it holds, or runs on the shared pool."""
+    ledger, known = set_aside(state.node, state.ledger, as_known(state, pod, ran=ran))
+    return state.with_pods(known, ledger=ledger)
+
+
+def as_known(state: State, pod: Pod, *, ran: bool) -> Known:
+    """A pod as it is known; a new one with what it asks for."""
+    known = state.known.get(pod.uid)
+    return replace(known, pod=pod) if known else Known(pod, asked(state.node, pod), ran=ran)
+
+
+def adopted(state: State, found: Recovered) -> State:
+    """Pods that run were found, with what they run on, and the ledger lacked them."""
+    pods = [found.ledger.pods[uid].pod for uid in found.adopted]
+    known = (Known(pod, asked(state.node, pod), ran=True) for pod in pods)
+    return state.with_pods(*known, ledger=found.ledger)
+
+
+def left_behind(state: State, observed: Observed, there: Collection[str]) -> Transition:
+    """Who runs is known. Containers of pods that nobody knows keep their CPUs until their cgroups have gone."""
+    ledger, left = keep(state.node, state.ledger, observed, there)
+    gone = (Known(ledger.pods[uid].pod, Ask(), ran=True, ended=True) for uid in left)
+    return Transition(replace(state, ledger=ledger, complete=True).with_pods(*gone), problems=tuple(left.values()))
+
+
+def ended(state: State, uids: Iterable[str]) -> State:
+    """Pods left the API. What they hold is freed when their cgroups have gone (safety.md S13)."""
+    return state.with_pods(*(replace(state.known[uid], ended=True) for uid in uids if uid in state.known))
+
+
+def released(state: State, uids: Iterable[str]) -> State:
+    """What pods hold is free again."""
+    ledger = state.ledger
+    for uid in uids:
+        ledger = state.node.release(ledger, uid)
+    return replace(state, ledger=ledger)
+
+
+def started(state: State, spots: Iterable[tuple[str, str]]) -> State:
+    """Containers (pod uid, name) run: what init containers before them held may go (spec 5.9)."""
+    ledger = state.ledger
+    for uid, name in spots:
+        ledger = state.node.container_started(ledger, uid, name)
+    return replace(state, ledger=ledger)
+
+
+# ---- the line
+
+
+def let_in(state: State, behind: Collection[str], at: Moment) -> Transition:
+    """Room may have appeared: whoever waits is tried, in order of arrival (safety.md S11), but for those `behind`."""
+    known = {uid: each for uid, each in state.known.items() if uid not in behind}
+    found = turn(state.node, state.ledger, known, state.switches, state.given, at.now, at.judge)
+    return Transition(state.with_pods(*found.changed.values(), ledger=found.ledger), found.told)
+
+
+def made_softer(state: State, uid: str, wish: OnMisalignment, now: float) -> State:
+    """From now on something milder is done to a refused pod; without a place in line (safety.md S11) it runs."""
+    new = state.with_pods(softened(state.known[uid], wish, now))
+    if len(line_of(new.known, new.node.rules)) > new.switches.most_waiting:
+        new = state.with_pods(softened(state.known[uid], OnMisalignment.RUN, now))
+    return new
+
+
+# ---- devices
+
+
+def devices_told(state: State, uid: str, given: Given) -> State:
+    """The kubelet told which devices it gave a pod."""
+    following = state.following.tell(uid, given)
+    return replace(state, following=following, node=following.node(state.node))
+
+
+def devices_late(state: State, uid: str, at: Moment, *, running: bool) -> Transition:
+    """It told so of a pod that is in the ledger, which is decided once more where that may help.
+
+    Args:
+        state: with what it told.
+        uid: the pod.
+        at: the moment.
+        running: a container of it runs, so that it must stay where it is.
+    """
+    ledger, again = state.following.late(state.node, state.ledger, uid, started=running)
+    if not again:
+        return Transition(replace(state, ledger=ledger))
+    known = state.known[uid]
+    free = replace(state, ledger=state.node.release(ledger, uid), following=state.following.once_more(uid))
+    return decide(free, known.pod, at, ran=known.ran)
+
+
+def devices_once_more(state: State, before: State, uid: str) -> State:
+    """That could not be checked or saved: it is as it was before, and is told once more with the next look."""
+    return replace(state, following=before.following).with_pods(replace(before.known[uid], unsaved=True))
+
+
+def devices_offered(state: State, offered: Iterable[Offered]) -> Transition:
+    """The kubelet told which devices its plugins have; what the settings select of them is the plugins' (S22)."""
+    following, problems = state.following.offer(offered)
+    return Transition(replace(state, following=following, node=following.node(state.node)), problems=problems)
+
+
+# ---- machine, settings, kernel
+
+
+def changed(state: State, node: Node, switches: Switches | None, exempt: Exempt) -> tuple[State, Carried]:
+    """Another machine or other settings are in force: every grant is carried over; what was lost is in `Carried`."""
+    following = replace(state.following, plain=node)
+    node = following.node(node)
+    carried = carry(state.ledger, node)
+    known = {
+        uid: replace(each, ask=softer(asked(node, each.pod), each.softer), exempt=exempt(each.pod))
+        for uid, each in state.known.items()
+    }
+    new = replace(
+        state, ledger=carried.ledger, node=node, following=following, known=known,
+        switches=switches or state.switches, pending=None,
+    )  # fmt: skip
+    return new, carried
+
+
+def changed_unsaved(before: State, new: State) -> State:
+    """That could not be saved, and counts all the same: the ledger of before is of another machine."""
+    return replace(unsaved(before, new), ledger=new.ledger)
+
+
+def unread(state: State, why: str) -> Transition:
+    """The cgroups cannot be read, or not brought to what was granted: told once."""
+    if why in (state.broken, state.fault):
+        return Transition(state)
+    text = f"the cgroups could not be brought to what was granted: {why}"
+    return Transition(replace(state, fault=why), problems=(text,))
+
+
+def answered(state: State, event: KernelAnswered) -> Transition:
+    """The kernel answered: what is wrong with pods of which nothing can be worked out is told once."""
+    problems = []
+    for uid in sorted(event.faults.keys() - state.faults.keys()):
+        key = state.known[uid].pod.key if uid in state.known else uid
+        problems.append(f"the cgroups of pod {key} are left as they are: {event.faults[uid]}")
+    settled = not (event.lacking or event.given_up or event.stopped)
+    new = replace(state, fault="", faults=event.faults, unbound=event.unbound, repair_due=event.due, settled=settled)
+    return Transition(new, problems=tuple(problems))
+
+
+def told_lacking(
+    state: State, lacking: Mapping[str, Unenforced], now: float, but: Collection[str], *, given_up: bool = False
+) -> Transition:
+    """For whom the kernel does not have what was granted; told are those of whom that is another word than before.
+
+    Args:
+        state: before.
+        lacking: whom, and why.
+        now: on a steady clock, in seconds.
+        but: uids of pods of which the caller tells everything.
+        given_up: the plan was.
+    """
+    standing, uids = state.standing.turn(lacking, now, but, given_up=given_up)
+    known, pods = state.known, state.ledger.pods
+    told = [
+        pods[uid].pod
+        for uid in uids
+        if uid not in but and uid in known and uid in pods and not known[uid].ended and not known[uid].exempt
+    ]
+    return Transition(replace(state, standing=standing), tuple(told))
+
+
+def each_in_order(state: State, pods: Sequence[Pod], decide_one: Callable[[State, Pod], Transition]) -> Transition:
+    """One transition for each of several pods, as one step."""
+    told, problems = list[Pod](), list[str]()
+    for pod in pods:
+        step = decide_one(state, pod)
+        state = step.state
+        told += step.told
+        problems += step.problems
+    return Transition(
+        replace(state, asides=state.asides.without([pod.uid for pod in pods])), tuple(told), tuple(problems)
+    )
