@@ -21,16 +21,18 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 
 from agent.engine.alone import MOST, sentence
 from agent.errors import KubeError
-from agent.kube.client import STRATEGIC, KubeClient, unread
-from agent.kube.notices import Notice, Notices, Regarding, event_of
+from agent.kube.client import KubeClient
+from agent.kube.notices import Notice, Notices, Regarding
 from agent.kube.overwritten import Overwritten
-from agent.kube.story import FAILED, Story, patch
+from agent.kube.pod_requests import CONFLICT, INVALID, NOT_FOUND, PodRequests
+from agent.kube.story import Story
 from agent.kube.turns import Job, Key, Turns
 from agent.model.fields import plain
 
@@ -41,7 +43,6 @@ RARELY = 6
 """The attempt that a refused annotation counts as: tried again after half a minute, then more and more rarely."""
 TURNS = 10
 """After so many other requests an Event that is due has its turn."""
-NOT_FOUND, CONFLICT, INVALID = 404, 409, 422
 UNTAKEN = frozenset({400, 403, NOT_FOUND, CONFLICT, INVALID})
 """Answers after which an Event is not tried again: its object or namespace is gone, or nobody may write there."""
 
@@ -78,7 +79,7 @@ class Publisher:
         dropped: Callable[[str], None] = lambda _why: None,
         refused: Callable[[str], None] = lambda _what: None,
     ) -> None:
-        self._client, self._node, self._clock, self._now, self._refused = client, node, clock, now, refused
+        self._pods, self._clock, self._refused = PodRequests(client, node, now), clock, refused
         self._wake = threading.Condition()
         self._stories: dict[str, Story] = {}
         self._told: dict[str, Story] = {}
@@ -195,29 +196,14 @@ class Publisher:
     def fail(
         self, uid: str, namespace: str, name: str, *, marked: bool = True, done: Callable[[], None] = lambda: None
     ) -> None:
-        """Have the kubelet end a pod: activeDeadlineSeconds 1 makes its phase Failed (decision 7).
-
-        Our word for it travels with the deadline: the pod's uid, by which `agent.kube.cleanup` knows what is ours. A
-        pod whose annotations are full is ended without it; so is one that is not to be `marked`. `done` is told once
-        the API server took it.
-        """
-
-        def send() -> None:
-            if not marked:
-                self._client.patch_pod(namespace, name, uid, _DEADLINE)
-                return
-            word = {"metadata": {"annotations": {FAILED: uid}}, **_DEADLINE}
-            try:
-                self._client.patch_pod(namespace, name, uid, word)
-            except KubeError as error:
-                self._still_there(error, namespace, name, uid)
-                self._client.patch_pod(namespace, name, uid, _DEADLINE)
-
-        self._act("fail", uid, _Action(send, done, namespace, name))
+        """Have the kubelet end a pod, as `PodRequests.fail`; `done` is told once the API server took it."""
+        self._act(
+            "fail", uid, _Action(partial(self._pods.fail, uid, namespace, name, marked=marked), done, namespace, name)
+        )
 
     def evict(self, uid: str, namespace: str, name: str, *, done: Callable[[], None] = lambda: None) -> None:
         """Evict a pod; disruption budgets are respected by trying again. `done` is told once it is taken."""
-        self._act("evict", uid, _Action(lambda: self._client.evict(namespace, name, uid), done, namespace, name))
+        self._act("evict", uid, _Action(partial(self._pods.evict, uid, namespace, name), done, namespace, name))
 
     def delete(self, uid: str, request: Callable[[], None]) -> None:
         """Send the request that deletes a pod (`agent.kube.cleanup`), who asks again where it is refused."""
@@ -309,15 +295,9 @@ class Publisher:
 
     def _send(self, story: Story, last: Story | None) -> bool:
         """Whether the pod carries all of the story now, its annotations, too."""
-        refused = None
-        try:
-            self._patch(story, last, dict(story.annotations))
-        except KubeError as error:
-            self._still_there(error, story.namespace, story.name, story.uid)
-            refused = error
-            if last != story:
-                self._without_annotations(story, last)
-            self._deny(("story", story.uid), story.namespace, story.name, str(error))
+        refused = self._pods.carry(story, last)
+        if refused is not None:
+            self._deny(("story", story.uid), story.namespace, story.name, str(refused))
         with self._wake:
             self._told[story.uid], self._sent_at[story.uid] = story, self._clock()
             self._unsure.discard(story.uid)
@@ -329,44 +309,6 @@ class Publisher:
             if self._stories.get(story.uid) == story:
                 del self._stories[story.uid]
         return True
-
-    def _without_annotations(self, story: Story, last: Story | None) -> None:
-        """The condition at least, and none of ours that is over; where that is refused, too, the condition alone."""
-        try:
-            self._patch(story, last, dict.fromkeys(story.annotations))
-        except KubeError as error:
-            if error.status != INVALID:
-                raise
-            self._patch(story, last, {})
-
-    def _patch(self, story: Story, last: Story | None, annotations: Mapping[str, str | None]) -> None:
-        since = self._stamp() if last is None or last.status != story.status else ""
-        body = patch(story, annotations, since)
-        self._client.call(
-            "PATCH", f"/api/v1/namespaces/{story.namespace}/pods/{story.name}/status", body, kind=STRATEGIC,
-            query=(("fieldManager", "numalign"),), verb="PATCH pods/status", brief=True,
-            reader=unread,
-        )  # fmt: skip
-
-    def _stamp(self) -> str:
-        return self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
-
-    def _still_there(self, refusal: KubeError, namespace: str, name: str, uid: str) -> None:
-        """The pod is there and less may be asked for; else raises the refusal, or that the pod is gone."""
-        if refusal.status != INVALID:
-            raise refusal
-        if not self._there(namespace, name, uid):
-            raise KubeError(NOT_FOUND, f"it is another pod: {refusal}") from refusal
-
-    def _there(self, namespace: str, name: str, uid: str) -> bool:
-        """Whether a pod is still the one with this uid; raises KubeError where nobody can say."""
-        try:
-            metadata = self._client.pod(namespace, name).get("metadata") or {}
-        except KubeError as error:
-            if error.status == NOT_FOUND:
-                return False
-            raise
-        return bool(metadata.get("uid") == uid)
 
     # ---- what went wrong
 
@@ -381,7 +323,7 @@ class Publisher:
                     self._actions.pop(job.key, None)
                 return
             try:
-                there = status != NOT_FOUND and self._there(about.namespace, about.name, uid)
+                there = status != NOT_FOUND and self._pods.there(uid, about.namespace, about.name)
             except Exception:  # noqa: BLE001 - nobody could say, for whatever reason
                 there = True  # looked at again with the next try
             if not there:
@@ -412,9 +354,8 @@ class Publisher:
         self.record(Notice(about, "Warning", "NotTold", text))
 
     def _notify(self, notice: Notice, attempt: int) -> None:
-        event = event_of(notice, self._node, self._stamp())
         try:
-            self._client.create_event(event["metadata"]["namespace"], event)
+            self._pods.record(notice)
         except Exception as error:  # noqa: BLE001 - of whatever kind: it is one Event's (engine.alone)
             with self._wake:
                 if isinstance(error, KubeError) and error.status in UNTAKEN:
@@ -425,9 +366,6 @@ class Publisher:
             return
         with self._wake:
             self._notices.recorded(notice)
-
-
-_DEADLINE = {"spec": {"activeDeadlineSeconds": 1}}
 
 
 def _delay(attempt: int, longest: float) -> float:
