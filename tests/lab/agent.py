@@ -36,10 +36,14 @@ FOLLOWS = 3.0
 
 
 def values(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The chart's values."""
+    """The chart's values. The agent's pod asks for no CPU: what is left after a node's last pod is numalign's to say.
+
+    With its 20m the kubelet, which reserves nothing here, refuses such a pod as OutOfcpu. The pod may then be gone
+    from the agent's books before its refusal is told.
+    """
     return {
         "image": {"pullPolicy": "Never"}, "config": {**CONFIG, **config}, "nodeSelector": {KIND: "numalign"},
-        "log": {"format": "text"},
+        "log": {"format": "text"}, "resources": {"requests": {"cpu": "0"}},
     }  # fmt: skip
 
 
