@@ -29,7 +29,7 @@ class PodRequests:
     def __init__(self, client: KubeClient, node: str, now: Callable[[], datetime]) -> None:
         self._client, self._node, self._now = client, node, now
 
-    def carry(self, story: Story, last: Story | None) -> KubeError | None:
+    def write(self, story: Story, last: Story | None) -> KubeError | None:
         """Make a pod carry a story; returns why it carries the condition without the annotations, None if both.
 
         Args:

@@ -295,7 +295,7 @@ class Publisher:
 
     def _send(self, story: Story, last: Story | None) -> bool:
         """Whether the pod carries all of the story now, its annotations, too."""
-        refused = self._pods.carry(story, last)
+        refused = self._pods.write(story, last)
         if refused is not None:
             self._deny(("story", story.uid), story.namespace, story.name, str(refused))
         with self._wake:
