@@ -21,7 +21,6 @@ from dataclasses import dataclass
 
 from agent.errors import SysfsMalformedError, SysfsMissingError
 from agent.host.files import HostFiles
-from agent.host.nri.values import DeviceNode
 
 PCI = "sys/bus/pci/devices"
 CLASSES = {"drm": "dri/", "accel": "accel/", "nvme": "", "infiniband_verbs": "infiniband/", "uio": ""}
@@ -33,6 +32,17 @@ MOST = 64
 _NUMBERS = re.compile(r"([0-9]{1,6}):([0-9]{1,7})")
 _NAME = re.compile(r"[A-Za-z0-9_-]+(?:/[A-Za-z0-9_-]+)*")
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceNode:
+    """A device file to make usable in a container: a path, "c" or "b", its numbers, and the access allowed."""
+
+    path: str
+    kind: str
+    major: int
+    minor: int
+    access: str = "rw"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,12 @@ import pytest
 from agent.core.cgroups.desired import Want
 from agent.core.devices.kubelet import Offered
 from agent.errors import SandboxRefused
-from agent.host.device_nodes import Usable
+from agent.host.device_nodes import DeviceNode, Usable
 from agent.host.nri.decisions import EngineDecisions
 from agent.host.nri.driver import NriDriver
 from agent.host.nri.plugin import Plugin
 from agent.host.nri.session import Identity
-from agent.host.nri.values import Adjustment, DeviceNode, RuntimeContainer, Sandbox
+from agent.host.nri.values import Adjustment, RuntimeContainer, Sandbox
 from agent.host.standin import container_id
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.podspec import pod_from

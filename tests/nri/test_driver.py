@@ -10,10 +10,11 @@ import pytest
 
 from agent.core.cgroups.desired import Want
 from agent.errors import SandboxRefused
+from agent.host.device_nodes import DeviceNode
 from agent.host.nri.driver import NriDriver
 from agent.host.nri.plugin import Plugin
 from agent.host.nri.session import Identity
-from agent.host.nri.values import Adjustment, ContainerState, DeviceNode, RuntimeContainer, Sandbox
+from agent.host.nri.values import Adjustment, ContainerState, RuntimeContainer, Sandbox
 from agent.model.idset import CpuSet, NodeSet
 from tests.nri.peer import Peer, quick
 from tests.patience import PATIENCE

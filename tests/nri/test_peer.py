@@ -10,10 +10,11 @@ import pytest
 
 from agent.app.cluster import start as cluster_start
 from agent.engine.enforcer import AWAITED
+from agent.host.device_nodes import DeviceNode
 from agent.host.nri import decisions
 from agent.host.nri.plugin import Plugin
 from agent.host.nri.session import ANSWER_WITHIN, SYNCHRONIZE_WITHIN, Identity
-from agent.host.nri.values import Adjustment, DeviceNode, RuntimeContainer
+from agent.host.nri.values import Adjustment, RuntimeContainer
 from agent.model.idset import CpuSet, NodeSet
 from tests import patience
 from tests.docs.safety import PAGE

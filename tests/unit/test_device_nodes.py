@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.host.device_nodes import DeviceFiles, variable
+from agent.host.device_nodes import DeviceFiles, DeviceNode, variable
 from agent.host.files import HostFiles
-from agent.host.nri.values import DeviceNode
 
 ADDRESS = "0000:3b:00.1"
 

@@ -22,8 +22,7 @@ from agent.core.cgroups.release import lifted
 from agent.core.devices.kubelet import is_extended
 from agent.engine.alone import Survived
 from agent.engine.state import State
-from agent.host.device_nodes import Usable, variable
-from agent.host.nri.values import DeviceNode
+from agent.host.device_nodes import DeviceNode, Usable, variable
 from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment
 

@@ -19,7 +19,8 @@ from typing import Protocol
 from agent.core.cgroups.desired import Want
 from agent.engine.alone import Survived
 from agent.errors import SandboxRefused
-from agent.host.nri.values import Adjustment, ContainerState, DeviceNode, RuntimeContainer, Sandbox
+from agent.host.device_nodes import DeviceNode
+from agent.host.nri.values import Adjustment, ContainerState, RuntimeContainer, Sandbox
 from agent.model.idset import CpuSet, NodeSet
 
 _log = logging.getLogger(__name__)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Protocol
 
+from agent.host.device_nodes import DeviceNode
 from agent.model.idset import CpuSet, NodeSet
 
 
@@ -55,17 +56,6 @@ class RuntimeContainer:
     cpus: str = ""
     mems: str = ""
     quota: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceNode:
-    """A device file to make usable in a container: a path, "c" or "b", its numbers, and the access allowed."""
-
-    path: str
-    kind: str
-    major: int
-    minor: int
-    access: str = "rw"
 
 
 @dataclass(frozen=True, slots=True)
