@@ -142,6 +142,7 @@ KINDS: Mapping[str, Json] = {
     "monitoring.dashboards.namespace": {"type": "string", "pattern": _NAME},
     "test.namespace": {"type": "string", "pattern": "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"},
     "test.cpus": {"type": "integer", "minimum": 1},
+    "uninstall.serviceAccountName": {"type": "string", "pattern": _NAMES},
     "uninstall.timeoutSeconds": {"type": "integer", "minimum": 5, "maximum": 3600},
     "podLabels": _LABELS,
     "podAnnotations": _TEXTS,

@@ -61,6 +61,11 @@ capabilities:
 {{- end }}
 {{- end }}
 
+{{/* Who asks the agents before an uninstallation: made by the hook, with its rights, unless one is named. */}}
+{{- define "numalign.uninstallAccount" -}}
+{{- default (printf "%s-uninstall" (include "numalign.fullname" .)) .Values.uninstall.serviceAccountName }}
+{{- end }}
+
 {{/* registry/repository@digest, or :tag. A registry of all charts (global) comes before this one's. */}}
 {{- define "numalign.image" -}}
 {{- $registry := default .Values.image.registry .Values.global.imageRegistry }}

@@ -3,6 +3,14 @@
 {{- if and (not .Values.serviceAccount.create) (not .Values.serviceAccount.name) }}
 {{- fail "serviceAccount.name: is empty and serviceAccount.create is false; name the account that exists" }}
 {{- end }}
+{{- if .Values.uninstall.release }}
+{{- if and (not .Values.uninstall.serviceAccountName) (not (and .Values.serviceAccount.create .Values.rbac.create)) }}
+{{- fail "uninstall.serviceAccountName: is empty, and serviceAccount.create or rbac.create is false; name an account with the rights of deploy/access/rbac-uninstall.yaml, or set uninstall.release: false" }}
+{{- end }}
+{{- if eq .Values.uninstall.serviceAccountName (include "numalign.serviceAccountName" .) }}
+{{- fail "uninstall.serviceAccountName: is the agents' account, whose rights are others; name another one" }}
+{{- end }}
+{{- end }}
 {{- if and (eq (toString .Values.config.onMisalignment) "evict") (not .Values.rbac.eviction) }}
 {{- fail "config.onMisalignment: evict needs rbac.eviction: true; read there what that allows" }}
 {{- end }}
