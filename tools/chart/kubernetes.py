@@ -1,6 +1,6 @@
 """Kubernetes' own types, as definitions of the chart's schema.
 
-They come from the OpenAPI document of the newest Kubernetes that the tests run, without descriptions. They stand in
+They come from the OpenAPI document of the newest Kubernetes that the tests know, without descriptions. They stand in
 the schema itself, which needs no network. Nothing unknown is allowed in them: a typing error is refused, as an API
 server refuses it that is asked to be strict. `helm --skip-schema-validation` lets a newer Kubernetes' field through.
 """
@@ -14,8 +14,8 @@ from typing import Any
 
 from tests.peers import tools
 
-VERSION = "v1.36.3"
-"""Of the Go module k8s.io/kubernetes, whose folder has the document."""
+VERSION = "1.37.2"
+"""Of Kubernetes. The Go module of that version has the document."""
 Json = dict[str, Any]
 _LONG = "#/definitions/"
 QUANTITY = r"^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
@@ -40,7 +40,7 @@ _SMALL: Mapping[str, Json] = {
 
 @functools.cache
 def _document() -> Mapping[str, Json]:
-    file = tools.module("k8s.io/kubernetes", VERSION) / "api" / "openapi-spec" / "swagger.json"
+    file = tools.module("k8s.io/kubernetes", f"v{VERSION}") / "api" / "openapi-spec" / "swagger.json"
     found: Mapping[str, Json] = json.loads(file.read_text("utf-8"))["definitions"]
     return {name.rpartition(".")[2]: each for name, each in found.items() if _chosen(name)}
 
