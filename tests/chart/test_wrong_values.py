@@ -70,6 +70,8 @@ OTHERS: tuple[tuple[str, str], ...] = (
         'networkPolicy.extraEgress=[{"ports":[{"protocol":"HTTP"}]}]',
         "at '/networkPolicy/extraEgress/0/ports/0/protocol'",
     ),
+    ('monitoring.podMonitor.relabelings=[{"targetLable":"x"}]', "at '/monitoring/podMonitor/relabelings/0'"),
+    ('updateStrategy.type="Recreate"', "at '/updateStrategy/type'"),
     ('podLabels={"a":"b c"}', "at '/podLabels/a'"),
     ('podAnnotations={"a b":"c"}', "a b"),
     ('fullnameOverride="Bad_Name!"', "at '/fullnameOverride'"),
@@ -92,6 +94,7 @@ TAKEN = (
     'extraVolumes=[{"name":"a","projected":{"sources":[{"configMap":{"name":"a","items":[{"key":"b","path":"c"}]}}]}}]',
     'networkPolicy={"enabled":true,"extraEgress":[{"ports":[{"port":"http"},{"port":80,"endPort":90}]}]}',
     'image={"registry":"registry.test:5000/team/","repository":"a__b/c-d","tag":"v1.0_x"}',
+    'updateStrategy.type="OnDelete"',
     'extraArgs=["--no-processes","--nri-socket=/x"]',
 )
 

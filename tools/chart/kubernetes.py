@@ -1,4 +1,4 @@
-"""Kubernetes' own types, as definitions of the chart's schema.
+"""Kubernetes' own types, and one of the Prometheus operator's, as definitions of the chart's schema.
 
 They come from the OpenAPI document of the newest Kubernetes that the tests know, without descriptions. They stand in
 the schema itself, which needs no network. Nothing unknown is allowed in them: a typing error is refused, as an API
@@ -11,6 +11,8 @@ import functools
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+import yaml
 
 from tests.peers import tools
 
@@ -38,6 +40,27 @@ _SMALL: Mapping[str, Json] = {
 """Types that the document does not say rightly, or that are not worth their length."""
 
 
+OPERATOR = "v0.85.0"
+"""Of the Go module of the Prometheus operator, whose CRDs say what a relabeling is."""
+
+
+def _relabeling() -> Json:
+    """The Prometheus operator's type of relabelings, closed; raises PeerMissingError."""
+    module = tools.module("github.com/prometheus-operator/prometheus-operator", OPERATOR)
+    file = module / "example" / "prometheus-operator-crd" / "monitoring.coreos.com_podmonitors.yaml"
+    found = yaml.safe_load(file.read_text("utf-8"))["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    for name in ("spec", "podMetricsEndpoints", "relabelings"):
+        found = found["properties"][name]
+        found = found.get("items", found)
+    return {"type": "object", "additionalProperties": False, "properties": _plain(found["properties"])}
+
+
+def _plain(schema: Json) -> Json:
+    """Without words and defaults."""
+    kept = {key: value for key, value in schema.items() if key not in ("description", "default", "format")}
+    return {key: _plain(value) if isinstance(value, dict) else value for key, value in kept.items()}
+
+
 @functools.cache
 def _document() -> Mapping[str, Json]:
     file = tools.module("k8s.io/kubernetes", f"v{VERSION}") / "api" / "openapi-spec" / "swagger.json"
@@ -57,7 +80,9 @@ def definitions(*names: str) -> dict[str, Json]:
     while todo:
         name = todo.pop()
         if name not in found:
-            found[name] = _SMALL[name] if name in _SMALL else _type(name, _document()[name])
+            found[name] = _SMALL.get(name) or (
+                _relabeling() if name == "RelabelConfig" else _type(name, _document()[name])
+            )
             todo += named(found[name])
     return dict(sorted(found.items()))
 

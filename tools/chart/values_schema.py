@@ -39,7 +39,6 @@ _AMOUNTS: Json = {
     "propertyNames": {"pattern": _RESOURCE},
     "additionalProperties": {"$ref": "#/definitions/Quantity"},
 }
-_OBJECTS: Json = {"type": "array", "items": {"type": "object"}}
 _SECRETS: Json = {
     "type": "array",
     "items": {
@@ -105,6 +104,7 @@ KINDS: Mapping[str, Json] = {
     "affinity": _of("Affinity"),
     "tolerations": _list("Toleration"),
     "uninstall.tolerations": _list("Toleration"),
+    "updateStrategy.type": {"enum": ["RollingUpdate", "OnDelete"]},
     "updateStrategy.maxUnavailable": {
         "anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": "^([1-9][0-9]?|100)%$"}]
     },
@@ -133,8 +133,8 @@ KINDS: Mapping[str, Json] = {
     "monitoring.podMonitor.interval": _DURATION,
     "monitoring.podMonitor.scrapeTimeout": _DURATION,
     "monitoring.podMonitor.sampleLimit": {"type": "integer", "minimum": 0},
-    "monitoring.podMonitor.relabelings": _OBJECTS,
-    "monitoring.podMonitor.metricRelabelings": _OBJECTS,
+    "monitoring.podMonitor.relabelings": _list("RelabelConfig"),
+    "monitoring.podMonitor.metricRelabelings": _list("RelabelConfig"),
     "monitoring.prometheusRule.labels": _LABELS,
     "monitoring.prometheusRule.alertLabels": _ALERT,
     "monitoring.dashboards.labels": _LABELS,
