@@ -86,7 +86,7 @@ OTHERS: tuple[tuple[str, str], ...] = (
 """Values beside `config`, and what Helm says of them."""
 TAKEN = (
     'resources={"requests":{"cpu":1,"memory":"96Mi"},"limits":{"memory":"2.5e8","hugepages-2Mi":"64Mi","a.test/nic":1}}',
-    'tolerations=[{"key":"a","operator":"Equal","value":"b","effect":"NoExecute","tolerationSeconds":30},{}]',
+    'tolerations=[{"key":"a","operator":"Equal","value":"b","effect":"NoExecute","tolerationSeconds":30},{"effect":""}]',
     'affinity={"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"a","namespaces":[]}]}}',
     'securityContext={"seLinuxOptions":{"type":"spc_t"},"appArmorProfile":{"type":"Unconfined"}}',
     'podSecurityContext={"fsGroup":1000,"sysctls":[{"name":"a","value":"b"}]}',

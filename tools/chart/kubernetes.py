@@ -23,8 +23,8 @@ _LONG = "#/definitions/"
 QUANTITY = r"^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
 """https://pkg.go.dev/k8s.io/apimachinery/pkg/api/resource#Quantity: what its parser takes."""
 _VALUES: Mapping[str, tuple[str, ...]] = {
-    "Toleration.operator": ("Exists", "Equal", "Lt", "Gt"),
-    "Toleration.effect": ("NoSchedule", "PreferNoSchedule", "NoExecute"),
+    "Toleration.operator": ("", "Exists", "Equal", "Lt", "Gt"),
+    "Toleration.effect": ("", "NoSchedule", "PreferNoSchedule", "NoExecute"),
     "NodeSelectorRequirement.operator": ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"),
     "LabelSelectorRequirement.operator": ("In", "NotIn", "Exists", "DoesNotExist"),
     "SeccompProfile.type": ("Localhost", "RuntimeDefault", "Unconfined"),
