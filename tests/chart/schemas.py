@@ -18,11 +18,11 @@ from typing import Any
 import yaml
 
 from tests.peers import tools
+from tools.chart.kubernetes import OPERATOR
 
 LOCATION = "{{ .ResourceKind }}{{ .KindSuffix }}.json"
-MODULES = {"1.32.0": "v1.32.13", "1.36.3": "v1.36.3"}
+MODULES = {"1.32.0": "v1.32.13", "1.37.2": "v1.37.2"}
 """Version that is asked for -> of k8s.io/kubernetes."""
-OPERATOR = "v0.85.0"
 _CRDS = ("podmonitors", "prometheusrules")
 Json = dict[str, Any]
 

@@ -247,6 +247,9 @@ _WANTED: dict[str, Any] = {
 
 GUARDS = [
     (("serviceAccount.create=false",), "serviceAccount.name: is empty"),
+    (("rbac.create=false",), "uninstall.serviceAccountName: is empty"),
+    (("serviceAccount.create=false", "serviceAccount.name=mine"), "uninstall.serviceAccountName: is empty"),
+    (("uninstall.serviceAccountName=numalign",), "uninstall.serviceAccountName: is the agents' account"),
     (("config.onMisalignment=evict",), "config.onMisalignment: evict needs rbac.eviction: true"),
     (("config.refusals.deleteAfter=24h",), "config.refusals.deleteAfter: needs rbac.cleanup: true"),
     (("config.enforcement=nri", "nri.enabled=false"), "config.enforcement: nri needs nri.enabled: true"),

@@ -35,16 +35,19 @@ def test_what_is_added_replaces_and_doubles_no_key() -> None:
     found = agents(
         'securityContext={"readOnlyRootFilesystem":false,"seLinuxOptions":{"type":"spc_t"}}',
         'podSecurityContext={"seccompProfile":{"type":"Unconfined"}}',
-        'commonLabels={"team":"a","app.kubernetes.io/version":"9","helm.sh/chart":"mine"}',
+        'commonLabels={"team":"a","app.kubernetes.io/part-of":"nodes"}',
         'podLabels={"team":"b"}',
-        'podAnnotations={"numalign.io/tolerate-missing-plugin":"false"}',
+        'podAnnotations={"note":"mine"}',
+        'monitoring={"skipCrdCheck":true,"podMonitor":{"enabled":true,"labels":{"team":"c"}},'
+        '"prometheusRule":{"enabled":true,"labels":{"team":"c"}},'
+        '"dashboards":{"enabled":true,"labels":{"team":"c"}}}',
     )
     context = found["spec"]["containers"][0]["securityContext"]
     assert (context["readOnlyRootFilesystem"], context["capabilities"]) == (False, {"drop": ["ALL"]})
     assert context["seLinuxOptions"] == {"type": "spc_t"}
     assert found["spec"]["securityContext"] == {"seccompProfile": {"type": "Unconfined"}}
     assert found["metadata"]["labels"]["team"] == "b"
-    assert found["metadata"]["annotations"]["numalign.io/tolerate-missing-plugin"] == "true"
+    assert found["metadata"]["annotations"] == {"numalign.io/tolerate-missing-plugin": "true", "note": "mine"}
 
 
 @pytest.mark.parametrize("label", OWN)
@@ -53,3 +56,49 @@ def test_a_label_that_selects_the_agents_cannot_be_another(value: str, label: st
     """The DaemonSet would lose its pods; one sentence says so beforehand."""
     with pytest.raises(rendering.HelmError, match=f"{value}: {label} selects the agents' pods"):
         agents(f'{value}={{"{label}":"x"}}')
+
+
+OWN_KEYS = (
+    ("commonLabels", "app.kubernetes.io/version", "is the chart's own"),
+    ("commonLabels", "helm.sh/chart", "is the chart's own"),
+    ("monitoring.podMonitor.labels", "app.kubernetes.io/name", "is the chart's own"),
+    ("monitoring.prometheusRule.labels", "app.kubernetes.io/managed-by", "is the chart's own"),
+    ("monitoring.dashboards.labels", "app.kubernetes.io/instance", "is the chart's own"),
+    ("podAnnotations", "numalign.io/tolerate-missing-plugin", "is numalign's own"),
+    ("podAnnotations", "numalign.io/release", "is numalign's own"),
+)
+
+
+@pytest.mark.parametrize(("value", "key", "why"), OWN_KEYS, ids=[f"{each[0]}-{each[1]}" for each in OWN_KEYS])
+def test_a_key_of_the_charts_own_is_refused_and_not_left_out(value: str, key: str, why: str) -> None:
+    """A value that would be without effect, or that would undo the chart's own, is told, whatever else is set."""
+    with pytest.raises(rendering.HelmError, match=f"{value}: {key} {why}"):
+        agents(f'{value}={{"{key}":"x"}}')
+
+
+OWN_THINGS = (
+    ('extraEnv=[{"name":"NODE_NAME","value":"x"}]', "extraEnv: NODE_NAME is the chart's own"),
+    ('extraVolumes=[{"name":"state","emptyDir":{}}]', "extraVolumes: state is the name of a volume of the chart"),
+    ('extraVolumeMounts=[{"name":"a","mountPath":"/sys/"}]', "extraVolumeMounts: /sys/ is where the chart mounts"),
+)
+
+
+@pytest.mark.parametrize(("value", "why"), OWN_THINGS, ids=[each[0].partition("=")[0] for each in OWN_THINGS])
+def test_what_is_more_is_not_what_is_there(value: str, why: str) -> None:
+    """A variable, volume or mount of the chart cannot be there twice."""
+    with pytest.raises(rendering.HelmError, match=why):
+        agents(value)
+
+
+def test_own_names_and_places_are_all_that_the_agent_has() -> None:
+    """The list of what may not be there twice is complete: with everything switched on, each entry is refused."""
+    spec = agents('kubelet={"stateFiles":true}')["spec"]
+    agent = spec["containers"][0]
+    wrong = [f'extraEnv=[{{"name":"{each["name"]}","value":"x"}}]' for each in agent["env"]]
+    wrong += [f'extraVolumes=[{{"name":"{each["name"]}","emptyDir":{{}}}}]' for each in spec["volumes"]]
+    wrong += [
+        f'extraVolumeMounts=[{{"name":"a","mountPath":"{each["mountPath"]}"}}]' for each in agent["volumeMounts"]
+    ]
+    for each in wrong:
+        with pytest.raises(rendering.HelmError, match="the chart"):
+            agents(each)

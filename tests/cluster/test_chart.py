@@ -216,6 +216,23 @@ def test_s18_uninstall_stops_where_a_node_remains(cluster: ControlPlane, node: P
     wait(lambda: not _remaining(cluster), 20, "the end of every object")
 
 
+def test_s18_an_account_that_exists_asks_the_agents(cluster: ControlPlane, node: Place, tmp_path: Path) -> None:
+    """Where the chart makes no account, the hook uses the one that is named; it may ask, and stays."""
+    helm = Helm(cluster, tmp_path)
+    account = f"/api/v1/namespaces/{SYSTEM}/serviceaccounts/asker"
+    cluster.ensure({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "asker", "namespace": SYSTEM}})
+    accounts = "serviceAccount.create=false,serviceAccount.name=made,uninstall.serviceAccountName=asker"
+    helm("install", NAME, rendering.CHART, "--set", accounts)
+    _belongs(cluster, node)
+    with Agent(node):
+        said, job = _hooked(lambda: helm("uninstall", NAME), cluster, tmp_path / "hook")
+    assert f'release "{NAME}" uninstalled' in said
+    assert f"{node.name}: released" in job
+    wait(lambda: not _remaining(cluster), 20, "the end of every object")
+    cluster.call("GET", account)
+    cluster.call("DELETE", f"/api/v1/namespaces/{SYSTEM}/pods/agent-{node.name}?gracePeriodSeconds=0")
+
+
 def test_the_state_folder_is_the_agents_default() -> None:
     """Inside the pod no option is needed to find the ledger: `kubectl exec ... numalign state` just works."""
     spec = rendering.of_kind(rendering.objects(rendering.render()), "DaemonSet")["spec"]["template"]["spec"]

@@ -41,8 +41,10 @@ def scene(kube: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scen
         (folder / NODE).mkdir()
         place = Place(cluster, NODE, folder / NODE, settings={"memoryManagerPolicy": "Static", "page": {"port": 0}})
         own = f"/api/v1/namespaces/{SYSTEM}/pods/agent-{NODE}"
-        label = {"metadata": {"labels": {"app.kubernetes.io/name": "numalign"}}}
-        cluster.call("PATCH", own, label, kind="application/merge-patch+json")
+        labels = {"app.kubernetes.io/name": "renamed", "app.kubernetes.io/component": "agent"}
+        notes = {"numalign.io/tolerate-missing-plugin": "true"}
+        metadata = {"metadata": {"labels": labels, "annotations": notes}}
+        cluster.call("PATCH", own, metadata, kind="application/merge-patch+json")
         running = {"status": {"phase": "Running"}}
         cluster.call("PATCH", own + "/status", running, kind="application/merge-patch+json")
         with Agent(place) as agent:

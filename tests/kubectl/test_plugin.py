@@ -10,8 +10,18 @@ import pytest
 
 from tests.kubectl.conftest import NODE, Scene
 from tests.kubectl.desk import PLUGIN
+from tools.chart import rendering
 
 pytestmark = pytest.mark.cluster
+GROUP = "rbac.authorization.k8s.io"
+READER = (
+    {"apiVersion": f"{GROUP}/v1", "kind": "ClusterRole", "metadata": {"name": "reader"},
+     "rules": [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"]}]},
+    {"apiVersion": f"{GROUP}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "reader"},
+     "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "reader"},
+     "subjects": [{"apiGroup": GROUP, "kind": "User", "name": "reader"}]},
+)  # fmt: skip
+"""Somebody who may read pods, and nothing else."""
 
 
 def port(scene: Scene) -> str:
@@ -72,6 +82,24 @@ def test_why_asks_the_agent_for_what_would_help(scene: Scene) -> None:
     assert re.search(r"^would get in ", text, re.MULTILINE), text
 
 
+def test_why_needs_no_right_to_read_events(scene: Scene) -> None:
+    """Somebody who may read pods alone gets all that the pod says, and one line on what is missing."""
+    scene.place.cluster.ensure(*READER)
+    text = scene.desk.run("kubectl", "numalign", "why", "greedy", "-n", NODE, "--agent", "off", "--as", "reader")
+    assert "TopologyAffinityError: " in text
+    assert "Events were not read: Error from server (Forbidden)" in text
+
+
+@pytest.mark.go
+@pytest.mark.usefixtures("charting")
+def test_the_agent_is_found_by_what_the_chart_gives_it() -> None:
+    """Its label and its annotation are there with any name of chart and release; the scene's pod has no more."""
+    found = rendering.objects(rendering.render("--set", "nameOverride=renamed", name="other"))
+    metadata = rendering.of_kind(found, "DaemonSet")["spec"]["template"]["metadata"]
+    assert metadata["labels"]["app.kubernetes.io/component"] == "agent"
+    assert "numalign.io/tolerate-missing-plugin" in metadata["annotations"]
+
+
 def test_node_asks_the_agent(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """NUMA nodes and who holds what, memory too: through a port-forward, or at an address."""
     monkeypatch.setitem(scene.desk.environment, "PAGE_PORT", port(scene))
@@ -101,6 +129,14 @@ def test_faults_are_one_sentence(scene: Scene) -> None:
     assert 'kubectl numalign: Error from server (NotFound): pods "nobody" not found' in text
     assert "invalid choice" in scene.desk.run("kubectl", "numalign", "what", code=2)
     assert "examples:" in scene.desk.run("kubectl", "numalign", "--help")
+
+
+def test_a_fault_of_several_lines_stays_so(tmp_path: Path, scene: Scene) -> None:
+    """What kubectl says without a cluster has several lines; each is shown, without control characters."""
+    (tmp_path / "kubectl").write_text("#!/bin/sh\nprintf 'first\\n\\033second\\n' >&2; exit 1\n")
+    (tmp_path / "kubectl").chmod(0o755)
+    path = f"PATH={tmp_path}:{scene.desk.environment['PATH']}"
+    assert scene.desk.run("env", path, str(PLUGIN), "pods", code=1) == "kubectl numalign: first\n?second\n"
 
 
 def test_other_peoples_text_moves_no_cursor(tmp_path: Path, scene: Scene) -> None:

@@ -53,7 +53,7 @@ def _image() -> Path:
 
 
 CHARTING: Mapping[str, Build] = {
-    "Helm": tools.helm, "kubeconform": tools.kubeconform, "helm-docs": tools.helm_docs,
+    "Helm": tools.helm, "Helm 4": tools.helm4, "kubeconform": tools.kubeconform, "helm-docs": tools.helm_docs,
     "helm-unittest": tools.unittest,
     **{f"schemas of Kubernetes {each}": partial(schemas.folder, each) for each in schemas.MODULES},
 }  # fmt: skip

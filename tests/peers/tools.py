@@ -1,6 +1,7 @@
 """Helm and the other tools of the chart's checks, built by version from the Go module proxy into the cache.
 
     helm()         installs, upgrades, removes; renders and lints
+    helm4()        the next major version, which GitOps tools use
     kubeconform()  objects against Kubernetes' schemas
     helm_docs()    the chart's table of values
     unittest()     helm-unittest, whose module cannot be installed by name: see tests/peers/unittest
@@ -30,6 +31,11 @@ _HELM_FLAGS = " ".join(
 def helm() -> Path:
     """Helm 3."""
     return _install("helm.sh/helm/v3/cmd/helm", "v3.22.0", _HELM_FLAGS)
+
+
+def helm4() -> Path:
+    """Helm 4, in the version by which Argo CD 3.5 renders and Flux 2.8 installs."""
+    return _install("helm.sh/helm/v4/cmd/helm", "v4.2.1")
 
 
 def kubeconform() -> Path:

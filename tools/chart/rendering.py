@@ -17,14 +17,14 @@ from typing import Any
 import yaml
 
 from tests.peers import tools
-from tools.chart import values_schema
+from tools.chart import kubernetes, values_schema
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "numalign"
 MANIFESTS = ROOT / "deploy" / "manifests"
 NAMESPACE = "numalign-system"
-OLDEST, NEWEST = "1.32.0", "1.36.3"
-"""Of Kubernetes: what Chart.yaml demands, and what the tests' API server is."""
+OLDEST, NEWEST = "1.32.0", kubernetes.VERSION
+"""Of Kubernetes: what Chart.yaml demands, and the newest whose types the chart's schema has."""
 Object = dict[str, Any]
 _HELMS_OWN = re.compile(r"\n +(?:app\.kubernetes\.io/managed-by: Helm|helm\.sh/(?:chart|hook[a-z-]*): .*)(?=\n)")
 

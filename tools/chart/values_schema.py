@@ -1,8 +1,9 @@
 """The chart's values.schema.json, written by `make chart` (`tools.chart.__main__`).
 
 Shape and types come from values.yaml's own defaults, descriptions from its comments, `config` from the agent's
-settings (`agent.settings.schema`), so that neither can part from the chart. What a default cannot say is in KINDS
-below. Nothing unknown is allowed anywhere but in what is Kubernetes' own or the user's.
+settings (`agent.settings.schema`), `extraArgs` from its command line, Kubernetes' own types from its OpenAPI document
+(`tools.chart.kubernetes`), so that none can part from the chart. What a default cannot say is in KINDS below. Nothing
+unknown is allowed anywhere but in what is the user's.
 """
 
 from __future__ import annotations
@@ -15,35 +16,95 @@ from typing import Any
 
 import yaml
 
+from agent.cli import run
 from agent.settings import schema as settings_schema
+from tools.chart import kubernetes
 
 CHART = Path(__file__).parents[2] / "charts" / "numalign"
 Json = dict[str, Any]
 
-_TEXTS: Json = {"type": "object", "additionalProperties": {"type": "string"}}
-_OBJECT: Json = {"type": "object"}
-_OBJECTS: Json = {"type": "array", "items": {"type": "object"}}
+_KEY_OF_LABEL = r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$"
+_TEXTS: Json = {
+    "type": "object", "propertyNames": {"pattern": _KEY_OF_LABEL}, "additionalProperties": {"type": "string"},
+}  # fmt: skip
+_LABELS: Json = {
+    **_TEXTS,
+    "additionalProperties": {"type": "string", "pattern": "^([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?$"},
+}
+_NAME = r"^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)?$"
+_NAMES = r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?)?$"
+_RESOURCE = r"^(cpu|memory|ephemeral-storage|hugepages-[0-9]+[KMGT]i|[a-z0-9.-]+/[A-Za-z0-9_.-]+)$"
+_AMOUNTS: Json = {
+    "type": "object",
+    "propertyNames": {"pattern": _RESOURCE},
+    "additionalProperties": {"$ref": "#/definitions/Quantity"},
+}
 _SECRETS: Json = {
     "type": "array",
-    "items": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}},
-}
+    "items": {
+        "type": "object", "required": ["name"], "additionalProperties": False,
+        "properties": {"name": {"type": "string", "minLength": 1}},
+    },
+}  # fmt: skip
 _FOLDER: Json = {"type": "string", "pattern": "^/[^:]*[^/:]$"}
+_REGISTRY: Json = {"type": "string", "pattern": "^[^/@ ]*(/[^/:@ ]+)*/?$"}
+_ALERT: Json = {
+    "type": "object",
+    "propertyNames": {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$"},
+    "additionalProperties": {"type": "string"},
+}
 _DURATION: Json = {"type": "string", "pattern": "^([0-9]+(ms|s|m|h))+$"}
+
+
+def _of(name: str) -> Json:
+    """One of Kubernetes' own types."""
+    return {"$ref": f"#/definitions/{name}"}
+
+
+def _list(name: str) -> Json:
+    return {"type": "array", "items": _of(name)}
+
+
+_NOT_EXTRA = frozenset({
+    "--config", "--host-root", "--metrics-address", "--log-format", "--log-level",
+    "--pods", "--root", "--once", "--afresh", "--output",
+})  # fmt: skip
+"""Options of `numalign run` that the chart gives itself, and those of a node without a cluster."""
+
+
+def _arguments() -> Json:
+    """Options of `numalign run`, with their value after `=`."""
+    words = []
+    for each in run.command.params:
+        names = [name for name in (*each.opts, *each.secondary_opts) if name.startswith("--")]
+        words += [
+            f"{name}{'' if getattr(each, 'is_flag', False) else '=.+'}" for name in names if name not in _NOT_EXTRA
+        ]
+    return {"type": "array", "items": {"type": "string", "pattern": f"^({'|'.join(sorted(words))})$"}}
+
+
 KINDS: Mapping[str, Json] = {
     "global.imagePullSecrets": _SECRETS,
     "imagePullSecrets": _SECRETS,
-    "image.registry": {"type": "string", "pattern": "^[^/]*(/[^/]+)*$"},
-    "image.repository": {"type": "string", "minLength": 1},
-    "image.tag": {"type": "string", "pattern": "^[A-Za-z0-9_.-]{0,128}$"},
+    "global.imageRegistry": _REGISTRY,
+    "image.registry": _REGISTRY,
+    "image.repository": {"type": "string", "pattern": "^[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$"},
+    "image.tag": {"type": "string", "pattern": "^([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$"},
     "image.digest": {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
     "image.pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
-    "commonLabels": _TEXTS,
+    "nameOverride": {"type": "string", "pattern": _NAME},
+    "fullnameOverride": {"type": "string", "pattern": "^([a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?)?$"},
+    "namespaceOverride": {"type": "string", "pattern": _NAME},
+    "commonLabels": _LABELS,
+    "serviceAccount.name": {"type": "string", "pattern": _NAMES},
     "serviceAccount.annotations": _TEXTS,
+    "priorityClass.name": {"type": "string", "pattern": _NAMES},
     "priorityClass.value": {"type": "integer", "maximum": 1_000_000_000},
-    "nodeSelector": _TEXTS,
-    "affinity": _OBJECT,
-    "tolerations": _OBJECTS,
-    "uninstall.tolerations": _OBJECTS,
+    "nodeSelector": _LABELS,
+    "affinity": _of("Affinity"),
+    "tolerations": _list("Toleration"),
+    "uninstall.tolerations": _list("Toleration"),
+    "updateStrategy.type": {"enum": ["RollingUpdate", "OnDelete"]},
     "updateStrategy.maxUnavailable": {
         "anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "pattern": "^([1-9][0-9]?|100)%$"}]
     },
@@ -52,42 +113,44 @@ KINDS: Mapping[str, Json] = {
     "resources": {
         "type": "object",
         "additionalProperties": False,
-        "properties": {each: {"type": "object"} for each in ("requests", "limits", "claims")},
+        "properties": {"requests": _AMOUNTS, "limits": _AMOUNTS},
     },
-    "securityContext": _OBJECT,
-    "podSecurityContext": _OBJECT,
+    "securityContext": _of("SecurityContext"),
+    "podSecurityContext": _of("PodSecurityContext"),
     "port": {"type": "integer", "minimum": 1024, "maximum": 65535},
     "log.format": {"enum": ["json", "text"]},
     "log.level": {"enum": ["debug", "info", "warning", "error"]},
     "statePath": _FOLDER,
     "nri.path": _FOLDER,
     "kubelet.rootDir": _FOLDER,
-    "networkPolicy.metricsFrom": _OBJECTS,
-    "networkPolicy.apiServerTo": _OBJECTS,
+    "networkPolicy.metricsFrom": _list("NetworkPolicyPeer"),
+    "networkPolicy.apiServerTo": _list("NetworkPolicyPeer"),
     "networkPolicy.apiServerPorts": {
         "type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 1, "maximum": 65535},
     },
-    "networkPolicy.extraEgress": _OBJECTS,
-    "monitoring.podMonitor.labels": _TEXTS,
+    "networkPolicy.extraEgress": _list("NetworkPolicyEgressRule"),
+    "monitoring.podMonitor.labels": _LABELS,
     "monitoring.podMonitor.interval": _DURATION,
     "monitoring.podMonitor.scrapeTimeout": _DURATION,
     "monitoring.podMonitor.sampleLimit": {"type": "integer", "minimum": 0},
-    "monitoring.podMonitor.relabelings": _OBJECTS,
-    "monitoring.podMonitor.metricRelabelings": _OBJECTS,
-    "monitoring.prometheusRule.labels": _TEXTS,
-    "monitoring.prometheusRule.alertLabels": _TEXTS,
-    "monitoring.dashboards.labels": _TEXTS,
+    "monitoring.podMonitor.relabelings": _list("RelabelConfig"),
+    "monitoring.podMonitor.metricRelabelings": _list("RelabelConfig"),
+    "monitoring.prometheusRule.labels": _LABELS,
+    "monitoring.prometheusRule.alertLabels": _ALERT,
+    "monitoring.dashboards.labels": _LABELS,
     "monitoring.dashboards.annotations": _TEXTS,
+    "monitoring.dashboards.namespace": {"type": "string", "pattern": _NAME},
     "test.namespace": {"type": "string", "pattern": "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"},
     "test.cpus": {"type": "integer", "minimum": 1},
+    "uninstall.serviceAccountName": {"type": "string", "pattern": _NAMES},
     "uninstall.timeoutSeconds": {"type": "integer", "minimum": 5, "maximum": 3600},
-    "podLabels": _TEXTS,
+    "podLabels": _LABELS,
     "podAnnotations": _TEXTS,
-    "extraArgs": {"type": "array", "items": {"type": "string", "pattern": "^--"}},
-    "extraEnv": _OBJECTS,
-    "extraVolumes": _OBJECTS,
-    "extraVolumeMounts": _OBJECTS,
-    "extraObjects": _OBJECTS,
+    "extraArgs": _arguments(),
+    "extraEnv": _list("EnvVar"),
+    "extraVolumes": _list("Volume"),
+    "extraVolumeMounts": _list("VolumeMount"),
+    "extraObjects": {"type": "array", "items": {"type": "object", "required": ["apiVersion", "kind"]}},
 }  # fmt: skip
 """Dotted path of a value -> what it may be, where its default's type is not enough."""
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
@@ -116,13 +179,16 @@ def described(text: str) -> dict[str, str]:
 def schema(values: Mapping[str, Any], words: Mapping[str, str]) -> Json:
     """The schema of all values."""
     config = settings_schema()
-    definitions = config.pop("$defs")
+    definitions: dict[str, Json] = config.pop("$defs")
+    theirs = kubernetes.definitions(*kubernetes.named(dict(KINDS)))
+    if both := definitions.keys() & theirs.keys():
+        raise ValueError(f"types of the settings that are called like Kubernetes' own: {', '.join(sorted(both))}")
     used = set(KINDS)
     top = _object(values, "", words, used)
     if used:
         raise ValueError(f"KINDS names values that do not exist: {', '.join(sorted(used))}")
     top["properties"]["config"] = {**config, "description": words["config"]}
-    return {"$schema": "http://json-schema.org/draft-07/schema#", **top, "definitions": definitions}
+    return {"$schema": "http://json-schema.org/draft-07/schema#", **top, "definitions": definitions | theirs}
 
 
 def _object(values: Mapping[str, Any], path: str, words: Mapping[str, str], used: set[str]) -> Json:

@@ -31,9 +31,14 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
-{{- with omit .Values.commonLabels "app.kubernetes.io/version" "app.kubernetes.io/managed-by" "helm.sh/chart" }}
+{{- with .Values.commonLabels }}
 {{ toYaml . }}
 {{- end }}
+{{- end }}
+
+{{/* The same with an object's own over those of every object; the argument: the root, and the object's own. */}}
+{{- define "numalign.labelsWith" -}}
+{{- toYaml (mergeOverwrite (include "numalign.labels" (first .) | fromYaml) (last . | deepCopy)) }}
 {{- end }}
 
 {{/* What the agent's container may not do, and as whom it runs; `securityContext` comes over it, key by key. */}}
@@ -54,6 +59,11 @@ capabilities:
 {{- else }}
 {{- .Values.serviceAccount.name }}
 {{- end }}
+{{- end }}
+
+{{/* Who asks the agents before an uninstallation: made by the hook, with its rights, unless one is named. */}}
+{{- define "numalign.uninstallAccount" -}}
+{{- default (printf "%s-uninstall" (include "numalign.fullname" .)) .Values.uninstall.serviceAccountName }}
 {{- end }}
 
 {{/* registry/repository@digest, or :tag. A registry of all charts (global) comes before this one's. */}}
