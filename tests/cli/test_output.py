@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -90,3 +91,12 @@ def test_mistyped_commands_and_help() -> None:
     assert said("help") == said("--help")
     assert said("help", "verify") == said("verify", "--help")
     assert said("help")[0] == 0
+
+
+def test_ctrl_c_while_modules_are_imported_is_silent(tmp_path: Path) -> None:
+    """Whoever mistyped a command and stops it at once sees a prompt and no traceback of an import."""
+    (tmp_path / "click.py").write_text("import os, signal, time\nos.kill(os.getpid(), 2)\ntime.sleep(60)\n")
+    where = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
+    called = [sys.executable, "-c", "from agent.__main__ import main; main()"]
+    done = subprocess.run(called, check=False, capture_output=True, env={**os.environ, "PYTHONPATH": where})
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
