@@ -33,14 +33,13 @@ from agent.kube import story as stories
 from agent.kube.bodies import seen
 from agent.kube.story import Story
 from agent.model.cgroup import Level, Written
-from agent.model.devices import DeviceInventory
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
-from agent.settings import parse
+from tests.world.nodes import managers_of
 
 
 def manifest(
@@ -189,10 +188,7 @@ class World:
     def node(self, machine: Machine | None = None, **settings: Any) -> Node:  # noqa: ANN401 - a document's values
         """The managers, with other settings if any are named."""
         self.settings |= settings
-        rules = parse(self.settings)[0].rules(machine or self.machine)
-        return Node(
-            machine or self.machine, rules, DeviceInventory.from_machine(machine or self.machine, rules.devices)
-        )
+        return managers_of(machine or self.machine, self.settings)
 
     def names(self) -> dict[str, tuple[str, str]]:
         """Ids of the containers that are there."""

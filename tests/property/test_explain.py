@@ -17,15 +17,13 @@ from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
 from agent.core.explain.shown import lines, to_json
 from agent.core.explain.values import AsOf, Lever, Merge, MergeRule, Verdict
-from agent.core.machines.synthetic import parse_synthetic
 from agent.core.request.annotations import ask_of
 from agent.errors import SettingsError
-from agent.model.devices import DeviceInventory
 from agent.model.ledger import Ledger
 from agent.model.outcome import Admitted, Reason
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
-from agent.settings import parse
+from tests.world.nodes import managers_of
 
 MACHINES = (
     "2 sockets x 1 node x 4 cores, 4G per node, nic on 1",
@@ -42,7 +40,7 @@ scopes = st.sampled_from(["container", "pod"])
 @st.composite
 def nodes(draw: st.DrawFn) -> Node:
     """A node of one of a few machines under any settings that go together."""
-    machine = parse_synthetic(draw(st.sampled_from(MACHINES)))
+    machine = draw(st.sampled_from(MACHINES))
     body: dict[str, Any] = {
         "topologyManagerPolicy": draw(policies),
         "topologyManagerScope": draw(scopes),
@@ -57,13 +55,12 @@ def nodes(draw: st.DrawFn) -> Node:
         }  # fmt: skip
     options = draw(st.sampled_from([{}, {"full-pcpus-only": "true"}, {"distribute-cpus-across-numa": "true"}]))
     body["cpuManagerPolicyOptions"] = options
-    if draw(st.booleans()) and "3 sockets" not in machine.name:
+    if draw(st.booleans()) and "3 sockets" not in machine:
         body["topologyManagerPolicyOptions"] = {"prefer-closest-numa-nodes": "true"}
     try:
-        rules = parse(body)[0].rules(machine)
+        return managers_of(machine, body)
     except SettingsError:  # what this machine cannot give
-        rules = parse({**body, "cpuManagerPolicyOptions": {}, "topologyManagerPolicyOptions": {}})[0].rules(machine)
-    return Node(machine, rules, DeviceInventory.from_machine(machine, rules.devices))
+        return managers_of(machine, {**body, "cpuManagerPolicyOptions": {}, "topologyManagerPolicyOptions": {}})
 
 
 @st.composite

@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 from agent.core.accounting import invariants
 from agent.core.admission.node import Node
 from agent.core.admission.resize import PREFIX, pending, resized
-from agent.core.machines.synthetic import parse_synthetic
-from agent.model.devices import DeviceInventory
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.outcome import Admitted
 from agent.model.pod import Container, ContainerKind, Pod, Qos
-from agent.settings import parse
+from tests.world.nodes import managers_of
 
 MACHINES = (
     "2 sockets x 1 node x 4 cores x 2 threads, 8G per node",
@@ -39,9 +37,7 @@ def node_of(machine: str, policy: str, *, whole: bool) -> Node:
         "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}],
         "cpuManagerPolicyOptions": {"full-pcpus-only": str(whole).lower()},
     }  # fmt: skip
-    found = parse_synthetic(machine)
-    rules = parse(config)[0].rules(found)
-    return Node(found, rules, DeviceInventory.from_machine(found, rules.devices))
+    return managers_of(machine, config)
 
 
 STEPS = st.lists(
@@ -280,9 +276,7 @@ def test_a_pod_managed_as_a_whole_says_so_at_every_retry() -> None:
         "topologyManagerPolicy": "best-effort", "topologyManagerScope": "pod", "kubeReserved": {"cpu": "2"},
         "featureGates": {"PodLevelResources": True, "PodLevelResourceManagers": True},
     }  # fmt: skip
-    found = parse_synthetic(MACHINES[0])
-    rules = parse(config)[0].rules(found)
-    node = Node(found, rules, DeviceInventory.from_machine(found, rules.devices))
+    node = managers_of(MACHINES[0], config)
     ledger = node.admit(node.start(), whole(2)).ledger
     assert len(ledger.cpus.pools["p"]) == 2
     for _ in range(2):
