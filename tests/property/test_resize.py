@@ -14,6 +14,7 @@ from agent.model.idset import CpuSet, NodeSet
 from agent.model.outcome import Admitted
 from agent.model.pod import Container, ContainerKind, Pod, Qos
 from tests.world.nodes import managers_of
+from tests.world.pods import container, pod
 
 MACHINES = (
     "2 sockets x 1 node x 4 cores x 2 threads, 8G per node",
@@ -26,8 +27,7 @@ MI = 1000 << 20
 
 def pod_of(name: str, milli: int, size: int) -> Pod:
     """A Guaranteed pod of one container: thousandths of a CPU, MiB."""
-    asks = {"cpu": milli, "memory": size * MI}
-    return Pod(name, name, "default", (Container("c", requests=asks, limits=asks),), Qos.GUARANTEED)
+    return pod(name, container("c", cpus=milli / 1000, memory=size << 20))
 
 
 def node_of(machine: str, policy: str, *, whole: bool) -> Node:
@@ -99,9 +99,7 @@ def test_shrinking_keeps_whole_cores_and_growing_completes_them() -> None:
 
 def boxes_of(*boxes: tuple[str, ContainerKind, int]) -> Pod:
     """A Guaranteed pod of several containers: thousandths of a CPU."""
-    each = ({"cpu": milli, "memory": 64 * MI} for _, _, milli in boxes)
-    made = (Container(name, kind, asks, asks) for (name, kind, _), asks in zip(boxes, each, strict=True))
-    return Pod("p", "p", "default", tuple(made), Qos.GUARANTEED)
+    return pod("p", *(container(name, kind, cpus=milli / 1000, memory=64 << 20) for name, kind, milli in boxes))
 
 
 def test_the_first_cpus_of_a_container_are_near_those_of_its_pod() -> None:
@@ -269,8 +267,7 @@ def test_a_pod_managed_as_a_whole_says_so_at_every_retry() -> None:
     """Its resize is not followed; the word stays when it is tried again, and goes when it asks for the old size."""
 
     def whole(cpus: int) -> Pod:
-        asks = {"cpu": cpus * 1000, "memory": 64 * MI}
-        return Pod("p", "p", "default", (Container("c"),), Qos.GUARANTEED, requests=asks, limits=asks)
+        return pod("p", Container("c"), whole={"cpu": cpus, "memory": 64 << 20})
 
     config = {
         "topologyManagerPolicy": "best-effort", "topologyManagerScope": "pod", "kubeReserved": {"cpu": "2"},

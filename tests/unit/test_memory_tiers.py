@@ -15,7 +15,8 @@ from agent.model.machine import Machine, NumaNode
 from agent.model.outcome import Reason, Refusal
 from agent.model.pod import Pod
 from agent.model.rules import MemoryTier, Policy, TopologyRules
-from tests.unit.memory_cases import FIXED, GIB, KUBELET, Desk, container, machine, node, pod
+from tests.unit.memory_cases import FIXED, GIB, KUBELET, Desk, machine, node
+from tests.world.pods import container, pod
 
 FAR_NODE = node(2, 64 * GIB, cpus=CpuSet(), distances=(14, 20, 10))
 THREE = machine(
