@@ -3,6 +3,7 @@
     manifests   pods as the API lists them
     pods        pods and containers as values
     nodes       the managers of a described machine under settings
+    steps       transitions of the engine's state, one event at a time
 
 A node with cgroups, a store and the engine is `tests.flow.world.World`.
 """
