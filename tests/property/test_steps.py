@@ -63,6 +63,12 @@ def after(*events: Event) -> State:
     return state
 
 
+WISHES = st.tuples(
+    st.sampled_from(["1", "2", "3", "4", "500m"]),
+    st.sampled_from(["wait", "wait", "wait", "fail", "run"]),
+    st.sampled_from([False, False, False, True]),
+)
+"""CPUs, what is to be done where it does not fit, and whether it ran before."""
 IN, WAITS = Seen(listed("in")), Seen(listed("waits", "7"))
 
 
@@ -146,16 +152,12 @@ class Steps(RuleBasedStateMachine):
         uids = sorted(uid for uid, each in self.state.known.items() if which(each))
         return data.draw(st.sampled_from(uids)) if uids else ""
 
-    @rule(
-        cpu=st.sampled_from(["1", "2", "3", "4", "500m"]),
-        wish=st.sampled_from(["wait", "wait", "fail", "run"]),
-        ran=st.sampled_from([False, False, False, True]),
-    )
-    def comes(self, cpu: str, wish: str, ran: bool) -> None:  # noqa: FBT001 - drawn
-        """A pod is listed, now and then one that ran before."""
-        self.count += 1
-        name = f"p{self.count:02}"
-        self.happens(Seen(listed(name, cpu, self.count, on_misalignment=wish), ran=ran))
+    @rule(wishes=st.lists(WISHES, min_size=1, max_size=4))
+    def come(self, wishes: list[tuple[str, str, bool]]) -> None:
+        """Pods are listed, now and then one that ran before."""
+        for cpu, wish, ran in wishes:
+            self.count += 1
+            self.happens(Seen(listed(f"p{self.count:02}", cpu, self.count, on_misalignment=wish), ran=ran))
 
     @precondition(lambda self: self.state and self.state.known)
     @rule(data=st.data(), cpu=st.sampled_from(["1", "2", "3", "4"]))
