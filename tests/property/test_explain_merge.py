@@ -27,8 +27,8 @@ from agent.model.pod import Pod
 from agent.model.podspec import pod_from
 from agent.model.rules import Policy
 from agent.settings import parse
-from tests.property.test_explain import case_of, pods
 from tests.world.nodes import managers_of
+from tests.world.strategies import case_of, pods
 
 MACHINES = (
     "2 sockets x 2 nodes x 3 cores, 4G per node, distance 10 12 21, nic on 0 and 3",

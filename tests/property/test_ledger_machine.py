@@ -39,6 +39,7 @@ from agent.model.rules import (
     TopologyRules,
 )
 from tests.world.steps import Ended, Event, Freed, Seen, Started, at_first, outcome_of, step
+from tests.world.strategies import cpu_options
 
 MACHINES = [
     parse_synthetic(text)
@@ -51,16 +52,6 @@ MACHINES = [
     )
 ]
 GPU = "example.com/gpu"
-OPTIONS = [
-    CpuOptions(),
-    CpuOptions(full_pcpus_only=True),
-    CpuOptions(distribute_across_numa=True),
-    CpuOptions(distribute_across_cores=True),
-    CpuOptions(align_by_socket=True),
-    CpuOptions(prefer_uncore=True),
-    CpuOptions(strict_reservation=True),
-    CpuOptions(full_pcpus_only=True, distribute_across_numa=True, strict_reservation=True),
-]
 
 containers = st.fixed_dictionaries(
     {
@@ -124,7 +115,7 @@ class LedgerMachine(RuleBasedStateMachine):
         machine=st.sampled_from(MACHINES),
         policy=st.sampled_from(list(Policy)),
         scope=st.sampled_from(list(Scope)),
-        options=st.sampled_from(OPTIONS),
+        options=cpu_options,
         reserved=st.sampled_from([1, 1, 2, 3]),
         static_memory=st.booleans(),
         compatibility=st.sampled_from(list(Compatibility)),

@@ -21,7 +21,6 @@ from agent.observe.drawing import draw
 from agent.observe.drawing.words import size
 from agent.settings import parse
 from tests.reference import MACHINES, needs_machines, recorded
-from tests.replay.descriptions import descriptions
 from tests.unit.drawing_cases import (
     DESCRIPTIONS,
     GIB,
@@ -35,6 +34,7 @@ from tests.unit.drawing_cases import (
     references,
     two_sockets,
 )
+from tests.world.descriptions import descriptions
 
 RECORDED = sorted(path.name.removesuffix(".tar.bz2") for path in MACHINES.glob("*.tar.bz2"))
 

@@ -5,5 +5,11 @@
     nodes       the managers of a described machine under settings
     steps       transitions of the engine's state, one event at a time
 
+Hypothesis:
+
+    descriptions  machines as texts
+    strategies    nodes, pods, options, ledgers
+    documents     whatever a document may hold
+
 A node with cgroups, a store and the engine is `tests.flow.world.World`.
 """
