@@ -109,6 +109,8 @@ SPECS: tuple[Spec, ...] = (
     Spec("numalign_checkpoint_save_seconds", "histogram", "How long a save of the ledger took, synced to disk."),
     Spec("numalign_queue_length", "gauge", "What waits to be decided (intake) or told (publisher).", ("queue",)),
     Spec("numalign_waiting_pods", "gauge", "Pods that wait for room (onMisalignment: wait)."),
+    Spec("numalign_pending_resizes", "gauge",
+         "Pods that keep what they had, since their resize in place could not be followed: no room, or no save."),
     Spec("numalign_largest_aligned_cpus", "gauge",
          "Fragmentation: the largest CPU request that still fits one NUMA node."),
     Spec("numalign_largest_aligned_bytes", "gauge",
@@ -164,6 +166,7 @@ class MetricValues:
         ready, observe_only: as the names say.
         queues: queue -> how many wait in it.
         waiting: pods that wait for room.
+        resizes: pods whose resize could not be followed.
         largest: resource -> the largest request that fits one node.
         locality: share of pages in place, None where there are none.
         mismatch: thousandths of a CPU reserved beyond the kubelet.
@@ -182,6 +185,7 @@ class MetricValues:
     observe_only: bool = False
     queues: Mapping[str, int] = field(default_factory=dict)
     waiting: int = 0
+    resizes: int = 0
     largest: Mapping[str, int] = field(default_factory=dict)
     locality: float | None = None
     mismatch: int = 0
@@ -293,6 +297,7 @@ class _Gauges(Collector):
             "numalign_observe_only": [((), shot.observe_only)],
             "numalign_queue_length": [((queue,), count) for queue, count in sorted(shot.queues.items())],
             "numalign_waiting_pods": [((), shot.waiting)],
+            "numalign_pending_resizes": [((), shot.resizes)],
             "numalign_largest_aligned_cpus": [((), shot.largest["cpu"])] if "cpu" in shot.largest else [],
             "numalign_largest_aligned_bytes": [
                 ((name,), size) for name, size in sorted(shot.largest.items()) if name != "cpu"

@@ -13,11 +13,10 @@ from agent.host.cgroups import Cgroups
 from agent.host.checkpoint import Checkpoint
 from agent.host.scratch import Layout, Scratch
 from agent.host.standin import container_id
-from agent.model.devices import DeviceInventory
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
 from agent.model.pod import Container, Pod, Qos
-from agent.settings import parse
+from tests.world.nodes import managers_of
 
 PODS, FEW = 250, 20
 WIDE = "8 sockets x 1 nodes x 40 cores x 1 thread, 16G per node"
@@ -52,8 +51,7 @@ SHARING = [pod(number, exclusive=False) for number in range(PODS)]
 
 def node_of(machine: Machine) -> Node:
     """The managers with the defaults."""
-    rules = parse({"kubeReserved": {"cpu": "1"}})[0].rules(machine)
-    return Node(machine, rules, DeviceInventory.from_machine(machine, rules.devices))
+    return managers_of(machine, {"kubeReserved": {"cpu": "1"}})
 
 
 def names_of(pods: list[Pod]) -> dict[str, tuple[str, str]]:

@@ -33,36 +33,16 @@ from agent.kube import story as stories
 from agent.kube.bodies import seen
 from agent.kube.story import Story
 from agent.model.cgroup import Level, Written
-from agent.model.devices import DeviceInventory
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
-from agent.settings import parse
+from tests.world.manifests import container, manifest
+from tests.world.nodes import managers_of
 
-
-def manifest(
-    name: str, *containers: Mapping[str, Any], inits: Iterable[Mapping[str, Any]] = (), created: int = 0,
-    namespace: str = "default", **annotations: str,
-) -> dict[str, Any]:  # fmt: skip
-    """A pod's manifest; its uid is its name."""
-    stamp = f"2026-01-01T00:{created // 60:02}:{created % 60:02}Z"
-    notes = {f"numalign.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
-    return {
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {
-            "name": name, "namespace": namespace, "uid": name, "creationTimestamp": stamp, "annotations": notes
-        },
-        "spec": {"initContainers": list(inits), "containers": list(containers or (container(),))},
-    }  # fmt: skip
-
-
-def container(name: str = "app", cpu: str = "2", memory: str = "64Mi", **extra: Any) -> dict[str, Any]:  # noqa: ANN401 - a manifest's fields
-    """A container with equal requests and limits; empty texts leave a resource out."""
-    limits = {key: value for key, value in (("cpu", cpu), ("memory", memory)) if value}
-    return {"name": name, "image": "example.com/x", "resources": {"limits": limits}, **extra}
+__all__ = ["Ears", "MemoryStore", "Moody", "World", "container", "manifest"]
 
 
 @dataclass
@@ -189,10 +169,7 @@ class World:
     def node(self, machine: Machine | None = None, **settings: Any) -> Node:  # noqa: ANN401 - a document's values
         """The managers, with other settings if any are named."""
         self.settings |= settings
-        rules = parse(self.settings)[0].rules(machine or self.machine)
-        return Node(
-            machine or self.machine, rules, DeviceInventory.from_machine(machine or self.machine, rules.devices)
-        )
+        return managers_of(machine or self.machine, self.settings)
 
     def names(self) -> dict[str, tuple[str, str]]:
         """Ids of the containers that are there."""

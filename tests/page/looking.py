@@ -11,7 +11,6 @@ from agent.core.request.annotations import Ask
 from agent.engine.following import Following
 from agent.engine.known import Known
 from agent.engine.state import State
-from agent.model.devices import DeviceInventory
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger, PodRecord
@@ -19,9 +18,9 @@ from agent.model.outcome import Reason, Refusal
 from agent.model.pod import Container, Pod, Qos
 from agent.observe.page.recent import Fault, RecentRepair
 from agent.observe.page.server import PageServer
-from agent.settings import parse
 from tests.page.browser import Browser
 from tests.page.served import LIVE
+from tests.world.nodes import managers_of
 
 HERE = "document.activeElement.dataset?.key ?? document.activeElement.id ?? ''"
 OPEN = "document.getElementById('why').open"
@@ -33,8 +32,7 @@ ONE = {"cpu": 1000, "memory": 1000 << 30}
 def two_nodes(name: str = "a machine") -> tuple[Node, Ledger]:
     """Two NUMA nodes of four CPUs, and nobody on them."""
     machine = parse_synthetic("2 sockets x 4 cores, 8G per node, gpu on 1", name)
-    rules = parse({"systemReserved": {"cpu": "1"}})[0].rules(machine)
-    node = Node(machine, rules, DeviceInventory.from_machine(machine, ()))
+    node = managers_of(machine, {"systemReserved": {"cpu": "1"}})
     return node, node.start()
 
 

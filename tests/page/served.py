@@ -14,15 +14,13 @@ from typing import Any, Self
 from agent.app.page.server import Values
 from agent.app.page.values import PageInput
 from agent.app.standalone.standalone import Standalone, StandaloneOptions
-from agent.core.admission.node import Node
 from agent.core.machines.synthetic import parse_synthetic
 from agent.engine.following import Following
 from agent.engine.state import State
 from agent.host.scratch import Scratch
-from agent.model.devices import DeviceInventory
 from agent.model.podspec import pod_from
-from agent.settings import parse
 from tests import patience
+from tests.world.nodes import managers_of
 
 SETTINGS = {
     "cpuManagerPolicy": "static", "topologyManagerPolicy": "best-effort", "systemReserved": {"cpu": "1"},
@@ -145,8 +143,7 @@ class Still(Values):
 def many_nodes() -> PageInput:
     """256 CPUs in 64 NUMA nodes, and pods of one to four CPUs on all of them, placed by the managers."""
     machine = parse_synthetic("4 sockets x 16 nodes x 4 cores, 16G per node", "many nodes")
-    rules = parse({"systemReserved": {"cpu": "1"}})[0].rules(machine)
-    node = Node(machine, rules, DeviceInventory.from_machine(machine, ()))
+    node = managers_of(machine, {"systemReserved": {"cpu": "1"}})
     ledger = node.start()
     for number in range(120):
         body = pod(f"worker-{number}", str((3, 2, 4, 1, 2)[number % 5]), namespace=f"team-{number % 5}")

@@ -9,20 +9,8 @@ from agent.model.idset import CpuSet, NodeSet
 from agent.model.machine import Machine, NumaNode
 from agent.model.pod import Container, ContainerKind, Pod
 from agent.model.rules import Compatibility, MemoryTier
-from tests.unit.memory_cases import (
-    APP,
-    GIB,
-    HUGE_1G,
-    HUGE_2M,
-    INIT,
-    MIB,
-    SIDECAR,
-    Desk,
-    container,
-    machine,
-    node,
-    pod,
-)
+from tests.unit.memory_cases import GIB, MIB, Desk, machine, node
+from tests.world.pods import APP, HUGE_1G, HUGE_2M, INIT, SIDECAR, container, pod
 
 
 def random_machine(r: Random, most: int = 5) -> Machine:
@@ -62,11 +50,8 @@ def random_pod(r: Random, uid: str, *, pod_level: bool = False) -> Pod:
 def _container(r: Random, name: str, kind: ContainerKind) -> Container:
     memory = r.choice((r.randint(1, 20) * 100 * MIB, r.randint(1, 9) * GIB, MIB + r.randint(0, 5)))
     pages = {key: r.randint(1, 3) * size for key, size in (("huge2m", 2 * MIB), ("huge1g", GIB)) if r.random() < 0.2}
-    made = container(name, kind, memory=memory, huge1g=pages.get("huge1g"), huge2m=pages.get("huge2m"))
-    if r.random() < 0.3:  # shares CPUs: memory alone decides
-        milli = {**made.requests, "cpu": 500}
-        made = Container(name, kind, milli, milli)
-    return made
+    cpus = 0.5 if r.random() < 0.3 else 1  # half a CPU is shared: memory alone decides
+    return container(name, kind, cpus=cpus, memory=memory, huge1g=pages.get("huge1g"), huge2m=pages.get("huge2m"))
 
 
 def random_affinity(r: Random, nodes: NodeSet) -> Hint:

@@ -19,8 +19,8 @@ from agent.kube.cleanup import ended
 from agent.kube.owners import owner_of
 from agent.kube.piecewise import Lines, pod
 from agent.kube.story import ASSIGNMENT, CONDITION, FAILED, softened, word_of
-from tests.property.test_podspec_fuzz import anything, bodies
 from tests.unit.test_podspec import BAD
+from tests.world.documents import anything, bodies
 
 HASH = "0123456789abcdef0123456789abcdef"
 WORD = json.dumps({"policy": "restricted", "scope": "pod", "containers": {"app": {"devices": {"x/y": ["a"]}}}})

@@ -20,18 +20,8 @@ from agent.model.outcome import Refusal
 from agent.model.pod import Container, ContainerKind, Pod
 from agent.model.rules import Compatibility, CpuOptions
 from tests.unit.cpu_machines import Node, container, pod
+from tests.world.strategies import cpu_options
 
-OPTIONS = st.sampled_from(
-    [
-        CpuOptions(),
-        CpuOptions(full_pcpus_only=True),
-        CpuOptions(distribute_across_numa=True),
-        CpuOptions(distribute_across_numa=True, full_pcpus_only=True, align_by_socket=True),
-        CpuOptions(distribute_across_cores=True),
-        CpuOptions(prefer_uncore=True, strict_reservation=True),
-        CpuOptions(strict_reservation=True),
-    ]
-)
 MODES = st.sampled_from(list(Compatibility))
 
 
@@ -64,7 +54,7 @@ def managers(draw: st.DrawFn) -> Node:
     machine = draw(machines())
     online = sorted(machine.online)
     reserved = CpuSet.from_ids(draw(st.sets(st.sampled_from(online), min_size=1, max_size=max(1, len(online) // 3))))
-    options, mode, gate = draw(OPTIONS), draw(MODES), draw(st.booleans())
+    options, mode, gate = draw(cpu_options), draw(MODES), draw(st.booleans())
     chosen = {name: getattr(options, name) for name in CpuOptions.__slots__}
     return Node(machine, str(reserved), mode=mode, gate=gate, **chosen)
 

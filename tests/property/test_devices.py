@@ -22,7 +22,8 @@ from agent.model.pod import Container, ContainerKind, Pod
 from agent.model.rules import Compatibility, Rules
 from tests.parity.device import LowestId
 from tests.property.memory_worlds import random_affinity, random_machine
-from tests.unit.memory_cases import APP, BOTH, FIXED, INIT, SIDECAR, pod
+from tests.unit.memory_cases import BOTH, FIXED
+from tests.world.pods import APP, INIT, SIDECAR, container, pod
 
 CASES = st.randoms(use_true_random=False)
 NAMES = ("example.com/gpu", "example.com/nic")
@@ -80,9 +81,8 @@ def _pod(r: Random, uid: str) -> Pod:
     kinds += [APP] * r.randint(1, 2)
     made = []
     for at, kind in enumerate(kinds):
-        limits = {name: r.randint(0, 3) * 1000 for name in NAMES if r.random() < 0.7}
-        milli = {"cpu": r.choice((500, 2000)), "memory": 1000, **limits}
-        made.append(Container(f"c{at}", kind, milli, milli))
+        limits = {name: r.randint(0, 3) for name in NAMES if r.random() < 0.7}
+        made.append(container(f"c{at}", kind, cpus=r.choice((0.5, 2)), memory=1, limits=limits))
     return pod(uid, *made)
 
 

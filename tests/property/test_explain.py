@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Any
 
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from agent.core.admission.node import Node
 from agent.core.explain import Explanation, PodStanding, explain
@@ -17,95 +14,10 @@ from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
 from agent.core.explain.shown import lines, to_json
 from agent.core.explain.values import AsOf, Lever, Merge, MergeRule, Verdict
-from agent.core.machines.synthetic import parse_synthetic
-from agent.core.request.annotations import ask_of
-from agent.errors import SettingsError
-from agent.model.devices import DeviceInventory
 from agent.model.ledger import Ledger
 from agent.model.outcome import Admitted, Reason
 from agent.model.pod import Pod
-from agent.model.podspec import pod_from
-from agent.settings import parse
-
-MACHINES = (
-    "2 sockets x 1 node x 4 cores, 4G per node, nic on 1",
-    "1 socket x 2 nodes x 2 cores x 2 threads, 4G per node, 64 2Mi pages on 1, 2 nics on 0",
-    "2 sockets x 2 nodes x 2 cores x 2 threads, 4G per node, 2G on 1, distance 10 12 21, nic on 0 and 3",
-    "3 sockets x 3 nodes x 2 cores, 4G per node",
-)
-NIC = "numalign.io/nic"
-
-policies = st.sampled_from(["none", "best-effort", "restricted", "single-numa-node"])
-scopes = st.sampled_from(["container", "pod"])
-
-
-@st.composite
-def nodes(draw: st.DrawFn) -> Node:
-    """A node of one of a few machines under any settings that go together."""
-    machine = parse_synthetic(draw(st.sampled_from(MACHINES)))
-    body: dict[str, Any] = {
-        "topologyManagerPolicy": draw(policies),
-        "topologyManagerScope": draw(scopes),
-        "reservedSystemCPUs": "0",
-        "onMisalignment": "fail",
-        "devices": [{"resource": NIC, "class": "02"}],
-    }
-    if draw(st.booleans()):
-        body |= {
-            "memoryManagerPolicy": "Static", "kubeReserved": {"memory": "412Mi"},
-            "reservedMemory": [{"numaNode": 0, "limits": {"memory": "512Mi"}}],
-        }  # fmt: skip
-    options = draw(st.sampled_from([{}, {"full-pcpus-only": "true"}, {"distribute-cpus-across-numa": "true"}]))
-    body["cpuManagerPolicyOptions"] = options
-    if draw(st.booleans()) and "3 sockets" not in machine.name:
-        body["topologyManagerPolicyOptions"] = {"prefer-closest-numa-nodes": "true"}
-    try:
-        rules = parse(body)[0].rules(machine)
-    except SettingsError:  # what this machine cannot give
-        rules = parse({**body, "cpuManagerPolicyOptions": {}, "topologyManagerPolicyOptions": {}})[0].rules(machine)
-    return Node(machine, rules, DeviceInventory.from_machine(machine, rules.devices))
-
-
-@st.composite
-def pods(draw: st.DrawFn, number: int, cpus: Sequence[object] = (1, 2, 2, 3, 4, 6, "500m")) -> Pod:
-    """A pod of one or two containers."""
-    containers = []
-    for place in range(draw(st.integers(1, 2))):
-        limits: dict[str, Any] = {
-            "cpu": draw(st.sampled_from(cpus)),
-            "memory": draw(st.sampled_from(["64Mi", "1Gi", "2500Mi", "5Gi"])),
-        }
-        if draw(st.integers(0, 3)) == 0:
-            limits[NIC] = draw(st.integers(1, 2))
-        if draw(st.integers(0, 5)) == 0:
-            limits["hugepages-2Mi"] = "32Mi"
-        containers.append({"name": f"c{place}", "resources": {"limits": limits}})
-    notes = {"numalign.io/policy": draw(policies)} if draw(st.integers(0, 2)) == 0 else {}
-    if draw(st.integers(0, 6)) == 0:
-        notes["numalign.io/align"] = "numa"
-    metadata = {
-        "name": f"p{number}", "uid": f"p{number}", "annotations": notes,
-        "creationTimestamp": f"2026-01-01T00:{number:02}:00Z",
-    }  # fmt: skip
-    return pod_from({"metadata": metadata, "spec": {"containers": containers}})
-
-
-@st.composite
-def worlds(draw: st.DrawFn) -> tuple[Node, Ledger, Pod]:
-    """A node with some pods on it, of which some have ended, and a newcomer."""
-    node = draw(nodes())
-    ledger = node.start()
-    for number in range(draw(st.integers(0, 5))):
-        ledger = case_of(node, ledger, draw(pods(number))).admit(node).ledger
-    for uid in sorted(ledger.pods):
-        if draw(st.integers(0, 4)) == 0:
-            ledger = node.release(ledger, uid)
-    return node, ledger, draw(pods(9))
-
-
-def case_of(node: Node, ledger: Ledger, pod: Pod) -> Case:
-    """The admission of a pod with its wishes."""
-    return Case.of(ledger, pod, ask_of(pod, node.rules.cpu.options, node.rules.topology.policy))
+from tests.world.strategies import case_of, worlds
 
 
 def fits(node: Node, case: Case, found: Explanation) -> bool:

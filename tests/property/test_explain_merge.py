@@ -27,7 +27,8 @@ from agent.model.pod import Pod
 from agent.model.podspec import pod_from
 from agent.model.rules import Policy
 from agent.settings import parse
-from tests.property.test_explain import case_of, pods
+from tests.world.nodes import managers_of
+from tests.world.strategies import case_of, pods
 
 MACHINES = (
     "2 sockets x 2 nodes x 3 cores, 4G per node, distance 10 12 21, nic on 0 and 3",
@@ -39,7 +40,7 @@ MACHINES = (
 @st.composite
 def merged(draw: st.DrawFn) -> tuple[Node, Ledger, Pod]:
     """A node, partly filled, and a newcomer."""
-    machine = parse_synthetic(draw(st.sampled_from(MACHINES)))
+    machine = draw(st.sampled_from(MACHINES))
     body: dict[str, Any] = {
         "topologyManagerPolicy": draw(st.sampled_from(["best-effort", "restricted", "single-numa-node"])),
         "topologyManagerPolicyOptions": {
@@ -53,8 +54,7 @@ def merged(draw: st.DrawFn) -> tuple[Node, Ledger, Pod]:
             "memoryManagerPolicy": "Static", "kubeReserved": {"memory": "412Mi"},
             "reservedMemory": [{"numaNode": 0, "limits": {"memory": "512Mi"}}],
         }  # fmt: skip
-    rules = parse(body)[0].rules(machine)
-    node = Node(machine, rules, DeviceInventory.from_machine(machine, rules.devices))
+    node = managers_of(machine, body)
     ledger = node.start()
     for number in range(draw(st.integers(0, 5))):
         ledger = case_of(node, ledger, draw(pods(number))).admit(node).ledger

@@ -16,17 +16,10 @@ from agent.model.ledgerjson import ledger_from_json, ledger_to_json
 from agent.model.outcome import Admitted, Reason, Refusal
 from agent.model.podspec import pod_from
 from agent.model.rules import CpuRules, Policy, Rules, TopologyRules
+from tests.world.manifests import container, manifest
 
 MACHINE = parse_synthetic("2 sockets x 1 node x 4 cores x 1 thread")
-PODS = {
-    name: pod_from({
-        "metadata": {"name": name, "uid": name},
-        "spec": {"containers": [
-            {"name": each, "resources": {"limits": {"cpu": 1, "memory": "64Mi"}}} for each in ("a", "b")
-        ]},
-    })
-    for name in ("p", "q", "r")
-}  # fmt: skip
+PODS = {name: pod_from(manifest(name, container("a", "1"), container("b", "1"))) for name in ("p", "q", "r")}
 
 DEVICES = st.builds(
     Offered,

@@ -21,7 +21,7 @@ from agent.core.machines.synthetic import parse_synthetic
 from agent.core.request.amounts import exclusive_count
 from agent.model.devices import Device, DeviceInventory
 from agent.model.idset import CpuSet, NodeSet
-from agent.model.ledger import Grant
+from agent.model.ledger import Grant, Ledger
 from agent.model.ledgerjson import ledger_from_json, ledger_to_json
 from agent.model.outcome import Admitted, Reason
 from agent.model.pod import ContainerKind, Pod
@@ -32,11 +32,14 @@ from agent.model.rules import (
     CpuOptions,
     CpuRules,
     MemoryRules,
+    OnMisalignment,
     Policy,
     Rules,
     Scope,
     TopologyRules,
 )
+from tests.world.steps import Ended, Event, Freed, Seen, Started, at_first, outcome_of, step
+from tests.world.strategies import cpu_options
 
 MACHINES = [
     parse_synthetic(text)
@@ -49,16 +52,6 @@ MACHINES = [
     )
 ]
 GPU = "example.com/gpu"
-OPTIONS = [
-    CpuOptions(),
-    CpuOptions(full_pcpus_only=True),
-    CpuOptions(distribute_across_numa=True),
-    CpuOptions(distribute_across_cores=True),
-    CpuOptions(align_by_socket=True),
-    CpuOptions(prefer_uncore=True),
-    CpuOptions(strict_reservation=True),
-    CpuOptions(full_pcpus_only=True, distribute_across_numa=True, strict_reservation=True),
-]
 
 containers = st.fixed_dictionaries(
     {
@@ -114,6 +107,7 @@ class LedgerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.count = 0
+        self.now = 1.0
         self.grants: dict[str, dict[str, Grant]] = {}
         self.pods: dict[str, Pod] = {}
 
@@ -121,7 +115,7 @@ class LedgerMachine(RuleBasedStateMachine):
         machine=st.sampled_from(MACHINES),
         policy=st.sampled_from(list(Policy)),
         scope=st.sampled_from(list(Scope)),
-        options=st.sampled_from(OPTIONS),
+        options=cpu_options,
         reserved=st.sampled_from([1, 1, 2, 3]),
         static_memory=st.booleans(),
         compatibility=st.sampled_from(list(Compatibility)),
@@ -149,12 +143,24 @@ class LedgerMachine(RuleBasedStateMachine):
             memory=MemoryRules(static=static_memory, reserved=kept),
             compatibility=compatibility,
             pod_level_managers=whole_pods,
+            on_misalignment=OnMisalignment.FAIL,
         )
         self.inventory = DeviceInventory(
             {GPU: tuple(Device(f"gpu{n}", NodeSet.of(node.id)) for n, node in enumerate(machine.nodes))}
         )
         self.node = Node(machine, self.in_force, self.inventory)
-        self.ledger = self.empty = self.node.start()
+        self.state = at_first(self.node)
+        self.empty = self.ledger
+
+    @property
+    def ledger(self) -> Ledger:
+        """The grants."""
+        return self.state.ledger
+
+    def happens(self, event: Event) -> None:
+        """One event, a second after the one before."""
+        self.now += 1
+        self.state = step(self.state, event, self.now).state
 
     @rule(
         drawn=pods, policy=st.none() | st.sampled_from(list(Policy)), scope=st.none() | st.sampled_from(list(Scope))
@@ -162,10 +168,12 @@ class LedgerMachine(RuleBasedStateMachine):
     def admit(self, drawn: dict[str, Any], policy: Policy | None, scope: Scope | None) -> None:
         """A pod comes, perhaps with a policy of its own."""
         self.count += 1
-        pod = pod_from(manifest(f"p{self.count}", drawn))
-        before = self.ledger
-        outcome = self.node.admit(before, pod, policy=policy, scope=scope)
-        self.ledger = outcome.ledger
+        body = manifest(f"p{self.count}", drawn)
+        own = {"policy": policy, "scope": scope}
+        body["metadata"]["annotations"] |= {f"numalign.io/{key}": value for key, value in own.items() if value}
+        pod, before = pod_from(body), self.ledger
+        self.happens(Seen(pod))
+        outcome = outcome_of(self.state, pod.uid)
         if isinstance(outcome, Admitted):
             self.pods[pod.uid] = pod
             self.grants[pod.uid] = {each.name: self.ledger.grant(pod.uid, each.name) for each in pod.containers}
@@ -182,7 +190,8 @@ class LedgerMachine(RuleBasedStateMachine):
     def remove(self, data: st.DataObject) -> None:
         """A pod ends."""
         uid = data.draw(st.sampled_from(sorted(self.pods)))
-        self.ledger = self.node.release(self.ledger, uid)
+        self.happens(Ended(uid))
+        self.happens(Freed(uid))
         del self.pods[uid], self.grants[uid]
 
     @precondition(lambda self: self.pods)
@@ -191,7 +200,7 @@ class LedgerMachine(RuleBasedStateMachine):
         """The runtime creates all containers of a pod in order; finished init containers' memory goes."""
         pod = self.pods[data.draw(st.sampled_from(sorted(self.pods)))]
         for container in pod.containers:
-            self.ledger = self.node.container_started(self.ledger, pod.uid, container.name)
+            self.happens(Started(pod.uid, container.name))
         for container in pod.containers:
             if container.kind is ContainerKind.INIT:
                 self.grants[pod.uid][container.name] = self.ledger.grant(pod.uid, container.name)
@@ -202,7 +211,7 @@ class LedgerMachine(RuleBasedStateMachine):
         loaded = ledger_from_json(json.loads(json.dumps(ledger_to_json(self.ledger))))
         assert loaded == self.ledger
         self.node = Node(self.node.machine, self.in_force, self.inventory)
-        self.ledger = loaded
+        self.state = at_first(self.node, loaded)
         if self.in_force.compatibility is Compatibility.FIXED:
             for pod in self.pods.values():
                 assert self.node.admit(self.ledger, pod).ledger == loaded

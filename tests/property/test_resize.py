@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from agent.core.accounting import invariants
 from agent.core.admission.node import Node
 from agent.core.admission.resize import PREFIX, pending, resized
-from agent.core.machines.synthetic import parse_synthetic
-from agent.model.devices import DeviceInventory
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.outcome import Admitted
 from agent.model.pod import Container, ContainerKind, Pod, Qos
-from agent.settings import parse
+from tests.world.nodes import managers_of
+from tests.world.pods import container, pod
 
 MACHINES = (
     "2 sockets x 1 node x 4 cores x 2 threads, 8G per node",
@@ -28,8 +27,7 @@ MI = 1000 << 20
 
 def pod_of(name: str, milli: int, size: int) -> Pod:
     """A Guaranteed pod of one container: thousandths of a CPU, MiB."""
-    asks = {"cpu": milli, "memory": size * MI}
-    return Pod(name, name, "default", (Container("c", requests=asks, limits=asks),), Qos.GUARANTEED)
+    return pod(name, container("c", cpus=milli / 1000, memory=size << 20))
 
 
 def node_of(machine: str, policy: str, *, whole: bool) -> Node:
@@ -39,9 +37,7 @@ def node_of(machine: str, policy: str, *, whole: bool) -> Node:
         "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}],
         "cpuManagerPolicyOptions": {"full-pcpus-only": str(whole).lower()},
     }  # fmt: skip
-    found = parse_synthetic(machine)
-    rules = parse(config)[0].rules(found)
-    return Node(found, rules, DeviceInventory.from_machine(found, rules.devices))
+    return managers_of(machine, config)
 
 
 STEPS = st.lists(
@@ -103,9 +99,7 @@ def test_shrinking_keeps_whole_cores_and_growing_completes_them() -> None:
 
 def boxes_of(*boxes: tuple[str, ContainerKind, int]) -> Pod:
     """A Guaranteed pod of several containers: thousandths of a CPU."""
-    each = ({"cpu": milli, "memory": 64 * MI} for _, _, milli in boxes)
-    made = (Container(name, kind, asks, asks) for (name, kind, _), asks in zip(boxes, each, strict=True))
-    return Pod("p", "p", "default", tuple(made), Qos.GUARANTEED)
+    return pod("p", *(container(name, kind, cpus=milli / 1000, memory=64 << 20) for name, kind, milli in boxes))
 
 
 def test_the_first_cpus_of_a_container_are_near_those_of_its_pod() -> None:
@@ -273,16 +267,13 @@ def test_a_pod_managed_as_a_whole_says_so_at_every_retry() -> None:
     """Its resize is not followed; the word stays when it is tried again, and goes when it asks for the old size."""
 
     def whole(cpus: int) -> Pod:
-        asks = {"cpu": cpus * 1000, "memory": 64 * MI}
-        return Pod("p", "p", "default", (Container("c"),), Qos.GUARANTEED, requests=asks, limits=asks)
+        return pod("p", Container("c"), whole={"cpu": cpus, "memory": 64 << 20})
 
     config = {
         "topologyManagerPolicy": "best-effort", "topologyManagerScope": "pod", "kubeReserved": {"cpu": "2"},
         "featureGates": {"PodLevelResources": True, "PodLevelResourceManagers": True},
     }  # fmt: skip
-    found = parse_synthetic(MACHINES[0])
-    rules = parse(config)[0].rules(found)
-    node = Node(found, rules, DeviceInventory.from_machine(found, rules.devices))
+    node = managers_of(MACHINES[0], config)
     ledger = node.admit(node.start(), whole(2)).ledger
     assert len(ledger.cpus.pools["p"]) == 2
     for _ in range(2):

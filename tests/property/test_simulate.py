@@ -17,16 +17,14 @@ from hypothesis import strategies as st
 from agent.core.accounting.invariants import check
 from agent.core.admission.node import Node
 from agent.core.forecast.scheduling import Strategy, needs_of, room_of
-from agent.core.machines.synthetic import parse_synthetic
 from agent.engine.known import SWITCHES
 from agent.engine.line import FINAL
 from agent.engine.simulation import RUNNING, Add, End, Event, Pass, PodState, Result, Simulation, Site
-from agent.model.devices import DeviceInventory
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
 from agent.model.workload import WorkloadItem
-from agent.settings import parse
 from tests.flow.world import World, container, manifest
+from tests.world.nodes import managers_of
 
 MACHINES = (
     "2 sockets x 1 node x 4 cores x 1 thread",
@@ -142,12 +140,10 @@ def test_many_nodes_keep_the_rules(
     config: dict[str, Any], steps: list[Any], retries: int, strategy: Strategy
 ) -> None:
     """On every node the invariants hold, and the scheduler counts exactly the pods that run or wait there."""
-    parsed = parse({"kubeReserved": {"cpu": "1"}, **config})[0]
+    document = {"kubeReserved": {"cpu": "1"}, **config, "reservedMemory": []}
     sites = []
     for number, text in enumerate((*MACHINES, MACHINES[1])):
-        machine = parse_synthetic(text)
-        rules = parsed.model_copy(update={"reserved_memory": ()}).rules(machine)
-        node = Node(machine, rules, DeviceInventory.from_machine(machine, rules.devices))
+        node = managers_of(text, document)
         room = room_of(node, reserved_cpu=1000, reserved_memory=0, most_pods=6)
         sites.append(Site(f"node-{number}", node, room, SWITCHES, exempt))
     done, listed = list[Event](), list[str]()

@@ -10,23 +10,9 @@ from agent.core.admission.node import Node
 from agent.core.forecast.whatif import Difference, WhatIf, what_if
 from agent.errors import SettingsError
 from agent.model.ledger import Ledger
-from agent.model.outcome import Admitted
 from agent.model.pod import Pod
 from agent.model.rules import Policy, Scope
-from tests.property.test_explain import case_of, nodes, pods
-
-
-@st.composite
-def filled(draw: st.DrawFn) -> tuple[Node, Ledger, list[Pod]]:
-    """A node, the pods that came and got in, and those that were refused."""
-    node = draw(nodes())
-    ledger, refused = node.start(), list[Pod]()
-    for number in range(draw(st.integers(1, 6))):
-        pod = draw(pods(number))
-        outcome = case_of(node, ledger, pod).admit(node)
-        ledger = outcome.ledger
-        refused += [] if isinstance(outcome, Admitted) else [pod]
-    return node, ledger, refused
+from tests.world.strategies import case_of, filled
 
 
 @settings(max_examples=60, deadline=None)

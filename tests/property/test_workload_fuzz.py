@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from agent.errors import BadPodError
 from agent.host.workloads import read_workloads
 from agent.model.workload import items_from, namespace_defaults
-from tests.property.test_podspec_fuzz import anything, metadata, names, scalars, spec
+from tests.world.documents import anything, metadata, names, scalars, spec
 
 KINDS = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob", "Namespace", "Service")
 template = st.fixed_dictionaries({"spec": spec | scalars}, optional={"metadata": metadata | anything})

@@ -15,8 +15,8 @@ from agent.host.record import check, record
 from agent.host.sysfs import discover
 from agent.model.machine import Machine
 from tests.replay.checker import check_machine
-from tests.replay.descriptions import descriptions
 from tests.replay.trees import write_tree
+from tests.world.descriptions import descriptions
 
 
 def read(folder: str | Path) -> Machine:

@@ -16,6 +16,7 @@ from agent.model.outcome import Refusal
 from agent.model.pod import Container, ContainerKind, Pod, Qos
 from agent.model.rules import Compatibility, CpuOptions, CpuRules, Rules
 from tests.parity.machines import machine_of
+from tests.world import pods
 
 KUBELET, FIXED = Compatibility.KUBELET, Compatibility.FIXED
 Core = tuple[int, int | None, list[int]]
@@ -50,9 +51,8 @@ def cpus(text: str) -> CpuSet:
 
 
 def container(name: str, count: float, kind: ContainerKind = ContainerKind.APP) -> Container:
-    """One that asks for so many CPUs; 0 asks for nothing."""
-    resources = {"cpu": round(count * 1000), "memory": 1000} if count else {}
-    return Container(name, kind, resources, resources)
+    """One that asks for so many CPUs and a byte; 0 asks for nothing."""
+    return pods.container(name, kind, cpus=count, memory=1) if count else Container(name, kind)
 
 
 def init(name: str, count: float) -> Container:
@@ -67,8 +67,7 @@ def sidecar(name: str, count: float) -> Container:
 
 def pod(uid: str, *containers: Container, whole: int | None = None, qos: Qos = Qos.GUARANTEED) -> Pod:
     """A pod; `whole`: its pod-level CPUs."""
-    resources = None if whole is None else {"cpu": whole * 1000, "memory": 1000}
-    return Pod(uid, uid, "default", containers, qos, requests=resources, limits=resources)
+    return pods.pod(uid, *containers, qos=qos, whole=None if whole is None else {"cpu": whole, "memory": 1})
 
 
 def at(*nodes: int) -> Hint:

@@ -17,16 +17,8 @@ from agent.model.machine import Machine
 from agent.model.outcome import Refusal
 from agent.model.pod import Container, ContainerKind, Pod
 from agent.model.rules import Compatibility, Rules
-from tests.unit.memory_cases import (
-    APP,
-    FIXED,
-    GIB,
-    allocated,
-    machine,
-    node,
-    pod,
-    shown,
-)
+from tests.unit.memory_cases import FIXED, GIB, allocated, machine, node, shown
+from tests.world.pods import APP, container, pod
 
 GPU, NIC = "example.com/gpu", "example.com/nic"
 NO_HINT = Hint(None, preferred=False)
@@ -93,5 +85,4 @@ def asking(uid: str, count: int, kind: ContainerKind = APP, name: str = "c", res
 
 def one(name: str, count: int, kind: ContainerKind = APP, resource: str = GPU) -> Container:
     """A container that asks for devices, and half a CPU."""
-    milli = {"cpu": 500, "memory": GIB * 1000, resource: count * 1000}
-    return Container(name, kind, milli, milli)
+    return container(name, kind, cpus=0.5, memory=GIB, limits={resource: count})

@@ -27,16 +27,14 @@ from agent.core.admission.waiting import Waiting
 from agent.core.devices.kubelet import Given, Offered, handed_over, places
 from agent.core.explain import Explanation, PodStanding, explain
 from agent.core.explain.case import Case
-from agent.core.machines.synthetic import parse_synthetic
 from agent.core.request.exempt import Exemptions
 from agent.engine.deciding import asked, decided
 from agent.engine.known import SWITCHES, Known
-from agent.model.devices import DeviceInventory
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
-from agent.settings import parse
+from tests.world.nodes import managers_of
 
 FOLDER = Path(__file__).parent / "explain"
 KEYS = {"name", "machine", "settings", "devices", "before", "ended", "after", "given", "pod", "line", "ran", "seen",
@@ -63,16 +61,13 @@ def cases(file: str) -> Iterator[dict[str, Any]]:
 
 def node_of(case: Mapping[str, Any]) -> Node:
     """The managers of a case."""
-    machine = parse_synthetic(case["machine"])
-    settings, _ = parse(case.get("settings", {}))
-    rules = settings.rules(machine)
-    inventory = DeviceInventory.from_machine(machine, rules.devices)
+    node = managers_of(case["machine"], case.get("settings"))
     reported = [
         (resource, name, NodeSet.of(node))
         for resource, devices in case.get("devices", {}).items()
         for name, node in devices.items()
     ]
-    return Node(machine, rules, inventory.with_reported(reported) if reported else inventory)
+    return node.with_inventory(node.inventory.with_reported(reported)) if reported else node
 
 
 def pod_of(body: Mapping[str, Any], number: int) -> Pod:

@@ -14,13 +14,12 @@ from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, CpuBooks, Ledger
 from agent.model.machine import Cpu, Machine, NumaNode
 from agent.model.outcome import Refusal
-from agent.model.pod import Container, ContainerKind, Pod, Qos
+from agent.model.pod import Pod
 from agent.model.rules import Compatibility, MemoryRules, MemoryTier, Rules
+from tests.world.pods import HUGE_1G, HUGE_2M
 
 MIB, GIB = 1 << 20, 1 << 30
-HUGE_2M, HUGE_1G = "hugepages-2Mi", "hugepages-1Gi"
 SIZES = {HUGE_2M: 2 * MIB, HUGE_1G: GIB}
-INIT, SIDECAR, APP = ContainerKind.INIT, ContainerKind.SIDECAR, ContainerKind.APP
 FIXED, KUBELET = Compatibility.FIXED, Compatibility.KUBELET
 BOTH = (FIXED, KUBELET)
 
@@ -44,31 +43,6 @@ def machine(*nodes: NumaNode) -> Machine:
     """A machine of these nodes; each CPU is a core, each node a package."""
     cpus = [Cpu(cpu, each.id, core=cpu, package=each.id, die=each.cpus.first) for each in nodes for cpu in each.cpus]
     return Machine(cpus=tuple(sorted(cpus, key=lambda cpu: cpu.id)), nodes=nodes)
-
-
-def container(
-    name: str,
-    kind: ContainerKind = APP,
-    *,
-    cpus: int = 1,
-    limits: Mapping[str, int] | None = None,
-    **memory: int | None,
-) -> Container:
-    """A container with whole CPUs and bytes, requests equal to limits; "huge1g" and "huge2m" are page sizes."""
-    names = {"memory": "memory", "huge1g": HUGE_1G, "huge2m": HUGE_2M}
-    asked = {
-        "cpu": cpus,
-        **{names[key]: amount for key, amount in memory.items() if amount is not None},
-        **(limits or {}),
-    }
-    milli = {key: amount * 1000 for key, amount in asked.items()}
-    return Container(name, kind, milli, milli)
-
-
-def pod(uid: str, *containers: Container, qos: Qos = Qos.GUARANTEED, whole: Mapping[str, int] | None = None) -> Pod:
-    """A Guaranteed pod; `whole` are its pod-level resources, requests equal to limits, in whole units."""
-    milli = None if whole is None else {key: amount * 1000 for key, amount in whole.items()}
-    return Pod(uid, uid, "default", containers, qos, requests=milli, limits=milli)
 
 
 def nodes(*ids: int) -> Hint:

@@ -16,6 +16,7 @@ from agent.model.outcome import Admitted, Reason, Refusal, Refused
 from agent.model.pod import Container, Pod
 from agent.model.podspec import pod_from
 from agent.model.rules import CpuRules, Policy, Rules, TopologyRules
+from tests.world.manifests import container, manifest
 
 TWO = parse_synthetic("2 sockets x 1 nodes x 4 cores x 1 threads, 4G per node")
 RULES = Rules(topology=TopologyRules(Policy.SINGLE_NUMA_NODE), cpu=CpuRules(reserved_count=1))
@@ -74,9 +75,7 @@ class Nics:
 
 def pod(uid: str) -> Pod:
     """A pod of two CPUs that asks for a port."""
-    container = {"name": "c0", "resources": {"limits": {"cpu": 2, "memory": "64Mi"}}}
-    metadata = {"name": uid, "uid": uid, "annotations": {"numalign.io/nic": "1"}}
-    return pod_from({"metadata": metadata, "spec": {"containers": [container]}})
+    return pod_from(manifest(uid, container("c0"), nic="1"))
 
 
 def test_a_fourth_provider_is_one_class() -> None:

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.request.annotations import Ask, ask_of
-from agent.model.pod import Container, Pod, Qos
+from agent.model.pod import Container
 from agent.model.rules import CpuOptions, OnMisalignment, Policy, Scope
+from tests.world.pods import pod
 
 
 def ask(options: CpuOptions | None = None, /, **annotations: str) -> Ask:
     """What a pod with these annotations (without the prefix, _ for -) asks for."""
     named = {f"numalign.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
-    pod = Pod(uid="u", name="p", namespace="n", containers=(Container("c"),), qos=Qos.GUARANTEED, annotations=named)
-    return ask_of(pod, options or CpuOptions(), Policy.BEST_EFFORT)
+    return ask_of(pod("u", Container("c"), annotations=named), options or CpuOptions(), Policy.BEST_EFFORT)
 
 
 def test_a_pod_that_asks_nothing_gets_the_defaults() -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from agent.core.admission.node import Node
 from agent.core.machines.synthetic import parse_synthetic
 from agent.engine.carry import carry
-from agent.model.devices import DeviceInventory
 from agent.model.ledger import DeviceBooks
-from agent.settings import parse
 from tests.flow.world import World, container, manifest
+from tests.world.nodes import managers_of
 
 EIGHT = "2 sockets x 1 node x 4 cores x 1 thread, 8G per node"
 
@@ -33,9 +31,8 @@ def test_a_confinement_whose_node_lost_its_shared_cpus_is_lost_and_told(tmp_path
 
 def test_of_two_claims_to_one_device_the_older_pods_stands(tmp_path: Path) -> None:
     """A damaged ledger gives one device to two pods: the younger one loses it, and that is told."""
-    machine = parse_synthetic(f"{EIGHT}, nvme on 0")
-    rules = parse({"devices": [{"resource": "numalign.io/nvme", "class": "0108"}]})[0].rules(machine)
-    node = Node(machine, rules, DeviceInventory.from_machine(machine, rules.devices))
+    settings = {"devices": [{"resource": "numalign.io/nvme", "class": "0108"}]}
+    node = managers_of(f"{EIGHT}, nvme on 0", settings)
     world = World(tmp_path, machine=EIGHT)
     world.see(manifest("old", created=1), manifest("young", created=2))
     (device,) = (each.id for each in node.inventory.resources["numalign.io/nvme"])

@@ -10,7 +10,7 @@ from hypothesis import given
 from agent.core.machines.changes import ChangeKind, changes
 from agent.core.machines.synthetic import parse_synthetic
 from agent.model.machine import Machine
-from tests.replay.descriptions import descriptions
+from tests.world.descriptions import descriptions
 
 BASE = "2 sockets x 2 nodes x 4 cores x 2 threads, 16G per node, gpu on 1"
 

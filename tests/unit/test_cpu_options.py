@@ -23,10 +23,11 @@ from agent.errors import MalformedError, SettingsError
 from agent.model.devices import DeviceInventory
 from agent.model.go import parse_bool
 from agent.model.outcome import Outcome, Refused
-from agent.model.pod import Container, Pod, Qos
+from agent.model.pod import Container, Pod
 from agent.model.rules import NODE_OPTIONS, POD_OPTIONS, CpuOptions, CpuRules, Maturity, Policy, Rules
 from agent.settings import schema
 from agent.settings.cpu_options import KEY, check_machine, cpu_options
+from tests.world import pods
 
 MACHINE = parse_synthetic("2 sockets x 1 node x 4 cores x 2 threads")
 CORE = Path(__file__).parents[2] / "agent" / "core"
@@ -62,11 +63,8 @@ def chosen(*names: str) -> CpuOptions:
 
 def pod(options: str = "", cpus: int = 0) -> Pod:
     """A Guaranteed pod."""
-    asked = {"cpu": cpus * 1000, "memory": 1 << 30} if cpus else {}
-    return Pod(
-        uid="u", name="p", namespace="n", containers=(Container("c", requests=asked, limits=asked),),
-        qos=Qos.GUARANTEED, annotations={CPU_OPTIONS: options} if options else {},
-    )  # fmt: skip
+    asks = pods.container("c", cpus=cpus, memory=1 << 20) if cpus else Container("c")
+    return pods.pod("u", asks, annotations={CPU_OPTIONS: options} if options else {})
 
 
 def test_the_table_is_whole() -> None:

@@ -18,20 +18,8 @@ from agent.model.outcome import Reason, Refusal
 from agent.model.pod import Container, Qos
 from agent.model.rules import Compatibility, Policy, TopologyRules
 from tests.unit.devices_cases import GPU, NIC, NO_HINT, Rack, asking, devices, gpus, one
-from tests.unit.memory_cases import (
-    APP,
-    BOTH,
-    FIXED,
-    GIB,
-    INIT,
-    KUBELET,
-    SIDECAR,
-    container,
-    machine,
-    node,
-    nodes,
-    pod,
-)
+from tests.unit.memory_cases import BOTH, FIXED, GIB, KUBELET, machine, node, nodes
+from tests.world.pods import APP, INIT, SIDECAR, container, pod
 
 
 @pytest.mark.parametrize(

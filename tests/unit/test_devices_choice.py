@@ -10,9 +10,7 @@ import pytest
 from agent.model.hint import Stance
 from agent.model.rules import Compatibility
 from tests.unit.devices_cases import GPU, NO_HINT, Rack, asking, gpus
-from tests.unit.memory_cases import (
-    nodes,
-)
+from tests.unit.memory_cases import nodes
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,8 @@ from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import CpuBooks, Ledger
 from agent.model.rules import Compatibility
 from tests.unit.devices_cases import GPU, NIC, NO_HINT, Rack, asking, devices, gpus, one
-from tests.unit.memory_cases import (
-    INIT,
-    SIDECAR,
-    nodes,
-    pod,
-)
+from tests.unit.memory_cases import nodes
+from tests.world.pods import INIT, SIDECAR, pod
 
 
 def test_init_containers_leave_their_devices(mode: Compatibility) -> None:

@@ -16,12 +16,10 @@ from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
 from agent.model.outcome import Admitted
-from agent.model.pod import Container, Pod, Qos
 from agent.observe.drawing import draw
 from agent.observe.drawing.words import size
 from agent.settings import parse
 from tests.reference import MACHINES, needs_machines, recorded
-from tests.replay.descriptions import descriptions
 from tests.unit.drawing_cases import (
     DESCRIPTIONS,
     GIB,
@@ -35,6 +33,8 @@ from tests.unit.drawing_cases import (
     references,
     two_sockets,
 )
+from tests.world.descriptions import descriptions
+from tests.world.pods import container, pod
 
 RECORDED = sorted(path.name.removesuffix(".tar.bz2") for path in MACHINES.glob("*.tar.bz2"))
 
@@ -151,9 +151,7 @@ def test_what_the_core_grants_is_what_is_drawn() -> None:
         "reservedSystemCPUs": "0,32", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}],
     })  # fmt: skip
     node = Node(machine, settings_.rules(machine), DeviceInventory())
-    asked = {"cpu": 20_000, "memory": 80 * GIB * 1000}
-    pod = Pod("u", "wide", "ns", (Container("app", requests=asked, limits=asked),), Qos.GUARANTEED)
-    outcome = node.admit(node.start(), pod)
+    outcome = node.admit(node.start(), pod("u", container("app", cpus=20, memory=80 * GIB)))
     assert isinstance(outcome, Admitted)
     svg = draw(machine, outcome.ledger)
     check(svg)

@@ -18,26 +18,8 @@ from agent.model.hint import Hint
 from agent.model.outcome import Reason
 from agent.model.pod import ContainerKind, Pod, Qos
 from agent.model.rules import Compatibility
-from tests.unit.memory_cases import (
-    ANYWHERE,
-    APP,
-    GIB,
-    HUGE_1G,
-    HUGE_2M,
-    INIT,
-    KUBELET,
-    MIB,
-    NO_HINT,
-    SIDECAR,
-    Desk,
-    about,
-    container,
-    even,
-    machine,
-    node,
-    nodes,
-    pod,
-)  # fmt: skip
+from tests.unit.memory_cases import ANYWHERE, GIB, KUBELET, MIB, NO_HINT, Desk, about, even, machine, node, nodes
+from tests.world.pods import APP, HUGE_1G, HUGE_2M, INIT, SIDECAR, container, pod  # fmt: skip
 
 HALF = 512 * MIB
 

@@ -16,23 +16,19 @@ from agent.model.rules import Compatibility, CpuRules, MemoryRules, Rules
 from tests.parity.memory import wrong_books
 from tests.unit.memory_cases import (
     ANYWHERE,
-    APP,
     BOTH,
     FIXED,
     GIB,
-    HUGE_1G,
-    INIT,
     KUBELET,
     MIB,
     NO_HINT,
     Desk,
     about,
-    container,
     machine,
     node,
     nodes,
-    pod,
 )
+from tests.world.pods import APP, HUGE_1G, INIT, container, pod
 
 TWO = machine(node(0, 4 * GIB + 1), node(1, 4 * GIB))
 

@@ -10,11 +10,12 @@ from agent.core.memory.reuse import inits_before
 from agent.model.hint import Hint
 from agent.model.idset import NodeSet
 from agent.model.outcome import Refusal
-from agent.model.pod import Container, ContainerKind, Pod, Qos
+from agent.model.pod import ContainerKind, Pod
 from agent.model.rules import MemoryRules, Rules
 from tests.parity.scenario import hints_out
 from tests.reference import vectors
-from tests.unit.memory_cases import GIB, HUGE_1G, KUBELET, Desk, machine, node
+from tests.unit.memory_cases import GIB, KUBELET, Desk, machine, node
+from tests.world.pods import HUGE_1G, container, pod
 
 Json = dict[str, Any]
 
@@ -72,11 +73,8 @@ def allocate(desk: Desk, pod: Pod, step: Json, place: str) -> None:
 
 def pod_of(step: Json) -> Pod:
     """A history's pod."""
-    containers = []
-    for each in step["containers"]:
-        milli = {name: amount * 1000 for name, amount in each["req"].items()} | {"cpu": 1000}
-        containers.append(Container(each["name"], ContainerKind(each["kind"]), milli, milli))
-    return Pod(step["uid"], step["uid"], "default", tuple(containers), Qos.GUARANTEED)
+    each = (container(one["name"], ContainerKind(one["kind"]), limits=one["req"]) for one in step["containers"])
+    return pod(step["uid"], *each)
 
 
 def masks(hints: Json) -> Json:

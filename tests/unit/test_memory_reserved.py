@@ -7,7 +7,8 @@ import pytest
 from agent.errors import SettingsError
 from agent.model.rules import Compatibility, MemoryRules, MemoryTier
 from agent.settings.memory_reserved import check_reserved, memory_rules
-from tests.unit.memory_cases import FIXED, GIB, HUGE_2M, KUBELET, MIB, machine, node
+from tests.unit.memory_cases import FIXED, GIB, KUBELET, MIB, machine, node
+from tests.world.pods import HUGE_2M
 
 TWO = machine(node(0, 16 * GIB, {HUGE_2M: 100 * MIB}), node(1, 16 * GIB))
 Reserved = list[tuple[int, dict[str, int]]]

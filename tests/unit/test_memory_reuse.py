@@ -6,19 +6,8 @@ import pytest
 
 from agent.model.pod import ContainerKind
 from agent.model.rules import Compatibility
-from tests.unit.memory_cases import (
-    APP,
-    GIB,
-    HUGE_1G,
-    INIT,
-    MIB,
-    SIDECAR,
-    Desk,
-    container,
-    even,
-    nodes,
-    pod,
-)  # fmt: skip
+from tests.unit.memory_cases import GIB, MIB, Desk, even, nodes
+from tests.world.pods import APP, HUGE_1G, INIT, SIDECAR, container, pod  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from agent.errors import MalformedError
 from agent.model.idset import NodeSet
 from agent.model.ledger import Block, Ledger
 from agent.model.ledgerjson import ledger_from_json, ledger_to_json
-from tests.unit.memory_cases import GIB, KUBELET, Desk, container, machine, node, nodes, pod
+from tests.unit.memory_cases import GIB, KUBELET, Desk, machine, node, nodes
+from tests.world.pods import container, pod
 
 TWO = machine(node(0, 4 * GIB + 1), node(1, 4 * GIB))
 

@@ -13,9 +13,9 @@ from agent.model.hint import Hint, Stance
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.machine import Machine, NumaNode
 from agent.model.outcome import Reason, Refusal
-from agent.model.pod import Pod
 from agent.model.rules import MemoryTier, Policy, TopologyRules
-from tests.unit.memory_cases import FIXED, GIB, KUBELET, Desk, container, machine, node, pod
+from tests.unit.memory_cases import FIXED, GIB, KUBELET, Desk, machine, node
+from tests.world.pods import container, pod
 
 FAR_NODE = node(2, 64 * GIB, cpus=CpuSet(), distances=(14, 20, 10))
 THREE = machine(
@@ -99,9 +99,7 @@ def test_local_is_the_kubelet_on_a_machine_without_them() -> None:
 
 def test_without_exclusive_cpus_every_node_counts() -> None:
     """A container with a fraction of a CPU has no CPU hints, so memory alone decides."""
-    shared = pod("a", container("c", memory=12 * GIB))
-    milli = {"cpu": 500, "memory": 12 * GIB * 1000}
-    shared = Pod("a", "a", "default", (type(shared.containers[0])("c", requests=milli, limits=milli),), shared.qos)
+    shared = pod("a", container("c", cpus=0.5, memory=12 * GIB))
     assert Desk(EVEN).hints(shared, "c") == {"memory": "{2}p {0,1}n {0,2}n {1,2}n {0,1,2}n"}
 
 

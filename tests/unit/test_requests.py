@@ -17,7 +17,8 @@ from agent.core.request.amounts import (
     pod_requests,
 )
 from agent.model.pod import Container, ContainerKind, Pod, Qos
-from tests.unit.memory_cases import APP, GIB, HUGE_1G, INIT, SIDECAR, container, pod
+from tests.unit.memory_cases import GIB
+from tests.world.pods import APP, HUGE_1G, INIT, SIDECAR, container, pod
 
 Row = tuple[ContainerKind, int]
 

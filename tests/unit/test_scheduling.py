@@ -6,12 +6,9 @@ from typing import Any
 
 import pytest
 
-from agent.core.admission.node import Node
 from agent.core.forecast.scheduling import Needs, Scheduler, Strategy, needs_of, room_of
-from agent.core.machines.synthetic import parse_synthetic
-from agent.model.devices import DeviceInventory
 from agent.model.podspec import pod_from
-from agent.settings import parse
+from tests.world.nodes import managers_of
 
 GI = 1000 * 2**30
 
@@ -134,9 +131,8 @@ def test_a_resource_that_no_node_counts_keeps_nobody_away() -> None:
 
 def test_allocatable_is_what_the_machine_has_less_what_is_reserved() -> None:
     """Offline CPUs and huge pages are no CPUs and no memory; devices that numalign hands out are resources."""
-    machine = parse_synthetic("2 sockets x 4 cores, 4G per node, 512 2Mi pages on 0, 2 nics on 1, offline 7")
-    rules = parse({"devices": [{"resource": "numalign.io/nic", "class": "02"}]})[0].rules(machine)
-    node = Node(machine, rules, DeviceInventory.from_machine(machine, rules.devices))
+    machine = "2 sockets x 4 cores, 4G per node, 512 2Mi pages on 0, 2 nics on 1, offline 7"
+    node = managers_of(machine, {"devices": [{"resource": "numalign.io/nic", "class": "02"}]})
     found = room_of(node, reserved_cpu=500, reserved_memory=2**30, most_pods=10)
     assert found == {
         "cpu": 6500, "memory": 6 * GI, "hugepages-2Mi": GI, "numalign.io/nic": 2000, "pods": 10_000,

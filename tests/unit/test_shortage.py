@@ -19,6 +19,7 @@ from agent.model.outcome import Admitted, Reason, Refused
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
 from agent.model.rules import MemoryRules, OnMemoryShortage, Rules
+from tests.world.manifests import container, manifest
 
 STATIC = Rules(memory=MemoryRules(static=True, reserved={0: {"memory": 1 << 20}}))
 Grants = Mapping[str, tuple[str, int]]
@@ -27,7 +28,7 @@ Grants = Mapping[str, tuple[str, int]]
 
 def pod(uid: str) -> Pod:
     """A pod with one container."""
-    return pod_from({"metadata": {"name": uid, "uid": uid}, "spec": {"containers": [{"name": "app"}]}})
+    return pod_from(manifest(uid, container(cpu="", memory="")))
 
 
 def ledger(grants: Grants) -> Ledger:

@@ -14,16 +14,14 @@ from agent.app.page.views import NodeView, as_json, in_words, view_of
 from agent.cli import show
 from agent.core.accounting.usage import usage
 from agent.core.admission.node import Node
-from agent.core.machines.synthetic import parse_synthetic
 from agent.engine.known import Known
 from agent.host.processes import Allowed
-from agent.model.devices import DeviceInventory
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
 from agent.model.outcome import Admitted, Reason, Refusal
 from agent.model.podspec import pod_from
-from agent.settings import parse
 from tests.flow.world import container, manifest
+from tests.world.nodes import managers_of
 
 SETTINGS = {
     "kubeReserved": {"cpu": "1"}, "memoryManagerPolicy": "Static",
@@ -33,9 +31,7 @@ SETTINGS = {
 
 def a_node(settings: Mapping[str, object] = SETTINGS) -> Node:
     """Two nodes of four CPUs, 1 GiB each."""
-    machine = parse_synthetic("2 sockets x 4 cores, 1G per node")
-    rules = parse(settings)[0].rules(machine)
-    return Node(machine, rules, DeviceInventory.from_machine(machine, rules.devices))
+    return managers_of("2 sockets x 4 cores, 1G per node", settings)
 
 
 def admitted(node: Node, *bodies: dict[str, object]) -> Ledger:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import MalformedError
 from tests.replay.checker import check_machine
-from tests.replay.descriptions import descriptions
+from tests.world.descriptions import descriptions
 
 GIB = 2**30
 

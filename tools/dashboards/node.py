@@ -67,6 +67,11 @@ _PODS = (
           (Query(f"max by (resource) (numalign_largest_aligned_bytes{{{NODE}}})", "{{resource}}"),),
           "Of the memory that is not granted.", unit="bytes"),
     LOCALITY,
+    Panel("Resizes that were not followed", "timeseries",
+          (Query(f"sum by (node) (numalign_pending_resizes{{{NODE}}})", "{{node}}"),),
+          "Pods that keep what they had: the node has no room for what they ask for now, or nothing can be saved. "
+          "Each is tried again when something is released; `kubectl numalign why` tells what is in its way.",
+          unit="none", warn=1),
 )  # fmt: skip
 _EACH_NUMA_NODE = (
     Panel("NUMA node $numa_node: CPUs by holder", "timeseries",

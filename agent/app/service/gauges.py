@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from agent.app.service.node_events import SOURCES
 from agent.core.accounting.fragmentation import largest_aligned
 from agent.core.accounting.usage import usage
+from agent.core.admission.resize import pending
 from agent.engine import known as knowing
 from agent.engine.engine import Engine
 from agent.host.cgroups import Cgroups
@@ -30,11 +31,12 @@ def shown(engine: Engine, memory: NodeMemory | None) -> MetricValues:
         wish = each.ask.on_misalignment or node.rules.on_misalignment
         unenforced += not (each.ended or each.exempt) and bool(snapshot.unenforced.get(uid))
         waiting += not each.ended and each.refusal is not None and wish is OnMisalignment.WAIT
+    resizes = sum(uid in snapshot.known and not snapshot.known[uid].ended for uid in pending(ledger))
     nodes = usage(ledger, node)
     largest = largest_aligned(nodes, node.machine, whole_cores=node.rules.cpu.options.full_pcpus_only)
     return MetricValues(
         nodes=nodes, pods=pods, waiting=waiting, largest=largest, placed=_placed(ledger),
-        unenforced=unenforced,
+        unenforced=unenforced, resizes=resizes,
         available=memory.available(node.machine.node_set) if memory else {},
         writers={source: source in snapshot.yields for source in SOURCES},
     )  # fmt: skip
