@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from agent.core.admission.node import Node
 from agent.core.confine import accounted
+from agent.core.explain.words import on
 from agent.core.memory.books import Draft
 from agent.model.devices import DeviceInventory
 from agent.model.idset import CpuSet
@@ -143,7 +144,7 @@ class _Claims:
         for block in blocks:
             kept = draft.enter(block)
             if kept is None:
-                self._lost(uid, name, f"it lost its {block.resource} on NUMA nodes {block.nodes}: gone, or too small")
+                self._lost(uid, name, f"it lost its {block.resource} on {on(block.nodes)}: gone, or too small")
                 return ()
             entered.append(kept)
         self.books = draft.nodes
@@ -180,7 +181,7 @@ class _Claims:
             if exist and all(milli <= room.get(number, 0) for number, milli in accounted(books).items()):
                 self.confined[uid] = confinement
                 continue
-            what = f"it is not kept on NUMA nodes {confinement.nodes} any more: gone, or without the CPUs for it"
+            what = f"it is not kept on {on(confinement.nodes)} any more: gone, or without the CPUs for it"
             self._lost(uid, "", what)
             record = self.pods[uid]
             self.pods[uid] = replace(

@@ -43,7 +43,7 @@ def test_what_a_change_takes_from_a_pod_is_told(place: Make) -> None:
         assert node.assignment("web")["containers"]["c"]["mems"] == "0"
         node.configure(keeping("8190Mi"))
         wait(lambda: "mems" not in node.assignment("web")["containers"]["c"], what="the new annotation")
-        assert "it lost its memory on NUMA nodes 0" in node.assignment("web")["containers"]["c"]["why"]
+        assert "it lost its memory on NUMA node 0:" in node.assignment("web")["containers"]["c"]["why"]
         wait(lambda: node.condition("web")["status"] == "False", what="the condition")
 
 
