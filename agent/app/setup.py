@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Protocol
 
 from agent.app.statedir import last_settings
-from agent.app.statedir.node_allocatable import Kept
+from agent.app.statedir.node_allocatable import NodeAllocatable
 from agent.core.admission.node import Node
 from agent.core.request.exempt import Exemptions
-from agent.engine.known import Switches
-from agent.engine.line import most_waiting
+from agent.engine.tracked_pod import Switches
+from agent.engine.wait_queue import most_waiting
 from agent.errors import NumalignError, SettingsError
 from agent.host.machines import open_machine
 from agent.host.settings_file import asks_to_observe_only, read_settings
@@ -39,7 +39,7 @@ CONFIG = Path("/etc/numalign/config.yaml")
 """Where the chart puts it."""
 
 
-class Told(Protocol):
+class ProblemReporter(Protocol):
     """Who hears of problems."""
 
     def problem(self, what: str, text: str) -> None:
@@ -86,7 +86,9 @@ class Setup:
         return Exemptions(self.settings.excluded_namespaces, self.settings.included_pods, own, static)
 
 
-def read_setup(config: Path | None, root: str | None, kept: Kept | None = None, before: Setup | None = None) -> Setup:
+def read_setup(
+    config: Path | None, root: str | None, kept: NodeAllocatable | None = None, before: Setup | None = None
+) -> Setup:
     """Read both.
 
     Args:
@@ -103,7 +105,7 @@ def read_setup(config: Path | None, root: str | None, kept: Kept | None = None, 
     return made(settings, open_machine(root), ignored, kept, before)
 
 
-def begin(config: Path | None, root: str | None, state: Path, kept: Kept | None = None) -> Setup:
+def begin(config: Path | None, root: str | None, state: Path, kept: NodeAllocatable | None = None) -> Setup:
     """Read both as an agent that begins to serve: where the file is wrong, it goes on with the settings of before.
 
     Args:
@@ -147,8 +149,8 @@ def instead_of(config: Path, last: Settings, error: NumalignError) -> tuple[Sett
 
 
 def again(
-    config: Path | None, root: str | None, before: Setup, told: Told,
-    *, kept: Kept | None = None,
+    config: Path | None, root: str | None, before: Setup, told: ProblemReporter,
+    *, kept: NodeAllocatable | None = None,
 ) -> Setup:  # fmt: skip
     """Read both again. New settings that are wrong keep no old machine in force: then the old settings serve the new.
 
@@ -177,21 +179,21 @@ def again(
     return now
 
 
-def tell_wrong(now: Setup, told: Told) -> None:
+def tell_wrong(now: Setup, told: ProblemReporter) -> None:
     """Say at a start what is wrong with the file, and what of the hardware that the settings name is not there."""
     if now.wrong:
         told.problem("settings", now.wrong)
     tell_missed(now, told)
 
 
-def tell_missed(now: Setup, told: Told) -> None:
+def tell_missed(now: Setup, told: ProblemReporter) -> None:
     """Say what of the hardware that the settings name is not there."""
     for text in now.missed:
         told.problem("hardware", text)
 
 
 def made(
-    settings: Settings, machine: Machine, ignored: tuple[str, ...] = (), kept: Kept | None = None,
+    settings: Settings, machine: Machine, ignored: tuple[str, ...] = (), kept: NodeAllocatable | None = None,
     before: Setup | None = None,
 ) -> Setup:  # fmt: skip
     """The managers for settings on a machine; raises SettingsError for what the machine never could give."""

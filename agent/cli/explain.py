@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from agent.app.offline.queries import manifests, open_desk
+from agent.app.offline.queries import manifests, open_queries
 from agent.cli.run import DEFAULT_STATE
 from agent.cli.where import config_option, root_option
-from agent.core.explain.shown import to_json
+from agent.core.explain.serialize import to_json
 from agent.core.explain.values import Verdict
 from agent.errors import SettingsError
 from agent.model.pod import Pod
@@ -61,7 +61,9 @@ def command(
     if pod is None and manifest is None:
         raise SettingsError("POD", "name a pod, or the --manifest of one; numalign state lists those that are there")
     # a machine that is only named needs no agent of its own
-    desk = open_desk(state_dir or DEFAULT_STATE, config, root, needs_ledger=manifest is None or state_dir is not None)
+    desk = open_queries(
+        state_dir or DEFAULT_STATE, config, root, needs_ledger=manifest is None or state_dir is not None
+    )
     if manifest is None:
         found = [desk.explain(desk.find(pod or ""))]
     else:

@@ -18,8 +18,8 @@ from rich.text import Text
 
 from agent.cli import show as tables
 from agent.core.explain import Explanation
-from agent.core.explain.shown import capital
-from agent.core.explain.values import Got, HintSource, LossReason, Merge, Said, Stand, Verdict
+from agent.core.explain.serialize import capital
+from agent.core.explain.values import Candidate, HintList, HintSource, Holding, LossReason, Merge, Verdict
 from agent.core.explain.words import bare, millis, on, sets, size
 from agent.model.idset import NodeSet
 
@@ -119,7 +119,7 @@ def _details(target: Console, found: Explanation) -> None:
             else:
                 target.print(part)
     if found.got:
-        _heading(target, "Got" if found.verdict is not Verdict.REFUSED else "Has")
+        _heading(target, "Holding" if found.verdict is not Verdict.REFUSED else "Has")
         target.print(_got(found.got))
     if found.refusal is not None:
         _heading(target, "In the kubelet's words")
@@ -148,9 +148,9 @@ def _merge(merge: Merge) -> Iterator[Table | str]:
     table = _table("hint provider", "asks for", "free, by NUMA node", "preferred node sets", "others")
     for said in merge.said:
         name = said.provider if said.resource in ("", "cpu", "memory") else f"{said.provider}: {said.resource}"
-        if said.stand is Stand.INDIFFERENT and not said.resource:
+        if said.stand is Candidate.INDIFFERENT and not said.resource:
             continue  # nothing of this kind is asked for
-        if said.stand is Stand.INDIFFERENT:
+        if said.stand is Candidate.INDIFFERENT:
             table.add_row(escape(name), "-", "-", "any", "-")
             continue
         asks = bare(said.resource, said.amount) if said.amount else "-"
@@ -167,7 +167,7 @@ def _merge(merge: Merge) -> Iterator[Table | str]:
     yield from lines
 
 
-def _free(said: Said) -> str:
+def _free(said: HintList) -> str:
     groups: dict[int, list[int]] = {}
     for node, count in said.free.items():
         groups.setdefault(count, []).append(node)
@@ -175,8 +175,8 @@ def _free(said: Said) -> str:
     return ", ".join(parts) or "-"
 
 
-def _preferred(said: Said) -> str:
-    if said.stand is Stand.IMPOSSIBLE:
+def _preferred(said: HintList) -> str:
+    if said.stand is Candidate.IMPOSSIBLE:
         return "none: impossible"
     count = said.preferred_count if said.preferred_count is not None else len(said.preferred)
     if said.preferred:
@@ -198,7 +198,7 @@ def _lost(merge: Merge) -> str:
     return f"{lost}; and {more} more" if more > 0 else lost
 
 
-def _got(found: tuple[Got, ...]) -> Table:
+def _got(found: tuple[Holding, ...]) -> Table:
     table = _table("container", "CPUs", "NUMA", "memory", "devices", "affinity", "aligned?")
     for got in found:
         cpus = str(got.cpus) if got.cpus else f"shared {got.pool}"

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from agent.app.offline.queries import Desk, open_desk
+from agent.app.offline.queries import OfflineQueries, open_queries
 from agent.cli.where import config_option, root_option, state_dir_option
 from agent.core.forecast.whatif import Difference, Forecast, PodForecast, WhatIf, what_if
 from agent.errors import SettingsError
@@ -54,7 +54,7 @@ def command(
     """  # noqa: D301 - click's mark for text that is not folded is this very character
     if policy is None and scope is None and not repack:
         raise SettingsError("plan", "name another --policy or --scope, or --repack; nothing else is to be planned")
-    desk = open_desk(state_dir, config, root)
+    desk = open_queries(state_dir, config, root)
     question = _question(desk, Policy(policy) if policy else None, Scope(scope) if scope else None)
     answer = what_if(question, repack=repack)
     if output == "json":
@@ -66,7 +66,7 @@ def command(
     sys.exit(REFUSED if answer.count(Difference.REFUSED) else 0)
 
 
-def _question(desk: Desk, policy: Policy | None, scope: Scope | None) -> WhatIf:
+def _question(desk: OfflineQueries, policy: Policy | None, scope: Scope | None) -> WhatIf:
     return WhatIf(
         desk.node, desk.node.with_topology(policy, scope), desk.ledger,
         outside=[

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from agent.cli import show as tables
 from agent.cli.grid import Below, Cell, TextGrid, folded
-from agent.core.explain.shown import capital
+from agent.core.explain.serialize import capital
 from agent.core.explain.words import amount
 from agent.core.forecast.whatif import Difference, Forecast, PodForecast, WhatIf
 

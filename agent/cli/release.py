@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from agent.app.offline import folder as state_folder
-from agent.app.offline.offline import Where, open_left
+from agent.app.offline.offline import Locations, open_leftovers
 from agent.app.offline.releasing import Released
 from agent.app.offline.releasing import release as put_back
 from agent.cli.release_cluster import ReleaseOptions, cluster_options, release_cluster
@@ -30,7 +30,9 @@ _MOST = 20
 @click.option("--force", is_flag=True, help="Even while an agent runs: it will pin again unless it only observes.")
 @click.option("--forget", is_flag=True, help="Remove the saved ledger and all that is kept beside it, too.")
 @click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def command(*, where: Where, cluster: bool, asking: ReleaseOptions, force: bool, forget: bool, output: str) -> None:
+def command(
+    *, where: Locations, cluster: bool, asking: ReleaseOptions, force: bool, forget: bool, output: str
+) -> None:
     """Give every pod all CPUs and nodes again, restore CFS quotas, and say what remains and why.
 
     On a node: stop the agent first, its lock is respected. Processes go on running; they are only not confined any
@@ -52,7 +54,7 @@ def command(*, where: Where, cluster: bool, asking: ReleaseOptions, force: bool,
     """  # noqa: D301 - click's mark for text that is not folded is this very character
     if cluster:
         sys.exit(0 if release_cluster(asking, output) else CONFINED)
-    left = open_left(where, needs_ledger=False)
+    left = open_leftovers(where, needs_ledger=False)
     if where.state.is_dir():
         try:
             left.store.lock()

@@ -73,7 +73,7 @@ def release_cluster(asked: ReleaseOptions, output: str) -> bool:
     Raises:
         SettingsError: this is no pod of a cluster, or no namespace is named.
     """
-    from agent.app.offline.decommission import Asking, sentence  # noqa: PLC0415 - the API's client is loaded only where it is used
+    from agent.app.offline.decommission import ReleaseCoordinator, sentence  # noqa: PLC0415 - the API's client is loaded only where it is used
     from agent.kube.access import ACCOUNT, ApiAccess, in_cluster  # noqa: PLC0415 - as above
     from agent.kube.client import KubeClient  # noqa: PLC0415 - as above
 
@@ -87,7 +87,7 @@ def release_cluster(asked: ReleaseOptions, output: str) -> bool:
     client = KubeClient(access, "release")
     quiet = output == "json"
     try:
-        words = Asking(
+        words = ReleaseCoordinator(
             client=client, namespace=asked.namespace, daemonset=asked.daemonset, request=secrets.token_hex(4),
             within=asked.within, tell=lambda text: None if quiet else click.echo(text),
         ).all()  # fmt: skip

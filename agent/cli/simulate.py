@@ -179,8 +179,8 @@ def _drawn(name: str, found: dict[str, tuple[Outcome, Figures]]) -> str:
     if name not in names:
         known = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")  # noqa: PLR2004 - enough to see how they are named
         raise click.BadParameter(f"no node is named {name}; nodes: {known}", param_hint="--draw")
-    rehearsal = outcome.result.nodes[names.index(name)]
-    return draw(rehearsal.node.machine, rehearsal.ledger, reserved=rehearsal.node.reserved)
+    dry_run = outcome.result.nodes[names.index(name)]
+    return draw(dry_run.node.machine, dry_run.ledger, reserved=dry_run.node.reserved)
 
 
 @contextmanager

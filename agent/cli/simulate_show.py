@@ -220,10 +220,10 @@ def _pods(outcome: Outcome) -> TextGrid:
 def _held(outcome: Outcome, fate: Fate) -> tuple[str, str]:
     if fate.site is None or fate.record is None:
         return "-", "-"
-    rehearsal = outcome.result.nodes[fate.site]
-    grants = [rehearsal.ledger.grant(fate.record.pod.uid, each.name) for each in fate.record.pod.containers]
+    dry_run = outcome.result.nodes[fate.site]
+    grants = [dry_run.ledger.grant(fate.record.pod.uid, each.name) for each in fate.record.pod.containers]
     cpus = CpuSet.union(grant.cpus for grant in grants if grant.cpus)
-    nodes = NodeSet.union(grant.mems for grant in grants if grant.mems) | rehearsal.node.machine.nodes_of(cpus)
+    nodes = NodeSet.union(grant.mems for grant in grants if grant.mems) | dry_run.node.machine.nodes_of(cpus)
     return counted(cpus) if cpus else "shared", str(nodes) or "-"
 
 

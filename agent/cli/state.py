@@ -12,7 +12,7 @@ from agent.app.offline.folder import saved_in, setup_of
 from agent.app.page.views import as_json, view_of
 from agent.app.statedir import node_allocatable as kept
 from agent.app.statedir import recovery_report
-from agent.app.statedir import unplaced_pods as outsiders
+from agent.app.statedir import unplaced_pods as unplaced
 from agent.cli.where import config_option, root_option, state_dir_option
 from agent.core.cgroups.enforced import note
 from agent.core.machines.identity import differs
@@ -62,10 +62,10 @@ def command(*, state_dir: Path, config: Path | None, root: str | None, output: s
             raise SettingsError("--root", f"must name machine {saved.ledger.machine}, of which the ledger is")
         click.echo(draw(node.machine, saved.ledger, reserved=node.reserved), nl=False)
         return
-    view = view_of(saved.ledger, node, outsiders.known(state_dir))
+    view = view_of(saved.ledger, node, unplaced.known(state_dir))
     report = recovery_report.load(state_dir)
     lacking = {
-        uid: why for uid, why in sorted(outsiders.unenforced(state_dir).items()) if uid in saved.ledger.pods
+        uid: why for uid, why in sorted(unplaced.unenforced(state_dir).items()) if uid in saved.ledger.pods
     }  # fmt: skip
     if output == "json":
         click.echo(

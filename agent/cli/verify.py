@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from agent.app.offline.offline import Left, Where, open_left
+from agent.app.offline.offline import Leftovers, Locations, open_leftovers
 from agent.cli.where import where_options
 from agent.core.cgroups.verify import ReportLine, VerifyReport
 
@@ -23,7 +23,7 @@ _MOST_THREADS = 50
 @where_options
 @click.option("--drift-only", is_flag=True, help="Leave out what is as it should be.")
 @click.option("--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def command(*, where: Where, drift_only: bool, output: str) -> None:
+def command(*, where: Locations, drift_only: bool, output: str) -> None:
     """Compare the kernel's cgroups with the saved ledger, and say why they differ. Writes nothing.
 
     \b
@@ -43,7 +43,7 @@ def command(*, where: Where, drift_only: bool, output: str) -> None:
     \b
     Exit codes: 0 all is as it should be; 1 drift; 2 wrong input; 3 a fault of this machine, or nothing to compare.
     """  # noqa: D301 - click's mark for text that is not folded is this very character
-    left = open_left(where, needs_ledger=True)
+    left = open_leftovers(where, needs_ledger=True)
     report = left.report()
     lines = report.drifted if drift_only else report.lines
     if output == "json":
@@ -55,7 +55,7 @@ def command(*, where: Where, drift_only: bool, output: str) -> None:
     sys.exit(DRIFT if report.drifted else 0)
 
 
-def _as_json(left: Left, report: VerifyReport, lines: tuple[ReportLine, ...]) -> dict[str, Any]:
+def _as_json(left: Leftovers, report: VerifyReport, lines: tuple[ReportLine, ...]) -> dict[str, Any]:
     return {
         "ok": not report.drifted,
         "drift": dict(report.by_cause),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from agent.app.offline.offline import Left
+from agent.app.offline.offline import Leftovers
 from agent.cli import show
 from agent.cli.grid import Below, Cell, TextGrid
 from agent.core.cgroups.verify import ReportLine, VerifyReport
 from agent.model.cgroup import Level
 
 
-def print_report(left: Left, report: VerifyReport, lines: Iterable[ReportLine], threads: int) -> None:
+def print_report(left: Leftovers, report: VerifyReport, lines: Iterable[ReportLine], threads: int) -> None:
     """Print it to standard output.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from agent.app.offline.offline import Where
+from agent.app.offline.offline import Locations
 from agent.app.trees import AUTO
 from agent.cli.run import DEFAULT_STATE
 
@@ -38,14 +38,14 @@ _OPTIONS = (
 
 
 def where_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command these options; it gets them as one keyword argument, `where: Where`."""
+    """Give a command these options; it gets them as one keyword argument, `where: Locations`."""
 
     @wraps(command)
     def with_where(
         *, state_dir: Path, config: Path | None, root: str | None, cgroup_root: str, kubepods: str, log_dir: Path,
         **others: Any,  # noqa: ANN401 - whatever options the command has besides
     ) -> None:  # fmt: skip
-        given = Where(
+        given = Locations(
             state=state_dir, config=config, root=root, cgroup_root=cgroup_root, kubepods=kubepods, log_dir=log_dir
         )
         command(where=given, **others)

@@ -11,17 +11,17 @@ from dataclasses import replace
 
 from agent.core.admission.resize import pending
 from agent.engine import transitions
-from agent.engine.adopt import CarriedGrant
-from agent.engine.alone import Survived, one_by_one, sentence
+from agent.engine.adopt import AnnotatedGrant
 from agent.engine.enforcer import Enforcer
-from agent.engine.governor import Governor
+from agent.engine.fault_isolation import Isolated, one_by_one, sentence
 from agent.engine.keeper import Keeper
-from agent.engine.known import Known
-from agent.engine.line import line_of
-from agent.engine.ports import Teller
+from agent.engine.ports import Reporter
+from agent.engine.reconciler import Reconciler
 from agent.engine.recover import recover
 from agent.engine.state import State
+from agent.engine.tracked_pod import TrackedPod
 from agent.engine.transitions import Moment, Transition
+from agent.engine.wait_queue import queue_of
 from agent.model.cgroup import Observed
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.pod import Pod
@@ -32,24 +32,29 @@ class Admitter:
 
     Args:
         keeper: has the state.
-        governor: brings the kernel to it.
+        reconciler: brings the kernel to it.
         enforcer: knows which containers pods have.
-        teller: who is told.
+        reporter: who is told.
         moment: makes what the decisions of one event need that is in no state.
     """
 
     def __init__(
-        self, keeper: Keeper, governor: Governor, enforcer: Enforcer, teller: Teller, moment: Callable[[], Moment]
+        self,
+        keeper: Keeper,
+        reconciler: Reconciler,
+        enforcer: Enforcer,
+        reporter: Reporter,
+        moment: Callable[[], Moment],
     ) -> None:
-        self._keeper, self._governor, self._enforcer = keeper, governor, enforcer
-        self._teller, self._moment = teller, moment
+        self._keeper, self._reconciler, self._enforcer = keeper, reconciler, enforcer
+        self._reporter, self._moment = reporter, moment
 
     @property
     def _state(self) -> State:
         return self._keeper.state
 
     def adopt(
-        self, pods: Iterable[Pod], observed: Observed, words: Mapping[str, CarriedGrant], there: Collection[str]
+        self, pods: Iterable[Pod], observed: Observed, words: Mapping[str, AnnotatedGrant], there: Collection[str]
     ) -> None:
         """Pods that run, and that the ledger may lack: what they run on is theirs. So it is with pods of no list.
 
@@ -69,26 +74,26 @@ class Admitter:
                 transitions.adopted(state, found), lambda was, new: replace(was, unwritable=new.unwritable)
             )
             for text in found.untold:
-                self._teller.problem("devices", text)
+                self._reporter.problem("devices", text)
 
         def failed(pod: Pod, error: Exception) -> None:
-            self._teller.problem("set-aside", f"what pod {pod.key} runs on is not known: {sentence(error)}")
+            self._reporter.problem("set-aside", f"what pod {pod.key} runs on is not known: {sentence(error)}")
 
         one_by_one(ordered, take, failed)
-        with alone("what containers run on that nobody knows", self._teller):
+        with alone("what containers run on that nobody knows", self._reporter):
             step = transitions.left_behind(self._state, observed, there)
             # saved in any case, as one that lacks nobody; what they run on is theirs though it cannot be saved
             self._keeper.commit(step.state, lambda _was, new: new, always=True)
             for text in step.problems:
-                self._teller.problem("unlisted", text)
+                self._reporter.problem("unlisted", text)
 
     def let_in(self) -> None:
         """Room may have appeared: whoever waits for it is tried, in order of arrival (safety.md S11)."""
         before, told, passed = self._state, list[Pod](), set[str]()
-        line = line_of(before.known, before.node.rules)
+        line = queue_of(before.known, before.node.rules)
         came = {uid: before.known[uid].since if uid in before.known else 0.0 for uid in pending(before.ledger)}
         came |= {each.pod.uid: each.since for each in line}  # a resize that waits has no place in the line
-        moving = came.keys() - before.asides.later(self._moment().now)
+        moving = came.keys() - before.retries.later(self._moment().now)
 
         def enter(uids: Sequence[str]) -> None:
             # in the order of the line, also one by one: nobody passes whoever came before
@@ -102,7 +107,7 @@ class Admitter:
         if told:
             self.settle(before.ledger, told)
 
-    def again(self, tried: Collection[Known]) -> None:
+    def again(self, tried: Collection[TrackedPod]) -> None:
         """Decide once more on pods; those that are in now are told."""
         if tried:
             ran = {each.pod.uid for each in tried if each.ran}
@@ -128,12 +133,12 @@ class Admitter:
             self._keeper.commit(step.state)
             told.extend(step.told)
             for text in step.problems:
-                self._teller.problem("set-aside", text)
+                self._reporter.problem("set-aside", text)
 
         def aside(pod: Pod, error: Exception) -> None:
             self._failed(pod.uid, error, pod.key)
             known = transitions.as_known(self._state, pod, ran=pod.uid in ran)
-            with alone(f"pod {pod.key}", self._teller):
+            with alone(f"pod {pod.key}", self._reporter):
                 self._keeper.commit(transitions.put_aside(self._state, pod, ran=pod.uid in ran))
             if pod.uid not in self._state.known:
                 self._keeper.note(self._state.with_pods(replace(known, unsaved=True)))
@@ -147,13 +152,13 @@ class Admitter:
         """Release pods that ended and whose cgroups are gone; forget them."""
         state, freed = self._state, list[str]()
         ended = [uid for uid, known in state.known.items() if known.ended]
-        observed = self._governor.observe() if ended and state.listed else None
+        observed = self._reconciler.observe() if ended and state.listed else None
         if observed is None:
             return
         alive = {cgroup.pod_uid for cgroup in observed.cgroups}
         if not state.node.rules.cpu.static:
             self._enforcer.learn(state.ledger, state.node.rules, state.node.machine, observed)
-        later = state.asides.later(self._moment().now)
+        later = state.retries.later(self._moment().now)
 
         def free(uids: Sequence[str]) -> None:
             self._keeper.commit(transitions.released(self._state, uids))
@@ -165,39 +170,39 @@ class Admitter:
         self._keeper.note(self._state.without(freed))
         self._enforcer.forget(freed)
         for uid in freed:
-            self._teller.released(uid)
+            self._reporter.released(uid)
         self.let_in()  # first, so that the pool does not widen by what others get at once (safety.md S6)
-        self._governor.enforce()
+        self._reconciler.enforce()
 
     def settle(self, before: Ledger, told: Sequence[Pod]) -> None:
         """After decisions that are saved: enforce, tell."""
         if self._state.stands or self._keeper.save():
-            self._governor.enforce(but={pod.uid for pod in told})
+            self._reconciler.enforce(but={pod.uid for pod in told})
         unbound = [each.pod for each in self._state.ledger.pods.values() if _less_bound(before, each)]
         self.tell(replace(self._state.known[pod.uid], pod=pod) for pod in (*told, *unbound))
 
-    def tell(self, pods: Iterable[Known]) -> None:
+    def tell(self, pods: Iterable[TrackedPod]) -> None:
         """Tell what became of pods."""
         state = self._state
         for known in pods:
             if known.refusal is not None:
-                self._teller.refused(known.pod, known.refusal, known.ask)
+                self._reporter.refused(known.pod, known.refusal, known.ask)
             elif known.pod.uid in state.ledger.pods:
                 unenforced = state.unenforced.get(known.pod.uid, {})
-                self._teller.admitted(known.pod, state.shown, known.ask, unenforced)
+                self._reporter.admitted(known.pod, state.shown, known.ask, unenforced)
 
     def _failed(self, uid: str, error: Exception, key: str = "") -> None:
         """A pod breaks something: it is left as it is, tried again later, and told once."""
         state = self._state
-        self._keeper.note(replace(state, asides=state.asides.wrong(uid, self._moment().now)))
-        if uid not in state.asides.tries:
+        self._keeper.note(replace(state, retries=state.retries.wrong(uid, self._moment().now)))
+        if uid not in state.retries.tries:
             key = key or state.known[uid].pod.key
-            self._teller.problem("set-aside", f"pod {key} is set aside, and tried again later: {sentence(error)}")
+            self._reporter.problem("set-aside", f"pod {key} is set aside, and tried again later: {sentence(error)}")
 
 
-def alone(what: str, teller: Teller) -> Survived:
+def alone(what: str, reporter: Reporter) -> Isolated:
     """Whatever goes wrong inside leaves the state as it was, is told, and costs nobody else anything."""
-    return Survived(lambda error: teller.problem("set-aside", f"{what}: {sentence(error)}"))
+    return Isolated(lambda error: reporter.problem("set-aside", f"{what}: {sentence(error)}"))
 
 
 def _less_bound(before: Ledger, record: PodRecord) -> bool:

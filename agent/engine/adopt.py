@@ -25,7 +25,7 @@ from agent.core.admission.node import Node
 from agent.core.devices.books import UNTOLD, in_use
 from agent.core.request.amounts import exclusive_count
 from agent.core.request.annotations import Ask, ask_of
-from agent.engine.alone import Survived
+from agent.engine.fault_isolation import Isolated
 from agent.model.cgroup import Cgroup
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
@@ -39,7 +39,7 @@ Devices = Mapping[str, Mapping[str, tuple[str, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
-class CarriedGrant:
+class AnnotatedGrant:
     """What a pod carries of an earlier agent. Input: an annotation can be written by others.
 
     Attributes:
@@ -65,7 +65,9 @@ class Adopter:
         words: their words.
     """
 
-    def __init__(self, node: Node, base: Ledger, pods: Mapping[str, Pod], words: Mapping[str, CarriedGrant]) -> None:
+    def __init__(
+        self, node: Node, base: Ledger, pods: Mapping[str, Pod], words: Mapping[str, AnnotatedGrant]
+    ) -> None:
         self._node, self.ledger, self._words, self._pods = node, base, words, tuple(pods)
         self._judge = AlignmentCheck(node.machine, node.inventory)
         self._taken = node.reserved | CpuSet.union(
@@ -73,7 +75,7 @@ class Adopter:
         )
         self._asks: dict[str, dict[str, dict[str, int]]] = {}
         for uid, pod in pods.items():
-            with Survived(lambda _error: None):  # left to admission, which tells of it
+            with Isolated(lambda _error: None):  # left to admission, which tells of it
                 self._asks |= {uid: asks} if (asks := node.devices_asked(pod)) else {}
         self._devices = self._believed()
         self._confined: dict[str, tuple[NodeSet, bool]] = {}
@@ -91,7 +93,7 @@ class Adopter:
         found = self._cpus(pod, cgroups)
         devices = self._devices.get(pod.uid, {})
         nodes_kept = self._kept_on(pod, found, whole)
-        untold = pod.uid in self._asks and not devices and not self._words.get(pod.uid, CarriedGrant()).refused
+        untold = pod.uid in self._asks and not devices and not self._words.get(pod.uid, AnnotatedGrant()).refused
         if not (found or devices or nodes_kept or untold):
             return False
         nodes = {name: self._node.machine.nodes_of(cpus) for name, cpus in found.items()}
@@ -126,7 +128,7 @@ class Adopter:
             self.ledger, cpus=replace(cpus, shared=cpus.shared - (self._taken - self._node.reserved))
         )
         for uid, (nodes, bound) in self._confined.items():
-            with Survived(lambda _error: None):
+            with Isolated(lambda _error: None):
                 record = self.ledger.pods[uid]
                 ledger = self._node.confiner.kept(self.ledger, record.pod, nodes, bound=bound)
                 self.ledger = self._judged(ledger, record)
@@ -164,7 +166,7 @@ class Adopter:
             if resource not in inventory.reported
         }
         found: dict[str, dict[str, tuple[str, ...]]] = {}
-        for name, by in self._words.get(uid, CarriedGrant()).devices.items():
+        for name, by in self._words.get(uid, AnnotatedGrant()).devices.items():
             held = {resource: tuple(sorted(own.get(resource, set()) & set(ids))) for resource, ids in by.items()}
             found |= {name: kept} if (kept := {resource: ids for resource, ids in held.items() if ids}) else {}
         return found
@@ -184,7 +186,7 @@ class Adopter:
         return replace(ledger, pods={**ledger.pods, record.pod.uid: record})
 
     def _record(self, pod: Pod, nodes: Mapping[str, NodeSet]) -> PodRecord:
-        topology, word = self._node.rules.topology, self._words.get(pod.uid, CarriedGrant())
+        topology, word = self._node.rules.topology, self._words.get(pod.uid, AnnotatedGrant())
         ask: Ask = ask_of(pod, self._node.rules.cpu.options, topology.policy)
         policy = word.policy if word.policy in set(Policy) else ask.policy or topology.policy
         return PodRecord(

@@ -12,10 +12,10 @@ from agent.core.admission.waiting import BEHIND, Waiting, may_pass
 from agent.core.devices.kubelet import Given, explained, handed_over
 from agent.core.request.amounts import exclusive_count
 from agent.core.request.annotations import DEVICES, PIN, Ask, Problem, ask_of
-from agent.engine.alone import sentence
-from agent.engine.following import unheld
-from agent.engine.known import Known, Switches, on_shared_pool, same, wants_anything
-from agent.engine.line import queued, waits
+from agent.engine.device_tracker import unheld
+from agent.engine.fault_isolation import sentence
+from agent.engine.tracked_pod import Switches, TrackedPod, on_shared_pool, same, wants_anything
+from agent.engine.wait_queue import queued, waits
 from agent.model.ledger import Ledger
 from agent.model.notes import PREFIX
 from agent.model.outcome import Admitted, Outcome, Reason, Refusal
@@ -66,7 +66,7 @@ def _asked(node: Node, pod: Pod) -> Ask:
     return replace(ask, problems=(*ask.problems, *problems)) if problems else ask
 
 
-def set_aside(node: Node, ledger: Ledger, known: Known) -> tuple[Ledger, Known]:
+def set_aside(node: Node, ledger: Ledger, known: TrackedPod) -> tuple[Ledger, TrackedPod]:
     """A pod that could not be decided on: it keeps what it holds, or runs on the shared pool, and that is told.
 
     It is neither refused nor held back: the fault is ours, and a pod that must not run beside others asks for that.
@@ -101,9 +101,9 @@ def sandboxed(node: Node, pod: Pod) -> bool:
 
 
 def decided(
-    node: Node, ledger: Ledger, known: Known, *, given: Given | None, unwritable: str, switches: Switches,
+    node: Node, ledger: Ledger, known: TrackedPod, *, given: Given | None, unwritable: str, switches: Switches,
     now: float, line: Sequence[Waiting] = (), judge: PressureCheck = unjudged,
-) -> tuple[Ledger, Known]:  # fmt: skip
+) -> tuple[Ledger, TrackedPod]:  # fmt: skip
     """Decide on a pod.
 
     Args:
@@ -150,8 +150,8 @@ def decided(
 
 
 def _settled(
-    node: Node, ledger: Ledger, known: Known, *, unwritable: str, switches: Switches
-) -> tuple[Ledger, Known] | None:
+    node: Node, ledger: Ledger, known: TrackedPod, *, unwritable: str, switches: Switches
+) -> tuple[Ledger, TrackedPod] | None:
     """Of a pod about which there is nothing to decide; None of any other."""
     pod, held = known.pod, ledger.pods.get(known.pod.uid)
     if known.exempt or not known.ask.pin or (known.ran and not switches.pin_adopted):
@@ -166,7 +166,7 @@ def _settled(
     return None
 
 
-def _tried(node: Node, ledger: Ledger, known: Known, judge: PressureCheck) -> Outcome:
+def _tried(node: Node, ledger: Ledger, known: TrackedPod, judge: PressureCheck) -> Outcome:
     pod, ask = known.pod, known.ask
     outcome = node.admit(ledger, pod, policy=ask.policy, scope=ask.scope, cpu_options=ask.cpu_options)
     if known.ran and not ask.move_memory:
@@ -174,7 +174,7 @@ def _tried(node: Node, ledger: Ledger, known: Known, judge: PressureCheck) -> Ou
     return judge(node, ledger, outcome, pod, ran=known.ran)
 
 
-def _adopted(ledger: Ledger, known: Known) -> Ledger:
+def _adopted(ledger: Ledger, known: TrackedPod) -> Ledger:
     """A pod that ran before the agent: its memory is not bound unless it asks, the kernel would move it (S4)."""
     record = ledger.pods[known.pod.uid]
     record = replace(record, adopted=True, bind_memory=record.bind_memory and known.ask.move_memory)

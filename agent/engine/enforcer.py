@@ -1,7 +1,7 @@
 """From a saved ledger to the kernel: observe, plan, write in order, remember what was written.
 
-Used by `agent.engine.governor` only, under the engine's lock. Which writes are needed, in which order and why is for
-`agent.core.cgroups.plan`, `release` and `drift`; whether the result is what was granted for
+Used by `agent.engine.reconciler` only, under the engine's lock. Which writes are needed, in which order and why is
+for `agent.core.cgroups.plan`, `release` and `drift`; whether the result is what was granted for
 `agent.core.cgroups.enforced`.
 """
 
@@ -22,8 +22,8 @@ from agent.core.cgroups.naming import latest, named, nameless
 from agent.core.cgroups.plan import CPUS, MEMS, plan
 from agent.core.cgroups.release import quota_plan, release_plan
 from agent.core.cgroups.writers import flapping
-from agent.engine.alone import sentence
 from agent.engine.backoff import Backoff
+from agent.engine.fault_isolation import sentence
 from agent.engine.ports import CgroupTree, Steps
 from agent.engine.transitions import KernelAnswered
 from agent.errors import HostError

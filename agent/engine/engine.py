@@ -23,16 +23,16 @@ from agent.core.devices.books import shared_sentences
 from agent.core.devices.kubelet import Given, Offered
 from agent.engine import transitions
 from agent.engine.admitter import Admitter, alone
-from agent.engine.adopt import CarriedGrant
-from agent.engine.alone import Survived, one_by_one, sentence
-from agent.engine.carry import Carried
+from agent.engine.adopt import AnnotatedGrant
 from agent.engine.enforcer import Enforcer
-from agent.engine.governor import Governor
+from agent.engine.fault_isolation import Isolated, one_by_one, sentence
 from agent.engine.keeper import Keeper
-from agent.engine.known import SWITCHES, Exempt, Known, Switches
-from agent.engine.memory_look import MemoryLook, Room
-from agent.engine.ports import CgroupTree, Steps, Store, Teller
+from agent.engine.memory_pressure import MemoryPressure, Room
+from agent.engine.migrate import Migrated
+from agent.engine.ports import CgroupTree, Reporter, Steps, Store
+from agent.engine.reconciler import Reconciler
 from agent.engine.state import State
+from agent.engine.tracked_pod import SWITCHES, Exempt, Switches, TrackedPod
 from agent.engine.transitions import Moment, Transition
 from agent.model.cgroup import Written
 from agent.model.ledger import Ledger
@@ -46,7 +46,7 @@ class Engine:
     Args:
         node: the managers.
         ledger: the grants to begin with (`agent.engine.recover`).
-        cgroups, store, teller: the edges.
+        cgroups, store, reporter: the edges.
         exempt: which pods are left alone.
         switches: see Switches.
         steps: told between every two effects.
@@ -60,21 +60,21 @@ class Engine:
     """
 
     def __init__(
-        self, node: Node, ledger: Ledger, *, cgroups: CgroupTree, store: Store, teller: Teller,
+        self, node: Node, ledger: Ledger, *, cgroups: CgroupTree, store: Store, reporter: Reporter,
         exempt: Exempt = lambda _pod: "", switches: Switches = SWITCHES, steps: Steps = lambda _name: None,
         saved: bool = False, complete: bool = True, room: Room | None = None,
         clock: Callable[[], float] = time.monotonic, halting: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
         self._lock = threading.RLock()
-        self._teller, self._exempt, self._clock = teller, exempt, clock
+        self._reporter, self._exempt, self._clock = reporter, exempt, clock
         self._enforcer = Enforcer(cgroups, steps, clock=clock, halting=halting)
         self._keeper = Keeper(
-            transitions.begun(node, ledger, switches, saved=saved, complete=complete), store, teller, steps,
+            transitions.begun(node, ledger, switches, saved=saved, complete=complete), store, reporter, steps,
             lambda ledger: worth_saving(ledger, self._enforcer.names, self._enforcer.living),
         )  # fmt: skip
-        self._governor = Governor(self._keeper, self._enforcer, teller, steps, clock)
-        self._memory = MemoryLook(room, cgroups, lambda text: teller.problem("meminfo", text))
-        self._admitter = Admitter(self._keeper, self._governor, self._enforcer, teller, self._moment)
+        self._reconciler = Reconciler(self._keeper, self._enforcer, reporter, steps, clock)
+        self._memory = MemoryPressure(room, cgroups, lambda text: reporter.problem("meminfo", text))
+        self._admitter = Admitter(self._keeper, self._reconciler, self._enforcer, reporter, self._moment)
 
     # ---- for readers; what takes the lock waits until the event that goes on is told
 
@@ -96,7 +96,7 @@ class Engine:
             return self._state.node
 
     @property
-    def known(self) -> Mapping[str, Known]:
+    def known(self) -> Mapping[str, TrackedPod]:
         """Every pod that the engine knows, by uid; takes the lock."""
         with self._lock:
             return self._state.known
@@ -109,7 +109,7 @@ class Engine:
     @property
     def switches(self) -> Switches:
         """The engine's own settings now; observe-only while another program writes cpusets, too."""
-        return replace(self.snapshot.switches, observe_only=self._governor.off)
+        return replace(self.snapshot.switches, observe_only=self._reconciler.off)
 
     @property
     def halted(self) -> bool:
@@ -136,7 +136,7 @@ class Engine:
             if not self._state.stands:
                 self._keeper.save()
             for text in shared_sentences(self._state.ledger, self._state.node.inventory.groups):
-                self._teller.problem("devices", text)
+                self._reporter.problem("devices", text)
 
     def inherit(self, before: Ledger | None) -> None:
         """What an earlier agent saved last, None for nothing: sets as this has them count as written by this agent.
@@ -147,7 +147,7 @@ class Engine:
             state = self._state
             if before is None or before.cpus.shared == state.ledger.cpus.shared or state.node.rules.cpu.static:
                 return
-            observed = self._governor.observe()
+            observed = self._reconciler.observe()
             if observed is not None:
                 self._enforcer.learn(before, state.node.rules, state.node.machine, observed)
 
@@ -157,7 +157,7 @@ class Engine:
             self._enforcer.names.update(names)
 
     def adopt(
-        self, pods: Iterable[Pod], names: Mapping[str, tuple[str, str]], words: Mapping[str, CarriedGrant],
+        self, pods: Iterable[Pod], names: Mapping[str, tuple[str, str]], words: Mapping[str, AnnotatedGrant],
         there: Collection[str] = (),
     ) -> None:  # fmt: skip
         """Pods that run were listed for the first time, and the ledger may lack them: what they run on is theirs.
@@ -173,7 +173,7 @@ class Engine:
             there: uids of all pods of the list.
         """
         with self._lock:
-            observed = None if self._state.listening else self._governor.observe()
+            observed = None if self._state.listening else self._reconciler.observe()
             if observed is None:
                 return
             self._enforcer.names.update(names)
@@ -243,11 +243,11 @@ class Engine:
                 self._keeper.commit(transitions.started(self._state, spots), unsaved)
 
             def failed(spot: tuple[str, str], error: Exception) -> None:
-                self._teller.problem("set-aside", f"container {spot[1]} of pod {spot[0]}: {sentence(error)}")
+                self._reporter.problem("set-aside", f"container {spot[1]} of pod {spot[0]}: {sentence(error)}")
 
             one_by_one([spot for _, spot in sorted(names.items())], started, failed)
             if self._state.ledger != before or not told_already or self._enforcer.given_up:
-                self._governor.enforce()
+                self._reconciler.enforce()
 
     def containers_heard(self, names: Mapping[str, tuple[str, str]]) -> None:
         """The runtime is about to make containers: known to the next write, whoever holds the lock until then."""
@@ -264,7 +264,7 @@ class Engine:
         with self._lock:
             if not self._state.all_named:
                 self._keeper.note(replace(self._state, all_named=True))
-                self._governor.enforce()
+                self._reconciler.enforce()
 
     def keep_names(self) -> None:
         """Save the names that were learnt since the last save; now and then, since each save is a sync of the disk.
@@ -286,7 +286,7 @@ class Engine:
                 return  # looked at when the pod is decided, or tried again
             running = known.ran or any(owner == uid for owner, _ in self._enforcer.names.values())
             step = Transition(before)
-            with alone(f"the devices of pod {known.pod.key}", self._teller):
+            with alone(f"the devices of pod {known.pod.key}", self._reporter):
                 step = transitions.devices_late(before, uid, self._moment(), running=running)
                 self._keeper.commit(step.state)
             if self._state.ledger != before.ledger:
@@ -300,7 +300,7 @@ class Engine:
             step = transitions.devices_offered(self._state, offered)
             self._keeper.note(step.state)
             for text in step.problems:
-                self._teller.problem("devices", text)
+                self._reporter.problem("devices", text)
 
     # ---- time, machine, settings
 
@@ -313,18 +313,18 @@ class Engine:
         with self._lock:
             if again:
                 self._enforcer.backoff.retry()
-            self._governor.try_again()
+            self._reconciler.try_again()
             if self._state.pending is not None:
                 self.changed(*self._state.pending)
             self._admitter.free_ended()
-            due = self._state.asides.due(self._clock())
+            due = self._state.retries.due(self._clock())
             self._admitter.again([self._state.known[uid] for uid in due if uid in self._state.known])
             if not self._state.unwritable or self._keeper.save():
                 self._follow_unsaved()
             self.let_in()
-            return self._governor.enforce()
+            return self._reconciler.enforce()
 
-    def changed(self, node: Node, switches: Switches | None = None) -> Carried:
+    def changed(self, node: Node, switches: Switches | None = None) -> Migrated:
         """Another machine or other settings are in force: every grant is carried over; what was lost is told.
 
         Where that goes wrong, all stays as it was, and it is tried again with each reconciliation.
@@ -337,22 +337,22 @@ class Engine:
             def failed(error: Exception) -> None:
                 if not told:
                     text = f"what changed of machine or settings is not followed yet: {sentence(error)}"
-                    self._teller.problem("set-aside", text)
+                    self._reporter.problem("set-aside", text)
 
-            carried = Carried(before.ledger)
-            with Survived(failed):
-                new, carried = transitions.changed(before, node, switches, self._exempt)
+            migrated = Migrated(before.ledger)
+            with Isolated(failed):
+                new, migrated = transitions.changed(before, node, switches, self._exempt)
                 self._keeper.commit(new, transitions.changed_unsaved)
             if self._state.pending is not None:
-                return Carried(before.ledger)
-            for text in carried.sentences():
-                self._teller.problem("lost", text)
-            less = {loss.uid for loss in carried.losses}
-            self._governor.enforce(but=less)
+                return Migrated(before.ledger)
+            for text in migrated.sentences():
+                self._reporter.problem("lost", text)
+            less = {loss.uid for loss in migrated.losses}
+            self._reconciler.enforce(but=less)
             self._admitter.tell(known for uid, known in self._state.known.items() if uid in less and not known.ended)
             left_alone = [uid for uid, known in self._state.known.items() if known.exempt]
             self.retry(left_alone)  # no refusal of theirs stands any more (safety.md S2)
-            return carried
+            return migrated
 
     def switch(self, *, observe_only: bool, why: str = "", source: str = "writers") -> None:
         """Another writer of cpusets was found: write nothing from now on; or it is gone (safety.md S10).
@@ -360,7 +360,7 @@ class Engine:
         `why` says who it is, told once; `source` who found it: each resumes only what it stopped.
         """
         with self._lock:
-            self._governor.switch(observe_only=observe_only, why=why, source=source)
+            self._reconciler.switch(observe_only=observe_only, why=why, source=source)
 
     def release(self) -> tuple[Written, ...]:
         """Put the cgroups back as far as the kernel lets us (safety.md S17); the ledger stays as it is.

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from agent.core.accounting import invariants
 from agent.core.machines.identity import MACHINE, as_saved
-from agent.engine.ports import Steps, Store, Teller
+from agent.engine.ports import Reporter, Steps, Store
 from agent.engine.recover import LISTED, NAMES
 from agent.engine.state import State
 from agent.engine.transitions import unsaved
@@ -21,17 +21,17 @@ class Keeper:
     Args:
         state: to begin with.
         store: where the ledger is saved.
-        teller: told once why nothing can be saved.
+        reporter: told once why nothing can be saved.
         steps: told before each save.
         names: container id -> (pod uid, container name), as far as worth saving with a ledger.
     """
 
     def __init__(
-        self, state: State, store: Store, teller: Teller, steps: Steps,
+        self, state: State, store: Store, reporter: Reporter, steps: Steps,
         names: Callable[[Ledger], dict[str, tuple[str, str]]],
     ) -> None:  # fmt: skip
         self._state = state
-        self._store, self._teller, self._steps, self._names = store, teller, steps, names
+        self._store, self._reporter, self._steps, self._names = store, reporter, steps, names
 
     @property
     def state(self) -> State:
@@ -82,6 +82,6 @@ class Keeper:
             self._store.save(state.ledger, {LISTED: state.listening, MACHINE: as_saved(state.node.machine), **extra})
         except CheckpointUnwritableError as error:
             if not state.unwritable:
-                self._teller.problem("checkpoint", str(error))
+                self._reporter.problem("checkpoint", str(error))
             return replace(state, unwritable=str(error))
         return replace(state, saved=state.ledger, names_saved=names, unwritable="")

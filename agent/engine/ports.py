@@ -1,8 +1,8 @@
 """What the engine needs of the world: Protocols that the edges implement. The engine names no edge.
 
-    Cgroups    the kubelet's tree            agent.host.cgroups
-    Store      the saved ledger              agent.host.checkpoint
-    Teller     who is told what happened     agent.app hands it to logs, metrics, and agent.kube.publish
+    CgroupTree  the kubelet's tree           agent.host.cgroups
+    Store       the saved ledger             agent.host.checkpoint
+    Reporter    who is told what happened    agent.app hands it to logs, metrics and agent.kube.publishing
 
 `Steps` is called between every two effects, with the name of what comes next: tests kill the process there.
 """
@@ -49,7 +49,7 @@ class Store(Protocol):
         """
 
 
-class Teller(Protocol):
+class Reporter(Protocol):
     """Who is told. Called under the engine's lock: hand over and return."""
 
     def admitted(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:

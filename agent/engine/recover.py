@@ -10,10 +10,10 @@ Called by `agent.app` before the engine exists. Nothing is written here, nothing
     lacks it     a known pod's, otherwise   left to admission, as a pod that ran before the agent (S4)
     lacks it     of nobody known            not touched before the first complete list of pods, unless the checkpoint
                                               was saved after one: then no agent granted it anything; what the
-                                              list does not name either is left alone (`agent.engine.nobodys`)
+                                              list does not name either is left alone (`agent.engine.unlisted`)
     has one that is not there, on whose     an older copy (a restored file, a state folder of before): that grant
       CPUs one runs that it lacks             is given up, and the checkpoint counts as one saved before a list
-    of this machine, changed, or of other   carried over (`agent.engine.carry`), losses are told
+    of this machine, changed, or of other   carried over (`agent.engine.migrate`), losses are told
       settings
     of another machine, or unreadable       put aside by the caller; as if it lacked every pod
 
@@ -27,9 +27,9 @@ from dataclasses import dataclass
 
 from agent.core.accounting import invariants
 from agent.core.admission.node import Node
-from agent.engine.adopt import Adopter, CarriedGrant
-from agent.engine.alone import Survived
-from agent.engine.carry import Loss, carry
+from agent.engine.adopt import Adopter, AnnotatedGrant
+from agent.engine.fault_isolation import Isolated
+from agent.engine.migrate import Loss, migrate
 from agent.model.cgroup import Cgroup, Level, Observed
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
@@ -99,7 +99,7 @@ def recover(
     pods: Iterable[Pod],
     *,
     complete: bool = True,
-    words: Mapping[str, CarriedGrant] | None = None,
+    words: Mapping[str, AnnotatedGrant] | None = None,
     only: Collection[str] | None = None,
 ) -> Recovered:
     """Put the three sources together.
@@ -133,18 +133,18 @@ def recover(
     for pod in here:
         if only is not None and pod.uid not in only:
             continue
-        with Survived(lambda _error: None):  # left to admission, which tells of it
+        with Isolated(lambda _error: None):  # left to admission, which tells of it
             adopted += [pod.uid] if adopter.adopt(pod, by_pod[pod.uid], of_pods.get(pod.uid)) else []
     adopter.confine()
     as_saved = saved is not None and not adopted and not overtaken and _stands(base, node)
-    carried = None if as_saved else carry(adopter.ledger, node)
+    migrated = None if as_saved else migrate(adopter.ledger, node)
     return Recovered(
-        ledger=carried.ledger if carried else base,
+        ledger=migrated.ledger if migrated else base,
         kept=tuple(sorted(base.pods)),
         adopted=tuple(sorted(adopted)),
         running=tuple(sorted(uid for uid in by_pod if uid in mine and uid not in adopted)),
         unknown=tuple(sorted(uid for uid in by_pod if uid not in mine and uid not in base.pods)),
-        losses=carried.losses if carried else (),
+        losses=migrated.losses if migrated else (),
         untold=tuple(f"pod {mine[uid].key}: {text}" for uid, text in adopter.untold.items()),
         saved=saved is not None,
         as_saved=as_saved,

@@ -1,7 +1,7 @@
 """Pods over many nodes, in order: the scheduler picks the node, the node's agent admits or refuses. No effects.
 
 Called by `agent.app.simulate.simulate`; rules of the scheduler are `agent.core.forecast.scheduling`'s, those of a
-node the engine's own (`agent.engine.rehearsal`). What happens to a pod:
+node the engine's own (`agent.engine.dry_run`). What happens to a pod:
 
     no node has room       it stays unscheduled, and is tried again, first come first served, when a pod has ended
     admitted               it runs, and its requests count on its node
@@ -19,8 +19,8 @@ from fnmatch import fnmatchcase
 
 from agent.core.admission.node import Node
 from agent.core.forecast.scheduling import Needs, Scheduler, Strategy, needs_of
-from agent.engine.known import Exempt, Switches
-from agent.engine.rehearsal import Rehearsal
+from agent.engine.dry_run import DryRun
+from agent.engine.tracked_pod import Exempt, Switches
 from agent.model.ledger import PodRecord
 from agent.model.outcome import Refusal
 from agent.model.workload import WorkloadItem, again, on_node
@@ -125,7 +125,7 @@ class Result:
 
     fates: tuple[Fate, ...]
     requested: tuple[Mapping[str, int], ...]
-    nodes: tuple[Rehearsal, ...]
+    nodes: tuple[DryRun, ...]
 
 
 @dataclass
@@ -162,7 +162,7 @@ class Simulation:
         self._sites, self._retries, self._keep, self._progress = sites, retries, keep_nodes, progress
         self._number = {site.name: number for number, site in enumerate(sites)}
         self._scheduler = Scheduler([site.room for site in sites], strategy)
-        self._nodes = tuple(Rehearsal(site.node, site.switches, site.exempt) for site in sites)
+        self._nodes = tuple(DryRun(site.node, site.switches, site.exempt) for site in sites)
         self._lots: list[_Lot] = []
         self._now = 1.0
 
@@ -267,7 +267,7 @@ class Simulation:
         return Fate(lot.item, state, lot.site, record, known.refusal, tries=lot.tries, problems=problems)
 
 
-def _holds(node: Rehearsal, uid: str) -> bool:
+def _holds(node: DryRun, uid: str) -> bool:
     """Whether a pod has anything that lies somewhere."""
     ledger = node.ledger
     books = ledger.cpus.assigned, ledger.cpus.pools, ledger.cpus.confined, ledger.memory.blocks, ledger.devices.held

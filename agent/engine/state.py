@@ -13,10 +13,10 @@ from functools import cached_property
 from agent.core.admission.node import Node
 from agent.core.cgroups.enforced import Unenforced
 from agent.core.devices.kubelet import Given
-from agent.engine.asides import Asides, Truce
-from agent.engine.following import Following
-from agent.engine.known import SWITCHES, Known, Switches, as_told
-from agent.engine.standing import Standing
+from agent.engine.device_tracker import DeviceTracker
+from agent.engine.retries import Retries, Truce
+from agent.engine.tracked_pod import SWITCHES, Switches, TrackedPod, as_told
+from agent.engine.unenforced_pods import UnenforcedPods
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
 
@@ -28,7 +28,7 @@ class State:
     Attributes:
         ledger: the grants.
         node: the managers, with the devices that the kubelet reports.
-        following: the kubelet's words on devices.
+        device_tracker: the kubelet's words on devices.
         known: every known pod, by uid.
         switches: the engine's own settings.
         saved: the grants as the store has them, for who puts them into effect; None where it has none. Another
@@ -37,13 +37,13 @@ class State:
         unwritable: why the ledger cannot be saved; "" while it can. New grants are refused meanwhile.
         starts: containers that started while nothing could be saved, and left what their init containers held.
         pending: machine and settings that could not be followed yet.
-        asides: pods that break something.
+        retries: pods that break something.
         complete: the ledger that was begun with may lack nobody.
         listed: a complete list of pods was read.
         all_named: the API server or the runtime has named every container since this agent began.
         yields: why nothing is written though the settings allow it: who found it -> the sentence (safety.md S10).
         truce: how long a writer that fights is left alone.
-        standing: for whom the kernel does not have what the ledger says.
+        unenforced_pods: for whom the kernel does not have what the ledger says.
         settled: all that holds was in force at the end of the last look.
         broken: why the cgroups cannot be read; "" while they can.
         fault: why the last look went wrong; "" if it did not.
@@ -54,21 +54,21 @@ class State:
 
     ledger: Ledger
     node: Node
-    following: Following
-    known: Mapping[str, Known] = field(default_factory=dict)
+    device_tracker: DeviceTracker
+    known: Mapping[str, TrackedPod] = field(default_factory=dict)
     switches: Switches = SWITCHES
     saved: Ledger | None = None
     names_saved: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     unwritable: str = ""
     starts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     pending: tuple[Node, Switches | None] | None = None
-    asides: Asides = field(default_factory=Asides)
+    retries: Retries = field(default_factory=Retries)
     complete: bool = True
     listed: bool = False
     all_named: bool = False
     yields: Mapping[str, str] = field(default_factory=dict)
     truce: Truce = field(default_factory=Truce)
-    standing: Standing = field(default_factory=Standing)
+    unenforced_pods: UnenforcedPods = field(default_factory=UnenforcedPods)
     settled: bool = False
     broken: str = ""
     fault: str = ""
@@ -105,14 +105,14 @@ class State:
     @property
     def given(self) -> Mapping[str, Given]:
         """Devices that the kubelet gave, by uid."""
-        return self.following.given
+        return self.device_tracker.given
 
     @property
     def unenforced(self) -> Mapping[str, Unenforced]:
         """What was told of pods for whom the kernel does not have what the ledger says, by uid."""
-        return self.standing.told
+        return self.unenforced_pods.told
 
-    def with_pods(self, *pods: Known, ledger: Ledger | None = None) -> State:
+    def with_pods(self, *pods: TrackedPod, ledger: Ledger | None = None) -> State:
         """With pods as they are known now, and other grants where some are named."""
         if not pods and ledger is None:
             return self
@@ -123,6 +123,6 @@ class State:
         """Without pods that are gone, and hold nothing."""
         return replace(
             self, known={uid: each for uid, each in self.known.items() if uid not in uids},
-            following=self.following.without(uids), standing=self.standing.without(uids),
-            asides=self.asides.without(uids),
+            device_tracker=self.device_tracker.without(uids), unenforced_pods=self.unenforced_pods.without(uids),
+            retries=self.retries.without(uids),
         )  # fmt: skip

@@ -2,7 +2,7 @@
 
 A transition takes a state and an event and returns the next state, with the pods of whom something new is to be told.
 Whether that state counts is for `agent.engine.keeper` (it must stand the check of the books, and be saved), what is
-written and told for `agent.engine.engine`. `agent.engine.rehearsal` goes through the same transitions.
+written and told for `agent.engine.engine`. `agent.engine.dry_run` goes through the same transitions.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from agent.core.admission.pressure import PressureCheck, unjudged
 from agent.core.cgroups.enforced import Unenforced
 from agent.core.devices.kubelet import Given, Offered
 from agent.core.request.annotations import Ask
-from agent.engine.alone import sentence
-from agent.engine.carry import Carried, carry
 from agent.engine.deciding import asked, decided, set_aside, was_set_aside
-from agent.engine.following import Following, reported_before
-from agent.engine.known import Exempt, Known, Switches, asks_nothing, same, softer
-from agent.engine.line import crowded_out, line_of, refused_for_good, softened, turn
-from agent.engine.nobodys import keep
+from agent.engine.device_tracker import DeviceTracker, reported_before
+from agent.engine.fault_isolation import sentence
+from agent.engine.migrate import Migrated, migrate
 from agent.engine.recover import Recovered
 from agent.engine.state import State
+from agent.engine.tracked_pod import Exempt, Switches, TrackedPod, asks_nothing, same, softer
+from agent.engine.unlisted import keep
+from agent.engine.wait_queue import crowded_out, queue_of, refused_for_good, softened, turn
 from agent.model.cgroup import Observed
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
@@ -93,10 +93,16 @@ def begun(node: Node, ledger: Ledger, switches: Switches, *, saved: bool, comple
         saved: the store has the ledger.
         complete: see State.
     """
-    following = Following(node, reported_before(ledger, node))
-    known = {uid: Known(each.pod, asked(node, each.pod), ran=each.adopted) for uid, each in ledger.pods.items()}
+    device_tracker = DeviceTracker(node, reported_before(ledger, node))
+    known = {uid: TrackedPod(each.pod, asked(node, each.pod), ran=each.adopted) for uid, each in ledger.pods.items()}
     return State(
-        ledger, following.node(node), following, known, switches, ledger if saved else None, complete=complete
+        ledger,
+        device_tracker.node(node),
+        device_tracker,
+        known,
+        switches,
+        ledger if saved else None,
+        complete=complete,
     )
 
 
@@ -153,8 +159,8 @@ def tried(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
 
 def decide(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
     """Put a pod into the ledger, or a refusal beside it; told are others that have no place in line any more."""
-    before, rules = state.known.get(pod.uid) or Known(pod, Ask()), state.node.rules
-    known = Known(
+    before, rules = state.known.get(pod.uid) or TrackedPod(pod, Ask()), state.node.rules
+    known = TrackedPod(
         pod, softer(asked(state.node, pod), before.softer), exempt=at.exempt(pod), ran=ran,
         since=before.since, softer=before.softer,
     )  # fmt: skip
@@ -163,7 +169,7 @@ def decide(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
         return Transition(state.with_pods(replace(known, refusal=final)))
     ledger, known = decided(
         state.node, state.ledger, known, given=state.given.get(pod.uid), unwritable=state.unwritable,
-        switches=state.switches, now=at.now, line=line_of(state.known, rules, but=pod.uid), judge=at.judge,
+        switches=state.switches, now=at.now, line=queue_of(state.known, rules, but=pod.uid), judge=at.judge,
     )  # fmt: skip
     state = state.with_pods(known, ledger=ledger)
     out = crowded_out(state.known, rules, state.switches.most_waiting)
@@ -176,23 +182,23 @@ def put_aside(state: State, pod: Pod, *, ran: bool) -> State:
     return state.with_pods(known, ledger=ledger)
 
 
-def as_known(state: State, pod: Pod, *, ran: bool) -> Known:
+def as_known(state: State, pod: Pod, *, ran: bool) -> TrackedPod:
     """A pod as it is known; a new one with what it asks for."""
     known = state.known.get(pod.uid)
-    return replace(known, pod=pod) if known else Known(pod, asked(state.node, pod), ran=ran)
+    return replace(known, pod=pod) if known else TrackedPod(pod, asked(state.node, pod), ran=ran)
 
 
 def adopted(state: State, found: Recovered) -> State:
     """Pods that run were found, with what they run on, and the ledger lacked them."""
     pods = [found.ledger.pods[uid].pod for uid in found.adopted]
-    known = (Known(pod, asked(state.node, pod), ran=True) for pod in pods)
+    known = (TrackedPod(pod, asked(state.node, pod), ran=True) for pod in pods)
     return state.with_pods(*known, ledger=found.ledger)
 
 
 def left_behind(state: State, observed: Observed, there: Collection[str]) -> Transition:
     """Who runs is known. Containers of pods that nobody knows keep their CPUs until their cgroups have gone."""
     ledger, left = keep(state.node, state.ledger, observed, there)
-    gone = (Known(ledger.pods[uid].pod, Ask(), ran=True, ended=True) for uid in left)
+    gone = (TrackedPod(ledger.pods[uid].pod, Ask(), ran=True, ended=True) for uid in left)
     return Transition(replace(state, ledger=ledger, complete=True).with_pods(*gone), problems=tuple(left.values()))
 
 
@@ -230,7 +236,7 @@ def let_in(state: State, behind: Collection[str], at: Moment) -> Transition:
 def made_softer(state: State, uid: str, wish: OnMisalignment, now: float) -> State:
     """From now on something milder is done to a refused pod; without a place in line (safety.md S11) it runs."""
     new = state.with_pods(softened(state.known[uid], wish, now))
-    if len(line_of(new.known, new.node.rules)) > new.switches.most_waiting:
+    if len(queue_of(new.known, new.node.rules)) > new.switches.most_waiting:
         new = state.with_pods(softened(state.known[uid], OnMisalignment.RUN, now))
     return new
 
@@ -240,8 +246,8 @@ def made_softer(state: State, uid: str, wish: OnMisalignment, now: float) -> Sta
 
 def devices_told(state: State, uid: str, given: Given) -> State:
     """The kubelet told which devices it gave a pod."""
-    following = state.following.tell(uid, given)
-    return replace(state, following=following, node=following.node(state.node))
+    device_tracker = state.device_tracker.tell(uid, given)
+    return replace(state, device_tracker=device_tracker, node=device_tracker.node(state.node))
 
 
 def devices_late(state: State, uid: str, at: Moment, *, running: bool) -> Transition:
@@ -253,42 +259,44 @@ def devices_late(state: State, uid: str, at: Moment, *, running: bool) -> Transi
         at: the moment.
         running: a container of it runs, so that it must stay where it is.
     """
-    ledger, again = state.following.late(state.node, state.ledger, uid, started=running)
+    ledger, again = state.device_tracker.late(state.node, state.ledger, uid, started=running)
     if not again:
         return Transition(replace(state, ledger=ledger))
     known = state.known[uid]
-    free = replace(state, ledger=state.node.release(ledger, uid), following=state.following.once_more(uid))
+    free = replace(state, ledger=state.node.release(ledger, uid), device_tracker=state.device_tracker.once_more(uid))
     return decide(free, known.pod, at, ran=known.ran)
 
 
 def devices_once_more(state: State, before: State, uid: str) -> State:
     """That could not be checked or saved: it is as it was before, and is told once more with the next look."""
-    return replace(state, following=before.following).with_pods(replace(before.known[uid], unsaved=True))
+    return replace(state, device_tracker=before.device_tracker).with_pods(replace(before.known[uid], unsaved=True))
 
 
 def devices_offered(state: State, offered: Iterable[Offered]) -> Transition:
     """The kubelet told which devices its plugins have; what the settings select of them is the plugins' (S22)."""
-    following, problems = state.following.offer(offered)
-    return Transition(replace(state, following=following, node=following.node(state.node)), problems=problems)
+    device_tracker, problems = state.device_tracker.offer(offered)
+    return Transition(
+        replace(state, device_tracker=device_tracker, node=device_tracker.node(state.node)), problems=problems
+    )
 
 
 # ---- machine, settings, kernel
 
 
-def changed(state: State, node: Node, switches: Switches | None, exempt: Exempt) -> tuple[State, Carried]:
-    """Another machine or other settings are in force: every grant is carried over; what was lost is in `Carried`."""
-    following = replace(state.following, plain=node)
-    node = following.node(node)
-    carried = carry(state.ledger, node)
+def changed(state: State, node: Node, switches: Switches | None, exempt: Exempt) -> tuple[State, Migrated]:
+    """Another machine or other settings are in force: every grant is carried over; what was lost is in `Migrated`."""
+    device_tracker = replace(state.device_tracker, plain=node)
+    node = device_tracker.node(node)
+    migrated = migrate(state.ledger, node)
     known = {
         uid: replace(each, ask=softer(asked(node, each.pod), each.softer), exempt=exempt(each.pod))
         for uid, each in state.known.items()
     }
     new = replace(
-        state, ledger=carried.ledger, node=node, following=following, known=known,
+        state, ledger=migrated.ledger, node=node, device_tracker=device_tracker, known=known,
         switches=switches or state.switches, pending=None,
     )  # fmt: skip
-    return new, carried
+    return new, migrated
 
 
 def changed_unsaved(before: State, new: State) -> State:
@@ -327,14 +335,14 @@ def told_lacking(
         but: uids of pods of which the caller tells everything.
         given_up: the plan was.
     """
-    standing, uids = state.standing.turn(lacking, now, but, given_up=given_up)
+    unenforced_pods, uids = state.unenforced_pods.turn(lacking, now, but, given_up=given_up)
     known, pods = state.known, state.ledger.pods
     told = [
         pods[uid].pod
         for uid in uids
         if uid not in but and uid in known and uid in pods and not known[uid].ended and not known[uid].exempt
     ]
-    return Transition(replace(state, standing=standing), tuple(told))
+    return Transition(replace(state, unenforced_pods=unenforced_pods), tuple(told))
 
 
 def each_in_order(state: State, pods: Sequence[Pod], decide_one: Callable[[State, Pod], Transition]) -> Transition:
@@ -346,5 +354,5 @@ def each_in_order(state: State, pods: Sequence[Pod], decide_one: Callable[[State
         told += step.told
         problems += step.problems
     return Transition(
-        replace(state, asides=state.asides.without([pod.uid for pod in pods])), tuple(told), tuple(problems)
+        replace(state, retries=state.retries.without([pod.uid for pod in pods])), tuple(told), tuple(problems)
     )

@@ -14,7 +14,7 @@ from agent.errors import HostError
 from agent.host import bounded
 from agent.host.archives import open_root
 from agent.host.lstopo import is_lstopo, read_lstopo
-from agent.host.sysfs import discover
+from agent.host.sysfs.discovery import discover
 from agent.model.machine import Machine
 
 SYNTHETIC = "synthetic:"

@@ -21,7 +21,7 @@ from typing import Any
 
 from asyncinotify import Inotify, Mask
 
-from agent.engine.alone import Survived
+from agent.engine.fault_isolation import Isolated
 from agent.errors import BadDocumentError, BadPodError, HostError
 from agent.host import bounded
 from agent.host.documents import load_all
@@ -223,7 +223,7 @@ class Follower:
         tick, waited = 0.2, 0.0  # a stop is noticed within one tick
         while not self._stopping.is_set():
             event = None
-            with Survived(self._stumbled):
+            with Isolated(self._stumbled):
                 self._inotify.sync_timeout = tick
                 event = self._inotify.sync_get()
                 waited += tick

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 
 from agent.errors import SysfsMalformedError, SysfsMissingError
 from agent.host.files import HostFiles
-from agent.host.sysfs_nodes import KIB
-from agent.host.sysfs_read import SysfsReader, parse_meminfo
-from agent.host.sysfs_tiers import NODES
+from agent.host.sysfs.nodes import KIB
+from agent.host.sysfs.read import SysfsReader, parse_meminfo
+from agent.host.sysfs.tiers import NODES
 
 _FREE, _CACHE = ("MemTotal", "MemFree"), ("Active(file)", "Inactive(file)", "SReclaimable")
 _LINE = re.compile(r"^(?:Node\s+\d+\s+)?([\w()]+):\s+(\d{1,15}) kB\s*$", re.MULTILINE)

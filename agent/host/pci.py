@@ -1,6 +1,6 @@
 """PCI functions from sysfs, and what pyudev adds on the live machine: hot-plug events and a second opinion.
 
-Called by `agent.host.sysfs` (read_pci) and by the run loop (Hotplug, cross_check). Files:
+Called by `agent.host.sysfs.discovery` (read_pci) and by the run loop (Hotplug, cross_check). Files:
 https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-bus-pci. numa_node is -1 where firmware says nothing: then
 the bridges above are asked, then local_cpulist; that says nothing either when it names every CPU.
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.errors import HostError, SysfsMalformedError
-from agent.host.sysfs_read import SysfsReader
+from agent.host.sysfs.read import SysfsReader
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.machine import NumaNode, PciDevice
 

@@ -21,7 +21,7 @@ from agent import __version__
 from agent.errors import HostError
 from agent.host.archives import open_root
 from agent.host.files import PROC_LIMIT, FileStore, HostFiles
-from agent.host.sysfs import discover
+from agent.host.sysfs.discovery import discover
 from agent.model.machine import Machine
 
 FORMAT = 1

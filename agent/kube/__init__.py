@@ -7,5 +7,5 @@
     topology_crd   the NodeResourceTopology object that scheduler-plugins reads
     fingerprint    the fingerprint of a node's pods within it
 
-Nothing here decides; nothing but `publish` and `topology_crd` writes.
+Nothing here decides; nothing but `publisher` and `topology_crd` writes.
 """

@@ -1,6 +1,6 @@
 """Single requests to the API server: everything that the agent writes, and the few objects that it reads by itself.
 
-Used by `publish`, `topology_crd` and `agent.app`. Only the transport of the official client is used, without its
+Used by `publisher`, `topology_crd` and `agent.app`. Only the transport of the official client is used, without its
 generated models: they cost 22 MiB and half a second on every node and give nothing to an agent that writes JSON
 patches. No retries here: the queue above knows what is still worth sending.
 """
@@ -19,8 +19,8 @@ from kubernetes.client.configuration import Configuration
 from agent import __version__
 from agent.errors import KubeError, MalformedError
 from agent.kube.access import ApiAccess
-from agent.kube.listing import CHUNK, HEAD, LARGEST
-from agent.kube.piecewise import PodList, pod, read
+from agent.kube.objects.listing import CHUNK, HEAD, LARGEST
+from agent.kube.objects.pod_stream import PodList, pod, read
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"

@@ -1,8 +1,8 @@
 """Machine: everything discovered about a node, one immutable value.
 
-Built by `agent.host.sysfs` (live or recorded trees), `agent.core.machines.synthetic` (a description) or a test; read
-by every decision. Identity of cores, packages, dies and L3 caches is *which CPUs they hold*; the ids kept on `Cpu`
-are unique on the machine (see each field), never the kernel's own ids where those repeat.
+Built by `agent.host.sysfs.discovery` (live or recorded trees), `agent.core.machines.synthetic` (a description) or a
+test; read by every decision. Identity of cores, packages, dies and L3 caches is *which CPUs they hold*; the ids kept
+on `Cpu` are unique on the machine (see each field), never the kernel's own ids where those repeat.
 
 Sources: https://docs.kernel.org/admin-guide/cputopology.html, https://docs.kernel.org/admin-guide/mm/numaperf.html,
 https://www.kernel.org/doc/Documentation/ABI/stable/sysfs-devices-node, .../ABI/testing/sysfs-bus-pci.

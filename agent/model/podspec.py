@@ -1,6 +1,6 @@
 """From a pod as the API or a manifest writes it to `agent.model.pod.Pod`. Nothing in the body is trusted.
 
-Called by agent.kube.bodies (watch events), by `numalign run --pods`, `explain` and `simulate` (manifests in files)
+Called by agent.kube.objects (watch events), by `numalign run --pods`, `explain` and `simulate` (manifests in files)
 and by the parity harness. What the API server would have filled in is filled in here too, so that an undefaulted
 manifest means the same as the stored object: limits become requests
 (https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/), pod-level limits become pod-level

@@ -4,7 +4,7 @@
 against it without starting anything. Labels are bounded: a NUMA node, a resource, a cause, a reason. Left out on
 purpose: pod, namespace, container and Kubernetes node (safety.md S20; the scrape names the node).
 
-Counted by `agent.observe.telling` as things happen; gauges are read from a snapshot when somebody scrapes.
+Counted by `agent.observe.event_log` as things happen; gauges are read from a snapshot when somebody scrapes.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ SPECS: tuple[Spec, ...] = (
     Spec("numalign_api_requests_total", "counter", "Requests to the API server; code 0: no answer.",
          ("verb", "code")),
     Spec("numalign_api_request_seconds", "histogram", "How long the API server took to answer.", ("verb",)),
-    Spec("numalign_api_refused_total", "counter", "What the API server does not take though its pod is there: story "
+    Spec("numalign_api_refused_total", "counter", "What the API server does not take though its pod is there: status "
          "(annotations and condition), fail, evict or delete; once per pod, and tried again.", ("what",),
-         (("story",), ("fail",))),
+         (("status",), ("fail",))),
     Spec("numalign_events_dropped_total", "counter", "Events that were not recorded: the object had enough within an "
          "hour (rate), too many waited (queue), or the API server did not take it (refused).", ("why",),
          (("rate",), ("queue",), ("refused",))),

@@ -1,6 +1,6 @@
 """The time between a container's folder and its CPUs being written: what it may run unpinned where NRI is absent.
 
-Fed by `agent.app` from both ends: the watcher of cgroup folders says when a container appeared, the engine's teller
+Fed by `agent.app` from both ends: the watcher of cgroup folders says when a container appeared, the engine's reporter
 what was written. Containers without CPUs of their own, and those that NRI had pinned, are not measured here.
 """
 

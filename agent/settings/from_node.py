@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from agent.model.machine import Machine
 from agent.model.quantity import units
-from agent.settings.effective import eviction_memory, reserved_memory
 from agent.settings.kinds import CpuPolicy, MemoryPolicy
 from agent.settings.model import NodeReservation, Settings
+from agent.settings.to_rules import eviction_memory, reserved_memory
 
 _PAGE = 4096
 _MEMORY = "memory"

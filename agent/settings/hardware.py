@@ -17,12 +17,12 @@ from agent.model.idset import CpuSet
 from agent.model.machine import Machine
 from agent.model.quantity import show_bytes, units
 from agent.model.rules import Compatibility
-from agent.settings.effective import reserved_memory
 from agent.settings.kinds import CpuPolicy, MemoryPolicy
 from agent.settings.model import NodeReservation, Settings
+from agent.settings.to_rules import reserved_memory
 
 _MEMORY = "memory"
-Kept = dict[int, dict[str, int]]
+NodeAllocatable = dict[int, dict[str, int]]
 """Bytes by NUMA node and resource."""
 
 
@@ -65,7 +65,7 @@ def _cpus(settings: Settings, machine: Machine, before: Machine | None) -> tuple
 def _memory(settings: Settings, machine: Machine, before: Machine | None) -> tuple[Settings, tuple[str, ...]]:
     if settings.memory_manager_policy is MemoryPolicy.NONE or not settings.reserved_memory:
         return settings, ()
-    asked: Kept = {}
+    asked: NodeAllocatable = {}
     for entry in settings.reserved_memory:
         mine = asked.setdefault(entry.numa_node, {})
         for name, milli in entry.limits.items():
@@ -99,14 +99,14 @@ def _has(machine: Machine, number: int, name: str) -> int:
     return machine.by_node[number].resources.get(name, 0) if number in machine.by_node else 0
 
 
-def _lacking(asked: Kept, machine: Machine) -> Iterator[tuple[int, str]]:
+def _lacking(asked: NodeAllocatable, machine: Machine) -> Iterator[tuple[int, str]]:
     for number, amounts in asked.items():
         for name, size in amounts.items():
             if size > _has(machine, number, name) or number not in machine.by_node:
                 yield number, name
 
 
-def _was_there(asked: Kept, place: tuple[int, str], machine: Machine, before: Machine | None) -> bool:
+def _was_there(asked: NodeAllocatable, place: tuple[int, str], machine: Machine, before: Machine | None) -> bool:
     """Whether a node had, or would have without its huge pages, what it lacks: pages come and go at run time."""
     number, name = place
     if before is not None and asked[number][name] <= _has(before, number, name):
@@ -115,9 +115,9 @@ def _was_there(asked: Kept, place: tuple[int, str], machine: Machine, before: Ma
     return node is not None and asked[number][name] <= node.memory
 
 
-def _moved(asked: Kept, machine: Machine) -> Kept:
+def _moved(asked: NodeAllocatable, machine: Machine) -> NodeAllocatable:
     """What each node can keep, and of memory what others lack, on nodes with CPUs first."""
-    kept: Kept = {
+    kept: NodeAllocatable = {
         number: {name: min(size, _has(machine, number, name)) for name, size in amounts.items()}
         for number, amounts in asked.items()
         if number in machine.by_node

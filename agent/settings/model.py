@@ -27,8 +27,8 @@ from agent.model.rules import (
     Rules,
     Scope,
 )
-from agent.settings.effective import rules_of
 from agent.settings.kinds import CpuPolicy, Fallback, MemoryPolicy
+from agent.settings.to_rules import rules_of
 from agent.settings.topology_options import MAX_NODES, PREFER_CLOSEST
 from agent.settings.values import (
     WHOLE,

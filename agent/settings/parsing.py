@@ -16,9 +16,9 @@ from pydantic_core import ErrorDetails
 
 from agent.errors import SettingsError
 from agent.model.fields import plain
+from agent.settings.conflicts import check_together
 from agent.settings.kubelet_names import IGNORED
 from agent.settings.model import DeviceSettings, NodeReservation, Page, RefusalSettings, Settings, WaitingSettings
-from agent.settings.together import check_together
 
 KUBELET_VERSION = "kubelet.config.k8s.io/v1beta1"
 KUBELET_KIND = "KubeletConfiguration"

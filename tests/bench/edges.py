@@ -1,10 +1,10 @@
 """Many agents' edges to the API server in one process, for `tests.bench.api`.
 
-Each agent is the real `PodSource`, `Intake`, `Namespaces`, `ClusterTeller`, `Publisher`, `TopologyLoop` and
+Each agent is the real `PodSource`, `Intake`, `Namespaces`, `PodReporter`, `Publisher`, `TopologyLoop` and
 `read_start` with its own token, connections and threads, as on its own node. Two things are stand-ins, no others:
 
     * the engine: `AdmitsAtOnce` gives every pod the next whole CPUs of a machine of two NUMA nodes and tells the
-      teller, without a decision, a disk or a cgroup. What is measured is the API server, which sees no difference;
+      reporter, without a decision, a disk or a cgroup. What is measured is the API server, which sees no difference;
     * the composition: `Agent` starts these in the order that `agent.app.cluster.cluster` does, and nothing of the
     host. A
       real agent knows its pods from its saved ledger when it starts again; here its topology waits for the first
@@ -28,18 +28,18 @@ from agent.app.cluster.start import read_start
 from agent.app.cluster.topology_loop import TopologyLoop
 from agent.core.admission.node import Node
 from agent.core.request.annotations import Ask
-from agent.engine.following import Following
-from agent.engine.known import Known
+from agent.engine.device_tracker import DeviceTracker
 from agent.engine.state import State
+from agent.engine.tracked_pod import TrackedPod
 from agent.kube.access import ApiAccess
-from agent.kube.bodies import Raw
 from agent.kube.client import KubeClient
-from agent.kube.handlers import PodSource
-from agent.kube.intake import Intake
-from agent.kube.namespaces import Namespaces
-from agent.kube.publish import Publisher, Regarding
-from agent.kube.teller import ClusterTeller
+from agent.kube.objects.pod_objects import Raw
+from agent.kube.publishing.pod_reporter import PodReporter
+from agent.kube.publishing.publisher import Publisher, Regarding
 from agent.kube.topology_crd import TopologyPublisher
+from agent.kube.watch.handlers import PodSource
+from agent.kube.watch.intake import Intake
+from agent.kube.watch.namespaces import Namespaces
 from agent.model.devices import DeviceInventory
 from agent.model.idset import CpuSet
 from agent.model.ledger import CpuBooks, Ledger, PodRecord
@@ -104,9 +104,9 @@ class AdmitsAtOnce:
 
     def __init__(self, node: str) -> None:
         self.node = node
-        self.teller: ClusterTeller | None = None
+        self.reporter: PodReporter | None = None
         self.ledger = Ledger(machine="", cpus=CpuBooks(shared=CpuSet.from_ids(range(WIDTH))))
-        self.shown = State(self.ledger, NODE, Following(NODE))
+        self.shown = State(self.ledger, NODE, DeviceTracker(NODE))
         self.lock = threading.Lock()
 
     @property
@@ -118,19 +118,19 @@ class AdmitsAtOnce:
         """What the topology's loop reads; the same object while nothing changes."""
         with self.lock:
             if self.shown.ledger is not self.ledger:
-                known = {uid: Known(record.pod, Ask()) for uid, record in self.ledger.pods.items()}
-                self.shown = State(self.ledger, NODE, Following(NODE), known)
+                known = {uid: TrackedPod(record.pod, Ask()) for uid, record in self.ledger.pods.items()}
+                self.shown = State(self.ledger, NODE, DeviceTracker(NODE), known)
             return self.shown
 
     def pods_seen(self, pods: list[Pod], *, ran: frozenset[str]) -> None:
-        """Admit the new ones; those that are known are told again, as the teller must bear."""
+        """Admit the new ones; those that are known are told again, as the reporter must bear."""
         for pod in pods:
             with self.lock:
                 if pod.uid not in self.ledger.pods:
                     self._admit(pod, adopted=pod.uid in ran)
                 ledger = self.ledger
-            if self.teller is not None:
-                self.teller.admitted(pod, ledger, Ask())
+            if self.reporter is not None:
+                self.reporter.admitted(pod, ledger, Ask())
 
     def pods_gone(self, uids: list[str]) -> None:
         """Free what they hold."""
@@ -143,8 +143,8 @@ class AdmitsAtOnce:
                 shared = cpus.shared | CpuSet.union(cpus.assigned[uid].values())
                 pods = {key: value for key, value in self.ledger.pods.items() if key != uid}
                 self.ledger = replace(self.ledger, cpus=CpuBooks(shared, assigned), pods=pods)
-            if self.teller is not None:
-                self.teller.released(uid)
+            if self.reporter is not None:
+                self.reporter.released(uid)
 
     def pods_listed(self, uids: frozenset[str]) -> None:
         """Whoever is not listed is gone."""
@@ -204,9 +204,9 @@ class Agent:
         self.publisher = Publisher(self.client, place.node)
         self.engine = AdmitsAtOnce(place.node)
         about = Regarding("Node", "", place.node, place.uid)
-        self.engine.teller = ClusterTeller(self.publisher, about, lambda: (MACHINE, RULES))
+        self.engine.reporter = PodReporter(self.publisher, about, lambda: (MACHINE, RULES))
         self._spaces = Namespaces(self._read_namespace)
-        self.intake = Counting(self.engine, self.engine.teller, self._spaces.annotations)
+        self.intake = Counting(self.engine, self.engine.reporter, self._spaces.annotations)
         self.intake.node_name = place.node
         self._shown: State | None = None
         self._looks = 0

@@ -43,12 +43,12 @@ RESTART_S, VERIFY_S, SAVE_S, BURST_P99_S, SINGLE_S = 1.0, 1.0, 0.06, 1.0, 0.02
 
 
 class Silent:
-    """A teller that only passes on what was written."""
+    """A reporter that only passes on what was written."""
 
     def __init__(self, heard: Callable[[tuple[Written, ...]], None] = lambda _results: None) -> None:
         self.count, self._heard = 0, heard
 
-    def admitted(self, *_: Any) -> None: ...  # noqa: ANN401 - a Teller's arguments
+    def admitted(self, *_: Any) -> None: ...  # noqa: ANN401 - a Reporter's arguments
 
     refused = released = problem = enforced = admitted
 
@@ -75,18 +75,18 @@ class Start:
 def start(node: Node, pods: list[Pod], cgroups: Cgroups, store: Checkpoint) -> Start:
     """Load, recover, enforce; as `agent.app` does."""
     failed: list[Written] = []
-    teller = Silent(lambda results: failed.extend(each for each in results if each.error))
+    reporter = Silent(lambda results: failed.extend(each for each in results if each.error))
     names = names_of(pods)
     began = time.perf_counter()
     saved = store.load(node.machine.digest)
     assert saved is not None
     found = recover(node, saved.ledger, cgroups.observe(), names, pods)
     engine = Engine(
-        node, found.ledger, cgroups=cgroups, store=store, teller=teller, saved=found.as_saved, complete=True
+        node, found.ledger, cgroups=cgroups, store=store, reporter=reporter, saved=found.as_saved, complete=True
     )
     engine.names_known(names)
     engine.reconcile()
-    return Start(time.perf_counter() - began, teller.count, len(failed))
+    return Start(time.perf_counter() - began, reporter.count, len(failed))
 
 
 def reset(cgroups: Cgroups, kernel: Kernel) -> int:
@@ -110,12 +110,12 @@ def verify(site: Files | Real) -> float:
 
 
 @contextmanager
-def following(site: Real, windows: Windows, teller: Silent) -> Iterator[Engine]:
+def following(site: Real, windows: Windows, reporter: Silent) -> Iterator[Engine]:
     """An agent that knows the pods, and hears of their cgroups by inotify alone."""
     saved = site.store.load()
     assert saved is not None
     engine = Engine(
-        site.node, saved.ledger, cgroups=site.cgroups, store=site.store, teller=teller, saved=True, complete=True
+        site.node, saved.ledger, cgroups=site.cgroups, store=site.store, reporter=reporter, saved=True, complete=True
     )
     engine.names_known(names_of(site.pods))
     wake, over = threading.Event(), threading.Event()

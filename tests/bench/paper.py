@@ -19,7 +19,7 @@ PAGE = """\
 # Load on the API server
 
 Made by `make bench-api ARGS=--write`. A real etcd and kube-apiserver on one machine, over loopback. {agents} agents'
-edges (watch, intake, teller, publisher, topology) run in {processes} processes, each agent with its own token,
+edges (watch, intake, reporter, publisher, topology) run in {processes} processes, each agent with its own token,
 connections and threads, under the RBAC and the admission policy of `deploy/access`. {all_nodes:,} Nodes;
 {present} pods lie on each node with an agent from the beginning. The engine is a stand-in that admits at once;
 kubelets are played by writes of the same kind. Requests are the agents' own count. Bytes are counted by a relay that

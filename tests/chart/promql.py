@@ -9,8 +9,8 @@ from agent.core.accounting.usage import MemoryUse, NodeUse
 from agent.model.cgroup import Cause
 from agent.model.outcome import Reason
 from agent.model.rules import Policy
+from agent.observe.event_log import EMPTIED
 from agent.observe.metrics import SPECS, Spec
-from agent.observe.telling import EMPTIED
 
 ADDED = frozenset({"node", "job", "instance"})
 """Labels that the scrape adds."""

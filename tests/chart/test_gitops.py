@@ -66,14 +66,14 @@ def test_hooks_are_those_that_the_page_names(values: Path) -> None:
     assert not [word for each in found for word in notes(each) if "argoproj.io" in word], (
         "Helm's hooks would be ignored"
     )
-    leaving = {name: each for name, each in hooks.items() if each[HOOK] == "pre-delete"}
-    assert {name.partition(" ")[0] for name in leaving} in (
+    decommission = {name: each for name, each in hooks.items() if each[HOOK] == "pre-delete"}
+    assert {name.partition(" ")[0] for name in decommission} in (
         set(), {"ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "Job"},
     )  # fmt: skip
-    job = [int(each[WEIGHT]) for name, each in leaving.items() if name.startswith("Job ")]
-    others = [int(each[WEIGHT]) for name, each in leaving.items() if not name.startswith("Job ")]
+    job = [int(each[WEIGHT]) for name, each in decommission.items() if name.startswith("Job ")]
+    others = [int(each[WEIGHT]) for name, each in decommission.items() if not name.startswith("Job ")]
     assert all(each < job[0] for each in others), "where weights count, the job comes last"
-    assert {each[POLICY] for each in leaving.values()} <= {"before-hook-creation,hook-succeeded"}
+    assert {each[POLICY] for each in decommission.values()} <= {"before-hook-creation,hook-succeeded"}
 
 
 def test_the_page_has_the_annotations_that_are_there_and_no_other() -> None:

@@ -27,7 +27,7 @@ from agent.host.cgroups import Cgroups
 from agent.host.checkpoint import Checkpoint
 from agent.host.scratch import Scratch
 from agent.host.standin import container_id
-from agent.kube.story import ASSIGNMENT, CONDITION
+from agent.kube.pod_report import ASSIGNMENT, CONDITION
 from agent.model.ledger import Ledger
 from agent.model.pod import Qos
 from tests import patience

@@ -14,8 +14,8 @@ import pytest
 from agent.errors import KubeError
 from agent.kube.access import ApiAccess
 from agent.kube.client import KubeClient
-from agent.kube.publish import Notice, Publisher, Regarding
-from agent.kube.story import CONDITION, Story, carried
+from agent.kube.pod_report import CONDITION, PodReport, carried
+from agent.kube.publishing.publisher import Notice, Publisher, Regarding
 from tests import patience
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.objects import account, bind, cluster_role, node, pod, rule
@@ -63,10 +63,10 @@ def publisher(access: ApiAccess, counted: Counted) -> Iterator[Publisher]:
     client.close()
 
 
-def story(body: dict[str, Any], cpus: str, *, status: str = "True") -> Story:
-    """A story about a pod of the API."""
+def report(body: dict[str, Any], cpus: str, *, status: str = "True") -> PodReport:
+    """A report about a pod of the API."""
     metadata = body["metadata"]
-    return Story(
+    return PodReport(
         metadata["uid"], metadata["namespace"], metadata["name"],
         {"numalign.io/cpus": cpus, "numalign.io/numa-nodes": None}, status, "Aligned", f"CPUs {cpus}",
     )  # fmt: skip
@@ -81,9 +81,9 @@ def read(cluster: ControlPlane, name: str) -> dict[str, Any]:
 def test_annotation_and_condition_arrive_in_one_request(
     cluster: ControlPlane, publisher: Publisher, counted: Counted
 ) -> None:
-    """One patch per change; the same story again is none; the transition time moves with the status only."""
+    """One patch per change; the same report again is none; the transition time moves with the status only."""
     (body,) = cluster.create(pod("one", "p1"))
-    first = story(body, "2-3")
+    first = report(body, "2-3")
     publisher.tell(first)
     wait(lambda: not publisher.waiting)
     stored = read(cluster, "one")
@@ -102,7 +102,7 @@ def test_a_restarted_agent_writes_nothing_that_is_there(
 ) -> None:
     """What a pod was seen to carry is not sent again."""
     (body,) = cluster.create(pod("seen", "p1"))
-    mine = story(body, "4")
+    mine = report(body, "4")
     assert not carried(body, mine)
     publisher.known(mine)
     publisher.tell(mine)
@@ -114,12 +114,12 @@ def test_a_restarted_agent_writes_nothing_that_is_there(
 def test_the_next_pod_of_the_same_name_is_not_touched(
     cluster: ControlPlane, publisher: Publisher, counted: Counted
 ) -> None:
-    """A story for a pod that was replaced is refused by its uid; one look at the pod, and it is forgotten."""
+    """A report for a pod that was replaced is refused by its uid; one look at the pod, and it is forgotten."""
     (old,) = cluster.create(pod("db-0", "p1"))
     cluster.call("DELETE", "/api/v1/namespaces/default/pods/db-0")
     (new,) = cluster.create(pod("db-0", "p1"))
     assert new["metadata"]["uid"] != old["metadata"]["uid"]
-    publisher.tell(story(old, "5"))
+    publisher.tell(report(old, "5"))
     publisher.fail(old["metadata"]["uid"], "default", "db-0")
     wait(lambda: len(counted) >= 2 and not publisher.waiting)
     assert counted[0][1] in {409, 422}
@@ -173,12 +173,12 @@ def test_events_are_recorded_once(cluster: ControlPlane, publisher: Publisher) -
 
 
 def test_an_outage_ends_in_one_request_per_pod(cluster: ControlPlane, publisher: Publisher, counted: Counted) -> None:
-    """Twenty pods change three times each while the server is dead: afterwards each carries the last story."""
+    """Twenty pods change three times each while the server is dead: afterwards each carries the last report."""
     bodies = cluster.create(*(pod(f"out-{number}", "p1") for number in range(20)))
     cluster.kill("kube-apiserver")
     for turn in range(3):
         for body in bodies:
-            publisher.tell(story(body, str(turn)))
+            publisher.tell(report(body, str(turn)))
         time.sleep(0.3)
     assert publisher.waiting == 20
     cluster.start_apiserver()
@@ -186,7 +186,7 @@ def test_an_outage_ends_in_one_request_per_pod(cluster: ControlPlane, publisher:
     wait(lambda: not publisher.waiting, 120, "for the queue to drain")
     assert counted.count(("PATCH pods/status", 200)) == 20
     for body in bodies:
-        assert carried(read(cluster, body["metadata"]["name"]), story(body, "2"))
+        assert carried(read(cluster, body["metadata"]["name"]), report(body, "2"))
 
 
 def test_what_rbac_does_not_grant_is_a_named_error(cluster: ControlPlane, access: ApiAccess) -> None:
@@ -201,11 +201,11 @@ def test_what_rbac_does_not_grant_is_a_named_error(cluster: ControlPlane, access
 def test_stop_ends_the_thread_with_the_server_away(access: ApiAccess, monkeypatch: pytest.MonkeyPatch) -> None:
     """SIGTERM does not wait for an API server that is away, nor for the next try, which would come in hours."""
     for name in ("FIRST_DELAY", "LONGEST_DELAY"):
-        monkeypatch.setattr(f"agent.kube.publish.{name}", 1e4)
+        monkeypatch.setattr(f"agent.kube.publishing.publisher.{name}", 1e4)
     away = ApiAccess("https://127.0.0.1:1", access.ca, access.token_file, check_name=False)
     publisher = Publisher(KubeClient(away, "p1"), "p1")
     publisher.start()
-    publisher.tell(Story("u", "default", "n", {}, "True", CONDITION, ""))
+    publisher.tell(PodReport("u", "default", "n", {}, "True", CONDITION, ""))
     publisher.stop(within=patience.PATIENCE)
     assert not [thread for thread in threading.enumerate() if thread is publisher._thread and thread.is_alive()]
 

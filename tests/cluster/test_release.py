@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agent.kube.story import ASSIGNMENT
+from agent.kube.pod_report import ASSIGNMENT
 from tests.cluster.control_plane import ApiError, ControlPlane
 from tests.cluster.nodes import MERGE, STRATEGIC, SYSTEM, Agent, Make, Place, wait
 

@@ -9,7 +9,7 @@ import pytest
 from agent.errors import KubeError
 from agent.kube.access import ApiAccess
 from agent.kube.client import KubeClient
-from agent.kube.slices import PATH, cpu_slices
+from agent.kube.resource_slices import PATH, cpu_slices
 from tests.cluster.control_plane import ApiError, ControlPlane
 from tests.cluster.nodes import Agent, Make, wait
 from tests.cluster.objects import Object, account

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent.kube.access import ApiAccess
-from agent.kube.handlers import PodSource, Raw
+from agent.kube.watch.handlers import PodSource, Raw
 from tests import patience
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.objects import account, bind, cluster_role, node, pod, rule

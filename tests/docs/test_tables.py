@@ -11,9 +11,9 @@ import yaml
 
 from agent.core.cgroups import enforced
 from agent.core.request import annotations as asks
-from agent.kube import story
+from agent.kube import pod_report as report
 from agent.kube.nodes import OBSERVE_ONLY
-from agent.kube.teller import _reason
+from agent.kube.publishing.pod_reporter import _reason
 from agent.model import notes
 from agent.model.cgroup import FORBIDDEN, HANGS, OCCUPIED
 from agent.model.outcome import Reason
@@ -61,12 +61,12 @@ def test_cpu_options() -> None:
 def test_reasons_and_the_condition() -> None:
     """Every reason of the code has its row, and no other."""
     assert pages.first_cells(pages.section(REFERENCE, "Reasons of a refusal")) == {each.value for each in Reason}
-    condition = pages.section(REFERENCE, f"The condition {story.CONDITION}")
+    condition = pages.section(REFERENCE, f"The condition {report.CONDITION}")
     assert set(re.findall(r"\| `(\w+)` \|", condition)) == {
-        story.ALIGNED, story.SHARED, story.NOT_ALIGNED, story.NOT_ENFORCED,
+        report.ALIGNED, report.SHARED, report.NOT_ALIGNED, report.NOT_ENFORCED,
     }  # fmt: skip
     remedies = pages.section(pages.DOCS / "troubleshooting.md", "A pod is not pinned")
-    assert {story.SHARED, story.NOT_ALIGNED, story.NOT_ENFORCED} <= set(
+    assert {report.SHARED, report.NOT_ALIGNED, report.NOT_ENFORCED} <= set(
         re.findall(r"^\| `(\w+)`", remedies, re.MULTILINE)
     )
     lacking = pages.section(pages.DOCS / "troubleshooting.md", "A pod does not have what it was granted")
@@ -79,9 +79,9 @@ def test_events() -> None:
     """Every reason that the code records, of pods and of the Node."""
     texts = {path: path.read_text("utf-8") for path in CODE.rglob("*.py")}
     problems = {word for text in texts.values() for word in re.findall(r'\.problem\(\s*"([a-z-]+)"', text)}
-    teller = texts[CODE / "kube" / "teller.py"] + texts[CODE / "kube" / "publish.py"]
-    plain = set(re.findall(r'Notice\(\w+, "Warning", "(\w+)"', teller))
-    expected = plain | story.WARNED | {_reason(word) for word in problems}
+    reporter = texts[CODE / "kube/publishing/pod_reporter.py"] + texts[CODE / "kube/publishing/publisher.py"]
+    plain = set(re.findall(r'Notice\(\w+, "Warning", "(\w+)"', reporter))
+    expected = plain | report.WARNED | {_reason(word) for word in problems}
     assert pages.first_cells(pages.section(REFERENCE, "Events")) == expected
 
 

@@ -210,10 +210,10 @@ def test_finding_01_a_teller_that_fails_keeps_nobody_from_being_pinned(tmp_path:
             if pod.name == "evil":
                 raise KeyError(pod.name)
 
-        def __getattr__(self, _name: str) -> Any:  # noqa: ANN401 - the rest of a Teller
+        def __getattr__(self, _name: str) -> Any:  # noqa: ANN401 - the rest of a Reporter
             return lambda *_: None
 
-    world = World(tmp_path, tellers=[Failing()])
+    world = World(tmp_path, reporters=[Failing()])
     world.engine.pods_listed(set())
     world.see(evil(), manifest("victim", container(cpu="2"), created=2))
     assert world.holds("victim") == "1-2"
@@ -235,7 +235,7 @@ def test_finding_01_one_pod_that_breaks_the_engine_is_found_in_its_batch(tmp_pat
 
     with telling(tmp_path) as told:
         told.intake.stop()
-        other = type(told.intake)(Engine(), told.teller, failed=told.failures.append)
+        other = type(told.intake)(Engine(), told.reporter, failed=told.failures.append)
         for body in (manifest("a"), evil(), manifest("b")):
             other.pod_changed(body)
         other.start()
@@ -261,7 +261,7 @@ def test_finding_01_a_list_that_cannot_be_followed_ends_no_thread(tmp_path: Path
 
     with telling(tmp_path) as told:
         told.intake.stop()
-        other = type(told.intake)(Engine(), told.teller, failed=told.failures.append)
+        other = type(told.intake)(Engine(), told.reporter, failed=told.failures.append)
         other.pods_listed(frozenset())
         other.start()
         eventually(lambda: bool(told.failures) or not told.alive)

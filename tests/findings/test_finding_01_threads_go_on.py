@@ -22,8 +22,8 @@ from agent.host.manifests import Follower
 from agent.host.nri import nri_pb2
 from agent.host.nri.plugin import Plugin
 from agent.host.pci import Hotplug, Uevent
-from agent.kube.publish import Publisher
-from agent.kube.story import Story
+from agent.kube.pod_report import PodReport
+from agent.kube.publishing.publisher import Publisher
 from agent.kube.topology_crd import TopologyPublisher
 from agent.model.cgroup import Cause, Write
 from tests.findings.cluster_node import ClusterNode, StandInApi, page, running
@@ -189,7 +189,7 @@ def test_finding_01_a_look_at_a_pod_that_goes_wrong_ends_no_publisher() -> None:
     api.answer = answer
     publisher = Publisher(api, "n1", clock=lambda: now[0])  # type: ignore[arg-type] # what of the client is used
     for name in ("odd", "good"):
-        publisher.tell(Story(name, "ns", name, {"numalign.io/cpus": "1"}, "True", "Aligned", "1"))
+        publisher.tell(PodReport(name, "ns", name, {"numalign.io/cpus": "1"}, "True", "Aligned", "1"))
     for _ in range(20):
         now[0] += publisher.turn() or 0.0
     assert publisher.waiting == 1, "the odd one waits for its next try"

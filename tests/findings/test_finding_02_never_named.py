@@ -58,7 +58,7 @@ def test_finding_02_a_pod_with_a_container_that_nobody_names_is_not_told_to_have
     clock.now += LONG
     world.engine.reconcile()
     assert world.condition("two") == "False NotEnforced"
-    message = world.story("two").message
+    message = world.report("two").message
     assert "neither the API server nor the runtime" in message
     assert STRANGER in message
     world.engine.containers_seen({STRANGER: ("two", "back")})
@@ -85,4 +85,4 @@ def test_finding_02_a_sandbox_that_is_made_anew_is_none_either(world: World, clo
     world.engine.reconcile()
     assert world.condition("two") == "True Aligned"
     assert world.effective("two", "front") == world.holds("two", "front")
-    assert container_id("two", "front") not in world.story("two").message
+    assert container_id("two", "front") not in world.report("two").message

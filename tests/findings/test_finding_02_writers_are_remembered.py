@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agent.app.statedir import node_allocatable as keeping
-from agent.app.statedir.node_allocatable import Kept
+from agent.app.statedir.node_allocatable import NodeAllocatable
 from tests.findings.cluster_node import ClusterNode, page, until
 from tests.flow.world import manifest
 
@@ -15,7 +15,7 @@ def test_finding_02_a_start_without_the_api_server_observes_beside_the_writer_of
     node = ClusterNode(tmp_path)
     node.world.run(manifest("db"))
     node.keep()
-    keeping.save(tmp_path / "state", Kept(1000, 0, known=True, writers=("a plugin writes cpusets",)))
+    keeping.save(tmp_path / "state", NodeAllocatable(1000, 0, known=True, writers=("a plugin writes cpusets",)))
     node.world.tree.kernel_write(node.world.path("db", "app"), "cpuset.cpus", "0-7")
     with node.serving() as agent:
         until(lambda: page(agent, "/readyz?only=recovery")[0] == 200)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from agent.core.request.annotations import ask_of
-from agent.engine.known import Known
+from agent.engine.tracked_pod import TrackedPod
 from agent.errors import BadPodError, CheckpointUnwritableError
 from agent.host.checkpoint import Checkpoint
-from agent.kube.bodies import seen
+from agent.kube.objects.pod_objects import seen
 from agent.model.ledgerjson import ledger_from_json, ledger_to_json
 from agent.model.rules import CpuOptions, Policy
 from tests.flow.told import telling
@@ -157,7 +157,7 @@ def test_finding_03_what_is_kept_of_annotations_is_short_and_told() -> None:
     assert "goes on beyond 100 characters" in texts[0]
     assert "and 995 more" in texts[1]
     assert all(len(text) < 500 for text in texts)
-    assert Known(pod, ask).pod.annotations["numalign.io/a00000"] == ""
+    assert TrackedPod(pod, ask).pod.annotations["numalign.io/a00000"] == ""
 
 
 def test_finding_03_longer_good_values_are_followed() -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from agent.errors import KubeError, MalformedError
-from agent.kube.bodies import identity, seen
 from agent.kube.client import KubeClient, pod_list
-from agent.kube.piecewise import Lines, PodList
+from agent.kube.objects.pod_objects import identity, seen
+from agent.kube.objects.pod_stream import Lines, PodList
 from tests.findings.cluster_node import ClusterNode, StandInApi
 from tests.findings.hostile_list import PODS, bomb, fatten, node, peak, wait
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent.core.cgroups.desired import own_of
-from agent.kube.story import ASSIGNMENT, CONDITION, admitted, word_of
+from agent.kube.pod_report import ASSIGNMENT, CONDITION, admitted, word_of
 from agent.model.podspec import pod_from
 from tests.flow.world import World, container, manifest
 
@@ -31,9 +31,9 @@ def node(folder: Path, *bodies: Mapping[str, Any]) -> World:
 
 def told(world: World, body: dict[str, Any]) -> dict[str, Any]:
     """A pod as the API has it after its agent told it what it holds."""
-    story = admitted(body["metadata"]["uid"], world.engine.ledger, world.machine)
-    notes = {**body["metadata"]["annotations"], **{key: text for key, text in story.annotations.items() if text}}
-    condition = {"type": CONDITION, "status": story.status, "reason": story.reason, "message": story.message}
+    report = admitted(body["metadata"]["uid"], world.engine.ledger, world.machine)
+    notes = {**body["metadata"]["annotations"], **{key: text for key, text in report.annotations.items() if text}}
+    condition = {"type": CONDITION, "status": report.status, "reason": report.reason, "message": report.message}
     return {**body, "metadata": {**body["metadata"], "annotations": notes}, "status": {"conditions": [condition]}}
 
 

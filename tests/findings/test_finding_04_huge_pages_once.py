@@ -10,7 +10,7 @@ import pytest
 
 from agent.app import setup
 from agent.app.setup import Setup
-from agent.app.statedir.node_allocatable import Kept
+from agent.app.statedir.node_allocatable import NodeAllocatable
 from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import SettingsError
 from agent.kube.nodes import node_facts
@@ -37,7 +37,7 @@ def node(keeps: int = 1, **huge: int) -> dict[str, Any]:
 def made(body: Mapping[str, Any], machine: str, settings: Mapping[str, Any] | None = None) -> Setup:
     """What the agent makes of a Node, a machine and its settings at its start."""
     facts = node_facts(body)
-    kept = Kept(facts.cpu_milli or 0, facts.memory or 0, known=True)
+    kept = NodeAllocatable(facts.cpu_milli or 0, facts.memory or 0, known=True)
     return setup.made(parse({**STATIC, **(settings or {})})[0], parse_synthetic(machine), (), kept)
 
 

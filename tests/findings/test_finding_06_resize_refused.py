@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.kube.bodies import seen
+from agent.kube.objects.pod_objects import seen
 from tests.flow.world import World, container, manifest
 
 MACHINES = (

@@ -12,7 +12,7 @@ import pytest
 from agent.core.admission.alignment import kind_of
 from agent.core.devices.kubelet import Offered
 from agent.core.request.annotations import Ask
-from agent.engine.known import Known, as_told
+from agent.engine.tracked_pod import TrackedPod, as_told
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal
@@ -58,7 +58,7 @@ def words() -> Words:
 @pytest.fixture
 def world(tmp_path: Path, words: Words) -> World:
     """A node where the pod runs on six CPUs."""
-    made = World(tmp_path, machine=SIXTEEN, tellers=[words])
+    made = World(tmp_path, machine=SIXTEEN, reporters=[words])
     made.engine.pods_listed(set())
     made.run(db("6"))
     return made
@@ -170,6 +170,6 @@ def test_finding_07_what_was_not_aligned_does_not_become_so(world: World) -> Non
     record = replace(ledger.pods["two"], aligned={"a": False, "b": True})
     ledger = replace(ledger, pods={**ledger.pods, "two": record})
     pod = pod_from(manifest("two", container("a"), container("b", cpu="3"), created=2))
-    told = as_told(ledger, {"two": Known(pod, Ask(), unsaved=True)}, FULL).pods["two"]
+    told = as_told(ledger, {"two": TrackedPod(pod, Ask(), unsaved=True)}, FULL).pods["two"]
     assert told.aligned == {"a": False, "b": False}
     assert list(told.why) == ["b"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.core.machines.synthetic import parse_synthetic
-from agent.engine.known import Switches
+from agent.engine.tracked_pod import Switches
 from agent.host.scratch import Layout, Scratch
 from tests.flow.world import World, container, manifest
 

@@ -33,7 +33,7 @@ def test_finding_10_cgroups_that_cannot_be_read_are_not_told_as_in_order(
         patched.setattr(world, "check", lambda: None)
         world.see(other)
         assert world.condition("other") == "False NotEnforced"
-        assert "not read back" in world.story("other").message
+        assert "not read back" in world.report("other").message
         assert world.condition("db") == "True Aligned", "of whom nothing else is known"
     world.engine.reconcile()
     assert world.condition("other") == "True Aligned"
@@ -80,7 +80,7 @@ def test_finding_11_who_lost_a_cpu_is_told_whenever_that_is_followed(
     world.engine.reconcile()
     assert (world.holds("db"), world.condition("db")) == ("4-6", "False NotAligned")
     assert world.ears.words[-1] == "db"
-    assert "it lost CPUs 7" in world.story("db").message
+    assert "it lost CPUs 7" in world.report("db").message
     assert world.ears.told["db"] == "4-6"
 
 
@@ -93,7 +93,7 @@ def test_finding_09_a_resize_under_policy_none_is_not_ignored_in_silence(tmp_pat
     world.engine.changed(world.node(cpuManagerPolicy="none"))
     world.see(manifest("db", container(cpu="3"), created=1))
     assert (world.holds("db"), world.condition("db")) == (held, "False NotAligned")
-    assert "resize not followed from 2 to 3 CPUs: cpuManagerPolicy is none" in world.story("db").message
+    assert "resize not followed from 2 to 3 CPUs: cpuManagerPolicy is none" in world.report("db").message
     world.engine.changed(world.node(cpuManagerPolicy="static"))
     world.engine.reconcile()
     assert len(world.engine.ledger.grant("db", "app").cpus or ()) == 3

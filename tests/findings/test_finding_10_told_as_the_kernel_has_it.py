@@ -52,11 +52,11 @@ def test_finding_10_a_refused_write_is_told_and_so_is_its_end(tmp_path: Path, ve
     world = node(tmp_path, version)
     world.kernel.refuse(errno.EBUSY, path=container_id("db", "app"))
     world.run(manifest("db", container(cpu="4"), created=2))
-    story = world.story("db")
-    assert (story.status, story.reason) == ("False", "NotEnforced")
-    assert "app: cpuset.cpus of /kubepods" in story.message
-    assert "EBUSY: a cgroup below it" in story.message
-    assert "unenforced" in str(story.annotations["numalign.io/assignment"])
+    report = world.report("db")
+    assert (report.status, report.reason) == ("False", "NotEnforced")
+    assert "app: cpuset.cpus of /kubepods" in report.message
+    assert "EBUSY: a cgroup below it" in report.message
+    assert "unenforced" in str(report.annotations["numalign.io/assignment"])
     world.engine.reconcile()
     assert world.condition("db") == "False NotEnforced"
     assert [pod["state"] for pod in pods_value(PageInput(world.engine.snapshot))] == ["shared", "not enforced"]
@@ -64,7 +64,7 @@ def test_finding_10_a_refused_write_is_told_and_so_is_its_end(tmp_path: Path, ve
     world.engine.reconcile()
     assert world.condition("db") == "True Aligned"
     assert world.effective("db") == world.holds("db") == "4-7"
-    assert "unenforced" not in str(world.story("db").annotations["numalign.io/assignment"])
+    assert "unenforced" not in str(world.report("db").annotations["numalign.io/assignment"])
 
 
 def test_finding_10_cpus_that_others_did_not_leave_are_not_told_as_exclusive(tmp_path: Path, version: int) -> None:
@@ -74,11 +74,11 @@ def test_finding_10_cpus_that_others_did_not_leave_are_not_told_as_exclusive(tmp
         world.kernel.refuse(errno.EACCES, path=part)
     world.run(manifest("db", container(cpu="4"), created=2))
     assert world.effective("db") == "4-7", "it has its CPUs, and is not alone there"
-    story = world.story("db")
-    assert (story.status, story.reason) == ("False", "NotEnforced")
-    assert "its CPUs 4-7 are not its own yet" in story.message
-    assert container_id("web", "app") in story.message
-    assert "EACCES" in story.message
+    report = world.report("db")
+    assert (report.status, report.reason) == ("False", "NotEnforced")
+    assert "its CPUs 4-7 are not its own yet" in report.message
+    assert container_id("web", "app") in report.message
+    assert "EACCES" in report.message
     assert world.condition("web") == "True SharedPool"
     world.kernel.mend()
     world.engine.reconcile()
@@ -93,7 +93,7 @@ def test_finding_10_while_only_observing_nothing_is_told_as_enforced(tmp_path: P
     assert world.condition("db") == "False NotEnforced"
     world.start("db")
     assert world.condition("db") == "False NotEnforced"
-    assert "observing only" in world.story("db").message
+    assert "observing only" in world.report("db").message
     world.engine.halted = False
     world.engine.reconcile()
     assert world.condition("db") == "True Aligned"
@@ -126,7 +126,7 @@ def test_finding_10_a_write_that_hangs_is_told(tmp_path: Path) -> None:
     world.kernel.before = slow
     world.run(manifest("db", container(cpu="2"), created=2))
     assert world.condition("db") == "False NotEnforced"
-    assert "hangs: the write has not returned" in world.story("db").message
+    assert "hangs: the write has not returned" in world.report("db").message
     world.run(manifest("other", container(cpu="2"), created=3))
     assert world.condition("other") == "True Aligned"
     go_on.set()
@@ -149,7 +149,7 @@ def test_finding_10_memory_that_another_program_sends_elsewhere_is_told(tmp_path
     world.tree.kernel_write(slice_of, "cpuset.mems", "1")
     world.engine.reconcile()
     assert world.condition("db") == "False NotEnforced"
-    assert "its memory may lie on NUMA nodes 1, and not on 0" in world.story("db").message
+    assert "its memory may lie on NUMA nodes 1, and not on 0" in world.report("db").message
     world.tree.kernel_write(slice_of, "cpuset.mems", "0-1")
     clock.now += 3600
     world.engine.reconcile()
@@ -167,7 +167,7 @@ def test_finding_10_nobody_is_put_where_another_could_not_be_moved_away(tmp_path
     world.run(manifest("next", container(cpu="2"), created=3))
     assert (world.effective("db"), world.holds("next")) == ("4-7", "6-7")
     assert world.effective("next") != "6-7", "it is not put on CPUs where another container still runs"
-    assert OCCUPIED in world.story("next").message
+    assert OCCUPIED in world.report("next").message
     assert world.condition("db") == "False NotEnforced"
     world.kernel.mend()
     for _ in range(2):
@@ -233,11 +233,11 @@ def test_finding_10_a_confined_pod_that_is_not_kept_on_its_nodes_is_told(tmp_pat
     world = node(tmp_path, version)
     world.kernel.refuse(errno.EACCES, path="poddb")
     world.run(manifest("db", container(cpu="1500m"), created=2, align="numa"))
-    story = world.story("db")
-    assert (story.status, story.reason) == ("False", "NotEnforced")
-    assert "is 0-7 instead of 0-3" in story.message
-    assert "EACCES" in story.message
-    assert "another program" not in story.message
+    report = world.report("db")
+    assert (report.status, report.reason) == ("False", "NotEnforced")
+    assert "is 0-7 instead of 0-3" in report.message
+    assert "EACCES" in report.message
+    assert "another program" not in report.message
     world.kernel.mend()
     world.engine.reconcile()
     assert world.condition("db") == "True Aligned"
@@ -255,7 +255,7 @@ def test_finding_10_what_a_pod_cannot_be_given_from_above_is_told_with_who_refus
     world.tree.kernel_write(slice_of, "cpuset.cpus", "5-7")
     world.kernel.refuse(errno.EACCES, path="poddb")
     world.engine.reconcile()
-    message = world.story("db").message
+    message = world.report("db").message
     assert world.condition("db") == "False NotEnforced"
     assert f"it follows {slice_of}, which could not be written: EACCES: its parent lacks these CPUs" in message
     assert "another program" not in message

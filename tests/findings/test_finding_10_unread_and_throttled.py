@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from agent.app.service.gauges import shown
-from agent.app.statedir.unplaced_pods import Outsiders
+from agent.app.statedir.unplaced_pods import UnplacedPods
 from agent.cli import group
 from agent.core.machines.synthetic import parse_synthetic
 from agent.engine.explaining import explained
@@ -75,8 +75,8 @@ def test_finding_10_a_new_pod_is_not_told_what_nobody_read_back(world: World) ->
             world.engine.reconcile()
         assert world.ears.words == told, "each look fails, and there is nothing new to be told"
         assert (world.condition("new"), world.condition("late")) == (NOT_ENFORCED, NOT_ENFORCED)
-        assert "not read back" in world.story("new").message
-        assert "banana" in world.story("new").message
+        assert "not read back" in world.report("new").message
+        assert "banana" in world.report("new").message
         assert world.condition("db") == ALIGNED, "nothing is known that would take this back"
     assert [world.condition(uid) for uid in ("db", "new", "late")] == [ALIGNED] * 3
     assert world.effective("new") == world.holds("new")
@@ -90,7 +90,7 @@ def test_finding_10_what_is_wrong_when_it_can_be_read_again_is_told(world: World
         world.kernel.refuse(errno.EBUSY, path=container_id("new", "app"))
         world.run(manifest("new", container(cpu="2"), created=2))
     assert world.condition("new") == NOT_ENFORCED
-    assert "EBUSY" in world.story("new").message
+    assert "EBUSY" in world.report("new").message
     world.kernel.mend()
     world.engine.reconcile()
     assert world.condition("new") == ALIGNED
@@ -116,10 +116,10 @@ def test_finding_10_a_quota_that_is_not_lifted_is_told(world: World) -> None:
     world.kernel.refuse(errno.EACCES, limit(world), "podnew")
     world.engine.reconcile()
     assert world.effective("new") == world.holds("new")
-    story = world.story("new")
-    assert (story.status, story.reason) == ("False", "NotEnforced")
-    assert f"app: it is throttled: {limit(world)} of /kubepods" in story.message
-    assert "EACCES" in story.message
+    report = world.report("new")
+    assert (report.status, report.reason) == ("False", "NotEnforced")
+    assert f"app: it is throttled: {limit(world)} of /kubepods" in report.message
+    assert "EACCES" in report.message
     assert world.condition("db") == ALIGNED
     world.kernel.mend()
     world.engine.reconcile()
@@ -166,7 +166,7 @@ def test_finding_10_explain_and_state_say_it(tmp_path: Path) -> None:
     world.kernel.refuse(errno.EBUSY, path=container_id("new", "app"))
     world.run(manifest("new", container(cpu="2"), created=2))
     store.save(world.engine.ledger)
-    outside = Outsiders(tmp_path / "state")
+    outside = UnplacedPods(tmp_path / "state")
 
     def ask(*words: str) -> str:
         outside.follow(world.engine.snapshot)

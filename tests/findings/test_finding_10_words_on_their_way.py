@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import pytest
 
-from agent.kube.story import Story
+from agent.kube.pod_report import PodReport
 from tests.findings.test_finding_14_refused_is_not_gone import Desk
 
-RIGHT = Story("u", "ns", "p", {"numalign.io/cpus": "1"}, "True", "Aligned", "CPUs 1 on NUMA node 0")
-WRONG = Story("u", "ns", "p", {"numalign.io/cpus": "1"}, "False", "NotEnforced", "EBUSY")
+RIGHT = PodReport("u", "ns", "p", {"numalign.io/cpus": "1"}, "True", "Aligned", "CPUs 1 on NUMA node 0")
+WRONG = PodReport("u", "ns", "p", {"numalign.io/cpus": "1"}, "False", "NotEnforced", "EBUSY")
 
 
 @pytest.mark.parametrize("lost", [False, True])

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import KubeError
-from agent.kube.publish import Publisher
-from agent.kube.story import CONDITION, Story, carried
+from agent.kube.pod_report import CONDITION, PodReport, carried
+from agent.kube.publishing.publisher import Publisher
 from tests.flow.serving import eventually
 from tests.flow.told import Api, telling
 from tests.flow.world import container, manifest
@@ -28,23 +28,23 @@ class Desk:
             wait = self.publisher.turn()
             self.now = min(end, self.now + (wait if wait is not None else end))
 
-    def seen(self, story: Story) -> None:
-        """The watch shows the pod with the words of a story."""
-        condition = {"type": CONDITION, "status": story.status, "reason": story.reason, "message": story.message}
-        body = {"metadata": {"annotations": dict(story.annotations)}, "status": {"conditions": [condition]}}
-        self.publisher.seen(story.uid, lambda told: carried(body, told))
+    def seen(self, report: PodReport) -> None:
+        """The watch shows the pod with the words of a report."""
+        condition = {"type": CONDITION, "status": report.status, "reason": report.reason, "message": report.message}
+        body = {"metadata": {"annotations": dict(report.annotations)}, "status": {"conditions": [condition]}}
+        self.publisher.seen(report.uid, lambda told: carried(body, told))
 
     @property
     def patches(self) -> int:
         return sum(method == "PATCH" for method, _, _ in self.api.requests)
 
 
-def story(text: str) -> Story:
+def report(text: str) -> PodReport:
     """A word for the pod."""
-    return Story("p", "default", "p", {"numalign.io/cpus": text}, "True", "Aligned", text)
+    return PodReport("p", "default", "p", {"numalign.io/cpus": text}, "True", "Aligned", text)
 
 
-TRUE, FORGED = story("2-3"), story("0-63")
+TRUE, FORGED = report("2-3"), report("0-63")
 
 
 def test_finding_10_words_that_somebody_wrote_over_are_told_again() -> None:
@@ -101,7 +101,7 @@ def test_finding_10_a_new_word_is_told_at_once_all_the_same() -> None:
     desk.until(1001.0)
     desk.seen(TRUE)
     desk.seen(FORGED)
-    desk.publisher.tell(story("4-5"))
+    desk.publisher.tell(report("4-5"))
     desk.until(1005.0)
     assert desk.api.condition("p")["message"] == "4-5"
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from agent.errors import KubeError
-from agent.kube.publish import Publisher
-from agent.kube.story import Story
+from agent.kube.pod_report import PodReport
+from agent.kube.publishing.publisher import Publisher
 from tests.flow.told import Api
 
 DENIED = 'pods "p" is forbidden: ValidatingAdmissionPolicy "must-have-team" denied request'
-WORD = Story("u", "ns", "p", {"numalign.io/cpus": "1"}, "False", "TopologyAffinityError", "no room")
+WORD = PodReport("u", "ns", "p", {"numalign.io/cpus": "1"}, "False", "TopologyAffinityError", "no room")
 Answer = Callable[[str, str, Any], Mapping[str, Any]]
 
 
@@ -56,13 +56,13 @@ def denying(status: int, *, uid: str = "u", gone: bool = False) -> Answer:
 
 @pytest.mark.parametrize("status", [409, 422])
 def test_finding_14_what_is_refused_is_kept_and_tried_again_when_it_may_be(status: int) -> None:
-    """Another's admission policy denies story and `fail`: both go out when it lets them."""
+    """Another's admission policy denies report and `fail`: both go out when it lets them."""
     desk = Desk(denying(status))
     desk.publisher.tell(WORD)
     desk.publisher.fail("u", "ns", "p")
     desk.run(5)
     assert desk.publisher.waiting == 2
-    assert desk.refused == {"story": 1, "fail": 1}
+    assert desk.refused == {"status": 1, "fail": 1}
     desk.api.answer = lambda *_: {"metadata": {"uid": "u"}}
     desk.api.requests.clear()
     desk.run(900)
@@ -99,7 +99,7 @@ def test_finding_14_annotations_that_are_full_leave_the_condition() -> None:
     assert desk.api.condition("p")["reason"] == "TopologyAffinityError"
     assert desk.api.deadlines("p")[-1]["spec"] == {"activeDeadlineSeconds": 1}
     assert [event["reason"] for event in desk.api.events("p")] == ["NotTold"]
-    assert desk.refused == {"story": 1}
+    assert desk.refused == {"status": 1}
 
 
 class Carrier:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent.errors import SysfsMalformedError
-from agent.kube import story
+from agent.kube import pod_report as report
 from tests.flow.world import World, container, manifest
 
 GIB = 1 << 30
@@ -50,8 +50,8 @@ def mems(of: World, uid: str = "hog") -> str:
 
 def told(of: World, uid: str = "hog") -> str:
     """What the pod carries."""
-    found = story.admitted(uid, of.engine.ledger, of.machine)
-    return f"{found.status} {found.annotations[story.ASSIGNMENT]}"
+    found = report.admitted(uid, of.engine.ledger, of.machine)
+    return f"{found.status} {found.annotations[report.ASSIGNMENT]}"
 
 
 def test_finding_16_a_full_node_is_bound_by_nobodys_annotation(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from agent.app.cluster.topology_loop import devices_per_node
 from agent.app.setup import made
 from agent.app.statedir import node_allocatable as keeping
-from agent.app.statedir.node_allocatable import Kept
+from agent.app.statedir.node_allocatable import NodeAllocatable
 from agent.core.devices.kubelet import Offered
 from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import SettingsError
@@ -35,7 +35,7 @@ class Disks(World):
 
     def __init__(
         self, folder: Path, *namespaces: str, groups: tuple[int | None, ...] = (), machine: str = TWO,
-        kept: Kept | None = None, store: MemoryStore | None = None, pods: Any = (),  # noqa: ANN401 - World's
+        kept: NodeAllocatable | None = None, store: MemoryStore | None = None, pods: Any = (),  # noqa: ANN401 - World's
     ) -> None:  # fmt: skip
         self.groups, self.advertising = groups, kept
         super().__init__(folder, machine=machine, settings=settings(*namespaces), store=store, pods=pods)
@@ -71,7 +71,7 @@ def problems(of: World, uid: str) -> str:
 
 def test_finding_17_by_default_nobody_takes_a_device_by_annotation(tmp_path: Path) -> None:
     """A tenant's BestEffort pod gets none and is told what to set; who asks as the scheduler sees it gets his."""
-    node = Disks(tmp_path, kept=Kept(known=True, resources=frozenset({NVME})))
+    node = Disks(tmp_path, kept=NodeAllocatable(known=True, resources=frozenset({NVME})))
     node.see(noted("evil", 2, namespace="tenant"))
     assert node.disks("evil") == ()
     assert "evil" not in node.ears.refused_
@@ -94,7 +94,7 @@ def test_finding_17_namespaces_that_are_named_may(tmp_path: Path) -> None:
 
 def test_finding_17_a_limit_that_nobody_counted_is_as_an_annotation(tmp_path: Path) -> None:
     """A pod that names its node passes the scheduler, and the kubelet lets in what the Node does not advertise."""
-    node = Disks(tmp_path / "a", "storage", kept=Kept(known=True))
+    node = Disks(tmp_path / "a", "storage", kept=NodeAllocatable(known=True))
     node.see(limited("evil", namespace="tenant"), limited("good", namespace="storage", created=1))
     assert (node.disks("evil"), node.disks("good")) == ((), ("0000:01:00.0",))
     assert "this Node does not advertise" in problems(node, "evil")
@@ -107,10 +107,10 @@ def test_finding_17_what_the_node_advertises_is_remembered(tmp_path: Path) -> No
     """Read from the Node's allocatable, kept beside the ledger for a start without the API; an older file loads."""
     facts = node_facts({"status": {"allocatable": {"cpu": "4", NVME: "2"}, "capacity": {"cpu": "4"}}})
     assert facts.resources == {NVME}
-    keeping.save(tmp_path, Kept(1, 2, known=True, resources=facts.resources))
+    keeping.save(tmp_path, NodeAllocatable(1, 2, known=True, resources=facts.resources))
     assert keeping.load(tmp_path).resources == {NVME}
     (tmp_path / keeping.FILE).write_text('{"cpuMilli": 1, "memoryBytes": 2, "observeOnly": ""}', "utf-8")
-    assert keeping.load(tmp_path) == Kept(1, 2, known=True)
+    assert keeping.load(tmp_path) == NodeAllocatable(1, 2, known=True)
 
 
 def test_finding_17_after_an_upgrade_a_running_pod_keeps_its_device(tmp_path: Path) -> None:

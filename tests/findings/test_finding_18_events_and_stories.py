@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import KubeError
-from agent.kube.publish import Notice, Publisher, Regarding
-from agent.kube.story import Story
+from agent.kube.pod_report import PodReport
+from agent.kube.publishing.publisher import Notice, Publisher, Regarding
 from tests.flow.serving import eventually
 from tests.flow.told import Api, telling
 from tests.flow.world import container, manifest
@@ -44,10 +44,10 @@ def evil(mark: str, number: int = 13_000) -> dict[str, Any]:
     return body
 
 
-def story(name: str, space: str = "default", text: str = "", *, aligned: bool = True) -> Story:
+def report(name: str, space: str = "default", text: str = "", *, aligned: bool = True) -> PodReport:
     """A word for a pod."""
     verdict = ("True", "Aligned") if aligned else ("False", "NotEnforced")
-    return Story(name, space, name, {"numalign.io/cpus": text}, *verdict, text)
+    return PodReport(name, space, name, {"numalign.io/cpus": text}, *verdict, text)
 
 
 def test_finding_18_one_pods_annotations_are_one_event(tmp_path: Path) -> None:
@@ -146,12 +146,12 @@ def test_finding_18_too_many_events_are_the_crowds_loss() -> None:
 
 
 def test_finding_18_deeds_come_before_words_and_words_before_events() -> None:
-    """A `fail` waits for no story, a story for no Event."""
+    """A `fail` waits for no report, a report for no Event."""
     desk = Desk()
     for number in range(20):
         desk.notices(f"evil{number}", ["bad"])
-        desk.publisher.tell(story(f"evil{number}", "tenant"))
-    desk.publisher.tell(story("ok"))
+        desk.publisher.tell(report(f"evil{number}", "tenant"))
+    desk.publisher.tell(report("ok"))
     desk.publisher.fail("doomed", "default", "doomed")
     for _ in range(3):
         desk.publisher.turn()
@@ -168,7 +168,7 @@ def test_finding_18_a_pod_that_changes_all_the_time_is_told_once_a_second() -> N
     """Its last word wins."""
     desk = Desk()
     for number in range(100):
-        desk.publisher.tell(story("evil", "tenant", str(number)))
+        desk.publisher.tell(report("evil", "tenant", str(number)))
         desk.until(desk.now + 0.1)
     desk.until(desk.now + 2)
     sent = [body["metadata"]["annotations"]["numalign.io/cpus"] for _, _, body in desk.api.requests]
@@ -179,15 +179,15 @@ def test_finding_18_a_pod_that_changes_all_the_time_is_told_once_a_second() -> N
 def test_finding_18_that_a_pod_has_its_cpus_no_more_waits_for_nothing_but_its_namespaces_turn() -> None:
     """Told a moment ago that it has them, beside a crowd of its namespace that was told nothing: it is told first."""
     desk = Desk()
-    desk.publisher.tell(story("db"))
+    desk.publisher.tell(report("db"))
     desk.until(desk.now + 0.1)
     for number in range(300):
-        desk.publisher.tell(story(f"crowd{number}"))
-    desk.publisher.tell(story("db", text="other"))  # rests, as it was told less than a second ago
-    desk.publisher.tell(story("db", aligned=False))
+        desk.publisher.tell(report(f"crowd{number}"))
+    desk.publisher.tell(report("db", text="other"))  # rests, as it was told less than a second ago
+    desk.publisher.tell(report("db", aligned=False))
     desk.publisher.turn()
     assert desk.api.condition("db")["status"] == "False"
-    desk.publisher.tell(story("db"))
+    desk.publisher.tell(report("db"))
     desk.until(desk.now + 0.5)
     assert desk.api.condition("db")["status"] == "False", "that it has them again waits as everything else does"
     desk.until(desk.now + 1.0)
@@ -198,7 +198,7 @@ def test_finding_18_that_a_pod_has_its_cpus_no_more_waits_for_nothing_but_its_na
 def test_finding_18_what_corrects_a_claim_is_told_no_faster_when_it_failed() -> None:
     """The API server is in trouble: neither that a pod lost its CPUs nor another word for it shortens the pause."""
     desk = Desk()
-    desk.publisher.tell(story("db"))
+    desk.publisher.tell(report("db"))
     desk.until(desk.now + 5)
 
     def answer(*_: object) -> dict[str, Any]:
@@ -206,7 +206,7 @@ def test_finding_18_what_corrects_a_claim_is_told_no_faster_when_it_failed() -> 
 
     desk.api.answer = answer
     for number in range(100):
-        desk.publisher.tell(story("db", text=str(number), aligned=False))
+        desk.publisher.tell(report("db", text=str(number), aligned=False))
         desk.until(desk.now + 0.1)
     assert len(desk.api.requests) <= 9
 
@@ -253,7 +253,7 @@ def test_finding_18_failures_are_tried_again_later_and_later_with_jitter() -> No
         raise KubeError(0, "no answer")
 
     desk.api.answer = answer
-    desk.publisher.tell(story("p"))
+    desk.publisher.tell(report("p"))
     desk.until(1600.0)
     delays = [after - before for before, after in itertools.pairwise(times)]
     full = [min(60.0, 0.5 * 2.0**number) for number in range(len(delays))]
@@ -268,11 +268,11 @@ def test_finding_18_a_newer_word_that_comes_while_the_older_is_sent_is_sent_afte
 
     def answer(*_: object) -> dict[str, Any]:
         desk.api.answer = lambda *_: {}
-        desk.publisher.tell(story("p", text="new"))
+        desk.publisher.tell(report("p", text="new"))
         return {}
 
     desk.api.answer = answer
-    desk.publisher.tell(story("p", text="old"))
+    desk.publisher.tell(report("p", text="old"))
     desk.until(1010.0)
     sent = [body["metadata"]["annotations"]["numalign.io/cpus"] for _, _, body in desk.api.requests]
     assert sent == ["old", "new"]

@@ -12,7 +12,7 @@ from agent.core.request.annotations import Ask
 from agent.model.rules import OnMisalignment
 from tests.flow.tenants import Shared
 from tests.flow.world import World, container, manifest
-from tests.unit.teller_cases import REFUSAL, Queue, body, known, teller
+from tests.unit.reporter_cases import REFUSAL, Queue, body, known, reporter
 
 ONE_NODE = "single-numa-node"
 EIGHT = "2 sockets x 1 node x 4 cores x 1 thread"
@@ -29,7 +29,7 @@ def replica(name: str, created: int, **annotations: Any) -> dict[str, Any]:  # n
 def carrying(node: Shared, body: dict[str, Any]) -> dict[str, Any]:
     """The pod as the API has it when what was told of it was written."""
     body = copy.deepcopy(body)
-    last = next(each for each in reversed(node.queue.stories) if each.uid == body["metadata"]["uid"])
+    last = next(each for each in reversed(node.queue.pod_reports) if each.uid == body["metadata"]["uid"])
     body["metadata"]["annotations"] |= {key: value for key, value in last.annotations.items() if value is not None}
     return body
 
@@ -80,7 +80,7 @@ def test_finding_25_other_settings_do_not_harden_it(node: Shared) -> None:
 def test_finding_25_after_an_hour_it_is_still_soft() -> None:
     """The count of refusals is an hour's, what was done to a pod is not; the engine hears of it each time."""
     now, queue, softened = [0.0], Queue(), list[tuple[str, OnMisalignment]]()
-    talk = teller(queue, OnMisalignment.FAIL, most_refusals=1, fallback=OnMisalignment.WAIT, clock=lambda: now[0])
+    talk = reporter(queue, OnMisalignment.FAIL, most_refusals=1, fallback=OnMisalignment.WAIT, clock=lambda: now[0])
     talk.soften = lambda uid, wish: softened.append((uid, wish))
     for name in ("one", "two"):
         talk.refused(known(talk, body(name, "rs")), REFUSAL, Ask())

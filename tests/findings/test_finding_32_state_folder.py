@@ -11,7 +11,7 @@ import pytest
 
 from agent.app.statedir import node_allocatable as kept
 from agent.app.statedir import recovery_report
-from agent.app.statedir import unplaced_pods as outsiders
+from agent.app.statedir import unplaced_pods as unplaced
 from agent.errors import CheckpointError
 from agent.host.checkpoint import Checkpoint
 from tests.flow.serving import serving
@@ -40,7 +40,7 @@ def test_finding_32_small_files_outlive_a_power_cut(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", renamed)
-    kept.save(tmp_path, kept.Kept(1000, 0, known=True))
+    kept.save(tmp_path, kept.NodeAllocatable(1000, 0, known=True))
     assert done == ["file", "name", "folder"]
 
 
@@ -51,10 +51,10 @@ def test_finding_32_a_link_in_the_way_is_not_followed(tmp_path: Path) -> None:
     before = aim.read_text("utf-8")
     (tmp_path / f".{kept.FILE}.new").symlink_to(aim)
     with pytest.raises(OSError, match="symbolic links"):
-        kept.save(tmp_path, kept.Kept(1000, 0, known=True))
+        kept.save(tmp_path, kept.NodeAllocatable(1000, 0, known=True))
     assert aim.read_text("utf-8") == before
     (tmp_path / kept.FILE).symlink_to(aim)
-    assert kept.load(tmp_path) == kept.Kept()
+    assert kept.load(tmp_path) == kept.NodeAllocatable()
 
 
 @pytest.mark.parametrize("kind", ["fifo", "folder", "device"])
@@ -63,15 +63,15 @@ def test_finding_32_what_is_no_file_says_nothing(kind: str, tmp_path: Path) -> N
     """A FIFO, a folder or a device under one of the names: nothing is remembered, and nobody waits."""
     state = tmp_path / "state"
     state.mkdir()
-    for name in (kept.FILE, outsiders.FILE, recovery_report.FILE, "checkpoint.json"):
+    for name in (kept.FILE, unplaced.FILE, recovery_report.FILE, "checkpoint.json"):
         if kind == "fifo":
             os.mkfifo(state / name)
         elif kind == "folder":
             (state / name).mkdir()
         else:
             (state / name).symlink_to("/dev/zero")
-    assert kept.load(state) == kept.Kept()
-    assert outsiders.load(state) == {}
+    assert kept.load(state) == kept.NodeAllocatable()
+    assert unplaced.load(state) == {}
     assert recovery_report.load(state) is None
     with pytest.raises(CheckpointError):
         Checkpoint(state / "checkpoint.json").load()

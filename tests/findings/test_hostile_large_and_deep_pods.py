@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from agent.errors import BadPodError
-from agent.kube.bodies import SeenPod, seen
-from agent.kube.brief import MOST, brief
-from agent.kube.cleanup import ended
-from agent.kube.owners import owner_of
-from agent.kube.piecewise import Lines, PodList, read
-from agent.kube.story import softened, word_of
+from agent.kube.objects.pod_objects import SeenPod, seen
+from agent.kube.objects.pod_stream import Lines, PodList, read
+from agent.kube.objects.read_fields import MOST, brief
+from agent.kube.pod_report import softened, word_of
+from agent.kube.publishing.cleanup import ended
+from agent.kube.publishing.refusal_limiter import owner_of
 from agent.model.podspec import MAX_CONTAINERS
 from tests.hostile import objects
 from tests.hostile.objects import DEEP, KINDS, LITERALS, Hostile, Object

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from agent.engine.line import most_waiting
+from agent.engine.wait_queue import most_waiting
 from agent.errors import SandboxRefused
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
 from agent.host.nri.driver import NriDriver
 from agent.host.nri.values import Sandbox
-from agent.kube.intake import Intake
+from agent.kube.watch.intake import Intake
 from agent.model.podspec import pod_from
 from agent.model.rules import OnMisalignment
 from agent.settings import parse
 from tests.flow.world import World
-from tests.unit.teller_cases import Queue, teller
+from tests.unit.reporter_cases import Queue, reporter
 
 
 class Shared(World):
@@ -41,8 +41,8 @@ class Shared(World):
         }  # fmt: skip
         self._clock, self._real, self._passed = clock, time.monotonic, 0.0
         self.queue = Queue()
-        self._talk = teller(self.queue)
-        super().__init__(folder, settings=settings, tellers=[self._talk], **more, **bounds)
+        self._talk = reporter(self.queue)
+        super().__init__(folder, settings=settings, reporters=[self._talk], **more, **bounds)
         self._talk.soften = self.engine.soften
         self._runtime = NriDriver(EngineDecisions(self.engine, lambda _: Usable(()), wish=self._talk.wish))
         self.engine.pods_listed(set())

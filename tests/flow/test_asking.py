@@ -13,14 +13,14 @@ import yaml
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from agent.app.offline.queries import open_desk
+from agent.app.offline.queries import open_queries
 from agent.app.standalone.standalone import Standalone, StandaloneOptions
-from agent.app.statedir import unplaced_pods as outsiders
+from agent.app.statedir import unplaced_pods as unplaced
 from agent.cli import explain_show, group
 from agent.engine.deciding import asked
-from agent.engine.following import Following
-from agent.engine.known import Known
+from agent.engine.device_tracker import DeviceTracker
 from agent.engine.state import State
+from agent.engine.tracked_pod import TrackedPod
 from agent.errors import HostError, SettingsError
 from tests.flow.world import container, manifest
 
@@ -70,7 +70,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Left:
 
 def test_a_refused_pod_is_known_by_name_after_the_agent_ended(left: Left) -> None:
     """A pod that is not in the ledger is explained all the same, by name, key and uid; exit code 1."""
-    uid = next(iter(each for each, found in outsiders.load(left.folder / "state").items() if found.standing.refusal))
+    uid = next(iter(each for each, found in unplaced.load(left.folder / "state").items() if found.standing.refusal))
     said = []
     for name in ("checkout", "shop/checkout", uid):
         found = left.ask("explain", name)
@@ -137,11 +137,11 @@ def test_wrong_questions_are_told(left: Left, arguments: tuple[str, ...], why: s
 
 def test_a_name_of_several_pods_and_a_foreign_machine(left: Left) -> None:
     """Both are told with what to write instead; a folder without a ledger is a fault of its own."""
-    desk = open_desk(left.folder / "state", left.config, MACHINE)
+    desk = open_queries(left.folder / "state", left.config, MACHINE)
     with pytest.raises(SettingsError, match="is of machine"):
-        open_desk(left.folder / "state", left.config, "two-sockets")
+        open_queries(left.folder / "state", left.config, "two-sockets")
     with pytest.raises(HostError, match="no agent has saved anything"):
-        open_desk(left.folder, left.config, MACHINE)
+        open_queries(left.folder, left.config, MACHINE)
     record = next(iter(desk.ledger.pods.values()))
     twin = replace(record, pod=replace(record.pod, uid="twin", namespace="other"))
     several = replace(desk, ledger=replace(desk.ledger, pods={**desk.ledger.pods, "twin": twin}))
@@ -184,7 +184,7 @@ def test_nothing_is_written(left: Left) -> None:
 @pytest.mark.parametrize("width", [80, 120])
 def test_lines_fit_the_terminal(left: Left, width: int) -> None:
     """No line is longer than the terminal is wide, with details too; colours only where the terminal shows them."""
-    desk = open_desk(left.folder / "state", left.config, MACHINE)
+    desk = open_queries(left.folder / "state", left.config, MACHINE)
     found = [desk.explain(pod) for pod in desk.pods().values()]
     for colours in (False, True):
         stream = io.StringIO()
@@ -199,34 +199,34 @@ def test_lines_fit_the_terminal(left: Left, width: int) -> None:
 def test_who_is_outside_is_kept_only_when_it_changed(left: Left, tmp_path: Path) -> None:
     """Damaged or foreign files are nobody; the same snapshot is written once."""
     state: Any = tmp_path
-    assert outsiders.load(state) == {}
-    (tmp_path / outsiders.FILE).write_text('{"version": 1, "pods": {"x": {"pod": 3}}}', "utf-8")
-    assert outsiders.load(state) == {}
-    (tmp_path / outsiders.FILE).write_text('{"version": 99, "pods": {}}', "utf-8")
-    assert outsiders.load(state) == {}
-    kept = outsiders.load(left.folder / "state")
+    assert unplaced.load(state) == {}
+    (tmp_path / unplaced.FILE).write_text('{"version": 1, "pods": {"x": {"pod": 3}}}', "utf-8")
+    assert unplaced.load(state) == {}
+    (tmp_path / unplaced.FILE).write_text('{"version": 99, "pods": {}}', "utf-8")
+    assert unplaced.load(state) == {}
+    kept = unplaced.load(left.folder / "state")
     assert sorted(each.pod.key for each in kept.values()) == ["kube-system/dns", "shop/checkout"]
     assert next(each.standing.exempt for each in kept.values() if each.pod.name == "dns")
 
 
 def test_refused_pods_stay_known_after_they_are_gone(left: Left, tmp_path: Path) -> None:
     """What was kept survives a restart and the pod's end; one that gets in, or comes anew, is not taken for it."""
-    kept = outsiders.load(left.folder / "state")
-    (tmp_path / outsiders.FILE).write_bytes((left.folder / "state" / outsiders.FILE).read_bytes())
+    kept = unplaced.load(left.folder / "state")
+    (tmp_path / unplaced.FILE).write_bytes((left.folder / "state" / unplaced.FILE).read_bytes())
     uid, refused = next((uid, each) for uid, each in kept.items() if each.standing.refusal)
-    desk = open_desk(left.folder / "state", left.config, MACHINE)
-    book = outsiders.Outsiders(tmp_path)
-    book.follow(State(desk.ledger, desk.node, Following(desk.node)))  # nobody of then is known any more
-    gone = outsiders.load(tmp_path)
+    desk = open_queries(left.folder / "state", left.config, MACHINE)
+    book = unplaced.UnplacedPods(tmp_path)
+    book.follow(State(desk.ledger, desk.node, DeviceTracker(desk.node)))  # nobody of then is known any more
+    gone = unplaced.load(tmp_path)
     assert {each.pod.name: each.gone for each in gone.values()} == {"checkout": True}
     found = replace(desk, outside=gone)
     assert found.find("checkout").uid == uid
     assert found.explain(refused.pod).notes[0] == "the pod is gone; all numbers are those of now"
     anew = replace(refused, pod=replace(refused.pod, uid="anew", created=refused.pod.created + 1))
     assert replace(desk, outside={**gone, "anew": anew}).find("shop/checkout").uid == "anew"
-    inside = Known(refused.pod, asked(desk.node, refused.pod))
-    book.follow(State(desk.ledger, desk.node, Following(desk.node), {uid: inside}))
-    assert outsiders.load(tmp_path) == {}
+    inside = TrackedPod(refused.pod, asked(desk.node, refused.pod))
+    book.follow(State(desk.ledger, desk.node, DeviceTracker(desk.node), {uid: inside}))
+    assert unplaced.load(tmp_path) == {}
 
 
 def test_state_shows_who_is_refused_and_left_alone(left: Left) -> None:

@@ -15,8 +15,8 @@ from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
 from agent.host.scratch import Layout, Scratch
 from agent.host.standin import container_id
-from agent.kube.bodies import Raw, SeenPod
-from agent.kube.intake import Intake
+from agent.kube.objects.pod_objects import Raw, SeenPod
+from agent.kube.watch.intake import Intake
 from agent.model.cgroup import Level, Observed, Write, Written
 from agent.model.podspec import pod_from
 from tests.flow.world import World, container, manifest

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.app.service.edges import AUTO, OFF, Fan, NodeEdges, Sockets
+from agent.app.service.edges import AUTO, OFF, NodeEdges, Reporters, Sockets
 from agent.app.standalone.static_pods import StaticPods
 from agent.host.files import HostFiles
 from agent.host.nri.plugin import Plugin
@@ -36,7 +36,7 @@ def until(true: Callable[[], bool]) -> bool:
 
 
 class Node:
-    """A world whose teller is a fan."""
+    """A world whose reporter is a fan."""
 
     def __init__(self, folder: Path) -> None:
         self.world = World(
@@ -45,11 +45,11 @@ class Node:
             settings={"devices": [{"resource": "numalign.io/nic", "class": "02", "namespaces": ["*"]}]},
         )
         self.world.engine.pods_listed(set())
-        self.fan = self.world.fan
+        self.reporters = self.world.reporters
 
     def edges(self, **more: Any) -> NodeEdges:  # noqa: ANN401 - of NodeEdges
         """Edges of this node."""
-        return NodeEdges(engine=self.world.engine, fan=self.fan, identity=PATIENT, **more)
+        return NodeEdges(engine=self.world.engine, reporters=self.reporters, identity=PATIENT, **more)
 
 
 @pytest.fixture
@@ -233,13 +233,13 @@ def test_s9_an_answer_without_the_decision_is_counted(node: Node) -> None:
 
 
 def test_the_fan_tells_everybody_in_order() -> None:
-    """Each word reaches each teller; one that is added later hears what comes then."""
+    """Each word reaches each reporter; one that is added later hears what comes then."""
     first, second = Ears(), Ears()
-    fan = Fan(first)
-    fan.problem("a", "1")
-    fan.add(second)
-    fan.problem("b", "2")
-    fan.released("u")
-    fan.written(())
+    reporters = Reporters(first)
+    reporters.problem("a", "1")
+    reporters.add(second)
+    reporters.problem("b", "2")
+    reporters.released("u")
+    reporters.written(())
     assert (first.problems, second.problems) == ([("a", "1"), ("b", "2")], [("b", "2")])
     assert first.released_ == second.released_ == ["u"]

@@ -29,7 +29,7 @@ def state(tmp_path: Path) -> Path:
         place = tmp_path / "state" / "checkpoint.json"
         place.write_bytes(place.read_bytes()[:-20])
     _run(tmp_path, "run", "--pods", str(tmp_path / "pods"), "--once")
-    kept.save(tmp_path / "state", kept.Kept(1000, 1 << 30, known=True))
+    kept.save(tmp_path / "state", kept.NodeAllocatable(1000, 1 << 30, known=True))
     last_settings.save(tmp_path / "state", Settings())
     return tmp_path / "state"
 

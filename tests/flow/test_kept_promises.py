@@ -99,7 +99,7 @@ def test_s7_memory_is_not_bound_where_one_container_has_no_limit(tmp_path: Path)
     world.engine.pods_listed({"web"})
     free = {"name": "free", "image": "example.com/x", "resources": {"requests": {"cpu": "100m", "memory": "1Mi"}}}
     world.run(manifest("web", container(cpu="500m"), free, align="numa,memory"))
-    assert "memory is not bound: not every container has a limit" in world.story("web").message
+    assert "memory is not bound: not every container has a limit" in world.report("web").message
     assert {str(each.mems) for each in world.cgroups.observe().cgroups if each.pod_uid == "web"} == {""}
 
 

@@ -71,7 +71,7 @@ def in_order(world: World) -> None:
     """Everybody has what the ledger says."""
     for uid in ("db", "side", "next"):
         assert world.effective(uid) == world.holds(uid) != ""
-        assert world.story(uid).reason in ("Aligned", "NotAligned"), "two nodes may be what there was"
+        assert world.report(uid).reason in ("Aligned", "NotAligned"), "two nodes may be what there was"
     world.check()
 
 
@@ -135,4 +135,4 @@ def test_s3_a_pod_that_comes_while_it_is_off_is_told_why_nothing_is_written(tmp_
     world = busy(tmp_path / "tree", 2)
     world.engine.halted = True
     world.run(manifest("side", container(cpu="2"), created=3))
-    assert "observing only" in world.story("side").message
+    assert "observing only" in world.report("side").message

@@ -150,7 +150,7 @@ def test_a_pod_carries_no_word_of_devices_that_only_the_kubelet_knows(tmp_path: 
     made.engine.devices_known("job", {"app": (gpu("g0", 0),)})
     made.run(asking(policy="restricted"))
     assert made.engine.ledger.devices.held["job"] == {"app": {GPU: ("g0",)}}
-    assert "devices" not in made.story("job").message
+    assert "devices" not in made.report("job").message
 
 
 def test_late_word_on_a_pod_that_is_left_alone_is_none(tmp_path: Path) -> None:

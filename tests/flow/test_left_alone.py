@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from agent.core.request.exempt import CRITICAL, Exemptions
-from agent.engine.line import line_of
+from agent.engine.wait_queue import queue_of
 from agent.errors import SandboxRefused
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
 from agent.host.nri.driver import NriDriver
 from agent.host.nri.values import Adjustment, RuntimeContainer, Sandbox
-from agent.kube.intake import Intake
+from agent.kube.watch.intake import Intake
 from agent.model.podspec import pod_from
 from agent.model.rules import OnMisalignment
 from tests.flow.world import World, container, manifest
 from tests.patience import PATIENCE
-from tests.unit.teller_cases import Queue, teller
+from tests.unit.reporter_cases import Queue, reporter
 
 STATIC = {"kubernetes.io/config.source": "file"}
 NEEDED: dict[str, dict[str, Any]] = {
@@ -56,9 +56,9 @@ class Node(World):
             exempt=lambda pod: self.rule.why(pod),  # noqa: PLW0108 - the rule changes
         )  # fmt: skip
         self.queue = Queue()
-        self.teller = teller(self.queue, wish, exempt=self.rule.why)
-        self.fan.add(self.teller)
-        self.decisions = EngineDecisions(self.engine, lambda _address: Usable(()), wish=self.teller.wish)
+        self.reporter = reporter(self.queue, wish, exempt=self.rule.why)
+        self.reporters.add(self.reporter)
+        self.decisions = EngineDecisions(self.engine, lambda _address: Usable(()), wish=self.reporter.wish)
         self.driver = NriDriver(self.decisions)
         self.engine.pods_listed(set())
         self.run(manifest("full", container(cpu="3")))
@@ -66,7 +66,7 @@ class Node(World):
     def hear(self, *bodies: Mapping[str, Any]) -> None:
         """The watch brings pods."""
         self.pods |= {each["metadata"]["uid"]: pod_from(each) for each in bodies}
-        intake = Intake(self.engine, self.teller)
+        intake = Intake(self.engine, self.reporter)
         for body in bodies:
             intake.pod_changed(body)
         intake.start()
@@ -90,7 +90,7 @@ class Node(World):
         self.engine.changed(self.node(), replace(self.engine.switches, waiting_limit=-1.0))
         self.engine.reconcile()
         assert self.engine.known[uid].refusal is None
-        assert uid not in {each.pod.uid for each in line_of(self.engine.known, self.engine.node.rules)}
+        assert uid not in {each.pod.uid for each in queue_of(self.engine.known, self.engine.node.rules)}
         assert self.holds(uid) == ""
         assert uid not in {who for _, who in self.queue.actions}
         assert self.starts(uid)

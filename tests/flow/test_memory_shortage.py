@@ -10,7 +10,7 @@ import pytest
 
 from agent.core.memory.confined import UNBOUND
 from agent.errors import SysfsMalformedError
-from agent.kube import story
+from agent.kube import pod_report as report
 from agent.model.outcome import Reason
 from agent.model.pod import Qos
 from tests.flow.world import World, container, manifest
@@ -65,10 +65,10 @@ def test_s7_widen_leaves_the_memory_unbound_and_the_pod_says_why(tmp_path: Path,
     world.run(manifest("db"))
     assert (mems(world, "db"), world.holds("db")) == ("", "1-2")
     assert world.engine.ledger.grant("db", "app").mems is not None
-    told = story.admitted("db", world.engine.ledger, world.machine)
-    assert f'"why":"{UNBOUND}: {SHORT}' in str(told.annotations[story.ASSIGNMENT])
-    assert '"mems"' not in str(told.annotations[story.ASSIGNMENT])
-    assert (told.status, told.reason) == ("False", story.NOT_ALIGNED)
+    told = report.admitted("db", world.engine.ledger, world.machine)
+    assert f'"why":"{UNBOUND}: {SHORT}' in str(told.annotations[report.ASSIGNMENT])
+    assert '"mems"' not in str(told.annotations[report.ASSIGNMENT])
+    assert (told.status, told.reason) == ("False", report.NOT_ALIGNED)
     kernel.bytes[0] = 999 * MIB
     world.engine.reconcile()
     again = World(tmp_path, settings=world.settings, store=world.store, pods=world.pods.values())

@@ -11,7 +11,7 @@ import pytest
 
 from agent.app.statedir.loading import load
 from agent.core.machines.synthetic import parse_synthetic
-from agent.engine.carry import carry
+from agent.engine.migrate import migrate
 from agent.engine.recover import NAMES, names_in, of_another_machine
 from agent.host.checkpoint import Checkpoint
 from agent.model.cgroup import Cause, Observed
@@ -252,7 +252,7 @@ def test_of_two_claims_to_one_cpu_the_older_pod_has_it(tmp_path: Path) -> None:
     ledger = world.engine.ledger
     both = {uid: {"app": CpuSet.parse("1-2")} for uid in ("a", "b")}
     clash = replace(ledger, cpus=CpuBooks(ledger.cpus.shared, assigned=both))
-    carried = carry(clash, world.node())
+    carried = migrate(clash, world.node())
     assert carried.ledger.cpus.assigned == {"b": {"app": CpuSet.parse("1-2")}}
     assert [(loss.uid, loss.container) for loss in carried.losses] == [("a", "app")]
     assert str(carried.ledger.cpus.shared) == "0,3-7"
@@ -262,7 +262,7 @@ def test_carrying_over_to_the_same_machine_and_settings_is_the_identity(tmp_path
     """Nothing is lost and nothing differs, memory accounts included."""
     world = running(tmp_path, MemoryStore(), MEMORY)
     world.run(manifest("kept", container(cpu="500m"), created=5, align="numa"))
-    carried = carry(world.engine.ledger, world.node())
+    carried = migrate(world.engine.ledger, world.node())
     assert (carried.ledger, carried.losses) == (world.engine.ledger, ())
 
 
@@ -272,7 +272,7 @@ def test_memory_is_lost_with_its_node_and_kept_elsewhere(tmp_path: Path) -> None
     world.see(*(manifest(name, container(cpu="2"), created=number) for number, name in enumerate("abc")))
     assert {str(block.nodes) for block in world.engine.ledger.memory.blocks["c"]["app"]} == {"1"}
     one = parse_synthetic("1 socket x 1 node x 8 cores x 1 thread")
-    carried = carry(world.engine.ledger, world.node(one))
+    carried = migrate(world.engine.ledger, world.node(one))
     assert sorted(carried.ledger.memory.blocks) == ["a"]
     assert [(loss.uid, loss.container) for loss in carried.losses] == [("b", "app"), ("c", "app")]
     assert carried.ledger.pods["c"].aligned == {"app": False}

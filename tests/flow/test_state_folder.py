@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from agent.app.offline.offline import Where, open_left
-from agent.app.offline.queries import open_desk
+from agent.app.offline.offline import Locations, open_leftovers
+from agent.app.offline.queries import open_queries
 from agent.app.standalone.standalone import Standalone, StandaloneOptions
 from agent.app.statedir import node_allocatable as kept
 from agent.cli import group
@@ -45,6 +45,6 @@ def test_a_machine_that_is_none(state: Path, command: tuple[str, ...]) -> None:
 
 def test_what_the_node_said_counts_for_all(state: Path) -> None:
     """Reservations that follow from the Node are the running agent's, for explain and for verify."""
-    kept.save(state, kept.Kept(2000, 1 << 30, known=True))
-    assert str(open_desk(state, None, MACHINE).setup.node.reserved) == "0-1"
-    assert str(open_left(Where(state=state, root=MACHINE), needs_ledger=True).setup.node.reserved) == "0-1"
+    kept.save(state, kept.NodeAllocatable(2000, 1 << 30, known=True))
+    assert str(open_queries(state, None, MACHINE).setup.node.reserved) == "0-1"
+    assert str(open_leftovers(Locations(state=state, root=MACHINE), needs_ledger=True).setup.node.reserved) == "0-1"

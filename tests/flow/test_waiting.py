@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.engine.line import FINAL, most_waiting
+from agent.engine.wait_queue import FINAL, most_waiting
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
 from tests.flow.world import World, container, manifest

@@ -1,7 +1,7 @@
 """A node of a cluster whose API server is played: pods come in as the watch brings them, requests are kept.
 
-The intake, the engine, the teller and the publisher are the product's own, with their threads. `Api` answers what the
-test wants it to.
+The intake, the engine, the reporter and the publisher are the product's own, with their threads. `Api` answers what
+the test wants it to.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import KubeError
-from agent.kube.intake import Intake
-from agent.kube.publish import Publisher, Regarding
-from agent.kube.story import CONDITION
-from agent.kube.teller import ClusterTeller
+from agent.kube.pod_report import CONDITION
+from agent.kube.publishing.pod_reporter import PodReporter
+from agent.kube.publishing.publisher import Publisher, Regarding
+from agent.kube.watch.intake import Intake
 from agent.observe.health import Health
 from agent.observe.threads import watched
 from tests.flow.serving import eventually
@@ -89,13 +89,13 @@ class Told:
         about = Regarding("Node", "", "n1", "n1")
         self.counted: list[tuple[str, str]] = []
         self.failures: list[str] = []
-        self.teller = ClusterTeller(
+        self.reporter = PodReporter(
             self.publisher, about, lambda: (self.world.machine, self.world.engine.node.rules),
             count=lambda what, label: self.counted.append((what, label)),
         )  # fmt: skip
-        self.world = World(folder, tellers=[self.teller], **options)
+        self.world = World(folder, reporters=[self.reporter], **options)
         self.intake = Intake(
-            self.world.engine, self.teller, lambda _name: defaults or {}, failed=self.failures.append
+            self.world.engine, self.reporter, lambda _name: defaults or {}, failed=self.failures.append
         )  # fmt: skip
 
     def see(self, *bodies: Mapping[str, Any]) -> None:

@@ -13,25 +13,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent.app.service.edges import Fan
+from agent.app.service.edges import Reporters
 from agent.core.accounting import invariants
 from agent.core.admission.node import Node
 from agent.core.cgroups.enforced import Unenforced
 from agent.core.machines.synthetic import parse_synthetic
 from agent.core.request.annotations import Ask
-from agent.engine.adopt import CarriedGrant
+from agent.engine.adopt import AnnotatedGrant
 from agent.engine.engine import Engine
-from agent.engine.known import Switches
-from agent.engine.memory_look import Room
-from agent.engine.ports import Teller
+from agent.engine.memory_pressure import Room
+from agent.engine.ports import Reporter
 from agent.engine.recover import LISTED, Recovered, names_in, recover
+from agent.engine.tracked_pod import Switches
 from agent.errors import CheckpointUnwritableError
 from agent.host.cgroups import Cgroups, Kernel
 from agent.host.scratch import Scratch
 from agent.host.standin import container_id, containers_in
-from agent.kube import story as stories
-from agent.kube.bodies import seen
-from agent.kube.story import Story
+from agent.kube import pod_report as pod_reports
+from agent.kube.objects.pod_objects import seen
+from agent.kube.pod_report import PodReport
 from agent.model.cgroup import Level, Written
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
@@ -137,14 +137,14 @@ class World:
     def __init__(
         self, folder: Path, *, machine: str = "2 sockets x 1 node x 4 cores x 1 thread",
         settings: Mapping[str, Any] | None = None, store: MemoryStore | None = None, pods: Iterable[Pod] = (),
-        exempt: Callable[[Pod], str] = lambda _pod: "", room: Room | None = None, tellers: Iterable[Teller] = (),
-        words: Mapping[str, CarriedGrant] | None = None, clock: Callable[[], float] = lambda: time.monotonic(),  # noqa: PLW0108 - a test may turn it
+        exempt: Callable[[Pod], str] = lambda _pod: "", room: Room | None = None, reporters: Iterable[Reporter] = (),
+        words: Mapping[str, AnnotatedGrant] | None = None, clock: Callable[[], float] = lambda: time.monotonic(),  # noqa: PLW0108 - a test may turn it
         **switches: Any,  # noqa: ANN401 - of several types
     ) -> None:  # fmt: skip
         self.settings = {"kubeReserved": {"cpu": "1"}, **(settings or {})}
         self.machine = parse_synthetic(machine)
         self.store, self.ears, self.steps = store or MemoryStore(), Ears(), list[str]()
-        self.fan = Fan(self.ears, *tellers)
+        self.reporters = Reporters(self.ears, *reporters)
         try:
             self.tree = Scratch(folder)
         except Exception:  # noqa: BLE001 - no tree there yet
@@ -159,7 +159,7 @@ class World:
         )  # fmt: skip
         self.engine = Engine(
             self.node(), self.recovered.ledger, cgroups=self.cgroups, store=self.store,
-            teller=self.fan, exempt=exempt, switches=Switches(**switches), steps=self.steps.append,
+            reporter=self.reporters, exempt=exempt, switches=Switches(**switches), steps=self.steps.append,
             saved=self.recovered.as_saved, complete=self.recovered.complete, room=room, clock=clock,
         )  # fmt: skip
         self.engine.names_known(names)
@@ -235,19 +235,19 @@ class World:
         """Its exclusive CPUs, "" for none."""
         return str(self.engine.ledger.grant(uid, name).cpus or "")
 
-    def story(self, uid: str) -> Story:
+    def report(self, uid: str) -> PodReport:
         """What the pod carries: what was told of it last, as annotations and a condition."""
         refusal = self.ears.refused_.get(uid)
         if refusal is not None and uid not in self.engine.ledger.pods:
-            return stories.refused(uid, "default", uid, refusal, policy="", scope="")
-        return stories.admitted(
+            return pod_reports.refused(uid, "default", uid, refusal, policy="", scope="")
+        return pod_reports.admitted(
             uid, self.engine.ledger, self.engine.node.machine, unenforced=self.ears.unenforced[uid]
         )
 
     def condition(self, uid: str) -> str:
         """Status and reason of a pod's condition."""
-        story = self.story(uid)
-        return f"{story.status} {story.reason}"
+        report = self.report(uid)
+        return f"{report.status} {report.reason}"
 
     def check(self) -> None:
         """What is true in every world."""

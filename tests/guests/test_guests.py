@@ -13,7 +13,7 @@ import pytest
 
 from agent.core.machines.facts import to_facts
 from agent.host.archives import open_root
-from agent.host.sysfs import discover
+from agent.host.sysfs.discovery import discover
 from tests.guests.boot import boot
 from tests.guests.needs import MissingError, initramfs, kernel, program
 from tests.guests.shapes import BY_NAME, SHAPES

@@ -76,7 +76,7 @@ KINDS = {
         (("if uid not in alive | later]", "if uid not in later]"),), f"{ALONE}[force-deleted]",
     ),
     "liar": Kind(
-        "the annotation names CPUs that the pod does not have", "agent/kube/story.py",
+        "the annotation names CPUs that the pod does not have", "agent/kube/pod_report.py",
         (("CPUS: str(cpus) or None, NODES: str(nodes)", 'CPUS: "0-15" if cpus else None, NODES: str(nodes)'),),
         f"{ALONE}[daemon-reload]",
     ),

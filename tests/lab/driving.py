@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from agent.kube.story import ASSIGNMENT
+from agent.kube.pod_report import ASSIGNMENT
 from tests.cluster.control_plane import ApiError
 from tests.lab import agent, images, reading
 from tests.lab.needs import LabError, PromiseError

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from agent import __version__
-from agent.kube.story import ASSIGNMENT
+from agent.kube.pod_report import ASSIGNMENT
 from tests.lab import agent, reading
 from tests.lab.cluster import Lab
 from tests.lab.node import Node

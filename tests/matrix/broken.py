@@ -19,7 +19,7 @@ from agent.engine.engine import Engine
 from agent.host.cgroups import Cgroups
 from agent.host.checkpoint import Checkpoint, Saved
 from agent.kube.client import KubeClient
-from agent.kube.story import ASSIGNMENT
+from agent.kube.pod_report import ASSIGNMENT
 from agent.model.cgroup import Cgroup, Observed, Write, Written
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import CpuBooks

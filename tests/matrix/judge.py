@@ -67,7 +67,7 @@ class Told(Protocol):
 
 
 Kernel = Callable[[str, str], str]
-Teller = Callable[[dict[str, Any]], Told]
+Reporter = Callable[[dict[str, Any]], Told]
 
 
 def entitled(body: Mapping[str, Any]) -> dict[str, int]:
@@ -82,7 +82,7 @@ def entitled(body: Mapping[str, Any]) -> dict[str, int]:
 # ---- one moment
 
 
-def untrue(pods: Mapping[str, Pod], stored: Mapping[str, dict[str, Any]], kernel: Kernel, told: Teller) -> str:
+def untrue(pods: Mapping[str, Pod], stored: Mapping[str, dict[str, Any]], kernel: Kernel, told: Reporter) -> str:
     """A pod that is told to have CPUs which the kernel does not give it, "" for none."""
     for key, pod in pods.items():
         words = told(stored.get(key, {}))
@@ -95,7 +95,7 @@ def untrue(pods: Mapping[str, Pod], stored: Mapping[str, dict[str, Any]], kernel
 
 def disagreement(
     pods: Mapping[str, Pod], stored: Mapping[str, dict[str, Any]], saved: Callable[[], Ledger | None], kernel: Kernel,
-    told: Teller, apart: Callable[[CpuSet], bool],
+    told: Reporter, apart: Callable[[CpuSet], bool],
 ) -> str:  # fmt: skip
     """What of ledger, cgroups and annotations does not fit together, "" when all does.
 
@@ -117,7 +117,7 @@ def disagreement(
 
 
 def _disagreements(
-    pods: Mapping[str, Pod], stored: Mapping[str, dict[str, Any]], ledger: Ledger, kernel: Kernel, told: Teller,
+    pods: Mapping[str, Pod], stored: Mapping[str, dict[str, Any]], ledger: Ledger, kernel: Kernel, told: Reporter,
     apart: Callable[[CpuSet], bool],
 ) -> Iterator[str]:  # fmt: skip
     uids = {pod.uid for pod in pods.values()} | {str(each["metadata"]["uid"]) for each in stored.values()}

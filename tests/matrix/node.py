@@ -34,7 +34,7 @@ from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import NumalignError
 from agent.host.checkpoint import Checkpoint
 from agent.host.scratch import Scratch
-from agent.kube.story import ALIGNED, ASSIGNMENT, CONDITION
+from agent.kube.pod_report import ALIGNED, ASSIGNMENT, CONDITION
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from tests.matrix import judge as judging

@@ -8,9 +8,9 @@ from agent.app.page.values import PageInput
 from agent.core.admission.node import Node
 from agent.core.machines.synthetic import parse_synthetic
 from agent.core.request.annotations import Ask
-from agent.engine.following import Following
-from agent.engine.known import Known
+from agent.engine.device_tracker import DeviceTracker
 from agent.engine.state import State
+from agent.engine.tracked_pod import TrackedPod
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger, PodRecord
@@ -51,7 +51,7 @@ def some_pods(*names: str, machine: str = "a machine") -> PageInput:
             created=number,
         )
         last = name == names[-1]
-        known[pod.uid] = Known(pod, Ask(), refusal=refusal if last else None)
+        known[pod.uid] = TrackedPod(pod, Ask(), refusal=refusal if last else None)
         if not last:
             records[pod.uid] = PodRecord(pod, "best-effort", "container", aligned={name: number % 2 == 0},
                                          affinity={name: Hint(NodeSet.from_ids([0]), preferred=True)},
@@ -60,7 +60,7 @@ def some_pods(*names: str, machine: str = "a machine") -> PageInput:
     shared = ledger.cpus.shared - CpuSet.from_ids(range(1, len(names)))
     ledger = replace(ledger, cpus=replace(ledger.cpus, assigned=held, shared=shared), pods=records)
     return PageInput(
-        State(ledger, node, Following(node), known), node_name="node-7",
+        State(ledger, node, DeviceTracker(node), known), node_name="node-7",
         repairs=(RecentRepair(4e9, f"/kubepods/{names[0]}", "cpuset.cpus", "drift-foreign", names[0], "1"),),
         faults=(Fault(4e9, names[0], names[0]),), stopped=(names[0],), missing=names[0],
     )  # fmt: skip

@@ -15,7 +15,7 @@ from agent.app.page.server import Values
 from agent.app.page.values import PageInput
 from agent.app.standalone.standalone import Standalone, StandaloneOptions
 from agent.core.machines.synthetic import parse_synthetic
-from agent.engine.following import Following
+from agent.engine.device_tracker import DeviceTracker
 from agent.engine.state import State
 from agent.host.scratch import Scratch
 from agent.model.podspec import pod_from
@@ -149,4 +149,4 @@ def many_nodes() -> PageInput:
         body = pod(f"worker-{number}", str((3, 2, 4, 1, 2)[number % 5]), namespace=f"team-{number % 5}")
         body["metadata"]["uid"] = f"uid-{number}"
         ledger = node.admit(ledger, pod_from(body)).ledger
-    return PageInput(State(ledger, node, Following(node)), node_name="many-nodes")
+    return PageInput(State(ledger, node, DeviceTracker(node)), node_name="many-nodes")

@@ -235,7 +235,7 @@ def kubelet(tmp_path: Path) -> Iterator[Kubelet]:
 
 
 class Fan:
-    """A teller that passes on to one that is made later."""
+    """A reporter that passes on to one that is made later."""
 
     def __init__(self) -> None:
         self.to: Lookup | None = None
@@ -257,11 +257,11 @@ def test_over_grpc_the_cpus_follow_the_device(kubelet: Kubelet, tmp_path: Path) 
         ).SerializeToString(),
         "Get": lambda _request, _context: answer.SerializeToString(),
     }
-    world, fan = World(tmp_path / "node"), Fan()
+    world, reporters = World(tmp_path / "node"), Fan()
     engine: Engine = world.engine
-    world.fan.add(fan)  # type: ignore[arg-type]
+    world.reporters.add(reporters)  # type: ignore[arg-type]
     client = PodResources(str(tmp_path / "kubelet.sock"))
-    fan.to = lookup = Lookup(client, engine)
+    reporters.to = lookup = Lookup(client, engine)
     lookup.start()
     body = container()
     body["resources"]["limits"][GPU] = "1"

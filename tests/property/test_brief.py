@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.core.cgroups.writers import pod_writes
-from agent.engine.alone import sentence
+from agent.engine.fault_isolation import sentence
 from agent.errors import MalformedError
-from agent.kube.bodies import identity, seen, uid_of
-from agent.kube.brief import brief
-from agent.kube.cleanup import ended
-from agent.kube.owners import owner_of
-from agent.kube.piecewise import Lines, pod
-from agent.kube.story import ASSIGNMENT, CONDITION, FAILED, softened, word_of
+from agent.kube.objects.pod_objects import identity, seen, uid_of
+from agent.kube.objects.pod_stream import Lines, pod
+from agent.kube.objects.read_fields import brief
+from agent.kube.pod_report import ASSIGNMENT, CONDITION, FAILED, softened, word_of
+from agent.kube.publishing.cleanup import ended
+from agent.kube.publishing.refusal_limiter import owner_of
 from tests.unit.test_podspec import BAD
 from tests.world.documents import anything, bodies
 

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.kube.cleanup import remaining
+from agent.kube.publishing.cleanup import remaining
 from tests.unit.cleanup_cases import END, OTHERS, RULE, changed, ours
 
 JUNK = st.recursive(

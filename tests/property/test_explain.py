@@ -12,7 +12,7 @@ from agent.core.admission.node import Node
 from agent.core.explain import Explanation, PodStanding, explain
 from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
-from agent.core.explain.shown import lines, to_json
+from agent.core.explain.serialize import lines, to_json
 from agent.core.explain.values import AsOf, Lever, Merge, MergeRule, Verdict
 from agent.model.ledger import Ledger
 from agent.model.outcome import Admitted, Reason
@@ -42,7 +42,7 @@ def sound(node: Node, case: Case, found: Explanation) -> None:
 
 
 def told(merge: Merge) -> None:
-    """A merge's story agrees with itself."""
+    """A merge's report agrees with itself."""
     if merge.rule in {MergeRule.ONLY, MergeRule.NARROWER, MergeRule.CLOSER, MergeRule.LOWER}:
         assert merge.preferred
         assert merge.winner is not None

@@ -9,7 +9,7 @@ from agent.core.accounting import invariants
 from agent.core.admission.node import Node
 from agent.core.devices.kubelet import Given, Offered, apart, explained, handed_over, merged, places
 from agent.core.machines.synthetic import parse_synthetic
-from agent.engine.following import Following, reported_before
+from agent.engine.device_tracker import DeviceTracker, reported_before
 from agent.model.devices import DeviceInventory
 from agent.model.idset import NodeSet
 from agent.model.ledgerjson import ledger_from_json, ledger_to_json
@@ -36,7 +36,7 @@ WORDS = st.lists(st.tuples(st.sampled_from(sorted(PODS)), GIVEN), max_size=8)
 def test_no_rule_breaks(words: list[tuple[str, Given]], policy: Policy) -> None:
     """Devices wander between pods and containers, repeat and contradict themselves: the ledger stays coherent."""
     plain = Node(MACHINE, Rules(TopologyRules(policy), CpuRules(reserved_count=1)), DeviceInventory())
-    following, node, ledger = Following(plain), plain, plain.start()
+    following, node, ledger = DeviceTracker(plain), plain, plain.start()
     for uid, told in words:
         following = following.tell(uid, told)
         node = following.node(node)

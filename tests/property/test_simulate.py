@@ -1,8 +1,8 @@
 """`simulate` forecasts what the engine does: the same pods in the same order give the same ledger and refusals.
 
-The engine is the real one with a scratch cgroup tree, a store and a teller (tests.flow.world): pods are listed, their
-containers start, end and leave cgroups behind that go away, and the reconciler runs. The simulation gets the same
-manifests and one node, whose scheduler lets everything through.
+The engine is the real one with a scratch cgroup tree, a store and a reporter (tests.flow.world): pods are listed,
+their containers start, end and leave cgroups behind that go away, and the reconciler runs. The simulation gets the
+same manifests and one node, whose scheduler lets everything through.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from agent.core.accounting.invariants import check
 from agent.core.admission.node import Node
 from agent.core.forecast.scheduling import Strategy, needs_of, room_of
-from agent.engine.known import SWITCHES
-from agent.engine.line import FINAL
 from agent.engine.simulation import RUNNING, Add, End, Event, Pass, PodState, Result, Simulation, Site
+from agent.engine.tracked_pod import SWITCHES
+from agent.engine.wait_queue import FINAL
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
 from agent.model.workload import WorkloadItem
@@ -160,8 +160,8 @@ def test_many_nodes_keep_the_rules(
     result = Simulation(sites, strategy=strategy, retries=retries).run(done)
     assert result.fates == Simulation(sites, strategy=strategy, retries=retries).run(done).fates
     for number, site in enumerate(sites):
-        rehearsal = result.nodes[number]
-        check(rehearsal.ledger, rehearsal.node, earlier=tuple(rehearsal.ledger.pods))
+        dry_run = result.nodes[number]
+        check(dry_run.ledger, dry_run.node, earlier=tuple(dry_run.ledger.pods))
         here = [fate for fate in result.fates if fate.site == number]
         bound = [fate for fate in here if fate.state in RUNNING or fate.state is PodState.WAITING]
         requested = dict.fromkeys(site.room, 0)
@@ -170,7 +170,7 @@ def test_many_nodes_keep_the_rules(
                 requested[name] += amount
         assert result.requested[number] == requested
         assert all(requested[name] <= site.room[name] for name in requested)
-        assert len([fate for fate in here if fate.state in RUNNING]) == len(rehearsal.ledger.pods)
+        assert len([fate for fate in here if fate.state in RUNNING]) == len(dry_run.ledger.pods)
     for fate in result.fates:
         assert fate.tries <= 1 + (retries if fate.item.owner else 0)
         assert (fate.state is PodState.UNSCHEDULABLE) <= (fate.site is None)

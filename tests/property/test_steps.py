@@ -16,10 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from agent.core.devices.kubelet import Offered
 from agent.engine import transitions
-from agent.engine.known import Switches
-from agent.engine.line import line_of
 from agent.engine.state import State
+from agent.engine.tracked_pod import Switches
 from agent.engine.transitions import Transition
+from agent.engine.wait_queue import queue_of
 from agent.model.idset import NodeSet
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
@@ -239,7 +239,7 @@ class Steps(RuleBasedStateMachine):
     def whoever_waits_holds_nothing(self) -> None:
         """A pod in the line is in no ledger."""
         if self.state is not None:
-            line = {each.pod.uid for each in line_of(self.state.known, self.state.node.rules)}
+            line = {each.pod.uid for each in queue_of(self.state.known, self.state.node.rules)}
             assert not line & self.state.ledger.pods.keys()
 
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from agent.kube.story import ASSIGNMENT
+from agent.kube.pod_report import ASSIGNMENT
 from tests.lab import agent, reading
 from tests.lab.cluster import Object
 from tests.referee.guest_node import GuestNode

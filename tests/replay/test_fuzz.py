@@ -18,7 +18,7 @@ from agent.errors import HostError
 from agent.host.archives import ArchiveStore, find_tree, read_archive
 from agent.host.files import TEXT_LIMIT
 from agent.host.record import record
-from agent.host.sysfs import discover
+from agent.host.sysfs.discovery import discover
 from tests.reference import MACHINES, needs_machines
 from tests.replay.checker import check_machine
 from tests.replay.trees import write_tree

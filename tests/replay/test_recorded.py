@@ -12,7 +12,7 @@ import pytest
 from agent.core.machines.facts import to_facts
 from agent.host.archives import open_root
 from agent.host.machines import open_machine
-from agent.host.sysfs import discover
+from agent.host.sysfs.discovery import discover
 from agent.model.machine import MemoryKind
 from tests.reference import MACHINES, needs_machines, recorded
 from tests.replay.checker import check_machine

@@ -12,7 +12,7 @@ from agent.core.machines.facts import to_facts
 from agent.core.machines.synthetic import parse_synthetic
 from agent.host.archives import open_root
 from agent.host.record import check, record
-from agent.host.sysfs import discover
+from agent.host.sysfs.discovery import discover
 from agent.model.machine import Machine
 from tests.replay.checker import check_machine
 from tests.replay.trees import write_tree

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent.core.request.exempt import Exemptions
-from agent.kube.cleanup import CleanupRule
+from agent.kube.publishing.cleanup import CleanupRule
 
 Body = dict[str, Any]
 HOUR = 3600.0

@@ -29,7 +29,7 @@ from agent.core.explain import Explanation, PodStanding, explain
 from agent.core.explain.case import Case
 from agent.core.request.exempt import Exemptions
 from agent.engine.deciding import asked, decided
-from agent.engine.known import SWITCHES, Known
+from agent.engine.tracked_pod import SWITCHES, TrackedPod
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
 from agent.model.pod import Pod
@@ -98,12 +98,12 @@ def carried_out(case: Mapping[str, Any]) -> Told:
     number = 0
     given: Given = {"app": tuple(_offered(case))} if "given" in case else {}
 
-    def come(body: Mapping[str, Any], *, ran: bool = False, line: list[Waiting] | None = None) -> Known:
+    def come(body: Mapping[str, Any], *, ran: bool = False, line: list[Waiting] | None = None) -> TrackedPod:
         nonlocal ledger, number
         number += 1
         pod = pod_of(body, number)
         exempt = Exemptions().why(pod)
-        known = Known(pod, asked(node, pod), exempt=exempt, ran=ran)
+        known = TrackedPod(pod, asked(node, pod), exempt=exempt, ran=ran)
         ledger, known = decided(
             node, ledger, known, given=given if body is case["pod"] else None, unwritable="", switches=SWITCHES,
             now=1000.0, line=line or [],

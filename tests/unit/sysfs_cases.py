@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agent.host.files import HostFiles
-from agent.host.sysfs import discover
+from agent.host.sysfs.discovery import discover
 from agent.model.machine import Machine
 from tests.replay.checker import check_machine
 from tests.replay.trees import put

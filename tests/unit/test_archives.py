@@ -14,7 +14,7 @@ from agent.errors import HostError, SysfsMissingError
 from agent.host import archives
 from agent.host.archives import open_root, read_archive
 from agent.host.machines import open_machine
-from agent.host.sysfs import discover
+from agent.host.sysfs.discovery import discover
 from tests.replay.trees import write_tree
 
 MACHINE = parse_synthetic("2 nodes x 2 cores, 1 cpus per l3, nic on 1")

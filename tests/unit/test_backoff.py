@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from agent.core.cgroups.writers import REPAIRS
-from agent.engine.asides import Truce
 from agent.engine.backoff import LONGEST, QUIET, REFUSED, Backoff
+from agent.engine.retries import Truce
 from agent.model.cgroup import Cause, Observed, Write, Written
 
 LAST = {("/a", "cpuset.cpus"): "1"}

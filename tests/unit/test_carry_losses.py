@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agent.core.machines.synthetic import parse_synthetic
-from agent.engine.carry import carry
+from agent.engine.migrate import migrate
 from agent.model.ledger import DeviceBooks
 from tests.flow.world import World, container, manifest
 from tests.world.nodes import managers_of
@@ -38,7 +38,7 @@ def test_of_two_claims_to_one_device_the_older_pods_stands(tmp_path: Path) -> No
     (device,) = (each.id for each in node.inventory.resources["numalign.io/nvme"])
     held = {"numalign.io/nvme": (device,)}
     books = DeviceBooks({"young": {"app": held}, "old": {"app": held}})
-    carried = carry(replace(world.engine.ledger, devices=books), node)
+    carried = migrate(replace(world.engine.ledger, devices=books), node)
     assert dict(carried.ledger.devices.held) == {"old": {"app": held}}
     assert [(loss.uid, loss.container) for loss in carried.losses if device in loss.what] == [("young", "app")]
 

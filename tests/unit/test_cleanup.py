@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from agent.errors import KubeError
-from agent.kube.cleanup import MINUTE, MOST, Cleanup, CleanupRule, ended, remaining
 from agent.kube.client import KubeClient
-from agent.kube.publish import Publisher
+from agent.kube.publishing.cleanup import MINUTE, MOST, Cleanup, CleanupRule, ended, remaining
+from agent.kube.publishing.publisher import Publisher
 from tests.unit.cleanup_cases import END, HOUR, OTHERS, RULE, Body, changed, ours
-from tests.unit.teller_cases import Queue, known, teller
+from tests.unit.reporter_cases import Queue, known, reporter
 
 
 def test_s12_ours_is_due_when_its_time_has_passed() -> None:
@@ -169,14 +169,14 @@ def test_s12_a_denial_is_told_once_with_its_remedy(status: int, remedy: str) -> 
 
 
 def test_s12_the_list_after_a_restart_brings_the_failed_pods() -> None:
-    """What the teller heard of pods is all that is needed; while the node is being left there is none."""
+    """What the reporter heard of pods is all that is needed; while the node is being left there is none."""
     queue = Sending()
-    it = teller(queue)
+    it = reporter(queue)
     known(it, ours())
     assert [remaining(each, END + HOUR, RULE) for each in it.bodies()] == [0]
     it.leave()
     assert it.bodies() == ()
-    assert queue.stories[0].annotations["numalign.io/failed"] is None, "no word of ours stays (S18)"
+    assert queue.pod_reports[0].annotations["numalign.io/failed"] is None, "no word of ours stays (S18)"
 
 
 def test_s12_fail_leaves_our_word_with_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,14 +15,14 @@ from agent.core.explain import PodStanding, explain
 from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
 from agent.core.explain.remedies import TRIES, _Search
-from agent.core.explain.shown import lines, to_json
-from agent.core.explain.values import AsOf, Explanation, Lever, LossReason, Said, Stand, Verdict
+from agent.core.explain.serialize import lines, to_json
+from agent.core.explain.values import AsOf, Candidate, Explanation, HintList, Lever, LossReason, Verdict
 from agent.core.explain.words import size, spread
 from agent.engine.deciding import asked
+from agent.engine.device_tracker import DeviceTracker
 from agent.engine.explaining import explained
-from agent.engine.following import Following
-from agent.engine.known import Known
 from agent.engine.state import State
+from agent.engine.tracked_pod import TrackedPod
 from agent.model.outcome import Admitted, Reason, Refusal
 from tests.unit.explain_cases import FOLDER, Told, again, carried_out, cases
 
@@ -97,8 +97,8 @@ def test_the_engine_explains_what_it_knows() -> None:
     """A snapshot explains its pods: refused and waiting, in, left alone, and none that it does not know."""
     case = next(case for _, case in ALL if case["name"] == "it waits for room")
     told = carried_out(case)
-    known = Known(told.pod, asked(told.node, told.pod), refusal=told.found.refusal)
-    snapshot = State(told.ledger, told.node, Following(told.node), {told.pod.uid: known})
+    known = TrackedPod(told.pod, asked(told.node, told.pod), refusal=told.found.refusal)
+    snapshot = State(told.ledger, told.node, DeviceTracker(told.node), {told.pod.uid: known})
     found = explained(snapshot, told.pod.uid)
     assert found is not None
     assert found.summary == told.found.summary
@@ -129,8 +129,8 @@ def test_amounts_in_words() -> None:
 def test_large_machines_are_summarised() -> None:
     """With sixteen nodes no hint is listed: counts, sums and the rule are told instead."""
     found = carried_out(next(case for case in PLACEMENTS if case["machine"].startswith("4 sockets x 4"))).found
-    said: Said = found.merges[0].said[0]
-    assert (said.stand, said.hints, said.size, said.least) == (Stand.HINTS, None, 1, 2)
+    said: HintList = found.merges[0].said[0]
+    assert (said.stand, said.hints, said.size, said.least) == (Candidate.HINTS, None, 1, 2)
     assert sum(said.free.values()) == 16
     assert found.merges[0].rule_text.endswith("2 NUMA nodes, as many as the neediest of them takes at least")
     assert isinstance(found, Explanation)

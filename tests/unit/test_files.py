@@ -14,7 +14,7 @@ from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import SysfsMalformedError, SysfsMissingError
 from agent.host.archives import open_root
 from agent.host.files import TEXT_LIMIT, FolderStore, HostFiles
-from agent.host.sysfs import discover
+from agent.host.sysfs.discovery import discover
 from tests.replay.trees import write_tree
 
 OPENED: list[str] = []

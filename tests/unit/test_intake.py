@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from agent.errors import InvariantError, KubeError
-from agent.kube.bodies import Raw, SeenPod, seen
-from agent.kube.intake import Intake
+from agent.kube.objects.pod_objects import Raw, SeenPod, seen
+from agent.kube.watch.intake import Intake
 from agent.model.pod import Pod
 from tests import patience
 

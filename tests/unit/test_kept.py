@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.app.setup import Setup, made
-from agent.app.statedir.node_allocatable import Kept, load, mismatch, mismatch_sentence, save, sentences
+from agent.app.statedir.node_allocatable import NodeAllocatable, load, mismatch, mismatch_sentence, save, sentences
 from agent.core.machines.synthetic import parse_synthetic
 from agent.kube.nodes import NodeFacts, node_facts
 from agent.settings import parse
@@ -15,23 +15,23 @@ from agent.settings import parse
 MACHINE = parse_synthetic("2 sockets x 1 node x 4 cores x 2 threads, 8G per node")
 
 
-def setup(kept: Kept | None, **settings: object) -> Setup:
+def setup(kept: NodeAllocatable | None, **settings: object) -> Setup:
     """Settings on the machine, with what the Node says."""
     return made(parse(settings)[0], MACHINE, (), kept)
 
 
 def test_s14_reserved_cpus_follow_from_the_node() -> None:
     """Capacity less allocatable, rounded up, chosen by the CPU manager's own rule: whole cores from the lowest."""
-    kept = Kept(1500, 1 << 30, known=True)
+    kept = NodeAllocatable(1500, 1 << 30, known=True)
     found = setup(kept)
     assert str(found.node.reserved) == "0,8"
     assert "1500m CPU" in next(sentences(found.settings, found.node, kept))
-    assert (mismatch(found.node, kept), mismatch(found.node, Kept(2000, 0, known=True))) == (500, 0)
+    assert (mismatch(found.node, kept), mismatch(found.node, NodeAllocatable(2000, 0, known=True))) == (500, 0)
 
 
 def test_s14_nothing_reserved_anywhere_is_one_core() -> None:
     """With kubeadm's defaults capacity equals allocatable: one core is kept, and that it is more is told."""
-    kept = Kept(0, 0, known=True)
+    kept = NodeAllocatable(0, 0, known=True)
     found = setup(kept)
     assert str(found.node.reserved) == "0,8"
     assert "one core" in next(sentences(found.settings, found.node, kept))
@@ -40,26 +40,26 @@ def test_s14_nothing_reserved_anywhere_is_one_core() -> None:
 
 def test_the_settings_own_reservation_goes_before_the_nodes() -> None:
     """What the file names stays, whatever the Node says."""
-    found = setup(Kept(4000, 0, known=True), reservedSystemCPUs="3")
+    found = setup(NodeAllocatable(4000, 0, known=True), reservedSystemCPUs="3")
     assert str(found.node.reserved) == "3"
 
 
 def test_reserved_memory_follows_from_the_node() -> None:
     """Spread over the nodes with CPUs by their memory; without a Node the settings' own sum counts."""
-    found = setup(Kept(1000, 1 << 30, known=True), memoryManagerPolicy="Static")
+    found = setup(NodeAllocatable(1000, 1 << 30, known=True), memoryManagerPolicy="Static")
     amounts = {number: each["memory"] for number, each in found.node.rules.memory.reserved.items()}
     assert (sum(amounts.values()), amounts[0]) == (1 << 30, 1 << 29)
-    without = setup(Kept(), memoryManagerPolicy="Static").node.rules.memory.reserved
+    without = setup(NodeAllocatable(), memoryManagerPolicy="Static").node.rules.memory.reserved
     assert sum(each["memory"] for each in without.values()) == 100 << 20
 
 
 def test_what_the_node_said_outlives_the_agent(tmp_path: Path) -> None:
     """Saved and loaded; a damaged file counts as nothing."""
-    kept = Kept(1500, 7, known=True, observe_only="true")
+    kept = NodeAllocatable(1500, 7, known=True, observe_only="true")
     save(tmp_path, kept)
     assert load(tmp_path) == kept
     (tmp_path / "node.json").write_text('{"cpuMilli": "many"}')
-    assert load(tmp_path) == Kept()
+    assert load(tmp_path) == NodeAllocatable()
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from agent.errors import MalformedError
-from agent.kube import listing
-from agent.kube.listing import HEAD, LARGEST, Items
+from agent.kube.objects import listing
+from agent.kube.objects.listing import HEAD, LARGEST, Items
 
 LIST: dict[str, Any] = {
     "kind": "PodList", "metadata": {"resourceVersion": "7", "continue": ""},

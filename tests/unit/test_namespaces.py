@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent.errors import KubeError
-from agent.kube.namespaces import AGAIN, TTL, Namespaces
+from agent.kube.watch.namespaces import AGAIN, TTL, Namespaces
 
 
 class Api:

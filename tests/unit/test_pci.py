@@ -15,7 +15,7 @@ from agent.errors import HostError
 from agent.host import pci, proc
 from agent.host.files import HostFiles
 from agent.host.machines import open_machine
-from agent.host.sysfs import discover
+from agent.host.sysfs.discovery import discover
 from agent.model.machine import Machine, PciDevice
 from tests.replay.checker import check_machine
 from tests.replay.trees import link, put, write_tree

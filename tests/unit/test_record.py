@@ -15,7 +15,7 @@ from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import HostError
 from agent.host.archives import open_root
 from agent.host.record import check, record, redact
-from agent.host.sysfs import discover
+from agent.host.sysfs.discovery import discover
 from tests.replay.trees import link, put, write_tree
 
 MACHINE = parse_synthetic("2 nodes x 2 cores x 2 threads, 2 cpus per l3, 1G per node, 3 2Mi pages, gpu on 1, vf on 0")

@@ -1,4 +1,4 @@
-"""agent.settings.effective: what the reservations come to on a machine."""
+"""agent.settings.to_rules: what the reservations come to on a machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agent.model.idset import CpuSet
 from agent.model.machine import Cpu, Machine, NumaNode
 from agent.model.rules import CpuOptions, CpuRules, DeviceSelector, MemoryRules, Policy, Scope, TopologyRules
 from agent.settings import parse
-from agent.settings.effective import eviction_memory, reserved_count, reserved_cpus, reserved_memory
+from agent.settings.to_rules import eviction_memory, reserved_count, reserved_cpus, reserved_memory
 
 MIB = 1 << 20
 SMT = Machine(

@@ -14,7 +14,7 @@ from agent.app.page.views import NodeView, as_json, in_words, view_of
 from agent.cli import show
 from agent.core.accounting.usage import usage
 from agent.core.admission.node import Node
-from agent.engine.known import Known
+from agent.engine.tracked_pod import TrackedPod
 from agent.host.processes import Allowed
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
@@ -81,7 +81,7 @@ def test_a_reason_is_said_once_per_pod() -> None:
     node = a_node()
     pod = pod_from(manifest("big", container("a", cpu="9"), container("b", cpu="9")))
     why = Refusal(Reason.UNEXPECTED, "not enough of it")
-    known = {"big": Known(pod, ask=None, refusal=why)}  # type: ignore[arg-type]  # what it asked for is not shown
+    known = {"big": TrackedPod(pod, ask=None, refusal=why)}  # type: ignore[arg-type]  # what it asked for is not shown
     view = view_of(node.start(), node, known)
     assert [row.state for row in view.rows] == ["refused", "refused"]
     assert text_of(view).count("not enough of it") == 1

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from agent.core.cgroups.writers import pod_writes
-from agent.kube.cleanup import ended, remaining
-from agent.kube.owners import owner_of
-from agent.kube.slim import slim
-from agent.kube.story import carried, nothing
+from agent.kube.objects.kept_fields import slim
+from agent.kube.pod_report import carried, nothing
+from agent.kube.publishing.cleanup import ended, remaining
+from agent.kube.publishing.refusal_limiter import owner_of
 from tests.unit.cleanup_cases import RULE, ours
 
 
@@ -34,8 +34,8 @@ def test_the_same_answers_follow_from_what_is_kept() -> None:
     assert (ended(kept), remaining(kept, now, RULE)) == (ended(body), remaining(body, now, RULE))
     assert remaining(kept, now, RULE) == 0
     assert owner_of(kept) == owner_of(body) == "set"
-    story = nothing("uid", "n", "p")
-    assert carried(kept, story) == carried(body, story)
+    report = nothing("uid", "n", "p")
+    assert carried(kept, report) == carried(body, report)
 
 
 def test_what_is_kept_is_its_own_answer() -> None:

@@ -10,7 +10,7 @@ from agent.core.machines.facts import to_facts
 from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import SysfsMalformedError, SysfsMissingError
 from agent.host.files import HostFiles
-from agent.host.sysfs import discover
+from agent.host.sysfs.discovery import discover
 from agent.model.idset import CpuSet
 from agent.model.machine import MemoryKind
 from tests.replay.trees import mask, put, write_tree

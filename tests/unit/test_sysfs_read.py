@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from agent.errors import MalformedError, SysfsMalformedError
 from agent.host.files import HostFiles
-from agent.host.sysfs_cpus import parse_cpuinfo
-from agent.host.sysfs_read import (
+from agent.host.sysfs.cpus import parse_cpuinfo
+from agent.host.sysfs.read import (
     MAX_WARNINGS,
     SysfsReader,
     agreed,

@@ -16,10 +16,10 @@ from agent.core.admission.node import Node
 from agent.core.admission.resize import pending
 from agent.core.devices.kubelet import Given, Offered
 from agent.engine import transitions
-from agent.engine.known import SWITCHES, Exempt, Switches
-from agent.engine.line import line_of
 from agent.engine.state import State
+from agent.engine.tracked_pod import SWITCHES, Exempt, Switches
 from agent.engine.transitions import Moment, Transition
+from agent.engine.wait_queue import queue_of
 from agent.model.ledger import Grant, Ledger
 from agent.model.outcome import Admitted, Outcome, Refused
 from agent.model.pod import Pod
@@ -266,9 +266,9 @@ def _check(before: State, event: Event, now: float, done: Transition) -> None:
         )
         assert known.since <= now, f"{uid} waits from later on"
     assert all(pod.uid in after.known for pod in done.told), "something is told of a pod that nobody knows"
-    places = max(after.switches.most_waiting, len(line_of(before.known, before.node.rules)))
+    places = max(after.switches.most_waiting, len(queue_of(before.known, before.node.rules)))
     if not isinstance(event, Changed):  # a shorter line counts from the next decision on
-        assert len(line_of(after.known, after.node.rules)) <= places, "more pods wait than may (safety.md S11)"
+        assert len(queue_of(after.known, after.node.rules)) <= places, "more pods wait than may (safety.md S11)"
         _nobody_else_moved(before, event, after)
 
 

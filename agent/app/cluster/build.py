@@ -1,4 +1,4 @@
-"""Makes what a node of a cluster is served with: clients, tellers, the engine with its recovered ledger, the threads.
+"""Makes what a node of a cluster is served with: clients, reporters, engine with its recovered ledger, threads.
 
 Nothing runs yet when it is made; `agent.app.cluster.cluster.Cluster` starts and feeds it. Also here: the small
 questions that its parts ask of each other, and the kill switch, which waits for nobody (safety.md S3).
@@ -15,11 +15,11 @@ from typing import Any
 
 from agent import __version__
 from agent.app import setup
-from agent.app.cluster.leaving import Leaving
+from agent.app.cluster.decommission import Decommission
 from agent.app.cluster.start import FIND_WITHIN, PATIENCE, Start, find_pod, read_start
 from agent.app.cluster.topology_loop import TopologyLoop
 from agent.app.page.server import NodePage
-from agent.app.service.edges import Fan, NodeEdges, Sockets
+from agent.app.service.edges import NodeEdges, Reporters, Sockets
 from agent.app.service.file_switch import FileSwitch
 from agent.app.service.gauges import Locality, shown
 from agent.app.service.machine_watch import MachineWatch, second_opinion
@@ -29,10 +29,10 @@ from agent.app.statedir import node_allocatable as keeping
 from agent.app.statedir import recovery_report
 from agent.app.statedir.loading import load
 from agent.app.statedir.metered_store import CountedStore
-from agent.app.statedir.unplaced_pods import Outsiders
+from agent.app.statedir.unplaced_pods import UnplacedPods
 from agent.core.admission.node import Node
 from agent.core.request.exempt import Exemptions
-from agent.engine.adopt import CarriedGrant
+from agent.engine.adopt import AnnotatedGrant
 from agent.engine.engine import Engine
 from agent.engine.ports import Steps
 from agent.engine.recover import Recovered, recover
@@ -42,15 +42,15 @@ from agent.host.checkpoint import Checkpoint
 from agent.host.node_memory import NodeMemory
 from agent.host.scratch import Scratch, is_scratch
 from agent.kube.access import ApiAccess
-from agent.kube.bodies import SeenPod
 from agent.kube.client import KubeClient
-from agent.kube.handlers import PodSource
-from agent.kube.intake import Intake
-from agent.kube.namespaces import Namespaces
 from agent.kube.nodes import NodeFacts, node_facts
-from agent.kube.publish import Publisher, Regarding
-from agent.kube.teller import ClusterTeller
+from agent.kube.objects.pod_objects import SeenPod
+from agent.kube.publishing.pod_reporter import PodReporter
+from agent.kube.publishing.publisher import Publisher, Regarding
 from agent.kube.topology_crd import TopologyPublisher
+from agent.kube.watch.handlers import PodSource
+from agent.kube.watch.intake import Intake
+from agent.kube.watch.namespaces import Namespaces
 from agent.model.cgroup import Level
 from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment
@@ -93,7 +93,7 @@ class ClusterParts(Service):
     def __init__(self, options: ClusterOptions, *, steps: Steps = lambda _name: None) -> None:
         super().__init__(steps)
         self.options = options
-        self.outsiders = Outsiders(options.state)
+        self.unplaced = UnplacedPods(options.state)
         self.engine: Engine | None = None
         self.source: PodSource | None = None
         self._news = False
@@ -117,7 +117,9 @@ class ClusterParts(Service):
         if start.node is not None:
             self._facts = start.node
             self._remember(start.node)
-        self.hotplug = MachineWatch(options.root, self._wake.set, lambda text: self.fan.problem("hot-plug", text))
+        self.hotplug = MachineWatch(
+            options.root, self._wake.set, lambda text: self.reporters.problem("hot-plug", text)
+        )
         self._prints: tuple[object, ...] = self._fingerprints()
         self._slices_at = 0.0
         """When the API is asked next whether a DRA driver hands out this node's CPUs."""
@@ -128,34 +130,38 @@ class ClusterParts(Service):
         there = self.cgroups.observe().cgroups
         self._there = frozenset(each.pod_uid for each in there if each.level is Level.CONTAINER)
         self._make_tellers()
-        self.leaving = Leaving(options.own_uid, self.client, self.cluster_teller, self.publisher, self._wake.set)
-        self.leaving.begin(start.pods)
+        self.decommission = Decommission(
+            options.own_uid, self.client, self.pod_reporter, self.publisher, self._wake.set
+        )
+        self.decommission.begin(start.pods)
         self.memory = None if options.root else NodeMemory()
         self.engine = engine = self._make_engine(start)
         mind_pods(engine, start.writers if start.listed else self.kept.writers)
         self.intake = Intake(
-            engine, self.cluster_teller, self.namespaces.annotations, self._there.__contains__, self._node_changed,
-            lambda text: self.fan.problem("intake", text), lambda body: self.leaving.seen(body, self._halt),
+            engine, self.pod_reporter, self.namespaces.annotations, self._there.__contains__, self._node_changed,
+            lambda text: self.reporters.problem("intake", text),
+            lambda body: self.decommission.seen(body, self._halt),
             waits=lambda: not engine.snapshot.listening, adopt=self._adopt,
         )  # fmt: skip
         self.source = PodSource(options.access, options.node_name, self.intake, count)
         self.edges = NodeEdges(
-            engine=engine, fan=self.fan, sockets=options.sockets, find=self._find, wish=self.cluster_teller.wish,
+            engine=engine, reporters=self.reporters, sockets=options.sockets, find=self._find,
+            wish=self.pod_reporter.wish,
             enforcement=lambda: self.setup.settings.enforcement,
             count=lambda what: self.metrics.count("nri_answers_total", what),
             timed=lambda method, _outcome, seconds: self.metrics.time("operation_seconds", method, seconds=seconds),
         )  # fmt: skip
         self.events = NodeEvents(self.cgroups, self.windows, self.metrics, self._wake.set)
         self.locality = Locality(self.cgroups)
-        self.page = NodePage.of(options.node_name, engine, self.cgroups, self.health, self.fan)
+        self.page = NodePage.of(options.node_name, engine, self.cgroups, self.health, self.reporters)
         self.topology = TopologyLoop(
             TopologyPublisher(self.client), options.node_name, snapshot=lambda: engine.snapshot,
             node_uid=lambda: self._facts.uid, enforcing=self._acting,
-            problem=lambda text: self.fan.problem("topology", text),
+            problem=lambda text: self.reporters.problem("topology", text),
         )  # fmt: skip
         self._switch()
         self._tell_start()
-        setup.tell_wrong(self.setup, self.fan)
+        setup.tell_wrong(self.setup, self.reporters)
 
     def _make_tellers(self) -> None:
         options, settings = self.options, self.setup.settings
@@ -165,7 +171,7 @@ class ClusterParts(Service):
             dropped=lambda why: self.metrics.count("events_dropped_total", why),
             refused=lambda what: self.metrics.count("api_refused_total", what),
         )  # fmt: skip
-        self.cluster_teller = ClusterTeller(
+        self.pod_reporter = PodReporter(
             self.publisher, about, lambda: (self._node().machine, self._node().rules), ran=self._there.__contains__,
             most_refusals=settings.refusals.per_owner_per_hour, fallback=self._fallback(), acting=self._acting,
             count=self._count_told, exempt=self._exempt,
@@ -174,13 +180,13 @@ class ClusterParts(Service):
         self.windows = windows(self.metrics)
         measured = Measured(self.metrics, lambda: self._node().rules.topology.policy)
         measured.windows = self.windows
-        self.fan = Fan(measured, self.cluster_teller)
+        self.reporters = Reporters(measured, self.pod_reporter)
 
     def _make_engine(self, start: Start) -> Engine:
         recovered = self._recover(start)
         engine = Engine(
             self.setup.node, recovered.ledger, cgroups=self.cgroups, store=CountedStore(self.store, self.metrics),
-            teller=self.fan, exempt=self._exempt, switches=self.setup.switches, steps=self._steps,
+            reporter=self.reporters, exempt=self._exempt, switches=self.setup.switches, steps=self._steps,
             saved=recovered.as_saved, complete=recovered.complete, room=self.memory.room if self.memory else None,
             halting=FileSwitch(self.options.config),
         )  # fmt: skip
@@ -190,7 +196,7 @@ class ClusterParts(Service):
             facts = {"pods": len(recovered.kept), "names": len(self._names)}
             LOG.warning("pods and containers are known from the saved ledger alone", extra={"facts": facts})
         engine.keep()
-        self.cluster_teller.soften = engine.soften
+        self.pod_reporter.soften = engine.soften
         return engine
 
     def _recover(self, start: Start) -> Recovered:
@@ -198,17 +204,17 @@ class ClusterParts(Service):
         observed = self.cgroups.observe()
         loaded = load(self.store, self.setup.node, observed, pods)
         if loaded.aside:
-            self.fan.problem("checkpoint", loaded.aside)
+            self.reporters.problem("checkpoint", loaded.aside)
         self._names = {**loaded.names, **start.names}
         found = recover(
             self.setup.node, loaded.ledger, observed, self._names, pods, complete=loaded.complete, words=start.words
         )
         for text in found.untold:
-            self.fan.problem("devices", text)
+            self.reporters.problem("devices", text)
         recovery_report.tell(self.options.state, found, loaded.aside)
         return found
 
-    def _adopt(self, found: list[SeenPod], words: Mapping[str, CarriedGrant]) -> None:
+    def _adopt(self, found: list[SeenPod], words: Mapping[str, AnnotatedGrant]) -> None:
         """The first list of pods, where there was neither a ledger nor the API server at the start."""
         names = {each: (of.pod.uid, name) for of in found for each, name in of.containers.items()}
         there = {of.pod.uid for of in found}
@@ -221,7 +227,7 @@ class ClusterParts(Service):
             LOG.warning("cross-check: %s", text)
         text = keeping.mismatch_sentence(self._node(), self.kept)
         if text:
-            self.fan.problem("reservation", text)
+            self.reporters.problem("reservation", text)
 
     # ---- the kill switch
 
@@ -242,8 +248,8 @@ class ClusterParts(Service):
         if self._stops():  # heard of since it was asked, and undone by the line above
             self._engine.halted = True
         halted = self._engine.halted
-        if halted and not self._halted_told and not self.leaving.asked:
-            self.fan.problem("observe-only", "the kill switch is on: nothing is written, refused or held")
+        if halted and not self._halted_told and not self.decommission.asked:
+            self.reporters.problem("observe-only", "the kill switch is on: nothing is written, refused or held")
         if was and not halted:
             LOG.info("the kill switch is off")
             self._engine.reconcile()
@@ -251,7 +257,7 @@ class ClusterParts(Service):
 
     def _stops(self) -> bool:
         kept, heard, settings = self.kept.observe_only, self._facts.observe_only, self.setup.switches.observe_only
-        return bool(kept or heard or settings or self.leaving.asked)
+        return bool(kept or heard or settings or self.decommission.asked)
 
     def _remember(self, facts: NodeFacts) -> None:
         found = replace(self.kept, observe_only=facts.observe_only, resources=facts.resources)
@@ -259,7 +265,7 @@ class ClusterParts(Service):
             found = replace(found, cpu_milli=facts.cpu_milli, memory=facts.memory, known=True)
         self._keep(found)
 
-    def _keep(self, found: keeping.Kept) -> None:
+    def _keep(self, found: keeping.NodeAllocatable) -> None:
         if found != self.kept:
             self.kept = found
             try:
@@ -298,13 +304,13 @@ class ClusterParts(Service):
         """A pod that the runtime starts before the watch brought it: one GET, as long as the runtime can wait."""
         if not self._engine.snapshot.listening:
             return None  # who runs comes first
-        known = self.cluster_teller.pod_known
+        known = self.pod_reporter.pod_known
         try:
             asked = self._asking.submit(
                 find_pod, self.client, self.namespaces.annotations, namespace, name, uid, known
             )  # fmt: skip
         except RuntimeError as error:  # no thread can be had: the watch brings the pod
-            self.fan.problem("threads", f"a pod that the runtime starts is not asked for: {error}")
+            self.reporters.problem("threads", f"a pod that the runtime starts is not asked for: {error}")
             return None
         try:
             return asked.result(FIND_WITHIN)

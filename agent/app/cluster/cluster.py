@@ -29,10 +29,10 @@ from agent.app.service.node_events import (
     writing_pods,
 )
 from agent.core.machines.changes import changes
-from agent.engine.alone import Survived
-from agent.kube.cleanup import Cleanup, CleanupRule
+from agent.engine.fault_isolation import Isolated
 from agent.kube.configz import kubelet_configuration
-from agent.kube.slices import AGAIN, SELDOM, cpu_slices
+from agent.kube.publishing.cleanup import Cleanup, CleanupRule
+from agent.kube.resource_slices import AGAIN, SELDOM, cpu_slices
 from agent.observe.logs import LOG
 from agent.operation import operation
 
@@ -71,7 +71,7 @@ class Cluster(ClusterParts):
             self._loop()
         self._engine.keep_names()
         LOG.info("stopped; nothing was released by that")
-        self.leaving.sweep(self.store)
+        self.decommission.sweep(self.store)
 
     @cached_property
     def questions(self) -> KubeletQuestions:
@@ -82,9 +82,9 @@ class Cluster(ClusterParts):
     def cleanup(self) -> Cleanup:
         """Deletes Failed pods that we refused, where that is wanted (safety.md S12)."""
         return Cleanup(
-            self.client, self.publisher, self.cluster_teller.bodies, self._cleanup_rule,
+            self.client, self.publisher, self.pod_reporter.bodies, self._cleanup_rule,
             count=lambda: self._count_told("action", "delete"),
-            problem=lambda text: self.fan.problem("cleanup", text),
+            problem=lambda text: self.reporters.problem("cleanup", text),
         )  # fmt: skip
 
     def _cleanup_rule(self) -> CleanupRule | None:
@@ -125,9 +125,9 @@ class Cluster(ClusterParts):
 
     def _turn(self, work: Callable[[], None]) -> None:
         """One piece of work; a fault is told, and tried again with the next turn."""
-        with Survived(self._stumbled):
+        with Isolated(self._stumbled):
             work()
-        with Survived(self._stumbled):
+        with Isolated(self._stumbled):
             self._show(self._engine)
 
     # ---- pieces of work
@@ -167,19 +167,19 @@ class Cluster(ClusterParts):
     def _mind_pods(self) -> None:
         """Pods that write cpusets (S10); before the first complete list, those that the start has read count."""
         if self.intake.synced.is_set():
-            found = writing_pods(self.cluster_teller.bodies())
+            found = writing_pods(self.pod_reporter.bodies())
             mind_pods(self._engine, found)
             self._keep(replace(self.kept, writers=found[:MOST_NAMED]))  # for a start without the API server
 
     def _leave(self) -> None:
         """Asked to release the node, or asked no more."""
-        if self.leaving.turn(self._engine, self.cgroups, self.topology.leave):
+        if self.decommission.turn(self._engine, self.cgroups, self.topology.leave):
             self._switch()
             self._retell()
             for each in self._engine.snapshot.known.values():
                 if each.refusal is not None and not each.ended:
-                    with Survived(self._stumbled):
-                        self.cluster_teller.refused(each.pod, each.refusal, each.ask)
+                    with Isolated(self._stumbled):
+                        self.pod_reporter.refused(each.pod, each.refusal, each.ask)
 
     def _retell(self) -> None:
         """The first complete list came: pods of the saved ledger carry what they hold, whoever was killed before."""
@@ -187,8 +187,8 @@ class Cluster(ClusterParts):
         for uid, known in snapshot.known.items():
             if uid in snapshot.shown.pods and not known.ended and known.refusal is None:
                 lacking = snapshot.unenforced.get(uid, {})
-                with Survived(self._stumbled):  # one pod's fault is its own
-                    self.cluster_teller.retold(known.pod, snapshot.shown, known.ask, lacking)
+                with Isolated(self._stumbled):  # one pod's fault is its own
+                    self.pod_reporter.retold(known.pod, snapshot.shown, known.ask, lacking)
 
     def _follow(self) -> None:
         """The Node, the settings or the machine changed: read again; wrong settings are told once, the old stay."""
@@ -201,7 +201,7 @@ class Cluster(ClusterParts):
         if now == self._prints and self.kept == before_kept:
             return
         self._prints, self._behind, before = now, True, self.setup
-        self.setup = setup.again(self.options.config, self.options.root, before, self.fan, kept=self.kept)
+        self.setup = setup.again(self.options.config, self.options.root, before, self.reporters, kept=self.kept)
         setup.remember(self.setup, self.options.state)
         self._behind = False
         same = (before.settings, before.machine.digest, before.node.rules)
@@ -212,7 +212,7 @@ class Cluster(ClusterParts):
         with operation("setup"):
             for change in changes(before.machine, self.setup.machine):
                 LOG.warning("machine: %s", change.text)
-            self.cluster_teller.configure(self.setup.settings.refusals.per_owner_per_hour, self._fallback())
+            self.pod_reporter.configure(self.setup.settings.refusals.per_owner_per_hour, self._fallback())
             lost = self._engine.changed(self.setup.node, self.setup.switches).losses
             self.edges.follow()
             if lost:  # what a pod carries is what it has now, and why

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.app.service.node_events import writing_pods
-from agent.engine.adopt import CarriedGrant
-from agent.engine.alone import Survived, sentence
+from agent.engine.adopt import AnnotatedGrant
+from agent.engine.fault_isolation import Isolated, sentence
 from agent.errors import KubeError
-from agent.kube.bodies import SeenPod, seen
 from agent.kube.client import KubeClient, pod_list
 from agent.kube.nodes import NodeFacts, node_facts
-from agent.kube.story import word_of
+from agent.kube.objects.pod_objects import SeenPod, seen
+from agent.kube.pod_report import word_of
 from agent.model.pod import Pod
 from agent.observe.logs import LOG
 
@@ -45,7 +45,7 @@ class Start:
     node: NodeFacts | None = None
     pods: tuple[Pod, ...] = ()
     names: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    words: Mapping[str, CarriedGrant] = field(default_factory=dict)
+    words: Mapping[str, AnnotatedGrant] = field(default_factory=dict)
     listed: bool = False
     writers: tuple[str, ...] = ()
 
@@ -58,7 +58,7 @@ def read_start(
     spaces: dict[str, Mapping[str, str]] = {}
 
     def ask() -> None:
-        with Survived(lambda error: LOG.warning("starting without the API server: %s", sentence(error))):
+        with Isolated(lambda error: LOG.warning("starting without the API server: %s", sentence(error))):
             answers["node"] = client.get(f"/api/v1/nodes/{node}")
             query = (("fieldSelector", f"spec.nodeName={node}"), ("resourceVersion", "0"))
             answers["pods"] = client.call("GET", "/api/v1/pods", query=query, verb="LIST pods", reader=pod_list)
@@ -84,9 +84,9 @@ def read_start(
 def _pods(answer: Mapping[str, Any], spaces: Mapping[str, Mapping[str, str]]) -> Start:
     pods: list[Pod] = []
     names: dict[str, tuple[str, str]] = {}
-    words: dict[str, CarriedGrant] = {}
+    words: dict[str, AnnotatedGrant] = {}
     for body in answer.get("items") or ():
-        with Survived(lambda _error: None):  # told by the intake
+        with Isolated(lambda _error: None):  # told by the intake
             found = seen(body, spaces.get(_space(body), {}))
             if not found.ended:
                 pods.append(found.pod)
@@ -116,7 +116,7 @@ def find_pod(
 
     `known` hears of it as of one that the watch brings: it is decided now, and the watch's word changes nothing more.
     """
-    with Survived(lambda _error: None):
+    with Isolated(lambda _error: None):
         body = client.pod(namespace, name)
         found = seen(body, _defaults(defaults, namespace))
         if found.pod.uid == uid and not found.ended:

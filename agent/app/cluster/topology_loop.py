@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from agent.core.devices.books import groups_held
-from agent.engine.alone import sentence
+from agent.engine.fault_isolation import sentence
 from agent.engine.state import State
 from agent.errors import KubeError
 from agent.kube.topology_crd import NOT_FOUND, TopologyPublisher, topology_object
@@ -62,11 +62,11 @@ class TopologyLoop:
         self._stopping.set()
         self._thread.join(within)
 
-    def leave(self, leaving: bool) -> bool:  # noqa: FBT001 - the question itself
+    def leave(self, decommission: bool) -> bool:  # noqa: FBT001 - the question itself
         """Remove the object and publish nothing more (safety.md S18), or publish again; whether that is done."""
-        self._leaving = leaving
-        self._withdrawn = self._withdrawn and leaving
-        return self._withdrawn or not leaving
+        self._leaving = decommission
+        self._withdrawn = self._withdrawn and decommission
+        return self._withdrawn or not decommission
 
     def _run(self) -> None:
         delay = self._every

@@ -20,7 +20,7 @@ from typing import Any
 from agent.core.request.annotations import RELEASE
 from agent.errors import KubeError
 from agent.kube.client import KubeClient
-from agent.kube.farewell import (
+from agent.kube.decommission import (
     Agents,
     ReleaseAnswer,
     agents_of,
@@ -61,7 +61,7 @@ class NodeProgress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class ReleaseCoordinator:
     """Whom to ask.
 
     Attributes:

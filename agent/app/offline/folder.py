@@ -11,14 +11,14 @@ from pathlib import Path
 from agent.app import setup
 from agent.app.statedir import last_settings, recovery_report
 from agent.app.statedir import node_allocatable as kept
-from agent.app.statedir import unplaced_pods as outsiders
+from agent.app.statedir import unplaced_pods as unplaced
 from agent.core.machines.identity import differs
-from agent.engine.carry import carry
+from agent.engine.migrate import migrate
 from agent.errors import HostError, SettingsError
 from agent.host.checkpoint import Checkpoint, Saved
 from agent.model.ledger import Ledger
 
-BESIDE = (kept.FILE, outsiders.FILE, recovery_report.FILE, last_settings.FILE)
+BESIDE = (kept.FILE, unplaced.FILE, recovery_report.FILE, last_settings.FILE)
 """Names of the files beside the ledger."""
 
 
@@ -58,7 +58,7 @@ def carried(saved: Saved, found: setup.Setup) -> tuple[Ledger, tuple[str, ...]]:
         )  # fmt: skip
     if saved.ledger.machine == machine.digest:
         return saved.ledger, ()
-    moved = carry(saved.ledger, found.node)
+    moved = migrate(saved.ledger, found.node)
     notes = (different, *moved.sentences())
     return moved.ledger, tuple(note for note in notes if note)
 

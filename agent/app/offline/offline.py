@@ -39,7 +39,7 @@ OWN_KUBEPODS = f"/{OWN_FOLDER}/kubepods.slice"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Where:
+class Locations:
     """Where to look; as the options of `numalign verify` and `release`."""
 
     state: Path
@@ -51,7 +51,7 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class Leftovers:
     """What was found.
 
     Attributes:
@@ -100,7 +100,7 @@ class Left:
         return check(replace(case, lift_quota=self.setup.switches.lift_quota, affinities=affinities))
 
 
-def open_left(where: Where, *, needs_ledger: bool) -> Left:
+def open_leftovers(where: Locations, *, needs_ledger: bool) -> Leftovers:
     """Find it all.
 
     Args:
@@ -134,10 +134,10 @@ def open_left(where: Where, *, needs_ledger: bool) -> Left:
     stand_ins = {number: spot for record in ledger.pods.values() for number, spot in names_of(record.pod).items()}
     kept = names_in(saved.extra) if saved else {}
     names = named(ledger, {**kept, **stand_ins, **read_pod_logs(where.log_dir).containers}, observed)
-    return Left(found, store, saved, cgroups, real, names, observed, tuple(notes))
+    return Leftovers(found, store, saved, cgroups, real, names, observed, tuple(notes))
 
 
-def _must_be_there(cgroups: Cgroups, where: Where) -> None:
+def _must_be_there(cgroups: Cgroups, where: Locations) -> None:
     """Nothing to look at is no good news: who asks in the wrong place must not hear that nobody is confined."""
     if cgroups.kubepods:
         return
@@ -147,7 +147,7 @@ def _must_be_there(cgroups: Cgroups, where: Where) -> None:
     raise HostError(below, "no kubepods cgroup was found there; name the tree with --cgroup-root or --state-dir")
 
 
-def _tree(where: Where, *, live: bool) -> tuple[Cgroups, bool]:
+def _tree(where: Locations, *, live: bool) -> tuple[Cgroups, bool]:
     """The tree, and whether a kernel stands behind it."""
     folder = where.state / "cgroup"
     scratch = where.cgroup_root == SCRATCH or (where.cgroup_root == AUTO and (not live or folder.is_dir()))

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from agent.app import setup
 from agent.app.offline.folder import carried, saved_in, setup_of
-from agent.app.statedir import unplaced_pods as outsiders
-from agent.app.statedir.unplaced_pods import Outsider
+from agent.app.statedir import unplaced_pods as unplaced
+from agent.app.statedir.unplaced_pods import UnplacedPod
 from agent.core.admission.node import Node
 from agent.core.cgroups.enforced import Unenforced, note
 from agent.core.explain import Explanation, PodStanding, explain
 from agent.engine.deciding import asked
-from agent.engine.following import Following, reported_before
+from agent.engine.device_tracker import DeviceTracker, reported_before
 from agent.errors import SettingsError
 from agent.host.checkpoint import Checkpoint
 from agent.host.manifests import ManifestFolder, read_folder
@@ -28,7 +28,7 @@ from agent.model.pod import Pod
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class OfflineQueries:
     """Whom to ask.
 
     Attributes:
@@ -43,7 +43,7 @@ class Desk:
     setup: setup.Setup
     node: Node
     ledger: Ledger
-    outside: Mapping[str, Outsider] = field(default_factory=dict)
+    outside: Mapping[str, UnplacedPod] = field(default_factory=dict)
     lacking: Mapping[str, Unenforced] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -98,7 +98,7 @@ class Desk:
         return self.setup.exemptions(static=record is None).why(pod)
 
 
-def open_desk(state: Path, config: Path | None, root: str | None, *, needs_ledger: bool = True) -> Desk:
+def open_queries(state: Path, config: Path | None, root: str | None, *, needs_ledger: bool = True) -> OfflineQueries:
     """Read the state folder.
 
     Args:
@@ -115,10 +115,12 @@ def open_desk(state: Path, config: Path | None, root: str | None, *, needs_ledge
     saved = saved_in(store) if needs_ledger else store.load()
     found = setup_of(state, config, root)
     if saved is None:
-        return Desk(found, found.node, found.node.start(), notes=(f"no ledger in {state}: an empty node is taken",))
+        return OfflineQueries(
+            found, found.node, found.node.start(), notes=(f"no ledger in {state}: an empty node is taken",)
+        )
     ledger, notes = carried(saved, found)
-    node = Following(found.node, reported_before(ledger, found.node)).node(found.node)
-    return Desk(found, node, ledger, outsiders.load(state), outsiders.unenforced(state), notes)
+    node = DeviceTracker(found.node, reported_before(ledger, found.node)).node(found.node)
+    return OfflineQueries(found, node, ledger, unplaced.load(state), unplaced.unenforced(state), notes)
 
 
 def manifests(path: Path) -> tuple[Pod, ...]:

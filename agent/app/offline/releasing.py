@@ -10,7 +10,7 @@ import errno
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from agent.app.offline.offline import Left
+from agent.app.offline.offline import Leftovers
 from agent.core.cgroups.desired import RUNTIME_INNER
 from agent.core.cgroups.release import release_plan
 from agent.model.cgroup import HANGS, VANISHED, Cgroup, Level, Observed, Written
@@ -55,7 +55,7 @@ class Released:
         return not any(each.confines for each in self.remains)
 
 
-def release(left: Left) -> Released:
+def release(left: Leftovers) -> Released:
     """Widen everything, empty what may be emptied, put the quotas back, and look again.
 
     Raises:

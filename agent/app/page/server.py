@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.app.page.values import PageInput, explanation_value, node_value, pods_value
-from agent.app.service.edges import Fan
+from agent.app.service.edges import Reporters
 from agent.engine.engine import Engine
 from agent.errors import HostError
 from agent.host.cgroups import Cgroups
@@ -100,12 +100,12 @@ class NodePage:
 
     @classmethod
     def of(
-        cls, name: str, engine: Engine, cgroups: Cgroups, health: Health, fan: Fan,
+        cls, name: str, engine: Engine, cgroups: Cgroups, health: Health, reporters: Reporters,
         wrong: Callable[[], Sequence[object]] = tuple,
     ) -> NodePage:  # fmt: skip
         """The page of a node; `fan` tells it what is repaired and what goes wrong, from now on."""
         recent = Recent()
-        fan.add(recent)
+        reporters.add(recent)
         return cls(EngineSource(name=name, engine=engine, cgroups=cgroups, health=health, recent=recent, wrong=wrong))
 
     def follow(self, settings: Page) -> None:

@@ -16,12 +16,12 @@ from agent import __version__
 from agent.app.page.views import Row, in_words, node_json, refusal_json, row_json, view_of
 from agent.core.accounting.usage import usage
 from agent.core.cgroups.enforced import sentence
-from agent.core.explain.shown import to_json
+from agent.core.explain.serialize import to_json
 from agent.core.machines.facts import to_facts
 from agent.engine.explaining import explained
-from agent.engine.known import Known
-from agent.engine.line import FINAL, waits
 from agent.engine.state import State
+from agent.engine.tracked_pod import TrackedPod
+from agent.engine.wait_queue import FINAL, waits
 from agent.host.cgroups.layout import place
 from agent.model.outcome import Refusal
 from agent.model.rules import Rules
@@ -139,7 +139,9 @@ def pods_value(seen: PageInput) -> list[dict[str, Any]]:
     return found
 
 
-def _pod(seen: PageInput, uid: str, known: Known | None, rows: list[Row], holder: Holder | None) -> dict[str, Any]:
+def _pod(
+    seen: PageInput, uid: str, known: TrackedPod | None, rows: list[Row], holder: Holder | None
+) -> dict[str, Any]:
     record = seen.snapshot.shown.pods.get(uid)
     pod = record.pod if record else known.pod if known else None
     state, why = _state(seen.snapshot, uid, known, rows)
@@ -166,7 +168,7 @@ def _sign(holder: Holder) -> dict[str, Any]:
     return {"letter": holder.sign, "number": holder.number, "colour": colour, "pattern": pattern}
 
 
-def _state(snapshot: State, uid: str, known: Known | None, rows: list[Row]) -> tuple[str, str]:
+def _state(snapshot: State, uid: str, known: TrackedPod | None, rows: list[Row]) -> tuple[str, str]:
     """A pod's state in one word, and one sentence where there is something to say."""
     if known is not None and known.ended:
         return ENDED, "it ended; what it held is freed when its cgroups have gone"
@@ -182,7 +184,7 @@ def _state(snapshot: State, uid: str, known: Known | None, rows: list[Row]) -> t
     return next((state for state in (MISALIGNED, ALIGNED) if state in states), SHARED), why
 
 
-def _refused(snapshot: State, known: Known, refusal: Refusal, *, inside: bool) -> tuple[str, str]:
+def _refused(snapshot: State, known: TrackedPod, refusal: Refusal, *, inside: bool) -> tuple[str, str]:
     """Of a pod that was refused: it waits, it does not run, or it runs on the shared pool all the same."""
     plain = in_words(refusal)
     if inside:

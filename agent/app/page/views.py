@@ -14,7 +14,7 @@ from agent.core.admission.alignment import UNPREFERRED
 from agent.core.admission.node import Node
 from agent.core.explain.refusals import in_plain_words
 from agent.core.explain.words import on
-from agent.engine.known import Known
+from agent.engine.tracked_pod import TrackedPod
 from agent.host.processes import Allowed
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Ledger, PodRecord
@@ -82,7 +82,7 @@ class NodeView:
 
 
 def view_of(
-    ledger: Ledger, node: Node | None, known: Mapping[str, Known] | None = None, words: Words | None = None
+    ledger: Ledger, node: Node | None, known: Mapping[str, TrackedPod] | None = None, words: Words | None = None
 ) -> NodeView:
     """The view of a ledger.
 
@@ -106,7 +106,7 @@ def view_of(
 
 
 def _row(
-    pod: Pod, container: Container, ledger: Ledger, machine: Machine | None, known: Known | None,
+    pod: Pod, container: Container, ledger: Ledger, machine: Machine | None, known: TrackedPod | None,
     allowed: Allowed | None,
 ) -> Row:  # fmt: skip
     record = ledger.pods.get(pod.uid)
@@ -127,7 +127,7 @@ def _row(
     )  # fmt: skip
 
 
-def _state(record: PodRecord | None, name: str, known: Known | None, *, holds: bool) -> tuple[str, str]:
+def _state(record: PodRecord | None, name: str, known: TrackedPod | None, *, holds: bool) -> tuple[str, str]:
     if known and known.exempt:
         return "left alone", known.exempt
     if record is None:

@@ -4,9 +4,10 @@
     NRI            containers pinned and refused before they start (`agent.host.nri`)
 
 Used by `agent.app.standalone.standalone` and by whoever serves a cluster. The engine is made first, since both need
-it; it tells `Fan`, to which the edges are added. Order of starting: devices first, then NRI, so that the first pods
-are decided with their devices; of stopping: NRI first, since an answer from a node that is going down helps nobody
-(the runtime goes on without us, and cgroups stay as they are), then what it told is carried out, then the rest.
+it; it tells `Reporters`, to which the edges are added. Order of starting: devices first, then NRI, so that the first
+pods are decided with their devices; of stopping: NRI first, since an answer from a node that is going down helps
+nobody (the runtime goes on without us, and cgroups stay as they are), then what it told is carried out, then the
+rest.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from pathlib import Path
 
 from agent.core.cgroups.enforced import Unenforced
 from agent.core.request.annotations import Ask
-from agent.engine.alone import Survived
 from agent.engine.engine import Engine
-from agent.engine.ports import Teller
+from agent.engine.fault_isolation import Isolated
+from agent.engine.ports import Reporter
 from agent.host.device_nodes import DeviceFiles, Usable
 from agent.host.files import HostFiles
 from agent.host.nri.decisions import EngineDecisions, Wish
@@ -45,44 +46,44 @@ CONNECTED_WITHIN = 10.0
 """Seconds after which a runtime that has not synchronized us counts as one that does not speak NRI."""
 
 
-class Fan:
-    """A Teller that tells all of several, in order."""
+class Reporters:
+    """A Reporter that tells all of several, in order."""
 
-    def __init__(self, *tellers: Teller) -> None:
-        self._tellers: tuple[Teller, ...] = tellers
+    def __init__(self, *reporters: Reporter) -> None:
+        self._tellers: tuple[Reporter, ...] = reporters
 
-    def add(self, teller: Teller) -> None:
+    def add(self, reporter: Reporter) -> None:
         """One more, told from now on."""
-        self._tellers = (*self._tellers, teller)
+        self._tellers = (*self._tellers, reporter)
 
     def admitted(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
-        """See Teller."""
-        self._each(lambda teller: teller.admitted(pod, ledger, ask, unenforced))
+        """See Reporter."""
+        self._each(lambda reporter: reporter.admitted(pod, ledger, ask, unenforced))
 
     def enforced(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
-        """See Teller."""
-        self._each(lambda teller: teller.enforced(pod, ledger, ask, unenforced))
+        """See Reporter."""
+        self._each(lambda reporter: reporter.enforced(pod, ledger, ask, unenforced))
 
     def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:
-        """See Teller."""
-        self._each(lambda teller: teller.refused(pod, refusal, ask))
+        """See Reporter."""
+        self._each(lambda reporter: reporter.refused(pod, refusal, ask))
 
     def released(self, uid: str) -> None:
-        """See Teller."""
-        self._each(lambda teller: teller.released(uid))
+        """See Reporter."""
+        self._each(lambda reporter: reporter.released(uid))
 
     def written(self, results: tuple[Written, ...]) -> None:
-        """See Teller."""
-        self._each(lambda teller: teller.written(results))
+        """See Reporter."""
+        self._each(lambda reporter: reporter.written(results))
 
     def problem(self, what: str, text: str) -> None:
-        """See Teller."""
-        self._each(lambda teller: teller.problem(what, text))
+        """See Reporter."""
+        self._each(lambda reporter: reporter.problem(what, text))
 
-    def _each(self, tell: Callable[[Teller], None]) -> None:
+    def _each(self, tell: Callable[[Reporter], None]) -> None:
         """One that cannot tell keeps neither the others from telling nor the engine from going on."""
         for each in self._tellers:
-            with Survived(lambda _error: LOG.exception("something could not be told")):
+            with Isolated(lambda _error: LOG.exception("something could not be told")):
                 tell(each)
 
 
@@ -121,7 +122,7 @@ class NodeEdges:
 
     Attributes:
         engine: who decides.
-        fan: the engine's teller.
+        reporters: the engine's reporter.
         sockets: see Sockets.
         enforcement: now; how grants reach the kernel.
         find: (namespace, name, uid) of a pod that the runtime starts before it was seen -> the pod, None when nobody
@@ -135,7 +136,7 @@ class NodeEdges:
     """
 
     engine: Engine
-    fan: Fan
+    reporters: Reporters
     sockets: Sockets
     enforcement: Callable[[], Enforcement] = lambda: Enforcement.AUTO
     find: Callable[[str, str, str], Pod | None] = lambda _namespace, _name, _uid: None
@@ -161,9 +162,12 @@ class NodeEdges:
             client = PodResources(podresources)
             self._closing.callback(client.close)
             self.lookup = Lookup(
-                client, self.engine, name_of=self.name_of, problem=lambda text: self.fan.problem("podresources", text)
+                client,
+                self.engine,
+                name_of=self.name_of,
+                problem=lambda text: self.reporters.problem("podresources", text),
             )
-            self.fan.add(self.lookup)
+            self.reporters.add(self.lookup)
             self.lookup.start()
             self._closing.callback(self.lookup.stop)
         self.follow()
@@ -181,7 +185,9 @@ class NodeEdges:
             self.plugin = self.driver = self.decisions = None
             LOG.info("NRI is left: enforcement is %s", self.enforcement().value)
         if not path and self.enforcement() is Enforcement.NRI:
-            self.fan.problem("nri", f"enforcement is nri, and there is no {NRI_SOCKET}: containers start unpinned")
+            self.reporters.problem(
+                "nri", f"enforcement is nri, and there is no {NRI_SOCKET}: containers start unpinned"
+            )
 
     def again(self) -> None:
         """Take part in the runtime's requests where no thread could be had for it."""
@@ -205,7 +211,7 @@ class NodeEdges:
             self._parting.close()
             self.plugin = self.driver = self.decisions = None
             self._untaken = f"containers start unpinned, since NRI has no thread: {error}"
-            self.fan.problem("threads", self._untaken)
+            self.reporters.problem("threads", self._untaken)
 
     def stop(self) -> None:
         """Stop both; nothing is written or released."""

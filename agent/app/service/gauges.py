@@ -8,7 +8,7 @@ from agent.app.service.node_events import SOURCES
 from agent.core.accounting.fragmentation import largest_aligned
 from agent.core.accounting.usage import usage
 from agent.core.admission.resize import pending
-from agent.engine import known as knowing
+from agent.engine import tracked_pod as knowing
 from agent.engine.engine import Engine
 from agent.host.cgroups import Cgroups
 from agent.host.node_memory import NodeMemory
@@ -52,7 +52,7 @@ def _placed(ledger: Ledger) -> dict[str, int]:
     return found
 
 
-def _state(uid: str, known: knowing.Known, ledger: Ledger) -> str:
+def _state(uid: str, known: knowing.TrackedPod, ledger: Ledger) -> str:
     if known.ended:
         return "ended"
     if known.exempt:

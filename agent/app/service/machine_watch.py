@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from agent.engine.alone import Survived, sentence
+from agent.engine.fault_isolation import Isolated, sentence
 from agent.errors import HostError
 from agent.host import pci, proc
 from agent.host.pci import MOST_EVENTS, Hotplug, Uevent
@@ -84,7 +84,7 @@ class MachineWatch:
             if self._end in ready:
                 return
             if ready and self._hotplug is not None:
-                with Survived(self._deaf):
+                with Isolated(self._deaf):
                     events = self._burst(self._hotplug)
                     if not events:
                         continue

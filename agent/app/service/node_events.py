@@ -18,9 +18,9 @@ from agent.host.cgroups import Cgroups
 from agent.host.cgroups.watching import Changes, Watcher
 from agent.host.writers import look
 from agent.model.cgroup import Level, Written
+from agent.observe.event_log import EventLog
 from agent.observe.logs import LOG
 from agent.observe.metrics import Metrics
-from agent.observe.telling import EventLog
 from agent.observe.windows import Windows
 
 MOST_NAMED = 3
@@ -50,7 +50,7 @@ class Measured(EventLog):
     windows: Windows | None = None
 
     def written(self, results: tuple[Written, ...]) -> None:
-        """See Teller."""
+        """See Reporter."""
         if self.windows is not None:
             self.windows.written(results)
         super().written(results)
@@ -61,7 +61,7 @@ class NodeEvents:
 
     Args:
         cgroups: the tree.
-        open_windows: told of containers that appear; the engine's teller closes them.
+        open_windows: told of containers that appear; the engine's reporter closes them.
         metrics: problems are counted.
         wake: called on the watcher's thread after every change.
     """

@@ -13,9 +13,9 @@ from types import TracebackType
 from typing import Self
 
 from agent.app.setup import Setup
-from agent.app.statedir.unplaced_pods import Outsiders
-from agent.engine.alone import sentence
+from agent.app.statedir.unplaced_pods import UnplacedPods
 from agent.engine.engine import Engine
+from agent.engine.fault_isolation import sentence
 from agent.engine.ports import Steps
 from agent.errors import NumalignError
 from agent.observe.health import RECOVERY, Health, Server
@@ -39,7 +39,7 @@ class Service(ABC):
 
     setup: Setup
     """Settings and machine as they are in force."""
-    outsiders: Outsiders
+    unplaced: UnplacedPods
     """Keeps who is refused, waits or is left alone, for `numalign explain`."""
 
     def __init__(self, steps: Steps) -> None:
@@ -119,4 +119,4 @@ class Service(ABC):
         self.health.set("cgroups", engine.snapshot.broken)
         self.health.set("settings", self.setup.wrong)
         self._tell_missing(engine.snapshot.missing)
-        self.outsiders.follow(engine.snapshot)
+        self.unplaced.follow(engine.snapshot)

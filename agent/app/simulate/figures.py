@@ -14,7 +14,7 @@ from typing import Any
 from agent.app.simulate.simulate import Outcome, Prepared
 from agent.core.accounting.fragmentation import largest_aligned
 from agent.core.accounting.usage import NodeUse, usage
-from agent.engine.rehearsal import Rehearsal
+from agent.engine.dry_run import DryRun
 from agent.engine.simulation import RUNNING, Fate, PodState
 from agent.model.idset import NodeSet
 from agent.model.quantity import units
@@ -132,27 +132,27 @@ def _all_nodes(outcome: Outcome) -> tuple[NodeFigures, ...]:
             states.setdefault(fate.site, Counter())[fate.state] += 1
     nodes = []
     for number, site in enumerate(outcome.sites):
-        rehearsal = outcome.result.nodes[number]
-        machine = rehearsal.node.machine
-        numa = usage(rehearsal.ledger, rehearsal.node)
-        whole = rehearsal.node.rules.cpu.options.full_pcpus_only
+        dry_run = outcome.result.nodes[number]
+        machine = dry_run.node.machine
+        numa = usage(dry_run.ledger, dry_run.node)
+        whole = dry_run.node.rules.cpu.options.full_pcpus_only
         largest = largest_aligned(numa, machine, whole_cores=whole)
-        if not rehearsal.ledger.memory.nodes:  # nobody keeps the memory of NUMA nodes: it says nothing
+        if not dry_run.ledger.memory.nodes:  # nobody keeps the memory of NUMA nodes: it says nothing
             largest = {"cpu": largest["cpu"]}
-        fills = _fills(site.room, outcome.result.requested[number], rehearsal, numa)
+        fills = _fills(site.room, outcome.result.requested[number], dry_run, numa)
         nodes.append(NodeFigures(site.name, machine.name, states.get(number, Counter()), fills, numa, largest))
     return tuple(nodes)
 
 
 def _fills(
-    room: Mapping[str, int], requested: Mapping[str, int], rehearsal: Rehearsal, numa: tuple[NodeUse, ...]
+    room: Mapping[str, int], requested: Mapping[str, int], dry_run: DryRun, numa: tuple[NodeUse, ...]
 ) -> dict[str, Fill]:
     granted = Counter[str]()
     granted["cpu"] = 1000 * sum(len(each.exclusive) for each in numa)
     for each in numa:
         for name, use in each.memory.items():
             granted[name] += use.granted
-    for containers in rehearsal.ledger.devices.held.values():
+    for containers in dry_run.ledger.devices.held.values():
         for held in containers.values():
             for name, ids in held.items():
                 granted[name] += len(ids)
@@ -167,13 +167,13 @@ def _span(outcome: Outcome, fate: Fate) -> int:
     """On how many NUMA nodes lies what a pod holds; 0 where it holds nothing."""
     if fate.record is None or fate.site is None:
         return 0
-    rehearsal = outcome.result.nodes[fate.site]
-    uid, ledger = fate.record.pod.uid, rehearsal.ledger
+    dry_run = outcome.result.nodes[fate.site]
+    uid, ledger = fate.record.pod.uid, dry_run.ledger
     confined = ledger.cpus.confined.get(uid)
     found = confined.nodes if confined else NodeSet()
     for container in fate.record.pod.containers:
         grant = ledger.grant(uid, container.name)
-        found |= rehearsal.node.machine.nodes_of(grant.cpus) if grant.cpus else NodeSet()
+        found |= dry_run.node.machine.nodes_of(grant.cpus) if grant.cpus else NodeSet()
         for block in grant.memory:
             held = NodeSet.from_ids(node for node, size in block.split if size) if block.split else block.nodes
             found |= held if block.size else NodeSet()
@@ -246,7 +246,7 @@ def _node(node: NodeFigures) -> dict[str, Any]:
 
 def _placement(outcome: Outcome, fate: Fate) -> dict[str, Any]:
     pod = fate.item.pod
-    rehearsal = outcome.result.nodes[fate.site] if fate.site is not None else None
+    dry_run = outcome.result.nodes[fate.site] if fate.site is not None else None
     refusal = fate.refusal
     return {
         "pod": pod.key,
@@ -254,7 +254,7 @@ def _placement(outcome: Outcome, fate: Fate) -> dict[str, Any]:
         "state": fate.state.value,
         "node": outcome.sites[fate.site].name if fate.site is not None else None,
         "tries": fate.tries,
-        "containers": _containers(rehearsal, fate) if rehearsal and fate.state in RUNNING else [],
+        "containers": _containers(dry_run, fate) if dry_run and fate.state in RUNNING else [],
         "refusal": {"reason": refusal.reason.value, "message": refusal.message, "container": refusal.container}
         if refusal else None,
         "lacking": dict(fate.lacking),
@@ -262,20 +262,20 @@ def _placement(outcome: Outcome, fate: Fate) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _containers(rehearsal: Rehearsal, fate: Fate) -> list[dict[str, Any]]:
+def _containers(dry_run: DryRun, fate: Fate) -> list[dict[str, Any]]:
     record = fate.record
     if record is None:
         return []
     found = []
     for container in record.pod.containers:
-        grant = rehearsal.ledger.grant(record.pod.uid, container.name)
+        grant = dry_run.ledger.grant(record.pod.uid, container.name)
         cpus = grant.cpus
         memory = {block.resource: block.size for block in grant.memory}
         found.append(
             {
                 "name": container.name,
                 "cpus": str(cpus) if cpus else None,
-                "numaNodes": str(rehearsal.node.machine.nodes_of(cpus)) if cpus else "",
+                "numaNodes": str(dry_run.node.machine.nodes_of(cpus)) if cpus else "",
                 "memory": memory,
                 "memoryNodes": str(NodeSet.union(block.nodes for block in grant.memory)),
                 "devices": {name: list(ids) for name, ids in sorted(grant.devices.items())},

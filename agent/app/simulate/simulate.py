@@ -15,7 +15,7 @@ from pathlib import Path
 
 from agent.app import setup
 from agent.app.simulate.scenario import read_scenario
-from agent.app.statedir.node_allocatable import Kept
+from agent.app.statedir.node_allocatable import NodeAllocatable
 from agent.core.admission.node import Node
 from agent.core.forecast.scheduling import Strategy, room_of
 from agent.core.request.amounts import unplaced_pages
@@ -28,7 +28,7 @@ from agent.model.machine import Machine
 from agent.model.rules import OnMisalignment, Policy, Scope
 from agent.model.workload import WorkloadItem, unbound
 from agent.settings import Settings, parse
-from agent.settings.effective import reserved_memory
+from agent.settings.to_rules import reserved_memory
 
 MOST_NODES = 10_000
 MOST_VARIANTS = 24
@@ -148,7 +148,9 @@ def run(
 
 def _site(settings: Settings, machine: Machine, name: str, most_pods: int) -> Site:
     try:
-        found = setup.made(settings, machine, kept=Kept())  # as on a node whose Node object was not read yet
+        found = setup.made(
+            settings, machine, kept=NodeAllocatable()
+        )  # as on a node whose Node object was not read yet
     except SettingsError as error:
         raise SettingsError(
             f"on {machine.name or name}: {error.key}", str(error).removeprefix(f"{error.key}: ")

@@ -13,7 +13,7 @@ from pathlib import Path
 from agent import __version__
 from agent.app import setup
 from agent.app.page.server import NodePage
-from agent.app.service.edges import AUTO, Fan, NodeEdges, Sockets
+from agent.app.service.edges import AUTO, NodeEdges, Reporters, Sockets
 from agent.app.service.file_switch import FileSwitch
 from agent.app.service.gauges import Locality, shown
 from agent.app.service.machine_watch import MachineWatch, second_opinion
@@ -24,7 +24,7 @@ from agent.app.standalone.static_pods import StaticPods
 from agent.app.statedir import recovery_report, unplaced_pods
 from agent.app.statedir.loading import load
 from agent.app.statedir.metered_store import CountedStore
-from agent.app.statedir.unplaced_pods import Outsiders
+from agent.app.statedir.unplaced_pods import UnplacedPods
 from agent.app.trees import SCRATCH, ServedTree, open_tree
 from agent.engine.engine import Engine
 from agent.engine.ports import Steps
@@ -79,7 +79,7 @@ class StandaloneParts(Service):
             options.node_name, options.log_dir, lambda: self.edges.sandboxes if self.edges is not None else ()
         )
         self.folder = ManifestFolder()
-        self.outsiders = Outsiders(options.state)
+        self.unplaced = UnplacedPods(options.state)
         self._engine: Engine | None = None
         self.memory = None if options.root else NodeMemory()
         self._open_or_close()
@@ -105,13 +105,13 @@ class StandaloneParts(Service):
             self._forget()
         self.folder = read_folder(options.pods)
         self.recovered = self._recover()
-        teller = Measured(self.metrics)
-        teller.windows = self.windows
-        self.fan = Fan(teller)
+        reporter = Measured(self.metrics)
+        reporter.windows = self.windows
+        self.reporters = Reporters(reporter)
         self.engine = self._engine = Engine(
             self.setup.node, self.recovered.ledger, cgroups=self.tree.cgroups,
             store=CountedStore(self.store, self.metrics),
-            teller=self.fan, exempt=self._exempt, switches=self.setup.switches, steps=self._steps,
+            reporter=self.reporters, exempt=self._exempt, switches=self.setup.switches, steps=self._steps,
             saved=self.recovered.as_saved, complete=self.recovered.complete,
             room=self.memory.room if self.memory else None, halting=FileSwitch(options.config),
         )  # fmt: skip
@@ -120,7 +120,7 @@ class StandaloneParts(Service):
         self.engine.keep()
         self.locality = Locality(self.tree.cgroups)
         self.page = NodePage.of(
-            options.node_name, self.engine, self.tree.cgroups, self.health, self.fan, lambda: self.folder.wrong
+            options.node_name, self.engine, self.tree.cgroups, self.health, self.reporters, lambda: self.folder.wrong
         )
         self.runtime: PlayedRuntime | None = None
         if self.tree.standin is not None:
@@ -129,7 +129,7 @@ class StandaloneParts(Service):
             self._closing.callback(self.runtime.close)
         for ignored in self.setup.ignored:
             LOG.warning("%s", ignored)
-        setup.tell_wrong(self.setup, self.fan)
+        setup.tell_wrong(self.setup, self.reporters)
         self._cross_check()
 
     def _cross_check(self) -> None:
@@ -180,7 +180,7 @@ class StandaloneParts(Service):
             self.tree.standin.remove_pod(uid)
         for name in (self.store.path.name, unplaced_pods.FILE, recovery_report.FILE):
             (self.options.state / name).unlink(missing_ok=True)
-        self.outsiders = Outsiders(self.options.state)
+        self.unplaced = UnplacedPods(self.options.state)
 
     def _names(self) -> Mapping[str, tuple[str, str]]:
         """Container id -> (pod uid, container name) of the containers that are there now."""
@@ -193,7 +193,7 @@ class StandaloneParts(Service):
     def _node_edges(self) -> NodeEdges:
         """NRI and podresources of a node with a kubelet, as far as they are there."""
         return NodeEdges(
-            engine=self.engine, fan=self.fan,
+            engine=self.engine, reporters=self.reporters,
             sockets=Sockets(nri=self.options.nri_socket, podresources=self.options.podresources_socket),
             enforcement=lambda: self.setup.settings.enforcement,
             find=self._found,

@@ -18,7 +18,7 @@ from agent.app import setup
 from agent.app.service.node_events import NodeEvents, mind_other_writers
 from agent.app.standalone.build import StandaloneOptions, StandaloneParts
 from agent.core.machines.changes import changes
-from agent.engine.alone import Survived
+from agent.engine.fault_isolation import Isolated
 from agent.host.manifests import Follower, read_folder
 from agent.observe.logs import LOG
 from agent.operation import operation
@@ -96,9 +96,9 @@ class Standalone(StandaloneParts):
 
     def _turn(self, work: Callable[[], None]) -> None:
         """One piece of work; a fault is told, and tried again with the next turn."""
-        with Survived(self._stumbled):
+        with Isolated(self._stumbled):
             work()
-        with Survived(self._stumbled):
+        with Isolated(self._stumbled):
             self._ready()
 
     # ---- pieces of work
@@ -161,7 +161,7 @@ class Standalone(StandaloneParts):
             return
         self._prints, self._behind = now, True
         before = self.setup
-        self.setup = setup.again(self.options.config, self.options.root, before, self.fan)
+        self.setup = setup.again(self.options.config, self.options.root, before, self.reporters)
         setup.remember(self.setup, self.options.state)
         self._behind = False
         if (before.settings, before.machine.digest) == (self.setup.settings, self.setup.machine.digest):

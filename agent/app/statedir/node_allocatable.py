@@ -25,7 +25,7 @@ _SENTENCE = 300
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class NodeAllocatable:
     """Capacity less allocatable of the Node, and what else is in its object.
 
     Attributes:
@@ -45,7 +45,7 @@ class Kept:
     writers: tuple[str, ...] = ()
 
 
-def load(state: Path) -> Kept:
+def load(state: Path) -> NodeAllocatable:
     """What was remembered; Kept() where nothing readable is."""
     with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
         found = small_files.read(state / FILE, _LARGEST)
@@ -54,11 +54,13 @@ def load(state: Path) -> Kept:
             resources = frozenset(str(each) for each in found.get("resources", ()))
             writers = tuple(str(each)[:_SENTENCE] for each in found.get("writers", ()))
             observe = str(found.get("observeOnly", ""))[:60]
-            return Kept(cpu, memory, known=True, observe_only=observe, resources=resources, writers=writers)
-    return Kept()
+            return NodeAllocatable(
+                cpu, memory, known=True, observe_only=observe, resources=resources, writers=writers
+            )
+    return NodeAllocatable()
 
 
-def save(state: Path, kept: Kept) -> None:
+def save(state: Path, kept: NodeAllocatable) -> None:
     """Remember; raises OSError."""
     small_files.keep(
         state / FILE,
@@ -72,7 +74,7 @@ def save(state: Path, kept: Kept) -> None:
     )
 
 
-def sentences(settings: Settings, node: Node, kept: Kept) -> Iterator[str]:
+def sentences(settings: Settings, node: Node, kept: NodeAllocatable) -> Iterator[str]:
     """What is reserved and where that comes from; for the start's log and `numalign state`."""
     reserved = node.reserved
     if node.rules.cpu.static and not derives_cpus(settings):
@@ -90,7 +92,7 @@ def sentences(settings: Settings, node: Node, kept: Kept) -> Iterator[str]:
         yield f"reserved memory {text or 'none'}: {source}"
 
 
-def mismatch(node: Node, kept: Kept) -> int:
+def mismatch(node: Node, kept: NodeAllocatable) -> int:
     """Thousandths of a CPU that we reserve beyond the kubelet (safety.md S14); 0 for none, or where nothing is known.
 
     The scheduler fills the node as far as the kubelet allows: what only we keep back is missing to somebody.
@@ -98,7 +100,7 @@ def mismatch(node: Node, kept: Kept) -> int:
     return max(0, 1000 * len(node.reserved) - kept.cpu_milli) if kept.known and node.rules.cpu.static else 0
 
 
-def mismatch_sentence(node: Node, kept: Kept) -> str:
+def mismatch_sentence(node: Node, kept: NodeAllocatable) -> str:
     """The mismatch in words, "" for none."""
     more = mismatch(node, kept)
     if not more:

@@ -18,8 +18,8 @@ from pathlib import Path
 from agent.app.statedir import json_file as small_files
 from agent.core.explain import PodStanding
 from agent.core.request.annotations import Ask
-from agent.engine.known import Known
 from agent.engine.state import State
+from agent.engine.tracked_pod import TrackedPod
 from agent.errors import MalformedError
 from agent.model.fields import Field
 from agent.model.outcome import Reason, Refusal
@@ -38,7 +38,7 @@ _LONGEST = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Outsider:
+class UnplacedPod:
     """A pod, and what is known of it beside the ledger; `gone`: it ended, or left the API."""
 
     pod: Pod
@@ -46,7 +46,7 @@ class Outsider:
     gone: bool = False
 
 
-class Outsiders:
+class UnplacedPods:
     """Writes the file when something changed.
 
     A pod that was refused stays known for a while after it is gone: the kubelet ends one that shall fail within
@@ -83,10 +83,10 @@ class Outsiders:
             self._pods, self._lacking, self._told = pods, lacking, False
         self._seen = snapshot
 
-    def _with(self, snapshot: State) -> dict[str, Outsider]:
+    def _with(self, snapshot: State) -> dict[str, UnplacedPod]:
         """Those who are outside now, by uid; before them the last ones that were refused and are gone."""
         now = {
-            uid: Outsider(known.pod, PodStanding(known.refusal, known.exempt))
+            uid: UnplacedPod(known.pod, PodStanding(known.refusal, known.exempt))
             for uid, known in sorted(snapshot.known.items())
             if not known.ended and (known.refusal is not None or known.exempt)
         }
@@ -104,7 +104,7 @@ def _inside(snapshot: State, uid: str) -> bool:
     return known is not None and not known.ended
 
 
-def _written(each: Outsider) -> dict[str, object]:
+def _written(each: UnplacedPod) -> dict[str, object]:
     refusal = each.standing.refusal
     return {
         "pod": pod_to_json(each.pod),
@@ -117,7 +117,7 @@ def _written(each: Outsider) -> dict[str, object]:
     }  # fmt: skip
 
 
-def load(state: Path) -> Mapping[str, Outsider]:
+def load(state: Path) -> Mapping[str, UnplacedPod]:
     """Who was outside when it was written last, by uid; nobody where nothing readable is."""
     with contextlib.suppress(OSError, ValueError, MalformedError, RecursionError):  # it is written anew
         root = Field(small_files.read(state / FILE, _LARGEST))
@@ -139,16 +139,16 @@ def unenforced(state: Path) -> dict[str, dict[str, str]]:
     return {}
 
 
-def known(state: Path) -> dict[str, Known]:
+def known(state: Path) -> dict[str, TrackedPod]:
     """Those who are outside and not gone, as the engine knew them; their wishes are not kept."""
     return {
-        uid: Known(each.pod, Ask(), refusal=each.standing.refusal, exempt=each.standing.exempt)
+        uid: TrackedPod(each.pod, Ask(), refusal=each.standing.refusal, exempt=each.standing.exempt)
         for uid, each in load(state).items()
         if not each.gone
     }
 
 
-def _outsider(field: Field, uid: str) -> Outsider:
+def _outsider(field: Field, uid: str) -> UnplacedPod:
     found = field.get("refusal")
     refusal = None
     if found:
@@ -157,4 +157,4 @@ def _outsider(field: Field, uid: str) -> Outsider:
             found.get("facts").mapping(),
         )  # fmt: skip
     standing = PodStanding(refusal, field.get("exempt").text())
-    return Outsider(pod_from_json(field.get("pod"), uid), standing, gone=field.get("gone").flag())
+    return UnplacedPod(pod_from_json(field.get("pod"), uid), standing, gone=field.get("gone").flag())

@@ -126,9 +126,9 @@ def let_in(
 def _harmless(node: Node, without: Ledger, within: Ledger, head: Waiting) -> bool:
     """Whether the head could still enter as soon as before, whoever leaves next."""
     newcomers = set(within.pods) - set(without.pods)
-    for leaving in _departures(without):
+    for decommission in _departures(without):
         before, after = without, within
-        for uid in leaving:
+        for uid in decommission:
             before, after = node.release(before, uid), node.release(after, uid)
         assert newcomers <= set(after.pods)  # noqa: S101 - nobody who is only just coming in leaves
         fitted = isinstance(_tried(node, before, head.pod, head.ask), Admitted)

@@ -57,7 +57,7 @@ def _of_pod(ledger: Ledger, uid: str, containers: list[Cgroup], found: Found, *,
     record = ledger.pods.get(uid)
     inits = {each.name for each in record.pod.containers if each.kind is ContainerKind.INIT} if record else set()
     spots = {each.container_id: found.get(each.container_id, ("", "")) for each in containers}
-    for number in spots.keys() & grants.keys():  # of a pod that nobody knows (`agent.engine.nobodys`)
+    for number in spots.keys() & grants.keys():  # of a pod that nobody knows (`agent.engine.unlisted`)
         found[number] = spots[number] = (uid, number)
     claimed = {name for owner, name in spots.values() if owner == uid}
     # whose cgroup is another pod's than who claims it (a status may say anything) has no name

@@ -143,8 +143,8 @@ class _Cpus:
         waiting = [path for path in self.units if self.asked[path] != self.target[path] or self._inner_differs(path)]
         while waiting:
             # what a container leaves is never what it is to get, so that its own part of this does no harm
-            leaving = CpuSet.union(self.asked[path] - self.target[path] for path in waiting)
-            free = next((path for path in waiting if self.target[path].isdisjoint(leaving)), None)
+            decommission = CpuSet.union(self.asked[path] - self.target[path] for path in waiting)
+            free = next((path for path in waiting if self.target[path].isdisjoint(decommission)), None)
             if free is None:  # a ring: those in the way of one wait on the pool
                 free = waiting[0]
                 for other in self._standing_on(free, waiting):
@@ -155,8 +155,8 @@ class _Cpus:
     def _standing_on(self, path: str, waiting: Iterable[str]) -> list[str]:
         """The exclusive containers still on CPUs that this one is to get and they are to leave."""
         mine = self.target[path]
-        leaving = {other: self.asked[other] - self.target[other] for other in waiting if other != path}
-        return [other for other, cpus in leaving.items() if not cpus.isdisjoint(mine)]
+        decommission = {other: self.asked[other] - self.target[other] for other in waiting if other != path}
+        return [other for other, cpus in decommission.items() if not cpus.isdisjoint(mine)]
 
     def _park(self, path: str) -> None:
         pool = self.target.get(parent_of(path), CpuSet()) - CpuSet.union(self.target[unit] for unit in self.units)

@@ -26,7 +26,7 @@ from itertools import combinations
 from agent.core.cpus.packed import CannotTake, Taker, not_enough, packed
 from agent.core.cpus.topology import CpuTopology
 
-Left = dict[int, int]
+Leftovers = dict[int, int]
 """NUMA node -> free CPUs."""
 
 MANY = 500
@@ -160,7 +160,7 @@ def _best_of(taker: Taker, nodes: list[int], size: int, count: int, group: int, 
     return best
 
 
-def _promising(nodes: Sequence[int], size: int, free: Left) -> Sequence[int]:
+def _promising(nodes: Sequence[int], size: int, free: Leftovers) -> Sequence[int]:
     """The nodes to combine: all of them, or where that is too many combinations, those with the most free CPUs."""
     if math.comb(len(nodes), size) <= MANY:
         return nodes
@@ -169,7 +169,7 @@ def _promising(nodes: Sequence[int], size: int, free: Left) -> Sequence[int]:
 
 
 def _remainder(
-    left: Left, chosen: Sequence[int], rest: int, group: int, subsets: Subsets, balance: Balance
+    left: Leftovers, chosen: Sequence[int], rest: int, group: int, subsets: Subsets, balance: Balance
 ) -> tuple[float, Slices | None]:
     """The best nodes to take what does not divide, and the balance that leaves."""
     squares = sum([value * value for value in left.values()])

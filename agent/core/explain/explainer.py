@@ -20,11 +20,11 @@ from agent.core.explain.asked import asked_by
 from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
 from agent.core.explain.grants import gives, got_by, grants_of
-from agent.core.explain.merges import MergeTeller
+from agent.core.explain.merges import MergeExplainer
 from agent.core.explain.remedies import Found, remedies
 from agent.core.explain.summary import Facts, answer, fate
 from agent.core.explain.supply import Counter
-from agent.core.explain.values import AsOf, Explanation, Got, HintSource, Merge, Verdict
+from agent.core.explain.values import AsOf, Explanation, HintSource, Holding, Merge, Verdict
 from agent.core.request.amounts import unplaced_pages
 from agent.core.request.annotations import Ask, ask_of
 from agent.model.ledger import Ledger, PodRecord
@@ -146,7 +146,7 @@ class _Explainer:
             return self._refused(run, self.standing.refusal, ())
         return self._placed(run, got_by(self.node, run.ledger, self.pod), AsOf.NOW)
 
-    def _placed(self, run: _Run, got: tuple[Got, ...], as_of: AsOf) -> Explanation:
+    def _placed(self, run: _Run, got: tuple[Holding, ...], as_of: AsOf) -> Explanation:
         verdict = Verdict.ALIGNED
         if not all(each.aligned for each in got):
             verdict = Verdict.NOT_PREFERRED
@@ -163,7 +163,7 @@ class _Explainer:
         given = gives(self.node, ledger, self.pod)
         return "; ".join(f"{name}: {text}" if len(given) > 1 else text for name, text in given.items())
 
-    def _refused(self, run: _Run, before: Refusal | None, got: tuple[Got, ...]) -> Explanation:
+    def _refused(self, run: _Run, before: Refusal | None, got: tuple[Holding, ...]) -> Explanation:
         found = Found()
         if run.ledger is not None:
             behind = before is not None and BEHIND in before.message
@@ -190,8 +190,8 @@ class _Explainer:
         steps = list[Step]()
         outcome = case.admit(self.node, steps.append)
         counter = Counter(self.node, self.pod, case.options(self.node))
-        teller = MergeTeller(self.node, counter, self.node.rules.topology.prefer_closest)
-        merges = tuple(teller.merge(step) for step in steps)
+        reporter = MergeExplainer(self.node, counter, self.node.rules.topology.prefer_closest)
+        merges = tuple(reporter.merge(step) for step in steps)
         if isinstance(outcome, Admitted):
             return _Run(case, outcome.ledger, None, merges)
         return _Run(case, None, explained(outcome.refusal, case.ledger, self.node.inventory, self.pod), merges)
@@ -219,7 +219,7 @@ class _Explainer:
         return run.ledger is not None and grants_of(run.ledger, self.pod) == grants_of(self.ledger, self.pod)
 
     def _made(
-        self, verdict: Verdict, run: _Run, found: Found, as_of: AsOf, got: tuple[Got, ...]
+        self, verdict: Verdict, run: _Run, found: Found, as_of: AsOf, got: tuple[Holding, ...]
     ) -> Explanation:  # fmt: skip
         rules, case = self.node.rules, run.case
         policy, scope = case.policy or rules.topology.policy, case.scope or rules.topology.scope
@@ -242,7 +242,7 @@ class _Explainer:
 
 
 def refusal_in(record: PodRecord) -> Refusal | None:
-    """The refusal that a record of a pod on the shared pool tells of (`agent.engine.known.on_shared_pool`)."""
+    """The refusal that a record of a pod on the shared pool tells of (`agent.engine.tracked_pod.on_shared_pool`)."""
     why = record.why.get("", "")
     word, colon, message = why.partition(": ")
     return Refusal(Reason(word), message) if colon and word in set(Reason) else None

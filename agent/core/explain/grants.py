@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from agent.core.admission.node import Node
-from agent.core.explain.values import Got
+from agent.core.explain.values import Holding
 from agent.core.explain.words import amount, cpus, listing, on
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
 from agent.model.pod import ContainerKind, Pod
 
 
-def got_by(node: Node, ledger: Ledger, pod: Pod) -> tuple[Got, ...]:
+def got_by(node: Node, ledger: Ledger, pod: Pod) -> tuple[Holding, ...]:
     """What every container of a pod in the ledger holds, in order of admission."""
     record = ledger.pods.get(pod.uid)
     confined = ledger.cpus.confined.get(pod.uid)
@@ -27,7 +27,7 @@ def got_by(node: Node, ledger: Ledger, pod: Pod) -> tuple[Got, ...]:
             pool &= node.machine.cpus_of(confined.nodes)
         why = (record.why.get(container.name) or record.why.get("", "")) if record else ""
         found.append(
-            Got(
+            Holding(
                 container.name, grant.cpus, pool, nodes, grant.memory, grant.devices,
                 affinity=record.affinity.get(container.name) if record else None,
                 aligned=record.aligned.get(container.name, True) and not why if record else True, why=why,
@@ -37,7 +37,7 @@ def got_by(node: Node, ledger: Ledger, pod: Pod) -> tuple[Got, ...]:
     return tuple(found)
 
 
-def words_of(node: Node, got: Got) -> str:
+def words_of(node: Node, got: Holding) -> str:
     """One container's share: "CPUs 2-5 and 4Gi of memory on NUMA node 0"."""
     parts = [(cpus(got.cpus), node.machine.nodes_of(got.cpus))] if got.cpus else []
     parts += [(amount(block.resource, block.size), block.nodes) for block in got.memory if block.size]

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 from agent.core.admission.node import Node
 from agent.core.admission.pod import Step
-from agent.core.explain.contest import Contest
 from agent.core.explain.obstacles import ObstacleView, obstacles
+from agent.core.explain.ranking import Ranking
 from agent.core.explain.supply import Counter
-from agent.core.explain.values import Merge, MergeRule, Said, Stand
+from agent.core.explain.values import Candidate, HintList, Merge, MergeRule
 from agent.core.explain.words import amount, nodes_count, sets, spread
 from agent.core.merge.demand import Demand, fewest
 from agent.core.merge.inputs import side_of
@@ -32,7 +32,7 @@ NAMED = 4
 
 
 @dataclass(frozen=True, slots=True)
-class MergeTeller:
+class MergeExplainer:
     """Tells the merges of one pod's admission.
 
     Attributes:
@@ -52,7 +52,7 @@ class MergeTeller:
         order = self.node.order if self.closest and policy is not Policy.SINGLE_NUMA_NODE else Order()
         winner = reasons.hint.nodes if step.merged.admit else reasons.best
         preferred = step.merged.hint.preferred if step.merged.admit else reasons.preferred
-        contest = Contest(self.node, step, views, winner, order, preferred)
+        contest = Ranking(self.node, step, views, winner, order, preferred)
         common, losers = contest.outcome()
         rule = contest.rule(common)
         good = step.merged.admit and preferred
@@ -83,12 +83,12 @@ class MergeTeller:
             views.append(ObstacleView(self._said(step, provider, voice, hopeless=side is None), demand))
         return views
 
-    def _said(self, step: Step, provider: str, voice: Voice, *, hopeless: bool) -> Said:
+    def _said(self, step: Step, provider: str, voice: Voice, *, hopeless: bool) -> HintList:
         supply = self.counter.supply(step.ledger, step.container, provider, voice.resource)
         if voice.stance is not None or hopeless:
             impossible = voice.stance is IMPOSSIBLE or voice.stance is None
-            stand = Stand.IMPOSSIBLE if impossible else Stand.INDIFFERENT
-            said = Said(provider, voice.resource, stand, supply.amount, supply.free, supply.capacity)
+            stand = Candidate.IMPOSSIBLE if impossible else Candidate.INDIFFERENT
+            said = HintList(provider, voice.resource, stand, supply.amount, supply.free, supply.capacity)
             return _with_sentence(said, supply.total)
         hints = voice.hints
         liked = [hint.nodes for hint in hints or () if hint.preferred and hint.nodes is not None]
@@ -99,10 +99,10 @@ class MergeTeller:
             if demand.size == 1:
                 places = range(len(self.node.positions))
                 liked = [self.node.positions.nodes(1 << j) for j in places if demand.prefers(1 << j)]
-        said = Said(
+        said = HintList(
             provider,
             voice.resource,
-            Stand.HINTS,
+            Candidate.HINTS,
             supply.amount,
             supply.free,
             supply.capacity,
@@ -127,17 +127,17 @@ def _least(demand: Demand) -> int | None:
     return min(counts, default=None)
 
 
-def _with_sentence(said: Said, total: int) -> Said:
+def _with_sentence(said: HintList, total: int) -> HintList:
     return replace(said, sentence=_sentence(said, total))
 
 
-def _sentence(said: Said, total: int) -> str:
-    if said.stand is Stand.INDIFFERENT:
+def _sentence(said: HintList, total: int) -> str:
+    if said.stand is Candidate.INDIFFERENT:
         what = f"{said.provider} ({said.resource})" if said.resource else said.provider
         return f"{what}: nothing to place, any NUMA node will do"
     head = f"{amount(said.resource, said.amount)}" if said.amount else said.resource or said.provider
     free = f"; free: {spread(said.resource, said.free)}" if said.free else ""
-    if said.stand is Stand.IMPOSSIBLE:
+    if said.stand is Candidate.IMPOSSIBLE:
         short = total < said.amount
         whole = f" ({total} free on the whole machine)" if short and said.resource == "cpu" else ""
         return f"{head}: no set of NUMA nodes will do{whole}{free}"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from agent.core.admission.node import Node
 from agent.core.cpus.pods import empty_pool
 from agent.core.explain.refusals import no_room
-from agent.core.explain.values import Said, Stand
+from agent.core.explain.values import Candidate, HintList
 from agent.core.explain.words import amount, bare, listing, nodes_count, on, sets, spread, verb
 from agent.core.merge.demand import Demand, fewest
 from agent.core.merge.needs import Budget
@@ -29,7 +29,7 @@ NAMED = 3
 class ObstacleView:
     """A hint list: in words, and as the merge saw it (None when it does not take part, or is impossible)."""
 
-    said: Said
+    said: HintList
     demand: Demand | None
 
     @property
@@ -43,7 +43,7 @@ def obstacles(node: Node, pod: Pod, views: list[ObstacleView], ledger: Ledger, p
     """Why nothing is preferred by all; under single-numa-node, why no one node is."""
     if node.rules.pod_level_managers and pod.pod_level and empty_pool(pod):
         return (no_room(empty_pool(pod)),)
-    impossible = [view for view in views if view.said.stand is Stand.IMPOSSIBLE]
+    impossible = [view for view in views if view.said.stand is Candidate.IMPOSSIBLE]
     if impossible:
         single = policy is Policy.SINGLE_NUMA_NODE
         return tuple(dict.fromkeys(_nowhere(view, ledger, single=single) for view in impossible))
@@ -199,10 +199,10 @@ def _sentences(lacking: list[ObstacleView], tell: Callable[[ObstacleView], str])
 
 def _where(good: dict[ObstacleView, list[NodeSet]], node: Node) -> str:
     """What fits where; what fits on every node is left out, since that is no part of the trouble."""
-    telling = {view: places for view, places in good.items() if len(places) < len(node.machine.nodes)}
+    event_log = {view: places for view, places in good.items() if len(places) < len(node.machine.nodes)}
     parts = [
         f"{view.what} {verb(view.said.resource, view.said.amount or 1, 'fits', 'fit')} on {_places(places)}"
-        for view, places in (telling if len(telling) > 1 else good).items()
+        for view, places in (event_log if len(event_log) > 1 else good).items()
     ]
     return listing(parts)
 

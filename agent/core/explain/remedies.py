@@ -225,18 +225,18 @@ class _Search:
         lines = [[pod for pod in holders if node in where[pod.uid]] for node in self.node.machine.node_set]
         lines.append(sorted(holders, key=lambda each: (-each.created, each.uid)))
         for line in lines:
-            leaving = list[Pod]()
+            decommission = list[Pod]()
             for pod in line:
-                leaving.append(pod)
-                if self._ended(*leaving) is not None:
+                decommission.append(pod)
+                if self._ended(*decommission) is not None:
                     break
             else:
                 continue
-            for pod in list(leaving):
-                fewer = [each for each in leaving if each is not pod]
+            for pod in list(decommission):
+                fewer = [each for each in decommission if each is not pod]
                 if self._ended(*fewer) is not None:
-                    leaving = fewer
-            yield tuple(leaving)
+                    decommission = fewer
+            yield tuple(decommission)
 
     def _ended(self, *pods: Pod) -> Ledger | None:
         return self.tried(self.case.without(self.node, *(pod.uid for pod in pods)))

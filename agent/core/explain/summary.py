@@ -9,14 +9,14 @@ from agent.core.admission.alignment import UNPREFERRED
 from agent.core.admission.node import Node
 from agent.core.explain.grants import words_of
 from agent.core.explain.refusals import in_plain_words
-from agent.core.explain.values import Asked, Explanation, Got, Merge, Verdict
+from agent.core.explain.values import Asked, Explanation, Holding, Merge, Verdict
 from agent.core.explain.words import cpus, on
 from agent.model.idset import CpuSet
 from agent.model.outcome import Reason, Refusal
 from agent.model.rules import OnMisalignment, Policy
 
 FINAL = "final"
-"""The fact of a refusal that says that it is for good (`agent.engine.line`)."""
+"""The fact of a refusal that says that it is for good (`agent.engine.wait_queue`)."""
 MOST = 4
 """Containers whose shares the summary names one by one."""
 
@@ -40,7 +40,7 @@ class Facts:
     policy: Policy
     asked: tuple[Asked, ...]
     merges: tuple[Merge, ...]
-    got: tuple[Got, ...]
+    got: tuple[Holding, ...]
     refusal: Refusal | None
     wish: OnMisalignment
     hypothetical: bool = False

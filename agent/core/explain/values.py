@@ -6,7 +6,7 @@
       Got          what each container holds (or would)
       Remedy       one change that would have let the pod in; each was tried, none is guessed
 
-Node sets are NodeSets, amounts whole CPUs, bytes or devices. `agent.core.explain.shown` writes them as JSON.
+Node sets are NodeSets, amounts whole CPUs, bytes or devices. `agent.core.explain.serialize` writes them as JSON.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Asked:
     shares: str = ""
 
 
-class Stand(StrEnum):
+class Candidate(StrEnum):
     """What one hint list says as a whole."""
 
     INDIFFERENT = "no preference"
@@ -79,7 +79,7 @@ class Stand(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class HintList:
     """One hint list.
 
     Attributes:
@@ -98,7 +98,7 @@ class Said:
 
     provider: str
     resource: str
-    stand: Stand
+    stand: Candidate
     amount: int = 0
     free: Mapping[int, int] = field(default_factory=dict)
     capacity: Mapping[int, int] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class LossReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Loser:
+class RunnerUp:
     """A node set that some list prefers, and that did not win; `by` names the resources that had objections."""
 
     nodes: NodeSet
@@ -161,20 +161,20 @@ class Merge:
     """
 
     container: str
-    said: tuple[Said, ...]
+    said: tuple[HintList, ...]
     winner: NodeSet | None
     preferred: bool
     admit: bool
     exact: bool
     rule: MergeRule
     rule_text: str
-    losers: tuple[Loser, ...] = ()
+    losers: tuple[RunnerUp, ...] = ()
     more_losers: int = 0
     obstacles: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Got:
+class Holding:
     """What one container holds, or would hold.
 
     Attributes:
@@ -279,7 +279,7 @@ class Explanation:
     reasons: tuple[str, ...] = ()
     asked: tuple[Asked, ...] = ()
     merges: tuple[Merge, ...] = ()
-    got: tuple[Got, ...] = ()
+    got: tuple[Holding, ...] = ()
     refusal: Refusal | None = None
     remedies: tuple[Remedy, ...] = ()
     searched: tuple[str, ...] = ()

@@ -1,6 +1,7 @@
 """Which uncore cache a CPU has, by the kubelet's rule.
 
-Called by `agent.host.sysfs` and `agent.core.machines.synthetic`, so that both kinds of machine follow one rule.
+Called by `agent.host.sysfs.discovery` and `agent.core.machines.synthetic`, so that both kinds of machine follow one
+rule.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from agent.model.ledger import Block, MemoryBooks
 from agent.model.pod import Container, ContainerKind, Pod
 
 Key = tuple[NodeSet, str]
-Left = dict[Key, int]
+Leftovers = dict[Key, int]
 """Bytes that may be reused, by nodes and resource."""
 
 PodBlocks = dict[str, tuple[Block, ...]]
@@ -35,9 +35,9 @@ def inits_before(pod: Pod, container: Container) -> list[str]:
     return names
 
 
-def left_in_blocks(books: MemoryBooks, pod: Pod, container: Container) -> Left:
+def left_in_blocks(books: MemoryBooks, pod: Pod, container: Container) -> Leftovers:
     """What the blocks of earlier init containers still have."""
-    left: Left = {}
+    left: Leftovers = {}
     held = books.blocks.get(pod.uid, {})
     for name in inits_before(pod, container) if held else ():
         for block in held.get(name, ()):

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from asyncinotify import Event, Inotify, Mask
 
 from agent.core.cgroups.desired import RUNTIME_INNER
-from agent.engine.alone import Survived, sentence
+from agent.engine.fault_isolation import Isolated, sentence
 from agent.errors import HostError
 from agent.host.cgroups import layout, reading
 from agent.host.cgroups.mounts import Mounts
@@ -159,7 +159,7 @@ class Watcher:
                 self._inotify = stack.enter_context(Inotify(cache_size=256, sync_timeout=0))
             except OSError as error:
                 self._trouble(f"no inotify ({error.strerror}); new cgroups are found by looking every {_SOON} s")
-            with Survived(self._stumbled):
+            with Isolated(self._stumbled):
                 self._look()
             self._fresh = True
             self._ready.set()
@@ -167,7 +167,7 @@ class Watcher:
             due = looked + self._pause()
             while not self._over.is_set():
                 events = False
-                with Survived(self._stumbled):
+                with Isolated(self._stumbled):
                     events = self._wait(due - self.clock())
                 if self._over.is_set():
                     return
@@ -176,7 +176,7 @@ class Watcher:
                     due = min(due, looked + min(_SOON, self.rescan))
                 if self._asked.is_set() or self.clock() >= due or (events and not self._root):
                     self._asked.clear()
-                    with Survived(self._stumbled):
+                    with Isolated(self._stumbled):
                         self._look()
                     looked = self.clock()
                     due = looked + self._pause()

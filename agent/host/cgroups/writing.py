@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 
-from agent.engine.alone import Survived, sentence
+from agent.engine.fault_isolation import Isolated, sentence
 from agent.errors import SysfsMalformedError
 from agent.host.cgroups import reading
 from agent.host.cgroups.kernel import Kernel
@@ -78,7 +78,7 @@ class Writer:
         outcome: list[str] = []
 
         def carry_out() -> None:
-            with Survived(lambda error: outcome.append(sentence(error))):
+            with Isolated(lambda error: outcome.append(sentence(error))):
                 outcome.append(self._try(write, hierarchy))
 
         thread = threading.Thread(target=carry_out, name=f"mems {write.path}", daemon=True)

@@ -20,7 +20,7 @@ from typing import Protocol
 from agent.core.cgroups.desired import Want, own_of, share
 from agent.core.cgroups.release import lifted
 from agent.core.devices.kubelet import is_extended
-from agent.engine.alone import Survived
+from agent.engine.fault_isolation import Isolated
 from agent.engine.state import State
 from agent.host.device_nodes import DeviceNode, Usable, variable
 from agent.model.pod import Pod
@@ -203,5 +203,5 @@ class EngineDecisions:
 
     def _run(self) -> None:
         while (work := self._queue.get()) is not None:
-            with Survived(lambda _error: _log.exception("what the runtime told could not be carried out")):
+            with Isolated(lambda _error: _log.exception("what the runtime told could not be carried out")):
                 work()

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from agent.core.cgroups.desired import Want
-from agent.engine.alone import Survived
+from agent.engine.fault_isolation import Isolated
 from agent.errors import SandboxRefused
 from agent.host.device_nodes import DeviceNode
 from agent.host.nri.values import Adjustment, ContainerState, RuntimeContainer, Sandbox
@@ -130,7 +130,7 @@ class NriDriver:
         if in_force and self._enforcing():
             for each in containers:
                 if each.id in names:
-                    with Survived(lambda _error: _log.exception("a container that runs could not be looked at")):
+                    with Isolated(lambda _error: _log.exception("a container that runs could not be looked at")):
                         change = self._update_of(*names[each.id], each)
                         if change is not None:
                             changes[each.id] = change

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from agent.engine.alone import Survived, sentence
+from agent.engine.fault_isolation import Isolated, sentence
 from agent.host.nri.session import Count, Identity, Session
 from agent.host.nri.values import NriHandler
 
@@ -86,7 +86,7 @@ class Plugin:
             while not self._stopping.is_set():
                 began = time.monotonic()
                 why = await self._once()
-                with Survived(lambda _error: _log.exception("that the runtime is away could not be told")):
+                with Isolated(lambda _error: _log.exception("that the runtime is away could not be told")):
                     self._handler.disconnected(why)
                 if time.monotonic() - began > STEADY_SECONDS:
                     delays = self._delays()

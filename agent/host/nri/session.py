@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from google.protobuf.message import Message
 
-from agent.engine.alone import sentence
+from agent.engine.fault_isolation import sentence
 from agent.errors import RuntimeLinkError, SandboxRefused
 from agent.host.nri import mux, nri_pb2, translate, ttrpc
 from agent.host.nri.values import NO_ADJUSTMENT, NriHandler, RuntimeContainer, Sandbox

@@ -8,7 +8,7 @@ The watch is quicker than the kubelet's allocation, so the first Get often comes
 does not know yet is asked for again. Nothing here runs in an NRI handler (safety.md S9): podresources may wait for a
 lock that the kubelet holds while it waits for the runtime. The kubelet may be away; what is known stays.
 
-Started by `agent.app.service.edges`; hears of pods as an `agent.engine.ports.Teller`.
+Started by `agent.app.service.edges`; hears of pods as an `agent.engine.ports.Reporter`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Protocol
 from agent.core.cgroups.enforced import Unenforced
 from agent.core.devices.kubelet import Given, Offered, awaited
 from agent.core.request.annotations import Ask
-from agent.engine.alone import Survived, sentence
+from agent.engine.fault_isolation import Isolated, sentence
 from agent.engine.state import State
 from agent.errors import RuntimeLinkError
 from agent.host.podresources.client import Held, HeldDevice
@@ -105,7 +105,7 @@ class Lookup:
         self.away = ""
         """Why the kubelet could not be asked last time, "" when it could."""
 
-    # ---- Teller: called under the engine's lock
+    # ---- Reporter: called under the engine's lock
 
     def admitted(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:  # noqa: ARG002 - of the protocol
         """A pod was decided."""
@@ -151,9 +151,9 @@ class Lookup:
                 what, uid = self._news.get(timeout=wait)
                 if what == "stop":
                     return
-                with Survived(self._stumbled):
+                with Isolated(self._stumbled):
                     self.heard(what, uid)
-            with Survived(self._stumbled):
+            with Isolated(self._stumbled):
                 self.work()
 
     def heard(self, what: str, uid: str) -> None:
@@ -176,7 +176,7 @@ class Lookup:
             _, uid, attempt = heapq.heappop(self._due)
             if not self._waited_for(uid):
                 continue
-            with Survived(self._stumbled):
+            with Isolated(self._stumbled):
                 self._get(uid)
             if self._waited_for(uid) and attempt + 1 < len(self._delays):
                 heapq.heappush(self._due, (self._clock() + self._delays[attempt + 1], uid, attempt + 1))
@@ -223,13 +223,13 @@ class Lookup:
             return
         self._back()
         if offered != self._offered:
-            with Survived(self._stumbled):
+            with Isolated(self._stumbled):
                 self._engine.devices_offered(offered)
                 self._offered = offered
         for uid, known in sorted(self._engine.snapshot.known.items()):
             held = listing.get((known.pod.namespace, self._name_of(known.pod)))
             if held is not None and not known.ended and not known.exempt:
-                with Survived(self._stumbled):
+                with Isolated(self._stumbled):
                     self._tell(uid, held)
 
     def _tell(self, uid: str, held: Held) -> None:

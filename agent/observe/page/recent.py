@@ -1,4 +1,4 @@
-"""What happened lately: repairs of cgroups that somebody else had written, and faults. A Teller.
+"""What happened lately: repairs of cgroups that somebody else had written, and faults. A Reporter.
 
 Called under the engine's lock, so nothing here waits: two bounded lists, read as tuples by the page.
 """
@@ -75,19 +75,19 @@ class Recent:
         return tuple(self._faults.copy())
 
     def admitted(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
-        """See Teller; the snapshot has it."""
+        """See Reporter; the snapshot has it."""
 
     def enforced(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
-        """See Teller; the snapshot has it."""
+        """See Reporter; the snapshot has it."""
 
     def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:
-        """See Teller; the snapshot has it."""
+        """See Reporter; the snapshot has it."""
 
     def released(self, uid: str) -> None:
-        """See Teller; the snapshot has it."""
+        """See Reporter; the snapshot has it."""
 
     def written(self, results: tuple[Written, ...]) -> None:
-        """See Teller."""
+        """See Reporter."""
         now = self._clock()
         for each in results:
             write = each.write
@@ -97,5 +97,5 @@ class Recent:
                 )
 
     def problem(self, what: str, text: str) -> None:
-        """See Teller."""
+        """See Reporter."""
         self._faults.append(Fault(self._clock(), what, text))

@@ -22,7 +22,7 @@ from collections.abc import Collection
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
-from agent.engine.alone import sentence
+from agent.engine.fault_isolation import sentence
 from agent.errors import HostError
 from agent.model.fields import plain
 from agent.observe.listener import HttpHandler, HttpListener

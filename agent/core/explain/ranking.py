@@ -1,0 +1,145 @@
+"""Who won a merge, by which rule, and why the others lost (kubelet rules 3.3 to 3.6).
+
+Preferred first, then fewer nodes, then (with prefer-closest-numa-nodes) the closer, then the lower numbers; and where
+nothing is preferred by all, the overlap whose node count is nearest to what the neediest list takes at least.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from agent.core.admission.node import Node
+from agent.core.admission.pod import Step
+from agent.core.explain.obstacles import ObstacleView
+from agent.core.explain.values import Candidate, LossReason, MergeRule, RunnerUp
+from agent.core.explain.words import nodes_count, on, sets
+from agent.core.merge.order import Order
+from agent.model.idset import NodeSet
+from agent.model.rules import Policy
+
+NAMED = 4
+"""Node sets that a sentence names."""
+
+
+def beaten(mask: int, by: int, order: Order) -> LossReason:
+    """By what a set that all prefer lost against another such set."""
+    if mask.bit_count() != by.bit_count():
+        return LossReason.WIDER
+    return LossReason.FARTHER if order.spread(mask) > order.spread(by) else LossReason.HIGHER
+
+
+_AHEAD = {
+    LossReason.WIDER: MergeRule.NARROWER,
+    LossReason.FARTHER: MergeRule.CLOSER,
+    LossReason.HIGHER: MergeRule.LOWER,
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranking:
+    """One merge's contest.
+
+    Attributes:
+        node: the managers.
+        step: the merge.
+        views: its hint lists.
+        winner: the set that won; after a refusal what best-effort would have taken. None for any node.
+        order: by which equals are told apart.
+        preferred: whether every list prefers the winner.
+    """
+
+    node: Node
+    step: Step
+    views: list[ObstacleView]
+    winner: NodeSet | None
+    order: Order
+    preferred: bool
+
+    def outcome(self) -> tuple[list[NodeSet], list[RunnerUp]]:
+        """The sets that all lists prefer, best first, and who lost; both empty where hints were not listed."""
+        binding = [view for view in self.views if view.demand is not None]
+        if not binding or any(view.said.hints is None for view in binding):
+            return [], []
+        positions, single = self.node.positions, self.step.reasons.policy is Policy.SINGLE_NUMA_NODE
+        liked = {
+            positions.mask(hint.nodes)
+            for view in binding
+            for hint in view.said.hints or ()
+            if hint.preferred and hint.nodes
+        }
+        hopeless = tuple(view.said.resource for view in self.views if view.said.stand is Candidate.IMPOSSIBLE)
+        won = positions.mask(self.winner) if self.winner is not None else 0
+        common, losers = list[NodeSet](), list[RunnerUp]()
+        for mask in sorted(liked, key=lambda each: (each.bit_count(), self.order.spread(each), each)):
+            nodes = positions.nodes(mask)
+            against = [view for view in binding if view.demand is not None and not view.demand.prefers(mask)]
+            lacking = [view for view in against if view.demand is not None and not view.demand.accepts(mask)]
+            if single and mask.bit_count() != 1:
+                losers.append(RunnerUp(nodes, LossReason.FILTERED))
+            elif against or hopeless:
+                why = LossReason.NOT_OFFERED if lacking or not against else LossReason.NOT_PREFERRED
+                losers.append(
+                    RunnerUp(nodes, why, tuple(view.said.resource for view in lacking or against) or hopeless)
+                )
+            else:
+                common.append(nodes)
+                if mask != won:
+                    losers.append(RunnerUp(nodes, beaten(mask, won, self.order)))
+        return common, losers
+
+    def rule(self, common: list[NodeSet]) -> MergeRule:
+        """By what the winner won."""
+        positions = self.node.positions
+        binding = [view.demand for view in self.views if view.demand is not None]
+        won = positions.everything if self.winner is None else positions.mask(self.winner)
+        if not self.preferred:
+            reached = binding and all(demand.accepts(won) for demand in binding)
+            return MergeRule.NOTHING if won == positions.everything and not reached else MergeRule.NEAREST
+        if not binding:
+            return MergeRule.INDIFFERENT
+        if common:
+            return MergeRule.ONLY if len(common) == 1 else _AHEAD[beaten(positions.mask(common[1]), won, self.order)]
+        after = self.step.reasons.runner_up
+        if after is None or self.winner is None or len(after) != len(self.winner):
+            return MergeRule.FIRST
+        return _AHEAD[beaten(positions.mask(after), won, self.order)]
+
+    def words(self, rule: MergeRule, common: list[NodeSet]) -> str:
+        """The rule in words."""
+        more = f" and {len(common) - NAMED} more" if len(common) > NAMED else ""
+        alike = "every hint provider prefers it"
+        if common:
+            alike = f"every hint provider prefers {sets(common[:NAMED], more=bool(more))}{more}"
+        text = {
+            MergeRule.INDIFFERENT: "no hint provider has a preference, any NUMA node will do",
+            MergeRule.ONLY: "no other set of nodes is preferred by every hint provider",
+            MergeRule.NARROWER: f"{alike}; fewer nodes win",
+            MergeRule.LOWER: f"{alike}; of equally good sets, the one with the lowest numbers wins",
+            MergeRule.NOTHING: "no set of nodes serves every hint provider: any node will do, and nothing is aligned",
+        }.get(rule, "")
+        if rule is MergeRule.CLOSER:
+            second = common[1] if common else self.step.reasons.runner_up
+            apart = f"{self._distance(self.winner)}, against {self._distance(second)} of {on(second or ())}"
+            text = f"{alike}; of as many nodes, those closest to each other win (average distance {apart})"
+        elif rule is MergeRule.FIRST:
+            last = "then the closest, then the lowest numbers" if self.order.distances else "then the lowest numbers"
+            text = f"{alike}; fewest nodes first, {last}"
+        elif rule is MergeRule.NEAREST:
+            text = (
+                "no set of nodes is preferred by every hint provider, so the best overlap of what they offer is "
+                f"taken: {self._near()}"
+            )
+        if self.step.merged.admit:
+            return text
+        name = on(self.winner) if self.winner is not None else "any NUMA node"
+        return f"under {self.step.reasons.policy} nothing is taken; best-effort would have taken {name}: {text}"
+
+    def _near(self) -> str:
+        goal, count = self.step.reasons.goal or 0, len(self.winner or ())
+        if count == goal:
+            return f"{nodes_count(count)}, as many as the neediest of them takes at least"
+        return f"{nodes_count(count)}, which is nearest to the {goal} that the neediest of them takes at least"
+
+    def _distance(self, nodes: NodeSet | None) -> str:
+        mask = self.node.positions.mask(nodes) if nodes else 0
+        return f"{self.order.spread(mask) / max(1, mask.bit_count()) ** 2:.4g}"

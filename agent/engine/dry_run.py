@@ -1,0 +1,83 @@
+"""One node's engine without its effects: the same transitions in the same order, for `simulate`.
+
+Only cgroups, the saved file and whoever is told are missing (`agent.engine.transitions`), and the clock is the
+caller's. A property test holds both against each other. Not thread-safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from agent.core.admission.node import Node
+from agent.engine import transitions
+from agent.engine.tracked_pod import SWITCHES, Exempt, Switches, TrackedPod
+from agent.engine.transitions import Moment
+from agent.engine.wait_queue import FINAL, queue_of, waits
+from agent.model.ledger import Ledger
+from agent.model.pod import ContainerKind, Pod
+
+
+class DryRun:
+    """One node.
+
+    Args:
+        node: the managers; may be shared by many nodes of one kind.
+        switches: the engine's own settings.
+        exempt: which pods are left alone.
+    """
+
+    def __init__(self, node: Node, switches: Switches = SWITCHES, exempt: Exempt = lambda _pod: "") -> None:
+        self.node, self._exempt = node, exempt
+        self._state = transitions.begun(node, node.start(), switches, saved=False, complete=True)
+        self._started: set[str] = set()
+
+    @property
+    def ledger(self) -> Ledger:
+        """The grants now."""
+        return self._state.ledger
+
+    @property
+    def known(self) -> Mapping[str, TrackedPod]:
+        """Every pod that was bound to this node and has not ended, by uid."""
+        return self._state.known
+
+    def see(self, pod: Pod, now: float) -> None:
+        """A pod is bound to this node. `now` counts seconds from any beginning, and is above 0."""
+        self._state = transitions.decide(self._state, pod, Moment(now, self._exempt), ran=False).state
+        self.pass_time(now)
+
+    def end(self, uids: Iterable[str], now: float) -> None:
+        """Pods are gone, their cgroups too: what they held is free, and those that wait are tried."""
+        gone = sorted(uids)
+        self._state = transitions.released(self._state, gone).without(gone)
+        self._started.difference_update(gone)
+        self.pass_time(now)
+
+    def pass_time(self, now: float) -> None:
+        """Whoever is in starts; those that wait are tried; who has waited too long is refused for good."""
+        self._start()
+        while queue_of(self.known, self.node.rules):
+            before = self.ledger
+            self._state = transitions.let_in(self._state, (), Moment(now, self._exempt)).state
+            self._start()
+            if self.ledger == before:
+                return
+
+    def _start(self) -> None:
+        """All containers of who came in start at once, in order: what only init containers held is free again."""
+        for uid in [each for each in self.ledger.pods if each not in self._started]:
+            self._started.add(uid)
+            containers = self.ledger.pods[uid].pod.containers
+            if any(each.kind is ContainerKind.INIT for each in containers):
+                self._state = transitions.started(self._state, [(uid, each.name) for each in containers])
+
+    def runs(self, uid: str) -> bool:
+        """Whether the pod is in, with or without what it wanted."""
+        return uid in self.ledger.pods
+
+    def waits(self, uid: str) -> bool:
+        """Whether the pod stands in line."""
+        known = self.known.get(uid)
+        if known is None or known.refusal is None or self.runs(uid):
+            return False
+        return FINAL not in known.refusal.facts and waits(known, self.node.rules)

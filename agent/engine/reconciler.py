@@ -1,0 +1,166 @@
+"""Brings the kernel to the state that counts, reads back, and tells for whom it is not so.
+
+What stops the writing is here, too: cgroups that cannot be read, the kill switch, another writer of cpusets, a disk
+that refuses, and a ledger that may lack somebody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+
+from agent.core.cgroups import enforced
+from agent.core.cgroups.enforced import Unenforced
+from agent.engine import transitions
+from agent.engine.enforcer import Enforcer
+from agent.engine.fault_isolation import sentence
+from agent.engine.keeper import Keeper
+from agent.engine.ports import Reporter, Steps
+from agent.engine.state import State
+from agent.errors import HostError
+from agent.model.cgroup import Observed, Written
+
+FLAPPING = "flapping"
+"""Who stops the writing when somebody fights over a set: the engine itself, for a while."""
+
+
+class Reconciler:
+    """All of it needs the engine's lock, but for `off`.
+
+    Args:
+        keeper: has the state.
+        enforcer: writes.
+        reporter: who is told.
+        steps: told before what follows a write.
+        clock: seconds of a steady clock.
+    """
+
+    def __init__(
+        self, keeper: Keeper, enforcer: Enforcer, reporter: Reporter, steps: Steps,
+        clock: Callable[[], float],
+    ) -> None:  # fmt: skip
+        self._keeper, self._enforcer, self._reporter = keeper, enforcer, reporter
+        self._steps, self._clock = steps, clock
+
+    @property
+    def _state(self) -> State:
+        return self._keeper.state
+
+    @property
+    def off(self) -> bool:
+        """Whether nothing is to be written: the kill switch is on, or another program writes. Needs no lock."""
+        state = self._state
+        return state.switches.observe_only or bool(state.yields) or self._enforcer.off
+
+    def switch(self, *, observe_only: bool, why: str = "", source: str = "writers") -> None:
+        """Another writer of cpusets was found: write nothing from now on; or it is gone (safety.md S10).
+
+        `why` says who it is, told once; `source` who found it: each resumes only what it stopped.
+        """
+        state, others = self._state, {who: text for who, text in self._state.yields.items() if who != source}
+        if observe_only:
+            if state.yields.get(source) != why:
+                self._reporter.problem("writers", f"observing only: {why}")
+            self._keeper.note(replace(state, yields={**others, source: why}))
+        elif source in state.yields:
+            self._keeper.note(replace(state, yields=others))
+            if not others:
+                self.enforce()
+
+    def try_again(self) -> None:
+        """A writer that fought is not left alone for ever."""
+        if self._state.truce.over(self._clock()):
+            self.switch(observe_only=False, source=FLAPPING)
+
+    def observe(self) -> Observed | None:
+        """The tree now; None where it cannot be read, which is told."""
+        try:
+            observed = self._enforcer.observe()
+        except Exception as error:  # noqa: BLE001 - of whatever kind: told, and tried again with the next look
+            text = str(error) if isinstance(error, HostError) else sentence(error)
+            if not self._state.broken:
+                self._reporter.problem("cgroups", text)
+            self._keeper.note(replace(self._state, broken=text))
+            return None
+        if self._state.broken:
+            self._keeper.note(replace(self._state, broken=""))
+        return observed
+
+    def _stopped(self) -> str:
+        """Why nothing is written, "" when everything is. Asked in the middle of a plan, too."""
+        state = self._state
+        if self._enforcer.off or state.switches.observe_only:
+            return "observing only, as the settings or the Node's annotation say"
+        if state.yields:
+            return f"observing only: {'; '.join(text for _, text in sorted(state.yields.items()))}"
+        if not state.listening:
+            return "the first complete list of pods has not come"
+        return "" if state.stands else f"what holds is not saved: {state.unwritable}"
+
+    def enforce(self, but: Collection[str] = ()) -> tuple[Written, ...]:
+        """Bring the kernel to what the (saved) ledger says, and tell for whom it is not so.
+
+        Args:
+            but: uids of pods of which the caller tells everything.
+        """
+        self._keeper.note(replace(self._state, settled=False))
+        if self._state.listening and not (self.off or self._state.stands):
+            self._keeper.save()
+        observed, state = self.observe(), self._state
+        if observed is None:
+            return self._unread(state.broken, but)
+        self._enforcer.movers = {uid for uid, known in state.known.items() if known.ask.move_memory}
+        try:
+            results, answer = self._enforcer.enforce(
+                state.ledger, state.node.rules, state.node.machine, observed, self._stopped,
+                lift_quota=state.switches.lift_quota, all_named=state.all_named,
+            )  # fmt: skip
+        except Exception as error:  # noqa: BLE001 - those decided on are told all the same; the next look tries again
+            return self._unread(sentence(error), but)
+        step = transitions.answered(state, answer)
+        self._keeper.note(step.state)
+        for text in step.problems:
+            self._reporter.problem("set-aside", text)
+        for container in sorted(answer.unbound.keys() - state.unbound.keys()):
+            self._reporter.problem("memory", self._unbound(container))
+        if results:
+            self._steps("tell")
+            self._reporter.written(results)
+        if state.listening:  # before that, nothing is written yet, and the list follows within moments
+            self._tell_lacking(answer.lacking, but, given_up=answer.given_up)
+        if results and (fight := self._enforcer.fight()):
+            truce = self._state.truce.begin(self._clock())
+            self._keeper.note(replace(self._state, truce=truce))
+            self.switch(observe_only=True, why=f"{fight}; {truce}", source=FLAPPING)
+        return results
+
+    def _unread(self, why: str, but: Collection[str]) -> tuple[Written, ...]:
+        """The cgroups cannot be read: what is new since the last look is told as not known; older words stand."""
+        step = transitions.unread(self._state, why)
+        self._keeper.note(step.state)
+        for text in step.problems:
+            self._reporter.problem("set-aside", text)
+        if self._state.listening:
+            new = enforced.unread(self._state.ledger, {*but, *self._enforcer.unseen()}, why)
+            self._tell_lacking({**new, **self._state.unenforced}, but)
+        return ()
+
+    def _tell_lacking(
+        self, lacking: Mapping[str, Unenforced], but: Collection[str], *, given_up: bool = False
+    ) -> None:
+        step = transitions.told_lacking(self._state, lacking, self._clock(), but, given_up=given_up)
+        state = step.state
+        self._keeper.note(state)
+        for pod in step.told:
+            self._reporter.enforced(pod, state.shown, state.known[pod.uid].ask, state.unenforced.get(pod.uid, {}))
+
+    def _unbound(self, container: str) -> str:
+        """A container that runs, and whose memory is not bound to the nodes that it was granted, in a sentence."""
+        state = self._state
+        uid, name = self._enforcer.names[container]
+        record, mems = state.ledger.pods[uid], state.ledger.grant(uid, name).mems
+        return (
+            f"container {name} of pod {record.pod.key}: its memory is not bound to NUMA nodes {mems}; it has pages "
+            f"on nodes {state.unbound[container]}, which the kernel would move at once, stalling it. Make "
+            "the pod anew, or let them be moved: numalign.io/move-memory"
+        )

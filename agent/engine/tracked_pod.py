@@ -1,0 +1,123 @@
+"""What the engine remembers of a pod beside the ledger, and small questions about pods. Values and pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from agent.core.admission.node import Node
+from agent.core.admission.resize import PREFIX as RESIZE
+from agent.core.request.annotations import Ask
+from agent.model.ledger import Ledger, PodRecord
+from agent.model.outcome import Refusal
+from agent.model.pod import Pod, Qos
+from agent.model.rules import OnMisalignment
+
+Exempt = Callable[[Pod], str]
+"""Why a pod is left alone (safety.md S2), "" when it is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Switches:
+    """Settings that are the engine's own.
+
+    Attributes:
+        observe_only: the kill switch (S3): decide and tell, write nothing.
+        pin_adopted: pods that ran before the agent get exclusive CPUs, too (S4).
+        lift_quota: pods with exclusive CPUs lose their CFS quota (S16).
+        waiting_limit: seconds that a pod may wait for room (S11).
+        most_waiting: pods that may wait at once (S11).
+        hold_back_others: seconds of its wait in which a pod holds back those of other namespaces, too (S11).
+    """
+
+    observe_only: bool = False
+    pin_adopted: bool = True
+    lift_quota: bool = True
+    waiting_limit: float = 600.0
+    most_waiting: int = 2
+    hold_back_others: float = 60.0
+
+
+SWITCHES = Switches()
+"""The defaults."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedPod:
+    """One pod.
+
+    Attributes:
+        pod: as last seen.
+        ask: its annotations, checked.
+        refusal: why it was refused, None when it is in.
+        exempt: why it is left alone (safety.md S2), "" when it is not.
+        ran: it ran before the agent knew it.
+        ended: it left the API (or finished); its grant goes when its cgroups have gone.
+        unsaved: it is not in the ledger only because that could not be saved: tried again when it can.
+            Of a pod that is in the ledger: what it asks for now could not be saved, and it keeps what it has.
+        softer: what is done to it instead of what it asks for, since its owner had too many refused (safety.md S12).
+        since: when it began to wait for room, on a monotonic clock; 0.0 where it never did.
+    """
+
+    pod: Pod
+    ask: Ask
+    refusal: Refusal | None = None
+    exempt: str = ""
+    ran: bool = False
+    ended: bool = False
+    unsaved: bool = False
+    since: float = 0.0
+    softer: OnMisalignment | None = None
+
+
+def on_shared_pool(ledger: Ledger, pod: Pod, node: Node, why: str, *, adopted: bool) -> Ledger:
+    """The ledger with a pod that holds nothing and runs on the shared pool; `why` when it wanted more."""
+    record = PodRecord(
+        pod=pod, policy=node.rules.topology.policy, scope=node.rules.topology.scope,
+        aligned=dict.fromkeys((each.name for each in pod.containers), not why), why={"": why} if why else {},
+        adopted=adopted, bind_memory=False,
+    )  # fmt: skip
+    return replace(ledger, pods={**ledger.pods, pod.uid: record})
+
+
+def softer(ask: Ask, wish: OnMisalignment | None) -> Ask:
+    """What a pod asks for, or something milder that is done instead; nothing is milder than to run."""
+    return ask if wish is None or ask.on_misalignment is OnMisalignment.RUN else replace(ask, on_misalignment=wish)
+
+
+def as_told(ledger: Ledger, known: Mapping[str, TrackedPod], unwritable: str) -> Ledger:
+    """The ledger with a word on each pod that runs and whose change could not be saved: for readers only."""
+    told = {}
+    for uid, each in known.items():
+        record = ledger.pods.get(uid)
+        if record is not None and each.unsaved:
+            before = {one.name: (one.requests, one.limits) for one in record.pod.containers}
+            names = [one.name for one in each.pod.containers if before.get(one.name) != (one.requests, one.limits)]
+            what = RESIZE if names else "change not followed"
+            why = (
+                f"{what}: {unwritable or 'the ledger could not be saved'}; it keeps what it has until it can be saved"
+            )
+            aligned = {name: good and name not in names for name, good in record.aligned.items()}
+            told[uid] = replace(record, aligned=aligned, why={**record.why, **dict.fromkeys(names or [""], why)})
+    return replace(ledger, pods={**ledger.pods, **told}) if told else ledger
+
+
+def same(old: Pod, new: Pod) -> bool:
+    """Whether nothing that a decision depends on changed."""
+    return same_room(old, new) and old.annotations == new.annotations
+
+
+def same_room(old: Pod, new: Pod) -> bool:
+    """Whether a pod asks for the same CPUs, memory and devices, whatever its annotations say."""
+    return (old.containers, old.requests, old.limits) == (new.containers, new.requests, new.limits)
+
+
+def asks_nothing(known: TrackedPod) -> bool:
+    """Whether there is nothing to refuse: a pod is left alone (safety.md S2), or shares the pool by its own wish."""
+    return bool(known.exempt) or not known.ask.pin or not wants_anything(known.pod)
+
+
+def wants_anything(pod: Pod) -> bool:
+    """Whether a pod could be granted something that must be saved first."""
+    extended = any("/" in name for each in pod.containers for name in each.limits)
+    return pod.qos is Qos.GUARANTEED or bool(pod.annotations) or extended

@@ -1,0 +1,35 @@
+"""Performance and efficiency cores of hybrid machines.
+
+Called by `agent.host.sysfs.discovery`. Sources, the first that tells CPUs apart wins: the kernel's own lists (Intel:
+the PMUs cpu_core and cpu_atom, or cpu/types), the scheduler's cpu_capacity (Arm), the base frequency of intel_pstate.
+The maximum frequency is not one: favoured cores of ordinary machines differ there.
+"""
+
+from __future__ import annotations
+
+from agent.host.sysfs.cpus import CPUS
+from agent.host.sysfs.read import SysfsReader
+from agent.model.idset import CpuSet
+
+PERFORMANCE, EFFICIENCY = "performance", "efficiency"
+_LISTS = (
+    ("sys/devices/cpu_core/cpus", "sys/devices/cpu_atom/cpus"),
+    (f"{CPUS}/types/intel_core_0/cpulist", f"{CPUS}/types/intel_atom_0/cpulist"),
+)
+_RANKS = ("cpu_capacity", "cpufreq/base_frequency")
+MARGIN = 0.05
+"""Ranks that differ by less are noise."""
+
+
+def read_kinds(reader: SysfsReader, online: CpuSet) -> dict[int, str]:
+    """CPU -> "performance" or "efficiency"; empty on a machine of one kind."""
+    for fast, slow in _LISTS:
+        big, small = reader.ids(fast) or 0, reader.ids(slow) or 0
+        if big & online.bits and small & online.bits and not big & small:
+            return {cpu: PERFORMANCE if big >> cpu & 1 else EFFICIENCY for cpu in online if (big | small) >> cpu & 1}
+    for name in _RANKS:
+        ranks = {cpu: reader.number(f"{CPUS}/cpu{cpu}/{name}") or 0 for cpu in online}
+        top = max(ranks.values())
+        if all(ranks.values()) and min(ranks.values()) < top * (1 - MARGIN):
+            return {cpu: PERFORMANCE if rank >= top * (1 - MARGIN) else EFFICIENCY for cpu, rank in ranks.items()}
+    return {}

@@ -1,0 +1,152 @@
+"""Asking agents to put everything back before they are removed, and their answers (safety.md S18).
+
+numalign.io/release    on an agent's own pod: any text but "" asks that node to release; the text tells requests apart
+numalign.io/released   on the same pod: the answer, JSON (see `ReleaseAnswer`)
+
+The pod of the agent is the place because both sides reach it with what they have: the agent watches it with the
+node's other pods and may annotate it, and whoever asks needs no right outside of the agents' namespace. Used by
+`agent.app.cluster.decommission` (who answers) and `agent.app.offline.decommission` (who asks).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+from agent.core.request.annotations import RELEASE, RELEASED
+from agent.errors import KubeError
+from agent.kube.client import MERGE, KubeClient, pod_list, unread
+from agent.kube.pod_report import ASSIGNMENT, CONDITION
+
+MOST_NAMED = 10
+"""Cgroups that an answer names; the number of all of them is told too."""
+NOT_FOUND = 404
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseAnswer:
+    """What one node did.
+
+    Attributes:
+        asked: the request that this answers.
+        clean: nobody has less than the kubelet gave any more.
+        writes: writes that succeeded.
+        confined: what still has less, and why: the first of them, one sentence each.
+        named: cgroups that have everything and name it, since the kernel empties no set that is in use (S17).
+        untold: pods whose annotations could not be cleared in time.
+    """
+
+    asked: str
+    clean: bool
+    writes: int = 0
+    confined: tuple[str, ...] = ()
+    named: int = 0
+    untold: int = 0
+
+    def text(self) -> str:
+        """As the annotation's value."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+
+def answer_of(pod: Mapping[str, Any]) -> ReleaseAnswer | None:
+    """The answer that an agent's pod carries; None where there is none, or none that can be read."""
+    try:
+        found = json.loads(_annotations(pod)[RELEASED])
+        return ReleaseAnswer(
+            asked=str(found["asked"]), clean=found["clean"] is True, writes=int(found["writes"]),
+            confined=tuple(map(str, found["confined"])), named=int(found["named"]), untold=int(found["untold"]),
+        )  # fmt: skip
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def request_of(pod: Mapping[str, Any]) -> str:
+    """The request that an agent's pod carries, "" for none."""
+    return str(_annotations(pod).get(RELEASE) or "")
+
+
+def _annotations(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    metadata = pod.get("metadata")
+    found = metadata.get("annotations") if isinstance(metadata, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def annotate(client: KubeClient, namespace: str, name: str, key: str, value: str | None) -> None:
+    """Set or remove one annotation of a pod, through its status: the right to do so reaches nothing of its spec.
+
+    Raises:
+        KubeError: the API refuses, or does not answer.
+    """
+    client.call(
+        "PATCH", f"/api/v1/namespaces/{namespace}/pods/{name}/status", {"metadata": {"annotations": {key: value}}},
+        kind=MERGE, query=(("fieldManager", "numalign"),), verb="PATCH pods/status", brief=True, reader=unread,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Agents:
+    """The agents of a DaemonSet.
+
+    Attributes:
+        wanted: nodes that should have one.
+        pods: as the API shows them.
+    """
+
+    wanted: int
+    pods: tuple[Mapping[str, Any], ...]
+
+
+def agents_of(client: KubeClient, namespace: str, daemonset: str) -> Agents:
+    """Read them; no agents where the DaemonSet is gone.
+
+    Raises:
+        KubeError: the API refuses, or does not answer.
+    """
+    try:
+        found = client.get(f"/apis/apps/v1/namespaces/{namespace}/daemonsets/{daemonset}")
+    except KubeError as error:
+        if error.status != NOT_FOUND:
+            raise
+        return Agents(0, ())
+    labels = found["spec"]["selector"].get("matchLabels") or {}
+    selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+    pods = client.get(f"/api/v1/namespaces/{namespace}/pods", query=(("labelSelector", selector),))
+    return Agents(int(found.get("status", {}).get("desiredNumberScheduled", 0)), tuple(pods.get("items") or ()))
+
+
+def never_began(pod: Mapping[str, Any]) -> bool:
+    """Whether no container of an agent's pod ever started, by its status; False where that is in doubt."""
+    status = pod.get("status")
+    if not isinstance(status, Mapping) or status.get("phase", "Pending") != "Pending":
+        return False
+    found = status.get("containerStatuses") or ()
+    return isinstance(found, Iterable) and all(isinstance(each, Mapping) and _waits(each) for each in found)
+
+
+def _waits(container: Mapping[str, Any]) -> bool:
+    state, last = container.get("state") or {}, container.get("lastState")
+    return not (container.get("restartCount") or last or {"running", "terminated"} & {*state})
+
+
+def nodes_told(client: KubeClient) -> frozenset[str]:
+    """Names of the nodes on which a pod carries a word of an agent: one was there, and may have confined pods.
+
+    Raises:
+        KubeError: the API refuses, or does not answer with a whole list.
+    """
+    found = client.call(
+        "GET", "/api/v1/pods", query=(("resourceVersion", "0"),), verb="LIST pods",
+        reader=partial(pod_list, keep=_told_on),
+    )  # fmt: skip
+    return frozenset(found.get("items") or ())
+
+
+def _told_on(pod: Any) -> str | None:  # noqa: ANN401 - JSON
+    spec, status = pod.get("spec"), pod.get("status")
+    node = spec.get("nodeName") if isinstance(spec, Mapping) else None
+    conditions = status.get("conditions") if isinstance(status, Mapping) else None
+    told = any(isinstance(each, Mapping) and each.get("type") == CONDITION for each in conditions or ())
+    return str(node) if node and (told or ASSIGNMENT in _annotations(pod)) else None

@@ -1,0 +1,175 @@
+"""Raw pods from the API -> what the engine needs: the pod, whether it ended, its containers' ids. Nothing is trusted.
+
+Called by `agent.kube.watch.intake`. The specification is read by `agent.model.podspec`; this module adds what only
+the API's object has: status, deletion, the runtime's ids.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from agent.errors import MalformedError
+from agent.model.fields import plain
+from agent.model.notes import kept
+from agent.model.pod import Container, Pod
+from agent.model.podspec import noted, pod_from
+from agent.model.quantity import parse_milli
+
+Raw = Mapping[str, Any]
+ENDED = frozenset({"Succeeded", "Failed"})
+MAX_ID = 256
+CPU, MEMORY = "cpu", "memory"
+_RESIZED = frozenset({CPU, MEMORY})
+"""What can be resized; nothing else in a status counts."""
+_MOST_BY_SHARES = 256_000
+"""Thousandths of a CPU that cpu.shares can say at most (262144): from there on the kubelet reads back too little."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPod:
+    """One pod as the API shows it.
+
+    Attributes:
+        pod: what was asked for.
+        ended: its phase is Succeeded or Failed: its containers will not run again.
+        started: some container of it runs or ran.
+        deleting: it has a deletion timestamp; it holds what it holds until its cgroups are gone.
+        containers: runtime container id (without the runtime's prefix) -> container name.
+        api_uid: metadata.uid, by which the API is asked; a static pod's own uid is another (its config hash).
+    """
+
+    pod: Pod
+    ended: bool
+    started: bool
+    deleting: bool
+    containers: Mapping[str, str] = field(hash=False)
+    api_uid: str
+
+
+def seen(body: Raw, defaults: Mapping[str, str] | None = None) -> SeenPod:
+    """Read a pod.
+
+    Args:
+        body: the API's object.
+        defaults: annotations of its namespace, below the pod's own.
+
+    Raises:
+        BadPodError: naming the field.
+    """
+    pod = pod_from(body)
+    asked = kept({**(defaults or {}), **pod.annotations})
+    pod = _allocated(noted(replace(pod, annotations=asked)), body)
+    status = _mapping(body.get("status"))
+    containers, started = {}, False
+    for entry in _statuses(status):
+        identity, name = entry.get("containerID"), entry.get("name")
+        if isinstance(identity, str) and isinstance(name, str) and 0 < len(identity) <= MAX_ID:
+            containers[identity.rpartition("//")[2]] = name
+            started = True
+    metadata = _mapping(body.get("metadata"))
+    return SeenPod(
+        pod=pod,
+        ended=_word(status.get("phase")) in ENDED,
+        started=started,
+        deleting="deletionTimestamp" in metadata,
+        containers=containers,
+        api_uid=_word(metadata.get("uid")) or pod.uid,
+    )
+
+
+def identity(body: Raw) -> tuple[str, str]:
+    """(uid of the API, "namespace/name") of any object, for messages about a pod that cannot be read."""
+    metadata = _mapping(body.get("metadata"))
+    uid, space, name = (_word(metadata.get(key)) for key in ("uid", "namespace", "name"))
+    return uid, f"{space or '?'}/{name or '?'}"
+
+
+def uid_of(body: Raw) -> str:
+    """Our uid of a pod whatever else it holds, "" where it has none: a static pod's is another than the API's."""
+    metadata = body.get("metadata")
+    try:
+        return pod_from({"metadata": metadata, "spec": {"containers": [{"name": "any"}]}}).uid
+    except MalformedError:
+        return identity(body)[0]
+
+
+def _word(value: object) -> str:
+    return plain(value[:MAX_ID]) if isinstance(value, str) else ""
+
+
+def _allocated(pod: Pod, body: Raw) -> Pod:
+    """The pod with what the kubelet has allocated where it says so: what the spec asks for it may refuse (KEP 1287).
+
+    A resize changes the spec first; that the kubelet defers it, or never can follow, is known later or, where it is
+    away, not at all. So of a container that was made its status counts, and the spec as soon as the status agrees:
+
+        allocatedResources   requests that the kubelet admitted (1.27 to 1.32 behind a gate; not in every 1.33 and
+                             1.34; later always)
+        resources            what is in force, also before it became what was admitted (1.33 and later)
+        neither              a kubelet that cannot resize: the API server refuses every resize of its pods. Before its
+                             first container is made a pod holds nothing that could move: the spec counts
+
+    A static pod has no resize: its manifest counts. Conditions and generations are not needed: the numbers say it.
+    """
+    if pod.static:
+        return pod
+    status = _mapping(body.get("status"))
+    told = {str(each.get("name")): each for each in _statuses(status)}
+    containers = tuple(_told(each, told[each.name]) if each.name in told else each for each in pod.containers)
+    if pod.requests is None:
+        return replace(pod, containers=containers)
+    admitted = _amounts(status.get("allocatedResources"))  # the pod's overhead is in it
+    asked = {name: max(0, milli - pod.overhead.get(name, 0)) for name, milli in admitted.items()}
+    requests, limits = _instead(pod.requests, pod.limits or {}, asked, {})
+    return replace(pod, containers=containers, requests=requests, limits=pod.limits and limits)
+
+
+def _told(container: Container, entry: Raw) -> Container:
+    """A container with what its status says instead of its spec."""
+    shown, spec = _mapping(entry.get("resources")), container.requests
+    limits, requests = _amounts(shown.get("limits")), _amounts(shown.get("requests"))
+    both = limits.keys() & requests.keys() & spec.keys()
+    equal = {name for name in both if spec[name] == container.limits.get(name)}
+    if MEMORY in equal:
+        requests[MEMORY] = limits[MEMORY]  # in force is the limit; no kernel knows a request
+    if CPU in equal and requests[CPU] != spec[CPU] and (requests[CPU] % 1000 or requests[CPU] >= _MOST_BY_SHARES):
+        requests[CPU] = limits[CPU]  # a runtime may read shares back from a weight, which is rounded
+    requests |= _amounts(entry.get("allocatedResources"))
+    requests, limits = _instead(container.requests, container.limits, requests, limits)
+    return replace(container, requests=requests, limits=limits)
+
+
+def _instead(
+    requests: Mapping[str, int], limits: Mapping[str, int], asked: Mapping[str, int], allowed: Mapping[str, int]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Requests and limits with what was allocated of each that the spec names.
+
+    Equal ones stay equal, as QoS does: the limit of a CPU quota that is lifted says nothing.
+    """
+    equal = {name for name in _RESIZED if name in requests and requests[name] == limits.get(name)}
+    found = {name: asked.get(name, milli) if name in _RESIZED else milli for name, milli in requests.items()}
+    most = {name: allowed.get(name, milli) if name in _RESIZED else milli for name, milli in limits.items()}
+    return found, {**most, **{name: found[name] for name in equal}}
+
+
+def _amounts(found: object) -> dict[str, int]:
+    """CPUs and memory of a resource list; unreadable ones count as not named."""
+    amounts = {}
+    for name in _RESIZED & _mapping(found).keys():
+        with contextlib.suppress(MalformedError):
+            amounts[name] = parse_milli(_mapping(found)[name])
+    return {name: milli for name, milli in amounts.items() if milli >= 0}
+
+
+def _statuses(status: Raw) -> Iterator[Raw]:
+    for key in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
+        entries = status.get(key)
+        if isinstance(entries, list):
+            yield from (entry for entry in entries if isinstance(entry, Mapping))
+
+
+def _mapping(value: object) -> Raw:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,156 @@
+"""A list or a watch of pods, read piece by piece: only what is read of a pod is kept (`read_fields`).
+
+The API server's answer to a list may be 110 times 1.5 MiB, if tenants want it so; as text and as objects at once that
+is more than the agent may have. No request: whoever reads feeds what came.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import threading
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+from agent.errors import MalformedError
+from agent.kube.objects.listing import CHUNK, HEAD, LARGEST, Items
+from agent.kube.objects.read_fields import brief
+
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]', re.DOTALL)
+DEEPEST = 50
+"""Levels of an object: what is read lies within ten."""
+LARGE = 4 * 1024
+"""Bytes of a watch's line that is read here already; a shorter one is small, and nested too little to matter."""
+MOST_PARTS = 100_000
+"""Objects, lists and entries of a pod that is parsed: each may take a hundred bytes. Real pods have a thousand."""
+_ONE = threading.Lock()
+"""Of large pods one is parsed at a time: the watch and the runtime's questions bring them in threads of their own."""
+_PART, _QUOTE = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{\[,]', re.DOTALL), b'"'[0]
+_TOO_MUCH = f"more than {LARGEST >> 20} MiB of JSON, or too many parts"
+_TEXTS = rb'(?:\s*"\w+"\s*:\s*"[^"\\]*"\s*,?)*+'
+_BEGINNING = re.compile(rb"\s*\{" + _TEXTS + rb'\s*"metadata"\s*:\s*\{(' + _TEXTS + rb")")
+_PAIR = re.compile(rb'"(\w+)"\s*:\s*"([^"\\]*)"')
+_EVENT = re.compile(rb'\s*\{\s*"type"\s*:\s*"(ADDED|MODIFIED|DELETED)"\s*,\s*"object"\s*:')
+
+
+def read(text: bytes) -> Any:  # noqa: ANN401 - JSON
+    """As json.loads, however deep the text is nested: what lies deeper than DEEPEST is null.
+
+    Go writes ten thousand levels, Python reads a thousand; who may create a pod may nest its managedFields.
+    """
+    with contextlib.suppress(RecursionError):
+        return json.loads(text.decode("utf-8", "replace"))
+    return json.loads(_shallow(text).decode("utf-8", "replace"))
+
+
+def _shallow(text: bytes) -> bytes:
+    """The first object of a text without what is nested too deep."""
+    depth, kept, parts = 0, 0, bytearray()
+    for token in _TOKEN.finditer(text):
+        mark = token[0][:1]
+        if mark in b"{[":
+            depth += 1
+            if depth == DEEPEST + 1:
+                parts += text[kept : token.start()] + b"null"
+        elif mark != b'"':
+            if depth == DEEPEST + 1:
+                kept = token.end()
+            depth -= 1
+            if depth == 0:
+                return bytes(parts + text[kept : token.end()])
+    raise ValueError("the text ends within an object")
+
+
+def pod(raw: bytes, *, whole: bool = True) -> Any:  # noqa: ANN401 - JSON
+    """What is read of one pod; raises MalformedError where it cannot be parsed, and not even its uid can be told.
+
+    One that is too large, has too many parts, or is no good JSON, is given by its names, as a pod that is refused.
+
+    Args:
+        raw: all of it, or its beginning.
+        whole: which of the two.
+    """
+    if whole and _few(raw):
+        with _ONE if len(raw) > CHUNK else contextlib.nullcontext(), contextlib.suppress(ValueError):
+            return brief(read(raw))
+    found = _BEGINNING.match(raw[:HEAD])
+    names = {
+        key.decode("ascii"): text.decode("utf-8", "replace")
+        for key, text in _PAIR.findall(found[1] if found else b"")
+    }
+    if not names.get("uid"):
+        raise MalformedError("a pod that cannot be read does not begin with its uid")
+    return brief({"kind": "Pod", "metadata": names, "spec": {"containers": _TOO_MUCH}})
+
+
+def _few(raw: bytes) -> bool:
+    if sum(map(raw.count, (b"{", b"[", b","))) <= MOST_PARTS:
+        return True
+    parts = (each for each in _PART.finditer(raw) if raw[each.start()] != _QUOTE)  # not those within texts
+    return next(islice(parts, MOST_PARTS, None), None) is None
+
+
+class PodList:
+    """A list's answer: feed its bytes, then ask for the whole; raises MalformedError where it is not all of one.
+
+    Args:
+        keep: what is kept of a pod; None for nothing of it.
+    """
+
+    def __init__(self, keep: Callable[[Any], Any] = lambda body: body) -> None:
+        self._items, self._pods, self._kept = Items(), list[Any](), keep
+
+    def feed(self, data: bytes) -> None:
+        """More bytes."""
+        for each in self._items.feed(data):
+            kept = self._kept(pod(each.raw, whole=each.whole))
+            if kept is not None:
+                self._pods.append(kept)
+
+    def whole(self) -> dict[str, Any]:
+        """The list with its pods made brief."""
+        found = self._items.close()
+        return {**found, "items": self._pods} if self._pods else found
+
+
+class Lines:
+    """A watch's lines; long ones are made brief."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> bytes:
+        """More bytes; the lines that are complete now."""
+        *ended, rest = data.split(b"\n")
+        done = []
+        for each in ended:
+            self._add(each)
+            done.append(_line(b"".join(self._parts), whole=self._size <= LARGEST))
+            self._parts, self._size = [], 0
+        self._add(rest)
+        return b"".join(done)
+
+    def _add(self, part: bytes) -> None:
+        """Of a line that is too large, no more than its beginning is kept."""
+        self._size += len(part)
+        if part:
+            self._parts.append(part)
+        if self._size > LARGEST:
+            self._parts = [b"".join(self._parts)[:HEAD]]
+
+    def rest(self) -> bytes:
+        """What came after the last line."""
+        return b"".join(self._parts)
+
+
+def _line(line: bytes, *, whole: bool) -> bytes:
+    found = _EVENT.match(line) if len(line) > LARGE or not whole else None
+    if found:
+        body = pod(line[found.end() :].rstrip().removesuffix(b"}"), whole=whole)
+        return json.dumps({"type": found[1].decode("ascii"), "object": body}).encode() + b"\n"
+    if not whole:
+        raise MalformedError("a line of the watch is too long, and tells of no pod")
+    return line + b"\n"

@@ -1,0 +1,182 @@
+"""Of a pod's object what the agent reads, bounded: a tenant may write 1.5 MiB into one, and a node has 110 of them.
+
+Everything that reads a body of the API (`agent.kube.objects.pod_objects`, `pod_report`, `cleanup`, `refusal_limiter`,
+`agent.core.cgroups.writers`) finds here what it reads, and nothing else: a new reader of a field adds it to `_POD`.
+What is too long to mean anything is kept as its beginning, just long enough to be refused as the whole would be.
+Nothing is trusted, and nothing is judged: what has another shape than it should is left as it is, for the reader who
+names the field.
+
+Called for each pod before kopf, or anybody else, keeps it (`agent.kube.watch.handlers`, `agent.kube.client`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agent.kube.pod_report import CONDITION, LONGEST_WORD
+from agent.model import notes
+from agent.model.podspec import MAX_CONTAINERS, MAX_RESOURCES
+
+LONGEST = 1000
+"""Characters of a text: more than any that is taken has."""
+MOST = 192 * 1024
+"""What the specification of a pod may weigh here (`_weight`): so much is refused in any case (`podspec.noted`)."""
+_EACH = 100
+"""What each part of an object counts, besides its text."""
+_LABELS = "app.kubernetes.io/name", "k8s-app", "app"
+_MIRROR = "kubernetes.io/config."
+
+Part = Callable[[Any], Any]
+
+
+def brief(body: Any) -> Any:  # noqa: ANN401 - JSON
+    """The body with what is read of it; the same again when given its own answer."""
+    found = _POD(body)
+    spec = found.get("spec") if isinstance(found, dict) else None
+    if isinstance(spec, dict) and (weight := _weight(spec)) > MOST:
+        found["spec"] = {
+            key: value for key, value in spec.items() if not isinstance(value, (dict, list))
+        } | {"containers": f"{weight} bytes of containers and resources"}  # fmt: skip
+    return found
+
+
+def _leaf(value: Any) -> Any:  # noqa: ANN401 - JSON
+    if isinstance(value, str):
+        return value if len(value) <= LONGEST else value[:LONGEST]
+    return type(value)() if isinstance(value, (dict, list)) else value
+
+
+def _object(**parts: Part) -> Part:
+    def read(value: Any) -> Any:  # noqa: ANN401 - JSON
+        if not isinstance(value, Mapping):
+            return _leaf(value)
+        return {name: part(value[name]) for name, part in parts.items() if name in value}
+
+    return read
+
+
+def _list(part: Part, most: int) -> Part:
+    def read(value: Any) -> Any:  # noqa: ANN401 - JSON
+        return [part(each) for each in value[:most]] if isinstance(value, list) else _leaf(value)
+
+    return read
+
+
+def _amounts(value: Any) -> Any:  # noqa: ANN401 - JSON
+    if not isinstance(value, Mapping):
+        return _leaf(value)
+    return {name[:LONGEST]: _leaf(value[name]) for name in list(value)[: MAX_RESOURCES + 1]}
+
+
+def _annotations(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """Ours, as `agent.model.notes` keeps them, and what says that a pod is the kubelet's own."""
+    if not isinstance(value, Mapping):
+        return _leaf(value)
+    ours = {name: each for name, each in value.items() if name.startswith(notes.PREFIX)}
+    told = {name: each[: LONGEST_WORD + 1] for name, each in ours.items()
+            if name in notes.OURS and isinstance(each, str)}  # fmt: skip
+    odd = {name[: notes.LONGEST_NAME]: _leaf(each) for name, each in list(ours.items()) if not isinstance(each, str)}
+    wishes = notes.kept({name: each for name, each in ours.items() if isinstance(each, str)})
+    marks = {name[:LONGEST]: _leaf(each) for name, each in value.items() if name.startswith(_MIRROR)}
+    return {**wishes, **told, **dict(list(odd.items())[:1]), **dict(list(marks.items())[:LONGEST])}
+
+
+def _labels(value: Any) -> Any:  # noqa: ANN401 - JSON
+    return {key: _leaf(value[key]) for key in _LABELS if key in value} if isinstance(value, Mapping) else _leaf(value)
+
+
+def _owners(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """The controller alone."""
+    if not isinstance(value, list):
+        return _leaf(value)
+    found = (each for each in value if isinstance(each, Mapping) and each.get("controller") is True)
+    return [_object(uid=_leaf, controller=_leaf)(each) for _, each in zip(range(1), found, strict=False)]
+
+
+def _written(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """When the status was written last."""
+    if not isinstance(value, list):
+        return _leaf(value)
+    found = [each for each in value if isinstance(each, Mapping) and each.get("subresource") == "status"]
+    return [_object(subresource=_leaf, time=_leaf)(each) for each in found[:MAX_CONTAINERS]]
+
+
+def _condition(value: Any) -> Any:  # noqa: ANN401 - JSON
+    ours = isinstance(value, Mapping) and value.get("type") == CONDITION
+    return (_OUR_CONDITION if ours else _CONDITION)(value)
+
+
+def _spec(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """With the folders of the host, and who mounts them: so are known those that write cpusets, too."""
+    found = _SPEC(value)
+    if not isinstance(value, Mapping) or not isinstance(value.get("volumes"), list):
+        return found
+    folders = [each for each in value["volumes"] if isinstance(each, Mapping) and "hostPath" in each]
+    if not folders:
+        return found
+    found["volumes"] = [_VOLUME(each) for each in folders[:MAX_CONTAINERS]]
+    names = {each["name"] for each in found["volumes"] if isinstance(each.get("name"), str)}
+    for section in ("initContainers", "containers"):
+        given, kept = value.get(section), found.get(section)
+        if isinstance(given, list) and isinstance(kept, list):
+            for container, short in zip(given, kept, strict=False):
+                mounted = sorted(names & _mounts(container))
+                if mounted:
+                    short |= {
+                        "image": _leaf(container.get("image")),
+                        "volumeMounts": [{"name": name} for name in mounted],
+                    }
+    return found
+
+
+def _mounts(container: Any) -> set[str]:  # noqa: ANN401 - JSON
+    found = container.get("volumeMounts") if isinstance(container, Mapping) else None
+    mounts = (each for each in (found if isinstance(found, list) else ()) if isinstance(each, Mapping))
+    return {name for each in mounts if isinstance(name := each.get("name"), str)}
+
+
+def _weight(value: Any) -> int:  # noqa: ANN401 - JSON
+    """About the bytes that an object takes in memory."""
+    if isinstance(value, str):
+        return _EACH + len(value)
+    if isinstance(value, dict):
+        return _EACH + sum(_EACH + len(name) + _weight(each) for name, each in value.items())
+    return _EACH + sum(map(_weight, value)) if isinstance(value, list) else 0
+
+
+_RESOURCES = _object(requests=_amounts, limits=_amounts)
+_CONTAINER = _object(name=_leaf, restartPolicy=_leaf, resources=_RESOURCES)
+_VOLUME = _object(name=_leaf, hostPath=_object(path=_leaf))
+_SPEC = _object(
+    nodeName=_leaf, activeDeadlineSeconds=_leaf, priority=_leaf, priorityClassName=_leaf, overhead=_amounts,
+    resources=_RESOURCES, initContainers=_list(_CONTAINER, MAX_CONTAINERS + 1),
+    containers=_list(_CONTAINER, MAX_CONTAINERS + 1),
+)  # fmt: skip
+_CONDITION = _object(type=_leaf, lastTransitionTime=_leaf)
+_OUR_CONDITION = _object(
+    type=_leaf, status=_leaf, reason=_leaf, message=lambda value: value[:2000] if isinstance(value, str) else value,
+    lastTransitionTime=_leaf,
+)  # fmt: skip
+_STATUS = _list(
+    _object(
+        name=_leaf, containerID=_leaf, resources=_RESOURCES, allocatedResources=_amounts,
+        state=_object(terminated=_object(finishedAt=_leaf)),
+    ),
+    2 * MAX_CONTAINERS,
+)  # fmt: skip
+_POD = _object(
+    apiVersion=_leaf,
+    kind=_leaf,
+    metadata=_object(
+        name=_leaf, namespace=_leaf, uid=_leaf, resourceVersion=_leaf, generation=_leaf, creationTimestamp=_leaf,
+        deletionTimestamp=_leaf, annotations=_annotations, labels=_labels, ownerReferences=_owners,
+        managedFields=_written,
+    ),
+    spec=_spec,
+    status=_object(
+        phase=_leaf, reason=_leaf, qosClass=_leaf, resources=_RESOURCES, allocatedResources=_amounts,
+        conditions=_list(_condition, MAX_CONTAINERS), initContainerStatuses=_STATUS, containerStatuses=_STATUS,
+        ephemeralContainerStatuses=_STATUS,
+    ),
+)  # fmt: skip

@@ -1,0 +1,263 @@
+"""What a pod is told, as values: annotations and the condition. Pure; `publisher` sends it.
+
+numalign.io/assignment    JSON: per container cpus, mems, devices, aligned, why; policy, scope, what was asked for;
+                          under "hints" the devices that the container cannot open, and why; under "unenforced"
+                          why the kernel does not have (all of) it, where that is so
+numalign.io/cpus          the exclusive CPUs of the whole pod, for `kubectl get -o custom-columns`
+numalign.io/numa-nodes    the NUMA nodes that they and the bound memory lie on
+numalign.io/failed        the uid of a pod that we ended (`fail`), written with its deadline (`publisher`)
+condition numalign.io/Aligned    True, or False with the reason and one sentence; True only as long as the sets of all
+                                 containers that exist were read back as granted, and nobody else may run on them.
+                                 Before it the PCI devices: a start without a ledger reads them there, since who made
+                                 the pod can write annotations, and no status
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.core.cgroups.enforced import IN_FORCE, Unenforced, sentence
+from agent.engine.adopt import AnnotatedGrant
+from agent.errors import MalformedError
+from agent.model.fields import Field
+from agent.model.idset import CpuSet, NodeSet
+from agent.model.ledger import Grant, Ledger, PodRecord
+from agent.model.machine import Machine
+from agent.model.outcome import Reason, Refusal
+
+ASSIGNMENT, CPUS, NODES = "numalign.io/assignment", "numalign.io/cpus", "numalign.io/numa-nodes"
+FAILED = "numalign.io/failed"
+CONDITION = "numalign.io/Aligned"
+ALIGNED, NOT_ALIGNED, NOT_ENFORCED, SHARED = "Aligned", "NotAligned", "NotEnforced", "SharedPool"
+WARNED = frozenset({NOT_ALIGNED, NOT_ENFORCED})
+"""Reasons that are worth an Event of their own."""
+MAX_MESSAGE = 1024
+LONGEST_WORD, MOST = 65_536, 512
+"""Characters of an assignment or a message, and conditions of a pod, that are read back at a start."""
+_HELD = re.compile(r"devices ([^\s=;]+ [^\s=;]+=[^\s;]+(?: [^\s;]+)*); ")
+"""`devices CONTAINER RESOURCE=ID,ID CONTAINER ...; ` at the beginning of the condition's message."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodReport:
+    """What one pod shall carry.
+
+    Attributes:
+        annotations: key -> value, None removes the key.
+        status: "True" or "False", of the condition; "" where it shall have none.
+        reason: one CamelCase word.
+        message: one sentence.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    annotations: Mapping[str, str | None] = field(hash=False)
+    status: str
+    reason: str
+    message: str
+
+
+Hints = Callable[[str, str], Mapping[str, str]]
+"""(pod uid, container) -> devices that it holds and cannot use through a device file, each with the reason (S22)."""
+
+
+def no_hints(_uid: str, _container: str) -> Mapping[str, str]:
+    """Where no devices are handed out."""
+    return {}
+
+
+def admitted(
+    uid: str, ledger: Ledger, machine: Machine, hints: Hints = no_hints, unenforced: Unenforced = IN_FORCE
+) -> PodReport:
+    """The report of a pod that is in the ledger; raises KeyError for any other."""
+    record = ledger.pods[uid]
+    containers: dict[str, Any] = {}
+    cpus, nodes = CpuSet(), NodeSet()
+    for container in record.pod.containers:
+        grant = ledger.grant(uid, container.name)
+        if grant.cpus:
+            cpus |= grant.cpus
+            nodes |= machine.nodes_of(grant.cpus)
+        if grant.mems and record.bind_memory:
+            nodes |= grant.mems
+        mine = _container(container.name, record, grant, hints)
+        if container.name in unenforced:
+            mine["unenforced"] = unenforced[container.name]
+        containers[container.name] = mine
+    confined = ledger.cpus.confined.get(uid)
+    if confined is not None:
+        nodes |= confined.nodes
+    body = {"policy": record.policy, "scope": record.scope, "containers": containers}
+    if record.asked:
+        body["asked"] = record.asked
+    if "" in unenforced:
+        body["unenforced"] = unenforced[""]
+    status, reason, message = _verdict(record, cpus, nodes)
+    if unenforced:
+        status, reason, message = "False", NOT_ENFORCED, sentence(unenforced)[:MAX_MESSAGE]
+    return PodReport(
+        uid, record.pod.namespace, record.pod.name,
+        annotations={ASSIGNMENT: _compact(body), CPUS: str(cpus) or None, NODES: str(nodes) or None},
+        status=status, reason=reason, message=_devices_told(uid, ledger, machine) + message,
+    )  # fmt: skip
+
+
+def _container(name: str, record: PodRecord, grant: Grant, hints: Hints) -> dict[str, Any]:
+    mine: dict[str, Any] = {"cpus": str(grant.cpus) if grant.cpus else "shared"}
+    if grant.mems and record.bind_memory:
+        mine["mems"] = str(grant.mems)
+    if grant.devices:
+        mine["devices"] = {resource: list(ids) for resource, ids in sorted(grant.devices.items())}
+        hinted = hints(record.pod.uid, name)
+        if hinted:
+            mine["hints"] = dict(sorted(hinted.items()))
+    mine["aligned"] = record.aligned.get(name, True)
+    if name in record.why:
+        mine["why"] = record.why[name]
+    return mine
+
+
+def refused(
+    uid: str, namespace: str, name: str, refusal: Refusal, *, policy: str, scope: str, instead: str = ""
+) -> PodReport:
+    """The report of a pod that was refused; `instead` is what is done to it, where that is not what it asks for."""
+    body = {
+        **({"instead": instead} if instead else {}),
+        "policy": policy, "scope": scope, "refused": refusal.reason.value, "why": refusal.message,
+        **({"container": refusal.container} if refusal.container else {}),
+    }  # fmt: skip
+    return PodReport(
+        uid, namespace, name,
+        annotations={ASSIGNMENT: _compact(body), CPUS: None, NODES: None},
+        status="False", reason=refusal.reason.value, message=refusal.message[:MAX_MESSAGE],
+    )  # fmt: skip
+
+
+def nothing(uid: str, namespace: str, name: str) -> PodReport:
+    """The report of a pod that carries no word of ours any more."""
+    keys: dict[str, str | None] = dict.fromkeys((ASSIGNMENT, CPUS, NODES, FAILED))
+    return PodReport(uid, namespace, name, annotations=keys, status="", reason="", message="")
+
+
+def word_of(body: Mapping[str, Any]) -> AnnotatedGrant | None:
+    """What a pod, as the API shows it, carries of an earlier agent; None where it carries no condition.
+
+    Who made the pod can write its annotations, so that they say nothing of devices: those are in the condition, as a
+    part of the status. Whether the word is good is for `agent.engine.adopt`: here it is only read, and bounded.
+    """
+    status = Field(body).get("status")
+    try:
+        conditions = [each.mapping() for each in status.get("conditions").items(MOST)]
+    except MalformedError:
+        return None
+    verdict = next((each for each in conditions if each.get("type") == CONDITION), None)
+    if verdict is None:
+        return None
+    said = _said(body)
+    return AnnotatedGrant(
+        policy=said.get("policy", ""), scope=said.get("scope", ""), asked=said.get("asked", ""),
+        devices=_devices(verdict.get("message")),
+        refused=verdict.get("status") == "False" and str(verdict.get("reason")) in set(Reason),
+    )  # fmt: skip
+
+
+def _said(body: Mapping[str, Any]) -> dict[str, str]:
+    """The words of a pod's assignment; none of one that cannot be read."""
+    try:
+        text = Field(body).get("metadata").get("annotations").get(ASSIGNMENT).value
+        if not isinstance(text, str) or len(text) > LONGEST_WORD:
+            return {}
+        found = Field(json.loads(text))
+        return {name: _text(found, name) for name in ("policy", "scope", "asked")}
+    except (MalformedError, ValueError, RecursionError):
+        return {}
+
+
+def _devices(message: object) -> dict[str, dict[str, tuple[str, ...]]]:
+    """What `_devices_told` wrote: container -> resource -> ids."""
+    found: dict[str, dict[str, tuple[str, ...]]] = {}
+    told = _HELD.match(message) if isinstance(message, str) and len(message) <= LONGEST_WORD else None
+    name = ""
+    for each in told[1].split() if told else ():
+        resource, _, ids = each.partition("=")
+        if ids:
+            found[name][resource] = tuple(ids.split(","))
+        else:
+            name = resource
+            found[name] = {}
+    return found
+
+
+def _devices_told(uid: str, ledger: Ledger, machine: Machine) -> str:
+    """The PCI devices that a pod holds, for `_devices`; "" for none."""
+    pci = {each.address for each in machine.devices}
+    words = []
+    for name, own in sorted(ledger.devices.held.get(uid, {}).items()):
+        mine = [f"{resource}={','.join(ids)}" for resource, ids in sorted(own.items()) if ids and pci.issuperset(ids)]
+        words += [name, *mine] if mine else []
+    return f"devices {' '.join(words)}; " if words else ""
+
+
+def _text(found: Field, name: str) -> str:
+    field = found.get(name)
+    return field.text() if field else ""
+
+
+def softened(body: Mapping[str, Any]) -> bool:
+    """Whether a pod, as the API shows it, carries that something milder was done to it (safety.md S12).
+
+    Its owner may write that, too: that it waits or runs, he may ask for in any case.
+    """
+    found = ((body.get("metadata") or {}).get("annotations") or {}).get(ASSIGNMENT)
+    return isinstance(found, str) and '"instead":"' in found  # in no message: there, quotes are escaped
+
+
+def carried(body: Mapping[str, Any], report: PodReport) -> bool:
+    """Whether a pod, as the API shows it, carries a report already."""
+    metadata, status = body.get("metadata") or {}, body.get("status") or {}
+    annotations = metadata.get("annotations") or {}
+    if any(annotations.get(key) != value for key, value in report.annotations.items()):
+        return False
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == CONDITION:
+            return (condition.get("status"), condition.get("reason"), condition.get("message")) == (
+                report.status, report.reason, report.message,
+            )  # fmt: skip
+    return not report.status
+
+
+def patch(report: PodReport, annotations: Mapping[str, str | None], since: str) -> dict[str, Any]:
+    """The patch of pods/status that makes a pod carry a report.
+
+    Args:
+        report: what to carry; one without a status takes the condition off.
+        annotations: with the condition; None takes one off.
+        since: when the condition's status changed, "" where it did not.
+    """
+    condition = {"type": CONDITION, "status": report.status, "reason": report.reason, "message": report.message}
+    if not report.status:
+        condition = {"type": CONDITION, "$patch": "delete"}
+    elif since:
+        condition["lastTransitionTime"] = since
+    return {"metadata": {"uid": report.uid, "annotations": annotations}, "status": {"conditions": [condition]}}
+
+
+def _verdict(record: PodRecord, cpus: CpuSet, nodes: NodeSet) -> tuple[str, str, str]:
+    """Status, reason and sentence of the condition."""
+    bad = sorted(name for name, aligned in record.aligned.items() if not aligned)
+    if bad or "" in record.why:
+        why = record.why.get("") or record.why.get(bad[0], "")
+        return "False", NOT_ALIGNED, (f"{', '.join(bad)}: {why}" if bad else why)[:MAX_MESSAGE]
+    if not cpus and not nodes:
+        return "True", SHARED, "no exclusive CPUs asked for; runs on the shared pool"
+    held = f"CPUs {cpus} on " if cpus else ""
+    return "True", ALIGNED, f"{held}NUMA node{'s' if len(nodes) > 1 else ''} {nodes}, policy {record.policy}"
+
+
+def _compact(body: Mapping[str, Any]) -> str:
+    return json.dumps(body, sort_keys=True, separators=(",", ":"))

@@ -1,0 +1,187 @@
+"""Failed pods that we refused and ended are deleted after their retention time, where that is wanted (safety.md S12).
+
+The outer control loop that the Topology Manager leaves to others
+(https://kubernetes.io/docs/tasks/administer-cluster/topology-manager/), for our own refusals only: `remaining` is the
+rule, pure; `Cleanup` asks it of the pods that the watch has brought, on the loop's clock, and again when the request
+leaves. Nothing is kept on disk: after a restart the first list brings the Failed pods again. Owned by
+`agent.app.cluster.cluster`.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+
+from agent.core.request.exempt import Exemptions
+from agent.errors import BadPodError, KubeError
+from agent.kube.client import KubeClient
+from agent.kube.objects.pod_objects import Raw, identity, seen
+from agent.kube.pod_report import CONDITION, FAILED
+from agent.kube.publishing.publisher import Publisher
+from agent.model.outcome import Reason
+
+MOST, MINUTE = 10, 60.0
+"""Pods that are asked to be deleted within so many seconds; one that could not be counts again."""
+DEADLINE = "DeadlineExceeded"
+"""status.reason of a pod that the kubelet ended by its activeDeadlineSeconds."""
+DENIED = {
+    403: "set rbac.cleanup: true in the chart, or remove refusals.deleteAfter",
+    422: "the chart's admission policy does not let it go; upgrade the chart, or remove refusals.deleteAfter",
+}
+_REASONS = tuple(reason.value for reason in Reason)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CleanupRule:
+    """Whose Failed pods are deleted.
+
+    Attributes:
+        node: on this Node.
+        after: seconds since their end.
+        exemptions: who is left alone; includedPods names nobody of an excluded namespace, and no static pod, here.
+    """
+
+    node: str
+    after: float
+    exemptions: Exemptions
+
+
+def remaining(body: Raw, now: float, rule: CleanupRule) -> float | None:
+    """Seconds until a pod may be deleted, 0 when it may be now; None where it is not ours to delete.
+
+    Args:
+        body: the API's object; nothing in it is trusted.
+        now: seconds since the epoch.
+        rule: see Rule.
+    """
+    if not _ours(body, rule.node):
+        return None
+    try:
+        pod = seen(body).pod
+    except BadPodError:
+        return None
+    if pod.static or pod.namespace in rule.exemptions.namespaces or rule.exemptions.why(pod):
+        return None
+    end = ended(body)
+    return None if end is None else max(0.0, end + rule.after - now)
+
+
+def _ours(body: Raw, node: str) -> bool:
+    """Failed on this node, by the deadline that we set, with our word for that and one of our reasons.
+
+    The word is the pod's own uid, written together with the deadline: no template and no copy of a pod has it.
+    """
+    metadata, spec, status = (_mapping(body.get(part)) for part in ("metadata", "spec", "status"))
+    uid = metadata.get("uid")
+    return (
+        isinstance(uid, str) and uid != "" and _mapping(metadata.get("annotations")).get(FAILED) == uid
+        and "deletionTimestamp" not in metadata
+        and (spec.get("nodeName"), spec.get("activeDeadlineSeconds")) == (node, 1)
+        and (status.get("phase"), status.get("reason")) == ("Failed", DEADLINE)
+        and any(
+            (each.get("type"), each.get("status")) == (CONDITION, "False") and each.get("reason") in _REASONS
+            for each in _mappings(status.get("conditions"))
+        )
+    )  # fmt: skip
+
+
+def ended(body: Raw) -> float | None:
+    """When a Failed pod ended, or somewhat later, in seconds since the epoch; None where nothing says it.
+
+    A status has no field for it: this is the latest of its times, and of when the API server saw it written
+    (metadata.managedFields), which the kubelet did to say that the pod had ended.
+    """
+    return max((found for each in _times(body) if (found := _seconds(each)) is not None), default=None)
+
+
+def _times(body: Raw) -> Iterator[object]:
+    status = _mapping(body.get("status"))
+    for condition in _mappings(status.get("conditions")):
+        yield condition.get("lastTransitionTime")
+    for kind in ("initContainerStatuses", "containerStatuses"):
+        for container in _mappings(status.get(kind)):
+            yield _mapping(_mapping(container.get("state")).get("terminated")).get("finishedAt")
+    for write in _mappings(_mapping(body.get("metadata")).get("managedFields")):
+        if write.get("subresource") == "status":
+            yield write.get("time")
+
+
+def _seconds(text: object) -> float | None:
+    try:
+        found = datetime.fromisoformat(text) if isinstance(text, str) else None
+        return found.timestamp() if found is not None and found.tzinfo is not None else None
+    except (ValueError, OverflowError):
+        return None
+
+
+class Cleanup:
+    """The loop's part: asks for what is due, a few at a time; the publisher sends, and tries again.
+
+    Args:
+        client: for the requests.
+        publisher: the queue.
+        bodies: the pods of this node as the API showed them last.
+        rule: in force now, None where nothing is deleted; asked on the publisher's thread too.
+        count: told of each pod that was deleted.
+        problem: told, once, that the API server denies it, and the remedy.
+        now: seconds since the epoch.
+    """
+
+    def __init__(
+        self, client: KubeClient, publisher: Publisher, bodies: Callable[[], Iterable[Raw]],
+        rule: Callable[[], CleanupRule | None], *, count: Callable[[], None] = lambda: None,
+        problem: Callable[[str], None] = lambda _text: None, now: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
+        self._client, self._publisher, self._bodies, self._rule = client, publisher, bodies, rule
+        self._count, self._problem, self._now = count, problem, now
+        self._asked: dict[str, float] = {}  # the API's uid -> when
+        self._told = False
+
+    def turn(self) -> None:
+        """Ask for the pods that ended first, as far as the minute has room."""
+        rule, now = self._rule(), self._now()
+        self._asked = {uid: at for uid, at in self._asked.items() if 0 <= now - at < MINUTE}
+        if rule is None:
+            return
+        due = [each for each in self._bodies() if remaining(each, now, rule) == 0]
+        fresh = [each for each in sorted(due, key=lambda each: ended(each) or now) if _uid(each) not in self._asked]
+        for body in fresh[: MOST - len(self._asked)]:
+            uid = _uid(body)
+            self._asked[uid] = now
+            self._publisher.delete(uid, partial(self._delete, uid))
+
+    def _delete(self, uid: str) -> None:
+        """On the publisher's thread: one pod, if it is still due as it is now."""
+        rule = self._rule()
+        body = next((each for each in self._bodies() if _uid(each) == uid), None)
+        if rule is None or body is None or remaining(body, self._now(), rule) != 0:
+            return
+        metadata = body["metadata"]
+        try:
+            self._client.delete_pod(metadata["namespace"], metadata["name"], uid, metadata.get("resourceVersion"))
+        except KubeError as error:
+            if error.status in DENIED and not self._told:
+                self._told = True
+                self._problem(f"refusals.deleteAfter: {error}; {DENIED[error.status]}")
+            raise
+        self._told = False
+        self._count()
+        _log.info("pod %s, which was refused and ended here, is deleted after its time", identity(body)[1])
+
+
+def _uid(body: Raw) -> str:
+    return identity(body)[0]
+
+
+def _mapping(value: object) -> Raw:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _mappings(value: object) -> Iterator[Raw]:
+    return (each for each in (value if isinstance(value, list) else ()) if isinstance(each, Mapping))

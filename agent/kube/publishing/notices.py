@@ -1,0 +1,154 @@
+"""Events that wait to be recorded: few, in turn, and none is missed without being counted. No thread, no request.
+
+A tenant may change his pods as often as he likes, and each change may be worth an Event. So the same sentence about
+the same object is recorded once within a while; an object has only so many Events an hour, the node only so many a
+minute; namespaces take turns; and where too many wait, the namespace that has most of them loses its oldest. What a
+pod must be told in any case is in its condition, which waits for no Event (`agent.kube.publishing.publisher`).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+QUIET_SECONDS = 600.0
+"""The same sentence about the same object is not recorded twice within this time."""
+MOST_WAITING, MOST_REMEMBERED = 500, 2000
+PER_OBJECT, HOUR = 4, 3600.0
+PER_NODE, MINUTE = 30, 60.0
+RATE, QUEUE, REFUSED = "rate", "queue", "refused"
+"""Why an Event is not recorded: its object had enough, too many wait, or the API server does not take it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Regarding:
+    """The object that an Event is about."""
+
+    kind: str
+    namespace: str  # "" for a Node
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One Event to record: type is "Normal" or "Warning"."""
+
+    about: Regarding
+    kind: str
+    reason: str
+    message: str
+
+
+def event_of(notice: Notice, node: str, stamp: str) -> dict[str, Any]:
+    """The Event as the API takes it; `stamp` is now."""
+    about = {"kind": notice.about.kind, "apiVersion": "v1", "name": notice.about.name, "uid": notice.about.uid}
+    if notice.about.namespace:
+        about["namespace"] = notice.about.namespace
+    name, namespace = f"{notice.about.name[:200]}.", notice.about.namespace or "default"
+    return {
+        "apiVersion": "v1", "kind": "Event", "metadata": {"generateName": name, "namespace": namespace},
+        "involvedObject": about, "type": notice.kind, "reason": notice.reason, "message": notice.message[:1024],
+        "source": {"component": "numalign", "host": node}, "reportingComponent": "numalign.io/agent",
+        "reportingInstance": node, "firstTimestamp": stamp, "lastTimestamp": stamp, "count": 1,
+    }  # fmt: skip
+
+
+class Notices:
+    """The queue. Needs a lock around it.
+
+    Args:
+        clock: seconds, monotonic.
+        dropped: told why an Event is not recorded.
+    """
+
+    def __init__(self, clock: Callable[[], float], dropped: Callable[[str], None]) -> None:
+        self._clock, self._dropped = clock, dropped
+        self._spaces: OrderedDict[str, OrderedDict[Notice, tuple[float, int]]] = OrderedDict()
+        self._recorded: OrderedDict[Notice, float] = OrderedDict()
+        self._times: OrderedDict[tuple[str, str], deque[float]] = OrderedDict()
+        self._sent: deque[float] = deque(maxlen=PER_NODE)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._spaces.values()))
+
+    def add(self, notice: Notice) -> None:
+        """One more, unless it waits already, was recorded a moment ago, or its object had enough."""
+        now, space = self._clock(), notice.about.namespace
+        last = self._recorded.get(notice)
+        if notice in self._spaces.get(space, ()) or (last is not None and now - last < QUIET_SECONDS):
+            return
+        if not self._enough(notice, now):
+            self._dropped(RATE)
+            return
+        if len(self) >= MOST_WAITING:
+            fullest = max(self._spaces, key=lambda name: len(self._spaces[name]))
+            self._remove(next(iter(self._spaces[fullest])))
+            self._dropped(QUEUE)
+        self._spaces.setdefault(space, OrderedDict())[notice] = now, 0
+
+    def _enough(self, notice: Notice, now: float) -> bool:
+        """Whether an object may have one more Event this hour; of the Node, each reason counts for itself."""
+        about = notice.about
+        times = self._times.setdefault(
+            (about.uid, "" if about.namespace else notice.reason), deque(maxlen=PER_OBJECT)
+        )
+        self._times.move_to_end((about.uid, "" if about.namespace else notice.reason))
+        if len(times) == PER_OBJECT and now - times[0] < HOUR:
+            return False
+        times.append(now)
+        _oldest_out(self._times)
+        return True
+
+    def due(self) -> tuple[Notice, int] | None:
+        """The next one to be recorded, and how often that was tried; None while none is due."""
+        now = self._clock()
+        if self._rest(now):
+            return None
+        for space, waiting in self._spaces.items():
+            for notice, (at, attempt) in waiting.items():
+                if at <= now:
+                    self._spaces.move_to_end(space)
+                    self._sent.append(now)
+                    return notice, attempt
+        return None
+
+    def until(self) -> float | None:
+        """Seconds until the next one is due, None for never."""
+        now = self._clock()
+        first = min((at for waiting in self._spaces.values() for at, _ in waiting.values()), default=None)
+        return None if first is None else max(0.0, first - now, self._rest(now))
+
+    def _rest(self, now: float) -> float:
+        """Seconds until the node may record another one."""
+        return max(0.0, self._sent[0] + MINUTE - now) if len(self._sent) == PER_NODE else 0.0
+
+    def recorded(self, notice: Notice) -> None:
+        """It is told."""
+        self._remove(notice)
+        self._recorded[notice] = self._clock()
+        _oldest_out(self._recorded)
+
+    def refused(self, notice: Notice) -> None:
+        """The API server does not take it, now or ever."""
+        self.recorded(notice)
+        self._dropped(REFUSED)
+
+    def later(self, notice: Notice, delay: float, attempt: int) -> None:
+        """It could not be told; it is tried again."""
+        waiting = self._spaces.get(notice.about.namespace, OrderedDict())
+        if notice in waiting:
+            waiting[notice] = self._clock() + delay, attempt
+
+    def _remove(self, notice: Notice) -> None:
+        waiting = self._spaces.get(notice.about.namespace, OrderedDict())
+        waiting.pop(notice, None)
+        if not waiting:
+            self._spaces.pop(notice.about.namespace, None)
+
+
+def _oldest_out(table: OrderedDict[Notice, float] | OrderedDict[tuple[str, str], deque[float]]) -> None:
+    while len(table) > MOST_REMEMBERED:
+        table.popitem(last=False)

@@ -1,0 +1,307 @@
+"""What the engine decides, told to the API: reports, Events, and what happens to pods that were refused.
+
+Told by the engine (`agent.engine.ports.Reporter`) and by the intake (`agent.kube.watch.intake.PodListener`), each on
+its own thread; everything is handed to the publisher's queue at once.
+
+A refused pod's own wish, else the node's setting, says what becomes of it: `run` leaves it on the shared pool, `wait`
+leaves the runtime's refusal to speak (`agent.host.nri.driver`), `fail` has the kubelet end it (decision 7), `evict`
+asks for its eviction. Pods that ran before the agent came are only reported (safety.md S4); one owner's pods are not
+failed without end (S12).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from agent.core.cgroups.enforced import IN_FORCE, Unenforced
+from agent.core.request.annotations import Ask
+from agent.engine.wait_queue import FINAL
+from agent.kube import pod_report as pod_reports
+from agent.kube.objects.kept_fields import slim
+from agent.kube.objects.pod_objects import Raw, SeenPod, identity
+from agent.kube.publishing.publisher import Notice, Publisher, Regarding
+from agent.kube.publishing.refusal_limiter import RefusalLimiter, owner_of
+from agent.model.cgroup import Written
+from agent.model.ledger import Ledger
+from agent.model.machine import Machine
+from agent.model.notes import MOST_TO_TOUCH, too_many
+from agent.model.outcome import Refusal
+from agent.model.pod import Pod
+from agent.model.rules import OnMisalignment, Rules
+
+FULL = (
+    f"it has more than {MOST_TO_TOUCH} annotations, and each write to it would cost the API server more than it may; "
+    "it is decided like any other, and what it carries of numalign may be old"
+)
+Count = Callable[[str, str], None]
+"""Told of (what, label): ("action", "fail"), ("storm", "run"), ("malformed", "pod")."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Face:
+    """A pod as the API knows it; `body` is what is kept of it.
+
+    One that is `full` of annotations is never written to, but for its deadline (`agent.model.notes`).
+    """
+
+    api_uid: str
+    namespace: str
+    name: str
+    body: Raw
+    ran: bool
+    full: bool = False
+
+
+class PodReporter:
+    """Tells the API.
+
+    Args:
+        publisher: the queue.
+        node: this Node, for Events about it.
+        facts: the machine and the rules now.
+        ran: whether a pod of this uid had containers when the agent began: then nothing is done to it.
+        most_refusals: of one owner within an hour (safety.md S12).
+        fallback: what `fail` and `evict` become beyond that.
+        hints: which devices containers cannot use through a file (safety.md S22).
+        exempt: why a pod is left alone (safety.md S2): then it carries no word of ours either.
+        acting: False while only observing: reports are told, nothing is done to pods (safety.md S3).
+    """
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        node: Regarding,
+        facts: Callable[[], tuple[Machine, Rules]],
+        *,
+        ran: Callable[[str], bool] = lambda _uid: False,
+        most_refusals: int = 5,
+        fallback: OnMisalignment = OnMisalignment.RUN,
+        acting: Callable[[], bool] = lambda: True,
+        clock: Callable[[], float] = time.monotonic,
+        count: Count = lambda _what, _label: None,
+        hints: pod_reports.Hints = pod_reports.no_hints,
+        exempt: Callable[[Pod], str] = lambda _pod: "",
+    ) -> None:
+        self._publisher, self._node, self._facts, self._hints = publisher, node, facts, hints
+        self._exempt = exempt
+        self._ran, self._fallback, self._acting, self._count = ran, fallback, acting, count
+        self._refusals = RefusalLimiter(most_refusals, clock)
+        self.soften: Callable[[str, OnMisalignment], None] = lambda _uid, _wish: None
+        """Told of a pod to which something milder is done; the engine's, which is made after this."""
+        self._lock = threading.Lock()
+        self._faces: dict[str, _Face] = {}
+        self._mild: set[str] = set()
+        self._kept_back: dict[str, pod_reports.PodReport] = {}
+        """The last word for each pod that is full of annotations, by the API's uid."""
+        self._left = False
+
+    def configure(self, most_refusals: int, fallback: OnMisalignment) -> None:
+        """Other settings are in force from now on."""
+        self._refusals.most, self._fallback = most_refusals, fallback
+
+    def leave(self, *, decommission: bool = True) -> None:
+        """Take back every word from every pod, and say nothing more (safety.md S18); or speak again from now on."""
+        self._left = decommission
+        with self._lock:
+            faces = [face for face in self._faces.values() if not face.full] if decommission else []
+        for face in faces:
+            nothing = pod_reports.nothing(face.api_uid, face.namespace, face.name)
+            if self._publisher.told(face.api_uid) or not pod_reports.carried(face.body, nothing):
+                self._publisher.tell(nothing)
+
+    def bodies(self) -> tuple[Raw, ...]:
+        """The pods of this node as the API showed them last; none while the node is being left."""
+        with self._lock:
+            return () if self._left else tuple(face.body for face in self._faces.values())
+
+    # ---- from the intake
+
+    def pod_known(self, body: Raw, found: SeenPod) -> None:
+        """Remember how the API calls a pod, and what it carries already."""
+        ran = found.started and self._ran(found.pod.uid)
+        full = too_many((body.get("metadata") or {}).get("annotations") or {})
+        with self._lock:
+            word = None if full else self._kept_back.pop(found.api_uid, None)
+            if found.pod.uid not in self._faces and pod_reports.softened(body):
+                self._mild.add(found.api_uid)
+            known = self._faces.get(found.pod.uid)
+            self._faces[found.pod.uid] = _Face(
+                found.api_uid,
+                found.pod.namespace,
+                found.pod.name,
+                slim(body),
+                ran or (known is not None and known.ran),
+                full,
+            )
+        if word is not None and not self._left:
+            self._publisher.tell(word)
+        elif not full:
+            self._publisher.seen(found.api_uid, lambda report: pod_reports.carried(body, report))
+
+    def pod_malformed(self, body: Raw, why: str) -> None:
+        """A pod that is set aside: said once, on the pod itself."""
+        uid, key = identity(body)
+        namespace, _, name = key.partition("/")
+        self._count("malformed", "pod")
+        about = Regarding("Pod", namespace, name, uid)
+        self._publisher.record(Notice(about, "Warning", "MalformedPod", f"numalign cannot read this pod: {why}"))
+
+    def pod_gone(self, uid: str) -> None:
+        """A pod left the API: nothing more is told about it."""
+        with self._lock:
+            face = self._faces.pop(uid, None)
+            if face is not None:
+                self._mild.discard(face.api_uid)
+                self._kept_back.pop(face.api_uid, None)
+        if face is not None:
+            self._publisher.forget(face.api_uid)
+
+    def wish(self, uid: str, asked: OnMisalignment) -> OnMisalignment:
+        """What becomes of a refused pod: what was asked, or the fallback where its owner had too many refused (S12).
+
+        Asked by the runtime's side, which keeps pods that are to fail or to wait from starting; answers at once.
+        """
+        with self._lock:
+            face = self._faces.get(uid)
+            mild = face is not None and face.api_uid in self._mild and asked is not OnMisalignment.RUN
+            return self._fallback if mild else asked
+
+    # ---- from the engine
+
+    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced = IN_FORCE) -> None:
+        """Annotations and the condition."""
+        face = self._face(pod.uid)
+        if face is not None and not self._left and not self._exempt(pod):
+            self._admitted(face, pod.uid, ledger, unenforced)
+            self._problems(face, ask)
+
+    def enforced(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:  # noqa: ARG002 - of the protocol
+        """The same again, since the kernel says something else now."""
+        face = self._face(pod.uid)
+        if face is not None and not self._left and not self._exempt(pod):
+            self._admitted(face, pod.uid, ledger, unenforced)
+
+    def _admitted(self, face: _Face, uid: str, ledger: Ledger, unenforced: Unenforced) -> None:
+        machine, _ = self._facts()
+        told = pod_reports.admitted(uid, ledger, machine, self._hints, unenforced)
+        if told.reason in pod_reports.WARNED and not pod_reports.carried(face.body, replace(told, uid=face.api_uid)):
+            about = Regarding("Pod", face.namespace, face.name, face.api_uid)
+            self._publisher.record(Notice(about, "Warning", told.reason, told.message))
+        self._tell(face, told)
+
+    def retold(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced = IN_FORCE) -> None:
+        """After a restart: what a pod of the saved ledger must carry, in case nobody could tell it before.
+
+        One that was refused and runs on the shared pool keeps the words of its refusal.
+        """
+        face = self._face(pod.uid)
+        notes = (face.body.get("metadata") or {}).get("annotations") if face else None
+        if '"refused":' in str((notes or {}).get(pod_reports.ASSIGNMENT, "")) and ledger.pods[pod.uid].why:
+            return
+        self.admitted(pod, ledger, ask, unenforced)
+
+    def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:
+        """The reason, and what happens to the pod."""
+        face = self._face(pod.uid)
+        if face is None or self._left:
+            return
+        _, rules = self._facts()
+        policy, scope = ask.policy or rules.topology.policy, ask.scope or rules.topology.scope
+        wish = ask.on_misalignment or rules.on_misalignment
+        if wish is OnMisalignment.WAIT and FINAL in refusal.facts:
+            wish = OnMisalignment.FAIL
+        ends = self._ends(face, wish)
+        instead = self._fallback.value if self._too_often(face, counts=ends) else ""
+        told = pod_reports.refused(
+            pod.uid, pod.namespace, pod.name, refusal, policy=policy, scope=scope, instead=instead
+        )
+        self._tell(face, told)
+        about = Regarding("Pod", face.namespace, face.name, face.api_uid)
+        self._publisher.record(Notice(about, "Warning", refusal.reason.value, refusal.message))
+        self._problems(face, ask)
+        if ends and instead:
+            self._soften(pod.uid, face, wish)
+        elif ends:
+            self._act(face, wish)
+
+    def released(self, uid: str) -> None:
+        """Nothing to tell: the pod is gone."""
+        with self._lock:
+            face = self._faces.get(uid)
+        if face is not None:
+            self._publisher.forget(face.api_uid)
+
+    def written(self, results: tuple[Written, ...]) -> None:
+        """Writes are for metrics and logs."""
+
+    def problem(self, what: str, text: str) -> None:
+        """Something is wrong with the node: an Event about it."""
+        self._publisher.record(Notice(self._node, "Warning", _reason(what), text))
+
+    # ---- the inside
+
+    def _face(self, uid: str) -> _Face | None:
+        with self._lock:
+            return self._faces.get(uid)
+
+    def _tell(self, face: _Face, told: pod_reports.PodReport) -> None:
+        """Under the API's own uid, and not again when the pod carries it."""
+        told = replace(told, uid=face.api_uid)
+        if face.full:
+            with self._lock:
+                self._kept_back[face.api_uid] = told
+            self._publisher.keep_back(told, FULL)
+            return
+        if not self._publisher.told(told.uid) and pod_reports.carried(face.body, told):
+            self._publisher.known(told)  # later the body may be older than what was told since
+        self._publisher.tell(told)
+
+    def _problems(self, face: _Face, ask: Ask) -> None:
+        if ask.problems:
+            about = Regarding("Pod", face.namespace, face.name, face.api_uid)
+            text = "; ".join(map(str, ask.problems))
+            self._publisher.record(Notice(about, "Warning", "BadAnnotation", text[: pod_reports.MAX_MESSAGE]))
+
+    def _ends(self, face: _Face, wish: OnMisalignment) -> bool:
+        """Whether a refused pod is to be ended."""
+        if face.ran or not self._acting() or wish in {OnMisalignment.RUN, OnMisalignment.WAIT}:
+            return False
+        done = (face.body.get("spec") or {}).get("activeDeadlineSeconds") == 1 or _leaving(face.body)
+        return not done  # before, by us or by somebody who wants the same
+
+    def _too_often(self, face: _Face, *, counts: bool) -> bool:
+        """Whether its owner had too many refused; once so, it stays so for this pod (safety.md S12)."""
+        with self._lock:
+            return face.api_uid in self._mild or (counts and not self._refusals.another(owner_of(face.body)))
+
+    def _soften(self, uid: str, face: _Face, wish: OnMisalignment) -> None:
+        with self._lock:
+            new = face.api_uid not in self._mild
+            self._mild.add(face.api_uid)
+        if new:
+            self._count("storm", self._fallback.value)
+            text = f"refused too often within an hour; {self._fallback} instead of {wish}"
+            about = Regarding("Pod", face.namespace, face.name, face.api_uid)
+            self._publisher.record(Notice(about, "Warning", "TooManyRefusals", text))
+        self.soften(uid, self._fallback)
+
+    def _act(self, face: _Face, wish: OnMisalignment) -> None:
+        def done() -> None:
+            self._count("action", wish.value)
+
+        if wish is OnMisalignment.FAIL:
+            self._publisher.fail(face.api_uid, face.namespace, face.name, marked=not face.full, done=done)
+        else:
+            self._publisher.evict(face.api_uid, face.namespace, face.name, done=done)
+
+
+def _leaving(body: Raw) -> bool:
+    return "deletionTimestamp" in (body.get("metadata") or {})
+
+
+def _reason(what: str) -> str:
+    """An Event's reason from a problem's word: "checkpoint" -> "NumalignCheckpoint"."""
+    return "Numalign" + "".join(part.capitalize() for part in what.replace("-", " ").split())

@@ -1,0 +1,274 @@
+"""From the watch to the engine: one queue, one thread, many pods at a time.
+
+`agent.kube.watch.handlers` calls in from kopf's event loop; this hands over at once. The thread takes all that has
+come by then, so that a burst of pods is decided together, saved once and enforced once: the shared pool shrinks once
+for all that came, and widens once for all that went (safety.md S6). Their containers follow together. Nothing waits
+for more to come, since the runtime may ask for a pod at any moment (S9).
+
+One pod never keeps the others from being served, whatever it holds: one that cannot be read, or with which deciding
+goes wrong, is set aside. It is told, it counts as being there (so what it holds is not freed, S13), and it is tried
+again when it changes.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from agent.engine.adopt import AnnotatedGrant
+from agent.engine.fault_isolation import Isolated, one_by_one, sentence
+from agent.errors import KubeError
+from agent.kube.objects.pod_objects import Raw, SeenPod, identity, seen, uid_of
+from agent.kube.pod_report import word_of
+from agent.model.pod import Pod
+from agent.operation import operation
+
+_log = logging.getLogger(__name__)
+BATCH = 500
+
+
+class IntakeEngine(Protocol):
+    """What of the engine is used here."""
+
+    def pods_seen(self, pods: list[Pod], *, ran: frozenset[str]) -> None:
+        """Decide on pods."""
+
+    def pods_gone(self, uids: list[str]) -> None:
+        """Pods left."""
+
+    def pods_listed(self, uids: frozenset[str]) -> None:
+        """Everything that is there."""
+
+    def containers_heard(self, names: Mapping[str, tuple[str, str]]) -> None:
+        """Names of containers, before their pods are decided; never waits."""
+
+    def containers_seen(self, names: Mapping[str, tuple[str, str]]) -> None:
+        """Containers appeared: id -> (pod uid, name)."""
+
+
+class PodListener(Protocol):
+    """Who hears of pods as the API knows them."""
+
+    def pod_known(self, body: Raw, found: SeenPod) -> None:
+        """A pod was read."""
+
+    def pod_malformed(self, body: Raw, why: str) -> None:
+        """A pod was set aside: it could not be read, or not be decided on."""
+
+    def pod_gone(self, uid: str) -> None:
+        """A pod left the API."""
+
+
+class Intake:
+    """A Listener of `agent.kube.watch.handlers.PodSource`.
+
+    Args:
+        engine: who decides.
+        event_log: who keeps what the API knows of each pod.
+        namespace: annotations of a namespace; may ask the API (once per namespace and while).
+        ran: whether a pod of this uid had containers when the agent began: if so, it is adopted. No clock says it:
+            the API server's and the node's may be apart.
+        node: told of this Node; called from kopf's loop, must hand over and return.
+        failed: told why a batch could not be decided on; the next ones are.
+        heard: told of every pod as it comes, before it is decided on; called from kopf's loop, as `node` is.
+        waits: the ledger may lack pods that run, so that no pod is decided on before the first complete list;
+        adopt: then told of its pods, with what they carry of an earlier agent.
+    """
+
+    def __init__(
+        self,
+        engine: IntakeEngine,
+        event_log: PodListener,
+        namespace: Callable[[str], Mapping[str, str]] = lambda _name: {},
+        ran: Callable[[str], bool] = lambda _uid: False,
+        node: Callable[[Raw], None] = lambda _body: None,
+        failed: Callable[[str], None] = lambda _text: None,
+        heard: Callable[[Raw], None] = lambda _body: None,
+        waits: Callable[[], bool] = lambda: False,
+        adopt: Callable[[list[SeenPod], Mapping[str, AnnotatedGrant]], None] = lambda _found, _words: None,
+    ) -> None:
+        self._engine, self._telling, self._namespace, self._ran = engine, event_log, namespace, ran
+        self._waits, self._adopt = waits, adopt
+        self._begun = False
+        self._early: dict[str, SeenPod] = {}
+        self._words: dict[str, AnnotatedGrant] = {}
+        self._node, self._failed, self._heard = node, failed, heard
+        self._queue: queue.Queue[tuple[str, object]] = queue.Queue()
+        self._uids: dict[str, str] = {}  # the API's uid -> ours, of those that were set aside, too
+        self._left: set[str] = set()  # of the API's uids: deleted since the list that is awaited was read
+        self._awaited: frozenset[str] | None = None
+        self._missing: set[str] = set()  # of the API's uids: known when the list was read, and not in it
+        self._thread = threading.Thread(target=self._run, name="intake", daemon=True)
+        self.synced = threading.Event()
+        """Set when the first complete list has been decided on."""
+
+    # ---- called from kopf's loop
+
+    def pod_changed(self, body: Raw) -> None:
+        """A pod was listed, added or modified."""
+        with Isolated(self._stumbled):
+            self._heard(body)
+        self._queue.put(("changed", body))
+
+    def pod_deleted(self, body: Raw) -> None:
+        """A pod left the API."""
+        self._queue.put(("deleted", body))
+
+    def pods_listed(self, uids: frozenset[str]) -> None:
+        """A list was read. It comes before its pods' own events do: it is looked at after them."""
+        self._queue.put(("listed", uids))
+
+    def node_changed(self, body: Raw) -> None:
+        """This Node was listed or modified; looked at apart from pods, so that the kill switch waits for nobody."""
+        with Isolated(self._stumbled):
+            self._node(body)
+
+    def source_failed(self, why: str) -> None:
+        """An attempt ended; pods stay as they are."""
+
+    # ---- the thread
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, within: float = 5.0) -> None:
+        """Decide on what has come so far, then end."""
+        self._queue.put(("stop", None))
+        self._thread.join(within)
+
+    @property
+    def waiting(self) -> int:
+        """Events that are not decided yet, those that are being decided among them."""
+        return self._queue.unfinished_tasks
+
+    def _run(self) -> None:
+        while True:
+            batch = [self._queue.get()]
+            while len(batch) < BATCH:
+                try:
+                    batch.append(self._queue.get_nowait())
+                except queue.Empty:
+                    break
+            with Isolated(self._stumbled), operation("pods", level=logging.DEBUG, events=len(batch)):
+                self._batch(batch)  # one bad batch must not make the agent blind
+            for _ in batch:
+                self._queue.task_done()
+            if any(what == "stop" for what, _ in batch):
+                return
+
+    def _stumbled(self, error: Exception) -> None:
+        _log.error("an event was not carried out: %s", sentence(error), exc_info=error)
+        self._failed(sentence(error))
+
+    def _batch(self, batch: list[tuple[str, object]]) -> None:
+        """Decide on a batch."""
+        changed: dict[str, SeenPod] = {}
+        gone: list[str] = []
+        listed: frozenset[str] | None = None
+        for what, value in batch:
+            if what == "changed" and isinstance(value, Mapping):
+                found = self._read(value)
+                if found is not None:
+                    changed[found.pod.uid] = found
+            elif what == "deleted" and isinstance(value, Mapping):
+                self._left.add(identity(value)[0])
+                uid = self._uids.pop(identity(value)[0], "")
+                if uid:
+                    changed.pop(uid, None)
+                    gone.append(uid)
+            elif what == "listed" and isinstance(value, frozenset):
+                listed, self._missing = value, self._uids.keys() - value
+        self._decide(changed, gone)
+        listed = listed if listed is not None else self._awaited
+        if listed is not None:
+            self._relisted(listed)
+        else:
+            self._left.clear()
+
+    def _read(self, body: Raw) -> SeenPod | None:
+        with Isolated(lambda error: self._set_aside(body, error)):
+            namespace = str((body.get("metadata") or {}).get("namespace", ""))
+            found = seen(body, self._defaults(namespace))
+            self._uids[found.api_uid] = found.pod.uid
+            self._missing.discard(found.api_uid)
+            self._telling.pod_known(body, found)
+            word = word_of(body) if self._waiting() else None
+            self._words |= {found.pod.uid: word} if word else {}
+            return found
+        return None
+
+    def _set_aside(self, body: Raw, error: Exception) -> None:
+        """A pod that cannot be read: what it was before, it stays, and it is there."""
+        uid, key = identity(body)
+        _log.warning("pod %s is set aside: %s", key, sentence(error))
+        if uid:
+            self._uids.setdefault(uid, uid_of(body))
+            self._missing.discard(uid)
+        self._telling.pod_malformed(body, sentence(error))
+
+    def _defaults(self, namespace: str) -> Mapping[str, str]:
+        try:
+            return self._namespace(namespace)
+        except KubeError as error:
+            _log.warning("the annotations of namespace %s are not known: %s", namespace, error)
+            return {}
+
+    def _decide(self, changed: Mapping[str, SeenPod], gone: list[str]) -> None:
+        """Who left first: a pod that came in the same batch may need the room, and be refused for good without it."""
+        gone = [uid for uid in gone if uid not in changed]  # a static pod's mirror, made anew: the pod itself stayed
+        if self._waiting():
+            self._early = {uid: found for uid, found in self._early.items() if uid not in gone} | dict(changed)
+            changed = {}
+        ended = [found.pod.uid for found in changed.values() if found.ended]
+        if ended or gone:
+            self._each([*ended, *gone], self._engine.pods_gone)
+        live = {found.pod.uid: found for found in changed.values() if not found.ended}
+        ran = frozenset(uid for uid, found in live.items() if found.started and self._ran(uid))
+        names = {each: (uid, name) for uid, found in live.items() for each, name in found.containers.items()}
+        if names:
+            self._engine.containers_heard(names)  # or a pod that runs would be told what is written only then
+        if live:
+            self._each(list(live), lambda uids: self._engine.pods_seen([live[uid].pod for uid in uids], ran=ran))
+        if names:
+            self._each(list(names), lambda ids: self._engine.containers_seen({each: names[each] for each in ids}))
+        for uid in gone:
+            self._telling.pod_gone(uid)
+
+    def _waiting(self) -> bool:
+        return not self._begun and self._waits()
+
+    def _begin(self) -> None:
+        """The first complete list is here, and no pod was decided on: who runs keeps what it runs on."""
+        early, words = self._early, self._words
+        self._early, self._words = {}, {}
+        with Isolated(self._stumbled):
+            self._adopt([found for found in early.values() if not found.ended], words)
+        self._begun = True
+        self._decide(early, [])
+
+    def _each(self, what: Sequence[str], work: Callable[[list[str]], None]) -> None:
+        """All at once, saved and enforced once; where that goes wrong, one by one."""
+        one_by_one(what, lambda some: work(list(some)), lambda _one, error: self._stumbled(error))
+
+    def _relisted(self, listed: frozenset[str]) -> None:
+        """Whoever was known before a complete list and is not in it left while nobody looked.
+
+        A list is read before the events of its pods come; it counts when the last of them has. One of them may be
+        deleted before that: then its deletion is its last event. A pod whose event comes meanwhile and that is not in
+        the list is younger than the list: it stays.
+        """
+        self._awaited = None if listed <= self._uids.keys() | self._left else listed
+        if self._awaited is not None:
+            return
+        self._left.clear()
+        for api_uid in sorted(self._missing & self._uids.keys()):
+            self._telling.pod_gone(self._uids.pop(api_uid))
+        self._missing.clear()
+        if self._waiting():
+            self._begin()
+        self._engine.pods_listed(frozenset(self._uids.values()))
+        self.synced.set()

@@ -1,0 +1,91 @@
+"""Annotations of namespaces, the defaults of their pods: asked once per namespace and while, never watched.
+
+A watch of all namespaces would be one more open watch per node, and every change of any namespace would be sent to
+every agent of the cluster. Instead a namespace is read when a pod of it is seen on this node and what is known is
+older than TTL. The cost, at 5,000 nodes with pods of 20 namespaces each: at most 5,000 x 20 / 480 s = 208 small GETs
+a second over the whole cluster if every pod changed all the time, none where nothing changes; a changed default
+reaches a node's new pods after at most TTL. Used by `agent.app.cluster.cluster` for `agent.kube.watch.intake`.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agent.errors import KubeError
+from agent.model.notes import kept
+
+TTL = 600.0
+"""Seconds that an answer is good for, less up to a fifth by chance, so that nodes do not ask in step."""
+AGAIN = 5.0
+"""Seconds until a namespace that could not be read is asked for again."""
+MOST = 2000
+NOT_FOUND = 404
+
+Get = Callable[[str], Mapping[str, Any]]
+"""Reads the object at a path of the API; raises KubeError."""
+
+
+class Namespaces:
+    """The cache. Thread-safe; one request at a time.
+
+    Args:
+        get: see Get.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, get: Get, clock: Callable[[], float] = time.monotonic) -> None:
+        self._get, self._clock = get, clock
+        self._lock = threading.Lock()
+        self._known: OrderedDict[str, tuple[float, Mapping[str, str]]] = OrderedDict()
+        self._failed: dict[str, tuple[float, KubeError]] = {}
+
+    def annotations(self, name: str) -> Mapping[str, str]:
+        """Our annotations of a namespace.
+
+        An old answer serves while the API cannot give a new one.
+
+        Raises:
+            KubeError: it was never read, and cannot be now.
+        """
+        with self._lock:
+            now = self._clock()
+            good_until, found = self._known.get(name, (0.0, None))
+            if found is not None and now < good_until:
+                return found
+            again, error = self._failed.get(name, (0.0, None))
+            if error is None or now >= again:
+                error = None
+                try:
+                    return self._remember(name, self._read(name))
+                except KubeError as caught:
+                    error = caught
+                    self._failed = {each: known for each, known in self._failed.items() if known[0] > now}
+                    self._failed[name] = (self._clock() + AGAIN, caught)
+            if found is not None:
+                return found
+            raise error
+
+    def _read(self, name: str) -> Mapping[str, str]:
+        try:
+            body = self._get(f"/api/v1/namespaces/{name}")
+        except KubeError as error:
+            if error.status == NOT_FOUND:
+                return {}
+            raise
+        notes = (body.get("metadata") or {}).get("annotations")
+        if not isinstance(notes, Mapping):
+            return {}
+        return kept({key: value for key, value in notes.items() if isinstance(value, str)})
+
+    def _remember(self, name: str, found: Mapping[str, str]) -> Mapping[str, str]:
+        self._failed.pop(name, None)
+        self._known[name] = (self._clock() + TTL * random.uniform(0.8, 1.0), found)  # noqa: S311 - jitter, no secret
+        self._known.move_to_end(name)
+        while len(self._known) > MOST:
+            self._known.popitem(last=False)
+        return found

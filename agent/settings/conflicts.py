@@ -1,0 +1,87 @@
+"""Settings that cannot stand together, whatever the machine. Used by `agent.settings.parsing`.
+
+What needs the machine as well (CPUs that exist, nodes that exist, sums) is checked by `agent.settings.to_rules`.
+"""
+
+from __future__ import annotations
+
+from agent.errors import SettingsError
+from agent.model.rules import Enforcement, OnMisalignment
+from agent.settings.cpu_options import check_machine
+from agent.settings.kinds import CpuPolicy
+from agent.settings.model import Settings
+from agent.settings.to_rules import cpu_options_of
+from agent.settings.topology_options import topology_rules
+
+
+def check_together(settings: Settings, *, present: frozenset[str]) -> None:
+    """Refuse combinations that cannot be; `present` are the keys that the file has.
+
+    Raises:
+        SettingsError: names the key to change and what to do.
+    """
+    topology_rules(
+        settings.topology_manager_policy,
+        settings.topology_manager_scope,
+        settings.topology_manager_policy_options,
+        compatibility=settings.compatibility,
+    )
+    _cpus(settings, present)
+    _memory(settings)
+    gates = settings.feature_gates
+    if gates.get("PodLevelResourceManagers") and gates.get("PodLevelResources") is False:
+        raise SettingsError(
+            "featureGates.PodLevelResourceManagers", "needs the gate PodLevelResources; do not switch that one off"
+        )
+    if settings.on_misalignment is OnMisalignment.WAIT and settings.enforcement is Enforcement.CGROUP:
+        raise SettingsError(
+            "onMisalignment",
+            "wait holds a pod through the container runtime's NRI, which enforcement: cgroup does without; "
+            "set enforcement to auto or nri, or onMisalignment to fail, evict or run",
+        )
+    seen: set[str] = set()
+    takers: dict[str, set[str]] = {}
+    for number, device in enumerate(settings.devices):
+        if takers.setdefault(device.resource, set(device.namespaces)) != set(device.namespaces):
+            raise SettingsError(
+                f"devices[{number}].namespaces",
+                f"{device.resource} has other namespaces above; a resource has one list",
+            )
+        for address in device.addresses:
+            if address in seen:
+                raise SettingsError(
+                    f"devices[{number}].addresses", f"{address} is selected twice; a device has one resource"
+                )
+            seen.add(address)
+
+
+def _cpus(settings: Settings, present: frozenset[str]) -> None:
+    options = settings.cpu_manager_policy_options
+    if settings.cpu_manager_policy is CpuPolicy.NONE and options:
+        raise SettingsError(
+            "cpuManagerPolicyOptions",
+            f"None policy: received unsupported options={','.join(sorted(options))[:120]}; "
+            "set cpuManagerPolicy to static, or remove the options",
+        )
+    if options:
+        chosen = cpu_options_of(settings)
+        # no machine is needed for this half of the check: zero sockets are never too many
+        check_machine(chosen, settings.topology_manager_policy, sockets=0, nodes=0)
+    for key in ("kubeReservedCgroup", "systemReservedCgroup"):
+        if settings.reserved_system_cpus and key in present:
+            raise SettingsError(
+                "reservedSystemCPUs",
+                f"cannot be combined with {key} (the kubelet refuses it too); remove one of them",
+            )
+
+
+def _memory(settings: Settings) -> None:
+    seen: set[tuple[int, str]] = set()
+    for number, reservation in enumerate(settings.reserved_memory):
+        for resource in reservation.limits:
+            if (reservation.numa_node, resource) in seen:
+                raise SettingsError(
+                    f"reservedMemory[{number}].limits.{resource}",
+                    f"NUMA node {reservation.numa_node} has this resource twice; add the amounts up in one entry",
+                )
+            seen.add((reservation.numa_node, resource))
