@@ -33,6 +33,11 @@ def test_the_whole_set(family: str) -> None:
     check(vectors(f"{family}.jsonl.gz"))
 
 
+def test_machines_whose_nodes_and_sockets_cross_cut() -> None:
+    """Seven answers of the reference folder for machines where a node lies in several sockets."""
+    check(vectors("edges-crosscut.jsonl"))
+
+
 def test_the_projects_part_is_small() -> None:
     """All families together stay below 1 MB, so that a clone stays small."""
     assert sum(path.stat().st_size for path in OWN.iterdir()) <= 1_000_000

@@ -10,6 +10,10 @@ copied under Compatibility.KUBELET by `Slices` and absent otherwise. D3, its end
 140730), is guarded in both modes: a pass that gives nothing away makes the subset infeasible. D6, the node count of
 the hint is not honoured (issue 139430), is mended by `at_least`.
 
+Where nodes and sockets cross-cut (some machines of virtual CPUs), `Taker.nodes` names a node once for each socket,
+and the kubelet combines such a node with itself. It gives for each place that it has, out of one count. Mended, every
+node is named once.
+
 The number of combinations explodes with the nodes (64 choose 32). Above MANY of one size, which no machine with up to
 11 nodes reaches, only the nodes with the most free CPUs are looked at: taking there is what keeps the balance.
 """
@@ -31,6 +35,9 @@ Left = dict[int, int]
 
 MANY = 500
 """Combinations of one size that are all walked; of more, only the best is."""
+MANY_PLACES = 13_000
+"""The same where the kubelet names nodes more than once: of equal combinations one is looked at. 8 nodes that are all
+in two sockets have 12,870."""
 
 
 @dataclass(slots=True)
@@ -122,11 +129,11 @@ def distributed(
         return 0
     if count > taker.free.bit_count():
         raise not_enough(count, available.bit_count())
-    nodes = taker.nodes()
+    nodes = taker.nodes() if literal else list(dict.fromkeys(taker.nodes()))
     groups = -(-topology.num_cpus // group)
     per_node = -(-groups // len(topology.nodes))
     needed = -(-count // group)
-    least, most = -(-needed // per_node), min(needed, len(nodes))
+    least, most = -(-needed // per_node), min(needed, len(set(nodes)))
     first = max(least, min(at_least, most))
     for size in (*range(first, most + 1), *range(first - 1, least - 1, -1)):
         best = _best_of(taker, nodes, size, count, group, walk if literal else honest)
@@ -141,11 +148,15 @@ def _best_of(taker: Taker, nodes: list[int], size: int, count: int, group: int, 
     each = (count // size // group) * group
     rest = count - each * size
     balance = Balance(sum(free.values()) - count, len(free))
+    seen: set[tuple[int, ...]] = set()
     for combination in subsets(_promising(nodes, size, free), size):
         if best.score == 0:
             break
         chosen = combination.values()
-        if sum(free[node] for node in chosen) < count:
+        if chosen in seen:
+            continue
+        seen.add(chosen)
+        if sum(free[node] for node in set(chosen)) < count:
             continue
         if group * sum(free[node] // group for node in chosen) < count:
             continue
@@ -162,7 +173,7 @@ def _best_of(taker: Taker, nodes: list[int], size: int, count: int, group: int, 
 
 def _promising(nodes: Sequence[int], size: int, free: Left) -> Sequence[int]:
     """The nodes to combine: all of them, or where that is too many combinations, those with the most free CPUs."""
-    if math.comb(len(nodes), size) <= MANY:
+    if math.comb(len(nodes), size) <= (MANY if len(set(nodes)) == len(nodes) else MANY_PLACES):
         return nodes
     fullest = set(sorted(nodes, key=lambda node: -free[node])[:size])
     return [node for node in nodes if node in fullest]
@@ -176,30 +187,36 @@ def _remainder(
     if not rest:
         return balance.of(squares), None
     score, best = math.inf, None
+    seen: set[tuple[int, ...]] = set()
     candidates = [node for node in chosen if left[node] >= group]
     for size in range(len(candidates), 0, -1):
         for subset in subsets(_promising(candidates, size, left), size):
             members = subset.values()
-            before = [left[node] for node in members]
-            after = _dealt(before, rest, group) if sum(before) >= rest else None
+            if members in seen:
+                continue
+            seen.add(members)
+            after = _dealt(left, members, rest, group) if sum([left[node] for node in members]) >= rest else None
             if after is None:
                 continue
-            value = balance.of(squares + sum([n * n for n in after]) - sum([n * n for n in before]))
+            value = balance.of(squares + sum([n * n - left[node] * left[node] for node, n in after.items()]))
             if value < score:
                 score, best = value, subset
     return score, best
 
 
-def _dealt(left: Sequence[int], rest: int, group: int) -> list[int] | None:
-    """What nodes have left when the rest is dealt out group by group; None when it cannot be (D3)."""
-    after = list(left)
+def _dealt(left: Left, members: Sequence[int], rest: int, group: int) -> Left | None:
+    """What the members have left when the rest is dealt out group by group; None when it cannot be (D3).
+
+    A node that is a member twice gives twice, out of one count (module's head).
+    """
+    after = {node: left[node] for node in members}
     while rest > 0:
         before = rest
-        for place, free in enumerate(after):
+        for node in members:
             if rest == 0:
                 break
-            if free >= group:
-                after[place] -= group
+            if after[node] >= group:
+                after[node] -= group
                 rest -= group
         if rest == before:
             return None
