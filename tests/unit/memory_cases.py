@@ -15,7 +15,7 @@ from agent.model.ledger import Block, CpuBooks, Ledger
 from agent.model.machine import Cpu, Machine, NumaNode
 from agent.model.outcome import Refusal
 from agent.model.pod import Container, ContainerKind, Pod, Qos
-from agent.model.rules import Compatibility, MemoryRules, MemoryTier, Rules
+from agent.model.rules import Compatibility, MemoryRules, MemoryTier, Minor, Rules
 
 MIB, GIB = 1 << 20, 1 << 30
 HUGE_2M, HUGE_1G = "hugepages-2Mi", "hugepages-1Gi"
@@ -127,11 +127,13 @@ class Desk:
     tier: MemoryTier = MemoryTier.LOCAL
     pod_level: bool = False
     static: bool = True
+    minor: Minor = Minor.V1_36
 
     def __post_init__(self) -> None:
         rules = Rules(
             memory=MemoryRules(static=self.static, reserved=self.reserved, tier=self.tier),
             compatibility=self.compatibility,
+            minor=self.minor,
             pod_level_managers=self.pod_level,
         )
         self.provider = MemoryManager(self.machine, rules)

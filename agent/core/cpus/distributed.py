@@ -96,6 +96,7 @@ class _Best:
     score: float = math.inf
     combination: Slices | None = None
     remainder: Slices | None = None
+    in_one: bool = False  # all in one socket; False where that does not count
 
 
 def distributed(
@@ -107,6 +108,8 @@ def distributed(
     spread: bool = False,
     literal: bool = False,
     at_least: int = 0,
+    by_socket: bool = False,
+    lowered: bool = False,
 ) -> int:
     """Take `count` of the available CPUs, evenly over as few NUMA nodes as hold them.
 
@@ -117,6 +120,8 @@ def distributed(
         group: CPUs that stay together (threads of a core with full-pcpus-only).
         spread: distribute-cpus-across-cores.
         literal: answer as the kubelet does, by averages (`packed`) and where its slices alias (D2).
+        by_socket: `KubeletRules.distribute_in_socket`, where align-by-socket is on.
+        lowered: `KubeletRules.share_lowered`.
         at_least: nodes to use at least, if they can be filled evenly (D6); 0 leaves it to the count.
 
     Raises:
@@ -136,21 +141,23 @@ def distributed(
     least, most = -(-needed // per_node), min(needed, len(set(nodes)))
     first = max(least, min(at_least, most))
     for size in (*range(first, most + 1), *range(first - 1, least - 1, -1)):
-        best = _best_of(taker, nodes, size, count, group, walk if literal else honest)
+        subsets = walk if literal else honest
+        best = _best_of(taker, nodes, size, count, group, subsets, by_socket=by_socket)
         if best.combination is not None:
-            return _give(taker, best, count, group)
+            return _give(taker, best, count, group, lowered=lowered)
     return packed(topology, available, count, spread=spread, literal=literal)
 
 
-def _best_of(taker: Taker, nodes: list[int], size: int, count: int, group: int, subsets: Subsets) -> _Best:
+def _best_of(
+    taker: Taker, nodes: list[int], size: int, count: int, group: int, subsets: Subsets, *, by_socket: bool
+) -> _Best:
     best = _Best()
     free = {node: (taker.topology.nodes[node] & taker.free).bit_count() for node in nodes}
-    each = (count // size // group) * group
-    rest = count - each * size
+    even = each = (count // size // group) * group
     balance = Balance(sum(free.values()) - count, len(free))
     seen: set[tuple[int, ...]] = set()
     for combination in subsets(_promising(nodes, size, free), size):
-        if best.score == 0:
+        if best.score == 0 and (best.in_one or not by_socket):
             break
         chosen = combination.values()
         if chosen in seen:
@@ -160,15 +167,22 @@ def _best_of(taker: Taker, nodes: list[int], size: int, count: int, group: int, 
             continue
         if group * sum(free[node] // group for node in chosen) < count:
             continue
+        if by_socket:
+            each = min(even, *(free[node] // group * group for node in chosen))
         if any(free[node] < each for node in chosen):
             continue
         left = dict(free)
         for node in chosen:
             left[node] -= each
-        score, remainder = _remainder(left, chosen, rest, group, subsets, balance)
-        if score < best.score:
-            best.score, best.combination, best.remainder = score, combination, remainder
+        score, remainder = _remainder(left, chosen, count - each * size, group, subsets, balance)
+        in_one = by_socket and _in_one_socket(taker.topology, chosen)
+        if in_one if in_one != best.in_one else score < best.score:
+            best.score, best.combination, best.remainder, best.in_one = score, combination, remainder, in_one
     return best
+
+
+def _in_one_socket(topology: CpuTopology, nodes: Sequence[int]) -> bool:
+    return len({socket for node in nodes for socket in topology.sockets_of_node[node]}) <= 1
 
 
 def _promising(nodes: Sequence[int], size: int, free: Left) -> Sequence[int]:
@@ -223,12 +237,14 @@ def _dealt(left: Left, members: Sequence[int], rest: int, group: int) -> Left | 
     return after
 
 
-def _give(taker: Taker, best: _Best, count: int, group: int) -> int:
+def _give(taker: Taker, best: _Best, count: int, group: int, *, lowered: bool) -> int:
     """Carry the choice out."""
     assert best.combination is not None  # noqa: S101 - the caller looked
     chosen = best.combination.values()
     topology = taker.topology
     each = (count // len(chosen) // group) * group
+    if lowered:
+        each = min(each, *((topology.nodes[node] & taker.free).bit_count() // group * group for node in chosen))
     for node in chosen:
         _take_in(taker, topology.nodes[node], each)
     rest = count - each * len(chosen)
