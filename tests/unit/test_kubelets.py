@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from agent.core.kubelets import MENDED, kubelet_rules
+from agent.errors import SettingsError
 from agent.model.outcome import Refusal
 from agent.model.rules import Compatibility, Minor, Rules
+from agent.settings import parse
 from tests.unit.cpu_machines import D2, Node, container, machine, pod
 from tests.unit.devices_cases import GPU, NO_HINT, Rack, asking, gpus
 from tests.unit.memory_cases import GIB, Desk, even
@@ -26,6 +28,27 @@ def minors(*holding: Minor) -> pytest.MarkDecorator:
 def test_the_mended_answer_is_the_same_for_every_kubelet() -> None:
     """Under compatibility: fixed no rule of one kubelet alone holds."""
     assert {kubelet_rules(Rules(minor=minor)) for minor in Minor} == {MENDED}
+
+
+@pytest.mark.parametrize(
+    ("written", "mode", "minor"),
+    [
+        ("fixed", Compatibility.FIXED, Minor.V1_36),
+        ("kubelet", KUBELET, Minor.V1_36),
+        *((f"kubelet-{minor}", KUBELET, minor) for minor in Minor),
+    ],
+)
+def test_a_setting_names_the_kubelet(written: str, mode: Compatibility, minor: Minor) -> None:
+    """compatibility: kubelet-1.37 makes rules that answer as kubelet 1.37; kubelet alone means 1.36."""
+    settings, _ = parse({"compatibility": written, "reservedSystemCPUs": "0"})
+    rules = settings.rules(D2)
+    assert (rules.compatibility, rules.minor) == (mode, minor)
+
+
+def test_a_kubelet_that_nobody_knows_is_refused() -> None:
+    """compatibility: kubelet-1.99 is an error that names the key."""
+    with pytest.raises(SettingsError, match=r"^compatibility: "):
+        parse({"compatibility": "kubelet-1.99"})
 
 
 @minors(Minor.V1_37)
