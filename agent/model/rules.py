@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Annotated, get_type_hints
 
 from agent.model.idset import CpuSet
@@ -19,6 +19,18 @@ class Compatibility(StrEnum):
 
     FIXED = "fixed"
     KUBELET = "kubelet"
+
+
+class Minor(IntEnum):
+    """A minor version of the kubelet whose answers are known; `agent.core.kubelets` says what differs."""
+
+    V1_34 = 34
+    V1_35 = 35
+    V1_36 = 36
+    V1_37 = 37
+
+    def __str__(self) -> str:
+        return f"1.{self.value}"
 
 
 class Policy(StrEnum):
@@ -223,6 +235,7 @@ class Rules:
     """All of it.
 
     Attributes:
+        minor: the kubelet whose answers are given under Compatibility.KUBELET.
         pod_level_managers: gate PodLevelResourceManagers (kubelet rule 0.3).
         keep_shared: refuse a grant that would empty the shared pool (safety rule S5); off only in the parity harness.
         only_offered: never hand out a CPU that somebody else holds or that is reserved, where the kubelet's averages
@@ -236,6 +249,7 @@ class Rules:
     memory: MemoryRules = MemoryRules()
     devices: tuple[DeviceSelector, ...] = ()
     compatibility: Compatibility = Compatibility.FIXED
+    minor: Minor = Minor.V1_36
     pod_level_managers: bool = False
     keep_shared: bool = True
     only_offered: bool = True

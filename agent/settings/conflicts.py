@@ -24,7 +24,7 @@ def check_together(settings: Settings, *, present: frozenset[str]) -> None:
         settings.topology_manager_policy,
         settings.topology_manager_scope,
         settings.topology_manager_policy_options,
-        compatibility=settings.compatibility,
+        compatibility=settings.compatibility.mode,
     )
     _cpus(settings, present)
     _memory(settings)

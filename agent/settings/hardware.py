@@ -46,7 +46,7 @@ def _cpus(settings: Settings, machine: Machine, before: Machine | None) -> tuple
     asked = settings.reserved_system_cpus or CpuSet()
     there = machine.offline | (before.online | before.offline if before else CpuSet())
     gone, left = asked - machine.online, asked & machine.online
-    all_of_it = settings.compatibility is Compatibility.FIXED and asked == machine.online | machine.offline
+    all_of_it = settings.compatibility.mode is Compatibility.FIXED and asked == machine.online | machine.offline
     if settings.cpu_manager_policy is CpuPolicy.NONE or all_of_it or not gone or not gone.issubset(there):
         return settings, ()
     if left:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from agent.model.rules import Compatibility, Minor
+
 
 class CpuPolicy(StrEnum):
     """cpuManagerPolicy."""
@@ -17,6 +19,28 @@ class MemoryPolicy(StrEnum):
 
     NONE = "None"
     STATIC = "Static"
+
+
+class Answers(StrEnum):
+    """compatibility: mended answers, or a kubelet's; `kubelet` alone is 1.36."""
+
+    FIXED = "fixed"
+    KUBELET = "kubelet"
+    KUBELET_1_34 = "kubelet-1.34"
+    KUBELET_1_35 = "kubelet-1.35"
+    KUBELET_1_36 = "kubelet-1.36"
+    KUBELET_1_37 = "kubelet-1.37"
+
+    @property
+    def mode(self) -> Compatibility:
+        """Whether the kubelet's defects are answered alike."""
+        return Compatibility.FIXED if self is Answers.FIXED else Compatibility.KUBELET
+
+    @property
+    def minor(self) -> Minor:
+        """Whose answers they are."""
+        named = self.value.rpartition(".")[2]
+        return Minor(int(named)) if named.isdecimal() else Minor.V1_36
 
 
 class Fallback(StrEnum):

@@ -17,7 +17,6 @@ from agent.model.idset import MAX_ID
 from agent.model.machine import Machine
 from agent.model.rules import (
     NODE_OPTIONS,
-    Compatibility,
     DeviceSelector,
     Enforcement,
     MemoryTier,
@@ -27,7 +26,7 @@ from agent.model.rules import (
     Rules,
     Scope,
 )
-from agent.settings.kinds import CpuPolicy, Fallback, MemoryPolicy
+from agent.settings.kinds import Answers, CpuPolicy, Fallback, MemoryPolicy
 from agent.settings.to_rules import rules_of
 from agent.settings.topology_options import MAX_NODES, PREFER_CLOSEST
 from agent.settings.values import (
@@ -262,8 +261,14 @@ class Settings(Section):
         Field(description="The kill switch: nothing is written, refused or held; results are published."),
     ] = False
     compatibility: Annotated[
-        Compatibility, Field(description="kubelet: answer alike even where the kubelet errs; fixed: mended.")
-    ] = Compatibility.FIXED
+        Answers,
+        Field(
+            description=(
+                "kubelet: answer alike even where the kubelet errs, as 1.36 does or the minor that is named; "
+                "fixed: mended, the same for all."
+            )
+        ),
+    ] = Answers.FIXED
     devices: Annotated[
         tuple[DeviceSettings, ...],
         Field(max_length=256, description="PCI devices that numalign hands out itself; all fields set must match."),

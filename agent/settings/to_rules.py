@@ -44,14 +44,15 @@ def rules_of(settings: Settings, machine: Machine, node_reserved: int) -> Rules:
         settings.topology_manager_scope,
         settings.topology_manager_policy_options,
         machine=machine,
-        compatibility=settings.compatibility,
+        compatibility=settings.compatibility.mode,
     )
     return Rules(
         topology=topology,
         cpu=_cpu_rules(settings, machine, topology.policy, node_reserved),
         memory=_memory_rules(settings, machine),
         devices=tuple(device.selector() for device in settings.devices),
-        compatibility=settings.compatibility,
+        compatibility=settings.compatibility.mode,
+        minor=settings.compatibility.minor,
         pod_level_managers=settings.feature_gates.get("PodLevelResourceManagers", False),
         on_misalignment=settings.on_misalignment,
         on_memory_shortage=settings.on_memory_shortage,
@@ -65,7 +66,7 @@ def cpu_options_of(settings: Settings) -> CpuOptions:
     The gates for alpha and beta options are open under Compatibility.FIXED unless the file closes them: what is alpha
     in the kubelet is not less finished here.
     """
-    fixed = settings.compatibility is Compatibility.FIXED
+    fixed = settings.compatibility.mode is Compatibility.FIXED
     gates = settings.feature_gates
     return cpu_options(
         settings.cpu_manager_policy_options,
@@ -98,7 +99,7 @@ def _memory_rules(settings: Settings, machine: Machine) -> MemoryRules:
         {"memory": reserved_memory(settings, machine)},
         machine,
         tier=settings.memory_tier,
-        compatibility=settings.compatibility,
+        compatibility=settings.compatibility.mode,
     )
 
 
@@ -116,7 +117,7 @@ def reserved_cpus(settings: Settings, machine: Machine) -> CpuSet | None:
             "reservedSystemCPUs",
             f"reserved-cpus: {asked} is not a subset of online-cpus: {machine.online}; name CPUs that are online",
         )
-    if asked == machine.online | machine.offline and settings.compatibility is Compatibility.FIXED:
+    if asked == machine.online | machine.offline and settings.compatibility.mode is Compatibility.FIXED:
         raise SettingsError("reservedSystemCPUs", "reserves every CPU of this machine; leave some to the pods")
     return asked
 
@@ -139,7 +140,7 @@ def reserved_count(settings: Settings, machine: Machine, node_reserved: int) -> 
     if named is not None:
         return len(named)
     milli = sum(part.get("cpu", 0) for part in (settings.kube_reserved, settings.system_reserved))
-    if milli == 0 and settings.compatibility is Compatibility.KUBELET:
+    if milli == 0 and settings.compatibility.mode is Compatibility.KUBELET:
         raise SettingsError(
             "kubeReserved.cpu",
             "[cpumanager] unable to determine reserved CPU resources for static policy; "

@@ -63,10 +63,16 @@ def digest(source: Path) -> str:
     return content.hexdigest()[:16]
 
 
-def generate(program: Path, family: str, seed: int, count: int, repeats: int = 0) -> list[dict[str, Any]]:
-    """Vectors that nobody has seen before; what the kubelet answers in two ways in `repeats` runs is dropped."""
+def generate(
+    program: Path, family: str, seed: int, count: int, repeats: int = 0, *, edges: bool = False
+) -> list[dict[str, Any]]:
+    """Vectors that nobody has seen before; what the kubelet answers in two ways in `repeats` runs is dropped.
+
+    `edges`: on machines that are rare, as where nodes and sockets cross-cut.
+    """
     command = [str(program), "gen", "--family", family, "--seed", str(seed), "--count", str(count)]
     command += ["--repeats", str(repeats)] if repeats else []
+    command += ["--edges"] if edges else []
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return [json.loads(line) for line in done.stdout.splitlines()]
 

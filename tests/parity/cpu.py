@@ -15,7 +15,7 @@ from agent.model.pod import Pod
 from agent.model.podspec import pod_from
 from agent.model.rules import Compatibility, CpuRules, Policy, Rules, TopologyRules
 from agent.settings.cpu_options import cpu_options
-from tests.parity.machines import machine_of
+from tests.parity.machines import machine_of, minor_of
 from tests.parity.manifests import manifest_of
 from tests.parity.merge import hint_of, sentence
 from tests.parity.scenario import hints_out
@@ -51,6 +51,7 @@ def rules_of(given: Json, compatibility: Compatibility, *, only_offered: bool = 
             reserved_count=given["num_reserved"],
         ),
         compatibility=compatibility,
+        minor=minor_of(given),
         pod_level_managers=gates.get("PodLevelResourceManagers", False),
         keep_shared=False,
         only_offered=only_offered,

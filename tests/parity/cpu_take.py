@@ -7,8 +7,10 @@ from typing import Any
 from agent.core.cpus.distributed import distributed
 from agent.core.cpus.packed import CannotTake, packed
 from agent.core.cpus.topology import CpuTopology
+from agent.core.kubelets import kubelet_rules
 from agent.model.idset import CpuSet
-from tests.parity.machines import machine_of
+from agent.model.rules import Compatibility, Rules
+from tests.parity.machines import machine_of, minor_of
 
 
 def answer(given: dict[str, Any]) -> dict[str, Any]:
@@ -23,7 +25,17 @@ def answer(given: dict[str, Any]) -> dict[str, Any]:
             )
         else:
             group = given.get("group_size", 1)
-            taken = distributed(topology, available, count, group=group, spread=spread, literal=True)
+            how = kubelet_rules(Rules(compatibility=Compatibility.KUBELET, minor=minor_of(given)))
+            taken = distributed(
+                topology,
+                available,
+                count,
+                group=group,
+                spread=spread,
+                literal=True,
+                by_socket=given.get("align_by_socket", False) and how.distribute_in_socket,
+                lowered=how.share_lowered,
+            )
     except CannotTake as error:
         return {"error": str(error)}
     return {"cpus": str(CpuSet(taken))}

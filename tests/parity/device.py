@@ -16,6 +16,7 @@ from agent.model.ledger import CpuBooks, Ledger
 from agent.model.machine import Machine, NumaNode
 from agent.model.pod import Container, Pod
 from agent.model.rules import Compatibility, Rules
+from tests.parity.machines import minor_of
 from tests.parity.scenario import Json, Scenario
 
 
@@ -57,7 +58,9 @@ class DeviceScenario(Scenario):
         machine = Machine(cpus=(), nodes=tuple(NumaNode(node, CpuSet(), 0) for node in sorted(given["numa_nodes"])))
         self.inventory = inventory_of(given["resources"])
         preferences = preferences_of(given["resources"])
-        provider = DeviceManager(machine, Rules(compatibility=compatibility), self.inventory, preferences)
+        provider = DeviceManager(
+            machine, Rules(compatibility=compatibility, minor=minor_of(given)), self.inventory, preferences
+        )
         ledger = Ledger(machine="", cpus=CpuBooks(shared=CpuSet()))
         super().__init__(provider, ledger, Positions.of(machine.node_set), pod_level=False)
 

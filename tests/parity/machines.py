@@ -7,10 +7,17 @@ uses the socket id, which is the CPU manager's business, not the machine's).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from agent.model.idset import CpuSet
 from agent.model.machine import Cpu, Machine, MemoryKind, NumaNode
+from agent.model.rules import Minor
+
+
+def minor_of(given: Mapping[str, Any]) -> Minor:
+    """The kubelet that a vector's answer is of: its `kubelet`, which `reading.of_kubelet` sets; 1.36 without."""
+    return Minor(given.get("kubelet", Minor.V1_36))
 
 
 def machine_of(vector: dict[str, Any]) -> Machine:

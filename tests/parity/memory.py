@@ -13,7 +13,7 @@ from agent.model.ledger import Block, CpuBooks, Ledger, NodeBook
 from agent.model.machine import Machine
 from agent.model.pod import Pod
 from agent.model.rules import Compatibility, MemoryRules, Rules
-from tests.parity.machines import machine_of
+from tests.parity.machines import machine_of, minor_of
 from tests.parity.merge import sentence
 from tests.parity.scenario import Json, Scenario
 
@@ -44,6 +44,7 @@ def rules_of(given: Json, compatibility: Compatibility = Compatibility.KUBELET) 
     return Rules(
         memory=MemoryRules(static=True, reserved=reserved),
         compatibility=compatibility,
+        minor=minor_of(given),
         pod_level_managers=given["gates"]["PodLevelResourceManagers"],
     )
 

@@ -29,7 +29,7 @@ from agent.settings.cpu_options import check_machine, cpu_options
 from agent.settings.memory_reserved import memory_rules
 from agent.settings.topology_options import topology_rules
 from tests.parity.device import inventory_of, preferences_of
-from tests.parity.machines import machine_of
+from tests.parity.machines import machine_of, minor_of
 from tests.parity.manifests import manifest_of
 from tests.parity.merge import hint_out, sentence
 
@@ -198,6 +198,7 @@ def rules_of(given: dict[str, Any], machine: Machine, compatibility: Compatibili
         topology=topology_checked,
         cpu=_cpu_rules(given, machine, topology_checked.policy, units(reservation.get("cpu", 0))),
         compatibility=compatibility,
+        minor=minor_of(given),
         pod_level_managers=gates.get("PodLevelResourceManagers", False),
         keep_shared=False,
     )

@@ -5,10 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from agent.model.rules import Minor
 
 
 class BadVectorError(Exception):
@@ -58,3 +60,8 @@ def _vector(line: bytes, origin: str) -> Vector:
     if not isinstance(quirks, list) or not all(isinstance(quirk, str) for quirk in quirks):
         raise BadVectorError(f'{origin}: "quirks" is a list of names, this is {quirks!r:.60}')
     return Vector(raw["family"], raw["id"], raw["input"], raw["expected"], tuple(quirks), origin)
+
+
+def of_kubelet(found: Iterable[Vector], minor: Minor) -> Iterator[Vector]:
+    """The same vectors, as answers of another kubelet than 1.36."""
+    return (replace(each, input={**each.input, "kubelet": int(minor)}) for each in found)

@@ -1,6 +1,8 @@
-"""Histories of the memory and device managers that nobody has recorded: made by the Go oracle now."""
+"""Histories of the managers that nobody has recorded: made by the Go oracle now."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,23 @@ def test_fresh_histories_are_answered_alike(family: str) -> None:
         pytest.skip(str(why))
     made = generate(program, family, seed=20_260_102, count=150, repeats=32)
     assert len(made) > 60
+    _check(made, family)
+
+
+@pytest.mark.go
+@pytest.mark.parametrize("family", ["cpu-take", "cpu", "node"])
+def test_rare_machines_are_answered_alike(family: str) -> None:
+    """Machines with holes, uneven nodes, memory-only nodes, and nodes and sockets that cross-cut."""
+    try:
+        program = oracle()
+    except NoOracleError as why:
+        pytest.skip(str(why))
+    made = generate(program, family, seed=20_260_103, count=150, repeats=8, edges=True)
+    assert len(made) > 60
+    _check(made, family)
+
+
+def _check(made: list[dict[str, Any]], family: str) -> None:
     report = run(
         Vector(raw["family"], raw["id"], raw["input"], raw["expected"], tuple(raw.get("quirks", ())), raw["id"])
         for raw in made

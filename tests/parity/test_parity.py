@@ -12,8 +12,8 @@ from agent.core.merge.merge import merge_answers
 from agent.core.merge.order import Order
 from agent.model.hint import Hint, Stance
 from agent.model.idset import NodeSet
-from agent.model.rules import Policy, TopologyRules
-from tests.parity.reading import read_vectors
+from agent.model.rules import Minor, Policy, TopologyRules
+from tests.parity.reading import of_kubelet, read_vectors
 from tests.parity.running import Difference, differing, run
 from tests.reference import vectors
 
@@ -33,6 +33,17 @@ def test_the_whole_set(family: str) -> None:
     check(vectors(f"{family}.jsonl.gz"))
 
 
+@pytest.mark.parametrize("name", ["cpu-take", "cpu", "cpu-edges", "memory", "node"])
+def test_where_kubelet_1_37_answers_otherwise(name: str) -> None:
+    """The reference folder's answers of kubelet 1.37 that differ from those of 1.36."""
+    check(vectors(f"1.37/{name}.jsonl.gz"), Minor.V1_37)
+
+
+def test_machines_whose_nodes_and_sockets_cross_cut() -> None:
+    """Seven answers of the reference folder for machines where a node lies in several sockets."""
+    check(vectors("edges-crosscut.jsonl"))
+
+
 def test_the_projects_part_is_small() -> None:
     """All families together stay below 1 MB, so that a clone stays small."""
     assert sum(path.stat().st_size for path in OWN.iterdir()) <= 1_000_000
@@ -50,9 +61,9 @@ def test_merges_that_were_made_by_hand() -> None:
             assert (merged.hint, merged.admit) == (expected, admit), f"case {number}, {policy}"
 
 
-def check(path: Path) -> None:
-    """Run a file, and fail with the first differences."""
-    report = run(read_vectors(path))
+def check(path: Path, minor: Minor = Minor.V1_36) -> None:
+    """Run a file of one kubelet's answers, and fail with the first differences."""
+    report = run(of_kubelet(read_vectors(path), minor))
     shown = [_told(difference) for tally in report.tallies.values() for difference in tally.shown]
     assert report.ok, "\n".join([f"{path.name}: not all identical", *shown])
 

@@ -14,7 +14,7 @@ from agent.model.ledger import Ledger
 from agent.model.machine import Machine
 from agent.model.outcome import Refusal
 from agent.model.pod import Container, ContainerKind, Pod, Qos
-from agent.model.rules import Compatibility, CpuOptions, CpuRules, Rules
+from agent.model.rules import Compatibility, CpuOptions, CpuRules, Minor, Rules
 from tests.parity.machines import machine_of
 from tests.world import pods
 
@@ -84,6 +84,7 @@ class Node:
         reserved: str = "",
         *,
         mode: Compatibility = KUBELET,
+        minor: Minor = Minor.V1_36,
         gate: bool = False,
         **options: bool,
     ) -> None:
@@ -92,6 +93,7 @@ class Node:
         self.rules = Rules(
             cpu=CpuRules(options=CpuOptions(**options), reserved=keep or None, reserved_count=len(keep)),
             compatibility=mode,
+            minor=minor,
             pod_level_managers=gate,
             keep_shared=bool(keep),
         )

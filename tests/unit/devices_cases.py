@@ -16,7 +16,7 @@ from agent.model.ledger import CpuBooks, Ledger
 from agent.model.machine import Machine
 from agent.model.outcome import Refusal
 from agent.model.pod import Container, ContainerKind, Pod
-from agent.model.rules import Compatibility, Rules
+from agent.model.rules import Compatibility, Minor, Rules
 from tests.unit.memory_cases import FIXED, GIB, allocated, machine, node, shown
 from tests.world.pods import APP, container, pod
 
@@ -45,9 +45,10 @@ class Rack:
     compatibility: Compatibility = FIXED
     machine: Machine = field(default_factory=lambda: machine(node(0, GIB), node(1, GIB)))
     preferences: Mapping[str, Preference] = field(default_factory=dict)
+    minor: Minor = Minor.V1_36
 
     def __post_init__(self) -> None:
-        rules = Rules(compatibility=self.compatibility, pod_level_managers=True)
+        rules = Rules(compatibility=self.compatibility, minor=self.minor, pod_level_managers=True)
         self.provider = DeviceManager(self.machine, rules, self.inventory, self.preferences)
         self.positions = Positions.of(self.machine.node_set)
         self.ledger = Ledger("", CpuBooks(CpuSet()))

@@ -15,7 +15,7 @@ from agent.model.ledger import Block, CpuBooks, Ledger
 from agent.model.machine import Cpu, Machine, NumaNode
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod
-from agent.model.rules import Compatibility, MemoryRules, MemoryTier, Rules
+from agent.model.rules import Compatibility, MemoryRules, MemoryTier, Minor, Rules
 from tests.world.pods import HUGE_1G, HUGE_2M
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -101,11 +101,13 @@ class Desk:
     tier: MemoryTier = MemoryTier.LOCAL
     pod_level: bool = False
     static: bool = True
+    minor: Minor = Minor.V1_36
 
     def __post_init__(self) -> None:
         rules = Rules(
             memory=MemoryRules(static=self.static, reserved=self.reserved, tier=self.tier),
             compatibility=self.compatibility,
+            minor=self.minor,
             pod_level_managers=self.pod_level,
         )
         self.provider = MemoryManager(self.machine, rules)

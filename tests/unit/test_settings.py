@@ -9,9 +9,9 @@ import pytest
 
 from agent.errors import SettingsError
 from agent.model.idset import CpuSet
-from agent.model.rules import Compatibility, Enforcement, OnMisalignment, Policy, Scope
+from agent.model.rules import Enforcement, OnMisalignment, Policy, Scope
 from agent.settings import Settings, parse, schema
-from agent.settings.kinds import CpuPolicy, MemoryPolicy
+from agent.settings.kinds import Answers, CpuPolicy, MemoryPolicy
 from agent.settings.kubelet_names import IGNORED
 
 SNIPPET: dict[str, Any] = {
@@ -43,7 +43,7 @@ def test_s1_defaults_do_no_harm() -> None:
     assert settings.topology_manager_policy is Policy.BEST_EFFORT
     assert settings.on_misalignment is OnMisalignment.RUN
     assert settings.enforcement is Enforcement.AUTO
-    assert settings.compatibility is Compatibility.FIXED
+    assert settings.compatibility is Answers.FIXED
     assert settings.excluded_namespaces == ("kube-system",)
     assert warnings == ()
 

@@ -120,6 +120,29 @@ def test_d3_odd_leftovers_do_not_loop_for_ever(literal: bool) -> None:  # noqa: 
     assert taken.issubset(free)
 
 
+CROSSED = machine(
+    [(0, None, [0]), (1, None, [1]), (0, None, [2]), (1, None, [3])],
+    [(0, None, [4]), (1, None, [5]), (0, None, [6]), (1, None, [7])],
+    [(0, None, [8]), (1, None, [9]), (0, None, [10]), (1, None, [11])],
+)
+"""Three nodes that are in both of two sockets."""
+
+
+@pytest.mark.parametrize("literal", [True, False])
+@pytest.mark.parametrize(
+    ("free", "count", "expected"),
+    [("1-3,7-10", 7, "1-3,7-10"), ("0,4-6,11", 4, "0,4-5,11"), ("3-4,6-7,11", 4, "3-4,6,11")],
+)
+def test_nodes_in_several_sockets_give_out_of_one_count(
+    free: str,
+    count: int,
+    expected: str,
+    literal: bool,  # noqa: FBT001 - parameter
+) -> None:
+    """Where nodes and sockets cross-cut, a request that the free CPUs hold gets as many of them as it asks for."""
+    assert str(CpuSet(distributed(CpuTopology.of(CROSSED), cpus(free).bits, count, literal=literal))) == expected
+
+
 def test_averages_hand_out_what_is_not_offered_and_real_sizes_do_not() -> None:
     """Kubernetes issue 124066: a half-free core looks free; without averages nothing but the offer is taken."""
     on, offered = CpuTopology.of(UNEVEN), cpus("4,5,6,7")

@@ -21,6 +21,7 @@ from itertools import combinations
 from agent.core.cpus.packed import CannotTake
 from agent.core.cpus.pools import take
 from agent.core.cpus.topology import CpuTopology
+from agent.core.kubelets import MENDED, KubeletRules
 from agent.model.hint import ANY_NODES, Hint
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.outcome import Reason, Refusal
@@ -39,16 +40,25 @@ class Chooser:
         apart: isolated CPUs, to be tried first; empty under Compatibility.KUBELET.
         literal: Compatibility.KUBELET.
         only_offered: see `Rules.only_offered`.
+        kubelet: what the kubelet's minor decides.
     """
 
     def __init__(
-        self, topology: CpuTopology, options: CpuOptions, apart: CpuSet, *, literal: bool, only_offered: bool = True
+        self,
+        topology: CpuTopology,
+        options: CpuOptions,
+        apart: CpuSet,
+        *,
+        literal: bool,
+        only_offered: bool = True,
+        kubelet: KubeletRules = MENDED,
     ) -> None:
         self._topology = topology
         self._options = options
         self._apart = apart.bits
         self._literal = literal
         self._only_offered = only_offered
+        self._kubelet = kubelet
 
     def choose(self, offered: CpuSet, count: int, affinity: Hint = ANY_NODES) -> CpuSet | Refusal:
         """Pick `count` of the CPUs offered; never others (`Rules.only_offered`)."""
@@ -66,7 +76,9 @@ class Chooser:
     def part(self, offered: CpuSet, count: int) -> CpuSet | Refusal:
         """Pick `count` of a pod's own CPUs for one of its containers (rule 4.12): cores may be split there."""
         try:
-            taken = take(self._topology, offered.bits, count, self._options, literal=self._literal)
+            taken = take(
+                self._topology, offered.bits, count, self._options, literal=self._literal, kubelet=self._kubelet
+            )
             if taken & ~offered.bits and self._only_offered:
                 taken = take(self._topology, offered.bits, count, self._options)
             return CpuSet(taken)
@@ -138,7 +150,7 @@ class Chooser:
     def _take(self, pool: int, count: int, at_least: int, *, literal: bool) -> int:
         options = self._options
         if self._literal or not options.distribute_across_numa:
-            return take(self._topology, pool, count, options, literal=literal)
+            return take(self._topology, pool, count, options, literal=literal, kubelet=self._kubelet)
         if options.align_by_socket:
             pool = self._fewest_sockets(pool, count)
         return take(self._topology, pool, count, options, at_least=at_least)

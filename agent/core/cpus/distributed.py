@@ -10,6 +10,10 @@ copied under Compatibility.KUBELET by `Slices` and absent otherwise. D3, its end
 140730), is guarded in both modes: a pass that gives nothing away makes the subset infeasible. D6, the node count of
 the hint is not honoured (issue 139430), is mended by `at_least`.
 
+Where nodes and sockets cross-cut (some machines of virtual CPUs), `Taker.nodes` names a node once for each socket,
+and the kubelet combines such a node with itself. It gives for each place that it has, out of one count. Mended, every
+node is named once.
+
 The number of combinations explodes with the nodes (64 choose 32). Above MANY of one size, which no machine with up to
 11 nodes reaches, only the nodes with the most free CPUs are looked at: taking there is what keeps the balance.
 """
@@ -31,6 +35,9 @@ Leftovers = dict[int, int]
 
 MANY = 500
 """Combinations of one size that are all walked; of more, only the best is."""
+MANY_PLACES = 13_000
+"""The same where the kubelet names nodes more than once: of equal combinations one is looked at. 8 nodes that are all
+in two sockets have 12,870."""
 
 
 @dataclass(slots=True)
@@ -89,6 +96,7 @@ class _Best:
     score: float = math.inf
     combination: Slices | None = None
     remainder: Slices | None = None
+    in_one: bool = False  # all in one socket; False where that does not count
 
 
 def distributed(
@@ -100,6 +108,8 @@ def distributed(
     spread: bool = False,
     literal: bool = False,
     at_least: int = 0,
+    by_socket: bool = False,
+    lowered: bool = False,
 ) -> int:
     """Take `count` of the available CPUs, evenly over as few NUMA nodes as hold them.
 
@@ -110,6 +120,8 @@ def distributed(
         group: CPUs that stay together (threads of a core with full-pcpus-only).
         spread: distribute-cpus-across-cores.
         literal: answer as the kubelet does, by averages (`packed`) and where its slices alias (D2).
+        by_socket: `KubeletRules.distribute_in_socket`, where align-by-socket is on.
+        lowered: `KubeletRules.share_lowered`.
         at_least: nodes to use at least, if they can be filled evenly (D6); 0 leaves it to the count.
 
     Raises:
@@ -122,47 +134,60 @@ def distributed(
         return 0
     if count > taker.free.bit_count():
         raise not_enough(count, available.bit_count())
-    nodes = taker.nodes()
+    nodes = taker.nodes() if literal else list(dict.fromkeys(taker.nodes()))
     groups = -(-topology.num_cpus // group)
     per_node = -(-groups // len(topology.nodes))
     needed = -(-count // group)
-    least, most = -(-needed // per_node), min(needed, len(nodes))
+    least, most = -(-needed // per_node), min(needed, len(set(nodes)))
     first = max(least, min(at_least, most))
     for size in (*range(first, most + 1), *range(first - 1, least - 1, -1)):
-        best = _best_of(taker, nodes, size, count, group, walk if literal else honest)
+        subsets = walk if literal else honest
+        best = _best_of(taker, nodes, size, count, group, subsets, by_socket=by_socket)
         if best.combination is not None:
-            return _give(taker, best, count, group)
+            return _give(taker, best, count, group, lowered=lowered)
     return packed(topology, available, count, spread=spread, literal=literal)
 
 
-def _best_of(taker: Taker, nodes: list[int], size: int, count: int, group: int, subsets: Subsets) -> _Best:
+def _best_of(
+    taker: Taker, nodes: list[int], size: int, count: int, group: int, subsets: Subsets, *, by_socket: bool
+) -> _Best:
     best = _Best()
     free = {node: (taker.topology.nodes[node] & taker.free).bit_count() for node in nodes}
-    each = (count // size // group) * group
-    rest = count - each * size
+    even = each = (count // size // group) * group
     balance = Balance(sum(free.values()) - count, len(free))
+    seen: set[tuple[int, ...]] = set()
     for combination in subsets(_promising(nodes, size, free), size):
-        if best.score == 0:
+        if best.score == 0 and (best.in_one or not by_socket):
             break
         chosen = combination.values()
-        if sum(free[node] for node in chosen) < count:
+        if chosen in seen:
+            continue
+        seen.add(chosen)
+        if sum(free[node] for node in set(chosen)) < count:
             continue
         if group * sum(free[node] // group for node in chosen) < count:
             continue
+        if by_socket:
+            each = min(even, *(free[node] // group * group for node in chosen))
         if any(free[node] < each for node in chosen):
             continue
         left = dict(free)
         for node in chosen:
             left[node] -= each
-        score, remainder = _remainder(left, chosen, rest, group, subsets, balance)
-        if score < best.score:
-            best.score, best.combination, best.remainder = score, combination, remainder
+        score, remainder = _remainder(left, chosen, count - each * size, group, subsets, balance)
+        in_one = by_socket and _in_one_socket(taker.topology, chosen)
+        if in_one if in_one != best.in_one else score < best.score:
+            best.score, best.combination, best.remainder, best.in_one = score, combination, remainder, in_one
     return best
+
+
+def _in_one_socket(topology: CpuTopology, nodes: Sequence[int]) -> bool:
+    return len({socket for node in nodes for socket in topology.sockets_of_node[node]}) <= 1
 
 
 def _promising(nodes: Sequence[int], size: int, free: Leftovers) -> Sequence[int]:
     """The nodes to combine: all of them, or where that is too many combinations, those with the most free CPUs."""
-    if math.comb(len(nodes), size) <= MANY:
+    if math.comb(len(nodes), size) <= (MANY if len(set(nodes)) == len(nodes) else MANY_PLACES):
         return nodes
     fullest = set(sorted(nodes, key=lambda node: -free[node])[:size])
     return [node for node in nodes if node in fullest]
@@ -176,42 +201,50 @@ def _remainder(
     if not rest:
         return balance.of(squares), None
     score, best = math.inf, None
+    seen: set[tuple[int, ...]] = set()
     candidates = [node for node in chosen if left[node] >= group]
     for size in range(len(candidates), 0, -1):
         for subset in subsets(_promising(candidates, size, left), size):
             members = subset.values()
-            before = [left[node] for node in members]
-            after = _dealt(before, rest, group) if sum(before) >= rest else None
+            if members in seen:
+                continue
+            seen.add(members)
+            after = _dealt(left, members, rest, group) if sum([left[node] for node in members]) >= rest else None
             if after is None:
                 continue
-            value = balance.of(squares + sum([n * n for n in after]) - sum([n * n for n in before]))
+            value = balance.of(squares + sum([n * n - left[node] * left[node] for node, n in after.items()]))
             if value < score:
                 score, best = value, subset
     return score, best
 
 
-def _dealt(left: Sequence[int], rest: int, group: int) -> list[int] | None:
-    """What nodes have left when the rest is dealt out group by group; None when it cannot be (D3)."""
-    after = list(left)
+def _dealt(left: Leftovers, members: Sequence[int], rest: int, group: int) -> Leftovers | None:
+    """What the members have left when the rest is dealt out group by group; None when it cannot be (D3).
+
+    A node that is a member twice gives twice, out of one count (module's head).
+    """
+    after = {node: left[node] for node in members}
     while rest > 0:
         before = rest
-        for place, free in enumerate(after):
+        for node in members:
             if rest == 0:
                 break
-            if free >= group:
-                after[place] -= group
+            if after[node] >= group:
+                after[node] -= group
                 rest -= group
         if rest == before:
             return None
     return after
 
 
-def _give(taker: Taker, best: _Best, count: int, group: int) -> int:
+def _give(taker: Taker, best: _Best, count: int, group: int, *, lowered: bool) -> int:
     """Carry the choice out."""
     assert best.combination is not None  # noqa: S101 - the caller looked
     chosen = best.combination.values()
     topology = taker.topology
     each = (count // len(chosen) // group) * group
+    if lowered:
+        each = min(each, *((topology.nodes[node] & taker.free).bit_count() // group * group for node in chosen))
     for node in chosen:
         _take_in(taker, topology.nodes[node], each)
     rest = count - each * len(chosen)

@@ -19,6 +19,7 @@ from agent.core.confine import kept_back
 from agent.core.cpus.distributed import distributed
 from agent.core.cpus.packed import CannotTake, packed
 from agent.core.cpus.topology import CpuTopology
+from agent.core.kubelets import MENDED, KubeletRules, kubelet_rules
 from agent.errors import SettingsError
 from agent.model.idset import CpuSet
 from agent.model.ledger import CpuBooks
@@ -36,12 +37,23 @@ def take(
     *,
     literal: bool = False,
     at_least: int = 0,
+    kubelet: KubeletRules = MENDED,
 ) -> int:
     """Take CPUs by the algorithm that the options ask for (kubelet rule 4.8); raises CannotTake."""
     if options.distribute_across_numa:
         group = topology.cpus_per_core if options.full_pcpus_only else 1
         spread = options.distribute_across_cores
-        return distributed(topology, available, count, group=group, spread=spread, literal=literal, at_least=at_least)
+        return distributed(
+            topology,
+            available,
+            count,
+            group=group,
+            spread=spread,
+            literal=literal,
+            at_least=at_least,
+            by_socket=options.align_by_socket and kubelet.distribute_in_socket,
+            lowered=kubelet.share_lowered,
+        )
     return packed(
         topology,
         available,
@@ -94,7 +106,9 @@ def _picked(machine: Machine, topology: CpuTopology, rules: Rules) -> CpuSet:
     ordinary = machine.online - machine.isolated
     among = machine.online if literal or len(ordinary) < count else ordinary
     try:
-        return CpuSet(take(topology, among.bits, count, rules.cpu.options, literal=literal))
+        return CpuSet(
+            take(topology, among.bits, count, rules.cpu.options, literal=literal, kubelet=kubelet_rules(rules))
+        )
     except CannotTake:
         return CpuSet()  # the size tells, as for the kubelet
 

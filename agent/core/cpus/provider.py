@@ -21,6 +21,7 @@ from agent.core.cpus.hints import Hinter
 from agent.core.cpus.pods import empty_pool, partition
 from agent.core.cpus.pools import Pools
 from agent.core.cpus.topology import CpuTopology
+from agent.core.kubelets import kubelet_rules
 from agent.core.merge.masks import Positions
 from agent.core.merge.provider import Answer
 from agent.core.request.amounts import exclusive_count, pod_exclusive_count
@@ -56,13 +57,15 @@ class CpuManager:
         self.rules = rules
         self.options = options = options or rules.cpu.options
         self._kubelet = rules.compatibility is Compatibility.KUBELET
+        how = kubelet_rules(rules)
+        self._cores_first = how.cores_before_state
         topology = CpuTopology.of(machine)
         if rules.cpu.static:
             sockets, nodes = topology.num_sockets, len(topology.nodes)
             check_machine(rules.cpu.options, rules.topology.policy, sockets=sockets, nodes=nodes)
         self._pools = Pools(machine, topology, rules)
         self._chooser = Chooser(
-            topology, options, self._pools.apart, literal=self._kubelet, only_offered=rules.only_offered
+            topology, options, self._pools.apart, literal=self._kubelet, only_offered=rules.only_offered, kubelet=how
         )
         self._hinter = Hinter(topology, Positions.of(machine.node_set), by_socket=options.align_by_socket)
 
@@ -143,7 +146,7 @@ class CpuManager:
             return ledger
         books = ledger.cpus
         held = books.assigned.get(pod.uid, {}).get(container.name)
-        if held is not None and not self._kubelet:  # D1
+        if held is not None and not self._cores_first:  # D1
             return self._with(ledger, _reused(books, pod.uid, container, held))
         reusable = self._reusable(books, pod)
         refusal = self._chooser.check_cores(count, self._physical(books, reusable))

@@ -18,6 +18,8 @@ def device_demand(
     available: Iterable[int],
     reusable: Iterable[int | None],
     size: int,
+    *,
+    everywhere: bool = False,
 ) -> Demand | Stance:
     """The node sets that touch enough devices.
 
@@ -28,9 +30,10 @@ def device_demand(
         reusable: the same of those left by init containers: every mask must touch them all. None for one of which
             nobody says where it is.
         size: how many are asked for.
+        everywhere: sets with nodes that have no device count too (`KubeletRules.devices_everywhere`).
     """
     devices = list(devices)
-    domain = 0
+    domain = everything if everywhere else 0
     for nodes in devices:
         domain |= nodes
     domain = domain or everything

@@ -11,8 +11,8 @@ permission stands before a device, so the settings say which namespaces may (`Ru
 Functions of one IOMMU group can reach each other's memory and share a device file (/dev/vfio/<group>). So a group
 goes to one pod: with the first of its functions, the others are kept from every other pod.
 
-Compatibility.KUBELET answers as kubelet 1.36 does. FIXED asks nothing for a limit of 0 (defect D13), and where
-exclusive CPUs are asked for too, a device on a node without CPUs counts for the CPU nodes near to it.
+Compatibility.KUBELET answers as the kubelet of `Rules.minor` does. FIXED asks nothing for a limit of 0 (defect D13),
+and where exclusive CPUs are asked for too, a device on a node without CPUs counts for the CPU nodes near to it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from dataclasses import replace
 from agent.core.devices.books import account_after, groups_held, in_use, kubelets_account, left_by_inits, untold
 from agent.core.devices.choose import DeviceShortage, Preference, WholeGroups, pick, split
 from agent.core.devices.hints import device_demand, held_demand
+from agent.core.kubelets import kubelet_rules
 from agent.core.machines.tiers import Reach
 from agent.core.merge.masks import Positions
 from agent.core.merge.provider import Answer, Offer
@@ -52,7 +53,7 @@ class DeviceManager:
 
     Args:
         machine: its nodes.
-        rules: `compatibility` and `pod_level_managers` are read.
+        rules: `compatibility`, `minor` and `pod_level_managers` are read.
         inventory: the devices that there are.
         preferences: what a resource's plugin likes, by resource; a resource that is missing has no opinion.
     """
@@ -68,6 +69,7 @@ class DeviceManager:
     ) -> None:
         self._rules = rules
         self._fixed = rules.compatibility is Compatibility.FIXED
+        self._everywhere = kubelet_rules(rules).devices_everywhere
         self._inventory = inventory
         self._preferences = preferences or {}
         self._positions = Positions.of(machine.node_set)
@@ -214,7 +216,8 @@ class DeviceManager:
         masks = {number: self._mask(nodes, fold=fold) for number, nodes in places.items()}
         left = [None if places.get(number) is None else masks[number] for number in reusable]
         everything = self._reach.hosts if fold else self._positions.everything
-        return device_demand(everything, masks.values(), [masks.get(each, 0) for each in available], left, size)
+        free = [masks.get(each, 0) for each in available]
+        return device_demand(everything, masks.values(), free, left, size, everywhere=self._everywhere)
 
     def _followed(self, held: Iterable[Mapping[str, Iterable[str]]], *, fold: bool) -> dict[str, Offer]:
         """Hints for what the kubelet gave already."""

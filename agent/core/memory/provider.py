@@ -8,9 +8,9 @@ Called by `agent.core.admission.node`. The state is `Ledger.memory`; the rules a
     placement  which of these rules applies      confined   what confined pods leave
     pods       pods managed as a whole
 
-Only Guaranteed pods get memory of their own. Compatibility.KUBELET answers as kubelet 1.36 does, defects D4, D5, D7,
-D9, D10 and D11 included, but never crashes (D8) and never lets the books go wrong; FIXED mends all of them
-and knows nodes without CPUs.
+Only Guaranteed pods get memory of their own. Compatibility.KUBELET answers as the kubelet of `Rules.minor` does,
+defects D4, D5, D7, D9, D10 and D11 included, but never crashes (D8) and never lets the books go wrong; FIXED mends
+all of them and knows nodes without CPUs.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from agent.core.kubelets import kubelet_rules
 from agent.core.memory import reuse
 from agent.core.memory.books import Draft, empty_books
 from agent.core.memory.choose import NO_EXTENSION, unexpected
@@ -44,7 +45,7 @@ class MemoryManager:
 
     Args:
         machine: its nodes and their memory.
-        rules: `memory` (policy, reservation, tier), `compatibility` and `pod_level_managers` are read.
+        rules: `memory` (policy, reservation, tier), `compatibility`, `minor` and `pod_level_managers` are read.
     """
 
     name = "memory"
@@ -54,6 +55,7 @@ class MemoryManager:
         self._rules = rules
         self._pod_level_managers = rules.pod_level_managers
         self._fixed = rules.compatibility is Compatibility.FIXED
+        self._shared_unasked = kubelet_rules(rules).shared_memory_unasked
         self._placer = Placer(machine, rules)
 
     def start(self) -> MemoryBooks:
@@ -73,6 +75,8 @@ class MemoryManager:
         if is_fractional(container.requests) and not self._fixed:
             return Stance.NO_PREFERENCE
         request = memory_requests(pod, container, self._pod_level_managers)
+        if self._shared_unasked and not request:
+            return Stance.NO_PREFERENCE
         held = books.blocks.get(pod.uid, {}).get(container.name)
         if held is not None:
             return self._held(pod, container, held, request)
@@ -119,10 +123,12 @@ class MemoryManager:
         books = ledger.memory
         if not self._manages(books, pod) or self._is_over(books, pod, container):
             return ledger
+        request = memory_requests(pod, container, self._pod_level_managers)
+        if self._shared_unasked and not request:
+            return ledger
         held = books.blocks.get(pod.uid, {}).get(container.name)
         if held is not None:
             return self._kept(ledger, books, pod, container, held)
-        request = memory_requests(pod, container, self._pod_level_managers)
         if self._fixed and not request:  # D10: it takes its memory from the node like any shared container
             return ledger
         taken = self._taken(books, pod, container, request, affinity)

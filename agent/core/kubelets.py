@@ -1,0 +1,76 @@
+"""Which of the kubelet's rules holds in which minor version: one table, so that algorithms read names, no numbers.
+
+Each field of `KubeletRules` says for which minors it holds. Under Compatibility.FIXED none of them does: the mended
+answer is the same for every kubelet. Source: the differences of the kubelet's own code between v1.34.4, v1.35.4,
+v1.36.3 and v1.37.2. The answers of v1.36.3 and v1.37.2 are compared with numalign's; the older two are only read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Annotated, get_type_hints
+
+from agent.model.rules import Compatibility, Minor, Rules
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """The rule holds from this minor on."""
+
+    minor: Minor
+
+    def holds(self, minor: Minor) -> bool:
+        """Whether it does."""
+        return minor >= self.minor
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """The rule holds up to this minor, itself included."""
+
+    minor: Minor
+
+    def holds(self, minor: Minor) -> bool:
+        """Whether it does."""
+        return minor <= self.minor
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletRules:
+    """What a kubelet does that another minor does otherwise; all off is the mended answer.
+
+    Attributes:
+        cores_before_state: full-pcpus-only is checked before it is seen that the container has its CPUs (defect D1,
+            kubernetes issue 129078).
+        distribute_in_socket: distribute-cpus-across-numa with align-by-socket prefers nodes of one socket (kubernetes
+            PR 139778).
+        share_lowered: distribute-cpus-across-numa lowers the even share to what each chosen node can give. Where
+            defect D2 chose a node with less, nobody is left to give the rest, and the kubelet never returns; numalign
+            says "accounting error", as kubelet 1.36 does.
+        shared_memory_unasked: the memory manager asks nothing for a container that shares its pod's memory (gate
+            PodLevelResourceManagers); before, it had no node for it (defect D10).
+        devices_everywhere: hints for devices are made from all nodes, not from those alone that have devices.
+    """
+
+    cores_before_state: Annotated[bool, Until(Minor.V1_36)] = False
+    distribute_in_socket: Annotated[bool, Since(Minor.V1_37)] = False
+    share_lowered: Annotated[bool, Since(Minor.V1_37)] = False
+    shared_memory_unasked: Annotated[bool, Since(Minor.V1_37)] = False
+    devices_everywhere: Annotated[bool, Until(Minor.V1_35)] = False
+
+
+MENDED = KubeletRules()
+"""What Compatibility.FIXED goes by."""
+
+
+def _of(minor: Minor) -> KubeletRules:
+    hints = get_type_hints(KubeletRules, include_extras=True)
+    return KubeletRules(**{each.name: hints[each.name].__metadata__[0].holds(minor) for each in fields(KubeletRules)})
+
+
+_BY_MINOR = {minor: _of(minor) for minor in Minor}
+
+
+def kubelet_rules(rules: Rules) -> KubeletRules:
+    """What holds under these rules."""
+    return _BY_MINOR[rules.minor] if rules.compatibility is Compatibility.KUBELET else MENDED
