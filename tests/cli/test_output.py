@@ -97,6 +97,7 @@ def test_ctrl_c_while_modules_are_imported_is_silent(tmp_path: Path) -> None:
     """Whoever mistyped a command and stops it at once sees a prompt and no traceback of an import."""
     (tmp_path / "click.py").write_text("import os, signal, time\nos.kill(os.getpid(), 2)\ntime.sleep(60)\n")
     where = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[2])])
-    called = [sys.executable, "-c", "from agent.__main__ import main; main()"]
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # not so behind a shell's &
+    called = [sys.executable, "-c", f"{heard}; from agent.__main__ import main; main()"]
     done = subprocess.run(called, check=False, capture_output=True, env={**os.environ, "PYTHONPATH": where})
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")

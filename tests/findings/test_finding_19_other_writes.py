@@ -294,7 +294,10 @@ def test_finding_19_deletions(stolen: Stolen) -> None:
 
 
 def test_finding_19_the_hooks_token_asks_and_nothing_else(stolen: Stolen) -> None:
-    """The account of the uninstallation: one annotation of the agents' pods, no condition, phase or label."""
+    """The account of the uninstallation: one annotation of the agents' pods, no condition, phase or label.
+
+    Pods of other namespaces it lists, to know which nodes an agent has touched, and gets none by name.
+    """
     stolen.cluster.ensure(*yaml.safe_load_all((DEPLOY / "access/rbac-uninstall.yaml").read_text()))
     token = stolen.cluster.token(SYSTEM, "numalign-uninstall")
     path = f"{stolen.path(f'agent-{stolen.name}', SYSTEM)}/status"
@@ -311,6 +314,7 @@ def test_finding_19_the_hooks_token_asks_and_nothing_else(stolen: Stolen) -> Non
     for method, where in (
         ("DELETE", path.removesuffix("/status")),
         ("GET", "/api/v1/secrets"),
-        ("GET", "/api/v1/pods"),
+        ("GET", stolen.path(f"beside-{stolen.name}")),
+        ("GET", "/api/v1/pods?watch=true&timeoutSeconds=1"),
     ):
         assert stolen.refusal(method, where, token=token).status == 403
