@@ -19,7 +19,7 @@ $(READY): deploy/lock/dev.txt pyproject.toml deploy/lock/venv.sh
 	@bash deploy/lock/venv.sh "$(PYTHON)" $(VENV)
 	@touch $@
 
-.PHONY: help chart fields run soak lab lab-up lab-shell lab-down lab-soak metrics dashboards settings test lint types layers unit bench bench-compare bench-api lock pictures protos mutants setup clean
+.PHONY: help chart fields run soak lab lab-up lab-shell lab-down lab-all lab-soak metrics dashboards settings test lint types layers unit bench bench-compare bench-api lock pictures protos mutants setup clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 12
 
@@ -78,6 +78,9 @@ lab-shell: $(READY) ## a root shell on a node of the lab (NODE=numalign or shado
 
 lab-down: $(READY) ## end the lab
 	$(BIN)/python -m tests.lab down
+
+lab-all: $(READY) ## all of the lab, for five hours; goes on where it was ended, and keeps its report (ARGS="--within 120": two hours)
+	@$(BIN)/python -m tests.lab.whole $(ARGS)
 
 lab-soak: $(READY) ## faults at random for an hour, 300 kills of the agent (ARGS="--minutes 10 --kills 50": shorter)
 	$(BIN)/python -m tests.lab.soak $(ARGS)

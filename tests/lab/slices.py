@@ -115,6 +115,9 @@ SLICES = (
     ), "safety rules that only a real node can prove"),
     Slice("newest", (Part(("tests/newest/test_newest.py",), 8),),
           "tests that need no kubelet on Debian's newest Python, and which branches they take"),
+    Slice("kernel", (
+        Part(("tests/lab/referee/test_kernel.py",), 8), Part(("tests/lab/referee/test_first_act.py",), 11),
+    ), "what the kernel has is what the books say, and 100 of 100 containers are pinned at their first instruction"),
     Slice("pairs", _parts(PAIRS_TEST, [each.name for each in PAIRS], 7, 28), "fourteen pairs of faults"),
 )  # fmt: skip
 SLOWER, AFTER = 1.2, 2.0

@@ -1,0 +1,61 @@
+"""`make lab-all`: nothing of the lab is left out, a run goes on where it was ended, and what is red stays red."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.lab import outcomes, whole
+from tests.lab.slices import CORE, SLICES
+from tests.lab.whole import PAGE, STAGES, Stage, due, page, read, run
+
+
+def test_every_test_that_ci_takes_by_turns_is_in_the_whole() -> None:
+    """Each file of the core and of the slices is asked for by some part."""
+    asked = {each.partition("::")[0] for stage in STAGES for each in stage.arguments}
+    assert {each.partition("::")[0] for slice_ in (CORE, *SLICES) for each in slice_.tests} <= asked
+
+
+def test_a_part_is_kept_as_soon_as_it_ended_and_not_run_again_at_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second part is ended by hand: the first stays known, and what is due is the rest."""
+    monkeypatch.setattr(whole, "commit", lambda: "abc")
+    monkeypatch.setattr(outcomes, "read", lambda: [outcomes.Outcome("f.py::test_one", outcomes.PASSED, 1.0)])
+    kept = tmp_path / "whole.json"
+
+    def started(part: Stage) -> int:
+        if part is STAGES[1]:
+            raise KeyboardInterrupt
+        return 0
+
+    with pytest.raises(KeyboardInterrupt):
+        run(STAGES, started, lambda _text: None, kept)
+    assert [(name, each.code, each.tests) for name, each in read(kept).items()] == [
+        (STAGES[0].name, 0, {"f.py::test_one": "passed"})
+    ]
+    assert due(read(kept), "abc", float("inf")) == list(STAGES[1:])
+    assert due(read(kept), "another", float("inf")) == list(STAGES)
+
+
+def test_what_did_not_pass_is_told_and_stays_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A red part is named, is red on the page, and is run again though it ran at this commit; the others go on."""
+    monkeypatch.setattr(whole, "commit", lambda: "abc")
+    kept = tmp_path / "whole.json"
+    assert run(STAGES, lambda stage: int(stage is STAGES[2]), lambda _text: None, kept) == [STAGES[2].name]
+    assert due(read(kept), "abc", float("inf")) == [STAGES[2]]
+    (row,) = (line for line in page(read(kept)).splitlines() if line.startswith(f"| {STAGES[2].name} |"))
+    assert "**RED**" in row
+
+
+def test_a_limit_leaves_out_what_there_is_no_time_for() -> None:
+    """Parts are taken in their order as long as their minutes fit."""
+    chosen = due({}, "abc", STAGES[0].minutes + 8)
+    assert chosen[0] is STAGES[0]
+    assert sum(each.minutes for each in chosen) <= STAGES[0].minutes + 8
+
+
+def test_the_page_is_as_kept() -> None:
+    """What the developers read was made from what ran."""
+    assert PAGE.read_text() == page(read()), "python -m tests.lab.whole --page"
