@@ -18,7 +18,7 @@ from tests.lab.reading import Sets
 Object = dict[str, Any]
 NUMALIGN, KUBELET = "numalign", "shadow"
 """The two nodes of the standard lab: pinned by numalign; pinned by the kubelet's own managers."""
-RUNNING, GONE, ENFORCED = 180.0, 120.0, 60.0
+RUNNING, GONE, ENFORCED = 360.0, 240.0, 60.0
 PATIENCE = 0.25
 """Seconds between two looks."""
 

@@ -21,7 +21,7 @@ from tests.lab.node import STATIC, Node, kubelet_config
 from tests.referee.sequence import Sequence
 from tests.referee.shapes import config_of
 
-PATIENCE, DECIDED, CONFIGURED = 0.2, 120.0, 120.0
+PATIENCE, DECIDED, CONFIGURED = 0.2, 360.0, 240.0
 """Seconds between two looks; until a pod is decided; until other settings are in force."""
 OURS: Mapping[str, Any] = {
     "compatibility": "kubelet", "onMisalignment": "fail", "refusals": {"perOwnerPerHour": 1000},
