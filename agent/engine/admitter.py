@@ -93,11 +93,14 @@ class Admitter:
         line = queue_of(before.known, before.node.rules)
         came = {uid: before.known[uid].since if uid in before.known else 0.0 for uid in pending(before.ledger)}
         came |= {each.pod.uid: each.since for each in line}  # a resize that waits has no place in the line
-        moving = came.keys() - before.retries.later(self._moment().now)
+        aside = before.retries.later(
+            self._moment().now
+        )  # their turn is later; until then the line goes on without them
+        moving = came.keys() - aside
 
         def enter(uids: Sequence[str]) -> None:
             # in the order of the line, also one by one: nobody passes whoever came before
-            step = transitions.let_in(self._state, moving - passed - {*uids}, self._moment())
+            step = transitions.let_in(self._state, (moving - passed - {*uids}) | aside, self._moment())
             self._keeper.commit(step.state)
             passed.update(uids)
             told.extend(step.told)

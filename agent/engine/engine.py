@@ -317,8 +317,8 @@ class Engine:
             if self._state.pending is not None:
                 self.changed(*self._state.pending)
             self._admitter.free_ended()
-            due = self._state.retries.due(self._clock())
-            self._admitter.again([self._state.known[uid] for uid in due if uid in self._state.known])
+            due = [each for uid in self._state.retries.due(self._clock()) if (each := self._state.known.get(uid))]
+            self._admitter.again([each for each in due if not each.ended])  # who ended gets nothing (safety.md S13)
             if not self._state.unwritable or self._keeper.save():
                 self._follow_unsaved()
             self.let_in()

@@ -117,6 +117,37 @@ def test_finding_08_a_pod_in_line_that_breaks_a_rule_keeps_nobody_waiting(tmp_pa
     assert (world.holds("bad"), world.holds("b")) == ("", "4-6")
 
 
+def test_finding_08_s11_a_pod_in_line_that_was_set_aside_costs_nobody_behind_it_a_turn(
+    tmp_path: Path, clock: Clock
+) -> None:
+    """Until it is tried again the line goes on without it: room goes to the next one, nobody else is set aside."""
+    world = World(tmp_path / "tree", clock=clock, most_waiting=6)
+    wait = {"onMisalignment": OnMisalignment.WAIT.value, "topologyManagerPolicy": "single-numa-node"}
+    world.engine.changed(greedy(world, **wait))
+    world.engine.pods_listed({"one", "two", "bad", "b", "c"})
+    for at, name, cpu in ((1, "one", "3"), (2, "two", "4"), (3, "bad", "3"), (4, "b", "3"), (5, "c", "3")):
+        clock.now += 0.1
+        world.see(manifest(name, container(cpu=cpu), created=at))
+    assert world.ears.refused_.keys() == {"bad", "b", "c"}
+    world.engine.pods_gone(["two"])
+    assert (world.holds("bad"), world.holds("b"), world.holds("c")) == ("", "4-6", "")
+    world.engine.pods_gone(["one"])
+    assert (world.holds("bad"), world.holds("c")) == ("", "1-3")
+    assert {text.split()[1] for what, text in world.ears.problems if what == "set-aside"} == {"default/bad"}
+
+
+def test_finding_08_s13_a_pod_that_was_set_aside_and_ended_is_granted_nothing(world: World, clock: Clock) -> None:
+    """It left the API while its processes live: when its turn to be tried again comes, it gets no CPUs."""
+    world.see(*batch())
+    world.start("bad")
+    world.engine.pods_gone(["bad"])
+    world.engine.changed(world.node())
+    clock.now += 1280
+    world.engine.reconcile()
+    assert world.holds("bad") == ""
+    assert "bad" not in world.engine.snapshot.ledger.cpus.assigned
+
+
 def test_finding_08_a_pod_that_cannot_be_freed_keeps_no_other_from_it(tmp_path: Path, clock: Clock) -> None:
     """Two pods end; to give back what one held breaks a rule: the other's CPUs are free, the one's stay its own."""
     world = World(tmp_path / "tree", clock=clock)
