@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import image, peers
+from tests import peers
 from tests.cluster.control_plane import ControlPlane
 from tests.docs import safety
 from tests.peers.ahead import AHEAD
+from tools import image
 
 # A loaded machine is no defect: what is fast enough is shown by `make bench`, never by a test that watches the clock.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])

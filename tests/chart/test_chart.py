@@ -13,9 +13,9 @@ import yaml
 from agent import __version__
 from agent.cli import release, run
 from agent.settings import Settings, parse
-from tests import image
 from tests.chart import schemas
 from tests.peers import tools
+from tools import image
 from tools.chart import rendering
 from tools.chart.rendering import CHART, NEWEST, OLDEST, Object, of_kind
 

@@ -25,7 +25,7 @@ ELSEWHERE = {
     "node": "needs a node with a kubelet; here only its options are checked",
     "kubelet": "asks a kubelet; here only its options are checked",
     "helm": "changes a cluster by Helm; the chart's own tests do that",
-    "build": "needs a registry; tests/image builds the image",
+    "build": "needs a registry; tools/image builds the image",
 }
 """Word after `console` -> why it is not run here."""
 NOT_RUN = {

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent import __version__
-from tests import image
+from tools import image
 
 ROOT = Path(__file__).parents[2]
 MOST_MIB = 300

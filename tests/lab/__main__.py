@@ -15,11 +15,11 @@ import tty
 from collections.abc import Callable, Sequence
 
 from tests import peers
-from tests.image import ImageMissingError
 from tests.lab import cluster, green, needs, outcomes, report, sampling, slices
 from tests.lab.cluster import Lab
 from tests.lab.needs import LabError, PromiseError
 from tests.lab.places import ROOT, RUN, logs
+from tools.image import ImageMissingError
 
 EXAMPLES = """
 examples:

@@ -13,7 +13,6 @@ import yaml
 from agent import __version__
 from agent.host.checkpoint import Checkpoint
 from agent.model.ledger import Ledger
-from tests import image
 from tests.cluster.control_plane import ApiError
 from tests.lab import builds
 from tests.lab.guest import CommandError
@@ -21,6 +20,7 @@ from tests.lab.needs import LabError, PromiseError
 from tests.lab.node import KIND, STATIC, Node
 from tests.lab.places import ROOT, RUN
 from tests.lab.plane import Plane
+from tools import image
 
 RELEASE, NAMESPACE = "numalign", "numalign-system"
 CHART = ROOT / "charts" / "numalign"

@@ -33,7 +33,7 @@ The lab that runs is used and left running.
 exit codes: 0 every run was red; 1 one was not; 2 wrong arguments; 3 the lab's own fault
 """
 PLACE = "/opt/numalign/lib/python3.11/site-packages"
-"""Where the image has the product (tests/image: Debian 12)."""
+"""Where the image has the product (tools/image: Debian 12)."""
 GUEST = "/var/lib/numalign-broken"
 GREEN, LAB_FAULT = 1, 3
 AT_START = "numalign: "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from tests import newest
-from tests.image import ImageMissingError
+from tools.image import ImageMissingError
 
 
 def main() -> int:

@@ -19,10 +19,11 @@ from pathlib import Path
 
 import pytest
 
-from tests import image, peers
+from tests import peers
 from tests.chart import schemas
 from tests.cluster import fields
 from tests.peers import tools
+from tools import image
 
 SOON, EVERY = 1.0, 20.0
 """Seconds: a build that takes longer is told, and again and again until it is done."""

@@ -1,4 +1,4 @@
-"""`python -m tests.image`: build the image; print where it is, how large, and how soon it answers."""
+"""`python -m tools.image`: build the image; print where it is, how large, and how soon it answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests import image
+from tools import image
 
 TRIES = 3
 
