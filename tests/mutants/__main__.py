@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.mutants import places, report, table
+from tests.mutants import kept, places, report, table
 from tests.mutants.choosing import Choice, Recordings
 from tests.mutants.forks import Forks
 from tests.mutants.judging import KILLED, SURVIVED, Judge, Verdict, Verdicts, listed, sample
@@ -50,6 +50,8 @@ def _arguments(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--name", default="", help="only mutants whose name holds this (path::function::...)")
     parser.add_argument("--table", action="store_true", help="the kept table instead of a sample")
     parser.add_argument("--keep-killed", action="store_true", help="what died at an earlier commit is not run again")
+    parser.add_argument("--keep", action="store_true", help="write who died into killed.jsonl, for other machines")
+    parser.add_argument("--afresh", action="store_true", help="judge again what killed.jsonl says died")
     parser.add_argument("--again", action="store_true", help="judge again what survived at this commit")
     parser.add_argument("--record", action="store_true", help="record anew which tests run what")
     parser.add_argument("--most-seconds", type=float, default=60.0, help="of tests for one mutant (60)")
@@ -109,6 +111,10 @@ class _Command:
             self._result.possible = len(every)
             wanted = [each for each in sample(every, asked.seed) if asked.name in each.name]
             wanted = wanted[: asked.number or None]
+        texts = {each: kept.fingerprints((self._tree / each).read_bytes()) for each in files}
+        rows = kept.read()
+        if not asked.table and not asked.afresh:
+            verdicts.known = {**kept.dead(rows, wanted, texts, recordings.seconds), **verdicts.known}
         if asked.keep_killed:
             verdicts.known = {**verdicts.killed_before(), **verdicts.known}
         if asked.again:
@@ -122,6 +128,8 @@ class _Command:
         except KeyboardInterrupt:
             _say("interrupted: what was judged is told, and kept; the same command goes on")
         _say("\n")
+        if asked.keep and not asked.table:
+            kept.write(rows, verdicts.known.values(), texts, self._commit)
         self._result.controls, self._result.false_alarms = judge.controls, judge.false_alarms
         known = [verdicts.known[each.name] for each in wanted if each.name in verdicts.known]
         return self._told(known, found)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.mutants import report, table
+from tests.mutants import kept, report, table
 from tests.mutants.choosing import Recordings
 from tests.mutants.forks import Ended, Forks, Run
 from tests.mutants.judging import KILLED, SURVIVED, TIMEOUT, UNJUDGED, Judge, Verdict, Verdicts, sample
@@ -242,6 +242,35 @@ def test_what_was_judged_is_known_to_the_next_run(tmp_path: Path) -> None:
     assert Verdicts(tmp_path, "c1").known.keys() == {VERDICT.name, "lives"}
     assert Verdicts(tmp_path, "c2").known == {}
     assert Verdicts(tmp_path, "c2").killed_before() == {VERDICT.name: VERDICT}
+
+
+def test_who_died_is_kept_until_its_function_or_its_killer_changes(tmp_path: Path) -> None:
+    """Another machine goes on from the file; what lives by now leaves it, and what was not judged again stays."""
+    path, source, other = tmp_path / "killed.jsonl", SOURCE.encode(), SOURCE.replace("- 1", "- 2").encode()
+    found = mutants("a.py", source)
+    died, lives = found[0], found[-1]
+    base = replace(VERDICT, path="a.py", by="tests/test_a.py::test_room")
+    judged = [replace(base, name=each.name, function=each.function) for each in (died, lives)]
+    texts = {"a.py": kept.fingerprints(source)}
+    assert kept.read(path) == {}
+    kept.write({}, judged, texts, "c1", path)
+    rows = kept.read(path)
+    assert kept.dead(rows, found, texts, {"tests/test_a.py::test_room"}).keys() == {died.name, lives.name}
+    assert kept.dead(rows, found, texts, set()) == {}
+    changed = {"a.py": kept.fingerprints(other)}
+    assert kept.dead(rows, mutants("a.py", other), changed, {"tests/test_a.py::test_room"}) == {}
+    again = [replace(judged[1], commit="c2", verdict=SURVIVED), replace(judged[0], commit="c3", verdict=SURVIVED)]
+    assert [row[0] for row in kept.write(rows, again, texts, "c2", path)] == [died.name]
+
+
+def test_a_function_is_known_by_its_text() -> None:
+    """Its decorators belong to it, and a change of another function leaves it; names go from the outside in."""
+    text = "class A:\n    @one\n    def f(self): return 1\n    def g(self): return 2\n"
+    before = kept.fingerprints(text.encode())
+    assert before.keys() == {"", "A", "A.f", "A.g"}
+    for old, new, moved in (("@one", "@two", "A.f"), ("2", "3", "A.g")):
+        after = kept.fingerprints(text.replace(old, new).encode())
+        assert {name for name in before if before[name] != after[name]} == {"", "A", moved}
 
 
 def test_the_report_names_every_survivor_and_counts_what_is_proven_apart() -> None:
