@@ -93,9 +93,7 @@ class Admitter:
         line = queue_of(before.known, before.node.rules)
         came = {uid: before.known[uid].since if uid in before.known else 0.0 for uid in pending(before.ledger)}
         came |= {each.pod.uid: each.since for each in line}  # a resize that waits has no place in the line
-        aside = before.retries.later(
-            self._moment().now
-        )  # their turn is later; until then the line goes on without them
+        aside = before.retries.later(self._moment().now)  # until their turn comes the line goes on without them
         moving = came.keys() - aside
 
         def enter(uids: Sequence[str]) -> None:
@@ -111,10 +109,11 @@ class Admitter:
             self.settle(before.ledger, told)
 
     def again(self, tried: Collection[TrackedPod]) -> None:
-        """Decide once more on pods; those that are in now are told."""
-        if tried:
-            ran = {each.pod.uid for each in tried if each.ran}
-            self.decide_each([each.pod for each in tried], transitions.tried_again, ran)
+        """Decide once more on pods that have not ended (safety.md S13); those that are in now are told."""
+        there = [each for each in tried if not each.ended]
+        if there:
+            ran = {each.pod.uid for each in there if each.ran}
+            self.decide_each([each.pod for each in there], transitions.tried_again, ran)
 
     def decide_each(self, pods: Iterable[Pod], decide: Callable[..., Transition], ran: Collection[str]) -> None:
         """Decide on pods in order of creation, save once, enforce once, and tell.

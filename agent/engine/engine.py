@@ -212,8 +212,7 @@ class Engine:
         """Try refused and unsaved pods again, in order of creation; those that are in now are told."""
         with self._lock:
             known = [self._state.known[uid] for uid in uids if uid in self._state.known]
-            out = [each for each in known if (each.refusal is not None or each.unsaved) and not each.ended]
-            self._admitter.again(out)
+            self._admitter.again([each for each in known if each.refusal is not None or each.unsaved])
 
     def let_in(self) -> None:
         """Room may have appeared: whoever waits for it is tried, in order of arrival (safety.md S11)."""
@@ -317,8 +316,8 @@ class Engine:
             if self._state.pending is not None:
                 self.changed(*self._state.pending)
             self._admitter.free_ended()
-            due = [each for uid in self._state.retries.due(self._clock()) if (each := self._state.known.get(uid))]
-            self._admitter.again([each for each in due if not each.ended])  # who ended gets nothing (safety.md S13)
+            due = self._state.retries.due(self._clock())
+            self._admitter.again([self._state.known[uid] for uid in due if uid in self._state.known])
             if not self._state.unwritable or self._keeper.save():
                 self._follow_unsaved()
             self.let_in()
