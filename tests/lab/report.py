@@ -54,7 +54,7 @@ def tests(found: Sequence[Outcome]) -> str:
     if not found:
         return "No test ran.\n"
     count = Counter(each.word for each in found)
-    lines = [f"| {_file(each)} | {_plain(each.name)} | {each.word} | {each.seconds:.0f} |" for each in found]
+    lines = [f"| {_file(each)} | {plain(each.name)} | {each.word} | {each.seconds:.0f} |" for each in found]
     total = ", ".join(f"{number} {word}" for word, number in sorted(count.items()))
     left = json.loads(LEFT_OUT.read_text()) if LEFT_OUT.exists() else []
     more = [f"Left out for lack of time, before anything ran: {', '.join(left)}.\n"] if left else []
@@ -66,7 +66,8 @@ def _file(outcome: Outcome) -> str:
     return Path(outcome.name.partition("::")[0]).stem
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
+    """A test's name for people, as a cell of a table."""
     return name.partition("::")[2].removeprefix("test_").replace("_", " ").replace("|", "/")
 
 

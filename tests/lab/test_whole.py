@@ -49,6 +49,24 @@ def test_what_did_not_pass_is_told_and_stays_due(tmp_path: Path, monkeypatch: py
     assert "**RED**" in row
 
 
+def test_a_part_that_writes_no_report_is_not_told_by_that_of_an_earlier_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two parts share the name of their report: what the first one wrote says nothing of the second."""
+    monkeypatch.setattr(whole, "commit", lambda: "abc")
+    monkeypatch.setattr(whole, "RUN", tmp_path)
+    first, second = (each for each in STAGES if each.report == "broken.md")
+
+    def started(part: Stage) -> int:
+        if part is first:
+            (tmp_path / part.report).write_text("| dead | red |")
+        return 0
+
+    run((first, second), started, lambda _text: None, tmp_path / "whole.json")
+    found = read(tmp_path / "whole.json")
+    assert (found[first.name].told, found[second.name].told) == ("| dead | red |", "")
+
+
 def test_a_limit_leaves_out_what_there_is_no_time_for() -> None:
     """Parts are taken in their order as long as their minutes fit."""
     chosen = due({}, "abc", STAGES[0].minutes + 8)

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.lab import outcomes, sampling, slices
+from tests.lab import outcomes, report, sampling, slices
 from tests.lab.places import HERE, ROOT, RUN
 
 KEPT = HERE / "whole.json"
@@ -130,20 +130,23 @@ def run(
         started: runs a part to its end; its exit code.
         say: told of each step.
         path: of what is kept.
-    """  # fmt: skip
+    """
     red, queue = list[str](), list(stages)
     for number, stage in enumerate(queue, start=1):
         left = sum(each.minutes for each in queue[number - 1 :])
         say(f"part {number} of {len(queue)}, {stage.name}: {stage.what}; about {left:.0f} minutes are left in all")
-        began = time.monotonic()
+        told = RUN / stage.report
+        if stage.report:
+            told.unlink(missing_ok=True)  # an earlier part's, which may have the same name
+        now, began = commit(), time.monotonic()
         code = started(stage)
-        minutes = (time.monotonic() - began) / 60
-        found = {} if stage.report else {each.name: each.word for each in outcomes.read()}
-        told = (RUN / stage.report).read_text() if stage.report and (RUN / stage.report).exists() else ""
-        result = Result(
-            commit(), f"{datetime.now(UTC):%Y-%m-%d %H:%M}", round(minutes, 1), code, found,
-            told or sampling.figures(),
-        )  # fmt: skip
+        minutes = round((time.monotonic() - began) / 60, 1)
+        date = f"{datetime.now(UTC):%Y-%m-%d %H:%M}"
+        if stage.report:
+            result = Result(now, date, minutes, code, {}, told.read_text() if told.exists() else "")
+        else:
+            tests = {each.name: each.word for each in outcomes.read()}
+            result = Result(now, date, minutes, code, tests, sampling.figures())
         spare = path.with_suffix(".new")
         spare.write_text(
             json.dumps({name: asdict(each) for name, each in {**read(path), stage.name: result}.items()}, indent=1)
@@ -210,20 +213,15 @@ def _details(stage: Stage, result: Result) -> list[str]:
     told = result.told.strip()
     if stage.report.endswith(".json"):
         told = f"```json\n{told}\n```"
-    lines = [f"| {_plain(name)} | {word} |" for name, word in result.tests.items()]
+    lines = [f"| {report.plain(name)} | {word} |" for name, word in result.tests.items()]
     table = ["| test | |", "|---|---|", *lines, ""] if lines else []
     return [*table, *([told.replace("## ", "### "), ""] if told else [])]
 
 
-def _plain(name: str) -> str:
-    return name.partition("::")[2].removeprefix("test_").replace("_", " ").replace("|", "/")
-
-
 def _started(stage: Stage) -> int:
     """Run a part as its own command would."""
-    return subprocess.run(
-        [sys.executable, *stage.arguments], cwd=ROOT, check=False, env={**os.environ, **LONG}
-    ).returncode
+    command = [sys.executable, *stage.arguments]
+    return subprocess.run(command, cwd=ROOT, check=False, env={**os.environ, **LONG}).returncode  # 1: a verdict
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -241,14 +239,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     if unknown := [each for each in asked.part if each not in names]:
         parser.error(f"no part is called {', '.join(unknown)}; there are {', '.join(names)}")
-    red = list[str]()
-    if not asked.page:
-        chosen = [each for each in STAGES if each.name in asked.part] or due(read(), commit(), asked.within)
-        try:
-            red = run(chosen, _started, lambda text: print(f"== {text}", flush=True))
-        finally:
-            subprocess.run([sys.executable, "-m", "tests.lab", "down"], cwd=ROOT, check=False)
-    PAGE.write_text(page(read()))
+    named = [each for each in STAGES if each.name in asked.part]
+    chosen = [] if asked.page else named or due(read(), commit(), asked.within)
+    try:
+        red = run(chosen, _started, lambda text: print(f"== {text}", flush=True))
+    finally:  # also of a run that was ended by hand
+        PAGE.write_text(page(read()))
+        if chosen:
+            down = (sys.executable, "-m", "tests.lab", "down")
+            subprocess.run(
+                down, cwd=ROOT, check=False
+            )  # it says itself what it cannot end; the parts' verdict stands
     print(f"report: {PAGE.relative_to(ROOT)}" + (f"; RED: {', '.join(red)}" if red else ""))
     return 1 if red else 0
 
