@@ -20,6 +20,7 @@ ARG PIP_INDEX_URL
 ARG PIP_NO_INDEX
 ARG PIP_FIND_LINKS
 ARG SOURCE_DATE_EPOCH
+ARG BUILDARCH
 ARG TARGETARCH
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
@@ -28,16 +29,16 @@ COPY deploy/lock/runtime.txt deploy/lock/build.txt deploy/lock/
 RUN python3 -m venv --without-pip /opt/build \
  && python3 -m venv --without-pip /opt/numalign \
  && python3 -m pip --python /opt/build/bin/python install --require-hashes -r deploy/lock/build.txt \
- && case "${TARGETARCH:-same}/$(uname -m)" in \
-      same/*|amd64/x86_64|arm64/aarch64) python3 -m pip --python /opt/numalign/bin/python install --no-compile --require-hashes \
-          -r deploy/lock/runtime.txt ;; \
-      amd64/*|arm64/*) case $TARGETARCH in amd64) of=x86_64 ;; *) of=aarch64 ;; esac \
-       && python3 -m pip install --no-compile --require-hashes --only-binary=:all: \
-          --platform manylinux2014_$of --platform manylinux_2_17_$of --platform manylinux_2_28_$of \
-          --target "$(echo /opt/numalign/lib/python3*/site-packages)" -r deploy/lock/runtime.txt \
-       && rm -rf /opt/numalign/lib/python3*/site-packages/bin ;; \
-      *) echo "no wheels are known for $TARGETARCH" >&2; exit 1 ;; \
-    esac
+ && if [ "$TARGETARCH" = "$BUILDARCH" ]; then \
+      python3 -m pip --python /opt/numalign/bin/python install --no-compile --require-hashes -r deploy/lock/runtime.txt; \
+    else \
+      case $TARGETARCH in amd64) of=x86_64 ;; arm64) of=aarch64 ;; \
+        *) echo "for $TARGETARCH build on a machine of that architecture" >&2; exit 1 ;; esac \
+      && python3 -m pip install --no-compile --require-hashes --only-binary=:all: \
+        --platform manylinux2014_$of --platform manylinux_2_17_$of --platform manylinux_2_28_$of \
+        --target "$(echo /opt/numalign/lib/python3*/site-packages)" -r deploy/lock/runtime.txt \
+      && rm -rf /opt/numalign/lib/python3*/site-packages/bin; \
+    fi
 # Of the Kubernetes client only the transport is used: its 1,500 generated classes and the second, asynchronous client
 # are more than half of the image. What stays beside it is what kopf looks for.
 RUN cd /opt/numalign/lib/python3*/site-packages/kubernetes \

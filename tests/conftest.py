@@ -112,6 +112,14 @@ def archive() -> Path:
 
 
 @pytest.fixture(scope="session")
+def arches(archive: Path) -> list[str]:
+    """The architectures that there are images for, with what each is made of at hand; this machine's is built."""
+    assert archive.exists()
+    AHEAD.or_skip("arches")
+    return [*image.MACHINES]
+
+
+@pytest.fixture(scope="session")
 def cluster(kube: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A running etcd and kube-apiserver, which all tests share."""
     with ControlPlane(kube, tmp_path_factory.mktemp("cluster")) as control_plane:

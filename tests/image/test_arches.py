@@ -28,12 +28,11 @@ def digest(store: image.Buildah, tag: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def digests(archive: Path) -> Mapping[str, str]:
+def digests(arches: list[str]) -> Mapping[str, str]:
     """Architecture -> the digest of its image, built in the store that is kept."""
-    assert archive.exists()
     store, found = image.Buildah(image.CACHE / "store"), {}
     with image.locked():
-        for arch in image.MACHINES:
+        for arch in arches:
             image.build(store, f"numalign-{arch}:test", arch)
             found[arch] = digest(store, f"numalign-{arch}:test")
     return found
@@ -51,7 +50,7 @@ def root(digests: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -
     image.unpack(file, folder / "root")
     file.unlink()
     yield folder / "root"
-    shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(folder)
 
 
 def test_every_program_and_library_is_of_the_images_architecture(root: Path) -> None:
@@ -92,9 +91,9 @@ def packages(root: Path) -> str:
 def test_a_second_build_is_the_same_bytes(digests: Mapping[str, str], tmp_path: Path) -> None:
     """From an empty store, with the same wheels and the same base: the digest of each image is the one of before."""
     store = image.Buildah(tmp_path / "store")
-    for arch in image.MACHINES:
+    for arch in digests:
         image.build(store, f"numalign-{arch}:again", arch)
-    assert {arch: digest(store, f"numalign-{arch}:again") for arch in image.MACHINES} == digests
+    assert {arch: digest(store, f"numalign-{arch}:again") for arch in digests} == digests
 
 
 def test_an_image_says_what_it_is(archive: Path) -> None:

@@ -53,6 +53,12 @@ def _image() -> Path:
     return image.archive()
 
 
+def _parts(arch: str) -> tuple[Path, Path]:
+    """What an image of an architecture is built from."""
+    with image.locked():
+        return image.base(arch), image.wheels(arch)
+
+
 CHARTING: Mapping[str, Build] = {
     "Helm": tools.helm, "Helm 4": tools.helm4, "kubeconform": tools.kubeconform, "helm-docs": tools.helm_docs,
     "helm-unittest": tools.unittest,
@@ -72,6 +78,11 @@ TIERS: Mapping[str, Tier] = {
     "archive": Tier(
         "the image", {"the image": _image},
         "apt-get install buildah netavark runc fuse-overlayfs mmdebstrap, as root",
+    ),
+    "arches": Tier(
+        "images of every architecture",
+        {f"what the image for {each} is made of": partial(_parts, each) for each in image.MACHINES},
+        "apt-get install mmdebstrap, as root",
     ),
 }  # fmt: skip
 """By their fixture's name."""

@@ -6,7 +6,7 @@
     archive()   the image for this machine as a docker-archive, for `ctr -n k8s.io images import`, `podman load -i`
 
 Everything lies in ~/.cache/numalign/image, keyed by the content it was made from. `python -m tools.image` builds it
-and prints where it is. `tools.release` builds images of all architectures and signs them.
+and prints where it is.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PLATFORMS = {"amd64": "linux/amd64", "arm64": "linux/arm64/v8"}
 """As buildah wants them: it finds no local image for arm64 that does not name the variant."""
 HOST = next((each for each, machine in MACHINES.items() if machine == platform.machine()), "amd64")
 EPOCH = 1767225600
-"""Seconds: the time that files of an image carry where nobody gives another (1 January 2026)."""
+"""Seconds: the time that an image and its files carry, whenever it is built (1 January 2026)."""
 _KEPT = 4
 """Images that are kept: several work trees share the cache."""
 
@@ -93,7 +93,7 @@ def wheels(arch: str = HOST) -> Path:
     target = CACHE / f"wheels-{arch}-{_hash(locks)}"
     if not target.exists():
         spare = CACHE / f".{target.name}"
-        shutil.rmtree(spare, ignore_errors=True)
+        shutil.rmtree(spare, ignore_errors=True)  # most often it is not there
         _pip("download", "--require-hashes", "-r", str(ROOT / _BUILD), "-d", str(spare))
         _pip("download", "--require-hashes", "-r", str(ROOT / _RUNTIME), "-d", str(spare), *_foreign(arch))
         spare.rename(target)
@@ -134,15 +134,13 @@ def _build_in(buildah: Buildah, target: Path) -> None:
     spare.rename(target)
 
 
-def build(buildah: Buildah, tag: str, arch: str = HOST, epoch: int = EPOCH, revision: str = "") -> None:
+def build(buildah: Buildah, tag: str, arch: str = HOST) -> None:
     """An image of an architecture, in a store; the same bytes for the same sources and archive of Debian.
 
     Args:
         buildah: the store.
         tag: the image's name.
         arch: of MACHINES.
-        epoch: what its files and its own configuration say of the time, in seconds.
-        revision: the commit, for the label.
 
     Raises:
         ImageMissingError: it cannot be built here; the text says why.
@@ -152,12 +150,11 @@ def build(buildah: Buildah, tag: str, arch: str = HOST, epoch: int = EPOCH, revi
         if f"localhost/{base(each).stem}" not in there:
             _build_base(buildah, each)
     buildah(
-        "build", "--layers", "--tag", tag, f"--platform={PLATFORMS[arch]}", f"--timestamp={epoch}",
+        "build", "--layers", "--tag", tag, f"--platform={PLATFORMS[arch]}", f"--timestamp={EPOCH}",
         "--volume", f"{wheels(arch)}:/wheels:ro",
         "--build-arg", f"BASE={base(arch).stem}", "--build-arg", f"BUILDER={base(HOST).stem}-builder",
         "--build-arg", "PIP_NO_INDEX=1", "--build-arg", "PIP_FIND_LINKS=/wheels",
-        "--build-arg", f"SOURCE_DATE_EPOCH={epoch}",
-        "--build-arg", f"VERSION={__version__}", "--build-arg", f"REVISION={revision}", str(ROOT),
+        "--build-arg", f"SOURCE_DATE_EPOCH={EPOCH}", "--build-arg", f"VERSION={__version__}", str(ROOT),
     )  # fmt: skip
 
 
