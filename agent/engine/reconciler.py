@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from agent.core.cgroups import enforced
+from agent.core.cgroups.desired import share
 from agent.core.cgroups.enforced import Unenforced
 from agent.engine import transitions
 from agent.engine.enforcer import Enforcer
@@ -158,9 +159,10 @@ class Reconciler:
         """A container that runs, and whose memory is not bound to the nodes that it was granted, in a sentence."""
         state = self._state
         uid, name = self._enforcer.names[container]
-        record, mems = state.ledger.pods[uid], state.ledger.grant(uid, name).mems
+        ledger, node = state.ledger, state.node
+        mems = share(ledger, uid, name, node.rules, node.machine).mems
         return (
-            f"container {name} of pod {record.pod.key}: its memory is not bound to NUMA nodes {mems}; it has pages "
-            f"on nodes {state.unbound[container]}, which the kernel would move at once, stalling it. Make "
-            "the pod anew, or let them be moved: numalign.io/move-memory"
+            f"container {name} of pod {ledger.pods[uid].pod.key}: its memory is not bound to NUMA nodes {mems}; "
+            f"it has pages on nodes {state.unbound[container]}, which the kernel would move at once, stalling it. "
+            "Make the pod anew, or let them be moved: numalign.io/move-memory"
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 from agent.engine.enforcer import STARTS
 from agent.host.standin import container_id
 from tests.flow.world import World, manifest
+from tests.world.manifests import container
 
 
 def test_s4_memory_that_is_not_bound_since_it_lies_elsewhere_is_told_once(tmp_path: Path) -> None:
@@ -38,3 +39,25 @@ def test_s4_memory_that_is_not_bound_since_it_lies_elsewhere_is_told_once(tmp_pa
     world.engine.reconcile()
     (cgroup,) = [each for each in world.cgroups.observe().cgroups if each.container_id == number]
     assert str(cgroup.mems) == "0", "once they are gone from there, it is bound"
+
+
+def test_s4_the_nodes_of_a_pod_that_asked_to_be_kept_together_are_named(tmp_path: Path) -> None:
+    """Its memory is bound by its own wish, and not by a grant: whoever reads why it is not, reads to which node."""
+    world = World(tmp_path)
+    shared = container(resources={"requests": {"cpu": "1500m"}, "limits": {"memory": "64Mi"}})
+    body = manifest("db", shared, align="numa,memory")
+    world.engine.pods_listed({"db"})
+    world.see(body)
+    (confined,) = world.engine.ledger.cpus.confined.values()
+    there, elsewhere = (1, 0) if str(confined.nodes) == "1" else (0, 1)
+    number = container_id("db", "app")
+    world.tree.add_pod("db", world.pods["db"].qos)
+    path = world.tree.add_container("db", number)
+    world.tree.put_pages(path, {elsewhere: 8 << 20})
+    world.engine.containers_seen({number: ("db", "app")})
+    world.engine.reconcile()
+    now = time.monotonic() + STARTS
+    world.engine._enforcer.backoff.clock = lambda: now
+    world.engine.reconcile()
+    (told,) = [text for what, text in world.ears.problems if what == "memory"]
+    assert f"is not bound to NUMA nodes {there}; it has pages on nodes {elsewhere}," in told
