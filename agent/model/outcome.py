@@ -21,6 +21,7 @@ class Reason(StrEnum):
     EMPTY_POOL = "EmptyPodSharedPoolError"
     UNEXPECTED = "UnexpectedAdmissionError"
     SHARED_POOL = "SharedPoolWouldBeEmpty"  # ours: safety rule S5
+    CEILING = "NamespaceCPUCeiling"  # ours: exclusiveCPUs, how many a namespace may hold on a node
     MEMORY = "InsufficientMemory"  # ours: memory cannot be had (defect D7), or safety rule S7
 
 

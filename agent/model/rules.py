@@ -200,6 +200,23 @@ class CpuRules:
 
 
 @dataclass(frozen=True, slots=True)
+class Ceilings:
+    """How many exclusive CPUs the pods of one namespace may hold together on this node.
+
+    Attributes:
+        each: of a namespace that is not named; None for no ceiling.
+        named: namespace -> its own.
+    """
+
+    each: int | None = None
+    named: Mapping[str, int] = field(default_factory=dict)
+
+    def of(self, namespace: str) -> int | None:
+        """Of a namespace; None for no ceiling."""
+        return self.named.get(namespace, self.each)
+
+
+@dataclass(frozen=True, slots=True)
 class MemoryRules:
     """Memory Manager: Static or None, and what each node keeps back: node id -> resource -> bytes."""
 
@@ -247,6 +264,7 @@ class Rules:
     topology: TopologyRules = TopologyRules()
     cpu: CpuRules = CpuRules()
     memory: MemoryRules = MemoryRules()
+    ceilings: Ceilings = Ceilings()
     devices: tuple[DeviceSelector, ...] = ()
     compatibility: Compatibility = Compatibility.FIXED
     minor: Minor = Minor.V1_36

@@ -46,6 +46,7 @@ from agent.settings.values import (
 _DNS = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 Namespace = Annotated[str, Field(strict=True, pattern=rf"^{_DNS}$", description="A namespace's name.")]
 Taker = Annotated[str, Field(strict=True, pattern=rf"^(?:\*|{_DNS})$", description="A namespace's name, or *.")]
+ExclusiveCount = Annotated[StrictInt, Field(ge=0, le=MAX_ID + 1)]
 PodPattern = Annotated[
     str,
     Field(
@@ -155,6 +156,22 @@ class WaitingSettings(Section):
             "of its own namespace for as long as it waits."
         ),
     ] = 60.0
+
+
+class ExclusiveSettings(Section):
+    """How many exclusive CPUs the pods of one namespace may hold together, on each node."""
+
+    per_namespace: Annotated[
+        ExclusiveCount | None,
+        Field(description="For each namespace that limits does not name. Unset: no ceiling. 0: no exclusive CPUs."),
+    ] = None
+    limits: Annotated[
+        dict[Namespace, ExclusiveCount],
+        Field(
+            max_length=1024,
+            description="Namespace to its own ceiling, such as {batch: 0, trading: 16}.",
+        ),
+    ] = Field(default_factory=dict)
 
 
 class RefusalSettings(Section):
@@ -303,6 +320,7 @@ class Settings(Section):
     lift_cpu_quota: Annotated[
         StrictBool, Field(description="No CFS quota for pods with exclusive CPUs, as the kubelet does.")
     ] = True
+    exclusive_cpus: Annotated[ExclusiveSettings, Field(alias="exclusiveCPUs")] = ExclusiveSettings()
     waiting: WaitingSettings = WaitingSettings()
     refusals: RefusalSettings = RefusalSettings()
     page: Page = Page()

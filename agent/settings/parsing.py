@@ -18,7 +18,15 @@ from agent.errors import SettingsError
 from agent.model.fields import plain
 from agent.settings.conflicts import check_together
 from agent.settings.kubelet_names import IGNORED
-from agent.settings.model import DeviceSettings, NodeReservation, Page, RefusalSettings, Settings, WaitingSettings
+from agent.settings.model import (
+    DeviceSettings,
+    ExclusiveSettings,
+    NodeReservation,
+    Page,
+    RefusalSettings,
+    Settings,
+    WaitingSettings,
+)
 
 KUBELET_VERSION = "kubelet.config.k8s.io/v1beta1"
 KUBELET_KIND = "KubeletConfiguration"
@@ -31,7 +39,7 @@ GATES = frozenset(
 )  # fmt: skip
 _SECTIONS: Mapping[str, type[BaseModel]] = {
     "devices": DeviceSettings, "reservedMemory": NodeReservation, "waiting": WaitingSettings,
-    "refusals": RefusalSettings, "page": Page,
+    "refusals": RefusalSettings, "page": Page, "exclusiveCPUs": ExclusiveSettings,
 }  # fmt: skip
 
 
@@ -170,6 +178,8 @@ _EXAMPLES = {
     "reservedMemory": "write a list, like [{numaNode: 0, limits: {memory: 1Gi}}]",
     "featureGates": "write gates with true or false, like {PodLevelResources: true}",
     "numaNode": "write the number of a NUMA node, like 0",
+    "perNamespace": "write a number of CPUs, like 8",
+    "exclusiveCPUs": "write numbers of CPUs, like {perNamespace: 8, limits: {batch: 0}}",
     "waiting": "write a mapping, like {limit: 10m}",
     "refusals": "write a mapping, like {perOwnerPerHour: 5}",
     "resource": "write a text, like numalign.io/nic",

@@ -13,7 +13,7 @@ from agent.errors import SettingsError
 from agent.model.idset import CpuSet
 from agent.model.machine import Machine
 from agent.model.quantity import parse_milli, units
-from agent.model.rules import Compatibility, CpuOptions, CpuRules, MemoryRules, Policy, Rules
+from agent.model.rules import Ceilings, Compatibility, CpuOptions, CpuRules, MemoryRules, Policy, Rules
 from agent.settings.cpu_options import check_machine, cpu_options
 from agent.settings.kinds import CpuPolicy, MemoryPolicy
 from agent.settings.memory_reserved import memory_rules
@@ -50,6 +50,7 @@ def rules_of(settings: Settings, machine: Machine, node_reserved: int) -> Rules:
         topology=topology,
         cpu=_cpu_rules(settings, machine, topology.policy, node_reserved),
         memory=_memory_rules(settings, machine),
+        ceilings=Ceilings(settings.exclusive_cpus.per_namespace, settings.exclusive_cpus.limits),
         devices=tuple(device.selector() for device in settings.devices),
         compatibility=settings.compatibility.mode,
         minor=settings.compatibility.minor,

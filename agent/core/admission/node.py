@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from agent.core.accounting.ceiling import over
 from agent.core.admission.alignment import AlignmentCheck
 from agent.core.admission.pod import Admission, Trace
 from agent.core.confine import Confiner, asks
@@ -170,7 +171,9 @@ class Node:
         )
         by_socket = (cpu_options or self.rules.cpu.options).align_by_socket
         judged = self._judge.judged(admission.ledger, record, by_socket=by_socket)
-        return _recorded(admission.ledger, judged), None
+        after = _recorded(admission.ledger, judged)
+        refusal = over(self.rules, pod.namespace, ledger, after)
+        return (ledger, refusal) if refusal else (after, None)
 
     def devices_asked(self, pod: Pod) -> dict[str, dict[str, int]]:
         """The devices that numalign hands out itself and a pod asks for: container -> resource -> how many."""

@@ -14,6 +14,8 @@ Called by the engine when the requests of a pod in the ledger changed
     confined         (numalign.io/align) the same nodes, with more or less of their CPUs and memory accounted
     as a whole       (PodLevelResourceManagers) not followed: it keeps what it was admitted with, and says so
 
+No growth takes a namespace past its ceiling (`agent.core.accounting.ceiling`).
+
 What cannot be had leaves the container with what it has, and says so: a resize is never ignored in silence, and never
 costs a container what it was promised (KEP 1287). Whoever was refused so is tried again when something is released.
 """
@@ -23,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from agent.core.accounting.ceiling import over
 from agent.core.admission.node import Node
 from agent.core.admission.pressure import still_unbound
 from agent.core.memory.books import Draft
@@ -159,12 +162,16 @@ class _Resize:
             self._refused[name] = f"{PREFIX} from {len(held)} to {count} CPUs: {why}"
             return
         found = self._fewer(name, held, count) if count < len(held) else self._more(container, held, count)
-        if isinstance(found, Refusal):
-            kept = f"it keeps CPUs {held}" if held else "it stays on the shared pool"
-            self._refused[name] = f"{PREFIX} from {len(held)} to {count} CPUs: {found.message}; {kept}"
-            return
-        self._ledger = self._cpus.regranted(self._ledger, uid, name, found)
-        self._remember(name, held, found)
+        if not isinstance(found, Refusal):
+            after = self._cpus.regranted(self._ledger, uid, name, found)
+            passed = over(rules, self._pod.namespace, self._ledger, after)
+            if passed is None:
+                self._ledger = after
+                self._remember(name, held, found)
+                return
+            found = passed
+        kept = f"it keeps CPUs {held}" if held else "it stays on the shared pool"
+        self._refused[name] = f"{PREFIX} from {len(held)} to {count} CPUs: {found.message}; {kept}"
 
     def _fewer(self, name: str, held: CpuSet, count: int) -> CpuSet | Refusal:
         """What it had before it grew; else a part: the same rule that would choose if nothing else were free."""
