@@ -25,6 +25,7 @@ from agent.engine.wait_queue import queue_of
 from agent.model.cgroup import Observed
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.pod import Pod
+from agent.model.rules import OnMisalignment
 
 
 class Admitter:
@@ -188,10 +189,17 @@ class Admitter:
         state = self._state
         for known in pods:
             if known.refusal is not None:
-                self._reporter.refused(known.pod, known.refusal, known.ask)
+                milder = self._reporter.refused(known.pod, known.refusal, known.ask)
+                if milder is not None:
+                    self.soften(known.pod.uid, milder)
             elif known.pod.uid in state.ledger.pods:
                 unenforced = state.unenforced.get(known.pod.uid, {})
                 self._reporter.admitted(known.pod, state.shown, known.ask, unenforced)
+
+    def soften(self, uid: str, wish: OnMisalignment) -> None:
+        """From now on something milder is done to a refused pod (safety rule S12)."""
+        if uid in self._state.known:
+            self._keeper.note(transitions.made_softer(self._state, uid, wish, self._moment().now))
 
     def _failed(self, uid: str, error: Exception, key: str = "") -> None:
         """A pod breaks something: it is left as it is, tried again later, and told once."""

@@ -222,8 +222,7 @@ class Engine:
     def soften(self, uid: str, wish: OnMisalignment) -> None:
         """A refused pod's owner was refused too often: from now on something milder is done to it (safety.md S12)."""
         with self._lock:
-            if uid in self._state.known:
-                self._keeper.note(transitions.made_softer(self._state, uid, wish, self._clock()))
+            self._admitter.soften(uid, wish)
 
     # ---- containers
 

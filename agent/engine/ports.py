@@ -18,6 +18,7 @@ from agent.model.cgroup import Observed, Write, Written
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod
+from agent.model.rules import OnMisalignment
 
 Steps = Callable[[str], None]
 """Told before each effect: "save", "write <path> <file>", "tell", "release"."""
@@ -61,8 +62,11 @@ class Reporter(Protocol):
     def enforced(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
         """What the kernel has of a pod's grants changed: all of it, or not what is named."""
 
-    def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:
-        """A pod was refused; what happens to it is for whoever listens."""
+    def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> OnMisalignment | None:
+        """A pod was refused; what happens to it is for whoever listens.
+
+        Returns something milder than its wish where its owner was refused too often (safety rule S12), else None.
+        """
 
     def released(self, uid: str) -> None:
         """A pod holds nothing any more."""

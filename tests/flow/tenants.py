@@ -43,8 +43,7 @@ class Shared(World):
         self.queue = Queue()
         self._talk = reporter(self.queue)
         super().__init__(folder, settings=settings, reporters=[self._talk], **more, **bounds)
-        self._talk.soften = self.engine.soften
-        self._runtime = NriDriver(EngineDecisions(self.engine, lambda _: Usable(()), wish=self._talk.wish))
+        self._runtime = NriDriver(EngineDecisions(self.engine, lambda _: Usable(())))
         self.engine.pods_listed(set())
 
     def hear(self, *bodies: Mapping[str, Any]) -> None:

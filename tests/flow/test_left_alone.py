@@ -58,7 +58,7 @@ class Node(World):
         self.queue = Queue()
         self.reporter = reporter(self.queue, wish, exempt=self.rule.why)
         self.reporters.add(self.reporter)
-        self.decisions = EngineDecisions(self.engine, lambda _address: Usable(()), wish=self.reporter.wish)
+        self.decisions = EngineDecisions(self.engine, lambda _address: Usable(()))
         self.driver = NriDriver(self.decisions)
         self.engine.pods_listed(set())
         self.run(manifest("full", container(cpu="3")))

@@ -91,11 +91,12 @@ def test_s2_s4_nobody_else_is_held(tmp_path: Path) -> None:
     assert decisions.devices("nobody", "app") == ({}, ())
 
 
-def test_s12_a_milder_wish_lets_the_pod_start(world: World) -> None:
+def test_s12_a_milder_wish_lets_the_pod_start(world: World, decisions: EngineDecisions) -> None:
     """S12: where too many of one owner were refused, fail has become run."""
     refused_for(world, "fail")
-    mild = EngineDecisions(world.engine, usable, wish=lambda _uid, _wish: OnMisalignment.RUN)
-    assert mild.verdict("big") == ""
+    assert decisions.verdict("big")
+    world.engine.soften("big", OnMisalignment.RUN)
+    assert decisions.verdict("big") == ""
 
 
 def test_sets_of_containers(world: World, decisions: EngineDecisions) -> None:

@@ -146,7 +146,6 @@ class ClusterParts(Service):
         self.source = PodSource(options.access, options.node_name, self.intake, count)
         self.edges = NodeEdges(
             engine=engine, reporters=self.reporters, sockets=options.sockets, find=self._find,
-            wish=self.pod_reporter.wish,
             enforcement=lambda: self.setup.settings.enforcement,
             count=lambda what: self.metrics.count("nri_answers_total", what),
             timed=lambda method, _outcome, seconds: self.metrics.time("operation_seconds", method, seconds=seconds),
@@ -196,7 +195,6 @@ class ClusterParts(Service):
             facts = {"pods": len(recovered.kept), "names": len(self._names)}
             LOG.warning("pods and containers are known from the saved ledger alone", extra={"facts": facts})
         engine.keep()
-        self.pod_reporter.soften = engine.soften
         return engine
 
     def _recover(self, start: Start) -> Recovered:

@@ -179,7 +179,9 @@ class Cluster(ClusterParts):
             for each in self._engine.snapshot.known.values():
                 if each.refusal is not None and not each.ended:
                     with Isolated(self._stumbled):
-                        self.pod_reporter.refused(each.pod, each.refusal, each.ask)
+                        milder = self.pod_reporter.refused(each.pod, each.refusal, each.ask)
+                        if milder is not None:
+                            self._engine.soften(each.pod.uid, milder)
 
     def _retell(self) -> None:
         """The first complete list came: pods of the saved ledger carry what they hold, whoever was killed before."""

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
 from agent.core.cgroups.enforced import Unenforced
 from agent.core.request.annotations import Ask
@@ -25,7 +26,7 @@ from agent.engine.fault_isolation import Isolated
 from agent.engine.ports import Reporter
 from agent.host.device_nodes import DeviceFiles, Usable
 from agent.host.files import HostFiles
-from agent.host.nri.decisions import EngineDecisions, Wish
+from agent.host.nri.decisions import EngineDecisions
 from agent.host.nri.driver import NriDriver
 from agent.host.nri.plugin import DEFAULT_SOCKET as NRI_SOCKET
 from agent.host.nri.plugin import Plugin
@@ -38,9 +39,10 @@ from agent.model.cgroup import Written
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod
-from agent.model.rules import Enforcement
+from agent.model.rules import Enforcement, OnMisalignment
 from agent.observe.logs import LOG
 
+Answer = TypeVar("Answer")
 AUTO, OFF = "auto", "off"
 CONNECTED_WITHIN = 10.0
 """Seconds after which a runtime that has not synchronized us counts as one that does not speak NRI."""
@@ -50,11 +52,11 @@ class Reporters:
     """A Reporter that tells all of several, in order."""
 
     def __init__(self, *reporters: Reporter) -> None:
-        self._tellers: tuple[Reporter, ...] = reporters
+        self._reporters: tuple[Reporter, ...] = reporters
 
     def add(self, reporter: Reporter) -> None:
         """One more, told from now on."""
-        self._tellers = (*self._tellers, reporter)
+        self._reporters = (*self._reporters, reporter)
 
     def admitted(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
         """See Reporter."""
@@ -64,9 +66,10 @@ class Reporters:
         """See Reporter."""
         self._each(lambda reporter: reporter.enforced(pod, ledger, ask, unenforced))
 
-    def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:
+    def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> OnMisalignment | None:
         """See Reporter."""
-        self._each(lambda reporter: reporter.refused(pod, refusal, ask))
+        milder = self._each(lambda reporter: reporter.refused(pod, refusal, ask))
+        return next((wish for wish in milder if wish is not None), None)
 
     def released(self, uid: str) -> None:
         """See Reporter."""
@@ -80,11 +83,13 @@ class Reporters:
         """See Reporter."""
         self._each(lambda reporter: reporter.problem(what, text))
 
-    def _each(self, tell: Callable[[Reporter], None]) -> None:
+    def _each(self, tell: Callable[[Reporter], Answer]) -> list[Answer]:
         """One that cannot tell keeps neither the others from telling nor the engine from going on."""
-        for each in self._tellers:
+        found = list[Answer]()
+        for each in self._reporters:
             with Isolated(lambda _error: LOG.exception("something could not be told")):
-                tell(each)
+                found.append(tell(each))
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +133,6 @@ class NodeEdges:
         find: (namespace, name, uid) of a pod that the runtime starts before it was seen -> the pod, None when nobody
             knows; answers within some 50 ms.
         name_of: a pod's name as the kubelet has it.
-        wish: see `agent.host.nri.decisions`.
         count: told what became of each request of the runtime (`agent.host.nri.driver`).
         timed: told of each request: method, outcome, seconds.
         files: the machine, for device files.
@@ -141,7 +145,6 @@ class NodeEdges:
     enforcement: Callable[[], Enforcement] = lambda: Enforcement.AUTO
     find: Callable[[str, str, str], Pod | None] = lambda _namespace, _name, _uid: None
     name_of: Callable[[Pod], str] = lambda pod: pod.name
-    wish: Wish = lambda _uid, wish: wish
     count: Callable[[str], None] = lambda _what: None
     timed: Callable[[str, str, float], None] = lambda _method, _outcome, _seconds: None
     files: HostFiles = field(default_factory=lambda: HostFiles("/"))
@@ -196,7 +199,7 @@ class NodeEdges:
 
     def _take_part(self, path: str) -> None:
         self._started = time.monotonic()
-        self.decisions = EngineDecisions(self.engine, self._usable, wish=self.wish)
+        self.decisions = EngineDecisions(self.engine, self._usable)
         self.driver = NriDriver(
             self.decisions, find=self._found, enforcing=self.enforcing, count=self.count,
             starting=self.lookup.starting if self.lookup is not None else lambda _uid: None,

@@ -35,9 +35,6 @@ ENFORCED_WITHIN = 1.0
 HOLDING = frozenset({OnMisalignment.WAIT, OnMisalignment.FAIL})
 """Wishes that keep a refused pod from starting. `evict` lets it start: its eviction may be forbidden or late."""
 
-Wish = Callable[[str, OnMisalignment], OnMisalignment]
-"""(pod uid, what its owner wants): what is done, which safety.md S12 may make something milder."""
-
 
 class NriEngine(Protocol):
     """What of the engine is used."""
@@ -68,7 +65,6 @@ class EngineDecisions:
     Args:
         engine: who decides.
         usable: how a self-handed PCI function gets usable in a container, by address.
-        wish: see Wish.
         live: told of the pods that the runtime has sandboxes of; called on the thread.
     """
 
@@ -77,10 +73,9 @@ class EngineDecisions:
         engine: NriEngine,
         usable: Callable[[str], Usable],
         *,
-        wish: Wish = lambda _uid, wish: wish,
         live: Callable[[frozenset[str]], None] = lambda _uids: None,
     ) -> None:
-        self._engine, self._usable, self._wish, self._live = engine, usable, wish, live
+        self._engine, self._usable, self._live = engine, usable, live
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="nri-news", daemon=True)
 
@@ -106,8 +101,7 @@ class EngineDecisions:
         known = snapshot.known.get(uid)
         if known is None or known.refusal is None or known.exempt or known.ran or uid in snapshot.ledger.pods:
             return ""
-        asked = known.ask.on_misalignment or snapshot.node.rules.on_misalignment
-        if self._wish(uid, asked) not in HOLDING:
+        if (known.ask.on_misalignment or snapshot.node.rules.on_misalignment) not in HOLDING:
             return ""
         where = f"container {known.refusal.container}: " if known.refusal.container else ""
         return f"{where}{known.refusal.message}"

@@ -89,8 +89,6 @@ class PodReporter:
         self._exempt = exempt
         self._ran, self._fallback, self._acting, self._count = ran, fallback, acting, count
         self._refusals = RefusalLimiter(most_refusals, clock)
-        self.soften: Callable[[str, OnMisalignment], None] = lambda _uid, _wish: None
-        """Told of a pod to which something milder is done; the engine's, which is made after this."""
         self._lock = threading.Lock()
         self._faces: dict[str, _Face] = {}
         self._mild: set[str] = set()
@@ -159,16 +157,6 @@ class PodReporter:
         if face is not None:
             self._publisher.forget(face.api_uid)
 
-    def wish(self, uid: str, asked: OnMisalignment) -> OnMisalignment:
-        """What becomes of a refused pod: what was asked, or the fallback where its owner had too many refused (S12).
-
-        Asked by the runtime's side, which keeps pods that are to fail or to wait from starting; answers at once.
-        """
-        with self._lock:
-            face = self._faces.get(uid)
-            mild = face is not None and face.api_uid in self._mild and asked is not OnMisalignment.RUN
-            return self._fallback if mild else asked
-
     # ---- from the engine
 
     def admitted(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced = IN_FORCE) -> None:
@@ -203,11 +191,11 @@ class PodReporter:
             return
         self.admitted(pod, ledger, ask, unenforced)
 
-    def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:
-        """The reason, and what happens to the pod."""
+    def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> OnMisalignment | None:
+        """The reason, and what happens to the pod; the fallback where its owner had too many refused (S12)."""
         face = self._face(pod.uid)
         if face is None or self._left:
-            return
+            return None
         _, rules = self._facts()
         policy, scope = ask.policy or rules.topology.policy, ask.scope or rules.topology.scope
         wish = ask.on_misalignment or rules.on_misalignment
@@ -223,9 +211,11 @@ class PodReporter:
         self._publisher.record(Notice(about, "Warning", refusal.reason.value, refusal.message))
         self._problems(face, ask)
         if ends and instead:
-            self._soften(pod.uid, face, wish)
-        elif ends:
+            self._softened(face, wish)
+            return self._fallback
+        if ends:
             self._act(face, wish)
+        return None
 
     def released(self, uid: str) -> None:
         """Nothing to tell: the pod is gone."""
@@ -277,7 +267,7 @@ class PodReporter:
         with self._lock:
             return face.api_uid in self._mild or (counts and not self._refusals.another(owner_of(face.body)))
 
-    def _soften(self, uid: str, face: _Face, wish: OnMisalignment) -> None:
+    def _softened(self, face: _Face, wish: OnMisalignment) -> None:
         with self._lock:
             new = face.api_uid not in self._mild
             self._mild.add(face.api_uid)
@@ -286,7 +276,6 @@ class PodReporter:
             text = f"refused too often within an hour; {self._fallback} instead of {wish}"
             about = Regarding("Pod", face.namespace, face.name, face.api_uid)
             self._publisher.record(Notice(about, "Warning", "TooManyRefusals", text))
-        self.soften(uid, self._fallback)
 
     def _act(self, face: _Face, wish: OnMisalignment) -> None:
         def done() -> None:
