@@ -28,7 +28,7 @@ from agent.host.settings_file import asks_to_observe_only, read_settings
 from agent.model.devices import DeviceInventory
 from agent.model.machine import Machine
 from agent.model.rules import Enforcement
-from agent.settings import Settings, parse
+from agent.settings import Settings, parse, rules_of
 from agent.settings.from_node import with_node_memory
 from agent.settings.hardware import fitted
 
@@ -200,7 +200,7 @@ def made(
     whole = before.whole if before else None
     filled = with_node_memory(settings, machine, kept.memory if kept else None)
     filled, missed = fitted(filled, machine, whole)
-    rules = filled.rules(machine, node_reserved=kept.cpu_milli if kept else 0)
+    rules = rules_of(filled, machine, node_reserved=kept.cpu_milli if kept else 0)
     if kept is not None:
         rules = replace(rules, advertised=kept.resources)
     node = Node(machine, rules, DeviceInventory.from_machine(machine, rules.devices))

@@ -20,7 +20,7 @@ from agent.host.settings_file import read_settings
 from agent.model.devices import DeviceInventory
 from agent.model.machine import Machine
 from agent.model.quantity import show_bytes
-from agent.settings import Settings, parse
+from agent.settings import Settings, parse, rules_of
 
 WRONG = 2
 """Exit code of a configuration that cannot be used."""
@@ -70,7 +70,7 @@ def check(file: Path, root: str | None, output: str) -> None:
 
 def _tried(settings: Settings, machine: Machine) -> dict[str, Any]:
     """What the reservations come to on a machine; raises SettingsError for what it cannot give."""
-    rules = settings.rules(machine)
+    rules = rules_of(settings, machine)
     node = Node(machine, rules, DeviceInventory.from_machine(machine, rules.devices))
     ledger = node.start()
     return {

@@ -1,6 +1,6 @@
 """HostFiles: the only place that opens files for discovery, strictly beneath a root.
 
-Called by `agent.host.sysfs.discovery`, `agent.host.pci` and `agent.host.record`. Paths are given without a leading
+Called by the modules of `agent.host.sysfs` and by `agent.host.record`. Paths are given without a leading
 slash ("sys/devices/system/cpu/online"). Symbolic links are followed here, component by component, inside the root: an
 absolute target starts again at the root and ".." stops there, as chroot(2) does, so that nothing outside is ever
 opened, whatever a recorded tree contains. Only regular files are read, never more than a limit: a FIFO, a device node

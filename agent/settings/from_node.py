@@ -1,6 +1,6 @@
 """Reservations that the settings leave open, taken from the Node: capacity less allocatable (safety rule S14).
 
-Used by `agent.app.setup`. CPUs: the number goes to `Settings.rules`, and the CPU manager's own rule chooses which
+Used by `agent.app.setup`. CPUs: the number goes to `rules_of`, and the CPU manager's own rule chooses which
 (rule 4.1). Memory: the kubelet knows no rule, it wants reservedMemory per NUMA node spelled out (rule 5.1); here the
 sum is spread over the nodes with CPUs in proportion to their memory without huge pages, whole pages, the rest on the
 lowest node that has room for it.

@@ -1,6 +1,6 @@
 """Settings: the one model of everything that can be configured, as the file names it.
 
-Read through `agent.settings.parse`; turned into decisions' Rules by `agent.settings.rules`. Names that
+Read through `agent.settings.parse`; turned into decisions' Rules by `agent.settings.to_rules`. Names that
 KubeletConfiguration has are its names and take its values verbatim
 (https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/); defaults are those of safety rule S1, which
 are not the kubelet's. Every field's description goes into the chart's schema.
@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, Strict
 from pydantic.alias_generators import to_camel
 
 from agent.model.idset import MAX_ID
-from agent.model.machine import Machine
 from agent.model.rules import (
     NODE_OPTIONS,
     DeviceSelector,
@@ -23,11 +22,9 @@ from agent.model.rules import (
     OnMemoryShortage,
     OnMisalignment,
     Policy,
-    Rules,
     Scope,
 )
 from agent.settings.kinds import Answers, CpuPolicy, Fallback, MemoryPolicy
-from agent.settings.to_rules import rules_of
 from agent.settings.topology_options import MAX_NODES, PREFER_CLOSEST
 from agent.settings.values import (
     WHOLE,
@@ -324,15 +321,6 @@ class Settings(Section):
     waiting: WaitingSettings = WaitingSettings()
     refusals: RefusalSettings = RefusalSettings()
     page: Page = Page()
-
-    def rules(self, machine: Machine, *, node_reserved: int = 0) -> Rules:
-        """The rules that decisions follow on a machine; raises SettingsError for what it cannot give.
-
-        Args:
-            machine: the hardware.
-            node_reserved: thousandths of a CPU that the kubelet keeps from pods (capacity less allocatable).
-        """
-        return rules_of(self, machine, node_reserved)
 
     @property
     def lifts_quota(self) -> bool:

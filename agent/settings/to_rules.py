@@ -1,13 +1,12 @@
 """From Settings and a machine to Rules: what the reservations come to, and what the machine cannot give.
 
-Used by `agent.settings.model.Settings.rules` only. Sources: kubelet rule 4.1 (reserved CPUs), 5.1 (reserved memory),
+Sources: kubelet rule 4.1 (reserved CPUs), 5.1 (reserved memory),
 https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
 
 from agent.errors import SettingsError
 from agent.model.idset import CpuSet
@@ -17,17 +16,15 @@ from agent.model.rules import Ceilings, Compatibility, CpuOptions, CpuRules, Mem
 from agent.settings.cpu_options import check_machine, cpu_options
 from agent.settings.kinds import CpuPolicy, MemoryPolicy
 from agent.settings.memory_reserved import memory_rules
+from agent.settings.model import Settings
 from agent.settings.topology_options import topology_rules
-
-if TYPE_CHECKING:
-    from agent.settings.model import Settings  # which offers rules_of as its method
 
 DEFAULT_EVICTION = "100Mi"
 """evictionHard's memory.available where the kubelet is told none."""
 _MEMORY_SIGNAL = "memory.available"
 
 
-def rules_of(settings: Settings, machine: Machine, node_reserved: int) -> Rules:
+def rules_of(settings: Settings, machine: Machine, *, node_reserved: int = 0) -> Rules:
     """The rules that decisions follow on this machine.
 
     Args:

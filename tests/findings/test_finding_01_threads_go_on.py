@@ -21,7 +21,7 @@ from agent.host.cgroups.watching import Changes, Watcher
 from agent.host.manifests import Follower
 from agent.host.nri import nri_pb2
 from agent.host.nri.plugin import Plugin
-from agent.host.pci import Hotplug, Uevent
+from agent.host.udev import Hotplug, Uevent
 from agent.kube.pod_report import PodReport
 from agent.kube.publishing.publisher import Publisher
 from agent.kube.topology_crd import TopologyPublisher

@@ -18,7 +18,7 @@ from agent.errors import SettingsError
 from agent.kube.nodes import node_facts
 from agent.model.idset import NodeSet
 from agent.model.machine import Machine
-from agent.settings import parse
+from agent.settings import parse, rules_of
 from tests.flow.world import MemoryStore, World, container, manifest
 
 NVME = "numalign.io/nvme"
@@ -129,7 +129,7 @@ def test_finding_17_two_lists_for_one_resource_are_an_error() -> None:
     """Which of them would hold for a device is nobody's guess."""
     two = [*settings("a")["devices"], {"resource": NVME, "class": "02", "namespaces": ["b"]}]
     with pytest.raises(SettingsError, match="a resource has one list"):
-        parse({"devices": two})[0].rules(parse_synthetic(TWO))
+        rules_of(parse({"devices": two})[0], parse_synthetic(TWO))
 
 
 FOUR = "1 socket x 1 node x 8 cores x 1 thread, nvme on 0, nvme on 0, nvme on 0, nvme on 0"

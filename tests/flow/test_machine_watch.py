@@ -18,7 +18,7 @@ from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import HostError
 from agent.host.checkpoint import Checkpoint
 from agent.host.machines import open_machine
-from agent.host.pci import Hotplug, Uevent
+from agent.host.udev import Hotplug, Uevent
 from tests.flow.serving import eventually, serving, write
 from tests.flow.world import container
 
@@ -159,7 +159,7 @@ def test_second_opinions_are_of_this_machine_only(monkeypatch: pytest.MonkeyPatc
     def missing(_devices: object) -> tuple[str, ...]:
         raise HostError("libudev", "cannot be loaded")
 
-    monkeypatch.setattr("agent.host.pci.cross_check", missing)
+    monkeypatch.setattr("agent.host.udev.cross_check", missing)
     found = second_opinion(odd, None)
     assert any("the kernel counts" in each for each in found)
     assert any("libudev" in each for each in found)

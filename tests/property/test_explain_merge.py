@@ -26,7 +26,7 @@ from agent.model.ledger import Ledger
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
 from agent.model.rules import Policy
-from agent.settings import parse
+from agent.settings import parse, rules_of
 from tests.world.nodes import managers_of
 from tests.world.strategies import case_of, pods
 
@@ -147,13 +147,14 @@ def test_every_rule_is_met_and_right() -> None:
         if by_socket == "true" and (policy == "single-numa-node" or not text.startswith("2 sockets x 2")):
             continue  # excluded by the CPU manager
         machine = parse_synthetic(text)
-        rules = parse({
+        settings, _ = parse({
             "topologyManagerPolicy": policy, "reservedSystemCPUs": "0",
             "topologyManagerPolicyOptions": {
                 "prefer-closest-numa-nodes": closest, "max-allowable-numa-nodes": "16",
             },
             "cpuManagerPolicyOptions": {"align-by-socket": by_socket},
-        })[0].rules(machine)  # fmt: skip
+        })  # fmt: skip
+        rules = rules_of(settings, machine)
         node = Node(machine, rules, DeviceInventory())
         for held, cpus in product(((), (4,), (2,) * len(machine.nodes)), (0, 1, 2, 4, 6, 12)):
             ledger = node.start()

@@ -18,7 +18,7 @@ from agent.model.machine import Machine
 from agent.model.outcome import Admitted
 from agent.observe.drawing import draw
 from agent.observe.drawing.words import size
-from agent.settings import parse
+from agent.settings import parse, rules_of
 from tests.reference import MACHINES, needs_machines, recorded
 from tests.unit.drawing_cases import (
     DESCRIPTIONS,
@@ -150,7 +150,7 @@ def test_what_the_core_grants_is_what_is_drawn() -> None:
         "cpuManagerPolicy": "static", "memoryManagerPolicy": "Static", "topologyManagerPolicy": "best-effort",
         "reservedSystemCPUs": "0,32", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}],
     })  # fmt: skip
-    node = Node(machine, settings_.rules(machine), DeviceInventory())
+    node = Node(machine, rules_of(settings_, machine), DeviceInventory())
     outcome = node.admit(node.start(), pod("u", container("app", cpus=20, memory=80 * GIB)))
     assert isinstance(outcome, Admitted)
     svg = draw(machine, outcome.ledger)

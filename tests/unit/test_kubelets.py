@@ -8,7 +8,7 @@ from agent.core.kubelets import MENDED, kubelet_rules
 from agent.errors import SettingsError
 from agent.model.outcome import Refusal
 from agent.model.rules import Compatibility, Minor, Rules
-from agent.settings import parse
+from agent.settings import parse, rules_of
 from tests.unit.cpu_machines import D2, Node, container, machine, pod
 from tests.unit.devices_cases import GPU, NO_HINT, Rack, asking, gpus
 from tests.unit.memory_cases import GIB, Desk, even
@@ -41,7 +41,7 @@ def test_the_mended_answer_is_the_same_for_every_kubelet() -> None:
 def test_a_setting_names_the_kubelet(written: str, mode: Compatibility, minor: Minor) -> None:
     """compatibility: kubelet-1.37 makes rules that answer as kubelet 1.37; kubelet alone means 1.36."""
     settings, _ = parse({"compatibility": written, "reservedSystemCPUs": "0"})
-    rules = settings.rules(D2)
+    rules = rules_of(settings, D2)
     assert (rules.compatibility, rules.minor) == (mode, minor)
 
 

@@ -12,7 +12,7 @@ import pytest
 from agent.core.machines.facts import local_nodes, to_facts
 from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import HostError
-from agent.host import pci, proc
+from agent.host import proc, udev
 from agent.host.files import HostFiles
 from agent.host.machines import open_machine
 from agent.host.sysfs.discovery import discover
@@ -144,7 +144,7 @@ LIVE = pytest.mark.skipif(not Path("/sys/bus/pci/devices").exists(), reason="no 
 
 def _udev() -> None:
     try:
-        pci._pyudev()
+        udev._pyudev()
     except HostError as error:
         pytest.skip(f"libudev is not here: {error}")
 
@@ -154,13 +154,13 @@ def test_udev_agrees_with_the_reader_on_this_machine() -> None:
     """The cross-check of PCI facts finds nothing, and finds what is made to differ."""
     _udev()
     machine = open_machine(None)
-    assert pci.cross_check(machine.devices) == ()
+    assert udev.cross_check(machine.devices) == ()
     odd = [dataclasses.replace(entry, vendor="dead") for entry in machine.devices]
     odd.append(PciDevice("ffff:00:00.0", "020000", "8086", "1592"))
-    found = pci.cross_check(tuple(odd))
+    found = udev.cross_check(tuple(odd))
     assert len(found) == len(machine.devices) + 1
     assert found[-1] == "ffff:00:00.0: sysfs lists it, udev does not"
-    assert sorted(pci.cross_check(())) == [f"{d.address}: udev lists it, sysfs did not" for d in machine.devices]
+    assert sorted(udev.cross_check(())) == [f"{d.address}: udev lists it, sysfs did not" for d in machine.devices]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may ask the kernel for a synthetic event")
@@ -168,7 +168,7 @@ def test_udev_agrees_with_the_reader_on_this_machine() -> None:
 def test_hotplug_hears_the_kernel_itself() -> None:
     """A synthetic event of CPU 0 (the kernel's own uevent file) arrives without udevd; drain never blocks."""
     _udev()
-    listener = pci.Hotplug()
+    listener = udev.Hotplug()
     assert listener.drain() == ()
     assert listener.fileno() >= 0
     try:
@@ -176,27 +176,27 @@ def test_hotplug_hears_the_kernel_itself() -> None:
     except OSError as error:
         pytest.skip(f"/sys is read-only here: {error}")
     events = listener.drain()
-    assert pci.Uevent("change", "cpu", "/devices/system/cpu/cpu0") in events
+    assert udev.Uevent("change", "cpu", "/devices/system/cpu/cpu0") in events
     assert listener.drain() == ()
 
 
 def test_lost_events_are_a_reason_to_look_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """ENOBUFS from the socket means that the kernel dropped some: one event "lost"."""
     _udev()
-    listener = pci.Hotplug()
+    listener = udev.Hotplug()
 
     def overrun(timeout: float) -> None:
         raise OSError(105, f"No buffer space available after {timeout}")
 
     monkeypatch.setattr(listener._monitor, "poll", overrun)
-    assert listener.drain() == (pci.Uevent("lost", "", ""),)
+    assert listener.drain() == (udev.Uevent("lost", "", ""),)
 
 
 def test_without_libudev_there_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """A container without the library: hot-plug is off, and the error says what to install."""
     monkeypatch.setitem(sys.modules, "pyudev", None)
     with pytest.raises(HostError, match="install libudev1"):
-        pci.Hotplug()
+        udev.Hotplug()
 
 
 def test_psutil_sees_the_same_cpus_and_tells_differences() -> None:

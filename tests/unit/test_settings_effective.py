@@ -11,7 +11,7 @@ from agent.errors import SettingsError
 from agent.model.idset import CpuSet
 from agent.model.machine import Cpu, Machine, NumaNode
 from agent.model.rules import CpuOptions, CpuRules, DeviceSelector, MemoryRules, Policy, Scope, TopologyRules
-from agent.settings import parse
+from agent.settings import parse, rules_of
 from agent.settings.to_rules import eviction_memory, reserved_count, reserved_cpus, reserved_memory
 
 MIB = 1 << 20
@@ -116,7 +116,7 @@ def test_a_pasted_snippet_becomes_rules() -> None:
         "devices": [{"resource": "numalign.io/nic", "class": "02"}],
     }
     distances = tuple(replace(node, distances=(10, 20)) for node in SMT.nodes)
-    rules = of(body).rules(replace(SMT, nodes=distances))
+    rules = rules_of(of(body), replace(SMT, nodes=distances))
     assert rules.topology == TopologyRules(Policy.RESTRICTED, Scope.POD, prefer_closest=True)
     assert rules.cpu == CpuRules(
         options=CpuOptions(full_pcpus_only=True, align_by_socket=True), reserved=CpuSet.of(0, 1), reserved_count=2
@@ -128,7 +128,7 @@ def test_a_pasted_snippet_becomes_rules() -> None:
 
 def test_s1_default_rules_bind_no_memory() -> None:
     """Safety rule S1 once more, where decisions read it."""
-    rules = of({}).rules(SMT)
+    rules = rules_of(of({}), SMT)
     assert (rules.cpu.static, rules.memory.static, rules.topology.policy) == (True, False, Policy.BEST_EFFORT)
     assert rules.keep_shared
 
@@ -148,4 +148,4 @@ def test_s1_default_rules_bind_no_memory() -> None:
 def test_what_this_machine_cannot_give_is_refused(body: dict[str, Any], why: str) -> None:
     """Each with the kubelet's sentence and a remedy."""
     with pytest.raises(SettingsError, match=why):
-        of(body).rules(SMT)
+        rules_of(of(body), SMT)

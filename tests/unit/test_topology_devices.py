@@ -11,7 +11,7 @@ from agent.kube.topology_crd import topology_object
 from agent.model.devices import Device, DeviceInventory
 from agent.model.idset import NodeSet
 from agent.model.ledger import DeviceBooks, Ledger
-from agent.settings import parse
+from agent.settings import parse, rules_of
 
 GPU = "vendor.com/gpu"
 MACHINE = parse_synthetic("3 sockets x 1 node x 2 cores x 1 thread")
@@ -21,7 +21,7 @@ def zones(*held: str) -> dict[str, tuple[str, str]]:
     """Capacity and what is available of the devices, by zone, while a pod holds some."""
     devices = (Device("wide", NodeSet.of(0, 2)), Device("one", NodeSet.of(2)), Device("nowhere", NodeSet()))
     inventory = DeviceInventory({GPU: devices})
-    rules = parse({})[0].rules(MACHINE)
+    rules = rules_of(parse({})[0], MACHINE)
     node = Node(MACHINE, rules, inventory)
     ledger: Ledger = replace(node.start(), devices=DeviceBooks({"p": {"app": {GPU: held}}} if held else {}))
     found = topology_object(

@@ -9,7 +9,7 @@ from agent.core.admission.node import Node
 from agent.core.machines.synthetic import parse_synthetic
 from agent.model.devices import DeviceInventory
 from agent.model.machine import Machine
-from agent.settings import parse
+from agent.settings import parse, rules_of
 
 
 def managers_of(machine: Machine | str, settings: Mapping[str, Any] | None = None) -> Node:
@@ -19,5 +19,5 @@ def managers_of(machine: Machine | str, settings: Mapping[str, Any] | None = Non
         SettingsError: the document is wrong, or asks for what this machine cannot give.
     """
     found = parse_synthetic(machine) if isinstance(machine, str) else machine
-    rules = parse(settings or {})[0].rules(found)
+    rules = rules_of(parse(settings or {})[0], found)
     return Node(found, rules, DeviceInventory.from_machine(found, rules.devices))

@@ -15,8 +15,8 @@ from collections.abc import Callable
 
 from agent.engine.fault_isolation import Isolated, sentence
 from agent.errors import HostError
-from agent.host import pci, proc
-from agent.host.pci import MOST_EVENTS, Hotplug, Uevent
+from agent.host import proc, udev
+from agent.host.udev import MOST_EVENTS, Hotplug, Uevent
 from agent.model.machine import Machine
 from agent.observe.logs import LOG
 
@@ -119,7 +119,7 @@ def second_opinion(machine: Machine, root: str | None) -> tuple[str, ...]:
     if root is not None:
         return ()
     try:
-        devices = pci.cross_check(machine.devices)
+        devices = udev.cross_check(machine.devices)
     except HostError as error:
         devices = (f"PCI devices are not cross-checked: {error}",)
     return (*proc.cross_check(machine), *devices)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from agent.core.machines.uncore import uncore_of
 from agent.host.files import HostFiles
-from agent.host.pci import read_pci
 from agent.host.sysfs.caches import read_caches
 from agent.host.sysfs.cpus import CpuFacts, read_cpuinfo, read_cpus
 from agent.host.sysfs.kinds import read_kinds
 from agent.host.sysfs.nodes import read_nodes
+from agent.host.sysfs.pci import read_pci
 from agent.host.sysfs.read import SysfsReader
 from agent.model.machine import Cpu, Machine
 

@@ -1,6 +1,6 @@
 """Reading single facts: the kernel's text formats (parse_*, pure) and a Reader that collects warnings.
 
-Used by every agent.host.sysfs_* module and by `agent.host.pci`. The rule for bad input: what is missing has a
+Used by every other module of this room. The rule for bad input: what is missing has a
 fallback or is left out; what is there and cannot be understood is an error where a placement rests on it (a set of
 CPUs), else a warning.
 """
