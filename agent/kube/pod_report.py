@@ -2,7 +2,8 @@
 
 numalign.io/assignment    JSON: per container cpus, mems, devices, aligned, why; policy, scope, what was asked for;
                           under "hints" the devices that the container cannot open, and why; under "unenforced"
-                          why the kernel does not have (all of) it, where that is so
+                          why the kernel does not have (all of) it, where that is so; under "pcie" how near its
+                          devices are to each other, where the settings ask for it
 numalign.io/cpus          the exclusive CPUs of the whole pod, for `kubectl get -o custom-columns`
 numalign.io/numa-nodes    the NUMA nodes that they and the bound memory lie on
 numalign.io/failed        the uid of a pod that we ended (`fail`), written with its deadline (`publisher`)
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.core.cgroups.enforced import IN_FORCE, Unenforced, sentence
+from agent.core.devices.nearness import noted, pairs_of
 from agent.engine.adopt import AnnotatedGrant
 from agent.errors import MalformedError
 from agent.model.fields import Field
@@ -28,6 +30,7 @@ from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Grant, Ledger, PodRecord
 from agent.model.machine import Machine
 from agent.model.outcome import Reason, Refusal
+from agent.model.rules import Rules
 
 ASSIGNMENT, CPUS, NODES = "numalign.io/assignment", "numalign.io/cpus", "numalign.io/numa-nodes"
 FAILED = "numalign.io/failed"
@@ -66,13 +69,21 @@ Hints = Callable[[str, str], Mapping[str, str]]
 """(pod uid, container) -> devices that it holds and cannot use through a device file, each with the reason (S22)."""
 
 
+_PLAIN = Rules()
+
+
 def no_hints(_uid: str, _container: str) -> Mapping[str, str]:
     """Where no devices are handed out."""
     return {}
 
 
 def admitted(
-    uid: str, ledger: Ledger, machine: Machine, hints: Hints = no_hints, unenforced: Unenforced = IN_FORCE
+    uid: str,
+    ledger: Ledger,
+    machine: Machine,
+    hints: Hints = no_hints,
+    unenforced: Unenforced = IN_FORCE,
+    rules: Rules = _PLAIN,
 ) -> PodReport:
     """The report of a pod that is in the ledger; raises KeyError for any other."""
     record = ledger.pods[uid]
@@ -92,9 +103,12 @@ def admitted(
     confined = ledger.cpus.confined.get(uid)
     if confined is not None:
         nodes |= confined.nodes
-    body = {"policy": record.policy, "scope": record.scope, "containers": containers}
+    body: dict[str, Any] = {"policy": record.policy, "scope": record.scope, "containers": containers}
     if record.asked:
         body["asked"] = record.asked
+    near = noted(pairs_of(ledger, uid, machine, rules))
+    if near:
+        body["pcie"] = near
     if "" in unenforced:
         body["unenforced"] = unenforced[""]
     status, reason, message = _verdict(record, cpus, nodes)

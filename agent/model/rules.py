@@ -225,6 +225,14 @@ class MemoryRules:
     tier: MemoryTier = MemoryTier.LOCAL
 
 
+class PcieLocality(StrEnum):
+    """Whether it counts how near devices are within a NUMA node (`agent.core.machines.pcie`)."""
+
+    OFF = "off"
+    TELL = "tell"  # of the devices of one pod
+    CHOOSE = "choose"  # and devices of ours are chosen by it, after the NUMA nodes
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceSelector:
     """PCI devices that numalign hands out itself, as a resource. All fields that are set must match.
@@ -259,6 +267,7 @@ class Rules:
             would (kubernetes issues 124066, 140495); off only in the parity harness.
         advertised: resources that the Node has, so that scheduler and kubelet count who asks for them in his limits;
             None where there is no Node to ask (a recorded machine, a folder of manifests).
+        pcie: whether it counts how near devices are within a NUMA node.
     """
 
     topology: TopologyRules = TopologyRules()
@@ -275,6 +284,7 @@ class Rules:
     on_memory_shortage: OnMemoryShortage = OnMemoryShortage.OPEN
     enforcement: Enforcement = Enforcement.AUTO
     advertised: frozenset[str] | None = None
+    pcie: PcieLocality = PcieLocality.OFF
 
     def may_take(self, resource: str, namespace: str, *, by_limit: bool = False) -> bool:
         """Whether pods of a namespace may have devices of a resource that numalign hands out itself.

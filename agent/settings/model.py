@@ -21,6 +21,7 @@ from agent.model.rules import (
     MemoryTier,
     OnMemoryShortage,
     OnMisalignment,
+    PcieLocality,
     Policy,
     Scope,
 )
@@ -287,6 +288,14 @@ class Settings(Section):
         tuple[DeviceSettings, ...],
         Field(max_length=256, description="PCI devices that numalign hands out itself; all fields set must match."),
     ] = ()
+    pcie_locality: Annotated[
+        PcieLocality,
+        Field(
+            description="How near the devices of a pod are on the PCIe tree (PIX, PXB, PHB, NODE, SYS): tell says so "
+            "in explain, the annotation and the page; with choose, devices that numalign hands out are also chosen "
+            "by fewest hops to what the container holds already, after the NUMA nodes."
+        ),
+    ] = PcieLocality.OFF
     excluded_namespaces: Annotated[
         tuple[Namespace, ...],
         Field(max_length=1024, description="Their pods are left alone; our own always is."),

@@ -55,6 +55,7 @@ def rules_of(settings: Settings, machine: Machine, *, node_reserved: int = 0) ->
         on_misalignment=settings.on_misalignment,
         on_memory_shortage=settings.on_memory_shortage,
         enforcement=settings.enforcement,
+        pcie=settings.pcie_locality,
     )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from agent.core.machines.pcie import PciTree
 from agent.model.idset import NodeSet
 
 NOWHERE = -1
@@ -62,6 +63,29 @@ class WholeGroups:
     ) -> tuple[bool, bool, int, str]:
         whole = len(ids) <= missing
         return not (key[0] and key[1] in opened), not whole, -len(ids) if whole else len(ids), ids[0]
+
+
+class Nearest:
+    """The fewest hops to what a container holds already, in sum; equal ones by id (`pcieLocality: choose`).
+
+    Each device counts for itself, so that the best of each are together the best set.
+
+    Args:
+        tree: the machine's PCI functions.
+        held: addresses that the container holds.
+    """
+
+    def __init__(self, tree: PciTree, held: Iterable[str]) -> None:
+        self._tree = tree
+        self._held = sorted({each for each in held if tree.knows(each)})
+
+    def preferred(self, available: Sequence[str], must_include: Sequence[str], size: int) -> Sequence[str] | None:
+        """The nearest; no opinion where the container holds nothing that the tree knows."""
+        if not self._held:
+            return None
+        left = [each for each in available if each not in must_include]
+        nearest = sorted(left, key=lambda each: (sum(self._tree.hops(each, other) for other in self._held), each))
+        return [*must_include, *nearest[: size - len(must_include)]]
 
 
 class Groups(NamedTuple):

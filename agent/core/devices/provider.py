@@ -22,9 +22,10 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from agent.core.devices.books import account_after, groups_held, in_use, kubelets_account, left_by_inits, untold
-from agent.core.devices.choose import DeviceShortage, Preference, WholeGroups, pick, split
+from agent.core.devices.choose import DeviceShortage, Nearest, Preference, WholeGroups, pick, split
 from agent.core.devices.hints import device_demand, held_demand
 from agent.core.kubelets import kubelet_rules
+from agent.core.machines.pcie import PciTree
 from agent.core.machines.tiers import Reach
 from agent.core.merge.masks import Positions
 from agent.core.merge.provider import Answer, Offer
@@ -38,7 +39,7 @@ from agent.model.machine import Machine
 from agent.model.outcome import Reason, Refusal
 from agent.model.pod import Container, ContainerKind, Pod
 from agent.model.quantity import units
-from agent.model.rules import Compatibility, CpuOptions, Policy, Rules
+from agent.model.rules import Compatibility, CpuOptions, PcieLocality, Policy, Rules
 
 UNREGISTERED = "cannot allocate unregistered device {}"
 NONE_HEALTHY = "no healthy devices present; cannot allocate unhealthy devices {}"
@@ -76,6 +77,7 @@ class DeviceManager:
         self._known = machine.node_set
         self._reach = Reach.of(machine, self._positions)
         self._groups = inventory.groups
+        self._tree = PciTree(machine) if rules.pcie is PcieLocality.CHOOSE else None
         self._places = {
             resource: {device.id: device.nodes for device in devices}
             for resource, devices in inventory.resources.items()
@@ -115,7 +117,8 @@ class DeviceManager:
         own = dict(books.held.get(pod.uid, {}).get(container.name, {}))
         before = dict(own)
         for resource, size in self.asked(ledger, pod, container).items():
-            got = self._chosen(ledger, pod, container, resource, size, left.get(resource, ()), affinity)
+            beside = [each for ids in own.values() for each in ids] if self._tree else ()
+            got = self._chosen(ledger, pod, container, resource, size, left.get(resource, ()), affinity, beside)
             if isinstance(got, Refusal):
                 return got
             if got:
@@ -247,8 +250,13 @@ class DeviceManager:
         size: int,
         reusable: Iterable[str],
         affinity: Hint,
+        beside: Iterable[str],
     ) -> tuple[str, ...] | Refusal:
-        """The ids of one resource; none where it has them already or asks for none."""
+        """The ids of one resource; none where it has them already or asks for none.
+
+        Of those that the NUMA nodes leave, a plugin has the first say; then whole IOMMU groups count, since others
+        are kept from the rest of one; then how near they are to what the container holds `beside` them.
+        """
         held = ledger.devices.held.get(pod.uid, {}).get(container.name, {}).get(resource)
         fault = self._fault(pod, container, resource, size, held)
         fault = fault or ("" if held is not None or not size else self._barred(ledger, resource))
@@ -264,7 +272,9 @@ class DeviceManager:
             size,
             split({number: self._nodes(places.get(number), fold=fold) for number in reusable}, nodes),
             split({number: self._nodes(places[number], fold=fold) for number in free}, nodes),
-            self._preferences.get(resource) or self._whole_groups(ledger.devices, resource, pod.uid),
+            self._preferences.get(resource)
+            or self._whole_groups(ledger.devices, resource, pod.uid)
+            or (Nearest(self._tree, beside) if self._tree else None),
         )
         if isinstance(got, DeviceShortage):
             facts = {"resource": resource, "requested": got.requested, "available": got.available}

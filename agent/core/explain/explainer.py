@@ -16,6 +16,7 @@ from agent.core.admission.pod import Step
 from agent.core.admission.waiting import BEHIND
 from agent.core.confine import asks
 from agent.core.devices.kubelet import Given, explained, handed_over, places
+from agent.core.devices.nearness import pairs_of, sentences
 from agent.core.explain.asked import asked_by
 from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
@@ -231,13 +232,16 @@ class _Explainer:
             fits_now=run.ledger is not None and not (run.refusal and BEHIND in run.refusal.message),
         )  # fmt: skip
         summary, reasons = answer(facts)
+        holding = self.ledger if self.record is not None else run.ledger
+        near = pairs_of(holding, self.pod.uid, self.node.machine, rules) if holding is not None else ()
         return Explanation(
             self.pod.key, self.pod.uid, self.pod.qos.value, verdict, summary,
             policy=policy, policy_from=_source(self.ask.policy, policy, rules.topology.policy),
             scope=Scope.POD if confined else scope,
             scope_from=HintSource.CONFINED if confined else _source(self.ask.scope, scope, rules.topology.scope),
             fate=fate(facts), reasons=reasons, asked=facts.asked, merges=run.merges, got=got, refusal=run.refusal,
-            remedies=found.remedies, searched=found.searched, as_of=as_of, notes=tuple(self.notes),
+            remedies=found.remedies, searched=found.searched, as_of=as_of,
+            notes=(*self.notes, *sentences(near)),
         )  # fmt: skip
 
 

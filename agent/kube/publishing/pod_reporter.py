@@ -173,8 +173,8 @@ class PodReporter:
             self._admitted(face, pod.uid, ledger, unenforced)
 
     def _admitted(self, face: _Face, uid: str, ledger: Ledger, unenforced: Unenforced) -> None:
-        machine, _ = self._facts()
-        told = pod_reports.admitted(uid, ledger, machine, self._hints, unenforced)
+        machine, rules = self._facts()
+        told = pod_reports.admitted(uid, ledger, machine, self._hints, unenforced, rules)
         if told.reason in pod_reports.WARNED and not pod_reports.carried(face.body, replace(told, uid=face.api_uid)):
             about = Regarding("Pod", face.namespace, face.name, face.api_uid)
             self._publisher.record(Notice(about, "Warning", told.reason, told.message))
