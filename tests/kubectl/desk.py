@@ -14,6 +14,7 @@ import yaml
 from tests.cluster.control_plane import ADMIN, ControlPlane
 
 PLUGIN = Path(__file__).parents[2] / "deploy" / "kubectl-numalign"
+COMPLETION = PLUGIN.with_name("kubectl_complete-numalign")
 _FORWARDING = """#!/bin/sh
 # kubectl with a port-forward that needs no kubelet: it says what the real one says, for a port that is there already
 for word in "$@"; do
@@ -42,7 +43,8 @@ class Desk:
         real.mkdir(parents=True)
         self.path.mkdir()
         (real / "kubectl").symlink_to(program)
-        (self.path / "kubectl-numalign").symlink_to(PLUGIN)
+        for each in (PLUGIN, COMPLETION):
+            (self.path / each.name).symlink_to(each)
         wrapper = self.path / "kubectl"
         wrapper.write_text(_FORWARDING)
         wrapper.chmod(0o755)
