@@ -116,6 +116,10 @@ fields: $(READY) ## generate the list of a pod's fields, of the Kubernetes versi
 lock: $(READY) ## resolve the dependencies again
 	bash deploy/lock/resolve.sh $(BIN)
 
+.PHONY: base
+base: $(READY) ## make the base of the image anew from Debian's archive, and record its packages (deploy/lock/base.txt)
+	$(BIN)/python -m tools.image.debian
+
 dashboards: $(READY) ## Grafana's JSON, and its panels filled by a real Prometheus, as pictures (ARGS=--json-only: no pictures)
 	$(BIN)/python -m tools.dashboards $(ARGS)
 

@@ -1,6 +1,6 @@
 """The image, built by the real Dockerfile without a registry: buildah, and a base that mmdebstrap makes.
 
-    base()      a root of a Debian release with Python, as a tar; a minute or two, then cached
+    base()      a root of a Debian release with Python, as a tar (tools/image/debian.py)
     wheels()    the locked dependencies as files, so that the build needs no network
     build()     an image of one architecture in a store
     archive()   the image for this machine as a docker-archive, for `ctr -n k8s.io images import`, `podman load -i`
@@ -12,13 +12,10 @@ and prints where it is.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
-import platform
 import shutil
-import subprocess
 import sys
 import tarfile
 import zipfile
@@ -27,33 +24,27 @@ from pathlib import Path
 from typing import Any
 
 from agent import __version__
+from tools.image.debian import CACHE, EPOCH, HOST, MACHINES, ROOT, ImageMissingError, base, locked, run
 
-ROOT = Path(__file__).parents[2]
-CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "numalign" / "image"
+__all__ = [
+    "CACHE", "HOST", "MACHINES", "NAME", "PLATFORMS", "Buildah", "ImageMissingError", "archive", "base", "build",
+    "command", "configuration", "environment", "locked", "unpack", "wheels",
+]  # fmt: skip
 NAME = f"numalign:{__version__}"
 """What the image is called in the archive; the chart's defaults name the same."""
-SUITE = "bookworm"
 PYTHON = "3.11"
 """Debian 12's, the oldest that is supported."""
-PACKAGES = "python3,libudev1,libstdc++6,ca-certificates"
-_DROPPED = ("doc", "man", "info", "locale")
 _PIP = "pip==25.3"
 _RUNTIME, _BUILD = "deploy/lock/runtime.txt", "deploy/lock/build.txt"
 _LOCKS = (_RUNTIME, _BUILD)
-_SOURCES = ("Dockerfile", "pyproject.toml", "README.md", "LICENSE", *_LOCKS)
-MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
-"""Architectures that there are images for, by their name in images: as the kernel calls them."""
+_SOURCES = (
+    "Dockerfile", "pyproject.toml", "README.md", "LICENSE", "deploy/lock/debian.toml", "deploy/lock/base.txt",
+    "tools/image/debian.py", *_LOCKS,
+)  # fmt: skip
 PLATFORMS = {"amd64": "linux/amd64", "arm64": "linux/arm64/v8"}
 """As buildah wants them: it finds no local image for arm64 that does not name the variant."""
-HOST = next((each for each, machine in MACHINES.items() if machine == platform.machine()), "amd64")
-EPOCH = 1767225600
-"""Seconds: the time that an image and its files carry, whenever it is built (1 January 2026)."""
 _KEPT = 4
 """Images that are kept: several work trees share the cache."""
-
-
-class ImageMissingError(Exception):
-    """The image cannot be built here; the text says why."""
 
 
 def archive() -> Path:
@@ -65,25 +56,6 @@ def archive() -> Path:
         kept = sorted(CACHE.glob("numalign-*.tar"), key=lambda path: path.stat().st_mtime)
         for old in set(kept[:-_KEPT]) - {target}:
             old.unlink()
-    return target
-
-
-def base(arch: str = HOST) -> Path:
-    """A root with Python and nothing that it can do without, as a tar.
-
-    Packages of another architecture are unpacked and not configured: their scripts would have to run.
-    """
-    variant = "essential" if arch == HOST else "extract"
-    recipe = hashlib.sha256(f"{SUITE} {PACKAGES} {_DROPPED} {variant} {EPOCH}".encode()).hexdigest()[:12]
-    target = CACHE / f"base-{SUITE}-{arch}-{recipe}.tar"
-    if not target.exists():
-        left_out = [f"--dpkgopt=path-exclude=/usr/share/{each}/*" for each in _DROPPED]
-        spare = target.with_name(f".{target.name}")
-        _run(
-            "mmdebstrap", f"--variant={variant}", f"--architectures={arch}", f"--include={PACKAGES}", *left_out,
-            SUITE, str(spare), seconds=900, SOURCE_DATE_EPOCH=str(EPOCH),
-        )  # fmt: skip
-        spare.rename(target)
     return target
 
 
@@ -109,7 +81,7 @@ def _foreign(arch: str) -> list[str]:
 
 
 def _pip(*arguments: str) -> None:
-    _run(sys.executable, "-m", "pip", *arguments, "--quiet", "--disable-pip-version-check", seconds=600)
+    run(sys.executable, "-m", "pip", *arguments, "--quiet", "--disable-pip-version-check", seconds=600)
 
 
 def _build(target: Path) -> None:
@@ -134,13 +106,14 @@ def _build_in(buildah: Buildah, target: Path) -> None:
     spare.rename(target)
 
 
-def build(buildah: Buildah, tag: str, arch: str = HOST) -> None:
+def build(buildah: Buildah, tag: str, arch: str = HOST, revision: str = "") -> None:
     """An image of an architecture, in a store; the same bytes for the same sources and archive of Debian.
 
     Args:
         buildah: the store.
         tag: the image's name.
         arch: of MACHINES.
+        revision: the commit that it is built from, for its label.
 
     Raises:
         ImageMissingError: it cannot be built here; the text says why.
@@ -154,7 +127,8 @@ def build(buildah: Buildah, tag: str, arch: str = HOST) -> None:
         "--volume", f"{wheels(arch)}:/wheels:ro",
         "--build-arg", f"BASE={base(arch).stem}", "--build-arg", f"BUILDER={base(HOST).stem}-builder",
         "--build-arg", "PIP_NO_INDEX=1", "--build-arg", "PIP_FIND_LINKS=/wheels",
-        "--build-arg", f"SOURCE_DATE_EPOCH={EPOCH}", "--build-arg", f"VERSION={__version__}", str(ROOT),
+        "--build-arg", f"SOURCE_DATE_EPOCH={EPOCH}", "--build-arg", f"VERSION={__version__}",
+        "--build-arg", f"REVISION={revision}", str(ROOT),
     )  # fmt: skip
 
 
@@ -227,18 +201,7 @@ class Buildah:
 
     def __call__(self, *arguments: str, seconds: float = 900) -> str:
         """Run one command; its output."""
-        return _run("buildah", *self._flags, *arguments, seconds=seconds, BUILDAH_ISOLATION="chroot")
-
-
-def _run(*command: str, seconds: float, **environment: str) -> str:
-    if shutil.which(command[0]) is None:
-        raise ImageMissingError(f"{command[0]} is missing: apt-get install buildah mmdebstrap")
-    done = subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=seconds, check=False
-    )
-    if done.returncode:
-        raise ImageMissingError(f"{' '.join(command[:6])} ... failed:\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}")
-    return done.stdout
+        return run("buildah", *self._flags, *arguments, seconds=seconds, BUILDAH_ISOLATION="chroot")
 
 
 def _digest() -> str:
@@ -252,15 +215,6 @@ def _hash(files: Iterable[Path]) -> str:
     for path in files:
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
-
-
-@contextlib.contextmanager
-def locked() -> Iterator[None]:
-    """One build at a time, also among processes."""
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 @contextlib.contextmanager
