@@ -17,7 +17,7 @@ _get_comp_words_by_ref() {  # of the package bash-completion, which kubectl's sc
 }
 source <(kubectl completion bash)
 COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMP_LINE="$*" COMP_POINT=${#COMP_LINE} COMP_TYPE=9 COMP_KEY=9
-__start_kubectl
+__start_kubectl 2> /dev/null  # bash says that no key was pressed
 printf '%s\\n' "${COMPREPLY[@]}"
 """
 """A shell's Tab at the end of a command line."""
@@ -61,7 +61,8 @@ def test_kubectl_asks_for_names_of_the_cluster(scene: Scene) -> None:
 
     def asked(*words: str) -> list[str]:
         text = scene.desk.run("kubectl", "__complete", "numalign", *words)
-        return [line.partition("\t")[0] for line in text.partition("\n:")[0].splitlines()]
+        lines = [line.partition("\t")[0] for line in text.splitlines()]
+        return lines[: lines.index(":4")]
 
     assert set(asked("why", "-n", NODE, "")) == {*PODS}
     assert asked("why", f"--namespace={NODE}", "gr") == ["greedy"]
