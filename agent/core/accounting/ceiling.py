@@ -31,7 +31,8 @@ def over(rules: Rules, namespace: str, before: Ledger, after: Ledger) -> Refusal
     Args:
         rules: with the ceilings.
         namespace: of the pod that is decided on; both ledgers know the pod as one of its.
-        before, after: who holds what, without the decision and with it.
+        before: who holds what without the decision.
+        after: who holds what with it.
     """
     ceiling = rules.ceilings.of(namespace)
     if ceiling is None:

@@ -222,7 +222,7 @@ class _Resize:
         if len(held | own) >= count:
             found = self._nearest(name, held, count, own)
         else:
-            *_, reach = self._zones(self._home(name, held), held, own)
+            *_, reach = (CpuSet(), *self._zones(self._home(name, held), held, own))  # none where its nodes are gone
             found = self._nearest(name, held | reach, count, free)
         return self._nearest(name, held, count, own | free) if own and isinstance(found, Refusal) else found
 
