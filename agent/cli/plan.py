@@ -11,8 +11,10 @@ import click
 
 from agent.app.offline.queries import OfflineQueries, open_queries
 from agent.cli.where import config_option, root_option, state_dir_option
+from agent.core.forecast.gains import Gain, gains, sentences
 from agent.core.forecast.whatif import Difference, Forecast, PodForecast, WhatIf, what_if
 from agent.errors import SettingsError
+from agent.model.exclusive import ALLOWED, Wish, parsed
 from agent.model.rules import Policy, Scope
 
 REFUSED = 1
@@ -21,6 +23,7 @@ EXAMPLES = """\b
 Examples:
   numalign plan --policy single-numa-node      who would have been refused?
   numalign plan --policy restricted --scope pod -o json | jq '.pods[] | select(.change == "refused")'
+  numalign plan --exclusive auto               who would gain CPUs of its own beside a sidecar?
   numalign plan --repack                       what would the same pods leave free, packed anew?
 """
 
@@ -32,6 +35,11 @@ Examples:
 @click.option(
     "--scope", type=click.Choice([each.value for each in Scope]), help="Another topologyManagerScope of the node."
 )
+@click.option(
+    "--exclusive",
+    metavar="WISH",
+    help="Another exclusiveContainers: auto, names, or auto,-NAME.",
+)
 @click.option("--repack", is_flag=True, help="Pack all pods anew, in the best of several orders.")
 @state_dir_option
 @config_option
@@ -39,8 +47,8 @@ Examples:
 @click.option("--details", "-v", is_flag=True, help="Also what each pod has, and would have, CPU by CPU.")
 @click.option("--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def command(
-    *, policy: str | None, scope: str | None, repack: bool, state_dir: Path, config: Path | None, root: str | None,
-    details: bool, output: str,
+    *, policy: str | None, scope: str | None, exclusive: str | None, repack: bool, state_dir: Path,
+    config: Path | None, root: str | None, details: bool, output: str,
 ) -> None:  # fmt: skip
     """Tell which pods of this node would have been refused, or placed elsewhere, and why.
 
@@ -52,23 +60,28 @@ def command(
     Exit codes: 0 every pod that runs would get in; 1 some would be refused; 2 wrong input; 3 a fault of this
     machine, or no ledger.
     """  # noqa: D301 - click's mark for text that is not folded is this very character
-    if policy is None and scope is None and not repack:
-        raise SettingsError("plan", "name another --policy or --scope, or --repack; nothing else is to be planned")
+    if policy is None and scope is None and exclusive is None and not repack:
+        why = "name another --policy, --scope or --exclusive, or --repack; nothing else is to be planned"
+        raise SettingsError("plan", why)
+    wish = None if exclusive is None else parsed(exclusive)
+    if exclusive is not None and wish is None:
+        raise SettingsError("--exclusive", f'"{exclusive[:60]}" is none of {ALLOWED}')
     desk = open_queries(state_dir, config, root)
-    question = _question(desk, Policy(policy) if policy else None, Scope(scope) if scope else None)
+    question = _question(desk, Policy(policy) if policy else None, Scope(scope) if scope else None, wish)
     answer = what_if(question, repack=repack)
     if output == "json":
         click.echo(json.dumps(as_json(question, answer), indent=2))
     else:
         from agent.cli import plan_show  # noqa: PLC0415 - rich is loaded only where a table is shown
 
-        plan_show.show(question, answer, repack=repack, details=details)
+        words = sentences(gained(question, answer), str(question.then.rules.exclusive)) if exclusive else ()
+        plan_show.show(question, answer, repack=repack, details=details, more=tuple(words))
     sys.exit(REFUSED if answer.count(Difference.REFUSED) else 0)
 
 
-def _question(desk: OfflineQueries, policy: Policy | None, scope: Scope | None) -> WhatIf:
+def _question(desk: OfflineQueries, policy: Policy | None, scope: Scope | None, wish: Wish | None) -> WhatIf:
     return WhatIf(
-        desk.node, desk.node.with_topology(policy, scope), desk.ledger,
+        desk.node, desk.node.with_topology(policy, scope, wish), desk.ledger,
         outside=[
             each.pod for each in desk.outside.values() if each.standing.refusal is not None and not each.gone
         ],
@@ -83,11 +96,32 @@ def as_json(question: WhatIf, answer: Forecast) -> dict[str, Any]:
         "version": 1,
         "policy": {"now": now.policy.value, "then": then.policy.value},
         "scope": {"now": now.scope.value, "then": then.scope.value},
+        "exclusive": {
+            "now": str(question.now.rules.exclusive), "then": str(question.then.rules.exclusive),
+            "gains": [_gain(each) for each in gained(question, answer)],
+        },
         "order": answer.order, "ordersTried": list(answer.tried),
         "pods": [_line(line) for line in answer.lines],
         "counts": {change.value: answer.count(change) for change in Difference},
         "aligned": {"now": answer.aligned[0], "then": answer.aligned[1]},
         "largestAligned": {"now": dict(answer.before), "then": dict(answer.after)},
+    }  # fmt: skip
+
+
+def gained(question: WhatIf, answer: Forecast) -> tuple[Gain, ...]:
+    """Who would have CPUs of its own that has none now."""
+    refused = {
+        line.uid: line.why for line in answer.lines if line.change in (Difference.REFUSED, Difference.STILL_REFUSED)
+    }
+    alone = {line.uid for line in answer.lines if line.change is Difference.LEFT_ALONE}
+    pods = (pod for pod in question.pods() if pod.uid not in alone)
+    return gains(question.now.rules, question.then.rules, pods, refused)
+
+
+def _gain(gain: Gain) -> dict[str, Any]:
+    return {
+        "pod": gain.pod, "containers": dict(gain.containers), "requestedMilli": gain.requested,
+        "asGuaranteedMilli": gain.guaranteed, "oneCpu": list(gain.singles), "refused": gain.why,
     }  # fmt: skip
 
 

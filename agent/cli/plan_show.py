@@ -28,9 +28,10 @@ _ORDER = {
 
 
 def show(
-    question: WhatIf, answer: Forecast, *, repack: bool, details: bool = False, target: Console | None = None
-) -> None:
-    """Print the plan."""
+    question: WhatIf, answer: Forecast, *, repack: bool, details: bool = False, more: tuple[str, ...] = (),
+    target: Console | None = None,
+) -> None:  # fmt: skip
+    """Print the plan; `more` are sentences that come before the last."""
     target = target or tables.console()
     _grid(answer).print(target)
     for line in answer.lines if details else ():
@@ -40,7 +41,8 @@ def show(
                 target.print(Text(f"  {has}"), soft_wrap=True)
     if details:
         target.print()
-    for text in _sentences(question, answer, repack=repack):
+    *first, last = _sentences(question, answer, repack=repack)
+    for text in (*first, *more, last):
         for part in folded(f"{capital(text)}.", target.width):
             target.print(Text(part), soft_wrap=True)
 

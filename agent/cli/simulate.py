@@ -89,6 +89,8 @@ def _kinds(_context: click.Context, _option: click.Parameter, values: tuple[str,
 @_several("--policy", "policies", Policy, "Instead of the file's; several are compared.")
 @_several("--scope", "scopes", Scope, "The same for the scope.")
 @_several("--on-misalignment", "wishes", OnMisalignment, "The same for onMisalignment.")
+@click.option("--exclusive", "exclusives", metavar="WISH", multiple=True,
+              help="The same for exclusiveContainers: none, auto, names, auto,-NAME. May be repeated.")  # fmt: skip
 @click.option("--scheduler", "strategy", type=click.Choice([each.value for each in Strategy]),
               default=Strategy.LEAST_ALLOCATED.value, show_default=True,
               help="How the scheduler scores nodes that have room.")  # fmt: skip
@@ -109,8 +111,9 @@ def _kinds(_context: click.Context, _option: click.Parameter, values: tuple[str,
 def command(
     *, pods: tuple[Path, ...], root: tuple[str, ...], machines: int, nodes: tuple[MachineKind, ...],
     configs: tuple[Path, ...], policies: tuple[Policy, ...], scopes: tuple[Scope, ...],
-    wishes: tuple[OnMisalignment, ...], strategy: str, retries: int, keep_nodes: bool, most_pods: int,
-    scenario: Path | None, show_nodes: bool, show_pods: bool, draw: str | None, output: str, target: Path | None,
+    wishes: tuple[OnMisalignment, ...], exclusives: tuple[str, ...], strategy: str, retries: int, keep_nodes: bool,
+    most_pods: int, scenario: Path | None, show_nodes: bool, show_pods: bool, draw: str | None, output: str,
+    target: Path | None,
 ) -> None:  # fmt: skip
     """Show where pods would go, what is refused, and how full and fragmented the nodes end.
 
@@ -126,7 +129,8 @@ def command(
     """  # noqa: D301 - click's mark for text that is not folded is this very character
     kinds = (*(MachineKind(spec, machines) for spec in root), *nodes) or (MachineKind(None, machines),)
     options = SimulateOptions(
-        pods=pods, kinds=kinds, configs=configs, policies=policies, scopes=scopes, wishes=wishes, scenario=scenario,
+        pods=pods, kinds=kinds, configs=configs, policies=policies, scopes=scopes, wishes=wishes,
+        exclusives=exclusives, scenario=scenario,
         strategy=Strategy(strategy), retries=retries, keep_nodes=keep_nodes, most_pods=most_pods,
     )  # fmt: skip
     try:

@@ -205,13 +205,13 @@ class Confiner:
             return 0  # the CPU manager serves it as a whole (kubelet rule 4.12)
         if "cpu" in (pod.requests or {}):
             return (pod.requests or {})["cpu"]
-        shared = [each for each in pod.containers if pod.pod_level or not exclusive_count(pod, each, gate)]
+        shared = [each for each in pod.containers if pod.pod_level or not exclusive_count(pod, each, self._rules)]
         return at_once((each.kind, each.requests.get("cpu", 0)) for each in shared)
 
     def _exclusive(self, pod: Pod) -> int:
         """Exclusive CPUs that the pod gets besides; none where pod-level resources keep the CPU manager away."""
         gate = self._rules.pod_level_managers
-        return 0 if pod.pod_level and not gate else pod_exclusive_count(pod, gate)
+        return 0 if pod.pod_level and not gate else pod_exclusive_count(pod, self._rules)
 
     def limit(self, pod: Pod) -> int:
         """Bytes of memory to bind; 0 when it is not asked for, or when some container has no limit (S7)."""

@@ -25,12 +25,13 @@ from agent.core.admission.node import Node
 from agent.core.devices.books import UNTOLD, in_use
 from agent.core.request.amounts import exclusive_count
 from agent.core.request.annotations import Ask, ask_of
+from agent.core.request.exclusive import memory_takes_part
 from agent.engine.fault_isolation import Isolated
 from agent.model.cgroup import Cgroup
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Ledger, PodRecord
-from agent.model.pod import ContainerKind, Pod, Qos
+from agent.model.pod import ContainerKind, Pod
 from agent.model.quantity import units
 from agent.model.rules import Policy, Scope
 
@@ -204,7 +205,7 @@ class Adopter:
         found: dict[str, CpuSet] = {}
         beside = CpuSet()
         for container in pod.containers:
-            count = exclusive_count(pod, container, self._node.rules.pod_level_managers)
+            count = exclusive_count(pod, container, self._node.rules)
             if not count or (container.kind is ContainerKind.INIT and container.name not in cgroups):
                 continue
             cgroup = cgroups.get(container.name)
@@ -219,11 +220,11 @@ class Adopter:
 
     def _blocks(self, pod: Pod, cgroups: Mapping[str, Cgroup]) -> dict[str, tuple[Block, ...]]:
         """Memory as the containers are bound now; what a container asks for says how much."""
-        if pod.qos is not Qos.GUARANTEED:
-            return {}
         found: dict[str, tuple[Block, ...]] = {}
         for container in pod.containers:
             cgroup = cgroups.get(container.name)
+            if not memory_takes_part(pod, container, self._node.rules):
+                continue
             everywhere = self._node.machine.node_set
             if cgroup is None or (len(everywhere) > 1 and cgroup.mems in (NodeSet(), everywhere)):
                 continue  # not bound; where there is only one node, nobody can tell, nor needs to

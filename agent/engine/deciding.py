@@ -10,6 +10,7 @@ from agent.core.admission.pressure import PressureCheck, unjudged
 from agent.core.admission.resize import changed, resized
 from agent.core.admission.waiting import BEHIND, Waiting, may_pass
 from agent.core.devices.kubelet import Given, explained, handed_over
+from agent.core.request import exclusive
 from agent.core.request.amounts import exclusive_count
 from agent.core.request.annotations import DEVICES, PIN, Ask, Problem, ask_of
 from agent.engine.device_tracker import unheld
@@ -47,6 +48,9 @@ def asked(node: Node, pod: Pod) -> Ask:
 def _asked(node: Node, pod: Pod) -> Ask:
     ask = ask_of(pod, node.rules.cpu.options, node.rules.topology.policy)
     problems = []
+    why = exclusive.problem(pod, node.rules)
+    if why:
+        problems.append(Problem(exclusive.EXCLUSIVE, pod.annotations[exclusive.EXCLUSIVE], why, exclusive.THEN))
     for resource in sorted(ask.devices):
         if resource in node.inventory.reported:
             why = f"names {resource}, which a device plugin of the kubelet hands out: ask for it in the limits"
@@ -96,8 +100,7 @@ def sandboxed(node: Node, pod: Pod) -> bool:
     """
     if not pod.overhead or pod.annotations.get(PIN) == "true":
         return False
-    gate = node.rules.pod_level_managers
-    return node.rules.cpu.static and any(exclusive_count(pod, each, gate) for each in pod.containers)
+    return node.rules.cpu.static and any(exclusive_count(pod, each, node.rules) for each in pod.containers)
 
 
 def decided(
@@ -156,7 +159,7 @@ def _settled(
     pod, held = known.pod, ledger.pods.get(known.pod.uid)
     if known.exempt or not known.ask.pin or (known.ran and not switches.pin_adopted):
         return ledger if held else on_shared_pool(ledger, pod, node, "", adopted=known.ran), known
-    if unwritable and wants_anything(pod):
+    if unwritable and wants_anything(pod, node.rules):
         if held:  # it runs, and keeps what it has until what it asks for now can be saved
             return ledger, replace(known, unsaved=not same(held.pod, pod))
         refusal = Refusal(Reason.UNEXPECTED, f"nothing new is granted: {unwritable}")

@@ -27,13 +27,14 @@ from dataclasses import dataclass
 
 from agent.core.accounting import invariants
 from agent.core.admission.node import Node
+from agent.core.cgroups.burstable import Standing, own_sets, standing
 from agent.engine.adopt import Adopter, AnnotatedGrant
 from agent.engine.fault_isolation import Isolated
 from agent.engine.migrate import Loss, migrate
 from agent.model.cgroup import Cgroup, Level, Observed
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
-from agent.model.pod import Pod, Qos
+from agent.model.pod import Pod
 
 LISTED = "listed"
 """Key of what is saved with a ledger: whether a complete list of pods had been read by then. A ledger that was saved
@@ -76,6 +77,7 @@ class Recovered:
         as_saved: its ledger was taken as it is.
         complete: the checkpoint knew of every pod; if not, nothing is written before the first complete list.
         before: the checkpoint's ledger; None where there was none.
+        standing: who stands on CPUs of pods that are not Guaranteed: it started while no agent ran.
     """
 
     ledger: Ledger
@@ -89,6 +91,7 @@ class Recovered:
     as_saved: bool = True
     complete: bool = True
     before: Ledger | None = None
+    standing: tuple[Standing, ...] = ()
 
 
 def recover(
@@ -138,8 +141,9 @@ def recover(
     adopter.confine()
     as_saved = saved is not None and not adopted and not overtaken and _stands(base, node)
     migrated = None if as_saved else migrate(adopter.ledger, node)
+    ledger = migrated.ledger if migrated else base
     return Recovered(
-        ledger=migrated.ledger if migrated else base,
+        ledger=ledger,
         kept=tuple(sorted(base.pods)),
         adopted=tuple(sorted(adopted)),
         running=tuple(sorted(uid for uid in by_pod if uid in mine and uid not in adopted)),
@@ -150,6 +154,7 @@ def recover(
         as_saved=as_saved,
         complete=saved is not None and complete and not overtaken,
         before=saved,
+        standing=tuple(standing(ledger, names, observed)),
     )
 
 
@@ -159,10 +164,9 @@ def _overtaken(ledger: Ledger, observed: Observed) -> tuple[str, ...]:
     Nothing is put anywhere that was not saved: a later ledger than this one knew him.
     """
     there = {cgroup.pod_uid for cgroup in observed.cgroups}
+    may_be_granted = own_sets(observed)
     strangers = CpuSet.union(
-        cgroup.cpus
-        for cgroup in observed.cgroups
-        if cgroup.level is Level.CONTAINER and cgroup.qos is Qos.GUARANTEED and cgroup.pod_uid not in ledger.pods
+        cgroup.cpus for cgroup in observed.cgroups if may_be_granted(cgroup) and cgroup.pod_uid not in ledger.pods
     )
     cpus = ledger.cpus
     held = {

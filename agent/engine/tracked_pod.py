@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 from agent.core.admission.node import Node
 from agent.core.admission.resize import PREFIX as RESIZE
+from agent.core.request import exclusive
 from agent.core.request.annotations import Ask
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod, Qos
-from agent.model.rules import OnMisalignment
+from agent.model.rules import OnMisalignment, Rules
 
 Exempt = Callable[[Pod], str]
 """Why a pod is left alone (safety.md S2), "" when it is not."""
@@ -112,12 +113,12 @@ def same_room(old: Pod, new: Pod) -> bool:
     return (old.containers, old.requests, old.limits) == (new.containers, new.requests, new.limits)
 
 
-def asks_nothing(known: TrackedPod) -> bool:
+def asks_nothing(known: TrackedPod, rules: Rules) -> bool:
     """Whether there is nothing to refuse: a pod is left alone (safety.md S2), or shares the pool by its own wish."""
-    return bool(known.exempt) or not known.ask.pin or not wants_anything(known.pod)
+    return bool(known.exempt) or not known.ask.pin or not wants_anything(known.pod, rules)
 
 
-def wants_anything(pod: Pod) -> bool:
+def wants_anything(pod: Pod, rules: Rules) -> bool:
     """Whether a pod could be granted something that must be saved first."""
     extended = any("/" in name for each in pod.containers for name in each.limits)
-    return pod.qos is Qos.GUARANTEED or bool(pod.annotations) or extended
+    return pod.qos is Qos.GUARANTEED or bool(pod.annotations) or extended or exclusive.asks(pod, rules)

@@ -112,7 +112,7 @@ def unsaved(before: State, new: State) -> State:
     marked = []
     for uid in new.ledger.pods.keys() - before.ledger.pods.keys():
         known = new.known[uid]
-        marked.append(replace(known, refusal=None if asks_nothing(known) else refusal, unsaved=True))
+        marked.append(replace(known, refusal=None if asks_nothing(known, new.node.rules) else refusal, unsaved=True))
     for uid in before.ledger.pods.keys() & new.known.keys():
         known, was = new.known[uid], before.ledger.pods[uid]
         if new.ledger.pods.get(uid) != was and not same(known.pod, was.pod):

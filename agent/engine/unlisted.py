@@ -13,8 +13,9 @@ from dataclasses import replace
 
 from agent.core.accounting import invariants
 from agent.core.admission.node import Node
+from agent.core.cgroups.burstable import own_sets
 from agent.engine.adopt import Adopter
-from agent.model.cgroup import Cgroup, Level, Observed
+from agent.model.cgroup import Cgroup, Observed
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
 from agent.model.pod import Container, Pod, Qos
@@ -35,9 +36,10 @@ def keep(node: Node, ledger: Ledger, observed: Observed, there: Collection[str])
         there: uids of the pods of the complete list.
     """
     pods: dict[str, list[Cgroup]] = {}
+    may_be_granted = own_sets(observed)
     for each in observed.cgroups:
         mine = each.pod_uid in there or each.pod_uid in ledger.pods
-        if each.level is Level.CONTAINER and each.qos is Qos.GUARANTEED and each.cpus and not mine:
+        if may_be_granted(each) and not mine:
             pods.setdefault(each.pod_uid, []).append(each)
     told: dict[str, str] = {}
     for uid, each in sorted(

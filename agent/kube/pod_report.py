@@ -23,6 +23,7 @@ from typing import Any
 
 from agent.core.cgroups.enforced import IN_FORCE, Unenforced, sentence
 from agent.core.devices.nearness import noted, pairs_of
+from agent.core.request import exclusive
 from agent.engine.adopt import AnnotatedGrant
 from agent.errors import MalformedError
 from agent.model.fields import Field
@@ -112,13 +113,21 @@ def admitted(
     if "" in unenforced:
         body["unenforced"] = unenforced[""]
     status, reason, message = _verdict(record, cpus, nodes)
+    message = _noted(message, reason, exclusive.told(record.pod, rules, holds=uid in ledger.cpus.assigned))
     if unenforced:
-        status, reason, message = "False", NOT_ENFORCED, sentence(unenforced)[:MAX_MESSAGE]
+        status, reason, message = "False", NOT_ENFORCED, sentence(unenforced)
     return PodReport(
         uid, record.pod.namespace, record.pod.name,
         annotations={ASSIGNMENT: _compact(body), CPUS: str(cpus) or None, NODES: str(nodes) or None},
-        status=status, reason=reason, message=_devices_told(uid, ledger, machine) + message,
+        status=status, reason=reason, message=_devices_told(uid, ledger, machine) + message[:MAX_MESSAGE],
     )  # fmt: skip
+
+
+def _noted(message: str, reason: str, note: str) -> str:
+    """The sentence with what else is to be said; a note says why it shares the pool, where it does."""
+    if not note:
+        return message
+    return f"{note}; runs on the shared pool" if reason == SHARED else f"{message}; {note}"
 
 
 def _container(name: str, record: PodRecord, grant: Grant, hints: Hints) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
 from typing import Annotated, get_type_hints
 
+from agent.model.exclusive import NOBODY, Wish
 from agent.model.idset import CpuSet
 
 
@@ -268,6 +269,9 @@ class Rules:
         advertised: resources that the Node has, so that scheduler and kubelet count who asks for them in his limits;
             None where there is no Node to ask (a recorded machine, a folder of manifests).
         pcie: whether it counts how near devices are within a NUMA node.
+        exclusive: which containers of pods that are not Guaranteed get their whole CPUs for themselves, where neither
+            pod nor namespace says (`agent.core.request.exclusive`).
+        exclusive_namespaces: whose pods may have that; "*" for all.
     """
 
     topology: TopologyRules = TopologyRules()
@@ -285,6 +289,8 @@ class Rules:
     enforcement: Enforcement = Enforcement.AUTO
     advertised: frozenset[str] | None = None
     pcie: PcieLocality = PcieLocality.OFF
+    exclusive: Wish = NOBODY
+    exclusive_namespaces: tuple[str, ...] = ("*",)
 
     def may_take(self, resource: str, namespace: str, *, by_limit: bool = False) -> bool:
         """Whether pods of a namespace may have devices of a resource that numalign hands out itself.

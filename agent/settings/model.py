@@ -13,6 +13,7 @@ from typing import Annotated, Any, Self
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, field_validator, model_validator
 from pydantic.alias_generators import to_camel
 
+from agent.model.exclusive import NOBODY
 from agent.model.idset import MAX_ID
 from agent.model.rules import (
     NODE_OPTIONS,
@@ -31,6 +32,7 @@ from agent.settings.values import (
     WHOLE,
     YES_OR_NO,
     CpuList,
+    ExclusiveWish,
     HostName,
     IpAddress,
     NodeLimits,
@@ -238,6 +240,19 @@ class Settings(Section):
             alias="reservedSystemCPUs", description="CPUs that are granted to nobody; replaces the reserved number."
         ),
     ] = None
+    exclusive_containers: Annotated[
+        ExclusiveWish,
+        Field(
+            description=(
+                "Which containers of pods that are not Guaranteed get their whole CPUs for themselves, where neither "
+                "pod nor namespace says (numalign.io/exclusive): none, auto, names, or auto,-NAME."
+            ),
+        ),
+    ] = NOBODY
+    exclusive_namespaces: Annotated[
+        tuple[Taker, ...],
+        Field(max_length=1024, description='Whose pods may have that, by annotation or by the setting; "*" for all.'),
+    ] = ("*",)
     memory_manager_policy: Annotated[
         MemoryPolicy, Field(description="Static: memory of Guaranteed pods is granted by NUMA node and bound.")
     ] = MemoryPolicy.NONE

@@ -56,6 +56,8 @@ def rules_of(settings: Settings, machine: Machine, *, node_reserved: int = 0) ->
         on_memory_shortage=settings.on_memory_shortage,
         enforcement=settings.enforcement,
         pcie=settings.pcie_locality,
+        exclusive=settings.exclusive_containers,
+        exclusive_namespaces=settings.exclusive_namespaces,
     )
 
 

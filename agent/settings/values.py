@@ -14,7 +14,9 @@ from typing import Annotated, Any
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
 from agent.errors import MalformedError
+from agent.model.exclusive import ALLOWED, Wish, parsed
 from agent.model.idset import CpuSet
+from agent.model.notes import LONGEST_LIST
 from agent.model.quantity import parse_milli
 
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+", re.ASCII)
@@ -147,6 +149,13 @@ def _host_name(value: object) -> str:
     return value.lower()
 
 
+def _exclusive(value: object) -> Wish:
+    found = parsed(value) if isinstance(value, str) and len(value) <= LONGEST_LIST else None
+    if found is None:
+        raise _unfit(f"{_shown(value)} is none of {ALLOWED}")
+    return found
+
+
 def _schema(kind: str, text: str, **more: Any) -> WithJsonSchema:  # noqa: ANN401 - JSON schema is any JSON
     return WithJsonSchema({"type": kind, "description": text, **more})
 
@@ -182,6 +191,7 @@ YES_OR_NO = {
 """Schema of an option that Go reads as a boolean."""
 WHOLE = {"type": ["string", "integer"], "pattern": "^[+]?[0-9]{1,9}$", "minimum": 0}
 """Schema of an option that is a whole number."""
+_CONTAINER = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _AMOUNTS_SHOWN = PlainSerializer(_show_amounts)
 
 Seconds = Annotated[
@@ -221,6 +231,17 @@ Options = Annotated[
     dict[str, str],
     PlainValidator(_options),
     _schema("object", "Option to text.", additionalProperties={"type": ["string", "boolean", "integer"]}),
+]
+ExclusiveWish = Annotated[
+    Wish,
+    PlainValidator(_exclusive),
+    PlainSerializer(str),
+    _schema(
+        "string",
+        f"{ALLOWED[0].upper()}{ALLOWED[1:]}.",
+        pattern=f"^(?:auto(?:, ?-{_CONTAINER})*|{_CONTAINER}(?:, ?{_CONTAINER})*)$",
+        maxLength=LONGEST_LIST,
+    ),
 ]
 IpAddress = Annotated[
     str, PlainValidator(_ip_address), _schema("string", "An IP address.", pattern="^[0-9A-Fa-f:.]{2,45}$")

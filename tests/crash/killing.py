@@ -21,6 +21,7 @@ from agent.host.standin import container_id
 from agent.model.cgroup import Level
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
+from agent.model.rules import Rules
 from agent.settings import parse
 
 Grants = dict[str, dict[str, CpuSet]]
@@ -97,7 +98,7 @@ class Node:
         for cgroup in Cgroups(self.state / "cgroup").observe().cgroups:
             if cgroup.level is Level.CONTAINER and cgroup.container_id in containers:
                 uid, each = containers[cgroup.container_id]
-                count = exclusive_count(ledger.pods[uid].pod, each, pod_level_managers=False)
+                count = exclusive_count(ledger.pods[uid].pod, each, Rules())
                 if count and len(cgroup.cpus) == count:
                     assert cgroup.cpus == held.get(uid, {}).get(each.name, cgroup.cpus), f"{uid} is not as saved"
 

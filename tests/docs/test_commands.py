@@ -39,6 +39,7 @@ ANSWERS_NO = {
     ("explain", "numalign explain --manifest deploy/examples/router.yaml"),
     ("explanation", "numalign run --pods deploy/examples/pods"),
     ("explanation", "numalign explain --manifest deploy/examples/pods/60-solver.yaml"),
+    ("exclusive", "numalign simulate --pods"),
     ("install", "numalign simulate --pods deploy/examples/pods"),
     ("install", "numalign run --pods deploy/examples/pods"),
 }

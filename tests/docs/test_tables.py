@@ -11,6 +11,7 @@ import yaml
 
 from agent.core.cgroups import enforced
 from agent.core.request import annotations as asks
+from agent.core.request.exclusive import EXCLUSIVE
 from agent.kube import pod_report as report
 from agent.kube.nodes import OBSERVE_ONLY
 from agent.kube.publishing.pod_reporter import _reason
@@ -33,7 +34,7 @@ def test_annotations() -> None:
     asked = pages.section(REFERENCE, "Annotations that you set")
     known = {
         asks.POLICY, asks.SCOPE, asks.ON_MISALIGNMENT, asks.CPU_OPTIONS, asks.DEVICES, asks.ALIGN, asks.PIN,
-        asks.MOVE_MEMORY,
+        asks.MOVE_MEMORY, EXCLUSIVE,
     }  # fmt: skip
     assert pages.first_cells(asked) == known
     assert OBSERVE_ONLY in asked

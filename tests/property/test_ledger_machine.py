@@ -246,12 +246,11 @@ class LedgerMachine(RuleBasedStateMachine):
 
     def _got_what_it_asked_for(self, pod: Pod) -> None:
         """As many exclusive CPUs and devices as each container asked for; what a confined pod needs is accounted."""
-        gate = self.in_force.pod_level_managers
-        as_whole = gate and pod.pod_level
+        as_whole = self.in_force.pod_level_managers and pod.pod_level
         for container in pod.containers:
             grant = self.ledger.grant(pod.uid, container.name)
             if not pod.pod_level:
-                assert len(grant.cpus or CpuSet()) == exclusive_count(pod, container, gate)
+                assert len(grant.cpus or CpuSet()) == exclusive_count(pod, container, self.in_force)
             if not as_whole or self.in_force.compatibility is Compatibility.FIXED:
                 assert len(grant.devices.get(GPU, ())) == container.limits.get(GPU, 0) // 1000
         record = self.ledger.pods[pod.uid]

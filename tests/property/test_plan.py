@@ -19,11 +19,11 @@ QOS_FOLDER = {Qos.GUARANTEED: "", Qos.BURSTABLE: "/burstable", Qos.BEST_EFFORT: 
 
 
 @st.composite
-def worlds(draw: st.DrawFn, version: int) -> World:
+def worlds(draw: st.DrawFn, version: int, most: Qos = Qos.GUARANTEED) -> World:
     """A node with some pods; each has a sandbox, and one or two containers, some with a runtime's inner level."""
     world = empty_node(version)
     for number in range(draw(st.integers(1, 5))):
-        qos = draw(st.sampled_from([Qos.GUARANTEED, Qos.GUARANTEED, Qos.BURSTABLE, Qos.BEST_EFFORT]))
+        qos = draw(st.sampled_from([most, most, Qos.GUARANTEED, Qos.BURSTABLE, Qos.BEST_EFFORT]))
         uid = f"p{number}"
         pod = f"/kubepods{QOS_FOLDER[qos]}/pod{uid}"
         world.add(pod, Level.POD, qos, uid)
@@ -41,9 +41,9 @@ def worlds(draw: st.DrawFn, version: int) -> World:
 
 @st.composite
 def ledgers(draw: st.DrawFn, world: World) -> Ledger:
-    """Any grants: disjoint exclusive sets to some containers of Guaranteed pods, some pods confined, some bound."""
+    """Any grants: disjoint sets to some containers of any but BestEffort pods, some pods confined, some bound."""
     uids = {c.pod_uid: c.qos for c in world.cgroups if c.pod_uid}
-    owners = [name for name in world.names.values() if uids[name[0]] is Qos.GUARANTEED and draw(st.booleans())]
+    owners = [name for name in world.names.values() if uids[name[0]] is not Qos.BEST_EFFORT and draw(st.booleans())]
     assigned: dict[str, dict[str, CpuSet]] = {}
     shared = RESERVED
     for cpu in range(CPUS):
@@ -132,6 +132,26 @@ def test_s6_nobody_enters_granted_cpus_on_the_way(data: st.DataObject, version: 
         last = now
     assert not last
     check_end(world, after)
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data(), version=st.sampled_from([1, 2]))
+def test_s6_nobody_enters_a_burstable_pods_cpus_on_the_way(data: st.DataObject, version: int) -> None:
+    """Burstable pods hold most of what is granted: after no single write does anybody stand on another's CPUs.
+
+    So it is when the first of them comes and the last one goes, and their slice gets more than the pool, or less.
+    """
+    world = data.draw(worlds(version, most=Qos.BURSTABLE))
+    before, after = data.draw(ledgers(world)), data.draw(ledgers(world))
+    for now, then in ((before, after), (after, data.draw(ledgers(world)))):
+        enforce(world, now)
+        last = trespasses(world, (now, then))
+        for write in plan(world.observe(), wants(then, world.names, world.observe(), RULES, MACHINE)):
+            carry_out(world, write)
+            assert trespasses(world, (now, then)) <= last, write
+            last = trespasses(world, (now, then))
+        assert not last
+        check_end(world, then)
 
 
 @settings(max_examples=100, deadline=None)

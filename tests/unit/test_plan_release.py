@@ -167,7 +167,9 @@ def test_limit_of_a_pod() -> None:
     assert pod_limit(pod) == 7000
     assert pod_limit(replace(pod, containers=(sides[0], limited("i", 9000, INIT), limited("a", 100)))) == 10_000
     assert pod_limit(replace(pod, limits={"cpu": 4000}, overhead={"cpu": 250})) == 4250
-    assert pod_limit(replace(pod, qos=Qos.BURSTABLE)) == 0
+    assert pod_limit(replace(pod, qos=Qos.BURSTABLE)) == 7000  # rule 7.4: each of its containers has a limit
+    open_ended = replace(pod, qos=Qos.BURSTABLE, containers=(*sides, limited("a", 0)))
+    assert pod_limit(open_ended) == 0
 
 
 def test_s17_release_leaves_levels_that_an_application_made() -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from agent.core.request.amounts import (
+    AS_WHOLE,
     eligible,
     exclusive_count,
     is_fractional,
@@ -17,6 +18,7 @@ from agent.core.request.amounts import (
     pod_requests,
 )
 from agent.model.pod import Container, ContainerKind, Pod, Qos
+from agent.model.rules import Rules
 from tests.unit.memory_cases import GIB
 from tests.world.pods import APP, HUGE_1G, INIT, SIDECAR, container, pod
 
@@ -40,7 +42,7 @@ def cpu_pod(*rows: Row) -> Pod:
 )
 def test_cpus_of_a_pod(rows: tuple[Row, ...], count: int) -> None:
     """The most held at once: a regular init container beside the sidecars listed before it (spec 4.4)."""
-    assert pod_exclusive_count(cpu_pod(*rows), pod_level_managers=False) == count
+    assert pod_exclusive_count(cpu_pod(*rows), Rules()) == count
 
 
 @pytest.mark.parametrize(
@@ -56,23 +58,23 @@ def test_memory_of_a_pod(rows: tuple[Row, ...], gib: int) -> None:
     """The same for memory and a huge page size (spec 5.3)."""
     ordered = sorted(rows, key=lambda row: row[0] is APP)
     each = [container(f"c{n}", kind, memory=size * GIB, huge1g=size * GIB) for n, (kind, size) in enumerate(ordered)]
-    assert pod_memory_requests(pod("p", *each), pod_level_managers=False) == {HUGE_1G: gib * GIB, "memory": gib * GIB}
+    assert pod_memory_requests(pod("p", *each), Rules()) == {HUGE_1G: gib * GIB, "memory": gib * GIB}
 
 
 def test_what_only_init_containers_ask_for_is_dropped() -> None:
     """Huge pages of an init container are not in the pod's hint."""
     one = pod("p", container("i", INIT, memory=GIB, huge1g=GIB), container("a", memory=GIB))
-    assert pod_memory_requests(one, pod_level_managers=False) == {"memory": GIB}
+    assert pod_memory_requests(one, Rules()) == {"memory": GIB}
 
 
 def test_only_whole_cpus_of_guaranteed_pods_are_exclusive() -> None:
     """1500m shares; 2000m is 2; a Burstable pod has none."""
     one = cpu_pod((APP, 2))
-    assert exclusive_count(one, one.containers[0], pod_level_managers=False) == 2
+    assert exclusive_count(one, one.containers[0], Rules()) == 2
     half = Container("h", requests={"cpu": 1500}, limits={"cpu": 1500})
-    assert exclusive_count(one, half, pod_level_managers=False) == 0
-    assert exclusive_count(replace(one, qos=Qos.BURSTABLE), one.containers[0], pod_level_managers=False) == 0
-    assert exclusive_count(one, Container("none"), pod_level_managers=False) == 0
+    assert exclusive_count(one, half, Rules()) == 0
+    assert exclusive_count(replace(one, qos=Qos.BURSTABLE), one.containers[0], Rules()) == 0
+    assert exclusive_count(one, Container("none"), Rules()) == 0
 
 
 def test_pod_level_resources() -> None:
@@ -80,14 +82,14 @@ def test_pod_level_resources() -> None:
     loose = Container("c", requests={"cpu": 2000, "memory": 1000}, limits={"cpu": 3000, "memory": 1000})
     one = pod("p", container("a", cpus=2, memory=GIB), loose, whole={"cpu": 8, "memory": 4 * GIB, HUGE_1G: 0})
     assert [eligible(each) for each in one.containers] == [True, False]
-    assert [exclusive_count(one, each, pod_level_managers=True) for each in one.containers] == [2, 0]
-    assert [memory_requests(one, each, pod_level_managers=True) for each in one.containers] == [{"memory": GIB}, {}]
-    assert memory_requests(one, loose, pod_level_managers=False) == {"memory": 1}
-    assert pod_exclusive_count(one, pod_level_managers=True) == 8
-    assert pod_memory_requests(one, pod_level_managers=True) == {"memory": 4 * GIB}
-    assert pod_exclusive_count(replace(one, qos=Qos.BURSTABLE), pod_level_managers=True) == 0
+    assert [exclusive_count(one, each, AS_WHOLE) for each in one.containers] == [2, 0]
+    assert [memory_requests(one, each, AS_WHOLE) for each in one.containers] == [{"memory": GIB}, {}]
+    assert memory_requests(one, loose, Rules()) == {"memory": 1}
+    assert pod_exclusive_count(one, AS_WHOLE) == 8
+    assert pod_memory_requests(one, AS_WHOLE) == {"memory": 4 * GIB}
+    assert pod_exclusive_count(replace(one, qos=Qos.BURSTABLE), AS_WHOLE) == 0
     fractional = replace(one, requests={"cpu": 1500})
-    assert pod_exclusive_count(fractional, pod_level_managers=True) == 0
+    assert pod_exclusive_count(fractional, AS_WHOLE) == 0
 
 
 @pytest.mark.parametrize("missing", ["cpu", "memory"])
@@ -103,7 +105,7 @@ def test_eligible_needs_both(missing: str) -> None:
 def test_fractions_of_bytes_are_seen_and_rounded_up() -> None:
     """Of memory only; zero amounts are kept."""
     odd = Container("c", requests={"cpu": 1500, "memory": 1500, HUGE_1G: 0})
-    assert memory_requests(pod("p", odd), odd, pod_level_managers=False) == {HUGE_1G: 0, "memory": 2}
+    assert memory_requests(pod("p", odd), odd, Rules()) == {HUGE_1G: 0, "memory": 2}
     assert is_fractional(odd.requests)
     assert not is_fractional({"cpu": 1500, "memory": 2000})
 

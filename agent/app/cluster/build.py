@@ -209,7 +209,9 @@ class ClusterParts(Service):
         )
         for text in found.untold:
             self.reporters.problem("devices", text)
-        recovery_report.tell(self.options.state, found, loaded.aside)
+        told = recovery_report.tell(self.options.state, found, loaded.aside, since=self.cgroups.since)
+        for text in told.standing:
+            self.reporters.problem("standing", text)
         return found
 
     def _adopt(self, found: list[SeenPod], words: Mapping[str, AnnotatedGrant]) -> None:

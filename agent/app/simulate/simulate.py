@@ -17,6 +17,7 @@ from agent.app import setup
 from agent.app.simulate.scenario import read_scenario
 from agent.app.statedir.node_allocatable import NodeAllocatable
 from agent.core.admission.node import Node
+from agent.core.forecast.gains import gains, sentences
 from agent.core.forecast.scheduling import Strategy, room_of
 from agent.core.request.amounts import unplaced_pages
 from agent.engine.simulation import Add, Event, Result, Simulation, Site
@@ -24,6 +25,7 @@ from agent.errors import BadInputError, HostError, MalformedError, SettingsError
 from agent.host.machines import SYNTHETIC, open_machine, plain_name
 from agent.host.settings_file import read_settings
 from agent.host.workloads import read_workloads
+from agent.model.exclusive import NOBODY
 from agent.model.machine import Machine
 from agent.model.rules import OnMisalignment, Policy, Scope
 from agent.model.workload import WorkloadItem, unbound
@@ -53,6 +55,7 @@ class SimulateOptions:
     policies: tuple[Policy, ...] = ()
     scopes: tuple[Scope, ...] = ()
     wishes: tuple[OnMisalignment, ...] = ()
+    exclusives: tuple[str, ...] = ()
     scenario: Path | None = None
     strategy: Strategy = Strategy.LEAST_ALLOCATED
     retries: int = 0
@@ -143,7 +146,8 @@ def run(
         sites, strategy=options.strategy, retries=options.retries, keep_nodes=options.keep_nodes, progress=progress
     )
     result = simulation.run(prepared.events)
-    return Outcome(variant, tuple(sites), result, tuple(_uncounted(result, sites)))
+    notes = [*_uncounted(result, sites), *(_gained(result, sites, variant) if options.exclusives else ())]
+    return Outcome(variant, tuple(sites), result, tuple(notes))
 
 
 def _site(settings: Settings, machine: Machine, name: str, most_pods: int) -> Site:
@@ -167,15 +171,20 @@ def _site(settings: Settings, machine: Machine, name: str, most_pods: int) -> Si
 def _variants(options: SimulateOptions) -> tuple[Variant, ...]:
     bases = [(str(path), *read_settings(path)) for path in options.configs] or [("", *parse({}))]
     found: list[Variant] = []
-    for (config, base, ignored), policy, scope, wish in product(
-        bases, options.policies or (None,), options.scopes or (None,), options.wishes or (None,)
-    ):
-        changes = {"topologyManagerPolicy": policy, "topologyManagerScope": scope, "onMisalignment": wish}
-        named = {key: value.value for key, value in changes.items() if value is not None}
+    for (config, base, ignored), policy, scope, wish, exclusive in product(
+        bases, options.policies or (None,), options.scopes or (None,), options.wishes or (None,),
+        options.exclusives or (None,),
+    ):  # fmt: skip
+        changes = {
+            "topologyManagerPolicy": policy, "topologyManagerScope": scope, "onMisalignment": wish,
+            "exclusiveContainers": exclusive,
+        }  # fmt: skip
+        named = {key: str(value) for key, value in changes.items() if value is not None}
         settings = parse({**_document(base), **named})[0] if named else base
         many = (
             (len(options.configs), Path(config).stem), (len(options.scopes), str(settings.topology_manager_scope)),
             (len(options.wishes), str(settings.on_misalignment)),
+            (len(options.exclusives), f"exclusive {settings.exclusive_containers}"),
         )  # fmt: skip
         parts = [text for count, text in many if count > 1]
         policy_word = str(settings.topology_manager_policy)
@@ -261,6 +270,15 @@ def _notes(ended: int, ignored: Mapping[str, int]) -> Iterable[str]:
         why = "it makes no pods" if kind in _NO_PODS else "numalign reads no pods from this kind"
         why = "its Jobs come later" if kind == "CronJob" else why
         yield f"{count} {kind} left out: {why}"
+
+
+def _gained(result: Result, sites: Sequence[Site], variant: Variant) -> Iterable[str]:
+    """What the variant's exclusiveContainers brought: who has CPUs of its own that would have none otherwise."""
+    then = sites[0].node.rules
+    now = replace(then, exclusive=NOBODY)
+    refused = {fate.item.pod.uid: "refused" for fate in result.fates if fate.site is None or fate.refusal is not None}
+    found = gains(now, then, (fate.item.pod for fate in result.fates), refused)
+    return sentences(found, str(variant.settings.exclusive_containers))
 
 
 def _uncounted(result: Result, sites: Sequence[Site]) -> Iterable[str]:

@@ -169,7 +169,9 @@ class StandaloneParts(Service):
         found = recover(self.setup.node, loaded.ledger, observed, names, pods, complete=loaded.complete)
         for text in found.untold:
             LOG.error("%s", text)
-        recovery_report.tell(self.options.state, found, loaded.aside)
+        told = recovery_report.tell(self.options.state, found, loaded.aside, since=self.tree.cgroups.since)
+        for text in told.standing:
+            LOG.warning("%s", text)
         return found
 
     def _forget(self) -> None:

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agent.app.statedir import json_file as small_files
+from agent.core.cgroups.burstable import Standing
 from agent.engine.recover import Recovered
 from agent.observe.logs import LOG
 
 FILE = "recovery.json"
 VERSION = 1
+Since = Callable[[str], float | None]
+"""About when a cgroup was made, by its path."""
 _LARGEST = 4 * 1024 * 1024
 
 
@@ -35,6 +38,7 @@ class RecoveryReport:
         dropped: what could not be carried over to this machine and these settings, one sentence each.
         quarantined: why the checkpoint was put aside, "" when it was not.
         saved: there was a checkpoint that could be read.
+        standing: who started while no agent ran and stood on CPUs of pods that are not Guaranteed, one sentence each.
     """
 
     at: float
@@ -45,24 +49,48 @@ class RecoveryReport:
     dropped: tuple[str, ...] = ()
     quarantined: str = ""
     saved: bool = True
+    standing: tuple[str, ...] = ()
 
 
-def tell(state: Path, found: Recovered, quarantined: str = "") -> RecoveryReport:
-    """Log what a recovery did, and keep it in the state folder; returns it."""
+def tell(
+    state: Path, found: Recovered, quarantined: str = "", *, since: Since = lambda _path: None
+) -> RecoveryReport:
+    """Log what a recovery did, and keep it in the state folder; returns it.
+
+    Args:
+        state: the folder.
+        found: what it did.
+        quarantined: why the checkpoint was put aside, "" when it was not.
+        since: about when a cgroup was made, by its path.
+    """
     facts = {"kept": len(found.kept), "adopted": len(found.adopted), "unknown": len(found.unknown)}
     LOG.info("recovered", extra={"facts": {**facts, "as_saved": found.as_saved}})
     for loss in found.losses:
         LOG.warning("not carried over: %s", loss.what, extra={"facts": {"uid": loss.uid}})
+    standing = tuple(_stood(found, each, since(each.path)) for each in found.standing)
     report = RecoveryReport(
         at=time.time(), kept=found.kept, adopted=found.adopted, left=found.running, unknown=found.unknown,
         dropped=tuple(f"pod {loss.uid}: {loss.what}" if loss.uid else loss.what for loss in found.losses),
-        quarantined=quarantined, saved=found.saved,
+        quarantined=quarantined, saved=found.saved, standing=standing,
     )  # fmt: skip
     try:
         small_files.keep(state / FILE, {"version": VERSION, **asdict(report)})
     except OSError as error:
         LOG.warning("the report of this start is not kept: %s", error)
     return report
+
+
+def _stood(found: Recovered, each: Standing, since: float | None) -> str:
+    """Who, where, whose, and for how long already."""
+    pods = found.ledger.pods
+    whose = ", ".join(pods[uid].pod.key for uid in each.holders)
+    who = pods[each.uid].pod.key if each.uid in pods else f"uid {each.uid}"
+    when = "" if since is None else f" since about {_shown(since)}"
+    return f"pod {who} started while no agent ran and may run on CPUs {each.cpus} of {whose}{when}: {each.path}"
+
+
+def _shown(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(at))
 
 
 def load(state: Path) -> RecoveryReport | None:
@@ -72,14 +100,18 @@ def load(state: Path) -> RecoveryReport | None:
         if body.pop("version") == VERSION:
             lists = {key: tuple(map(str, body[key])) for key in ("kept", "adopted", "left", "unknown", "dropped")}
             return RecoveryReport(
-                at=float(body["at"]), quarantined=str(body["quarantined"]), saved=bool(body["saved"]), **lists
+                at=float(body["at"]),
+                quarantined=str(body["quarantined"]),
+                saved=bool(body["saved"]),
+                standing=tuple(map(str, body.get("standing", ()))),
+                **lists,
             )
     return None
 
 
 def sentences(report: RecoveryReport) -> Iterator[str]:
     """The report in words, what went wrong last."""
-    at = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(report.at))
+    at = _shown(report.at)
     pods = f"kept {len(report.kept)}, adopted {len(report.adopted)} from their cgroups"
     yield f"last start {at}: {pods}, dropped {len(report.dropped)}, quarantined {1 if report.quarantined else 0}"
     if report.adopted:
@@ -89,6 +121,7 @@ def sentences(report: RecoveryReport) -> Iterator[str]:
     if report.unknown:
         yield f"had cgroups and were unknown at that time: pods {', '.join(report.unknown)}"
     yield from (f"dropped: {each}" for each in report.dropped)
+    yield from report.standing
     if report.quarantined:
         yield f"quarantined: {report.quarantined}"
     elif not report.saved:

@@ -23,6 +23,7 @@ from agent.core.merge.masks import Positions
 from agent.core.merge.order import Order
 from agent.core.merge.provider import Provider
 from agent.model.devices import DeviceInventory
+from agent.model.exclusive import Wish
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.machine import Machine
@@ -69,12 +70,17 @@ class Node:
         extra, preferences = self._made_of
         return Node(self.machine, self.rules, inventory, extra, preferences)
 
-    def with_topology(self, policy: Policy | None, scope: Scope | None) -> Node:
-        """The same managers under another policy or scope; raises SettingsError where the CPU options forbid it."""
-        topology = self.rules.topology
+    def with_topology(self, policy: Policy | None, scope: Scope | None, exclusive: Wish | None = None) -> Node:
+        """The same managers under another policy, scope or wish for exclusive CPUs (`agent.core.request.exclusive`).
+
+        Raises:
+            SettingsError: the CPU options forbid it.
+        """
+        topology, wish = self.rules.topology, self.rules.exclusive if exclusive is None else exclusive
         topology = replace(topology, policy=policy or topology.policy, scope=scope or topology.scope)
         extra, preferences = self._made_of
-        return Node(self.machine, replace(self.rules, topology=topology), self.inventory, extra, preferences)
+        rules = replace(self.rules, topology=topology, exclusive=wish)
+        return Node(self.machine, rules, self.inventory, extra, preferences)
 
     @property
     def reserved(self) -> CpuSet:

@@ -29,12 +29,20 @@ from agent.core.accounting.ceiling import over
 from agent.core.admission.node import Node
 from agent.core.admission.pressure import still_unbound
 from agent.core.memory.books import Draft
-from agent.core.request.amounts import exclusive_count, memory_requests, pod_exclusive_count, pod_memory_requests
+from agent.core.request.amounts import (
+    AS_WHOLE,
+    exclusive_count,
+    memory_requests,
+    pod_exclusive_count,
+    pod_memory_requests,
+)
+from agent.core.request.exclusive import is_fixed
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Ledger
 from agent.model.outcome import Reason, Refusal
 from agent.model.pod import Container, ContainerKind, Pod
+from agent.model.quantity import units
 from agent.model.rules import Compatibility, CpuOptions, Policy
 
 STRICT = frozenset({Policy.RESTRICTED.value, Policy.SINGLE_NUMA_NODE.value})
@@ -125,13 +133,13 @@ class _Resize:
     def _differs_as_a_whole(self) -> bool:
         """Whether it holds something else than it asks for: in its own pool, or in the shares of its containers."""
         uid, cpus, memory = self._pod.uid, self._ledger.cpus, self._ledger.memory
-        if uid in cpus.pools and len(cpus.pools[uid]) != pod_exclusive_count(self._pod, pod_level_managers=True):
+        if uid in cpus.pools and len(cpus.pools[uid]) != pod_exclusive_count(self._pod, AS_WHOLE):
             return True
         for container in self._pod.containers:
-            count = exclusive_count(self._pod, container, pod_level_managers=True)
+            count = exclusive_count(self._pod, container, AS_WHOLE)
             if uid in cpus.pools and count and count != len(cpus.assigned.get(uid, {}).get(container.name, ())):
                 return True
-        wanted = pod_memory_requests(self._pod, pod_level_managers=True)
+        wanted = pod_memory_requests(self._pod, AS_WHOLE)
         return any(block.size != wanted.get(block.resource, 0) for block in memory.pools.get(uid, ()))
 
     # ---- confinement
@@ -154,7 +162,7 @@ class _Resize:
         if self._pod.pod_level and not rules.pod_level_managers:
             return
         held = self._ledger.cpus.assigned.get(uid, {}).get(name, CpuSet())
-        count = exclusive_count(self._pod, container, rules.pod_level_managers)
+        count = self._count(container, held)
         if len(held) == count or (not held and (self._shares or not rules.cpu.static)):
             return
         if not rules.cpu.static:
@@ -172,6 +180,13 @@ class _Resize:
             found = passed
         kept = f"it keeps CPUs {held}" if held else "it stays on the shared pool"
         self._refused[name] = f"{PREFIX} from {len(held)} to {count} CPUs: {found.message}; {kept}"
+
+    def _count(self, container: Container, held: CpuSet) -> int:
+        """The CPUs that it asks for. One that has some keeps them, whatever annotations and settings say since."""
+        count = exclusive_count(self._pod, container, self._node.rules)
+        if count or not held or self._pod.pod_level or not is_fixed(container):
+            return count
+        return units(container.requests["cpu"])
 
     def _fewer(self, name: str, held: CpuSet, count: int) -> CpuSet | Refusal:
         """What it had before it grew; else a part: the same rule that would choose if nothing else were free."""
@@ -307,7 +322,7 @@ class _Resize:
     def _resize_memory(self, container: Container) -> None:
         uid, name, rules = self._pod.uid, container.name, self._node.rules
         blocks = self._ledger.memory.blocks.get(uid, {}).get(name, ())
-        wanted = memory_requests(self._pod, container, rules.pod_level_managers)
+        wanted = memory_requests(self._pod, container, rules)
         if not blocks or all(block.size == wanted.get(block.resource, block.size) for block in blocks):
             return
         draft = Draft(self._ledger.memory.nodes, exact=rules.compatibility is Compatibility.FIXED)

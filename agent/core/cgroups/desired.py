@@ -11,6 +11,7 @@ https://docs.kernel.org/admin-guide/cgroup-v1/cpusets.html):
     v2  a cgroup without a set inherits its parent's, so the shared pool is written once per QoS slice and per
         Guaranteed pod. A pod with exclusive CPUs gets pool + its own, and then each of its other containers
         (fractional, sandbox, sidecar, ephemeral, monitor, unknown) needs the pool by name, or it would roam there.
+        So does every pod of a slice in which a Burstable pod has CPUs of its own: the slice gets pool + these.
     v1  nothing inherits and a child must lie within its parent: every cgroup below kubepods gets a set.
 
 kubepods itself is never written: it is the kubelet's (kubelet rule 7.2).
@@ -205,7 +206,7 @@ class _Tree:
 
     def _qos(self, cgroup: Cgroup, *, named: bool) -> None:
         pods = self.kids.get(cgroup.path, ())
-        own = CpuSet.union(self._held(pod) for pod in pods)  # empty: only Guaranteed pods hold CPUs
+        own = CpuSet.union(self._held(pod) for pod in pods)  # Burstable pods that ask
         if self.pool and (named or own):
             self._want(cgroup, Want(self.pool | own, structural=self.v1 or bool(own)))
         for pod in pods:

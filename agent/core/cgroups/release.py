@@ -70,12 +70,27 @@ def quota_plan(ledger: Ledger, names: Names, observed: Observed, *, lift: bool) 
         if cgroup.level not in (Level.POD, Level.CONTAINER):
             continue
         uid, name = names.get(cgroup.container_id, ("", ""))
-        if not lifted(ledger, cgroup.pod_uid, name if uid == cgroup.pod_uid else ""):
+        name = name if uid == cgroup.pod_uid else ""
+        if not lifted(ledger, cgroup.pod_uid, name) or (not name and _may_be_limited(ledger, cgroup)):
             continue
         write = _quota(observed.version, cgroup, None)
         if write:
             writes.append(write)
     return tuple(writes)
+
+
+def _may_be_limited(ledger: Ledger, cgroup: Cgroup) -> bool:
+    """Whether what nobody has named yet has the quota of a container that keeps its own; a sandbox has none."""
+    record = ledger.pods.get(cgroup.pod_uid)
+    if cgroup.level is not Level.CONTAINER or record is None or _unlimited(cgroup.quota):
+        return False
+    words = cgroup.quota.split()
+    if not words or not all(each.isdigit() for each in words):
+        return False
+    quota, period = int(words[0]), int(words[1]) if len(words) > 1 else PERIOD
+    own = (each for each in record.pod.containers if not lifted(ledger, cgroup.pod_uid, each.name))
+    limits = (each.limits.get("cpu", 0) for each in own)
+    return any(milli and quota == max(MIN_QUOTA, milli * period // 1000) for milli in limits)
 
 
 def lifted(ledger: Ledger, uid: str, container: str = "") -> bool:
@@ -136,8 +151,11 @@ def _unlimited(quota: str) -> bool:
 
 
 def pod_limit(pod: Pod) -> int:
-    """The CPU limit of a Guaranteed pod's cgroup in thousandths (kubelet rules 7.4, 8.2); 0 for none."""
-    if pod.qos is not Qos.GUARANTEED:
+    """The CPU limit of a pod's cgroup in thousandths (kubelet rules 7.4, 8.2); 0 for none.
+
+    A pod that is not Guaranteed has one where each of its containers has.
+    """
+    if pod.qos is not Qos.GUARANTEED and not all(each.limits.get("cpu") for each in pod.containers):
         return 0
     total = side = peak = 0
     for container in pod.containers:

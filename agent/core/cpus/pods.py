@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from agent.core.request.amounts import exclusive_count, pod_exclusive_count
+from agent.core.request.amounts import AS_WHOLE, exclusive_count, pod_exclusive_count
 from agent.model.idset import CpuSet
 from agent.model.outcome import Refusal
 from agent.model.pod import ContainerKind, Pod
@@ -23,11 +23,11 @@ Take = Callable[[CpuSet, int], CpuSet | Refusal]
 
 def empty_pool(pod: Pod) -> str:
     """Why containers that share would be left without a CPU; "" when they would not."""
-    budget = pod_exclusive_count(pod, pod_level_managers=True)
+    budget = pod_exclusive_count(pod, AS_WHOLE)
     sharing = False
     lasting = 0  # exclusive CPUs of sidecars and app containers so far
     for container in pod.containers:
-        count = exclusive_count(pod, container, pod_level_managers=True)
+        count = exclusive_count(pod, container, AS_WHOLE)
         if container.kind is ContainerKind.INIT:
             if count == 0 and lasting >= budget:
                 return NO_ROOM_FOR_INITS
@@ -47,7 +47,7 @@ def partition(pod: Pod, own: CpuSet, take: Take) -> dict[str, CpuSet] | Refusal:
     sidecars = CpuSet()
     left = own
     for container in pod.containers:
-        count = exclusive_count(pod, container, pod_level_managers=True)
+        count = exclusive_count(pod, container, AS_WHOLE)
         app = container.kind is ContainerKind.APP
         left = left if app else own - sidecars
         if not count:

@@ -132,7 +132,7 @@ class CpuManager:
             cpus = books.assigned.get(pod.uid, {}).get(container.name)
             if cpus is None:
                 continue
-            if len(cpus) != exclusive_count(pod, container, self.rules.pod_level_managers):
+            if len(cpus) != exclusive_count(pod, container, self.rules):
                 return {CPU: IMPOSSIBLE}
             held |= cpus
         if len(held) == count:
@@ -213,16 +213,14 @@ class CpuManager:
 
     def _count(self, pod: Pod, container: Container) -> int:
         """Exclusive CPUs of a container; 0 also for pods with pod-level resources while the gate is off."""
-        gate = self.rules.pod_level_managers
-        if not self.rules.cpu.static or (pod.pod_level and not gate):
+        if not self.rules.cpu.static or (pod.pod_level and not self.rules.pod_level_managers):
             return 0
-        return exclusive_count(pod, container, gate)
+        return exclusive_count(pod, container, self.rules)
 
     def _pod_count(self, pod: Pod) -> int:
-        gate = self.rules.pod_level_managers
-        if not self.rules.cpu.static or (pod.pod_level and not gate):
+        if not self.rules.cpu.static or (pod.pod_level and not self.rules.pod_level_managers):
             return 0
-        return pod_exclusive_count(pod, gate)
+        return pod_exclusive_count(pod, self.rules)
 
     def _reusable(self, books: CpuBooks, pod: Pod) -> CpuSet:
         """What finished init containers of this pod left."""

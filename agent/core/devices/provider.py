@@ -90,7 +90,7 @@ class DeviceManager:
     def container_hints(self, ledger: Ledger, pod: Pod, container: Container) -> Answer:
         """Where this container's devices could lie; an empty map where it asks for none."""
         held = ledger.devices.held.get(pod.uid, {}).get(container.name, {})
-        fold = self._folds(exclusive_count(pod, container, self._rules.pod_level_managers))
+        fold = self._folds(exclusive_count(pod, container, self._rules))
         left = self._reusable(ledger.devices, pod, container)
         hints = {
             resource: self._offer(
@@ -103,7 +103,7 @@ class DeviceManager:
     def pod_hints(self, ledger: Ledger, pod: Pod) -> Answer:
         """Where the whole pod's devices could lie."""
         by_container = ledger.devices.held.get(pod.uid, {})
-        fold = self._folds(pod_exclusive_count(pod, self._rules.pod_level_managers))
+        fold = self._folds(pod_exclusive_count(pod, self._rules))
         hints = {}
         for resource, size in self.asked(ledger, pod, None).items():
             held = {each for of in by_container.values() for each in of.get(resource, ())}
@@ -264,7 +264,7 @@ class DeviceManager:
             return Refusal(Reason.UNEXPECTED, fault, container.name)
         if held is not None or not size:
             return ()
-        fold = self._folds(exclusive_count(pod, container, self._rules.pod_level_managers))
+        fold = self._folds(exclusive_count(pod, container, self._rules))
         places = self._places[resource]
         nodes = affinity.nodes if any(places.values()) else None
         free = self._healthy[resource] - self.taken(ledger.devices, resource, pod.uid)

@@ -24,9 +24,8 @@ def unit_of(resource: str) -> int:
 
 def requests_of(node: Node, pod: Pod) -> Iterator[tuple[Container, str, int]]:
     """What could be asked for in a smaller amount: CPUs, then devices, then memory."""
-    gate = node.rules.pod_level_managers
     for container in pod.containers:
-        count = exclusive_count(pod, container, gate) if node.rules.cpu.static else 0
+        count = exclusive_count(pod, container, node.rules) if node.rules.cpu.static else 0
         if count > 1:
             yield container, "cpu", count
     for container in pod.containers:

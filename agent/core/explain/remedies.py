@@ -250,9 +250,8 @@ class _Search:
         )
 
     def options(self) -> Iterator[Remedy]:
-        gate = self.node.rules.pod_level_managers
-        static = self.node.rules.cpu.static
-        if not static or not any(exclusive_count(self.case.pod, each, gate) for each in self.case.pod.containers):
+        rules, pod = self.node.rules, self.case.pod
+        if not rules.cpu.static or not any(exclusive_count(pod, each, rules) for each in pod.containers):
             return
         now = self.case.options(self.node)
         for name, option in POD_OPTIONS.items():

@@ -73,14 +73,14 @@ class Counter:
         return Supply()
 
     def _cpus(self, ledger: Ledger, container: str) -> Supply:
-        gate = self.node.rules.pod_level_managers
+        rules = self.node.rules
         manager = self.node.cpu_provider(self.options)
         free = manager.free(ledger.cpus)
         if ledger.cpus.reusable and ledger.cpus.reusable[0] == self.pod.uid:
             free |= ledger.cpus.reusable[1]
         free |= CpuSet.union(ledger.cpus.assigned.get(self.pod.uid, {}).values()) if not container else CpuSet()
         found = next((each for each in self.pod.containers if each.name == container), None)
-        count = exclusive_count(self.pod, found, gate) if found else pod_exclusive_count(self.pod, gate)
+        count = exclusive_count(self.pod, found, rules) if found else pod_exclusive_count(self.pod, rules)
         nodes = self.node.machine.nodes
         return Supply(
             count,
@@ -92,9 +92,9 @@ class Counter:
     def _memory(self, ledger: Ledger, container: str, resource: str) -> Supply:
         fixed = self.node.rules.compatibility is Compatibility.FIXED
         seen = CountedLedger(ledger, self.pod.uid).ledger if fixed and ledger.cpus.confined else ledger
-        gate = self.node.rules.pod_level_managers
+        rules = self.node.rules
         found = next((each for each in self.pod.containers if each.name == container), None)
-        request = memory_requests(self.pod, found, gate) if found else pod_memory_requests(self.pod, gate)
+        request = memory_requests(self.pod, found, rules) if found else pod_memory_requests(self.pod, rules)
         free = {book.id: max(0, book.free(resource)) for book in seen.memory.nodes}
         return Supply(
             request.get(resource, 0),

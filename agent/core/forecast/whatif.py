@@ -143,8 +143,9 @@ def what_if(question: WhatIf, *, repack: bool) -> Forecast:
     pods = question.pods()
     orders: dict[str, list[Pod]] = {"admission": pods}
     if repack:
-        orders["largest"] = sorted(pods, key=_size)
-        orders["bound"] = sorted(pods, key=lambda pod: (not _devices(question.ledger, pod), *_size(pod)))
+        sizes = {pod.uid: _size(question.then, pod) for pod in pods}
+        orders["largest"] = sorted(pods, key=lambda pod: sizes[pod.uid])
+        orders["bound"] = sorted(pods, key=lambda pod: (not _devices(question.ledger, pod), *sizes[pod.uid]))
     answers = [_answer(question, name, order, tuple(orders)) for name, order in orders.items()]
     return min(answers, key=_worth)
 
@@ -156,9 +157,9 @@ def _worth(answer: Forecast) -> tuple[int, ...]:
     )  # fmt: skip
 
 
-def _size(pod: Pod) -> tuple[int, int]:
+def _size(node: Node, pod: Pod) -> tuple[int, int]:
     """Larger pods come first."""
-    cpus = sum(exclusive_count(pod, each, pod_level_managers=False) for each in pod.containers)
+    cpus = sum(exclusive_count(pod, each, node.rules) for each in pod.containers)
     return -cpus, -sum(each.requests.get("memory", 0) for each in pod.containers)
 
 

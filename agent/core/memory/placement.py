@@ -33,7 +33,7 @@ class Placer:
     def __init__(self, machine: Machine, rules: Rules) -> None:
         self._fixed = rules.compatibility is Compatibility.FIXED
         self._tier = rules.memory.tier
-        self._pod_level_managers = rules.pod_level_managers
+        self._rules = rules
         self._positions = Positions.of(machine.node_set)
         self._reach = Reach.of(machine, self._positions)
         with_memory = NodeSet.from_ids(node.id for node in machine.nodes if node.memory and node.online)
@@ -86,5 +86,5 @@ class Placer:
     def _has_cpus(self, pod: Pod, container: Container | None) -> bool:
         """Whether exclusive CPUs are asked for too: only then hints must name nodes with CPUs."""
         if container is None:
-            return pod_exclusive_count(pod, self._pod_level_managers) > 0
-        return exclusive_count(pod, container, self._pod_level_managers) > 0
+            return pod_exclusive_count(pod, self._rules) > 0
+        return exclusive_count(pod, container, self._rules) > 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.core.request.amounts import memory_requests, pod_memory_requests
+from agent.core.request.amounts import AS_WHOLE, memory_requests, pod_memory_requests
 from agent.model.idset import NodeSet
 from agent.model.ledger import Block
 from agent.model.outcome import Reason, Refusal
@@ -22,7 +22,7 @@ NO_ROOM_FOR_SHARED = (
 
 def empty_pool(pod: Pod) -> Refusal | None:
     """A refusal if the containers with requests of their own leave nothing to those without."""
-    total = pod_memory_requests(pod, pod_level_managers=True)
+    total = pod_memory_requests(pod, AS_WHOLE)
     taken: dict[str, int] = {}
     shared = False
 
@@ -33,7 +33,7 @@ def empty_pool(pod: Pod) -> Refusal | None:
         return None
 
     for container in pod.containers:
-        own = memory_requests(pod, container, pod_level_managers=True)
+        own = memory_requests(pod, container, AS_WHOLE)
         if container.kind is ContainerKind.INIT:
             refusal = None if own else used_up(NO_ROOM_FOR_INIT)
             if refusal:
@@ -46,13 +46,13 @@ def empty_pool(pod: Pod) -> Refusal | None:
 
 def shares(pod: Pod, nodes: NodeSet) -> dict[str, tuple[Block, ...]]:
     """The blocks of each container of a pod whose pool lies on these nodes."""
-    total = pod_memory_requests(pod, pod_level_managers=True)
+    total = pod_memory_requests(pod, AS_WHOLE)
     sidecars: dict[str, int] = {}
     apps: dict[str, int] = {}
     found: dict[str, tuple[Block, ...]] = {}
     sharing: list[str] = []
     for container in pod.containers:
-        own = memory_requests(pod, container, pod_level_managers=True)
+        own = memory_requests(pod, container, AS_WHOLE)
         if own:
             found[container.name] = _blocks(own, nodes)
             if container.kind is not ContainerKind.INIT:
@@ -68,7 +68,7 @@ def shares(pod: Pod, nodes: NodeSet) -> dict[str, tuple[Block, ...]]:
 
 def pool_blocks(pod: Pod, nodes: NodeSet) -> tuple[Block, ...]:
     """The blocks of the pod as a whole."""
-    total = pod_memory_requests(pod, pod_level_managers=True)
+    total = pod_memory_requests(pod, AS_WHOLE)
     return tuple(Block(name, amount, nodes) for name, amount in total.items())
 
 

@@ -8,9 +8,9 @@ Called by `agent.core.admission.node`. The state is `Ledger.memory`; the rules a
     placement  which of these rules applies      confined   what confined pods leave
     pods       pods managed as a whole
 
-Only Guaranteed pods get memory of their own. Compatibility.KUBELET answers as the kubelet of `Rules.minor` does,
-defects D4, D5, D7, D9, D10 and D11 included, but never crashes (D8) and never lets the books go wrong; FIXED mends
-all of them and knows nodes without CPUs.
+Only Guaranteed pods get memory of their own, and containers with CPUs of their own (`agent.core.request.exclusive`).
+Compatibility.KUBELET answers as the kubelet of `Rules.minor` does, defects D4, D5, D7, D9, D10 and D11 included, but
+never crashes (D8) and never lets the books go wrong; FIXED mends all of them and knows nodes without CPUs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from agent.core.memory.hints import Placement
 from agent.core.memory.placement import Placer
 from agent.core.memory.pods import empty_pool, pool_blocks, shares
 from agent.core.merge.provider import Answer
-from agent.core.request.amounts import is_fractional, memory_requests, pod_memory_requests
+from agent.core.request import exclusive
+from agent.core.request.amounts import AS_WHOLE, is_fractional, memory_requests, pod_memory_requests
 from agent.model.hint import IMPOSSIBLE, Hint, Stance
 from agent.model.idset import NodeSet
 from agent.model.ledger import Block, Ledger, MemoryBooks
@@ -70,11 +71,11 @@ class MemoryManager:
     def container_hints(self, ledger: Ledger, pod: Pod, container: Container) -> Answer:
         """Where this container's memory could lie."""
         books = self._seen(ledger, pod)
-        if not self._manages(books, pod) or self._is_over(books, pod, container):
+        if not self._serves(books, pod, container) or self._is_over(books, pod, container):
             return Stance.NO_PREFERENCE
         if is_fractional(container.requests) and not self._fixed:
             return Stance.NO_PREFERENCE
-        request = memory_requests(pod, container, self._pod_level_managers)
+        request = memory_requests(pod, container, self._rules)
         if self._shared_unasked and not request:
             return Stance.NO_PREFERENCE
         held = books.blocks.get(pod.uid, {}).get(container.name)
@@ -90,7 +91,7 @@ class MemoryManager:
         asked = [pod.requests or {}] if self._as_whole(pod) else [each.requests for each in pod.containers]
         if not self._fixed and any(is_fractional(each) for each in asked):
             return Stance.NO_PREFERENCE
-        request = pod_memory_requests(pod, self._pod_level_managers)
+        request = pod_memory_requests(pod, self._rules)
         if self._as_whole(pod) and empty_pool(pod):
             return dict.fromkeys(request, IMPOSSIBLE)
         if not request:
@@ -121,9 +122,9 @@ class MemoryManager:
 
     def _allocated(self, ledger: Ledger, pod: Pod, container: Container, affinity: Hint) -> Ledger | Refusal:
         books = ledger.memory
-        if not self._manages(books, pod) or self._is_over(books, pod, container):
+        if not self._serves(books, pod, container) or self._is_over(books, pod, container):
             return ledger
-        request = memory_requests(pod, container, self._pod_level_managers)
+        request = memory_requests(pod, container, self._rules)
         if self._shared_unasked and not request:
             return ledger
         held = books.blocks.get(pod.uid, {}).get(container.name)
@@ -146,7 +147,7 @@ class MemoryManager:
         refusal = empty_pool(pod)
         if refusal is not None:
             return refusal
-        request = pod_memory_requests(pod, pod_level_managers=True)
+        request = pod_memory_requests(pod, AS_WHOLE)
         nodes = self._placer.chosen(self._placer.placement(books, pod, None, request), affinity)
         if isinstance(nodes, Refusal):
             return nodes
@@ -193,7 +194,12 @@ class MemoryManager:
 
     def _manages(self, books: MemoryBooks, pod: Pod) -> bool:
         """Whether a pod's containers can have memory of their own at all."""
-        return bool(books.nodes) and pod.qos is Qos.GUARANTEED and (self._pod_level_managers or not pod.pod_level)
+        eligible = pod.qos is Qos.GUARANTEED or exclusive.asks(pod, self._rules)
+        return bool(books.nodes) and eligible and (self._pod_level_managers or not pod.pod_level)
+
+    def _serves(self, books: MemoryBooks, pod: Pod, container: Container) -> bool:
+        """Whether one of its containers can: of a pod that is not Guaranteed, one with CPUs of its own."""
+        return self._manages(books, pod) and exclusive.memory_takes_part(pod, container, self._rules)
 
     def _is_over(self, books: MemoryBooks, pod: Pod, container: Container) -> bool:
         """D4: a regular init container that holds nothing while one listed after it does has ended."""

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from agent.core.request.exclusive import memory_takes_part, takes_part
 from agent.model.pod import Container, ContainerKind, Pod, Qos, Resources, at_once
 from agent.model.quantity import is_whole, units
+from agent.model.rules import Rules
 
+AS_WHOLE = Rules(pod_level_managers=True)
+"""Rules for pods that are managed as a whole: which of their containers gets what follows from the pod alone."""
 HUGE = "hugepages-"
 """How the name of a huge page resource starts."""
 
@@ -26,23 +30,23 @@ def eligible(container: Container) -> bool:
     )
 
 
-def exclusive_count(pod: Pod, container: Container, pod_level_managers: bool) -> int:  # noqa: FBT001 - the gate's value
-    """Exclusive CPUs that a container asks for; 0 when it shares (kubelet rule 4.4).
+def exclusive_count(pod: Pod, container: Container, rules: Rules) -> int:
+    """Exclusive CPUs that a container asks for; 0 when it shares (kubelet rule 4.4, `agent.core.request.exclusive`).
 
     The caller decides what a pod with pod-level resources gets while the gate is off (nothing at all).
     """
-    if pod.qos is not Qos.GUARANTEED:
+    if not takes_part(pod, container, rules):
         return 0
-    if pod_level_managers and pod.pod_level and not eligible(container):
+    if rules.pod_level_managers and pod.pod_level and not eligible(container):
         return 0
     return _whole(container.requests)
 
 
-def pod_exclusive_count(pod: Pod, pod_level_managers: bool) -> int:  # noqa: FBT001 - the gate's value
+def pod_exclusive_count(pod: Pod, rules: Rules) -> int:
     """Exclusive CPUs that a pod asks for as a whole: the highest number held at once (kubelet rule 4.4)."""
-    if pod_level_managers and pod.pod_level:
+    if rules.pod_level_managers and pod.pod_level:
         return _whole(pod.requests or {}) if pod.qos is Qos.GUARANTEED else 0
-    return at_once((each.kind, exclusive_count(pod, each, pod_level_managers)) for each in pod.containers)
+    return at_once((each.kind, exclusive_count(pod, each, rules)) for each in pod.containers)
 
 
 def is_memory(resource: str) -> bool:
@@ -50,26 +54,28 @@ def is_memory(resource: str) -> bool:
     return resource == "memory" or resource.startswith(HUGE)
 
 
-def memory_requests(pod: Pod, container: Container, pod_level_managers: bool) -> dict[str, int]:  # noqa: FBT001 - the gate's value
+def memory_requests(pod: Pod, container: Container, rules: Rules) -> dict[str, int]:
     """Bytes that a container asks of the Memory Manager, by resource name, sorted; zeros are kept (kubelet rule 5.3).
 
     Fractions of a byte round up; the kubelet refuses them (`is_fractional`).
     """
-    if pod_level_managers and pod.pod_level and not eligible(container):
+    if rules.pod_level_managers and pod.pod_level and not eligible(container):
+        return {}
+    if not memory_takes_part(pod, container, rules):
         return {}
     return {name: units(container.requests[name]) for name in sorted(container.requests) if is_memory(name)}
 
 
-def pod_memory_requests(pod: Pod, pod_level_managers: bool) -> dict[str, int]:  # noqa: FBT001 - the gate's value
+def pod_memory_requests(pod: Pod, rules: Rules) -> dict[str, int]:
     """Bytes that a pod asks for as a whole, by resource name, sorted (kubelet rule 5.3).
 
     The highest amount held at once, but only of resources that an app container asks for; of a pod with pod-level
     resources what is set there, if more than nothing.
     """
-    if pod_level_managers and pod.pod_level:
+    if rules.pod_level_managers and pod.pod_level:
         asked = pod.requests or {}
         return {name: units(asked[name]) for name in sorted(asked) if is_memory(name) and asked[name] > 0}
-    asked_by = [(each.kind, memory_requests(pod, each, pod_level_managers)) for each in pod.containers]
+    asked_by = [(each.kind, memory_requests(pod, each, rules)) for each in pod.containers]
     of_apps = {name for kind, amounts in asked_by if kind is ContainerKind.APP for name in amounts}
     return {name: _of(name, asked_by) for name in sorted(of_apps)}
 

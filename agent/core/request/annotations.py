@@ -5,6 +5,7 @@
     numalign.io/on-misalignment  fail | wait | evict | run
     numalign.io/cpu-options      cpuManagerPolicyOptions of this pod, "full-pcpus-only=true, align-by-socket=true"
     numalign.io/devices          PCI devices that numalign hands out itself, "numalign.io/nic=1"
+    numalign.io/exclusive        auto | none | NAME,... | auto,-NAME,...   (agent.core.request.exclusive)
     numalign.io/align            numa | numa,memory   (agent.core.confine)
     numalign.io/pin              false: leave this pod alone, whatever it is entitled to
     numalign.io/move-memory      true: bind its memory even when pages lie elsewhere already (safety rule S4)
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import TypeVar
 
+from agent.core.request.exclusive import EXCLUSIVE
 from agent.errors import MalformedError
 from agent.model.go import parse_bool
 from agent.model.notes import MORE, OURS, PREFIX, longest
@@ -47,9 +49,10 @@ class Problem:
     annotation: str
     value: str
     why: str
+    then: str = "the default of the node applies"
 
     def __str__(self) -> str:
-        return f'{self.annotation}: "{self.value[:60]}" {self.why}; the default of the node applies'
+        return f'{self.annotation}: "{self.value[:60]}" {self.why}; {self.then}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,7 @@ def ask_of(pod: Pod, options: CpuOptions, policy: Policy) -> Ask:
         move_memory=reader.switch(MOVE_MEMORY, default=False),
     )
     reader.check_align()
+    reader.left(EXCLUSIVE)
     reader.unknown()
     return Ask(**{each.name: getattr(ask, each.name) for each in fields(Ask) if each.name != "problems"},
                problems=tuple(reader.problems))  # fmt: skip
@@ -174,9 +178,13 @@ class _Reader:
         if value is not None and ",".join(each.strip() for each in value.split(",")) not in ALIGNS:
             self._wrong(ALIGN, value, f"is none of {' | '.join(ALIGNS)}")
 
+    def left(self, key: str) -> None:
+        """An annotation that is read elsewhere, with the node's settings; here only its length is checked."""
+        self._take(key)
+
     def unknown(self) -> None:
         """Any other annotation of our prefix is a typing error that nobody would notice; one problem for all."""
-        known = (POLICY, SCOPE, ON_MISALIGNMENT, CPU_OPTIONS, DEVICES, ALIGN, PIN, MOVE_MEMORY)
+        known = (POLICY, SCOPE, ON_MISALIGNMENT, CPU_OPTIONS, DEVICES, ALIGN, PIN, MOVE_MEMORY, EXCLUSIVE)
         more = self._left.pop(MORE, "")
         names = [name for name in self._left if name not in OURS | APART]
         if names:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 from agent.host.cgroups import pages as _pages
 from agent.host.cgroups import scanning
@@ -102,6 +103,13 @@ class Cgroups:
     def touched(self, path: str) -> dict[int, int]:
         """The same of anonymous and shared memory, which cannot be reclaimed (safety.md S7)."""
         return _pages.touched(self.mounts, path, os.sysconf("SC_PAGE_SIZE"))
+
+    def since(self, path: str) -> float | None:
+        """About when a cgroup was made, seconds since the epoch; None where it is gone."""
+        try:
+            return Path(self.mounts.cpuset + path).lstat().st_mtime
+        except OSError:
+            return None
 
     def affinities(self, path: str) -> dict[int, CpuSet]:
         """Thread id -> the CPUs that it may use (safety.md S15: for reports only)."""

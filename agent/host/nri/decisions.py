@@ -17,13 +17,14 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
+from agent.core.cgroups.burstable import holders
 from agent.core.cgroups.desired import Want, own_of, share
 from agent.core.cgroups.release import lifted
 from agent.core.devices.kubelet import is_extended
 from agent.engine.fault_isolation import Isolated
 from agent.engine.state import State
 from agent.host.device_nodes import DeviceNode, Usable, variable
-from agent.model.pod import Pod
+from agent.model.pod import Pod, Qos
 from agent.model.rules import OnMisalignment
 
 _log = logging.getLogger(__name__)
@@ -110,18 +111,22 @@ class EngineDecisions:
         """The sets of one container.
 
         A container whose pod holds no CPU of its own is not named: it inherits the pool that is written to the slices
-        above it, and a set of its own would have to be written again with every change of the pool (S9).
+        above it, and a set of its own would have to be written again with every change of the pool (S9). One of a
+        Burstable pod is, while its slice holds grants of others: it would stand on them until its pod is named.
         """
         snapshot = self._engine.snapshot
         known, saved = snapshot.known.get(uid), snapshot.saved
-        if known is None or known.exempt or saved is None:
+        if known is None or saved is None:
+            return Want()
+        beside = known.pod.qos is Qos.BURSTABLE and bool(holders(saved))
+        if known.exempt and not beside:
             return Want()
         machine = snapshot.node.machine
         want = share(saved, uid, container, snapshot.node.rules, machine)
         # the machine may have lost some of it since: the runtime would fail the container for that
         cpus = want.cpus & machine.online if want.cpus else None
         mems = want.mems if want.mems and want.mems.issubset(machine.node_set) else None
-        if not cpus or not own_of(saved, uid):
+        if not cpus or not (beside or own_of(saved, uid)):
             return Want(mems=mems)
         return Want(cpus, mems, exclusive=want.exclusive)
 

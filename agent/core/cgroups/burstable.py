@@ -1,0 +1,87 @@
+"""Grants of Burstable pods: their slice then holds more than the pool, and who is not named below it roams there.
+
+A Guaranteed pod lies beside the slices; a Burstable pod with CPUs of its own (numalign.io/exclusive) lies in one.
+While the agent runs, every other pod of the slice has the pool by name. One that starts while it is away has what the
+slice has: the pool, and these grants. The next start finds and tells it. Pure.
+
+Used by `agent.engine.recover`, `agent.engine.unlisted` and the runtime's side (`agent.host.nri.decisions`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from agent.core.cgroups.desired import own_of
+from agent.model.cgroup import Cgroup, Level, Observed
+from agent.model.idset import CpuSet
+from agent.model.ledger import Ledger
+from agent.model.pod import Qos
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A container, or a pod's sandbox, that stands on CPUs granted to a pod that is not Guaranteed.
+
+    Attributes:
+        path: its cgroup.
+        uid: its pod.
+        container: its id, as far as it has one.
+        cpus: which CPUs.
+        holders: uids of the pods that they are granted to.
+    """
+
+    path: str
+    uid: str
+    container: str
+    cpus: CpuSet
+    holders: tuple[str, ...]
+
+
+def holders(ledger: Ledger) -> dict[str, CpuSet]:
+    """Pods that are not Guaranteed and have CPUs of their own: uid -> these."""
+    found = {}
+    for uid in ledger.cpus.assigned:
+        record = ledger.pods.get(uid)
+        if record is not None and record.pod.qos is not Qos.GUARANTEED:
+            found[uid] = own_of(ledger, uid)
+    return found
+
+
+def standing(ledger: Ledger, names: Mapping[str, tuple[str, str]], observed: Observed) -> Iterator[Standing]:
+    """Who stands on their CPUs, and is not who they were granted to. What nobody can name may be who they are of.
+
+    Args:
+        ledger: the grants.
+        names: container id -> (pod uid, container name), as far as known.
+        observed: the tree, before anything is written.
+    """
+    held = holders(ledger)
+    for cgroup in observed.cgroups if held else ():
+        if cgroup.level is not Level.CONTAINER or not cgroup.populated or cgroup.qos is Qos.GUARANTEED:
+            continue
+        uid, name = names.get(cgroup.container_id, ("", ""))
+        if cgroup.pod_uid in held and (uid != cgroup.pod_uid or name in ledger.cpus.assigned[cgroup.pod_uid]):
+            continue
+        mine = {each: cpus & cgroup.effective_cpus for each, cpus in held.items() if cpus & cgroup.effective_cpus}
+        if mine:
+            cpus = CpuSet.union(mine.values())
+            yield Standing(cgroup.path, cgroup.pod_uid, cgroup.container_id, cpus, tuple(sorted(mine)))
+
+
+def own_sets(observed: Observed) -> Callable[[Cgroup], bool]:
+    """Whether the set of a container, of which nothing else is known, may be a grant.
+
+    That of a Guaranteed pod may. That of a Burstable one only if it lies outside of what the BestEffort slice has,
+    which is always the pool alone.
+    """
+    pool = CpuSet.union(
+        each.effective_cpus for each in observed.cgroups if each.level is Level.QOS and each.qos is Qos.BEST_EFFORT
+    )
+
+    def may_be(cgroup: Cgroup) -> bool:
+        if cgroup.level is not Level.CONTAINER or not cgroup.cpus:
+            return False
+        return cgroup.qos is Qos.GUARANTEED or bool(pool and cgroup.cpus.isdisjoint(pool))
+
+    return may_be

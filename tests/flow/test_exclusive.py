@@ -1,0 +1,334 @@
+"""Pods that are not Guaranteed and have CPUs of their own (numalign.io/exclusive), from manifest to cgroups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.app.statedir import recovery_report
+from agent.core.cgroups.burstable import standing
+from agent.core.request import exclusive
+from agent.engine.recover import recover
+from agent.host.device_nodes import Usable
+from agent.host.nri.decisions import EngineDecisions
+from agent.host.scratch import CgroupDriver, Layout, Scratch
+from agent.host.standin import container_id
+from agent.kube import pod_report as pod_reports
+from agent.kube.objects.pod_objects import seen
+from agent.model.cgroup import Cgroup, Level, Write, Written
+from agent.model.idset import CpuSet
+from agent.model.pod import Qos
+from agent.model.podspec import pod_from
+from tests.flow.world import MemoryStore, World, container, manifest
+from tests.world.sidecars import KUBELET_PINS, SIDECARS, Sidecar, beside
+
+MACHINE = "2 sockets x 1 node x 16 cores x 1 thread"
+ALL = CpuSet.parse("0-31")
+SIDE: dict[str, Any] = {"resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "500m"}}}
+EVERY_LAYOUT = pytest.mark.parametrize(
+    "layout", [Layout(version, driver) for version in (1, 2) for driver in CgroupDriver],
+    ids=lambda each: f"v{each.version}-{each.driver}",
+)  # fmt: skip
+
+
+class Node(World):
+    """A world of a given layout that looks after each single write who stands on whose CPUs."""
+
+    def __init__(self, folder: Path, layout: Layout | None = None, **more: Any) -> None:  # noqa: ANN401 - of several types
+        if not folder.exists():
+            Scratch.create(folder, cpus=ALL, nodes=World(folder.parent / "plain", machine=MACHINE).machine.node_set,
+                           setup=layout or Layout(2))  # fmt: skip
+        super().__init__(folder, machine=MACHINE, **more)
+        self._apply = self.cgroups.apply
+        self.cgroups.apply = self._one_by_one  # type: ignore[method-assign]
+        self.engine.pods_listed(set())
+
+    def _one_by_one(self, writes: tuple[Write, ...], go_on: Any = lambda: True) -> tuple[Written, ...]:  # noqa: ANN401 - as it is called
+        done: list[Written] = []
+        before = {each for each, _ in self.trespassers()}
+        for write in writes:
+            done += self._apply((write,), go_on)
+            now = {each for each, _ in self.trespassers()}
+            assert now <= before, f"after {write}: {now - before}"
+            before = now
+        return tuple(done)
+
+    def trespassers(self) -> Iterator[tuple[str, CpuSet]]:
+        """Whoever may run on CPUs that another container has in force already."""
+        here = [each for each in self.cgroups.observe().cgroups if each.level is Level.CONTAINER]
+        names, ledger = self.names(), self.engine.ledger
+        placed = {
+            each.path: each.effective_cpus for each in here
+            if ledger.grant(*names.get(each.container_id, ("", ""))).cpus == each.effective_cpus
+        }  # fmt: skip
+        for other in here:
+            for path, cpus in placed.items():
+                if path != other.path and other.effective_cpus & cpus:
+                    yield other.path, other.effective_cpus & cpus
+
+    def come(self, body: Mapping[str, Any], defaults: Mapping[str, str] | None = None) -> None:
+        """A pod is listed, with its namespace's annotations below its own, and runs."""
+        found = seen(body, defaults or {}).pod
+        self.pods[found.uid] = found
+        self.engine.pods_seen([found])
+        self.start(found.uid)
+
+    def released(self) -> None:
+        """Everything is put back: nobody has CPUs of his own from here on."""
+        self.cgroups.apply = self._apply  # type: ignore[method-assign]
+        self.engine.release()
+
+    def slice_of(self, qos: Qos) -> Cgroup:
+        """The cgroup of a QoS class."""
+        return next(c for c in self.cgroups.observe().cgroups if c.level is Level.QOS and c.qos is qos)
+
+    def message(self, uid: str) -> str:
+        """The condition's, as the reporter makes it."""
+        rules = self.engine.node.rules
+        return pod_reports.admitted(uid, self.engine.ledger, self.machine, rules=rules).message
+
+
+def burstable(name: str, cpu: str = "4", created: int = 0, **notes: Any) -> dict[str, Any]:  # noqa: ANN401 - a manifest's
+    """An app with whole CPUs, and a sidecar that makes its pod Burstable."""
+    side = container("side", cpu="", memory="") | SIDE
+    return manifest(name, container("app", cpu=cpu), side, created=created, **notes)
+
+
+def guaranteed(name: str, cpu: str = "2", created: int = 0, **notes: Any) -> dict[str, Any]:  # noqa: ANN401 - a manifest's
+    """One that needs no annotation."""
+    return manifest(name, container("app", cpu=cpu), created=created, **notes)
+
+
+@pytest.mark.parametrize("shape", SIDECARS, ids=lambda each: each.name)
+def test_an_app_beside_each_sidecar_is_pinned_by_its_namespaces_annotation(tmp_path: Path, shape: Sidecar) -> None:
+    """`auto` on the namespace gives the app its CPUs and the sidecar the pool; without it, only the kubelet's own."""
+    node = Node(tmp_path / "tree")
+    body = manifest("p") | {"spec": beside(shape, cpus="4")}
+    plain = pod_from(body)
+    assert (plain.qos is Qos.GUARANTEED) == (shape.name in KUBELET_PINS)
+    node.come(body, {exclusive.EXCLUSIVE: "auto"})
+    assert len(CpuSet.parse(node.holds("p"))) == 4
+    assert node.effective("p") == node.holds("p")
+    assert node.holds("p", shape.container) == ""
+    assert CpuSet.parse(node.effective("p", shape.container)) == node.engine.ledger.cpus.shared
+    without = Node(tmp_path / "without")
+    without.come(body)
+    assert bool(without.holds("p")) == (shape.name in KUBELET_PINS)
+
+
+@EVERY_LAYOUT
+def test_s6_no_single_write_lets_anybody_onto_a_burstable_pods_cpus(tmp_path: Path, layout: Layout) -> None:
+    """S6: Burstable and other pods come and go in turn; the slices hold the pool, and these grants where they lie."""
+    node = Node(tmp_path / "tree", layout)
+    for number, body in enumerate([
+        manifest("effort", container(cpu="", memory="")), manifest("plain", container("app", cpu="") | SIDE),
+        guaranteed("g1", created=1), burstable("b1", created=2, exclusive="auto"),
+        manifest("late", container("app", cpu="") | SIDE, created=3), burstable("b2", created=4, exclusive="app"),
+        guaranteed("g2", created=5),
+    ]):  # fmt: skip
+        node.come(body)
+        shared = node.engine.ledger.cpus.shared
+        own = CpuSet.union(CpuSet.parse(node.holds(uid)) for uid in ("b1", "b2") if uid in node.pods)
+        assert node.slice_of(Qos.BURSTABLE).effective_cpus == shared | own, number
+        assert node.slice_of(Qos.BEST_EFFORT).effective_cpus == shared, number
+    assert {uid: len(CpuSet.parse(node.holds(uid))) for uid in ("b1", "b2", "g1", "g2")} == {
+        "b1": 4, "b2": 4, "g1": 2, "g2": 2,
+    }  # fmt: skip
+    for uid in ("b1", "g1", "b2"):
+        node.end(uid)
+        node.engine.pods_gone([uid])
+        node.engine.reconcile()
+        node.check()
+    assert node.slice_of(Qos.BURSTABLE).effective_cpus == node.engine.ledger.cpus.shared
+    assert list(node.trespassers()) == []
+
+
+def test_a_new_pods_folder_is_named_before_its_containers(tmp_path: Path) -> None:
+    """A Burstable pod's folder that appears beside a grant gets the pool at the event, its containers by NRI."""
+    node = Node(tmp_path / "tree")
+    node.come(burstable("b", exclusive="auto"))
+    other = pod_from(manifest("o", container("app", cpu="") | SIDE, created=2))
+    node.pods["o"] = other
+    node.engine.pods_seen([other])
+    node.tree.add_pod("o", Qos.BURSTABLE)
+    node.engine.reconcile(again=False)  # the folder's event
+    found = next(c for c in node.cgroups.observe().cgroups if c.level is Level.POD and c.pod_uid == "o")
+    assert found.cpus == found.effective_cpus == node.engine.ledger.cpus.shared
+    decisions = EngineDecisions(node.engine, lambda _address: Usable(()))
+    assert decisions.want("o", "app").cpus == node.engine.ledger.cpus.shared
+    assert decisions.want("b", "side").cpus == node.engine.ledger.cpus.shared
+    assert decisions.want("b", "app").cpus == CpuSet.parse(node.holds("b"))
+
+
+def test_nobody_is_named_where_no_burstable_pod_has_cpus(tmp_path: Path) -> None:
+    """S9: without such a grant a Burstable pod is not named: it inherits the pool, as ever."""
+    node = Node(tmp_path / "tree")
+    node.come(guaranteed("g"))
+    node.come(burstable("b"))
+    decisions = EngineDecisions(node.engine, lambda _address: Usable(()))
+    assert decisions.want("b", "app").cpus is None
+    assert not any(c.cpus for c in node.cgroups.observe().cgroups if c.pod_uid == "b")
+
+
+def test_a_resize_to_a_fraction_gives_the_cpus_back_and_says_so(tmp_path: Path) -> None:
+    """And to whole CPUs again takes some; one whose annotation goes keeps what it has."""
+    node = Node(tmp_path / "tree")
+    node.come(burstable("b", exclusive="auto"))
+    held = node.holds("b")
+    assert "the pod stays Burstable" in node.message("b")
+    node.see(burstable("b"))  # the annotation is taken off
+    node.see(burstable("b") | {"metadata": burstable("b")["metadata"] | {"labels": {"x": "y"}}})
+    assert node.holds("b") == held
+    node.see(burstable("b", cpu="3"))
+    assert len(CpuSet.parse(node.holds("b"))) == 3
+    node.see(burstable("b", cpu="2500m", exclusive="auto"))
+    assert (node.holds("b"), CpuSet.parse(node.effective("b"))) == ("", node.engine.ledger.cpus.shared)
+    assert node.engine.ledger.cpus.shared == ALL
+    assert node.message("b") == (
+        "no CPUs of its own: app: it requests 2500m CPU, and only whole CPUs are given to one container alone; "
+        "runs on the shared pool"
+    )
+    node.see(burstable("b", cpu="4", exclusive="auto"))
+    assert len(CpuSet.parse(node.effective("b"))) == 4
+
+
+@pytest.mark.parametrize(("value", "words"), [("typo", "names typo, which is no container"), ("no way", "is none of"),
+                                              ("side", "names side: it requests 100m CPU")])  # fmt: skip
+def test_a_mistake_is_told_and_the_pod_runs_as_before(tmp_path: Path, value: str, words: str) -> None:
+    """One sentence in the condition, one problem for the Event; nothing is refused."""
+    node = Node(tmp_path / "tree")
+    node.come(burstable("b", exclusive=value))
+    assert node.holds("b") == ""
+    assert words in node.message("b")
+    assert [words in str(each) for each in node.engine.known["b"].ask.problems] == [True]
+    assert node.condition("b") == "True SharedPool"
+
+
+def test_a_refused_one_runs_on_the_pool_and_policies_hold(tmp_path: Path) -> None:
+    """single-numa-node refuses an app that no node has room for, exactly as a Guaranteed pod's."""
+    node = Node(tmp_path / "tree", settings={"topologyManagerPolicy": "single-numa-node"})
+    node.come(burstable("big", cpu="20", exclusive="auto"))
+    assert node.holds("big") == ""
+    assert node.ears.refused_.keys() == {"big"}
+    node.come(burstable("fits", cpu="12", created=1, exclusive="auto"))
+    assert node.holds("fits") == "1-12"
+
+
+@EVERY_LAYOUT
+def test_s16_only_the_exclusive_container_loses_its_quota(tmp_path: Path, layout: Layout) -> None:
+    """S16: it, its sandbox and its pod have none; the sidecar keeps its own, named or not yet; release restores."""
+    node = Node(tmp_path / "tree", layout)
+    body = burstable("b", exclusive="auto")
+    found = pod_from(body)
+    node.pods["b"] = found
+    node.engine.pods_seen([found])
+    limited(node, node.tree.add_pod("b", Qos.BURSTABLE), 4500)
+    for name, milli in (("app", 4000), ("side", 500), ("pause", 0)):
+        limited(node, node.tree.add_container("b", container_id("b", name)), milli)
+    node.engine.reconcile()  # nobody has named a container yet
+    assert quotas(node)["side"] == 500
+    node.engine.containers_seen({container_id("b", name): ("b", name) for name in ("app", "side")})
+    node.engine.reconcile()
+    assert quotas(node) == {"app": 0, "side": 500, "pause": 0, "": 0}
+    node.released()
+    assert quotas(node) == {"app": 4000, "side": 500, "pause": 0, "": 4500}
+
+
+def limited(node: Node, path: str, milli: int) -> None:
+    """The kubelet or the runtime gives a cgroup a quota worth so many thousandths of a CPU."""
+    if not milli:
+        return
+    if node.tree.layout.version == 1:
+        node.tree.kernel_write(path, "cpu.cfs_quota_us", str(milli * 100))
+    else:
+        node.tree.kernel_write(path, "cpu.max", f"{milli * 100} 100000")
+
+
+def quotas(node: Node) -> dict[str, int]:
+    """Container ("" for the pod) -> thousandths of a CPU that its quota is worth; 0 for none."""
+    names = {container_id("b", name): name for name in ("app", "side", "pause")} | {"": ""}
+    found = {}
+    for each in node.cgroups.observe().cgroups:
+        if each.pod_uid == "b" and each.level in (Level.POD, Level.CONTAINER):
+            first = each.quota.split()[0] if each.quota else "max"
+            found[names[each.container_id]] = 0 if first in ("max", "-1") else int(first) // 100
+    return found
+
+
+def test_who_started_beside_a_grant_without_an_agent_is_found(tmp_path: Path) -> None:
+    """The next start names it, with the CPUs and their holder, before it puts it right; then nobody stands there."""
+    node = Node(tmp_path / "tree")
+    node.come(burstable("b", exclusive="auto"))
+    node.come(guaranteed("g", created=1))
+    mine = CpuSet.parse(node.holds("b"))
+    stranger = pod_from(manifest("s", container("app", cpu="") | SIDE, created=2))
+    node.tree.add_pod("s", Qos.BURSTABLE)  # the agent is away
+    node.tree.add_container("s", container_id("s", "app"))
+    store = MemoryStore(node.store.saved, node.store.extra)
+    after = World(tmp_path / "tree", machine=MACHINE, store=store, pods=[*node.pods.values(), stranger])
+    (found,) = after.recovered.standing
+    assert (found.uid, found.cpus, found.holders) == ("s", mine, ("b",))
+    told = recovery_report.tell(tmp_path, after.recovered, since=after.cgroups.since)
+    (text,) = told.standing
+    assert text.startswith(f"pod uid s started while no agent ran and may run on CPUs {mine} of default/b since")
+    assert text in recovery_report.sentences(recovery_report.load(tmp_path) or told)
+    after.engine.pods_seen(after.pods.values(), ran={"s"})
+    after.engine.pods_listed(set(after.pods))
+    after.engine.reconcile()
+    after.check()
+    assert list(standing(after.engine.ledger, after.names(), after.cgroups.observe())) == []
+    assert after.holds("b") == str(mine)
+
+
+def test_a_start_without_a_ledger_takes_a_burstable_grant_over_from_the_cgroups(tmp_path: Path) -> None:
+    """The API names the pods: its set is its grant; one that nobody names keeps its CPUs, too (S13)."""
+    node = Node(tmp_path / "tree")
+    node.come(burstable("b", exclusive="auto"))
+    node.come(burstable("unknown", created=1, exclusive="auto"))
+    held = {uid: node.holds(uid) for uid in ("b", "unknown")}
+    after = World(tmp_path / "tree", machine=MACHINE, pods=[node.pods["b"]])
+    assert after.holds("b") == held["b"]
+    after.engine.adopt([node.pods["b"]], after.names(), {}, ["b"])
+    after.engine.pods_listed({"b"})
+    after.engine.reconcile()
+    kept = after.engine.ledger.cpus.assigned["unknown"].values()
+    assert CpuSet.parse(held["unknown"]) in kept
+    assert after.effective("b") == held["b"]
+
+
+@EVERY_LAYOUT
+def test_s17_release_puts_everything_back(tmp_path: Path, layout: Layout) -> None:
+    """S17: every cgroup has what kubepods has, in the middle of Burstable and Guaranteed grants."""
+    node = Node(tmp_path / "tree", layout)
+    node.come(burstable("b", exclusive="auto"))
+    node.come(guaranteed("g", created=1))
+    node.come(manifest("plain", container("app", cpu="") | SIDE, created=2))
+    node.released()
+    for each in node.cgroups.observe().cgroups:
+        assert each.effective_cpus == ALL, each.path
+
+
+def test_the_setting_pins_who_does_not_ask_and_only_where_it_may(tmp_path: Path) -> None:
+    """ExclusiveContainers with exclusiveNamespaces; `none` on a pod opts out, and a Guaranteed pod needs no leave."""
+    node = Node(tmp_path / "tree", settings={"exclusiveContainers": "auto", "exclusiveNamespaces": ["db"]})
+    node.come(burstable("in") | {"metadata": burstable("in")["metadata"] | {"namespace": "db"}})
+    node.come(burstable("out", created=1))
+    node.come(burstable("asks", created=2, exclusive="app"))
+    node.come(guaranteed("g", created=3))
+    node.come(guaranteed("opted", created=4, exclusive="none"))
+    assert [bool(node.holds(uid)) for uid in ("in", "out", "asks", "g", "opted")] == [True, False, False, True, False]
+    assert "exclusiveNamespaces" in node.message("asks")
+    node.engine.changed(node.node(exclusiveContainers="none"), None)
+    assert bool(node.holds("in")), "a change of settings moves no running pod"
+
+
+def test_recovering_reads_no_pool_as_a_grant(tmp_path: Path) -> None:
+    """On v1, where every cgroup has a set, a Burstable container on the pool is not taken for one with a grant."""
+    node = Node(tmp_path / "tree", Layout(1))
+    node.come(guaranteed("g"))
+    node.come(burstable("b", created=1))
+    found = recover(node.node(), None, node.cgroups.observe(), {}, [], complete=False)
+    assert (found.ledger.cpus.assigned, found.standing) == ({}, ())
