@@ -19,6 +19,7 @@ from typing import Protocol
 from agent.app.statedir import last_settings
 from agent.app.statedir.node_allocatable import NodeAllocatable
 from agent.core.admission.node import Node
+from agent.core.devices.claims import ClaimFollower
 from agent.core.request.exempt import Exemptions
 from agent.engine.tracked_pod import Switches
 from agent.engine.wait_queue import most_waiting
@@ -203,7 +204,8 @@ def made(
     rules = rules_of(filled, machine, node_reserved=kept.cpu_milli if kept else 0)
     if kept is not None:
         rules = replace(rules, advertised=kept.resources)
-    node = Node(machine, rules, DeviceInventory.from_machine(machine, rules.devices))
+    followed = (ClaimFollower(machine, rules),) if settings.dra.enabled else ()
+    node = Node(machine, rules, DeviceInventory.from_machine(machine, rules.devices), followed)
     node.start()  # says what the managers refuse
     return Setup(machine, settings, node, ignored, missed, whole if missed else machine)
 

@@ -23,6 +23,7 @@ from agent.core.devices.kubelet import (
     owners,
     too_late,
 )
+from agent.model.claims import ClaimDevice, Claims
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
 from agent.model.rules import Policy
@@ -37,7 +38,8 @@ class DeviceTracker:
         saved: devices that the ledger had at start (the kubelet's, of whatever node, until it is asked), and those
             that a later word left out.
         offered: the devices that plugins offer.
-        given: pod uid -> what it holds.
+        given: pod uid -> what it holds of plugins' devices.
+        claims: pod uid -> what its claims gave it.
         again: pods that were decided once more already.
         told: sentences that were told already.
     """
@@ -46,6 +48,7 @@ class DeviceTracker:
     saved: tuple[Offered, ...] = ()
     offered: tuple[Offered, ...] = ()
     given: Mapping[str, Given] = field(default_factory=dict)
+    claims: Mapping[str, Claims] = field(default_factory=dict)
     again: frozenset[str] = frozenset()
     told: frozenset[str] = frozenset()
 
@@ -66,6 +69,23 @@ class DeviceTracker:
         saved = merged([self.saved, everything({uid: self.given.get(uid, {})})])
         return replace(self, saved=saved, given={**self.given, uid: given})
 
+    def claim(self, uid: str, claims: Claims) -> DeviceTracker:
+        """Take in what a pod's claims gave it; their first word may place it once more."""
+        again = self.again if uid in self.claims else self.again - {uid}
+        return replace(self, claims={**self.claims, uid: claims}, again=again)
+
+    def together(self) -> Mapping[str, Given]:
+        """All that pods were given, by uid."""
+        if not self.claims:
+            return self.given
+        return {uid: self._of(uid) for uid in {**self.given, **self.claims}}
+
+    def _of(self, uid: str) -> Given:
+        found: dict[str, tuple[Offered | ClaimDevice, ...]] = dict(self.given.get(uid, {}))
+        for name, devices in self.claims.get(uid, {}).items():
+            found[name] = (*found.get(name, ()), *devices)
+        return found
+
     def offer(self, offered: Iterable[Offered]) -> tuple[DeviceTracker, tuple[str, ...]]:
         """Take in what plugins offer; sentences on what the settings select of it, each told once (safety.md S22)."""
         offered = tuple(offered)
@@ -80,7 +100,8 @@ class DeviceTracker:
     def without(self, uids: Collection[str]) -> DeviceTracker:
         """Pods are gone."""
         given = {uid: each for uid, each in self.given.items() if uid not in uids}
-        return replace(self, given=given, again=self.again.difference(uids))
+        claims = {uid: each for uid, each in self.claims.items() if uid not in uids}
+        return replace(self, given=given, claims=claims, again=self.again.difference(uids))
 
     def late(self, node: Node, ledger: Ledger, uid: str, *, started: bool) -> tuple[Ledger, bool]:
         """What became known of a pod that is in the ledger.
@@ -95,7 +116,7 @@ class DeviceTracker:
             The ledger, and whether the pod is to be decided once more (`once_more`).
         """
         record = ledger.pods[uid]
-        after = handed_over(ledger, record.pod, self.given[uid])
+        after = handed_over(ledger, record.pod, self._of(uid))
         if after is ledger:
             return ledger, False
         elsewhere = apart(after, node.inventory, node.machine, uid)

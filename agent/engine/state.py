@@ -104,8 +104,8 @@ class State:
 
     @property
     def given(self) -> Mapping[str, Given]:
-        """Devices that the kubelet gave, by uid."""
-        return self.device_tracker.given
+        """Devices that the kubelet and claims gave, by uid."""
+        return self.device_tracker.together()
 
     @property
     def unenforced(self) -> Mapping[str, Unenforced]:

@@ -25,6 +25,7 @@ from agent.engine.tracked_pod import Exempt, Switches, TrackedPod, asks_nothing,
 from agent.engine.unlisted import keep
 from agent.engine.wait_queue import crowded_out, queue_of, refused_for_good, softened, turn
 from agent.model.cgroup import Observed
+from agent.model.claims import Claims
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
 from agent.model.outcome import Reason, Refusal
@@ -248,6 +249,11 @@ def devices_told(state: State, uid: str, given: Given) -> State:
     """The kubelet told which devices it gave a pod."""
     device_tracker = state.device_tracker.tell(uid, given)
     return replace(state, device_tracker=device_tracker, node=device_tracker.node(state.node))
+
+
+def claims_told(state: State, uid: str, claims: Claims) -> State:
+    """It became known which devices a pod's claims gave it."""
+    return replace(state, device_tracker=state.device_tracker.claim(uid, claims))
 
 
 def devices_late(state: State, uid: str, at: Moment, *, running: bool) -> Transition:

@@ -26,7 +26,7 @@ from agent.core.admission.node import Node
 from agent.core.admission.pressure import PressureCheck, unjudged
 from agent.core.admission.resize import pending, resized
 from agent.core.admission.waiting import Waiting, crowded, let_in, never, overdue
-from agent.core.devices.kubelet import Given, handed_over
+from agent.core.devices.kubelet import Given, explained, handed_over
 from agent.engine.tracked_pod import Switches, TrackedPod, same_room, softer
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal
@@ -61,8 +61,10 @@ def queue_of(known: Mapping[str, TrackedPod], rules: Rules, but: str = "") -> li
 
 def queued(known: TrackedPod, refusal: Refusal, now: float, *, node: Node, given: Given | None) -> TrackedPod:
     """A refused pod whose wish is to wait: in line, or refused for good. It waits from now on, if it does not yet."""
-    hopeless = never(node, known.pod, known.ask, _prepare({known.pod.uid: given} if given else {}))
+    prepare = _prepare({known.pod.uid: given} if given else {})
+    hopeless = never(node, known.pod, known.ask, prepare)
     if hopeless is not None:
+        hopeless = explained(hopeless, prepare(node.start(), known.pod), node.inventory, known.pod)
         text = f"{hopeless.message}; not even an empty node has room for it, so it does not wait"
         refusal = replace(hopeless, message=text, facts={**hopeless.facts, FINAL: "never"})
     return replace(known, refusal=refusal, since=known.since or now)

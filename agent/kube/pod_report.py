@@ -1,7 +1,7 @@
 """What a pod is told, as values: annotations and the condition. Pure; `publisher` sends it.
 
-numalign.io/assignment    JSON: per container cpus, mems, devices, aligned, why; policy, scope, what was asked for;
-                          under "hints" the devices that the container cannot open, and why; under "unenforced"
+numalign.io/assignment    JSON: per container cpus, mems, devices, claims, aligned, why; policy, scope, what was asked
+                          for; under "hints" the devices that the container cannot open, and why; under "unenforced"
                           why the kernel does not have (all of) it, where that is so; under "pcie" how near its
                           devices are to each other, where the settings ask for it
 numalign.io/cpus          the exclusive CPUs of the whole pod, for `kubectl get -o custom-columns`
@@ -22,10 +22,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.core.cgroups.enforced import IN_FORCE, Unenforced, sentence
+from agent.core.devices.claims import claims_of
+from agent.core.devices.claims import noted as claims_noted
 from agent.core.devices.nearness import noted, pairs_of
 from agent.core.request import exclusive
 from agent.engine.adopt import AnnotatedGrant
 from agent.errors import MalformedError
+from agent.model.claims import ClaimDevice
 from agent.model.fields import Field
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Grant, Ledger, PodRecord
@@ -89,7 +92,7 @@ def admitted(
     """The report of a pod that is in the ledger; raises KeyError for any other."""
     record = ledger.pods[uid]
     containers: dict[str, Any] = {}
-    cpus, nodes = CpuSet(), NodeSet()
+    cpus, nodes, claimed = CpuSet(), NodeSet(), claims_of(ledger, uid)
     for container in record.pod.containers:
         grant = ledger.grant(uid, container.name)
         if grant.cpus:
@@ -97,7 +100,7 @@ def admitted(
             nodes |= machine.nodes_of(grant.cpus)
         if grant.mems and record.bind_memory:
             nodes |= grant.mems
-        mine = _container(container.name, record, grant, hints)
+        mine = _container(container.name, record, grant, hints, claimed.get(container.name, ()))
         if container.name in unenforced:
             mine["unenforced"] = unenforced[container.name]
         containers[container.name] = mine
@@ -130,7 +133,9 @@ def _noted(message: str, reason: str, note: str) -> str:
     return f"{note}; runs on the shared pool" if reason == SHARED else f"{message}; {note}"
 
 
-def _container(name: str, record: PodRecord, grant: Grant, hints: Hints) -> dict[str, Any]:
+def _container(
+    name: str, record: PodRecord, grant: Grant, hints: Hints, claimed: tuple[ClaimDevice, ...]
+) -> dict[str, Any]:
     mine: dict[str, Any] = {"cpus": str(grant.cpus) if grant.cpus else "shared"}
     if grant.mems and record.bind_memory:
         mine["mems"] = str(grant.mems)
@@ -139,6 +144,8 @@ def _container(name: str, record: PodRecord, grant: Grant, hints: Hints) -> dict
         hinted = hints(record.pod.uid, name)
         if hinted:
             mine["hints"] = dict(sorted(hinted.items()))
+    if claimed:
+        mine["claims"] = claims_noted(claimed)
     mine["aligned"] = record.aligned.get(name, True)
     if name in record.why:
         mine["why"] = record.why[name]

@@ -56,6 +56,9 @@ PodPattern = Annotated[
     ),
 ]
 Hex4 = Annotated[str, Field(strict=True, pattern=r"^(?:[0-9a-f]{4})?$")]
+Attribute = Annotated[
+    str, Field(strict=True, pattern=r"^[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?/[A-Za-z_][A-Za-z0-9_]{0,31}$")
+]
 PciAddress = Annotated[str, Field(strict=True, pattern=r"^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")]
 
 
@@ -188,6 +191,26 @@ class RefusalSettings(Section):
             "never. The chart's rbac.cleanup allows it."
         ),
     ] = None
+
+
+class DraSettings(Section):
+    """Devices of DRA claims: CPUs and memory follow what the scheduler chose. numalign is no DRA driver."""
+
+    enabled: Annotated[
+        StrictBool,
+        Field(
+            description="Whether claims are followed. The chart then lets the agents read claims, of all namespaces "
+            "under RBAC."
+        ),
+    ] = False
+    numa_attributes: Annotated[
+        tuple[Attribute, ...],
+        Field(
+            max_length=16,
+            description="Drivers' own attributes that name a device's NUMA node, or a list of them, as DOMAIN/NAME. "
+            "resource.kubernetes.io/numaNode is always read, and first.",
+        ),
+    ] = ()
 
 
 class Page(Section):
@@ -344,6 +367,7 @@ class Settings(Section):
     exclusive_cpus: Annotated[ExclusiveSettings, Field(alias="exclusiveCPUs")] = ExclusiveSettings()
     waiting: WaitingSettings = WaitingSettings()
     refusals: RefusalSettings = RefusalSettings()
+    dra: DraSettings = DraSettings()
     page: Page = Page()
 
     @property

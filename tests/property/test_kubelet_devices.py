@@ -50,7 +50,8 @@ def test_no_rule_breaks(words: list[tuple[str, Given]], policy: Policy) -> None:
         invariants.check(ledger, node, earlier=tuple(ledger.pods))
         assert ledger_from_json(ledger_to_json(ledger)) == ledger
         names = {each.name for each in PODS[uid].containers}
-        said = {(each.resource, each.id) for name, devices in told.items() if name in names for each in devices}
+        mine = [each for name, by in told.items() if name in names for each in by]
+        said = {(each.resource, each.id) for each in mine if isinstance(each, Offered)}
         held = ledger.devices.held.get(uid, {})
         has = {(resource, each) for by in held.values() for resource in by for each in by[resource]}
         assert uid not in ledger.pods or said <= has

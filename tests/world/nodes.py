@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.core.admission.node import Node
+from agent.core.devices.claims import ClaimFollower
 from agent.core.machines.synthetic import parse_synthetic
 from agent.model.devices import DeviceInventory
 from agent.model.machine import Machine
@@ -19,5 +20,7 @@ def managers_of(machine: Machine | str, settings: Mapping[str, Any] | None = Non
         SettingsError: the document is wrong, or asks for what this machine cannot give.
     """
     found = parse_synthetic(machine) if isinstance(machine, str) else machine
-    rules = rules_of(parse(settings or {})[0], found)
-    return Node(found, rules, DeviceInventory.from_machine(found, rules.devices))
+    asked = parse(settings or {})[0]
+    rules = rules_of(asked, found)
+    followed = (ClaimFollower(found, rules),) if asked.dra.enabled else ()
+    return Node(found, rules, DeviceInventory.from_machine(found, rules.devices), followed)

@@ -15,6 +15,7 @@ from typing import Any
 
 from agent import __version__
 from agent.app import setup
+from agent.app.cluster.claim_lookup import ClaimLookup, PodListeners
 from agent.app.cluster.decommission import Decommission
 from agent.app.cluster.start import FIND_WITHIN, PATIENCE, Start, find_pod, read_start
 from agent.app.cluster.topology_loop import TopologyLoop
@@ -137,8 +138,15 @@ class ClusterParts(Service):
         self.memory = None if options.root else NodeMemory()
         self.engine = engine = self._make_engine(start)
         mind_pods(engine, start.writers if start.listed else self.kept.writers)
+        self.claims = ClaimLookup(
+            self.client, options.node_name, engine, lambda: engine.snapshot.node.machine,
+            enabled=lambda: self.setup.settings.dra.enabled,
+            attributes=lambda: self.setup.settings.dra.numa_attributes,
+            kubelet=lambda: self.edges.podresources,
+        )  # fmt: skip
+        self.listeners = PodListeners(self.pod_reporter, self.claims)
         self.intake = Intake(
-            engine, self.pod_reporter, self.namespaces.annotations, self._there.__contains__, self._node_changed,
+            engine, self.listeners, self.namespaces.annotations, self._there.__contains__, self._node_changed,
             lambda text: self.reporters.problem("intake", text),
             lambda body: self.decommission.seen(body, self._halt),
             waits=lambda: not engine.snapshot.listening, adopt=self._adopt,
@@ -304,7 +312,7 @@ class ClusterParts(Service):
         """A pod that the runtime starts before the watch brought it: one GET, as long as the runtime can wait."""
         if not self._engine.snapshot.listening:
             return None  # who runs comes first
-        known = self.pod_reporter.pod_known
+        known = self.listeners.pod_known
         try:
             asked = self._asking.submit(
                 find_pod, self.client, self.namespaces.annotations, namespace, name, uid, known

@@ -98,7 +98,8 @@ class Cluster(ClusterParts):
         source = self.source
         return [
             (self.publisher, self.publisher.stop), (self.topology, self.topology.stop),
-            (self.intake, self.intake.stop), (self.edges, self.edges.stop), (self.events, self.events.close),
+            (self.claims, self.claims.stop), (self.intake, self.intake.stop), (self.edges, self.edges.stop),
+            (self.events, self.events.close),
             (self.hotplug, self.hotplug.stop),
             *([(source, source.stop)] if source else []),
         ]  # fmt: skip

@@ -16,6 +16,7 @@ from agent import __version__
 from agent.app.page.views import Row, in_words, node_json, refusal_json, row_json, view_of
 from agent.core.accounting.usage import usage
 from agent.core.cgroups.enforced import sentence
+from agent.core.devices.claims import told
 from agent.core.devices.nearness import noted, pairs_of
 from agent.core.explain.serialize import to_json
 from agent.core.machines.facts import to_facts
@@ -157,6 +158,7 @@ def _pod(
         "numaNodes": str(type(rows[0].nodes).union(row.nodes for row in rows)),
         "memory": {str(node): dict(per) for node, per in sorted(holder.memory.items())} if holder else {},
         "devices": list(holder.devices) if holder else [],
+        "claims": list(told(seen.snapshot.shown, uid)),
         "pcie": noted(pairs_of(seen.snapshot.shown, uid, seen.snapshot.node.machine, seen.snapshot.node.rules)),
         "containers": [row_json(row) for row in rows],
         "refusal": refusal_json(known.refusal) if known and known.refusal else None,

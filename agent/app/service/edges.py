@@ -149,6 +149,7 @@ class NodeEdges:
     timed: Callable[[str, str, float], None] = lambda _method, _outcome, _seconds: None
     files: HostFiles = field(default_factory=lambda: HostFiles("/"))
     identity: Identity | None = None
+    podresources: PodResources | None = None
     lookup: Lookup | None = None
     plugin: Plugin | None = None
     decisions: EngineDecisions | None = None
@@ -162,7 +163,7 @@ class NodeEdges:
         """Start what is there; what is not is said once."""
         podresources, nri = self.sockets.podresources_path(), self.sockets.nri_path(self.enforcement())
         if podresources:
-            client = PodResources(podresources)
+            self.podresources = client = PodResources(podresources)
             self._closing.callback(client.close)
             self.lookup = Lookup(
                 client,

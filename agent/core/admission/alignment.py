@@ -12,6 +12,7 @@ from dataclasses import replace
 from enum import Enum, auto
 
 from agent.core.confine import asks
+from agent.core.devices.claims import claims_of
 from agent.model.devices import DeviceInventory
 from agent.model.hint import ANY_NODES
 from agent.model.idset import CpuSet, NodeSet
@@ -63,10 +64,11 @@ class AlignmentCheck:
     Args:
         machine: where CPUs and nodes are.
         inventory: where devices are.
+        follows: devices of claims count.
     """
 
-    def __init__(self, machine: Machine, inventory: DeviceInventory) -> None:
-        self._machine = machine
+    def __init__(self, machine: Machine, inventory: DeviceInventory, *, follows: bool = False) -> None:
+        self._machine, self._follows = machine, follows
         self._places = {
             (resource, device.id): device.nodes
             for resource, devices in inventory.resources.items()
@@ -142,6 +144,12 @@ class AlignmentCheck:
                 places = self._places.get((resource, device))
                 if places:  # without a place it can be out of place nowhere
                     yield AlignmentKind.DEVICE, f"device {device} of {resource}", places
+        if not self._follows:
+            return
+        for each in claims_of(ledger, uid).get(name, ()):
+            near = (each.nodes or NodeSet()) & self._machine.node_set
+            if near:
+                yield AlignmentKind.DEVICE, f"device {each.id} of claim {each.claim}", near
 
     def _unconfined(self, ledger: Ledger, record: PodRecord) -> str:
         """Why a pod that asks to be confined is not, or not wholly; "" when it is, or does not ask."""

@@ -22,6 +22,7 @@ from agent.core.memory.confined import yielding
 from agent.core.merge.masks import Positions
 from agent.core.merge.order import Order
 from agent.core.merge.provider import Provider
+from agent.model.claims import PROVIDER as CLAIMS
 from agent.model.devices import DeviceInventory
 from agent.model.exclusive import Wish
 from agent.model.idset import CpuSet
@@ -63,7 +64,8 @@ class Node:
         self._made_of = tuple(extra_providers), preferences
         self._others = tuple(sorted((self.confiner, *self._made_of[0]), key=lambda each: each.name))
         self._overridden: dict[CpuOptions, cpus.CpuManager] = {}
-        self._judge = AlignmentCheck(machine, inventory)
+        follows = any(each.name == CLAIMS for each in self._others)
+        self._judge = AlignmentCheck(machine, inventory, follows=follows)
 
     def with_inventory(self, inventory: DeviceInventory) -> Node:
         """The same managers where other devices are known."""

@@ -21,6 +21,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from agent.core.devices.books import followed
+from agent.core.devices.claims import claimed, claims_of
+from agent.core.devices.claims import named as claims_named
+from agent.model.claims import ClaimDevice
 from agent.model.devices import DeviceInventory
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
@@ -38,8 +41,8 @@ class Offered(NamedTuple):
     nodes: NodeSet
 
 
-Given = Mapping[str, tuple[Offered, ...]]
-"""What the kubelet gave a pod: devices by container name."""
+Given = Mapping[str, tuple[Offered | ClaimDevice, ...]]
+"""What a pod was given: devices of plugins and of claims, by container name."""
 
 
 def awaited(pod: Pod, own: Collection[str], given: Given | None) -> dict[str, dict[str, int]]:
@@ -56,6 +59,8 @@ def awaited(pod: Pod, own: Collection[str], given: Given | None) -> dict[str, di
             continue
         told: dict[str, int] = {}
         for device in (given or {}).get(container.name, ()):
+            if isinstance(device, ClaimDevice):
+                continue
             told[device.resource] = told.get(device.resource, 0) + 1
         for resource, milli in sorted(container.limits.items()):
             left = units(milli) - told.get(resource, 0)
@@ -71,7 +76,7 @@ def is_extended(resource: str) -> bool:
 
 
 def handed_over(ledger: Ledger, pod: Pod, given: Given) -> Ledger:
-    """The ledger with the devices that the kubelet gave to a pod, before or after its admission.
+    """The ledger with the devices that the kubelet and claims gave to a pod, before or after its admission.
 
     The kubelet is the authority on who holds its devices: it gives one to the next pod as soon as the last has ended,
     which may be a moment before that one's cgroup is gone. Within a pod, of two containers that are said to hold one
@@ -83,7 +88,7 @@ def handed_over(ledger: Ledger, pod: Pod, given: Given) -> Ledger:
     mine: set[tuple[str, str]] = set()
     for name, devices in sorted(given.items()):
         for device in devices if name in names else ():
-            if (device.resource, device.id) not in mine:
+            if isinstance(device, Offered) and (device.resource, device.id) not in mine:
                 own.setdefault(name, {}).setdefault(device.resource, []).append(device.id)
                 mine.add((device.resource, device.id))
     kept: dict[str, dict[str, Mapping[str, tuple[str, ...]]]] = {}
@@ -95,7 +100,10 @@ def handed_over(ledger: Ledger, pod: Pod, given: Given) -> Ledger:
                 kept.setdefault(uid, {})[name] = left
     if kept != ledger.devices.held:
         ledger = replace(ledger, devices=replace(ledger.devices, held=kept))
-    return followed(ledger, pod.uid, own)
+    claims = {
+        name: tuple(each for each in devices if isinstance(each, ClaimDevice)) for name, devices in given.items()
+    }
+    return claimed(followed(ledger, pod.uid, own), pod, claims)
 
 
 def _pairs(by: Mapping[str, Iterable[str]]) -> set[tuple[str, str]]:
@@ -201,17 +209,25 @@ def places(ledger: Ledger, inventory: DeviceInventory, uid: str) -> dict[str, tu
     return found
 
 
+def kept(ledger: Ledger, inventory: DeviceInventory, uid: str) -> Given:
+    """All that a pod was given, by the ledger."""
+    found: dict[str, tuple[Offered | ClaimDevice, ...]] = {**places(ledger, inventory, uid)}
+    for name, devices in claims_of(ledger, uid).items():
+        found[name] = (*found.get(name, ()), *devices)
+    return found
+
+
 def apart(ledger: Ledger, inventory: DeviceInventory, machine: Machine, uid: str) -> dict[str, str]:
-    """Containers whose exclusive CPUs lie elsewhere than their kubelet's devices: name -> one sentence."""
+    """Containers whose exclusive CPUs lie elsewhere than the devices that they were given: name -> one sentence."""
     found: dict[str, str] = {}
-    for name, devices in places(ledger, inventory, uid).items():
+    for name, devices in kept(ledger, inventory, uid).items():
         cpus = ledger.grant(uid, name).cpus
-        located = [each for each in devices if each.nodes & machine.node_set]
+        located = [each for each in devices if each.nodes and each.nodes & machine.node_set]
         if not cpus or not located:
             continue
         nodes = machine.nodes_of(cpus)
-        near = NodeSet.union(each.nodes for each in located)
-        far = [each for each in located if nodes.isdisjoint(each.nodes)]
+        near = NodeSet.union(each.nodes or NodeSet() for each in located)
+        far = [each for each in located if nodes.isdisjoint(each.nodes or NodeSet())]
         if far or not nodes.issubset(near):
             found[name] = f"CPUs {cpus} lie on {_on(nodes)}, {', '.join(map(_named, far or located))}"
     return found
@@ -221,7 +237,7 @@ def too_late(ledger: Ledger, uid: str, sentences: Mapping[str, str]) -> Ledger:
     """The ledger with the reason why a pod that runs already does not lie with its devices."""
     record = ledger.pods[uid]
     why = {
-        name: f"{sentence}; the kubelet named the device when the container's place was decided already"
+        name: f"{sentence}; {_teller(sentence)} when the container's place was decided already"
         for name, sentence in sentences.items()
     }
     record = replace(
@@ -230,29 +246,39 @@ def too_late(ledger: Ledger, uid: str, sentences: Mapping[str, str]) -> Ledger:
     return replace(ledger, pods={**ledger.pods, uid: record})
 
 
-def explained(refusal: Refusal, ledger: Ledger, inventory: DeviceInventory, pod: Pod) -> Refusal:
-    """A refusal for want of a common node, with the devices that the kubelet gave named, if there are any.
+def _teller(sentence: str) -> str:
+    return "the claim's device became known" if " of claim " in sentence else "the kubelet named the device"
 
-    The policy may refuse such a pod for ever, whatever is free: the kubelet gives no other device.
+
+def explained(refusal: Refusal, ledger: Ledger, inventory: DeviceInventory, pod: Pod) -> Refusal:
+    """A refusal for want of a common node, with the devices that the kubelet and claims gave named, if there are any.
+
+    The policy may refuse such a pod for ever, whatever is free: nobody gives it another device.
     """
     if refusal.reason is not Reason.TOPOLOGY:
         return refusal
-    held = places(ledger, inventory, pod.uid)
+    held = kept(ledger, inventory, pod.uid)
     mine = [each for name in held if refusal.container in ("", name) for each in held[name] if each.nodes]
-    devices = sorted(mine, key=lambda each: (each.resource, each.id))
-    if not devices:
+    devices = sorted((each for each in mine if isinstance(each, Offered)), key=lambda each: (each.resource, each.id))
+    claims = sorted({each for each in mine if isinstance(each, ClaimDevice)}, key=lambda each: (each.claim, each.id))
+    if not mine:
         return refusal
-    common = devices[0].nodes
-    for each in devices:
-        common &= each.nodes
-    told = ", ".join(_named(each) for each in devices)
+    common = NodeSet.union(each.nodes or NodeSet() for each in mine)
+    for each in mine:
+        common &= each.nodes or NodeSet()
+    given = [f"the kubelet gave {', '.join(map(_named, devices))}"] if devices else []
+    given += [f"the pod holds {', '.join(map(claims_named, claims))}"] if claims else []
     why = "no NUMA node is near all of them" if not common else "the rest of the pod finds no room there"
-    message = f"{refusal.message}: the kubelet gave {told}, which cannot be chosen again; {why}"
+    message = f"{refusal.message}: {' and '.join(given)}, which cannot be chosen again; {why}"
     facts = {**refusal.facts, "devices": [f"{each.resource} {each.id}" for each in devices]}
+    if claims:
+        facts["claims"] = [f"{each.claim} {each.id}" for each in claims]
     return replace(refusal, message=message, facts=facts)
 
 
-def _named(device: Offered) -> str:
+def _named(device: Offered | ClaimDevice) -> str:
+    if isinstance(device, ClaimDevice):
+        return claims_named(device)
     return f"device {device.id} of {device.resource} on {_on(device.nodes)}"
 
 
@@ -270,4 +296,4 @@ def everything(given: Mapping[str, Given]) -> Iterator[Offered]:
     """All devices that pods hold."""
     for _, by in sorted(given.items()):
         for _, devices in sorted(by.items()):
-            yield from devices
+            yield from (each for each in devices if isinstance(each, Offered))

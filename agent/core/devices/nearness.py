@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from agent.core.devices.claims import claims_of
 from agent.core.machines.pcie import MEANING, Pair, PciTree
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
@@ -19,9 +20,10 @@ MOST_PAIRS = 28
 
 
 def functions(ledger: Ledger, uid: str) -> frozenset[str]:
-    """The ids of all devices that a pod holds."""
+    """The ids of all devices that a pod holds, and the addresses of those that its claims gave."""
     held = ledger.devices.held.get(uid, {})
-    return frozenset(each for own in held.values() for ids in own.values() for each in ids)
+    claimed = {each.address for own in claims_of(ledger, uid).values() for each in own if each.address}
+    return frozenset({each for own in held.values() for ids in own.values() for each in ids} | claimed)
 
 
 def pairs_of(ledger: Ledger, uid: str, machine: Machine, rules: Rules) -> tuple[Pair, ...]:

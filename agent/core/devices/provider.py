@@ -23,6 +23,7 @@ from dataclasses import replace
 
 from agent.core.devices.books import account_after, groups_held, in_use, kubelets_account, left_by_inits, untold
 from agent.core.devices.choose import DeviceShortage, Nearest, Preference, WholeGroups, pick, split
+from agent.core.devices.claims import claims_of
 from agent.core.devices.hints import device_demand, held_demand
 from agent.core.kubelets import kubelet_rules
 from agent.core.machines.pcie import PciTree
@@ -117,7 +118,7 @@ class DeviceManager:
         own = dict(books.held.get(pod.uid, {}).get(container.name, {}))
         before = dict(own)
         for resource, size in self.asked(ledger, pod, container).items():
-            beside = [each for ids in own.values() for each in ids] if self._tree else ()
+            beside = self._beside(ledger, pod, container, own) if self._tree else ()
             got = self._chosen(ledger, pod, container, resource, size, left.get(resource, ()), affinity, beside)
             if isinstance(got, Refusal):
                 return got
@@ -280,6 +281,12 @@ class DeviceManager:
             facts = {"resource": resource, "requested": got.requested, "available": got.available}
             return Refusal(Reason.UNEXPECTED, TOO_FEW.format(resource, *got), container.name, facts)
         return tuple(sorted(got))
+
+    @staticmethod
+    def _beside(ledger: Ledger, pod: Pod, container: Container, own: Mapping[str, Iterable[str]]) -> tuple[str, ...]:
+        """The ids and PCI addresses of what a container holds already, its claims' devices among it."""
+        claimed = claims_of(ledger, pod.uid).get(container.name, ())
+        return (*(each for ids in own.values() for each in ids), *(each.address for each in claimed if each.address))
 
     def _barred(self, ledger: Ledger, resource: str) -> str:
         """Why nothing of a resource is handed out: somebody who runs holds nobody knows which; "" where it may be."""

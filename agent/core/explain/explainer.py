@@ -15,7 +15,8 @@ from agent.core.admission.node import Node
 from agent.core.admission.pod import Step
 from agent.core.admission.waiting import BEHIND
 from agent.core.confine import asks
-from agent.core.devices.kubelet import Given, explained, handed_over, places
+from agent.core.devices.claims import told
+from agent.core.devices.kubelet import Given, explained, handed_over, kept
 from agent.core.devices.nearness import pairs_of, sentences
 from agent.core.explain.asked import asked_by
 from agent.core.explain.candidates import is_aligned
@@ -181,7 +182,7 @@ class _Explainer:
 
     def _case(self, others: Collection[str] = ()) -> Case:
         """The admission again: without what the pod holds, but for what the kubelet gave it; without some others."""
-        given = self.standing.given or places(self.ledger, self.node.inventory, self.pod.uid)
+        given = self.standing.given or kept(self.ledger, self.node.inventory, self.pod.uid)
         ledger = self.ledger
         for uid in (*others, self.pod.uid):
             ledger = self.node.release(ledger, uid)
@@ -241,7 +242,7 @@ class _Explainer:
             scope_from=HintSource.CONFINED if confined else _source(self.ask.scope, scope, rules.topology.scope),
             fate=fate(facts), reasons=reasons, asked=facts.asked, merges=run.merges, got=got, refusal=run.refusal,
             remedies=found.remedies, searched=found.searched, as_of=as_of,
-            notes=(*self.notes, *sentences(near)),
+            notes=(*self.notes, *told(holding or run.case.ledger, self.pod.uid), *sentences(near)),
         )  # fmt: skip
 
 

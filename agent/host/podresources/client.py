@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
 
 import grpc
@@ -18,11 +19,14 @@ from google.protobuf.message import Message
 
 from agent.errors import RuntimeLinkError
 from agent.host.podresources import podresources_pb2 as pb
+from agent.model.claims import MOST_DEVICES, ClaimDevice, Claims
 from agent.model.idset import MAX_ID, NodeSet
 
 DEFAULT_SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
 ANSWER_WITHIN = 2.0
 MAX_MESSAGE = 16 << 20
+LONGEST_NAME = 253
+"""Characters that a name of the API has at most."""
 REQUESTS_PER_SECOND = 10.0
 BURST = 5
 
@@ -89,6 +93,19 @@ class PodResources:
             return None
         return _held(answer.pod_resources)
 
+    def claims(self, namespace: str, name: str) -> Claims | None:
+        """What a pod's claims gave its containers, or None when the kubelet does not know it (yet).
+
+        It says neither where a device is nor whether it is seen with admin access; and nothing of init containers.
+        """
+        request = pb.GetPodResourcesRequest(pod_namespace=namespace, pod_name=name)
+        try:
+            answer = self._ask("Get", request, pb.GetPodResourcesResponse)
+        except _UnknownPod:
+            return None
+        found = {each.name: tuple(_of_claims(each)) for each in answer.pod_resources.containers}
+        return {container: devices for container, devices in found.items() if devices}
+
     def allocatable(self) -> tuple[HeldDevice, ...]:
         """Every healthy device that plugins offer."""
         answer = self._ask(
@@ -133,6 +150,20 @@ class _UnknownPod(RuntimeLinkError):  # noqa: N818 - caught by `get`, never seen
 
 def _held(pod: pb.PodResources) -> Held:
     return {container.name: _merge(container.devices) for container in pod.containers}
+
+
+def _of_claims(container: pb.ContainerResources) -> Iterator[ClaimDevice]:
+    """Devices of claims that one container has, MOST_DEVICES of them at most."""
+    found = (
+        ClaimDevice(
+            resource.claim_name[:LONGEST_NAME], each.driver_name[:LONGEST_NAME], each.pool_name[:LONGEST_NAME],
+            each.device_name[:LONGEST_NAME], share=each.share_id[:LONGEST_NAME],
+        )
+        for resource in container.dynamic_resources
+        for each in resource.claim_resources
+        if resource.claim_name and each.driver_name and each.pool_name and each.device_name
+    )  # fmt: skip
+    return islice(found, MOST_DEVICES)
 
 
 def _merge(entries: Iterable[pb.ContainerDevices]) -> tuple[HeldDevice, ...]:

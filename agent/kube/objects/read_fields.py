@@ -16,6 +16,7 @@ from typing import Any
 
 from agent.kube.pod_report import CONDITION, LONGEST_WORD
 from agent.model import notes
+from agent.model.claims import MOST_CLAIMS, MOST_DEVICES
 from agent.model.podspec import MAX_CONTAINERS, MAX_RESOURCES
 
 LONGEST = 1000
@@ -146,12 +147,16 @@ def _weight(value: Any) -> int:  # noqa: ANN401 - JSON
 
 
 _RESOURCES = _object(requests=_amounts, limits=_amounts)
-_CONTAINER = _object(name=_leaf, restartPolicy=_leaf, resources=_RESOURCES)
+_CLAIMS = _list(_object(name=_leaf, request=_leaf), MOST_CLAIMS)
+_CONTAINER = _object(
+    name=_leaf, restartPolicy=_leaf, resources=_object(requests=_amounts, limits=_amounts, claims=_CLAIMS)
+)  # fmt: skip
 _VOLUME = _object(name=_leaf, hostPath=_object(path=_leaf))
 _SPEC = _object(
     nodeName=_leaf, activeDeadlineSeconds=_leaf, priority=_leaf, priorityClassName=_leaf, overhead=_amounts,
     resources=_RESOURCES, initContainers=_list(_CONTAINER, MAX_CONTAINERS + 1),
     containers=_list(_CONTAINER, MAX_CONTAINERS + 1),
+    resourceClaims=_list(_object(name=_leaf, resourceClaimName=_leaf), MOST_CLAIMS),
 )  # fmt: skip
 _CONDITION = _object(type=_leaf, lastTransitionTime=_leaf)
 _OUR_CONDITION = _object(
@@ -178,5 +183,10 @@ _POD = _object(
         phase=_leaf, reason=_leaf, qosClass=_leaf, resources=_RESOURCES, allocatedResources=_amounts,
         conditions=_list(_condition, MAX_CONTAINERS), initContainerStatuses=_STATUS, containerStatuses=_STATUS,
         ephemeralContainerStatuses=_STATUS,
+        resourceClaimStatuses=_list(_object(name=_leaf, resourceClaimName=_leaf), MOST_CLAIMS),
+        extendedResourceClaimStatus=_object(
+            resourceClaimName=_leaf,
+            requestMappings=_list(_object(containerName=_leaf, requestName=_leaf), MOST_DEVICES),
+        ),
     ),
 )  # fmt: skip

@@ -1,0 +1,278 @@
+"""Asks which devices a pod's DRA claims gave it and where they are, and hands the answer to the engine. A thread.
+
+    the claim's status    one GET of each named claim, as soon as the pod is seen: the scheduler has allocated it
+                          before it binds the pod, and only the API says which device is seen with admin access
+    podresources          where the API server does not answer: Get, which knows the claims of a pod that starts
+    ResourceSlices        of this node, in one LIST, for where the devices are: kept for a moment, and asked for again
+                          when a pod comes with a device that is not in it; no watch
+
+Nothing here runs in an NRI handler (safety.md S9), and nothing is asked while `dra.enabled` is false or no pod has a
+claim. A pod is decided with what is known; what becomes known later is as with devices of plugins
+(`agent.engine.device_tracker`). Hears of pods as the intake's `PodListener`, beside the pod reporter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from agent.engine.fault_isolation import Isolated, sentence
+from agent.errors import KubeError, RuntimeLinkError
+from agent.kube.claims import (
+    SLICES,
+    ClaimUse,
+    Pools,
+    Result,
+    allocated,
+    chosen,
+    claim_path,
+    located,
+    published,
+    uses_of,
+)
+from agent.kube.objects.pod_objects import SeenPod
+from agent.kube.watch.intake import PodListener
+from agent.model.claims import Claims
+from agent.model.machine import Machine
+from agent.observe.logs import LOG
+
+DELAYS = (0.0, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+"""Seconds between one try for a pod and the next; after the last one its devices stay unknown."""
+WITHIN = 0.1, 0.1
+"""Seconds to connect, and of silence, for each request: a pod that starts is not far (safety.md S9)."""
+SLICES_KEPT = 30.0
+"""Seconds that a list of slices is taken for what is published now."""
+SLICES_APART = 1.0
+"""Two lists are so many seconds apart, whatever pods name."""
+MOST_WAITING = 1000
+"""Pods whose claims are asked for at once; of more the devices stay unknown."""
+
+Raw = Mapping[str, Any]
+
+
+class Api(Protocol):
+    """What of `agent.kube.client.KubeClient` is used."""
+
+    def call(
+        self, method: str, path: str, body: object = None, *, query: Sequence[tuple[str, str]] = (),
+        verb: str = "", within: tuple[float, float] = WITHIN,
+    ) -> dict[str, Any]:  # fmt: skip
+        """One request."""
+
+
+class Sink(Protocol):
+    """What of the engine is used."""
+
+    def claims_known(self, uid: str, claims: Claims) -> None:
+        """A pod's devices."""
+
+
+class KubeletClaims(Protocol):
+    """What of `agent.host.podresources.client.PodResources` is used."""
+
+    def claims(self, namespace: str, name: str) -> Claims | None:
+        """What one pod's claims gave it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A pod with claims."""
+
+    namespace: str
+    name: str
+    uses: tuple[ClaimUse, ...]
+
+
+class ClaimLookup:
+    """The thread.
+
+    Args:
+        api: the API server.
+        node_name: this Node's.
+        engine: who is told.
+        machine: now.
+        enabled: whether claims are followed now.
+        attributes: drivers' own names of the NUMA node, now.
+        kubelet: podresources, None where there is none.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        node_name: str,
+        engine: Sink,
+        machine: Callable[[], Machine],
+        *,
+        enabled: Callable[[], bool],
+        attributes: Callable[[], Collection[str]] = tuple,
+        kubelet: Callable[[], KubeletClaims | None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._api, self._node_name, self._engine, self._machine = api, node_name, engine, machine
+        self._enabled, self._attributes, self._kubelet, self._clock = enabled, attributes, kubelet, clock
+        self._news: queue.SimpleQueue[tuple[str, _Asked | None]] = queue.SimpleQueue()
+        self._asked: dict[str, _Asked] = {}
+        self._due: list[tuple[float, str, int]] = []
+        self._pools: Pools | None = None
+        self._listed, self._tried = float("-inf"), float("-inf")
+        self._thread = threading.Thread(target=self._run, name="claims", daemon=True)
+        self._lock, self._serving, self._begun = threading.Lock(), False, False
+
+    # ---- PodListener: called on the intake's thread
+
+    def pod_known(self, body: Raw, found: SeenPod) -> None:
+        """A pod was read; one with claims is looked up, once."""
+        if self._enabled() and not found.ended:
+            uses = uses_of(body)
+            if uses:
+                self._news.put((found.pod.uid, _Asked(found.pod.namespace, found.pod.name, uses)))
+                self._begin()
+
+    def pod_gone(self, uid: str) -> None:
+        """A pod left the API."""
+        if self._begun:
+            self._news.put((uid, None))
+
+    # ---- the thread
+
+    def start(self) -> None:
+        """From now on; the thread begins with the first pod that has a claim."""
+        with self._lock:
+            self._serving = True
+        if not self._news.empty():
+            self._begin()
+
+    def stop(self, within: float = 5.0) -> bool:
+        """End it; whether it ended in time."""
+        with self._lock:
+            self._serving, begun = False, self._begun
+        if begun:
+            self._news.put(("", None))
+            self._thread.join(within)
+        return not self._thread.is_alive()
+
+    def _begin(self) -> None:
+        with self._lock:
+            if self._serving and not self._begun:
+                try:
+                    self._thread.start()
+                    self._begun = True
+                except RuntimeError as error:  # no thread can be had: tried again with the next pod
+                    LOG.warning("the claims of pods are not looked up: %s", error)
+
+    def _run(self) -> None:
+        while True:
+            wait = max(0.0, self._due[0][0] - self._clock()) if self._due else None
+            with contextlib.suppress(queue.Empty):
+                uid, asked = self._news.get(timeout=wait)
+                if not uid:
+                    return
+                self.heard(uid, asked)
+            self.work()
+
+    def heard(self, uid: str, asked: _Asked | None) -> None:
+        """A pod with claims was read, or a pod is gone."""
+        if asked is None:
+            self._asked.pop(uid, None)
+        elif self._asked.get(uid) != asked and len(self._asked) < MOST_WAITING:
+            self._asked[uid] = asked
+            heapq.heappush(self._due, (self._clock(), uid, 0))
+
+    def work(self) -> None:
+        """Do all that is due by now."""
+        now = self._clock()
+        while self._due and self._due[0][0] <= now:
+            _, uid, attempt = heapq.heappop(self._due)
+            asked, last = self._asked.get(uid), attempt + 1 == len(DELAYS)
+            if asked is None or not self._enabled():
+                continue
+            done = False
+            with Isolated(self._stumbled):
+                done = self._look_up(uid, asked, last=last)
+            if not done and not last:
+                heapq.heappush(self._due, (self._clock() + DELAYS[attempt + 1], uid, attempt + 1))
+
+    def _look_up(self, uid: str, asked: _Asked, *, last: bool) -> bool:
+        """One try; whether there is nothing left to find out."""
+        claims = self._claims(asked)
+        if claims is None:
+            if last:
+                LOG.warning("the claims of pod %s/%s are not known: nobody says", asked.namespace, asked.name)
+            return False
+        devices = {(each.driver, each.pool, each.device) for own in claims.values() for each in own}
+        pools = self._published(devices)
+        if pools is None and not last:
+            return False
+        self._engine.claims_known(uid, located(claims, pools, self._machine()))
+        return True
+
+    def _claims(self, asked: _Asked) -> Claims | None:
+        """What a pod's claims gave it: by the API server, else by the kubelet; None while nobody says."""
+        found: dict[str, tuple[Result, ...]] = {}
+        try:
+            for name in sorted({use.claim for use in asked.uses}):
+                path = claim_path(asked.namespace, name)
+                results = allocated(self._api.call("GET", path, verb="GET resourceclaims", within=WITHIN))
+                if results is None:
+                    return None
+                found[name] = results
+        except KubeError as error:
+            kubelet = self._kubelet()
+            LOG.log(logging.DEBUG, "a claim of pod %s/%s: %s", asked.namespace, asked.name, error)
+            if kubelet is None:
+                return None
+            with contextlib.suppress(RuntimeLinkError):
+                return kubelet.claims(asked.namespace, asked.name) or None
+            return None
+        return chosen(asked.uses, found)
+
+    def _published(self, devices: Collection[tuple[str, str, str]]) -> Pools | None:
+        """What drivers publish here, as fresh as these devices need it; None where nobody says."""
+        now = self._clock()
+        fresh = self._pools is not None and now - self._listed < SLICES_KEPT
+        if fresh and self._pools is not None and self._pools.keys() >= set(devices):
+            return self._pools
+        if now - self._tried >= SLICES_APART:
+            self._tried = now
+            with contextlib.suppress(KubeError):
+                query = (("fieldSelector", f"spec.nodeName={self._node_name}"),)
+                body = self._api.call("GET", SLICES, query=query, verb="LIST resourceslices", within=(1.0, 2.0))
+                self._pools, self._listed = published(body.get("items"), self._attributes()), now
+        return self._pools
+
+    def _stumbled(self, error: Exception) -> None:
+        """One pod's claims could not be taken in: they are asked for again."""
+        LOG.error("the claims of a pod were not taken in: %s", sentence(error), exc_info=error)
+
+
+class PodListeners:
+    """A PodListener that tells the pod reporter first, then the claims' lookup.
+
+    Args:
+        first: hears everything.
+        claims: hears of pods that were read, and of those that left.
+    """
+
+    def __init__(self, first: PodListener, claims: ClaimLookup) -> None:
+        self._first, self._claims = first, claims
+
+    def pod_known(self, body: Raw, found: SeenPod) -> None:
+        """A pod was read."""
+        self._first.pod_known(body, found)
+        self._claims.pod_known(body, found)
+
+    def pod_malformed(self, body: Raw, why: str) -> None:
+        """A pod was set aside."""
+        self._first.pod_malformed(body, why)
+
+    def pod_gone(self, uid: str) -> None:
+        """A pod left the API."""
+        self._first.pod_gone(uid)
+        self._claims.pod_gone(uid)

@@ -1,0 +1,282 @@
+"""What DRA says of a pod: which claims it has, what they were allocated, and where this node's devices are.
+
+    pod             spec.resourceClaims, containers[].resources.claims, status.resourceClaimStatuses (claims made from
+                    a template), status.extendedResourceClaimStatus (the scheduler's own, for `vendor.com/gpu: 1`)
+    ResourceClaim   status.allocation.devices.results: request, driver, pool, device, adminAccess, shareID
+    ResourceSlice   devices with attributes; of a pool the slices of its highest generation count
+
+Read from https://kubernetes.io/docs/reference/kubernetes-api/ resource.k8s.io/v1, KEP-6072 (numaNode, a number or a
+list of them). Values only: who asks is `agent.app.cluster.claim_lookup`. A tenant writes his pods and claims, a
+driver its slices: all of it is bounded, what has another shape than it should is left out, and nothing raises.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from agent.model.claims import ADMIN, MOST_CLAIMS, MOST_DEVICES, ClaimDevice, Claims
+from agent.model.idset import MAX_ID, NodeSet
+from agent.model.machine import Machine, PciDevice
+
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
+MOST_SLICES, MOST_PUBLISHED, MOST_NODES = 512, 4096, 64
+"""Slices of a node, devices in all of them, and nodes of one device that are read."""
+STANDARD = "resource.kubernetes.io/"
+NUMA_NODE, BUS_ID, ROOT = f"{STANDARD}numaNode", f"{STANDARD}pciBusID", f"{STANDARD}pcieRoot"
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
+_POOL = re.compile(r"[a-z0-9](?:[a-z0-9./-]{0,251}[a-z0-9])?", re.ASCII)
+_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
+_BUS = re.compile(r"pci([0-9a-f]{4,8}:[0-9a-f]{2})", re.ASCII)
+_SHARE = re.compile(r"[A-Za-z0-9-]{1,64}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimUse:
+    """A container uses a claim, or of its requests one."""
+
+    container: str
+    claim: str
+    request: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One device of an allocation; `request` may be "request/subrequest" of a prioritised list."""
+
+    request: str
+    driver: str
+    pool: str
+    device: str
+    admin: bool = False
+    share: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a driver publishes of one device: where it is, as far as its attributes say."""
+
+    nodes: NodeSet = NodeSet()
+    by: str = ""
+    address: str = ""
+    root: str = ""
+
+
+Pools = Mapping[tuple[str, str, str], Published]
+"""(driver, pool, device) -> what is published of it."""
+
+
+# ---- the pod
+
+
+def uses_of(body: object) -> tuple[ClaimUse, ...]:
+    """Which containers of a pod, as the API shows it, use which claims; none of a pod without claims."""
+    spec, status = _mapping(_mapping(body).get("spec")), _mapping(_mapping(body).get("status"))
+    made = {
+        name: claim
+        for each in _mappings(status.get("resourceClaimStatuses"), MOST_CLAIMS)
+        if (name := _name(each.get("name"))) and (claim := _name(each.get("resourceClaimName")))
+    }
+    claims = {}
+    for each in _mappings(spec.get("resourceClaims"), MOST_CLAIMS):
+        name = _name(each.get("name"))
+        found = _name(each.get("resourceClaimName")) or made.get(name, "")
+        if name and found:
+            claims[name] = found
+    uses = []
+    for section in ("initContainers", "containers") if claims else ():
+        for container in _mappings(spec.get(section)):
+            name = _name(container.get("name"))
+            for each in _mappings(_mapping(container.get("resources")).get("claims"), MOST_CLAIMS):
+                claim = claims.get(_name(each.get("name")), "")
+                if name and claim:
+                    uses.append(ClaimUse(name, claim, _name(each.get("request"))))
+    own = _mapping(status.get("extendedResourceClaimStatus"))
+    claim = _name(own.get("resourceClaimName"))
+    for each in _mappings(own.get("requestMappings"), MOST_DEVICES) if claim else ():
+        name, request = _name(each.get("containerName")), _name(each.get("requestName"))
+        if name and request:
+            uses.append(ClaimUse(name, claim, request))
+    return tuple(uses)
+
+
+# ---- the claim
+
+
+def claim_path(namespace: str, name: str) -> str:
+    """Where one claim is; both are names that were checked."""
+    return f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"
+
+
+def allocated(body: object) -> tuple[Result, ...] | None:
+    """What a claim was allocated; None while it was not."""
+    allocation = _mapping(_mapping(body).get("status")).get("allocation")
+    if not isinstance(allocation, Mapping):
+        return None
+    listed = _mapping(allocation.get("devices")).get("results")
+    found = []
+    for each in _mappings(listed, MOST_DEVICES):
+        driver, pool, device = _name(each.get("driver")), _pool(each.get("pool")), _name(each.get("device"))
+        if driver and pool and device:
+            share = each.get("shareID")
+            shared = share if isinstance(share, str) and _SHARE.fullmatch(share) else ""
+            admin = each.get("adminAccess") is True
+            found.append(Result(_pool(each.get("request")), driver, pool, device, admin, shared))
+    return tuple(found)
+
+
+# ---- the slices
+
+
+def published(items: object, attributes: Collection[str] = ()) -> Pools:
+    """What drivers publish of this node's devices.
+
+    Args:
+        items: ResourceSlices.
+        attributes: drivers' own names of the NUMA node, after the standard's.
+    """
+    slices = [_mapping(each.get("spec")) for each in _mappings(items, MOST_SLICES)]
+    latest: dict[tuple[str, str], int] = {}
+    for spec in slices:
+        driver, pool, generation = _pool_of(spec)
+        latest[driver, pool] = max(generation, latest.get((driver, pool), generation))
+    found: dict[tuple[str, str, str], Published] = {}
+    for spec in slices:
+        driver, pool, generation = _pool_of(spec)
+        if not driver or not pool or generation < latest[driver, pool]:
+            continue
+        for each in _mappings(spec.get("devices"), MOST_PUBLISHED):
+            name = _name(each.get("name"))
+            if name and len(found) < MOST_PUBLISHED:
+                found[driver, pool, name] = _of_device(driver, _mapping(each.get("attributes")), attributes)
+    return found
+
+
+def _pool_of(spec: Mapping[str, object]) -> tuple[str, str, int]:
+    pool = _mapping(spec.get("pool"))
+    generation = pool.get("generation")
+    number = generation if isinstance(generation, int) and not isinstance(generation, bool) else 0
+    return _name(spec.get("driver")), _pool(pool.get("name")), number
+
+
+def _of_device(driver: str, attributes: Mapping[str, object], own: Collection[str]) -> Published:
+    def value(name: str) -> object:
+        """An attribute; one of the driver's own domain may be written without it."""
+        short = name.removeprefix(f"{driver}/")
+        return attributes.get(name, attributes.get(short) if short != name else None)
+
+    nodes, by = NodeSet(), ""
+    for name in (NUMA_NODE, *own):
+        nodes = _node_ids(value(name))
+        if nodes:
+            by = name
+            break
+    address, root = _text(value(BUS_ID)).lower(), _BUS.fullmatch(_text(value(ROOT)).lower())
+    return Published(nodes, by, address if _ADDRESS.fullmatch(address) else "", root[1] if root else "")
+
+
+def _node_ids(value: object) -> NodeSet:
+    """A node's number, or a list of them: {"int": 1}, {"ints": [0, 1]}; empty for anything else."""
+    found = _mapping(value)
+    several = found.get("ints")
+    listed: list[object] = several if isinstance(several, list) else [found.get("int")]
+    ids = [each for each in listed[:MOST_NODES] if isinstance(each, int) and not isinstance(each, bool)]
+    if len(ids) < len(listed) or not all(0 <= each <= MAX_ID for each in ids):
+        return NodeSet()
+    return NodeSet.from_ids(ids)
+
+
+# ---- together
+
+
+def chosen(uses: Collection[ClaimUse], claims: Mapping[str, tuple[Result, ...]]) -> Claims:
+    """Which devices a pod's containers have of its claims; nobody has looked yet where they are.
+
+    Args:
+        uses: of the pod.
+        claims: what each claim was allocated, by name.
+    """
+    found: dict[str, dict[tuple[str, ...], ClaimDevice]] = {}
+    for use in uses:
+        for each in claims.get(use.claim, ()):
+            if use.request and use.request not in (each.request, each.request.partition("/")[0]):
+                continue
+            why = ADMIN if each.admin else ""
+            device = ClaimDevice(use.claim, each.driver, each.pool, each.device, why=why, share=each.share)
+            found.setdefault(use.container, {})[device.claim, device.id, device.share] = device
+    return {name: tuple(own.values()) for name, own in found.items()}
+
+
+def located(claims: Claims, pools: Pools | None, machine: Machine) -> Claims:
+    """The same with where each device is, and what says so; one with admin access gives no hint.
+
+    Args:
+        claims: what a pod's containers have.
+        pools: what drivers publish on this node; None where the API server did not say.
+        machine: its nodes and PCI functions.
+    """
+    return {name: tuple(_placed(each, pools, machine) for each in own) for name, own in claims.items()}
+
+
+def _placed(device: ClaimDevice, pools: Pools | None, machine: Machine) -> ClaimDevice:
+    told = pools.get((device.driver, device.pool, device.device)) if pools is not None else None
+    address = told.address if told else ""
+    if device.why == ADMIN:
+        return replace(device, nodes=None, address=address)
+    nodes, why = _nodes_of(told, machine)
+    if pools is None:
+        why = "the ResourceSlices of this node could not be read"
+    return replace(device, nodes=nodes, why=why, address=address)
+
+
+def _nodes_of(told: Published | None, machine: Machine) -> tuple[NodeSet | None, str]:
+    """Where a device is, and what says so; None, and why nobody does."""
+    if told is None:
+        return None, "no ResourceSlice of this node has it"
+    if told.nodes:
+        here = told.nodes & machine.node_set
+        wrong = f"attribute {told.by} names NUMA node {told.nodes}, which this machine does not have"
+        return (here, f"attribute {told.by}") if here else (None, wrong)
+    if not (told.address or told.root):
+        return None, "its driver publishes neither a NUMA node nor a PCI address"
+    what = f"PCI function {told.address}" if told.address else f"PCIe root pci{told.root}"
+    near = {each.numa_nodes for each in machine.devices if each.numa_nodes and _is(each, told)}
+    return (near.pop(), what) if len(near) == 1 else (None, f"nothing says where {what} is")
+
+
+def _is(function: PciDevice, told: Published) -> bool:
+    """Whether a function is the one that is published, or lies on the root bus that is."""
+    if told.address:
+        return function.address == told.address
+    return not function.parent and function.address.rpartition(":")[0] == told.root
+
+
+# ---- small things
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _mappings(value: object, most: int = MOST_SLICES) -> Iterator[Mapping[str, object]]:
+    found = (each for each in (value if isinstance(value, list) else ())[:most] if isinstance(each, Mapping))
+    return islice(found, most)
+
+
+def _matching(pattern: re.Pattern[str], value: object) -> str:
+    return value if isinstance(value, str) and len(value) <= 253 and pattern.fullmatch(value) else ""  # noqa: PLR2004 - the API's limit of names
+
+
+def _name(value: object) -> str:
+    return _matching(_NAME, value)
+
+
+def _pool(value: object) -> str:
+    return _matching(_POOL, value)
+
+
+def _text(value: object) -> str:
+    found = _mapping(value).get("string")
+    return found[:64] if isinstance(found, str) else ""
