@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-import logging
 import queue
 import threading
 import time
@@ -123,6 +122,8 @@ class ClaimLookup:
         self._pools: Pools | None = None
         self._listed, self._tried = float("-inf"), float("-inf")
         self._thread = threading.Thread(target=self._run, name="claims", daemon=True)
+        self._why = ""
+        """Why the claims of a pod were not found out last time."""
         self._lock, self._serving, self._begun = threading.Lock(), False, False
 
     # ---- PodListener: called on the intake's thread
@@ -204,7 +205,12 @@ class ClaimLookup:
         claims = self._claims(asked)
         if claims is None:
             if last:
-                LOG.warning("the claims of pod %s/%s are not known: nobody says", asked.namespace, asked.name)
+                LOG.warning(
+                    "the claims of pod %s/%s are not known, and not followed: %s",
+                    asked.namespace,
+                    asked.name,
+                    self._why,
+                )
             return False
         devices = {(each.driver, each.pool, each.device) for own in claims.values() for each in own}
         pools = self._published(devices)
@@ -221,11 +227,12 @@ class ClaimLookup:
                 path = claim_path(asked.namespace, name)
                 results = allocated(self._api.call("GET", path, verb="GET resourceclaims", within=WITHIN))
                 if results is None:
+                    self._why = f"the claim {name} is not allocated"
                     return None
                 found[name] = results
         except KubeError as error:
             kubelet = self._kubelet()
-            LOG.log(logging.DEBUG, "a claim of pod %s/%s: %s", asked.namespace, asked.name, error)
+            self._why = str(error)
             if kubelet is None:
                 return None
             with contextlib.suppress(RuntimeLinkError):

@@ -34,7 +34,7 @@ class ClaimFollower:
 
     Args:
         machine: its nodes.
-        rules: `compatibility` and `pod_level_managers` are read.
+        rules: what decides how many exclusive CPUs a container gets, and `compatibility`.
     """
 
     name = PROVIDER
@@ -48,12 +48,12 @@ class ClaimFollower:
 
     def container_hints(self, ledger: Ledger, pod: Pod, container: Container) -> Answer:
         """The node sets that touch every device of each claim."""
-        fold = exclusive_count(pod, container, self._rules.pod_level_managers) > 0
+        fold = exclusive_count(pod, container, self._rules) > 0
         return self._answer(claims_of(ledger, pod.uid).get(container.name, ()), fold=fold)
 
     def pod_hints(self, ledger: Ledger, pod: Pod) -> Answer:
         """The same of the whole pod."""
-        fold = pod_exclusive_count(pod, self._rules.pod_level_managers) > 0
+        fold = pod_exclusive_count(pod, self._rules) > 0
         return self._answer((each for own in claims_of(ledger, pod.uid).values() for each in own), fold=fold)
 
     def allocate(self, ledger: Ledger, pod: Pod, container: Container, affinity: Hint) -> Ledger | Refusal:  # noqa: ARG002 - Provider
