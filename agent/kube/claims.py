@@ -43,7 +43,7 @@ class ClaimUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class AllocationResult:
     """One device of an allocation; `request` may be "request/subrequest" of a prioritised list."""
 
     request: str
@@ -110,7 +110,7 @@ def claim_path(namespace: str, name: str) -> str:
     return f"/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/{name}"
 
 
-def allocated(body: object) -> tuple[Result, ...] | None:
+def allocated(body: object) -> tuple[AllocationResult, ...] | None:
     """What a claim was allocated; None while it was not."""
     allocation = _mapping(_mapping(body).get("status")).get("allocation")
     if not isinstance(allocation, Mapping):
@@ -123,7 +123,7 @@ def allocated(body: object) -> tuple[Result, ...] | None:
             share = each.get("shareID")
             shared = share if isinstance(share, str) and _SHARE.fullmatch(share) else ""
             admin = each.get("adminAccess") is True
-            found.append(Result(_pool(each.get("request")), driver, pool, device, admin, shared))
+            found.append(AllocationResult(_pool(each.get("request")), driver, pool, device, admin, shared))
     return tuple(found)
 
 
@@ -191,7 +191,7 @@ def _node_ids(value: object) -> NodeSet:
 # ---- together
 
 
-def chosen(uses: Collection[ClaimUse], claims: Mapping[str, tuple[Result, ...]]) -> Claims:
+def chosen(uses: Collection[ClaimUse], claims: Mapping[str, tuple[AllocationResult, ...]]) -> Claims:
     """Which devices a pod's containers have of its claims; nobody has looked yet where they are.
 
     Args:

@@ -26,9 +26,9 @@ from agent.engine.fault_isolation import Isolated, sentence
 from agent.errors import KubeError, RuntimeLinkError
 from agent.kube.claims import (
     SLICES,
+    AllocationResult,
     ClaimUse,
     Pools,
-    Result,
     allocated,
     chosen,
     claim_path,
@@ -66,7 +66,7 @@ class Api(Protocol):
         """One request."""
 
 
-class Sink(Protocol):
+class ClaimTaker(Protocol):
     """What of the engine is used."""
 
     def claims_known(self, uid: str, claims: Claims) -> None:
@@ -106,7 +106,7 @@ class ClaimLookup:
         self,
         api: Api,
         node_name: str,
-        engine: Sink,
+        engine: ClaimTaker,
         machine: Callable[[], Machine],
         *,
         enabled: Callable[[], bool],
@@ -221,7 +221,7 @@ class ClaimLookup:
 
     def _claims(self, asked: _Asked) -> Claims | None:
         """What a pod's claims gave it: by the API server, else by the kubelet; None while nobody says."""
-        found: dict[str, tuple[Result, ...]] = {}
+        found: dict[str, tuple[AllocationResult, ...]] = {}
         try:
             for name in sorted({use.claim for use in asked.uses}):
                 path = claim_path(asked.namespace, name)
