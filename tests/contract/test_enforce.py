@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -234,3 +234,44 @@ def test_an_empty_node_is_observed_as_such(tree: Tree) -> None:
     """Where no kubelet has made its cgroups yet, there is nothing, and no error."""
     cgroups = Cgroups(tree.root, kernel=tree.kernel, kubepods=f"{tree.base}/kubepods")
     assert cgroups.observe() == Observed(tree.version)
+
+
+SIDED = PodRecord(
+    Pod("web", "web", "ns", (
+        Container("web", requests={"cpu": 1000}, limits={"cpu": 1000}), Container("side", limits={"cpu": 500}),
+    ), Qos.BURSTABLE), "none", "container",
+)  # fmt: skip
+BESIDE = "d" * 64
+BURSTABLE = replace(
+    GRANTED, cpus=CpuBooks(CpuSet.of(0), assigned={"web": {"web": CpuSet.of(1)}}), pods={"web": SIDED}
+)
+"""A Burstable pod has a CPU of its own."""
+
+
+def test_a_burstable_pods_cpu_is_its_own(node: Node) -> None:
+    """Its slice holds it, nobody else of the slice has it, its quota alone is lifted; release puts all of it back."""
+    file = "cpu.cfs_quota_us" if node.tree.version == 1 else "cpu.max"
+    other = node.tree.make("/kubepods/burstable/podother")
+    for full in (other, node.tree.make(f"/kubepods/burstable/podother/{BESIDE}"),
+                 node.tree.make("/kubepods/burstable/podweb/" + "e" * 64)):  # fmt: skip
+        if node.tree.version == 1:
+            assert write(node.tree, full, "cpuset.cpus", "0-1") == write(node.tree, full, "cpuset.mems", "0") == "ok"
+    names = {WEB: ("web", "web"), BESIDE: ("other", "c"), "e" * 64: ("web", "side")}
+    for each, quota in ((WEB, "100000"), ("e" * 64, "50000")):
+        assert write(node.tree, node.path(each), file, quota) == "ok"
+    observed = node.cgroups.observe()
+    writes = plan(observed, wants(BURSTABLE, names, observed, RULES, MACHINE))
+    writes += quota_plan(BURSTABLE, names, observed, lift=True)
+    assert {w.error for w in node.cgroups.apply(writes)} == {""}
+    own, both = CpuSet.of(1), CpuSet.of(0, 1)
+    found = {c.path: c for c in node.cgroups.observe().cgroups}
+    slices = {c.qos: c.effective_cpus for c in found.values() if c.level is Level.QOS}
+    assert slices == {Qos.BURSTABLE: both, Qos.BEST_EFFORT: CpuSet.of(0)}
+    assert found[node.path(WEB)].effective_cpus == own
+    for each in (BESIDE, "e" * 64, APP):
+        assert found[node.path(each)].effective_cpus == CpuSet.of(0), each
+    assert found[node.path(WEB)].quota.split()[0] in {"-1", "max"}
+    assert found[node.path("e" * 64)].quota.split()[0] == "50000"
+    node.cgroups.apply(release_plan(BURSTABLE, names, node.cgroups.observe()))
+    assert {c.effective_cpus for c in node.cgroups.observe().cgroups} == {both}
+    assert node.at(node.path(WEB)).quota.split()[0] == "100000"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from agent.app.statedir import recovery_report
 from agent.core.cgroups.burstable import standing
 from agent.core.request import exclusive
-from agent.engine.recover import recover
+from agent.engine.recover import LISTED, recover
+from agent.host.checkpoint import Checkpoint
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
 from agent.host.scratch import CgroupDriver, Layout, Scratch
@@ -22,6 +24,8 @@ from agent.model.cgroup import Cgroup, Level, Write, Written
 from agent.model.idset import CpuSet
 from agent.model.pod import Qos
 from agent.model.podspec import pod_from
+from tests.fixtures.checkpoints.busy import HERE
+from tests.flow.test_old_checkpoints import fields
 from tests.flow.world import MemoryStore, World, container, manifest
 from tests.world.sidecars import KUBELET_PINS, SIDECARS, Sidecar, beside
 
@@ -161,6 +165,17 @@ def test_a_new_pods_folder_is_named_before_its_containers(tmp_path: Path) -> Non
     assert decisions.want("o", "app").cpus == node.engine.ledger.cpus.shared
     assert decisions.want("b", "side").cpus == node.engine.ledger.cpus.shared
     assert decisions.want("b", "app").cpus == CpuSet.parse(node.holds("b"))
+
+
+def test_the_slice_has_a_grant_before_its_pod_has_a_folder(tmp_path: Path) -> None:
+    """The runtime may make pod and container between a look and the write that follows: it then keeps its CPUs."""
+    node = Node(tmp_path / "tree")
+    found = pod_from(burstable("b", exclusive="auto"))
+    node.pods["b"] = found
+    node.engine.pods_seen([found])
+    own = CpuSet.parse(node.holds("b"))
+    assert own
+    assert node.slice_of(Qos.BURSTABLE).effective_cpus == node.engine.ledger.cpus.shared | own
 
 
 def test_nobody_is_named_where_no_burstable_pod_has_cpus(tmp_path: Path) -> None:
@@ -332,3 +347,94 @@ def test_recovering_reads_no_pool_as_a_grant(tmp_path: Path) -> None:
     node.come(burstable("b", created=1))
     found = recover(node.node(), None, node.cgroups.observe(), {}, [], complete=False)
     assert (found.ledger.cpus.assigned, found.standing) == ({}, ())
+
+
+def test_s18_a_version_that_knows_none_of_this_reads_the_ledger_and_moves_nobody(tmp_path: Path) -> None:
+    """S18: no field is new to 0.1.0, which drops the annotation's value; then every pod keeps what it runs on."""
+    node = Node(tmp_path / "tree")
+    node.come(burstable("b", exclusive="auto"))
+    node.come(guaranteed("g", created=1))
+    store = Checkpoint(tmp_path / "checkpoint.json")
+    store.save(node.engine.ledger, {LISTED: True})
+    then = fields(HERE / "0.1.0" / "every-kind" / "checkpoint.json")
+    assert {part: found - then[part] for part, found in fields(store.path).items() if found - then[part]} == {}
+    loaded = store.load()
+    assert loaded is not None
+    unread = {uid: replace(pod, annotations={}) for uid, pod in node.pods.items()}
+    pods = {uid: replace(each, pod=unread[uid]) for uid, each in loaded.ledger.pods.items()}
+    before = {each.path: each for each in node.cgroups.observe().cgroups}
+    saved = MemoryStore(replace(loaded.ledger, pods=pods), {LISTED: True})
+    after = World(tmp_path / "tree", machine=MACHINE, store=saved, pods=unread.values())
+    after.engine.pods_seen(unread.values())
+    after.engine.pods_listed(set(unread))
+    after.engine.reconcile()
+    assert {each.path: each for each in after.cgroups.observe().cgroups} == before
+    assert after.holds("b") == node.holds("b")
+    assert after.ears.problems == []
+
+
+def test_memory_is_bound_where_request_and_limit_are_equal(tmp_path: Path) -> None:
+    """Under Static the app's memory lies beside its CPUs, on one NUMA node; the sidecar's is not bound."""
+    settings = {
+        "memoryManagerPolicy": "Static", "topologyManagerPolicy": "restricted",
+        "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}],
+    }  # fmt: skip
+    node = Node(tmp_path / "tree", settings=settings)
+    node.come(burstable("b", cpu="12", exclusive="auto"))
+    node.come(burstable("c", cpu="12", created=1, exclusive="auto"))
+    grants = [node.engine.ledger.grant(uid, "app") for uid in ("b", "c")]
+    assert [str(each.mems) for each in grants] == ["0", "1"]
+    assert [node.machine.nodes_of(each.cpus or CpuSet()) for each in grants] == [each.mems for each in grants]
+    assert node.engine.ledger.grant("b", "side").mems is None
+    found = {c.container_id: c for c in node.cgroups.observe().cgroups if c.level is Level.CONTAINER}
+    assert str(found[container_id("c", "app")].mems) == "1"
+    assert not found[container_id("c", "side")].mems
+
+
+def test_init_containers_and_sidecars_take_part_and_leave_their_cpus(tmp_path: Path) -> None:
+    """What an init container held is used by the app after it; a native sidecar of whole CPUs keeps its own."""
+    node = Node(tmp_path / "tree")
+    inits = [container("init", cpu="3"), container("proxy", cpu="1", restartPolicy="Always")]
+    body = manifest("b", container("app", cpu="4"), container("log", cpu="", memory="") | SIDE, inits=inits)
+    body["metadata"]["annotations"][exclusive.EXCLUSIVE] = "auto"
+    node.see(body)
+    node.start("b", "init")
+    init = CpuSet.parse(node.holds("b", "init"))
+    node.tree.remove_container("b", container_id("b", "init"))
+    node.engine.container_gone(container_id("b", "init"))
+    node.start("b", "proxy", "app", "log")
+    app, proxy = (CpuSet.parse(node.holds("b", name)) for name in ("app", "proxy"))
+    assert (len(app), len(proxy)) == (4, 1)
+    assert app & proxy == CpuSet()
+    assert init <= app | proxy
+    assert [CpuSet.parse(node.effective("b", name)) for name in ("app", "proxy")] == [app, proxy]
+
+
+def test_confined_beside_its_own_cpus(tmp_path: Path) -> None:
+    """With numalign.io/align the shared containers are kept on the shared CPUs of the NUMA node of the others."""
+    node = Node(tmp_path / "tree")
+    node.see(burstable("b", cpu="4", exclusive="auto", align="numa"))
+    node.tree.add_pod("b", Qos.BURSTABLE)
+    for name in ("app", "side"):
+        node.tree.add_container("b", container_id("b", name))
+        node.engine.containers_seen({container_id("b", name): ("b", name)})
+    own, side = CpuSet.parse(node.holds("b")), CpuSet.parse(node.effective("b", "side"))
+    assert len(node.machine.nodes_of(own)) == 1
+    assert node.machine.nodes_of(side) == node.machine.nodes_of(own)
+    assert side.isdisjoint(own)
+
+
+@EVERY_LAYOUT
+def test_s16_after_a_reset_the_quota_is_as_before(tmp_path: Path, layout: Layout) -> None:
+    """S16: systemd or a resize brings quotas back: the exclusive one's is lifted again, the sidecar keeps its own."""
+    node = Node(tmp_path / "tree", layout)
+    node.come(burstable("b", exclusive="auto"))
+    paths = {name: node.path("b", name) for name in ("app", "side")}
+    for _ in range(2):
+        for name, milli in (("app", 4000), ("side", 500)):
+            limited(node, paths[name], milli)
+        limited(node, paths["app"].rpartition("/")[0], 4500)
+        node.engine.reconcile()
+        assert {name: milli for name, milli in quotas(node).items() if name != "pause"} == {
+            "app": 0, "side": 500, "": 0,
+        }  # fmt: skip

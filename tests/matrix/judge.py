@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
-from agent.model.pod import Qos
+from agent.model.pod import Container, Qos
 from agent.model.podspec import pod_from
 from tests.matrix.journal import Line
 
@@ -71,11 +71,18 @@ Reporter = Callable[[dict[str, Any]], Told]
 
 
 def entitled(body: Mapping[str, Any]) -> dict[str, int]:
-    """Container -> how many exclusive CPUs it is entitled to: whole ones of Guaranteed pods."""
+    """Container -> how many exclusive CPUs it is entitled to: whole ones of Guaranteed pods, and of who asks."""
     pod = pod_from(body)
+    if pod.annotations.get("numalign.io/exclusive") == "auto":
+        fixed = [each for each in pod.containers if each.requests.get("cpu") == each.limits.get("cpu")]
+        return {each.name: 0 for each in pod.containers} | _whole(fixed)
     if pod.qos is not Qos.GUARANTEED:
         return {each.name: 0 for each in pod.containers}
-    amounts = {each.name: each.requests.get("cpu", 0) for each in pod.containers}
+    return _whole(pod.containers)
+
+
+def _whole(containers: Iterable[Container]) -> dict[str, int]:
+    amounts = {each.name: each.requests.get("cpu", 0) for each in containers}
     return {name: 0 if milli % 1000 else milli // 1000 for name, milli in amounts.items()}
 
 

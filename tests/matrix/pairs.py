@@ -14,7 +14,7 @@ from tests.matrix.agents import Agents
 from tests.matrix.faults import Pair
 from tests.matrix.node import Node
 
-PINNED = ("space/old", "space/db")
+PINNED = ("space/old", "space/db", "space/mesh")
 """Pods whose containers run from first to last; those of web are started again under the faults."""
 MOST = 10
 """Looks of the agent at its node (a reconcile, or a word of the kernel's) after which what is wrong is a fault."""
@@ -74,6 +74,8 @@ def _live(node: Node, pair: Pair) -> int:
     node.run("db", created="2026-01-01T00:00:02Z")
     node.run("web", created="2026-01-01T00:00:03Z", also={"side": "500m"})
     node.run("batch", cpu="1", requests="500m", created="2026-01-01T00:00:04Z")
+    mesh = {"annotations": {"numalign.io/exclusive": "auto"}, "also": {"proxy": ""}}
+    node.run("mesh", cpu="1", created="2026-01-01T00:00:05Z", **mesh)  # Burstable, with a CPU of its own
     node.settle()
     before = node.pinned()
 

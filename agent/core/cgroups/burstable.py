@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from agent.core.cgroups.desired import own_of
+from agent.core.cgroups.desired import holders
 from agent.model.cgroup import Cgroup, Level, Observed
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
@@ -38,16 +38,6 @@ class Standing:
     holders: tuple[str, ...]
 
 
-def holders(ledger: Ledger) -> dict[str, CpuSet]:
-    """Pods that are not Guaranteed and have CPUs of their own: uid -> these."""
-    found = {}
-    for uid in ledger.cpus.assigned:
-        record = ledger.pods.get(uid)
-        if record is not None and record.pod.qos is not Qos.GUARANTEED:
-            found[uid] = own_of(ledger, uid)
-    return found
-
-
 def standing(ledger: Ledger, names: Mapping[str, tuple[str, str]], observed: Observed) -> Iterator[Standing]:
     """Who stands on their CPUs, and is not who they were granted to. What nobody can name may be who they are of.
 
@@ -56,7 +46,7 @@ def standing(ledger: Ledger, names: Mapping[str, tuple[str, str]], observed: Obs
         names: container id -> (pod uid, container name), as far as known.
         observed: the tree, before anything is written.
     """
-    held = holders(ledger)
+    held = holders(ledger, Qos.BURSTABLE)
     for cgroup in observed.cgroups if held else ():
         if cgroup.level is not Level.CONTAINER or not cgroup.populated or cgroup.qos is Qos.GUARANTEED:
             continue

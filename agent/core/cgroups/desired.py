@@ -28,6 +28,7 @@ from agent.model.cgroup import Cgroup, Level, Observed
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
+from agent.model.pod import Qos
 from agent.model.rules import Rules
 
 Names = Mapping[str, tuple[str, str]]
@@ -110,6 +111,15 @@ def pool_of(ledger: Ledger, uid: str, machine: Machine) -> CpuSet | None:
 def own_of(ledger: Ledger, uid: str) -> CpuSet:
     """All CPUs that a pod holds for itself."""
     return CpuSet.union(ledger.cpus.assigned.get(uid, {}).values()) | ledger.cpus.pools.get(uid, CpuSet())
+
+
+def holders(ledger: Ledger, qos: Qos) -> dict[str, CpuSet]:
+    """Pods of a class that have CPUs of their own: uid -> these."""
+    return {
+        uid: own_of(ledger, uid)
+        for uid in ledger.cpus.assigned
+        if uid in ledger.pods and ledger.pods[uid].pod.qos is qos
+    }
 
 
 def _mems(ledger: Ledger, uid: str, container: str, rules: Rules) -> NodeSet | None:
@@ -206,7 +216,8 @@ class _Tree:
 
     def _qos(self, cgroup: Cgroup, *, named: bool) -> None:
         pods = self.kids.get(cgroup.path, ())
-        own = CpuSet.union(self._held(pod) for pod in pods)  # Burstable pods that ask
+        # Burstable pods that ask; of one without a folder yet, too: it may have one before this is written
+        own = CpuSet.union([*(self._held(pod) for pod in pods), *holders(self.ledger, cgroup.qos).values()])
         if self.pool and (named or own):
             self._want(cgroup, Want(self.pool | own, structural=self.v1 or bool(own)))
         for pod in pods:

@@ -17,8 +17,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
-from agent.core.cgroups.burstable import holders
-from agent.core.cgroups.desired import Want, own_of, share
+from agent.core.cgroups.desired import Want, holders, own_of, share
 from agent.core.cgroups.release import lifted
 from agent.core.devices.kubelet import is_extended
 from agent.engine.fault_isolation import Isolated
@@ -118,7 +117,7 @@ class EngineDecisions:
         known, saved = snapshot.known.get(uid), snapshot.saved
         if known is None or saved is None:
             return Want()
-        beside = known.pod.qos is Qos.BURSTABLE and bool(holders(saved))
+        beside = known.pod.qos is Qos.BURSTABLE and bool(holders(saved, Qos.BURSTABLE))
         if known.exempt and not beside:
             return Want()
         machine = snapshot.node.machine
