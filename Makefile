@@ -103,6 +103,10 @@ settings: $(READY) ## generate the table of settings
 changelog: $(READY) ## CHANGELOG.md's entry of a version, from deploy/changes (VERSION=0.2.0; ARGS=--draft: only show it)
 	$(BIN)/towncrier build --yes --version $(VERSION) $(ARGS)
 
+.PHONY: cli-reference
+cli-reference: $(READY) ## generate the reference of the command line
+	$(BIN)/python -m tests.docs.cli
+
 .PHONY: rooms
 rooms: $(READY) ## generate the map of packages and modules for developers
 	$(BIN)/python -m tests.docs.rooms

@@ -25,6 +25,7 @@ ELSEWHERE = {
     "node": "needs a node with a kubelet; here only its options are checked",
     "kubelet": "asks a kubelet; here only its options are checked",
     "helm": "changes a cluster by Helm; the chart's own tests do that",
+    "kind": "needs Docker and kind; tests/docs/test_tutorial.py makes numalign say what the page shows",
     "build": "needs a registry; tools/image builds the image",
 }
 """Word after `console` -> why it is not run here."""
@@ -33,6 +34,7 @@ NOT_RUN = {
     "make bench-api": "takes many minutes",
 }
 ANSWERS_NO = {
+    ("tutorial", "numalign explain --manifest deploy/examples/router.yaml"),
     ("README", "numalign explain --manifest deploy/examples/router.yaml"),
     ("explain", "numalign run --pods deploy/examples/pods"),
     ("explain", "numalign explain solver"),
