@@ -93,6 +93,7 @@ def _parts(test: str, names: Sequence[str], number: int, minutes: float) -> tupl
 
 SEQUENCES = "tests/lab/referee/test_sequences.py::test_both_nodes_do_what_the_sequence_expects"
 RULES = "tests/lab/test_rules.py"
+EXCLUSIVE = "tests/lab/test_exclusive.py"
 PAIRS_TEST = "tests/lab/test_pairs.py::test_two_faults_at_once"
 SLICES = (
     Slice("sequences", _parts(SEQUENCES, [each.name for each in chosen_sequences()], 3, 17),
@@ -118,6 +119,14 @@ SLICES = (
     Slice("kernel", (
         Part(("tests/lab/referee/test_kernel.py",), 8), Part(("tests/lab/referee/test_first_act.py",), 11),
     ), "what the kernel has is what the books say, and 100 of 100 containers are pinned at their first instruction"),
+    Slice("exclusive", (
+        Part((f"{EXCLUSIVE}::test_an_app_is_pinned_beside_each_sidecar",), 11),
+        Part(tuple(f"{EXCLUSIVE}::{name}" for name in (
+            "test_nobody_is_on_granted_cpus_while_pods_churn",
+            "test_s16_the_sidecar_keeps_its_quota_and_the_app_has_none",
+            "test_who_starts_while_the_agent_is_away_is_named_and_put_right",
+        )), 13),
+    ), "containers of Burstable pods with CPUs of their own: ten sidecars, churn, kills"),
     Slice("pairs", _parts(PAIRS_TEST, [each.name for each in PAIRS], 7, 28), "fourteen pairs of faults"),
 )  # fmt: skip
 SLOWER, AFTER = 1.2, 2.0

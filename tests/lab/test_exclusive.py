@@ -1,0 +1,194 @@
+"""Burstable pods with CPUs of their own (numalign.io/exclusive), with a real kubelet, runtime and kernel."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from agent.model.idset import CpuSet
+from tests import patience
+from tests.cluster.control_plane import ApiError
+from tests.lab import agent, reading, report
+from tests.lab.cluster import Lab
+from tests.lab.node import Node
+from tests.lab.pods import Object, container, pod, resources
+from tests.lab.sampling import Sampler
+from tests.lab.stage import Stage
+from tests.lab.sweeps import APP
+from tests.world.sidecars import KUBELET_PINS, SIDECARS, Sidecar, beside
+
+SPACE = "sidecars"
+ASKS = {"numalign.io/exclusive": "auto"}
+PODS, KILLS = (200, 20) if os.environ.get("NUMALIGN_LAB_LONG") else (16, 3)
+"""Of one run; NUMALIGN_LAB_LONG=1 asks for all, which takes more than an hour."""
+AT_ONCE = 4
+SHORTLY = 2.0
+"""Seconds that a pod may stand there which came between the start's look at the cgroups and its first write."""
+BURN = ["/bin/sh", "-c", "while :; do :; done"]
+SIDE = container("side", command=BURN, resources=resources("100m", "16Mi", limits={"cpu": "500m", "memory": "32Mi"}))
+
+
+@pytest.fixture
+def stage(alone: Lab) -> Iterator[Stage]:
+    """The node that numalign serves, empty, with its own settings again afterwards."""
+    alone.clear(alone.numalign)
+    yield Stage(alone, alone.numalign)
+    alone.clear(alone.numalign)
+    agent.configure(alone.numalign, {})
+
+
+@pytest.fixture
+def space(clean: Lab) -> Lab:
+    """A namespace that asks for its pods; it stays."""
+    body = {"metadata": {"name": SPACE, "annotations": ASKS}}
+    try:
+        clean.plane.call("POST", "/api/v1/namespaces", body)
+    except ApiError as error:
+        if error.status != 409:
+            raise
+    return clean
+
+
+def shaped(shape: Sidecar, node: Node) -> Object:
+    """A pod of this shape, with the lab's image; init containers end."""
+    spec: dict[str, Any] = beside(shape, cpus="2", memory="32Mi")
+    for each in (*spec["initContainers"], *spec["containers"]):
+        del each["image"]
+    for each in spec["initContainers"]:
+        if each.get("restartPolicy") != "Always":
+            each["command"] = ["/bin/sleep", "1"]
+    return {"metadata": {"name": f"{shape.name}-{node.name}", "namespace": SPACE}, "spec": spec}
+
+
+def own(node: Node, uid: str) -> str:
+    """The CPUs that the node's keeper gave to the app."""
+    found = reading.books(node).get(uid, {}).get("app")
+    return found.cpus if found else ""
+
+
+def in_force(node: Node, made: Object) -> dict[str, str]:
+    """Container -> the CPUs that it may use, once the app has exactly its own."""
+    uid = made["metadata"]["uid"]
+
+    def there() -> bool:
+        return bool(own(node, uid)) and reading.kernel(node, [made])[uid]["app"].cpus == own(node, uid)
+
+    patience.until(there, f"CPUs of the app of {made['metadata']['name']}, in books and kernel")
+    return {name: sets.cpus for name, sets in reading.kernel(node, [made])[uid].items()}
+
+
+@pytest.mark.parametrize("shape", SIDECARS, ids=lambda each: each.name)
+def test_an_app_is_pinned_beside_each_sidecar(space: Lab, shape: Sidecar) -> None:
+    """One annotation of the namespace: numalign pins the app, in the kernel; the kubelet only in a Guaranteed pod."""
+    for node in (space.numalign, space.shadow):
+        made = space.create(shaped(shape, node), node, wait=True)
+        try:
+            if node is space.numalign or shape.name in KUBELET_PINS:
+                cpus = in_force(node, made)
+                mine = CpuSet.parse(cpus.pop("app"))
+                assert len(mine) == 2
+                assert all(mine.isdisjoint(CpuSet.parse(each)) for each in cpus.values()), cpus
+            else:
+                assert own(node, made["metadata"]["uid"]) == ""
+        finally:
+            space.delete(made["metadata"]["name"], SPACE)
+            space.wait_gone(made)
+
+
+def burstable(name: str, cpu: str = "2") -> Object:
+    """An app with CPUs of its own, and a sidecar that burns all that it may."""
+    return pod(name, container("app", cpu=cpu, memory="32Mi"), SIDE, annotations=ASKS)
+
+
+def stranger(name: str) -> Object:
+    """A Burstable pod that shares."""
+    return pod(name, container(resources=resources("100m", "16Mi", limits={"memory": "32Mi"})))
+
+
+KINDS = (
+    lambda name: burstable(name, "1"), stranger, lambda name: pod(name, cpu="1", memory="32Mi"), burstable,
+    lambda name: pod(name, container(resources={})),
+)  # fmt: skip
+
+
+@pytest.mark.timeout(7200)
+def test_nobody_is_on_granted_cpus_while_pods_churn(stage: Stage, sampler: Sampler) -> None:
+    """Pods of every kind come and go; the sampler sees no thread of another on a granted CPU (it fails the test)."""
+    lab, node, alive = stage.lab, stage.node, list[Object]()
+    for number in range(PODS):
+        alive.append(lab.create(KINDS[number % len(KINDS)](f"churn-{number}"), node, wait=True))
+        if len(alive) > AT_ONCE:
+            gone = alive.pop(0)
+            lab.delete(gone["metadata"]["name"])
+            lab.wait_gone(gone)
+    stage.agreed()
+    assert sampler.seen().count > PODS
+    report.record("pods of every kind that came and went beside Burstable grants", PODS)
+
+
+def shares(node: Node, folder: str) -> dict[str, int]:
+    """The numbers of a cgroup's cpu.stat."""
+    lines = node.run(f"cat {folder}/cpu.stat").splitlines()
+    return {name: int(value) for name, _, value in (line.partition(" ") for line in lines)}
+
+
+def test_s16_the_sidecar_keeps_its_quota_and_the_app_has_none(stage: Stage) -> None:
+    """A sidecar with 500m that burns gets half a CPU, also after a daemon-reload; the app is never throttled."""
+    lab, node = stage.lab, stage.node
+    made = lab.create(burstable("quota"), node, wait=True)
+    lab.wait_enforced(node, "quota")
+    statuses = lab.pod("quota")["status"]["containerStatuses"]
+    numbers = {each["name"]: each["containerID"].rpartition("/")[2] for each in statuses}
+    app, side = (
+        node.run(f"find /sys/fs/cgroup/kubepods.slice -type d -name '*{numbers[name]}*'").strip()
+        for name in ("app", "side")
+    )
+    for _ in range(2):
+        before, began = shares(node, side), time.monotonic()
+        node.run("sleep 20")
+        used = (shares(node, side)["usage_usec"] - before["usage_usec"]) / 1e6 / (time.monotonic() - began)
+        assert used < 0.6, f"the sidecar used {used:.2f} CPUs of its 0.5"
+        assert node.run(f"cat {side}/cpu.max").split()[0] == "50000"
+        assert node.run(f"cat {app}/cpu.max").split()[0] == "max"
+        assert shares(node, app).get("nr_throttled", 0) == 0
+        node.run("systemctl daemon-reload")
+        lab.wait_enforced(node, "quota")
+    lab.delete("quota")
+    lab.wait_gone(made)
+
+
+@pytest.mark.timeout(7200)
+def test_who_starts_while_the_agent_is_away_is_named_and_put_right(stage: Stage, sampler: Sampler) -> None:
+    """After each kill a Burstable pod starts: if it stood on a grant, the next start says so; then nobody does."""
+    sampler.excused = "Burstable pods start while no agent runs"
+    lab, node = stage.lab, stage.node
+    mine = lab.create(burstable("mine"), node, wait=True)
+    guaranteed = lab.create(pod("guaranteed", cpu="2", memory="32Mi"), node, wait=True)
+    lab.wait_enforced(node, "mine", "guaranteed")
+    before, since = stage.agreed(), stage.now()
+    held = {each["metadata"]["uid"]: stage.held(each["metadata"]["name"], before) for each in (mine, guaranteed)}
+    made = list[Object]()
+    for number in range(KILLS):
+        killed = stage.kill()
+        made.append(lab.create(stranger(f"stranger-{number}"), node))
+        stage.said("recovered", after=killed)
+        lab.wait_running(f"stranger-{number}")
+        stage.unmoved(before, stage.agreed())
+    strangers = {each["metadata"]["uid"]: each["metadata"]["name"] for each in made}
+    seen, own_cpus, others = sampler.seen(), held[mine["metadata"]["uid"]], held[guaranteed["metadata"]["uid"]]
+    sweeps = Counter[str]()
+    for span in seen.spans:
+        for each in span.sets.values():
+            if each.kind == APP and each.pod in strangers:
+                assert each.cpus.isdisjoint(others), "a Guaranteed pod's CPUs are in no slice"
+                sweeps[each.pod] += (span.end - span.first) if each.cpus & own_cpus else 0
+    words = "\n".join(line for line in stage.words(2000, since) if "started while no agent ran" in line)
+    long = {uid for uid, count in sweeps.items() if count * seen.seconds / max(1, seen.count) > SHORTLY}
+    assert [strangers[uid] for uid in long if uid not in words and strangers[uid] not in words] == [], words
+    report.record("Burstable pods that started while no agent ran; of them on another's CPUs for a moment, longer",
+                  f"{len(made)}; {sum(map(bool, sweeps.values()))}, {len(long)} (all of these named)")  # fmt: skip
