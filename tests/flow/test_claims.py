@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from agent.core.explain.serialize import lines
 from agent.engine.explaining import explained
 from agent.kube.pod_report import ASSIGNMENT
 from agent.model.claims import ClaimDevice
+from agent.model.ledgerjson import ledger_from_json, ledger_to_json
 from tests.flow.claims import DRIVER, Api, Document, Kubelet, Node, claim, device, result, slices, using
 from tests.flow.world import World, container, manifest
 
@@ -274,6 +276,43 @@ def test_a_new_device_is_asked_for_and_a_burst_is_not(tmp_path: Path) -> None:
     node.time += 5.0
     node.known(using("c", **STRICT))
     assert (node.on(), api.asked.count("LIST resourceslices")) == ("1", 2)
+
+
+def test_s18_a_version_without_it_moves_nothing(tmp_path: Path) -> None:
+    """Downgraded, or switched off again: the ledger is read, the pod keeps its CPUs, and the entry goes with it."""
+    api = Api(slices(device("d1", 1)), c=claim(result("d1")))
+    node = Node(tmp_path, api)
+    node.known(using("c", **STRICT))
+    node.world.start("job")
+    before = node.world.effective("job")
+    store = node.world.store
+    assert store.saved is not None
+    store.saved = ledger_from_json(json.loads(json.dumps(ledger_to_json(store.saved))))
+    older = World(tmp_path, store=store, pods=node.world.pods.values())
+    older.see(using("c", **STRICT))
+    older.engine.pods_listed({"job"})
+    older.engine.reconcile()
+    assert (older.effective("job"), older.recovered.losses) == (before, ())
+    older.end("job")
+    older.engine.pods_gone(["job"])
+    assert not older.engine.ledger.others.get("claims")
+
+
+def test_s17_release_in_the_middle_leaves_nobody_confined(tmp_path: Path) -> None:
+    """A claim's pod runs, another's claim is just being looked up: every cgroup gets what its parent has."""
+    api = Api(slices(device("d1", 1)), c=claim(result("d1")))
+    node = Node(tmp_path, api)
+    node.known(using("c", **STRICT))
+    node.world.start("job")
+    assert node.world.effective("job") != "0-7"
+    api.away = True
+    node.known(using("c", name="next", cpu="1"))
+    node.world.engine.halted = True
+    node.world.engine.release()
+    assert node.world.effective("job") == "0-7"
+    api.away = False
+    node.turn(1.0)
+    assert node.world.effective("job") == "0-7"
 
 
 def test_world_is_the_flows(tmp_path: Path) -> None:

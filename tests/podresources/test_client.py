@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from agent.errors import RuntimeLinkError
 from agent.host.podresources import podresources_pb2 as pb
 from agent.host.podresources.client import BURST, HeldDevice, PodResources
+from agent.model.claims import MOST_DEVICES, ClaimDevice
 from agent.model.idset import NodeSet
 from tests.patience import PATIENCE
 
@@ -118,6 +119,37 @@ def test_get_asks_for_one_pod(kubelet: Kubelet, client: PodResources) -> None:
     kubelet.answers["Get"] = serve
     assert client.get("n", "p") == {"c": (HeldDevice("v/gpu", "g", NodeSet.of(3)),)}
     assert client.get("n", "other") is None
+
+
+def test_claims_names_what_a_pod_holds_by_dra(kubelet: Kubelet, client: PodResources) -> None:
+    """Devices of claims by container, bounded, with their shares; what lacks a name or a device is left out."""
+
+    def device_of(name: str, share: str | None = None) -> pb.ClaimResource:
+        return pb.ClaimResource(driver_name="d", pool_name="p", device_name=name, share_id=share)
+
+    def holding(name: str, claim: str, *devices: pb.ClaimResource) -> pb.ContainerResources:
+        dynamic = pb.DynamicResource(claim_name=claim, claim_namespace="n", claim_resources=devices)
+        return pb.ContainerResources(name=name, dynamic_resources=[dynamic])
+
+    containers = [
+        holding("c", "one", device_of("x"), device_of("y", "s")),
+        holding("many", "all", *(device_of(f"d{at}") for at in range(500))),
+        holding("nameless", "", device_of("z")),
+        holding("none", "empty"),
+    ]
+
+    def serve(request: bytes, context: grpc.ServicerContext) -> bytes:
+        if pb.GetPodResourcesRequest.FromString(request).pod_name != "p":
+            context.abort(grpc.StatusCode.UNKNOWN, "pod q in namespace n not found")
+        pod = pb.PodResources(containers=containers)
+        return pb.GetPodResourcesResponse(pod_resources=pod).SerializeToString()
+
+    kubelet.answers["Get"] = serve
+    found = client.claims("n", "p")
+    assert found is not None
+    assert found["c"] == (ClaimDevice("one", "d", "p", "x"), ClaimDevice("one", "d", "p", "y", share="s"))
+    assert (set(found), len(found["many"])) == ({"c", "many"}, MOST_DEVICES)
+    assert client.claims("n", "q") is None
 
 
 def test_allocatable_lists_what_plugins_offer(kubelet: Kubelet, client: PodResources) -> None:

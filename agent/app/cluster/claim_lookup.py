@@ -206,7 +206,7 @@ class ClaimLookup:
         if claims is None:
             if last:
                 LOG.warning(
-                    "the claims of pod %s/%s are not known, and not followed: %s",
+                    "the claims of pod %s/%s are not followed: %s",
                     asked.namespace,
                     asked.name,
                     self._why,

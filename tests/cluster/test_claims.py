@@ -1,0 +1,116 @@
+"""Claims of DRA on a real API server: followed by a real agent with the rights of `deploy/access`, and no more."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from agent.kube.resource_slices import PATH
+from agent.model.idset import CpuSet
+from tests.cluster.control_plane import ApiError, ControlPlane
+from tests.cluster.nodes import DEPLOY, MERGE, Agent, Make, Place, wait
+from tests.cluster.objects import Object
+from tests.cluster.stolen import Stolen
+
+pytestmark = pytest.mark.cluster
+DRIVER = "gpu.example.com"
+BINDING = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/numalign-claims"
+FOLLOWING = {"dra": {"enabled": True}}
+LISTED = 'numalign_api_requests_total{code="200",verb="LIST resourceslices"}'
+READ = 'numalign_api_requests_total{code="200",verb="GET resourceclaims"}'
+
+
+@pytest.fixture
+def role(cluster: ControlPlane) -> Iterator[None]:
+    """The role for claims, for the time of a test."""
+    cluster.ensure(*yaml.safe_load_all((DEPLOY / "access/rbac-claims.yaml").read_text()))
+    yield
+    cluster.call("DELETE", BINDING)
+
+
+def allocate(node: Place, claim: str, device: str) -> None:
+    """A claim, as the scheduler leaves it, for a device of this node on NUMA node 1; the slice is there already."""
+    claims = f"/apis/resource.k8s.io/v1/namespaces/{node.name}/resourceclaims"
+    requests = [{"name": "r", "exactly": {"deviceClassName": DRIVER, "allocationMode": "ExactCount", "count": 1}}]
+    node.cluster.call("POST", claims, {
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": claim},
+        "spec": {"devices": {"requests": requests}},
+    })  # fmt: skip
+    results = [{"request": "r", "driver": DRIVER, "pool": node.name, "device": device}]
+    status = {"status": {"allocation": {"devices": {"results": results}}}}
+    node.cluster.call("PATCH", f"{claims}/{claim}/status", status, kind=MERGE)
+
+
+def publish(node: Place) -> None:
+    """The driver's slice of this node."""
+    node.cluster.call("POST", PATH, {
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "metadata": {"name": f"{node.name}-gpu"},
+        "spec": {
+            "driver": DRIVER, "nodeName": node.name,
+            "pool": {"name": node.name, "generation": 1, "resourceSliceCount": 1},
+            "devices": [
+                {"name": f"gpu{at}", "attributes": {"resource.kubernetes.io/numaNode": {"int": at}}} for at in (0, 1)
+            ],
+        },
+    })  # fmt: skip
+
+
+def using(node: Place, name: str, claim: str) -> Object:
+    """A pod whose container c uses a claim."""
+    amounts = {"cpu": "2", "memory": "64Mi"}
+    resources = {"requests": amounts, "limits": amounts, "claims": [{"name": "gpu"}]}
+    containers = [{"name": "c", "image": "none", "resources": resources}]
+    claims = [{"name": "gpu", "resourceClaimName": claim}]
+    return node.create(name, containers=containers, resourceClaims=claims, annotations={"policy": "single-numa-node"})
+
+
+@pytest.mark.usefixtures("role")
+def test_s22_cpus_lie_beside_the_claims_device(place: Make) -> None:
+    """A pod with a claim gets CPUs of the device's node; its annotation says why; one without costs nothing."""
+    node = place(settings=FOLLOWING)
+    publish(node)
+    allocate(node, "mine", "gpu1")
+    with Agent(node) as agent:
+        node.create("plain")
+        wait(lambda: node.assignment("plain"), what="the pod without a claim")
+        idle = agent.metric(LISTED)
+        assert agent.metric(READ) == 0
+        using(node, "job", "mine")
+        wait(lambda: node.assignment("job").get("containers", {}).get("c", {}).get("claims"), what="the claim's word")
+        mine = node.assignment("job")["containers"]["c"]
+        assert mine["claims"] == {"mine": {f"{DRIVER}/{node.name}/gpu1": "1"}}
+        assert str(node.machine.nodes_of(CpuSet.parse(mine["cpus"]))) == "1"
+        assert (mine["aligned"], node.condition("job")["status"]) == (True, "True")
+        assert (agent.metric(READ), agent.metric(LISTED) - idle) == (1, 1)
+
+
+def test_s19_without_the_role_a_claim_stays_unknown(place: Make, cluster: ControlPlane) -> None:
+    """The server refuses: the pod is placed as without a claim, and the log says why after the last try."""
+    with contextlib.suppress(ApiError):
+        cluster.call("DELETE", BINDING)
+    node = place(settings=FOLLOWING)
+    publish(node)
+    allocate(node, "mine", "gpu1")
+    with Agent(node) as agent:
+        using(node, "job", "mine")
+        wait(lambda: node.assignment("job"), what="the decision")
+        wait(
+            lambda: f"the claims of pod {node.name}/job are not followed" in agent.words(),
+            what="the word",
+            seconds=40,
+        )
+        assert "claims" not in node.assignment("job")["containers"]["c"]
+
+
+@pytest.mark.usefixtures("role")
+def test_s19_a_stolen_token_reads_one_claim_and_writes_none(cluster: ControlPlane) -> None:
+    """By name, in any namespace, as the documentation says; it neither lists, watches nor changes claims."""
+    stolen = Stolen(cluster, "claims")
+    claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+    assert stolen.refusal("GET", f"{claims}/none").status == 404
+    tries = (("GET", claims), ("GET", f"{claims}?watch=true"), ("POST", claims), ("DELETE", f"{claims}/none"),
+             ("PATCH", f"{claims}/none"), ("PATCH", f"{claims}/none/status"))  # fmt: skip
+    assert [stolen.refusal(method, path, {}).status for method, path in tries] == [403] * len(tries)
