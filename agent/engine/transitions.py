@@ -32,6 +32,9 @@ from agent.model.outcome import Reason, Refusal
 from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment
 
+MOST_CLAIMED = 1000
+"""Pods whose claims are remembered, known or not: ten times what a node has."""
+
 
 @dataclass(frozen=True, slots=True)
 class Moment:
@@ -252,8 +255,14 @@ def devices_told(state: State, uid: str, given: Given) -> State:
 
 
 def claims_told(state: State, uid: str, claims: Claims) -> State:
-    """It became known which devices a pod's claims gave it."""
-    return replace(state, device_tracker=state.device_tracker.claim(uid, claims))
+    """It became known which devices a pod's claims gave it.
+
+    It may be told before the pod is decided. One that never comes takes no room for long: of many, unknown ones go.
+    """
+    tracker = state.device_tracker
+    if len(tracker.claims) >= MOST_CLAIMED:
+        tracker = replace(tracker, claims={each: of for each, of in tracker.claims.items() if each in state.known})
+    return replace(state, device_tracker=tracker.claim(uid, claims))
 
 
 def devices_late(state: State, uid: str, at: Moment, *, running: bool) -> Transition:

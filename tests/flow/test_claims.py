@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from agent.core.explain.serialize import lines
+from agent.core.forecast.whatif import Difference, WhatIf, what_if
 from agent.engine.explaining import explained
+from agent.engine.transitions import MOST_CLAIMED
 from agent.kube.pod_report import ASSIGNMENT
 from agent.model.claims import ClaimDevice
 from agent.model.ledgerjson import ledger_from_json, ledger_to_json
+from agent.model.rules import Policy
 from tests.flow.claims import DRIVER, Api, Document, Kubelet, Node, claim, device, result, slices, using
 from tests.flow.world import World, container, manifest
 
@@ -276,6 +279,31 @@ def test_a_new_device_is_asked_for_and_a_burst_is_not(tmp_path: Path) -> None:
     node.time += 5.0
     node.known(using("c", **STRICT))
     assert (node.on(), api.asked.count("LIST resourceslices")) == ("1", 2)
+
+
+def test_a_plan_keeps_a_pods_claims(tmp_path: Path) -> None:
+    """What another policy would do is asked with the claim's device: the pod lies beside it, or is told why not."""
+    api = Api(slices(device("d0", 0), device("d1", 1)), c=claim(result("d1")), two=claim(result("d0"), result("d1")))
+    node = Node(tmp_path, api)
+    node.known(using("c"))
+    node.known(using("two", name="torn"))
+    state = node.world.engine.snapshot
+    then = state.node.with_topology(Policy.SINGLE_NUMA_NODE, None)
+    found = {each.uid: each for each in what_if(WhatIf(state.node, then, state.ledger), repack=False).lines}
+    assert (found["job"].change, str(found["job"].nodes_then)) == (Difference.SAME, "1")
+    assert found["torn"].change is Difference.REFUSED
+    assert "claim two" in found["torn"].why
+
+
+def test_claims_of_pods_that_never_come_are_forgotten(tmp_path: Path) -> None:
+    """Claims that were told before their pod, and the pod was gone at once: what is remembered stays bounded."""
+    node = Node(tmp_path, Api(slices(device("d1", 1)), c=claim(result("d1"))))
+    node.known(using("c", **STRICT))
+    engine = node.world.engine
+    for number in range(MOST_CLAIMED + 10):
+        engine.claims_known(f"ghost{number}", {"app": (ClaimDevice("c", DRIVER, "n", "d1"),)})
+    remembered = engine.snapshot.device_tracker.claims
+    assert (len(remembered) <= MOST_CLAIMED, "job" in remembered) == (True, True)
 
 
 def test_s18_a_version_without_it_moves_nothing(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from enum import StrEnum
 from agent.core.accounting.fragmentation import largest_aligned
 from agent.core.accounting.usage import usage
 from agent.core.admission.node import Node
-from agent.core.devices.kubelet import handed_over, places
+from agent.core.devices.kubelet import handed_over, kept
 from agent.core.explain import PodStanding, explain
 from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
@@ -212,7 +212,7 @@ def _line(question: WhatIf, ledger: Ledger, pod: Pod) -> tuple[PodForecast, Ledg
         return replace(
             line, change=Difference.LEFT_ALONE, aligned_now=None, why=why or "nothing was decided on it"
         ), ledger
-    given = places(question.ledger, question.now.inventory, pod.uid)
+    given = kept(question.ledger, question.now.inventory, pod.uid)
     before = handed_over(ledger, pod, given) if given else ledger
     outcome = Case.of(before, pod, ask).admit(then)
     standing = PodStanding(given=given)
