@@ -2,9 +2,10 @@
 
     cluster      a node of a cluster; standalone: a folder of pod manifests, without an API server
     offline      what an agent left behind: for `release`, `verify`, `explain`, `plan`; simulate: `numalign simulate`
+    service      one node, served: the loop, the engine's start, the edges
     page         the node page, and the values that people are shown
-    service      what both ways of serving have in common
     setup        settings and machine, read and followed as they change; trees: which cgroup tree is served
+    reporters    who hears of what the engine does
     statedir     the files beside the ledger
 
 Called by `agent.cli`. Arrows between these rooms run downwards; `make layers` holds them.

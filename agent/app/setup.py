@@ -1,6 +1,6 @@
 """Settings and machine: read at start, and again when something about them changed.
 
-Called by `agent.app.cluster` and `agent.app.standalone`. Reading is cheap only when nothing changed, so a fingerprint
+Called by `agent.app.service.followed_setup`. Reading is cheap only when nothing changed, so a fingerprint
 is compared first: of the configuration file its time, size and inode (a ConfigMap is replaced through links), of the
 machine which CPUs and nodes are online and how many huge pages there are.
 

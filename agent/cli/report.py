@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.console import Console
 
 from agent.app.page.views import NodeView
-from agent.app.standalone.standalone import Standalone
+from agent.app.standalone.build import StandaloneService
 from agent.cli import show
 from agent.cli.output import many
 from agent.core.machines.identity import differs
@@ -19,7 +19,7 @@ MOST_NOTES = 10
 
 
 def print_report(
-    node: Standalone, view: NodeView, wrong: list[str], target: Console | None = None, *, foot: bool = True
+    node: StandaloneService, view: NodeView, wrong: list[str], target: Console | None = None, *, foot: bool = True
 ) -> None:
     """Print it to standard output, or to another console; `foot` adds where things are and who says so."""
     target = target or show.console()
@@ -30,10 +30,10 @@ def print_report(
     show.sentences(target, (f"wrong manifest, not served: {each}" for each in wrong), "red")
 
 
-def head(node: Standalone) -> Iterator[str]:
+def head(node: StandaloneService) -> Iterator[str]:
     """The machine, and what is in force."""
-    settings = node.setup.settings
-    yield machine_sentence(node.setup.machine)
+    settings = node.setup.now.settings
+    yield machine_sentence(node.setup.now.machine)
     yield (
         f"CPU manager {settings.cpu_manager_policy}, memory manager {settings.memory_manager_policy}, "
         f"topology {settings.topology_manager_policy} per {settings.topology_manager_scope}, "
@@ -53,33 +53,33 @@ def machine_sentence(machine: Machine) -> str:
     )
 
 
-def _foot(node: Standalone, view: NodeView) -> Iterator[str]:
+def _foot(node: StandaloneService, view: NodeView) -> Iterator[str]:
     yield from _notes(node)
-    yield from (f"machine: {warning}" for warning in node.setup.machine.warnings)
-    if node.setup.machine.isolated:
-        yield f"CPUs {node.setup.machine.isolated} are isolated by the kernel's command line: in no shared pool"
-    before = node.recovered.before
-    if before is not None and differs(before, {}, node.setup.machine) is None:
+    yield from (f"machine: {warning}" for warning in node.setup.now.machine.warnings)
+    if node.setup.now.machine.isolated:
+        yield f"CPUs {node.setup.now.machine.isolated} are isolated by the kernel's command line: in no shared pool"
+    before = node.source.recovered.before
+    if before is not None and differs(before, {}, node.setup.now.machine) is None:
         yield "the ledger of an earlier run was of another machine: what does not fit here is dropped; see --afresh"
-    yield f"cpusets: {node.tree.where}; ledger: {node.store.path}"
-    if node.runtime is None:
+    yield f"cpusets: {node.source.tree.where}; ledger: {node.source.store.path}"
+    if node.source.runtime is None:
         return
-    if node.runtime.processes is None:
+    if node.source.runtime.processes is None:
         yield "no processes: this machine is recorded, its CPUs are not here"
-    elif node.tree.real:
+    elif node.source.tree.real:
         yield "kernel says: Cpus_allowed_list of a process in each container's cgroup, confined by that cgroup alone"
     else:
         yield (
             "kernel says: Cpus_allowed_list of a process per container; a scratch tree has no kernel behind it, so "
             "each was put on its container's CPUs by sched_setaffinity"
         )
-    if node.quarantined:
-        yield node.quarantined
+    if node.source.quarantined:
+        yield node.source.quarantined
     yield from _kept(node)
     yield from _too_small(node, view)
 
 
-def _notes(node: Standalone) -> Iterator[str]:
+def _notes(node: StandaloneService) -> Iterator[str]:
     """What pods ask for that is not followed as they wrote it."""
     static = node.engine.node.rules.memory.static
     found = [
@@ -96,12 +96,12 @@ def _notes(node: Standalone) -> Iterator[str]:
         yield f"note: and {len(found) - MOST_NOTES} more; numalign explain POD says them"
 
 
-def _kept(node: Standalone) -> Iterator[str]:
+def _kept(node: StandaloneService) -> Iterator[str]:
     """Of those that the saved ledger had, who has the same now: another manifest is another pod."""
-    before, now = node.recovered.before, node.engine.ledger
+    before, now = node.source.recovered.before, node.engine.ledger
     kept = [
         uid
-        for uid in node.recovered.kept
+        for uid in node.source.recovered.kept
         if uid in now.pods
         and before is not None
         and all(before.grant(uid, each.name) == now.grant(uid, each.name) for each in now.pods[uid].pod.containers)
@@ -111,11 +111,11 @@ def _kept(node: Standalone) -> Iterator[str]:
         yield f"{pods} what an earlier run gave, whatever the settings are now; --afresh forgets that run"
 
 
-def _too_small(node: Standalone, view: NodeView) -> Iterator[str]:
+def _too_small(node: StandaloneService, view: NodeView) -> Iterator[str]:
     """A machine on which most pods do not fit shows little of what numalign does."""
     states = {row.uid: row.state for row in view.rows if row.state == "aligned"}
     misfits = {row.uid for row in view.rows if row.state == "refused" or (row.state == "shared" and row.why)}
-    cpus = len(node.setup.machine.cpus)
+    cpus = len(node.setup.now.machine.cpus)
     if len(misfits) > len(states):
         yield (
             f"{len(misfits)} of {len({row.uid for row in view.rows})} pods do not fit on {cpus} CPUs; on a recorded "

@@ -15,7 +15,7 @@ import click
 
 from agent.app.page.views import as_json, view_of
 from agent.app.service.edges import Sockets
-from agent.app.standalone.standalone import Standalone, StandaloneOptions
+from agent.app.standalone.build import StandaloneOptions, StandaloneService, standalone_node
 from agent.app.trees import MOUNT, SCRATCH
 from agent.cli.output import ReaderGoneError
 from agent.errors import HostError, SettingsError
@@ -134,11 +134,11 @@ def command(
             nri_socket=nri_socket, podresources_socket=podresources_socket, processes=processes, lasting=not once,
             metrics_address="" if once or metrics_address == "off" else metrics_address,
         )  # fmt: skip
-        node = ending.enter_context(Standalone(options))
+        node = ending.enter_context(standalone_node(options))
         if not once:
             serve(node, output)
             return
-        with busy(f"placing {len(node.folder.pods)} pods"):
+        with busy(f"placing {len(node.source.folder.pods)} pods"):
             node.once()
         code = show(node, output)
         if state and output == "table":
@@ -155,7 +155,7 @@ def busy(text: str) -> AbstractContextManager[object]:
     return Console(stderr=True).status(text)
 
 
-def serve(node: Standalone, output: str) -> None:
+def serve(node: StandaloneService, output: str) -> None:
     """Follow the folder until SIGTERM or SIGINT; the table is shown when the first pass is done."""
 
     def end(_number: int, _frame: FrameType | None) -> None:
@@ -174,13 +174,13 @@ def serve(node: Standalone, output: str) -> None:
     node.serve(started=started)
 
 
-def show(node: Standalone, output: str) -> int:
+def show(node: StandaloneService, output: str) -> int:
     """Print the result; the exit code that it stands for."""
-    words = node.runtime.words if node.runtime else {}
+    words = node.source.runtime.words if node.source.runtime else {}
     view = view_of(node.engine.ledger, node.engine.node, node.engine.known, words)
-    wrong = [str(each) for each in node.folder.wrong]
+    wrong = [str(each) for each in node.source.folder.wrong]
     if output == "json":
-        machine = node.setup.machine
+        machine = node.setup.now.machine
         facts = {"name": machine.name, "digest": machine.digest, "cpus": len(machine.cpus)}
         click.echo(json.dumps({"machine": facts, **as_json(view), "wrong": wrong}, indent=2))
     else:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 
-from agent.app.cluster.cluster import Cluster, ClusterOptions
+from agent.app.cluster.build import ClusterOptions, cluster_node
 from agent.app.service.edges import Sockets
 from agent.errors import SettingsError
 from agent.kube.access import ACCOUNT, ApiAccess, in_cluster
@@ -56,7 +56,7 @@ def options(
 
 def serve(chosen: ClusterOptions) -> None:
     """Serve until SIGTERM or SIGINT."""
-    with Cluster(chosen) as node:
+    with cluster_node(chosen) as node:
 
         def end(_number: int, _frame: FrameType | None) -> None:
             node.stop()

@@ -113,6 +113,11 @@ class Engine:
         return replace(self.snapshot.switches, observe_only=self._reconciler.off)
 
     @property
+    def acting(self) -> bool:
+        """Whether anything is done to pods and cgroups now (safety rules S3, S10); takes no lock."""
+        return not self._reconciler.off
+
+    @property
     def halted(self) -> bool:
         """The kill switch that waits for no lock (safety.md S3): a plan that is being written stops where it is.
 

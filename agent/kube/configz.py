@@ -5,7 +5,7 @@ https://HOST:10250/configz with the agent's token; the kubelet asks the API serv
 one that the cluster's CA signed (serverTLSBootstrap): a token is never sent to somebody who cannot prove who it is.
 Where that cannot be had, the answer is None, and other signs decide (`agent.host.writers`).
 
-Called by `agent.app.cluster.cluster` at start and now and then.
+Called by `agent.app.cluster.api_pods` at start and now and then.
 """
 
 from __future__ import annotations

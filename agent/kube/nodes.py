@@ -1,4 +1,4 @@
-"""What this Node's object says that decisions depend on. Pure; read by `agent.app.cluster.cluster`.
+"""What this Node's object says that decisions depend on. Pure; read by `agent.app.cluster`.
 
 capacity less allocatable     what the kubelet keeps from pods: kubeReserved + systemReserved + hard eviction; of
                               memory also the preallocated huge pages, which are not kept: they are granted as such

@@ -4,7 +4,7 @@ Such an object names its node and its driver, and only who may write ResourceSli
 server itself limits the list to this node and this driver. A server that does not know these objects, or does not let
 us read them, says nothing: other signs decide (`agent.core.cgroups.writers`).
 
-Called by `agent.app.cluster.cluster` at the start and now and then.
+Called by `agent.app.cluster.api_pods` at the start and now and then.
 """
 
 from __future__ import annotations

@@ -25,9 +25,8 @@ from prometheus_client import (
     disable_created_metrics,
     generate_latest,
 )  # fmt: skip
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.openmetrics import exposition as openmetrics
-from prometheus_client.registry import Collector
 
 from agent import __version__
 from agent.core.accounting.usage import NodeUse
@@ -197,13 +196,9 @@ class MetricValues:
 
 
 class Metrics:
-    """The counters, and the page that is scraped.
+    """The counters, and the page that is scraped."""
 
-    Args:
-        snapshot: asked at each scrape; its exceptions are the scrape's.
-    """
-
-    def __init__(self, snapshot: Callable[[], MetricValues]) -> None:
+    def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._counters: dict[str, Counter] = {}
         self._histograms: dict[str, Histogram] = {}
@@ -218,7 +213,6 @@ class Metrics:
                 self._histograms[spec.name] = Histogram(
                     spec.name, spec.help, spec.labels, registry=self.registry, buckets=SECONDS
                 )
-        self.registry.register(_Gauges(snapshot))
         ProcessCollector(registry=self.registry)
 
     def count(self, name: str, *labels: str, by: int = 1) -> None:
@@ -231,10 +225,15 @@ class Metrics:
         histogram = self._histograms[PREFIX + name]
         (histogram.labels(*labels) if labels else histogram).observe(seconds)
 
-    def page(self, kind: str = CONTENT_TYPE_LATEST) -> bytes:
-        """The text that Prometheus reads, in the format of this content type (see `format_for`)."""
+    def page(self, values: MetricValues, kind: str = CONTENT_TYPE_LATEST) -> bytes:
+        """The text that Prometheus reads, in the format of this content type (see `format_for`).
+
+        Args:
+            values: what the gauges show.
+            kind: the content type.
+        """
         make = generate_latest if kind == CONTENT_TYPE_LATEST else openmetrics.generate_latest
-        return make(self.registry)
+        return make(_Page(self.registry, values))
 
 
 def format_for(accept: str) -> str:
@@ -272,16 +271,19 @@ class Shown:
             return kind, text
 
 
-class _Gauges(Collector):
-    def __init__(self, snapshot: Callable[[], MetricValues]) -> None:
-        self._snapshot = snapshot
+class _Page(CollectorRegistry):
+    """The counters, and gauges of one moment."""
 
-    def describe(self) -> Iterable[GaugeMetricFamily]:
-        """Known without a snapshot: registration must not ask for one."""
-        return [GaugeMetricFamily(spec.name, spec.help) for spec in SPECS if spec.kind == "gauge"]
+    def __init__(self, counters: CollectorRegistry, values: MetricValues) -> None:
+        super().__init__()
+        self._counters, self._values = counters, values
 
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        shot = self._snapshot()
+    def collect(self) -> Iterator[Metric]:
+        yield from self._counters.collect()
+        yield from self._gauges()
+
+    def _gauges(self) -> Iterator[GaugeMetricFamily]:
+        shot = self._values
         values: dict[str, list[tuple[tuple[str, ...], float]]] = {
             "numalign_cpus": list(_cpus(shot.nodes)),
             "numalign_memory_bytes": list(_memory(shot.nodes)),

@@ -5,7 +5,7 @@ Each agent is the real `PodSource`, `Intake`, `Namespaces`, `PodReporter`, `Publ
 
     * the engine: `AdmitsAtOnce` gives every pod the next whole CPUs of a machine of two NUMA nodes and tells the
       reporter, without a decision, a disk or a cgroup. What is measured is the API server, which sees no difference;
-    * the composition: `Agent` starts these in the order that `agent.app.cluster.cluster` does, and nothing of the
+    * the composition: `Agent` starts these in the order that `agent.app.cluster.build` does, and nothing of the
     host. A
       real agent knows its pods from its saved ledger when it starts again; here its topology waits for the first
       list instead.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from agent.app.standalone.standalone import Standalone, StandaloneOptions
+from agent.app.standalone.build import StandaloneOptions, standalone_node
 from agent.cli import group
 from agent.host.checkpoint import Checkpoint
 from tests.flow.serving import write
@@ -32,7 +32,7 @@ def state(tmp_path: Path) -> Path:
         " reservedMemory: [{numaNode: 0, limits: {memory: 200Mi}}], topologyManagerPolicy: single-numa-node}"
     )
     options = StandaloneOptions(pods=tmp_path / "pods", state=tmp_path / "state", root=BEFORE, config=config)
-    with Standalone(options) as node:
+    with standalone_node(options) as node:
         node.once()
     return tmp_path / "state"
 
@@ -91,7 +91,7 @@ def test_nothing_moves_when_memory_grew(state: Path) -> None:
     options = StandaloneOptions(
         pods=state.parent / "pods", state=state, root=MORE, config=state.parent / "config.yaml"
     )
-    with Standalone(options) as node:
+    with standalone_node(options) as node:
         node.once()
     after = json.loads(asked(state, MORE, ("state", "--output", "json")).output)
     assert [each["cpus"] for each in after["containers"]] == [each["cpus"] for each in before["containers"]]

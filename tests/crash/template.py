@@ -1,7 +1,7 @@
 """Runs the real agent in a forked process, and kills it as told. Started by `tests.crash.killing`.
 
 Every order is one line of JSON on standard input, every answer one on standard output. The imports are paid once,
-so that hundreds of kills take seconds; what is forked is `agent.app.standalone.standalone`, as `numalign run` uses
+so that hundreds of kills take seconds; what is forked is `agent.app.standalone.build`, as `numalign run` uses
 it.
 
     {"options": {...}, "at": 7}       SIGKILL before the seventh effect
@@ -23,7 +23,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from agent.app.standalone.standalone import Standalone, StandaloneOptions
+from agent.app.standalone.build import StandaloneOptions, standalone_node
 from agent.host.scratch.store import TreeFolder
 from agent.observe import logs
 
@@ -54,7 +54,7 @@ def child(order: dict[str, Any]) -> None:
     options: dict[str, Any] = {key: Path(value) if key in {"pods", "state", "config"} else value
                for key, value in order["options"].items()}  # fmt: skip
     logs.setup("text", "error")
-    with Standalone(StandaloneOptions(**options), steps=steps) as node:
+    with standalone_node(StandaloneOptions(**options), steps=steps) as node:
         node.once()
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
 
-from agent.app.cluster.cluster import Cluster, ClusterOptions
-from agent.app.service.edges import OFF, Sockets
+from agent.app.cluster.build import ClusterOptions, ClusterService, cluster_node
+from agent.app.service.edges import OFF, NodeEdges, Sockets
 from agent.engine.ports import Steps
 from agent.host.checkpoint import Checkpoint
 from agent.host.standin import container_id
@@ -135,10 +135,10 @@ class ClusterNode:
     @contextmanager
     def serving(
         self, server: str = AWAY, *, steps: Steps = lambda _name: None, **more: Any,  # noqa: ANN401 - fields of Options
-    ) -> Iterator[Cluster]:  # fmt: skip
+    ) -> Iterator[ClusterService]:  # fmt: skip
         """An agent that serves this node in a thread, until the end of the block."""
         up = threading.Event()
-        with Cluster(self.options(server, **more), steps=steps) as node:
+        with cluster_node(self.options(server, **more), steps=steps) as node:
             thread = threading.Thread(target=node.serve, args=(up.set,))
             thread.start()
             try:
@@ -150,7 +150,13 @@ class ClusterNode:
             assert not thread.is_alive()
 
 
-def page(node: Cluster, path: str) -> tuple[int, str]:
+def edges_of(agent: ClusterService) -> NodeEdges:
+    """Its edges towards kubelet and runtime."""
+    assert agent.parts.edges is not None
+    return agent.parts.edges
+
+
+def page(node: ClusterService, path: str) -> tuple[int, str]:
     """Status and text of a page of an agent."""
     try:
         with urllib.request.urlopen(f"http://{node.address}{path}", timeout=patience.PATIENCE) as answer:
@@ -174,9 +180,9 @@ def running(body: Mapping[str, Any], seconds: float = 0.0) -> dict[str, Any]:
     return {**body, "metadata": {**body["metadata"], "creationTimestamp": stamp}, "status": status}
 
 
-def list_pods(agent: Cluster, *bodies: Mapping[str, Any]) -> None:
+def list_pods(agent: ClusterService, *bodies: Mapping[str, Any]) -> None:
     """The watch begins: a complete list, then its pods."""
-    agent.intake.pods_listed(frozenset(body["metadata"]["uid"] for body in bodies))
+    agent.source.intake.pods_listed(frozenset(body["metadata"]["uid"] for body in bodies))
     for body in bodies:
-        agent.intake.pod_changed(body)
-    until(agent.intake.synced.is_set)
+        agent.source.intake.pod_changed(body)
+    until(agent.source.intake.synced.is_set)

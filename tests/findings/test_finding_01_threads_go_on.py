@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import pytest
 
-from agent.app.cluster.cluster import Cluster
+from agent.app.cluster.build import cluster_node
 from agent.app.cluster.topology_loop import TopologyLoop
 from agent.app.service.machine_watch import MachineWatch
 from agent.engine.state import State
@@ -26,7 +26,7 @@ from agent.kube.pod_report import PodReport
 from agent.kube.publishing.publisher import Publisher
 from agent.kube.topology_crd import TopologyPublisher
 from agent.model.cgroup import Cause, Write
-from tests.findings.cluster_node import ClusterNode, StandInApi, page, running
+from tests.findings.cluster_node import ClusterNode, StandInApi, edges_of, page, running
 from tests.findings.program import wait
 from tests.flow.told import Api
 from tests.flow.world import World, container, manifest
@@ -263,8 +263,7 @@ def test_finding_01_an_odd_answer_at_the_start_ends_no_start(tmp_path: Path, ask
     held = node.world.effective("web")
     with OddApi(pods=[running(web)]) as api:
         api.odd = {asked: body}
-        with Cluster(node.options(api.url)) as agent:
-            assert agent.engine is not None
+        with cluster_node(node.options(api.url)) as agent:
             agent.engine.reconcile()
             assert node.world.effective("web") == held
 
@@ -277,11 +276,11 @@ def test_finding_01_an_odd_answer_about_one_pod_ends_no_asking(tmp_path: Path, b
     good = running(manifest("good", container(cpu="1"), created=1))
     with OddApi() as api:
         api.odd = {"/pods/odd": body, "/pods/good": json.dumps(good).encode()}
-        with Cluster(node.options(api.url)) as agent:
-            assert agent.edges.find("default", "odd", "odd") is None
+        with cluster_node(node.options(api.url)) as agent:
+            assert edges_of(agent).find("default", "odd", "odd") is None
             found = None
             for _ in range(100):  # each question has 50 ms
-                found = found or agent.edges.find("default", "good", "good")
+                found = found or edges_of(agent).find("default", "good", "good")
             assert found is not None
             assert found.uid == "good"
 

@@ -26,7 +26,6 @@ def test_finding_02_the_ledger_lost_and_the_api_server_away_at_once(tmp_path: Pa
     with node.serving() as agent:
         new = manifest("new", container(cpu="4"), created=0)
         list_pods(agent, running(new), running(told(world, db)))
-        assert agent.engine is not None
         ledger = agent.engine.ledger
         assert (str(ledger.grant("db", "app").cpus), world.effective("db")) == (was, was)
         assert ledger.devices.held == {"db": {"app": {nvme: ("0000:01:00.0",)}}}

@@ -22,7 +22,6 @@ def test_finding_02_what_nobody_knows_keeps_its_cpus_until_its_cgroup_has_gone(t
     world.run(db)
     was, theirs = world.effective("gone"), world.effective("db")
     with node.serving() as agent:
-        assert agent.engine is not None
         list_pods(agent, running(db), manifest("new"))
         # the runtime names everything that runs
         agent.engine.containers_seen({container_id("gone", "app"): ("gone", "app")})

@@ -19,9 +19,8 @@ def test_finding_02_a_start_without_the_api_server_observes_beside_the_writer_of
     node.world.tree.kernel_write(node.world.path("db", "app"), "cpuset.cpus", "0-7")
     with node.serving() as agent:
         until(lambda: page(agent, "/readyz?only=recovery")[0] == 200)
-        assert agent.engine is not None
         agent.engine.reconcile()
         assert node.world.effective("db") == "0-7"
-        agent.intake.pods_listed(frozenset())
+        agent.source.intake.pods_listed(frozenset())
         until(lambda: keeping.load(tmp_path / "state").writers == ())
     assert agent.engine.snapshot.yields == {}

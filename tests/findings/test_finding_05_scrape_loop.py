@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.app.standalone.standalone import Standalone
+from agent.app.service.service import NodeService
+from agent.app.standalone.build import StandaloneService
 from agent.observe.metrics import MetricValues, Shown
 from tests.flow.serving import serving
 
@@ -17,15 +18,15 @@ from tests.flow.serving import serving
 def test_finding_05_a_scrape_loop_costs_one_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight clients ask, GET and HEAD in turn: all are answered alike, and the gauges were read once."""
     looks: list[MetricValues] = []
-    real: Callable[[Standalone], MetricValues] = Standalone.snapshot
+    real: Callable[[StandaloneService], MetricValues] = NodeService.values
 
-    def counted(node: Standalone) -> MetricValues:
+    def counted(node: StandaloneService) -> MetricValues:
         looks.append(real(node))
         return looks[-1]
 
     monkeypatch.setattr("agent.observe.metrics.FRESH", 3600.0)
     monkeypatch.setattr("agent.observe.metrics.SHARE", 10**9)
-    monkeypatch.setattr(Standalone, "snapshot", counted)
+    monkeypatch.setattr(NodeService, "values", counted)
     with serving(tmp_path) as node:
         address = node.node.address
 

@@ -138,7 +138,7 @@ def test_finding_10_a_quota_that_stays_by_the_settings_is_no_fault(tmp_path: Pat
 
 def metric(world: World, name: str) -> float:
     """A gauge, as Prometheus reads it."""
-    page = Metrics(lambda: shown(world.engine, None)).page().decode()
+    page = Metrics().page(shown(world.engine, None)).decode()
     return next(float(line.split()[1]) for line in page.splitlines() if line.split()[0] == name)
 
 

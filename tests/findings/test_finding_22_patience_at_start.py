@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.app.cluster.cluster import Cluster
+from agent.app.cluster.build import ClusterService, cluster_node
 from tests.findings.cluster_node import ClusterNode, StandInApi
 from tests.flow.world import manifest
 
@@ -18,10 +18,10 @@ def test_finding_22_no_answer_holds_the_start_up(tmp_path: Path, slow: str) -> N
     node = ClusterNode(tmp_path)
     pods = [manifest(f"p{number}", namespace=f"ns{number}") for number in range(20)]
     with StandInApi(pods=pods, slow={slow: 3600.0}) as api:
-        made: list[Cluster] = []
+        made: list[ClusterService] = []
 
         def make() -> None:
-            with Cluster(node.options(api.url, patience=0.5)) as agent:
+            with cluster_node(node.options(api.url, patience=0.5)) as agent:
                 made.append(agent)
 
         thread = threading.Thread(target=make, daemon=True)
@@ -35,6 +35,6 @@ def test_finding_22_namespaces_that_answer_in_time_count(tmp_path: Path) -> None
     """Nothing is slow: every namespace is asked once."""
     node = ClusterNode(tmp_path)
     pods = [manifest(f"p{number}", namespace=f"ns{number % 3}") for number in range(9)]
-    with StandInApi(pods=pods) as api, Cluster(node.options(api.url)):
+    with StandInApi(pods=pods) as api, cluster_node(node.options(api.url)):
         asked = sorted(path for path, _ in api.asked if "namespaces" in path)
     assert asked == [f"/api/v1/namespaces/ns{number}" for number in range(3)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.findings.cluster_node import ClusterNode, StandInApi, until
+from tests.findings.cluster_node import ClusterNode, StandInApi, edges_of, until
 from tests.patience import PATIENCE
 
 
@@ -36,9 +36,9 @@ def test_finding_30_a_question_about_a_pod_ends_with_the_runtimes_own(tmp_path: 
     node.keep()
     with OneHeldUp() as api, node.serving(api.url) as agent:
         try:
-            until(lambda: agent.edges.find("default", "first", "first") is None and api.reached.is_set())
-            assert agent.edges.find("default", "second", "second") is None
+            until(lambda: edges_of(agent).find("default", "first", "first") is None and api.reached.is_set())
+            assert edges_of(agent).find("default", "second", "second") is None
         finally:
             api.over.set()
-        until(lambda: agent.edges.find("default", "third", "third") is None and api.heard_of("third"))
+        until(lambda: edges_of(agent).find("default", "third", "third") is None and api.heard_of("third"))
         assert not api.heard_of("second")

@@ -11,7 +11,7 @@ from agent.host.nri.decisions import EngineDecisions
 from agent.host.nri.driver import NriDriver
 from agent.host.nri.values import Adjustment, RuntimeContainer, Sandbox
 from agent.host.standin import container_id
-from tests.findings.cluster_node import ClusterNode, page
+from tests.findings.cluster_node import ClusterNode, edges_of, page
 from tests.findings.program import wait
 from tests.flow.world import container, manifest
 
@@ -46,7 +46,7 @@ def test_finding_s03_the_settings_stop_a_plan_in_the_middle(tmp_path: Path) -> N
                 file.write_text(json.dumps({**made.world.settings, "observeOnly": True}), "utf-8")
 
     with made.serving(steps=steps) as agent:
-        wait(lambda: agent.engine is not None and agent.engine.snapshot.switches.observe_only, "the settings")
+        wait(lambda: agent.engine.snapshot.switches.observe_only, "the settings")
         assert len(writes) == 1
         assert pinned(made) <= 1
         file.write_text(json.dumps(made.world.settings), "utf-8")
@@ -70,7 +70,6 @@ def test_finding_s03_pages_are_answered_while_a_plan_is_held_up(tmp_path: Path) 
                 status, text = page(agent, path)
                 assert status in (200, 503)
                 assert text
-            assert agent.engine is not None
             assert agent.engine.repair_in() is None or agent.engine.repair_in() == 0
             assert not agent.engine.switches.observe_only
         finally:
@@ -90,9 +89,8 @@ def test_finding_s03_the_settings_stop_answers_and_actions_while_a_plan_is_held_
     with made.serving(steps=steps) as agent:
         try:
             wait(held.is_set, "a plan that is held up")
-            assert agent.engine is not None
             decisions = EngineDecisions(agent.engine, lambda _address: Usable(()))
-            driver = NriDriver(decisions, enforcing=agent.edges.enforcing)
+            driver = NriDriver(decisions, enforcing=edges_of(agent).enforcing)
             asked = Sandbox("s", "a", "default", "a"), RuntimeContainer(container_id("a", "app"), "s", "app")
             assert driver.create_container(*asked).cpus is not None
             file = tmp_path / "config.yaml"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from agent.app.cluster.cluster import Cluster
+from agent.app.cluster.build import ClusterService
 from tests.findings.cluster_node import ClusterNode, StandInApi, until
 from tests.flow.world import container, manifest
 from tests.patience import PATIENCE
@@ -26,9 +26,9 @@ def node(folder: Path) -> ClusterNode:
     return made
 
 
-def ask(agent: Cluster) -> None:
+def ask(agent: ClusterService) -> None:
     """The watch brings the request, on a thread of its own, which waits for nobody."""
-    thread = threading.Thread(target=agent.intake.pod_changed, args=(ASKING,))
+    thread = threading.Thread(target=agent.source.intake.pod_changed, args=(ASKING,))
     thread.start()
     thread.join(PATIENCE)
     assert not thread.is_alive()
@@ -39,14 +39,13 @@ def sets(made: ClusterNode) -> list[str]:
     return [made.world.effective(name) for name in PODS]
 
 
-def released_for_good(made: ClusterNode, agent: Cluster) -> None:
+def released_for_good(made: ClusterNode, agent: ClusterService) -> None:
     """Every container may run everywhere; whatever makes the agent look at the cgroups, it writes nothing to them."""
     everywhere = str(made.world.machine.online)
     until(lambda: sets(made) == [everywhere] * len(PODS))
-    assert agent.engine is not None
     assert agent.engine.halted
     assert agent.engine.reconcile() == ()
-    agent.intake.node_changed(NODE)
+    agent.source.intake.node_changed(NODE)
     made.world.tree.kernel_write(made.world.path("a", "app"), "cpuset.cpus", "6")
     assert agent.engine.reconcile() == ()
     assert sets(made) == ["6", everywhere, everywhere], "nobody repairs a node that was released"
@@ -54,7 +53,7 @@ def released_for_good(made: ClusterNode, agent: Cluster) -> None:
 
 def test_finding_s18_a_plan_writes_no_more_once_release_was_asked_for(tmp_path: Path) -> None:
     """S18: asked before the first of three repairs is made: none is, and nothing comes after the release."""
-    made, serving, up = node(tmp_path), list[Cluster](), threading.Event()
+    made, serving, up = node(tmp_path), list[ClusterService](), threading.Event()
     before: list[list[str]] = []
 
     def steps(name: str) -> None:

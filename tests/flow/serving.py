@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from agent.app.standalone.standalone import Standalone, StandaloneOptions
+from agent.app.standalone.build import StandaloneOptions, StandaloneService, standalone_node
 from agent.host.standin import container_id
 from tests import patience
 from tests.flow.world import manifest
@@ -35,8 +35,8 @@ def write(folder: Path, name: str, *containers: dict[str, Any], **annotations: s
 class Running:
     """A node that serves, in a thread."""
 
-    def __init__(self, node: Standalone) -> None:
-        self.node = node
+    def __init__(self, node: StandaloneService, state: Path) -> None:
+        self.node, self.state = node, state
 
     def held(self) -> dict[str, str]:
         """Pod name -> its exclusive CPUs."""
@@ -47,11 +47,11 @@ class Running:
 
     def cpuset(self, name: str) -> Path:
         """The cpuset.cpus of a pod's container app, once it is there."""
-        number = container_id(next(pod.uid for pod in self.node.folder.pods if pod.name == name), "app")
+        number = container_id(next(pod.uid for pod in self.node.source.folder.pods if pod.name == name), "app")
         found: list[Path] = []
 
         def there() -> bool:
-            found[:] = (self.node.options.state / "cgroup").rglob(f"*{number}.scope/cpuset.cpus")
+            found[:] = (self.state / "cgroup").rglob(f"*{number}.scope/cpuset.cpus")
             return bool(found)
 
         eventually(there)
@@ -80,12 +80,12 @@ def serving(folder: Path, **options: Any) -> Iterator[Running]:  # noqa: ANN401 
     (folder / "pods").mkdir(exist_ok=True)
     chosen = {"root": MACHINE, "metrics_address": "127.0.0.1:0", **options}
     up = threading.Event()
-    with Standalone(StandaloneOptions(pods=folder / "pods", state=folder / "state", **chosen)) as node:
+    with standalone_node(StandaloneOptions(pods=folder / "pods", state=folder / "state", **chosen)) as node:
         thread = threading.Thread(target=node.serve, args=(up.set,))
         thread.start()
         try:
             assert up.wait(patience.PATIENCE)
-            yield Running(node)
+            yield Running(node, folder / "state")
         finally:
             node.stop()
             thread.join(patience.PATIENCE)

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from agent.app.offline.queries import open_queries
-from agent.app.standalone.standalone import Standalone, StandaloneOptions
+from agent.app.standalone.build import StandaloneOptions, standalone_node
 from agent.app.statedir import unplaced_pods as unplaced
 from agent.cli import explain_show, group
 from agent.engine.deciding import asked
@@ -45,7 +45,7 @@ class Left:
         options = StandaloneOptions(
             pods=self.pods, state=folder / "state", config=self.config, root=MACHINE, processes=False
         )
-        with Standalone(options) as node:
+        with standalone_node(options) as node:
             node.once()
 
     def ask(self, *arguments: str) -> Result:

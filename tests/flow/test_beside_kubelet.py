@@ -6,13 +6,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from agent.app.service.edges import NodeEdges
 from agent.app.standalone import build as standalone_made
-from agent.app.standalone.standalone import Standalone, StandaloneOptions
+from agent.app.standalone.build import StandaloneOptions, standalone_node
 from agent.app.trees import ServedTree
 from agent.core.machines.synthetic import parse_synthetic
 from agent.host.cgroups import Cgroups
@@ -43,14 +44,12 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scratch:
     made = Scratch.create(tmp_path / "cgroup", cpus=machine.online, nodes=machine.node_set)
     served = ServedTree(Cgroups(tmp_path / "cgroup", kernel=made.kernel), None, "the kubelet's cgroups of the test")
     monkeypatch.setattr(standalone_made, "open_tree", lambda *_args, **_more: served)
-    plain = Standalone._node_edges
 
-    def patient(node: Standalone) -> NodeEdges:
-        edges = plain(node)
-        edges.identity = Identity(answer_within=30.0)  # a busy test machine must not decide what is answered
-        return edges
+    def patient(**more: Any) -> NodeEdges:  # noqa: ANN401 - of NodeEdges
+        identity = Identity(answer_within=30.0)  # a busy test machine must not decide what is answered
+        return NodeEdges(identity=identity, **more)
 
-    monkeypatch.setattr(Standalone, "_node_edges", patient)
+    monkeypatch.setattr(standalone_made, "NodeEdges", patient)
     return made
 
 
@@ -89,7 +88,7 @@ def test_a_static_pod_from_its_manifest_to_its_cgroup(
             log_dir=tmp_path / "log", kubelet_dir=tmp_path / "kubelet", nri_socket=str(peer.socket),
             podresources_socket=str(tmp_path / "kubelet.sock"),
         )  # fmt: skip
-        with Standalone(options) as node, ExitStack() as last:
+        with standalone_node(options) as node, ExitStack() as last:
             last.callback(node.stop)
             thread = threading.Thread(target=node.serve, daemon=True)
             thread.start()
@@ -105,14 +104,14 @@ def test_a_static_pod_from_its_manifest_to_its_cgroup(
             )
             assert made["result"]["adjust"]["linux"]["resources"]["cpu"]["cpus"] == "4-5"
             tree.add_container("hash", number)
-            path = next(each for each in node.tree.cgroups.observe().cgroups if each.container_id == number).path
+            path = next(each for each in node.cgroups.observe().cgroups if each.container_id == number).path
 
             def confined() -> str:
-                found = node.tree.cgroups.observe().cgroups
+                found = node.cgroups.observe().cgroups
                 return next(str(each.effective_cpus) for each in found if each.path == path)
 
             assert until(lambda: confined() == "4-5")
-            assert b'numalign_nri_answers_total{what="pinned"} 1.0' in node.metrics.page()
+            assert b'numalign_nri_answers_total{what="pinned"} 1.0' in node.metrics.page(node.values())
             node.stop()
             thread.join(20)
             assert not thread.is_alive()

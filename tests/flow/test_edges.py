@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from agent.app.service.edges import AUTO, OFF, NodeEdges, Reporters, Sockets
+from agent.app.reporters import Reporters
+from agent.app.service.edges import AUTO, OFF, DeviceHints, NodeEdges, Sockets
 from agent.app.standalone.static_pods import StaticPods
 from agent.host.files import HostFiles
 from agent.host.nri.plugin import Plugin
@@ -47,9 +48,10 @@ class Node:
         self.world.engine.pods_listed(set())
         self.reporters = self.world.reporters
 
-    def edges(self, **more: Any) -> NodeEdges:  # noqa: ANN401 - of NodeEdges
+    def edges(self, files: HostFiles | None = None, **more: Any) -> NodeEdges:  # noqa: ANN401 - of NodeEdges
         """Edges of this node."""
-        return NodeEdges(engine=self.world.engine, reporters=self.reporters, identity=PATIENT, **more)
+        hints = DeviceHints(self.world.engine, files)
+        return NodeEdges(engine=self.world.engine, reporters=self.reporters, hints=hints, identity=PATIENT, **more)
 
 
 @pytest.fixture
@@ -101,8 +103,7 @@ def test_device_first_then_pinned_before_it_starts(
         made = peer.ask("create_container", pod=pod, container={"id": "c", "pod_sandbox_id": "s", "name": "app"})
         assert made["result"]["adjust"]["linux"]["resources"]["cpu"]["cpus"] == "4-5"
         assert "env" not in made["result"]["adjust"]
-        assert edges.driver is not None
-        assert [each.name for each in edges.driver.sandboxes] == ["job"]
+        assert [each.name for each in edges.sandboxes] == ["job"]
         edges.stop()
     assert counted == ["pinned"]
     assert {thread.name for thread in threading.enumerate()}.isdisjoint({"nri", "nri-news", "podresources"})
@@ -125,9 +126,10 @@ def test_a_static_pod_is_decided_while_the_runtime_waits(program: Path, node: No
         assert "error" not in peer.ask("run_pod_sandbox", pod=pod)
         made = peer.ask("create_container", pod=pod, container={"id": "c", "pod_sandbox_id": "s", "name": "app"})
         assert made["result"]["adjust"]["linux"]["resources"]["cpu"]["cpus"] == node.world.holds("hash") == "1-2"
-        assert edges.driver is not None
-        seen = StaticPods("n1", tmp_path, lambda: edges.driver.sandboxes if edges.driver else ())
-        assert [(each.name, each.uid, each.static) for each in seen.running(folder)] == [("web", "hash", True)]
+        seen = StaticPods("n1", tmp_path)
+        assert [(each.name, each.uid, each.static) for each in seen.running(folder, edges.sandboxes)] == [
+            ("web", "hash", True)
+        ]
         edges.stop()
 
 
@@ -141,7 +143,7 @@ def test_static_pods_by_logs_and_by_sandboxes(tmp_path: Path) -> None:
         ("db", "bbb"),
     ]
     boxes = [Sandbox(id=number, name="web-n1", namespace="default", uid=f"new{number}") for number in ("1", "2")]
-    found = StaticPods("n1", tmp_path, lambda: boxes).running(pods)
+    found = StaticPods("n1", tmp_path).running(pods, boxes)
     assert [each.uid for each in found] == ["new2", "bbb"]
     assert StaticPods("n1", tmp_path).find(pods, "other", "web-n1", "x") is None
 
@@ -217,7 +219,7 @@ def test_s22_without_nri_a_device_is_called_a_hint(
     monkeypatch.setattr("agent.app.service.edges.CONNECTED_WITHIN", -1.0)
     assert away.hints("one", "app") == edges.hints("one", "app")
     away.stop()
-    assert edges._usable(address).hint == f"{address} is no PCI function of this machine now"
+    assert edges.hints.usable(address).hint == f"{address} is no PCI function of this machine now"
 
 
 def test_s9_an_answer_without_the_decision_is_counted(node: Node) -> None:

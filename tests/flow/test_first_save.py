@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from agent.app.cluster.cluster import Cluster, ClusterOptions
-from agent.app.standalone.standalone import Standalone, StandaloneOptions
+from agent.app.cluster.build import ClusterOptions, cluster_node
+from agent.app.standalone.build import StandaloneOptions, StandaloneService, standalone_node
 from agent.cli import group
 from agent.engine.recover import LISTED
 from agent.host.checkpoint import Checkpoint
@@ -22,10 +22,10 @@ from tests.flow.world import MemoryStore, World, container, manifest
 OBSERVE = "observeOnly: true\n"
 
 
-def _standalone(folder: Path, config: str = "") -> Standalone:
+def _standalone(folder: Path, config: str = "") -> StandaloneService:
     (folder / "pods").mkdir(exist_ok=True)
     (folder / "config.yaml").write_text(config, "utf-8")
-    return Standalone(
+    return standalone_node(
         StandaloneOptions(pods=folder / "pods", state=folder / "state", root=MACHINE, config=folder / "config.yaml")
     )
 
@@ -56,9 +56,9 @@ def test_a_node_without_its_api_answers_too(tmp_path: Path) -> None:
     options = ClusterOptions(
         node_name="fresh", access=access, state=tmp_path / "state", root=MACHINE, cgroup_root=str(tmp_path / "cgroup")
     )
-    with Cluster(options) as node:
+    with cluster_node(options) as node:
         assert _asked(tmp_path, "state") == 0
-        assert node.store.load() is not None
+        assert node.source.store.load() is not None
     saved = Checkpoint(tmp_path / "state" / "checkpoint.json").load()
     assert saved is not None
     assert saved.extra[LISTED] is False

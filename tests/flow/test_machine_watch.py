@@ -132,7 +132,7 @@ def test_a_machine_that_changed_is_read_again_and_told(
         machine_watch.MachineWatch.__init__, "__kwdefaults__", {"listen": lambda: announcer, "again": 300.0}
     )
     monkeypatch.setattr(
-        "agent.app.standalone.build.second_opinion", lambda _machine, _root: ("udev counts another way",)
+        "agent.app.service.service.second_opinion", lambda _machine, _root: ("udev counts another way",)
     )
     with caplog.at_level(logging.INFO, "numalign"), serving(tmp_path, root=None, processes=False) as node:
         write(tmp_path / "pods", "db", container(cpu="2"))

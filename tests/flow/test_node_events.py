@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agent.app.standalone.standalone import Standalone, StandaloneOptions
+from agent.app.standalone.build import StandaloneOptions, StandaloneService, standalone_node
 from agent.host.scratch import Scratch
 from agent.model.cgroup import Cause, Write, Written
 from agent.model.idset import CpuSet, NodeSet
@@ -101,7 +101,7 @@ class Site:
         return (self.folder / f"cgroup{path}/cpuset.cpus").read_text("utf-8").strip()
 
     @contextlib.contextmanager
-    def served(self) -> Iterator[Standalone]:
+    def served(self) -> Iterator[StandaloneService]:
         """The agent, following."""
         config = self.folder / "config.yaml"
         config.write_text("{reservedSystemCPUs: '0', cpuManagerReconcilePeriod: 1s}", "utf-8")
@@ -111,7 +111,7 @@ class Site:
             kubelet_dir=self.folder / "kubelet",
         )  # fmt: skip
         started = threading.Event()
-        with Standalone(options) as node:
+        with standalone_node(options) as node:
             thread = threading.Thread(target=node.serve, args=(started.set,))
             thread.start()
             try:
@@ -139,7 +139,7 @@ def test_containers_are_confined_as_they_appear_and_the_window_is_measured(tmp_p
     site = Site(tmp_path)
     with site.served() as node:
         site.starts()
-        assert eventually(lambda: f"{COUNT} 1.0" in node.metrics.page().decode())
+        assert eventually(lambda: f"{COUNT} 1.0" in node.metrics.page(node.values()).decode())
         own = node.engine.ledger.grant(UID, "app").cpus
         assert own is not None
         assert site.asked(APP) == str(own)

@@ -14,7 +14,7 @@ from tests.world.manifests import container, manifest
 
 def pending(world: World) -> float:
     """The metric, as it is scraped."""
-    page = Metrics(lambda: shown(world.engine, None)).page().decode()
+    page = Metrics().page(shown(world.engine, None)).decode()
     found = {family.name: family.samples for family in text_string_to_metric_families(page)}
     (sample,) = found["numalign_pending_resizes"]
     return sample.value

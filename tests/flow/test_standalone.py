@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.app.standalone.standalone import TICK, Standalone, StandaloneOptions
+from agent.app.service.service import TICK
+from agent.app.standalone.build import StandaloneOptions, standalone_node
 from agent.errors import AnotherAgentError, HostError, SettingsError
 from agent.host.cgroups import Cgroups
 from tests import patience
@@ -138,21 +139,21 @@ def test_a_full_disk_makes_it_unready_and_grants_nothing(tmp_path: Path) -> None
 def test_two_agents_on_one_node_are_impossible(tmp_path: Path) -> None:
     """The second one is told who holds the lock."""
     options = StandaloneOptions(pods=tmp_path, state=tmp_path / "state", root=MACHINE)
-    with Standalone(options), pytest.raises(AnotherAgentError, match=str(os.getpid())):
-        Standalone(options)
+    with standalone_node(options), pytest.raises(AnotherAgentError, match=str(os.getpid())):
+        standalone_node(options)
 
 
 def test_a_recorded_machine_is_never_served_on_real_cgroups(tmp_path: Path) -> None:
     """Its CPUs are not here."""
     options = StandaloneOptions(pods=tmp_path, state=tmp_path / "state", root=MACHINE, cgroup_root="/sys/fs/cgroup")
     with pytest.raises(SettingsError, match="--cgroup-root: /sys/fs/cgroup is of this machine"):
-        Standalone(options)
+        standalone_node(options)
 
 
 def test_a_missing_folder_is_one_sentence(tmp_path: Path) -> None:
     """Not a traceback."""
     with pytest.raises(HostError, match="nowhere: cannot be read: No such file or directory; name a folder"):
-        Standalone(StandaloneOptions(pods=tmp_path / "nowhere", state=tmp_path / "state", root=MACHINE))
+        standalone_node(StandaloneOptions(pods=tmp_path / "nowhere", state=tmp_path / "state", root=MACHINE))
 
 
 def cats() -> set[int]:

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from agent.app.offline.offline import Locations, open_leftovers
 from agent.app.offline.queries import open_queries
-from agent.app.standalone.standalone import Standalone, StandaloneOptions
+from agent.app.standalone.build import StandaloneOptions, standalone_node
 from agent.app.statedir import node_allocatable as kept
 from agent.cli import group
 from agent.errors import HostError, SettingsError
@@ -22,7 +22,7 @@ COMMANDS = [("state",), ("plan", "--policy", "none"), ("explain", "db"), ("verif
 def state(tmp_path: Path) -> Path:
     """What an agent left that served nothing yet."""
     (tmp_path / "pods").mkdir()
-    with Standalone(StandaloneOptions(pods=tmp_path / "pods", state=tmp_path / "state", root=MACHINE)):
+    with standalone_node(StandaloneOptions(pods=tmp_path / "pods", state=tmp_path / "state", root=MACHINE)):
         return tmp_path / "state"
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.app.service.node_events import mind_kubelet
+from agent.app.service.other_writers import mind_kubelet
 from agent.host.writers import look
 from agent.model.cgroup import Cause
 from tests.flow.world import World, container, manifest

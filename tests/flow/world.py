@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from agent.app.service.edges import Reporters
+from agent.app.reporters import Reporters
 from agent.core.accounting import invariants
 from agent.core.admission.node import Node
 from agent.core.cgroups.enforced import Unenforced

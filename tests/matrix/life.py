@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from agent.app.cluster.cluster import Cluster, ClusterOptions
+from agent.app.cluster.build import ClusterOptions, cluster_node
 from agent.app.service.edges import Sockets
 from agent.errors import NumalignError
 from agent.host.cgroups import Cgroups
@@ -57,7 +57,7 @@ def live(order: dict[str, Any]) -> int:
     )  # fmt: skip
     journal.mark("started")
     try:
-        with Cluster(options, steps=steps) as node:
+        with cluster_node(options, steps=steps) as node:
 
             def end(_number: int, _frame: FrameType | None) -> None:
                 node.stop()

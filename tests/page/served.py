@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from agent.app.page.server import Values
 from agent.app.page.values import PageInput
-from agent.app.standalone.standalone import Standalone, StandaloneOptions
+from agent.app.standalone.build import StandaloneOptions, standalone_node
 from agent.core.machines.synthetic import parse_synthetic
 from agent.engine.device_tracker import DeviceTracker
 from agent.engine.state import State
@@ -72,7 +72,7 @@ class Served:
         self._run: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        self.node = node = self._closing.enter_context(Standalone(self._options))
+        self.node = node = self._closing.enter_context(standalone_node(self._options))
         started = threading.Event()
         self._run = run = threading.Thread(target=node.serve, args=(started.set,), name="agent")
         run.start()
@@ -122,7 +122,7 @@ class Served:
         uid = next(uid for uid, known in self.node.engine.snapshot.known.items() if known.pod.name == name)
         root, end = self.state / "cgroup", time.monotonic() + 10
         while True:
-            cgroups = self.node.tree.cgroups.observe().cgroups
+            cgroups = self.node.cgroups.observe().cgroups
             found = [each for each in cgroups if each.pod_uid == uid and each.container_id and each.cpus]
             if found:
                 return Scratch(root).kernel.write(str(root), found[0].path, file, value)

@@ -81,14 +81,14 @@ def test_every_metric_is_in_the_table_and_on_the_page() -> None:
         0, CpuSet.parse("1-2"), CpuSet.parse("0,3"), CpuSet.parse("0"), CpuSet.parse("3"),
         {"memory": MemoryUse(100, 10, 30)},
     )  # fmt: skip
-    metrics = Metrics(lambda: MetricValues((node,), {"pinned": 2}, 1, ready=True))
+    metrics = Metrics()
     for spec in SPECS:
         name = spec.name.removeprefix("numalign_")
         if spec.kind == "counter":
             metrics.count(name, *("x" for _ in spec.labels))
         elif spec.kind == "histogram":
             metrics.time(name, *("x" for _ in spec.labels), seconds=0.01)
-    page = metrics.page().decode()
+    page = metrics.page(MetricValues((node,), {"pinned": 2}, 1, ready=True)).decode()
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.MULTILINE))
     expected = {spec.name: spec.kind for spec in SPECS}
     assert {name: kind for name, kind in kinds.items() if not name.startswith("process_")} == expected
@@ -107,7 +107,7 @@ def test_every_metric_is_in_the_table_and_on_the_page() -> None:
 
 def test_what_alerts_count_is_there_before_it_happens() -> None:
     """Prometheus sees no rise where a series begins with its first event: refusals, repairs, saves begin as 0."""
-    page = Metrics(MetricValues).page().decode()
+    page = Metrics().page(MetricValues()).decode()
     for line in (
         'numalign_admissions_total{outcome="refused",policy="restricted",reason="TopologyAffinityError"} 0.0',
         'numalign_writes_total{cause="drift-foreign",file="cpuset.cpus",result="ok"} 0.0',
@@ -121,7 +121,7 @@ def test_what_is_replaced_is_served_beside_what_replaces_it() -> None:
     """Dashboards of the version before go on; no new name mixes CPUs with bytes, or a sum with its parts."""
     node = NodeUse(0, CpuSet(), CpuSet(), CpuSet(), CpuSet(), {"memory": MemoryUse(100, 10, 30)})
     values = MetricValues((node,), largest={"cpu": 3, "memory": 60, "hugepages-2Mi": 0}, mismatch=1500)
-    page = Metrics(lambda: values).page().decode()
+    page = Metrics().page(values).decode()
     for line in (
         "numalign_largest_aligned_cpus 3.0", 'numalign_largest_aligned_bytes{resource="memory"} 60.0',
         'numalign_largest_aligned_bytes{resource="hugepages-2Mi"} 0.0',
@@ -140,7 +140,7 @@ def test_what_is_replaced_is_served_beside_what_replaces_it() -> None:
 
 def test_the_agents_own_process_is_measured() -> None:
     """CPU time, memory, start and open files, named as Prometheus' clients name them everywhere."""
-    page = Metrics(MetricValues).page().decode()
+    page = Metrics().page(MetricValues()).decode()
     found = dict(re.findall(r"^(process_\w+) (\S+)$", page, re.MULTILINE))
     assert float(found["process_resident_memory_bytes"]) > 2**20
     assert float(found["process_start_time_seconds"]) > 1.7e9
@@ -150,11 +150,11 @@ def test_the_agents_own_process_is_measured() -> None:
 def test_a_scraper_that_asks_for_openmetrics_is_given_it() -> None:
     """Prometheus asks for both formats, and prefers OpenMetrics; each is kept for a moment by itself."""
     made: list[str] = []
-    metrics = Metrics(MetricValues)
+    metrics = Metrics()
 
     def make(kind: str) -> bytes:
         made.append(kind)
-        return metrics.page(kind)
+        return metrics.page(MetricValues(), kind)
 
     shown = Shown(make, lambda: 0.0 if len(made) % 2 else 1.0)
     asked = "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from agent.app.page.views import view_of
-from agent.app.standalone.standalone import Standalone, StandaloneOptions
+from agent.app.standalone.build import StandaloneOptions, standalone_node
 from agent.cli import show
 from agent.cli.report import print_report
 from agent.observe import logs
@@ -39,7 +39,7 @@ def pictures() -> tuple[str, str]:
         options = StandaloneOptions(
             pods=EXAMPLES / "pods", config=EXAMPLES / "config.yaml", state=Path(state), root=MACHINE, processes=False
         )
-        with Standalone(options) as node:
+        with standalone_node(options) as node:
             node.once()
             view = view_of(node.engine.ledger, node.engine.node, node.engine.known)
             print_report(node, view, [], target, foot=False)

@@ -2,7 +2,7 @@
 
 Asked by an annotation of our own pod (`agent.kube.decommission`), answered by another one. SIGTERM looks the same on
 upgrade and uninstall, and never releases. Taking the request back takes everything up again, with the same grants.
-Owned by `agent.app.cluster.cluster`: `seen` is called on kopf's thread and stops the engine at once; `turn` is the
+Owned by `agent.app.cluster.api_pods`: `seen` is called on kopf's thread and stops the engine at once; `turn` is the
 loop's.
 """
 

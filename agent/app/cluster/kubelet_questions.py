@@ -1,7 +1,7 @@
 """When the kubelet is asked for its configuration (nodes/configz): at the start, now and then, and when it restarted.
 
 Its policies change only with a restart, and a kubelet that starts makes its podresources socket anew: that is seen
-without asking anybody. Used by `agent.app.cluster.cluster`.
+without asking anybody. Used by `agent.app.cluster.api_pods`.
 """
 
 from __future__ import annotations

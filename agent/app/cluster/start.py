@@ -2,7 +2,7 @@
 
 One GET, one LIST with the node's selector and one GET per namespace, all of it together within PATIENCE; without an
 answer the agent starts from its ledger and its cgroups alone, and the watch brings the rest. The list may come from
-the server's cache: it names what runs, and nothing is freed by it. Used by `agent.app.cluster.cluster`.
+the server's cache: it names what runs, and nothing is freed by it. Used by `agent.app.cluster.build`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from agent.app.service.node_events import writing_pods
+from agent.app.service.other_writers import writing_pods
 from agent.engine.adopt import AnnotatedGrant
 from agent.engine.fault_isolation import Isolated, sentence
 from agent.errors import KubeError

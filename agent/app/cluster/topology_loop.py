@@ -1,6 +1,6 @@
 """Keeps this node's NodeResourceTopology object up to date: looks once a second whether something changed.
 
-Started by `agent.app.cluster.cluster`. Reads the engine's snapshot without its lock. At most one publishing a
+A part of the service of a cluster's node. Reads the engine's snapshot without its lock. At most one publishing a
 second; after a failure it waits longer and longer; a CRD that is not installed and another writer are told once, and
 looked at again now and then.
 """

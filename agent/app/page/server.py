@@ -1,6 +1,6 @@
 """Serves the node page for an engine, as the settings say: on, off, or somewhere else, also while the agent runs.
 
-Owned by `agent.app.standalone.standalone` and `agent.app.cluster.cluster`. The page is for people: where it cannot
+Owned by `agent.app.service.service`. The page is for people: where it cannot
 be served, that is told once, and nothing else stops. What is shown is read from the engine's snapshot, without its
 lock.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.app.page.values import PageInput, explanation_value, node_value, pods_value
-from agent.app.service.edges import Reporters
+from agent.app.reporters import Reporters
 from agent.engine.engine import Engine
 from agent.errors import HostError
 from agent.host.cgroups import Cgroups

@@ -1,6 +1,6 @@
 """What people are shown, as values: one row per container, one per NUMA node. Words are `agent.cli.show`'s.
 
-Made from a running node (`agent.app.standalone.standalone`) or from a saved ledger (`numalign state`).
+Made from a running node (`agent.app.standalone`) or from a saved ledger (`numalign state`).
 """
 
 from __future__ import annotations

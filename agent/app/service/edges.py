@@ -3,11 +3,10 @@
     podresources   which devices the kubelet gave (`agent.host.podresources.lookup`); nothing is asked of us
     NRI            containers pinned and refused before they start (`agent.host.nri`)
 
-Used by `agent.app.standalone.standalone` and by whoever serves a cluster. The engine is made first, since both need
-it; it tells `Reporters`, to which the edges are added. Order of starting: devices first, then NRI, so that the first
-pods are decided with their devices; of stopping: NRI first, since an answer from a node that is going down helps
-nobody (the runtime goes on without us, and cgroups stay as they are), then what it told is carried out, then the
-rest.
+The engine is made first, since both need it; it tells `Reporters`, to which the edges are added. Order of starting:
+devices first, then NRI, so that the first pods are decided with their devices. Order of stopping: NRI first, since an
+answer from a node that is going down helps nobody (the runtime goes on without us, and cgroups stay as they are);
+then what it told is carried out; then the rest.
 """
 
 from __future__ import annotations
@@ -17,13 +16,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
 
-from agent.core.cgroups.enforced import Unenforced
-from agent.core.request.annotations import Ask
+from agent.app.reporters import Reporters
 from agent.engine.engine import Engine
-from agent.engine.fault_isolation import Isolated
-from agent.engine.ports import Reporter
 from agent.host.device_nodes import DeviceFiles, Usable
 from agent.host.files import HostFiles
 from agent.host.nri.decisions import EngineDecisions
@@ -35,61 +30,13 @@ from agent.host.nri.values import Sandbox
 from agent.host.podresources.client import DEFAULT_SOCKET as PODRESOURCES_SOCKET
 from agent.host.podresources.client import PodResources
 from agent.host.podresources.lookup import Lookup
-from agent.model.cgroup import Written
-from agent.model.ledger import Ledger
-from agent.model.outcome import Refusal
 from agent.model.pod import Pod
-from agent.model.rules import Enforcement, OnMisalignment
+from agent.model.rules import Enforcement
 from agent.observe.logs import LOG
 
-Answer = TypeVar("Answer")
 AUTO, OFF = "auto", "off"
 CONNECTED_WITHIN = 10.0
 """Seconds after which a runtime that has not synchronized us counts as one that does not speak NRI."""
-
-
-class Reporters:
-    """A Reporter that tells all of several, in order."""
-
-    def __init__(self, *reporters: Reporter) -> None:
-        self._reporters: tuple[Reporter, ...] = reporters
-
-    def add(self, reporter: Reporter) -> None:
-        """One more, told from now on."""
-        self._reporters = (*self._reporters, reporter)
-
-    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
-        """See Reporter."""
-        self._each(lambda reporter: reporter.admitted(pod, ledger, ask, unenforced))
-
-    def enforced(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
-        """See Reporter."""
-        self._each(lambda reporter: reporter.enforced(pod, ledger, ask, unenforced))
-
-    def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> OnMisalignment | None:
-        """See Reporter."""
-        milder = self._each(lambda reporter: reporter.refused(pod, refusal, ask))
-        return next((wish for wish in milder if wish is not None), None)
-
-    def released(self, uid: str) -> None:
-        """See Reporter."""
-        self._each(lambda reporter: reporter.released(uid))
-
-    def written(self, results: tuple[Written, ...]) -> None:
-        """See Reporter."""
-        self._each(lambda reporter: reporter.written(results))
-
-    def problem(self, what: str, text: str) -> None:
-        """See Reporter."""
-        self._each(lambda reporter: reporter.problem(what, text))
-
-    def _each(self, tell: Callable[[Reporter], Answer]) -> list[Answer]:
-        """One that cannot tell keeps neither the others from telling nor the engine from going on."""
-        found = list[Answer]()
-        for each in self._reporters:
-            with Isolated(lambda _error: LOG.exception("something could not be told")):
-                found.append(tell(each))
-        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +68,47 @@ def _path(choice: str, usual: str) -> str:
     return usual if Path(usual).parent.is_dir() else ""  # the folder, since a daemon that restarts has no socket
 
 
+class DeviceHints:
+    """Devices handed out by numalign that a container cannot use through a file, and why (safety rule S22).
+
+    Args:
+        engine: who decides.
+        files: the machine, for device files.
+        plugin: the part that is taken in the runtime's requests now; `NodeEdges` says it.
+    """
+
+    def __init__(self, engine: Engine, files: HostFiles | None = None) -> None:
+        self._engine, self._files = engine, files or HostFiles("/")
+        self._plugin: Plugin | None = None
+        self._since = 0.0
+
+    def __call__(self, uid: str, container: str) -> dict[str, str]:
+        """Address -> why."""
+        if self._plugin is None or self._silent(self._plugin):
+            own = self._self_handed(uid, container)
+            return dict.fromkeys(own, "without NRI no device file can be added to the container: a hint only")
+        return EngineDecisions(self._engine, self.usable).hints(uid, container)
+
+    def take_part(self, plugin: Plugin | None) -> None:
+        """From now on, containers get their devices through this one, or get none."""
+        self._since, self._plugin = time.monotonic(), plugin
+
+    def usable(self, address: str) -> Usable:
+        """How a PCI function gets usable in a container."""
+        self._files.forget()  # a driver may have been bound since
+        return DeviceFiles(self._files).of(address)
+
+    def _silent(self, plugin: Plugin) -> bool:
+        """Whether the runtime does not take part: not while it is only being connected to, as after every start."""
+        return time.monotonic() - self._since > CONNECTED_WITHIN and not plugin.connected
+
+    def _self_handed(self, uid: str, container: str) -> list[str]:
+        snapshot = self._engine.snapshot
+        inventory = snapshot.node.inventory
+        held = snapshot.ledger.devices.held.get(uid, {}).get(container, {})
+        return [each for name in sorted(held) if name not in inventory.reported for each in held[name]]
+
+
 @dataclass(kw_only=True)
 class NodeEdges:
     """Both edges, as far as they are there.
@@ -129,32 +117,32 @@ class NodeEdges:
         engine: who decides.
         reporters: the engine's reporter.
         sockets: see Sockets.
+        hints: told whether the runtime takes part.
         enforcement: now; how grants reach the kernel.
         find: (namespace, name, uid) of a pod that the runtime starts before it was seen -> the pod, None when nobody
             knows; answers within some 50 ms.
         name_of: a pod's name as the kubelet has it.
         count: told what became of each request of the runtime (`agent.host.nri.driver`).
         timed: told of each request: method, outcome, seconds.
-        files: the machine, for device files.
+        podresources: the client of the kubelet, where somebody else asks it, too; else one is made.
         identity: how we register with the runtime.
     """
 
     engine: Engine
     reporters: Reporters
     sockets: Sockets
+    hints: DeviceHints
     enforcement: Callable[[], Enforcement] = lambda: Enforcement.AUTO
     find: Callable[[str, str, str], Pod | None] = lambda _namespace, _name, _uid: None
     name_of: Callable[[Pod], str] = lambda pod: pod.name
     count: Callable[[str], None] = lambda _what: None
     timed: Callable[[str, str, float], None] = lambda _method, _outcome, _seconds: None
-    files: HostFiles = field(default_factory=lambda: HostFiles("/"))
     identity: Identity | None = None
     podresources: PodResources | None = None
     lookup: Lookup | None = None
     plugin: Plugin | None = None
     decisions: EngineDecisions | None = None
     driver: NriDriver | None = None
-    _started: float = 0.0
     _untaken: str = ""
     _parting: ExitStack = field(default_factory=ExitStack)
     _closing: ExitStack = field(default_factory=ExitStack)
@@ -163,7 +151,7 @@ class NodeEdges:
         """Start what is there; what is not is said once."""
         podresources, nri = self.sockets.podresources_path(), self.sockets.nri_path(self.enforcement())
         if podresources:
-            self.podresources = client = PodResources(podresources)
+            self.podresources = client = self.podresources or PodResources(podresources)
             self._closing.callback(client.close)
             self.lookup = Lookup(
                 client,
@@ -185,8 +173,7 @@ class NodeEdges:
         if path and self.plugin is None:
             self._take_part(path)
         elif not path and self.plugin is not None:
-            self._parting.close()
-            self.plugin = self.driver = self.decisions = None
+            self._part()
             LOG.info("NRI is left: enforcement is %s", self.enforcement().value)
         if not path and self.enforcement() is Enforcement.NRI:
             self.reporters.problem(
@@ -199,23 +186,27 @@ class NodeEdges:
             self.follow()
 
     def _take_part(self, path: str) -> None:
-        self._started = time.monotonic()
-        self.decisions = EngineDecisions(self.engine, self._usable)
+        self.decisions = EngineDecisions(self.engine, self.hints.usable)
         self.driver = NriDriver(
             self.decisions, find=self._found, enforcing=self.enforcing, count=self.count,
             starting=self.lookup.starting if self.lookup is not None else lambda _uid: None,
         )  # fmt: skip
         self.plugin = Plugin(path, self.driver, identity=self.identity, count=self._answered)
+        self.hints.take_part(self.plugin)
         try:
             self.decisions.start()
             self._parting.callback(self.decisions.stop)
             self.plugin.start()
             self._parting.callback(self.plugin.stop)
         except RuntimeError as error:  # the limit of processes is reached: see `again`
-            self._parting.close()
-            self.plugin = self.driver = self.decisions = None
+            self._part()
             self._untaken = f"containers start unpinned, since NRI has no thread: {error}"
             self.reporters.problem("threads", self._untaken)
+
+    def _part(self) -> None:
+        self._parting.close()
+        self.plugin = self.driver = self.decisions = None
+        self.hints.take_part(None)
 
     def stop(self) -> None:
         """Stop both; nothing is written or released."""
@@ -231,36 +222,13 @@ class NodeEdges:
         """Whether the runtime is told anything (safety.md S3, S10)."""
         if self.enforcement() in (Enforcement.DRY_RUN, Enforcement.CGROUP):
             return False
-        return not (self.engine.halted or self.engine.snapshot.yields or self.engine.snapshot.switches.observe_only)
+        return self.engine.acting
 
     def _answered(self, method: str, outcome: str, seconds: float) -> None:
         """A request of the runtime got its answer; one that was given without the decision is counted as such."""
         if outcome == "late":
             self.count(outcome)
         self.timed(method, outcome, seconds)
-
-    def hints(self, uid: str, container: str) -> dict[str, str]:
-        """Devices handed out by numalign that a container cannot use through a file, and why (safety.md S22)."""
-        if self.decisions is None or self.plugin is None or self._silent():
-            found = self._self_handed(uid, container)
-            return dict.fromkeys(found, "without NRI no device file can be added to the container: a hint only")
-        return self.decisions.hints(uid, container)
-
-    def _silent(self) -> bool:
-        """Whether the runtime does not take part: not while it is only being connected to, as after every start."""
-        late = time.monotonic() - self._started > CONNECTED_WITHIN
-        plugin = self.plugin  # read once: settings may take it away on another thread
-        return late and plugin is not None and not plugin.connected
-
-    def _self_handed(self, uid: str, container: str) -> list[str]:
-        snapshot = self.engine.snapshot
-        inventory = snapshot.node.inventory
-        held = snapshot.ledger.devices.held.get(uid, {}).get(container, {})
-        return [each for name in sorted(held) if name not in inventory.reported for each in held[name]]
-
-    def _usable(self, address: str) -> Usable:
-        self.files.forget()  # a driver may have been bound since
-        return DeviceFiles(self.files).of(address)
 
     def _found(self, namespace: str, name: str, uid: str) -> bool:
         """A pod that is found is decided while the runtime waits, as long as it may (safety.md S9)."""

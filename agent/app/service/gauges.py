@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.app.service.node_events import SOURCES
+from agent.app.service.other_writers import SOURCES
 from agent.core.accounting.fragmentation import largest_aligned
 from agent.core.accounting.usage import usage
 from agent.core.admission.resize import pending

@@ -1,6 +1,6 @@
 """Listens for changes of this machine, and asks libudev and psutil what they see of it.
 
-Used by `agent.app.standalone.standalone` and `agent.app.cluster.cluster`, which read the machine again when `seen`
+Used by `agent.app.service.followed_setup`, which has the machine read again when `seen`
 has changed (`agent.app.setup`) and tell what is different; `second_opinion` by them at start and by `numalign
 topology`. A recorded machine neither changes nor has a second opinion.
 """

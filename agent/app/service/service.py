@@ -1,28 +1,43 @@
-"""What every way of serving a node has in common: made as a whole or not at all, served until it is stopped.
+"""One node, served: the loop and the pages that every node has. Where its pods come from is a `NodeSource`'s.
 
-`agent.app.cluster.cluster` and `agent.app.standalone.standalone` are the ways.
+`agent.app.cluster.build` and `agent.app.standalone.build` make it, of finished parts. The loop has what needs a
+clock: settings and machine, new cgroup folders, repairs, and what its source has to do; no thread waits for the
+network but those that tell the API. Nothing is released at the end (safety rule S18).
 """
 
 from __future__ import annotations
 
+import logging
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from types import TracebackType
-from typing import Self
+from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
-from agent.app.setup import Setup
+from agent.app.page.server import NodePage
+from agent.app.reporters import Reporters
+from agent.app.service.edges import NodeEdges
+from agent.app.service.followed_setup import FollowedSetup
+from agent.app.service.gauges import Locality, shown
+from agent.app.service.machine_watch import second_opinion
+from agent.app.service.node_events import NodeEvents
 from agent.app.statedir.unplaced_pods import UnplacedPods
+from agent.core.machines.changes import changes
 from agent.engine.engine import Engine
-from agent.engine.fault_isolation import sentence
-from agent.engine.ports import Steps
+from agent.engine.fault_isolation import Isolated, sentence
 from agent.errors import NumalignError
+from agent.host.cgroups import Cgroups
+from agent.host.node_memory import NodeMemory
 from agent.observe.health import RECOVERY, Health, Server
 from agent.observe.logs import LOG
 from agent.observe.metrics import Metrics, MetricValues, Shown
 from agent.observe.threads import watched
+from agent.operation import operation
 
+TICK = 0.25
+"""Seconds between looks at settings, machine and Node: the kill switch works within a second (safety rule S3)."""
 KNOWN = {
     "pods": "a complete list of pods has been decided on",
     "names": "the API server or the runtime has named all containers",
@@ -30,27 +45,128 @@ KNOWN = {
 """What `State.missing` may name -> the sentence when it is missing no more."""
 
 
-class Service(ABC):
-    """A context manager: leaving it ends what it made.
+class Part(Protocol):
+    """Something with a thread of its own."""
 
-    Args:
-        steps: told between every two effects; tests kill there.
+    def start(self) -> None:
+        """Begin."""
+
+    def stop(self) -> object:
+        """End."""
+
+
+class NodeSource(Protocol):
+    """Where a node's pods come from, and who hears of them. Called by the loop, but for `values`.
+
+    Attributes:
+        at_once: the first reconciliation by the clock comes at once: `first` brought no cgroup about.
     """
 
-    setup: Setup
-    """Settings and machine as they are in force."""
-    unplaced: UnplacedPods
-    """Keeps who is refused, waits or is left alone, for `numalign explain`."""
+    at_once: ClassVar[bool]
 
-    def __init__(self, steps: Steps) -> None:
-        self._steps = steps
-        self._closing = ExitStack()
-        self._wake, self._stop = threading.Event(), threading.Event()
-        self.health = Health()
-        self._missing: dict[str, str] = {}
-        self.metrics = Metrics(self.snapshot)
+    def begin(self) -> None:
+        """Before the first part starts; nothing here waits for the kernel or for a network that is away."""
+
+    def first(self) -> None:
+        """After all parts started, before the node counts as started."""
+
+    def turn(self, *, woken: bool, changed: bool) -> Iterable[Callable[[], None]]:
+        """What is due now, piece by piece; `changed`: cgroups came or went."""
+
+    def configured(self) -> None:
+        """Other settings or another machine are in force; the engine does not follow them yet."""
+
+    def followed(self, *, lost: bool) -> None:
+        """The engine follows them; `lost`: not every grant could be carried over."""
+
+    def on_the_clock(self) -> None:
+        """With each reconciliation by the clock."""
+
+    def ended(self) -> None:
+        """All parts have stopped."""
+
+    def values(self, values: MetricValues) -> MetricValues:
+        """The gauges, with those that only the source knows; on the thread of a scrape."""
+
+
+Source = TypeVar("Source", bound=NodeSource)
+
+
+class Pulse:
+    """Wakes the loop, and ends it. Any thread may call, and a signal handler."""
+
+    def __init__(self) -> None:
+        self._woken, self._ended = threading.Event(), threading.Event()
+
+    def ended(self) -> bool:
+        """Whether the loop is to end."""
+        return self._ended.is_set()
+
+    def wake(self) -> None:
+        """There is work."""
+        self._woken.set()
+
+    def stop(self) -> None:
+        """End."""
+        self._ended.set()
+        self._woken.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep until there is work, at most so long; whether somebody woke it."""
+        woken = self._woken.wait(seconds)
+        self._woken.clear()
+        return woken
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeParts:
+    """What the service of any node consists of.
+
+    Attributes:
+        setup: settings and machine as they are in force.
+        edges, events: None where no kubelet makes the cgroups.
+        memory: what NUMA nodes could still give; None where nobody can say.
+        unplaced: keeps who is refused, waits or is left alone, for `numalign explain`.
+        metrics_address: where metrics and health are served, "" for nowhere.
+        threads: in the order of starting; stopped in the reverse one: no new pods, then the last ones are told.
+    """
+
+    pulse: Pulse
+    health: Health
+    metrics: Metrics
+    reporters: Reporters
+    setup: FollowedSetup
+    cgroups: Cgroups
+    engine: Engine
+    edges: NodeEdges | None
+    events: NodeEvents | None
+    page: NodePage
+    memory: NodeMemory | None
+    unplaced: UnplacedPods
+    metrics_address: str
+    threads: Sequence[Part]
+
+
+class NodeService(Generic[Source]):
+    """A context manager: leaving it ends what was made for it.
+
+    Args:
+        parts: see NodeParts.
+        source: where the pods come from.
+        closing: ends what was made.
+
+    Attributes:
+        address: where the pages are served, "" when they are not.
+    """
+
+    def __init__(self, parts: NodeParts, source: Source, closing: ExitStack) -> None:
+        self.parts, self.source, self._closing = parts, source, closing
+        self.pulse, self.health, self.metrics = parts.pulse, parts.health, parts.metrics
+        self.engine, self.setup, self.cgroups, self.page = parts.engine, parts.setup, parts.cgroups, parts.page
         self.address = ""
-        """Where the pages are served, "" when they are not."""
+        self._locality = Locality(parts.cgroups)
+        self._missing: dict[str, str] = {}
+        self._tell_machine()
 
     def __enter__(self) -> Self:
         return self
@@ -60,40 +176,143 @@ class Service(ABC):
     ) -> None:
         self._closing.close()
 
-    @abstractmethod
-    def snapshot(self) -> MetricValues:
-        """What the gauges show."""
+    # ---- running
 
-    @abstractmethod
-    def _open(self) -> None:
-        """Make all of it; what is to be ended is given to `_closing`."""
+    def once(self) -> None:
+        """Have the source do what it does first, and end."""
+        self.source.first()
+        self._show()
 
-    def _open_or_close(self) -> None:
-        """Make all of it, or end what was made and raise."""
-        try:
-            self._open()
-        except BaseException:
-            self._closing.close()
-            raise
+    def serve(self, started: Callable[[], None] = lambda: None) -> None:
+        """Serve until `stop` is called.
+
+        Args:
+            started: called when everything runs.
+        """
+        with self._pages() as running:
+            self.source.begin()
+            running.callback(self.page.close)
+            self.page.follow(self.setup.now.settings.page)
+            for part in self.parts.threads:
+                part.start()
+                running.callback(part.stop)
+            self._turn(self.source.first)
+            started()
+            self._loop()
+        self.engine.keep_names()
+        LOG.info("stopped; the ledger is saved, nothing was released")
+        self.source.ended()
 
     def stop(self) -> None:
         """End `serve` after what it does now; safe to call from a signal handler."""
-        self._stop.set()
-        self._wake.set()
+        self.pulse.stop()
+
+    def values(self) -> MetricValues:
+        """What the gauges show."""
+        found = replace(
+            shown(self.engine, self.parts.memory), ready=self.health.ready()[0], observe_only=not self.engine.acting,
+            locality=self._locality.ratio, hanging=len(self.cgroups.hanging),
+        )  # fmt: skip
+        return self.source.values(found)
 
     @contextmanager
-    def _serving(self, metrics_address: str) -> Iterator[ExitStack]:
+    def _pages(self) -> Iterator[ExitStack]:
         """Threads are watched and the pages served; what is given to the stack ends first."""
-        with ExitStack() as open_now:
-            open_now.enter_context(watched(self.health, lambda: self.metrics.count("problems_total", "thread")))
-            if metrics_address:
-                text = Shown(self.metrics.page)
+        with ExitStack() as running:
+            running.enter_context(watched(self.health, lambda: self.metrics.count("problems_total", "thread")))
+            if self.parts.metrics_address:
+                text = Shown(lambda kind: self.metrics.page(self.values(), kind))
                 pages = {**self.health.pages(), "/metrics": lambda accept: (200, *text(accept))}
-                server = Server(metrics_address, pages)
-                open_now.callback(server.close)
+                server = Server(self.parts.metrics_address, pages)
+                running.callback(server.close)
                 self.address = server.address
                 LOG.info("serving metrics", extra={"facts": {"address": self.address}})
-            yield open_now
+            yield running
+
+    def _loop(self) -> None:
+        period = self.setup.now.settings.cpu_manager_reconcile_period
+        due = time.monotonic() + (0.0 if self.source.at_once else period)
+        while not self.pulse.ended():
+            woken = self.pulse.wait(min(TICK, self.engine.repair_in() or TICK))
+            if self.pulse.ended():
+                return
+            changed = self.parts.events is not None and self.parts.events.take()
+            self._turn(self._follow)
+            for work in self.source.turn(woken=woken, changed=changed):
+                self._turn(work)
+            if changed or self.engine.repair_in() == 0:
+                self._turn(lambda: self._reconcile(again=False))
+            if time.monotonic() >= due:
+                self._turn(self._on_the_clock)
+                due = time.monotonic() + self.setup.now.settings.cpu_manager_reconcile_period
+            self.health.beat()
+
+    # ---- pieces of work
+
+    def _turn(self, work: Callable[[], None]) -> None:
+        """One piece of work; a fault is told, and tried again with the next turn."""
+        with Isolated(self._stumbled):
+            work()
+        with Isolated(self._stumbled):
+            self._show()
+
+    def _reconcile(self, *, again: bool = True) -> None:
+        began = time.monotonic()
+        with operation("reconcile", level=logging.DEBUG):
+            self.engine.reconcile(again=again)
+        self.metrics.time("operation_seconds", "reconcile", seconds=time.monotonic() - began)
+
+    def _on_the_clock(self) -> None:
+        self.setup.again()
+        self._reconcile()
+        self.engine.keep_names()
+        self.source.on_the_clock()
+        if self.parts.edges is not None:
+            self.parts.edges.again()
+        self.page.follow(self.setup.now.settings.page)
+        self._locality.look(self.engine.ledger, self.engine.names, self.engine.snapshot.node.machine)
+
+    def _follow(self) -> None:
+        """The settings, the machine or the Node's allocatable changed."""
+        before = self.setup.follow(self.parts.reporters)
+        if before is None:
+            return
+        now = self.setup.now
+        self.page.follow(now.settings.page)
+        self.source.configured()
+        with operation("setup"):
+            for change in changes(before.machine, now.machine):
+                LOG.warning("machine: %s", change.text)
+            lost = bool(self.engine.changed(now.node, now.switches).losses)
+            if self.parts.edges is not None:
+                self.parts.edges.follow()
+            self._tell_machine()
+            self.source.followed(lost=lost)
+
+    # ---- telling
+
+    def _tell_machine(self) -> None:
+        now = self.setup.now
+        for text in now.ignored:
+            LOG.info("%s", text)
+        for text in second_opinion(now.machine, self.setup.root):
+            LOG.warning("cross-check: %s", text)
+
+    def _stumbled(self, error: Exception) -> None:
+        """A piece of work of the loop went wrong: told; the loop goes on, and tries it again."""
+        self.metrics.count("problems_total", "host")
+        expected = isinstance(error, NumalignError | OSError)
+        LOG.error("%s", error if expected else sentence(error), exc_info=None if expected else error)
+
+    def _show(self) -> None:
+        """Health, and the file of those outside, are what the engine says now."""
+        state = self.engine.snapshot
+        self.health.set(RECOVERY, "")
+        self.health.set("checkpoint", state.unwritable)
+        self.health.set("cgroups", state.broken)
+        self.health.set("settings", self.setup.now.wrong)
+        self._tell_missing(state.missing)
+        self.parts.unplaced.follow(state)
 
     def _tell_missing(self, missing: Mapping[str, str]) -> None:
         """What an agent that just began does not know yet, and that it is known now: once each."""
@@ -105,18 +324,3 @@ class Service(ABC):
             elif before and not text:
                 LOG.info("%s", known)
         self._missing = dict(missing)
-
-    def _stumbled(self, error: Exception) -> None:
-        """A piece of work of the loop went wrong: told; the loop goes on, and tries it again."""
-        self.metrics.count("problems_total", "host")
-        expected = isinstance(error, NumalignError | OSError)
-        LOG.error("%s", error if expected else sentence(error), exc_info=None if expected else error)
-
-    def _show(self, engine: Engine) -> None:
-        """Health, and the file of those outside, are what the engine says now."""
-        self.health.set(RECOVERY, "")
-        self.health.set("checkpoint", engine.snapshot.unwritable)
-        self.health.set("cgroups", engine.snapshot.broken)
-        self.health.set("settings", self.setup.wrong)
-        self._tell_missing(engine.snapshot.missing)
-        self.unplaced.follow(engine.snapshot)

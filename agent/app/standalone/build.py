@@ -1,44 +1,44 @@
-"""Makes what a folder of manifests is served with: the tree, the engine with its recovered ledger, the edges.
+"""Makes the service of a folder of manifests: the tree, the engine with its recovered ledger, runtime or edges.
 
-Nothing runs yet when it is made; `agent.app.standalone.standalone.Standalone` starts and feeds it. Also here: what
-its parts ask of each other.
+Everything is finished when it is made, and nothing runs yet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from agent import __version__
-from agent.app import setup
+from agent.app import setup as setups
 from agent.app.page.server import NodePage
-from agent.app.service.edges import AUTO, NodeEdges, Reporters, Sockets
-from agent.app.service.file_switch import FileSwitch
-from agent.app.service.gauges import Locality, shown
-from agent.app.service.machine_watch import MachineWatch, second_opinion
-from agent.app.service.node_events import Measured, NodeEvents, windows
-from agent.app.service.service import Service
-from agent.app.standalone.runtime import PlayedRuntime, names_of
+from agent.app.reporters import Measured, Reporters
+from agent.app.service.begin import Known, begin
+from agent.app.service.edges import AUTO, DeviceHints, NodeEdges, Sockets
+from agent.app.service.followed_setup import FollowedSetup
+from agent.app.service.machine_watch import MachineWatch
+from agent.app.service.node_events import NodeEvents
+from agent.app.service.service import NodeParts, NodeService, Part, Pulse
+from agent.app.standalone.folder_pods import FolderPods
+from agent.app.standalone.runtime import PlayedRuntime
+from agent.app.standalone.served_folder import ServedFolder
 from agent.app.standalone.static_pods import StaticPods
 from agent.app.statedir import recovery_report, unplaced_pods
-from agent.app.statedir.loading import load
-from agent.app.statedir.metered_store import CountedStore
 from agent.app.statedir.unplaced_pods import UnplacedPods
 from agent.app.trees import SCRATCH, ServedTree, open_tree
-from agent.engine.engine import Engine
 from agent.engine.ports import Steps
-from agent.engine.recover import Recovered, recover
 from agent.errors import SettingsError
 from agent.host.checkpoint import Checkpoint
-from agent.host.manifests import ManifestFolder, read_folder
+from agent.host.manifests import Follower
 from agent.host.node_memory import NodeMemory
-from agent.host.podlogs import read_pod_logs
 from agent.host.processes import Processes
 from agent.host.standin import containers_in
 from agent.model.pod import Pod
-from agent.observe.logs import LOG
-from agent.observe.metrics import MetricValues
+from agent.observe.health import Health
+from agent.observe.metrics import Metrics
+from agent.observe.windows import Windows
+
+StandaloneService = NodeService[FolderPods]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,150 +66,81 @@ class StandaloneOptions:
     afresh: bool = False
 
 
-class StandaloneParts(Service):
-    """One node over a folder, made and not yet served: see `agent.app.standalone.standalone.Standalone`."""
+def standalone_node(options: StandaloneOptions, *, steps: Steps = lambda _name: None) -> StandaloneService:
+    """The service of a folder of manifests.
 
-    def __init__(self, options: StandaloneOptions, *, steps: Steps = lambda _name: None) -> None:
-        super().__init__(steps)
-        self.options = options
-        self.windows = windows(self.metrics)
-        self.events: NodeEvents | None = None
-        self.edges: NodeEdges | None = None
-        self.static = StaticPods(
-            options.node_name, options.log_dir, lambda: self.edges.sandboxes if self.edges is not None else ()
-        )
-        self.folder = ManifestFolder()
-        self.unplaced = UnplacedPods(options.state)
-        self._engine: Engine | None = None
-        self.memory = None if options.root else NodeMemory()
-        self._open_or_close()
+    Args:
+        options: what to serve.
+        steps: told between every two effects; tests kill there.
 
-    def _open(self) -> None:
-        options = self.options
-        self.hotplug = MachineWatch(options.root, self._wake.set, self._no_hotplug)
-        self._prints: tuple[object, ...] = self._fingerprints()
-        self._behind = False  # what changed could not be read: tried again by the clock
-        if options.lasting:
-            self.setup = setup.begin(options.config, options.root, options.state)
-        else:
-            self.setup = setup.read_setup(options.config, options.root)
-        self.store = Checkpoint(options.state / "checkpoint.json", by=__version__)
-        self.store.lock()
-        self._closing.callback(self.store.unlock)
-        if options.lasting:
-            setup.remember(self.setup, options.state)
-        self.tree: ServedTree = open_tree(
-            options.cgroup_root, self.setup.machine, options.state, live=options.root is None
-        )
+    Raises:
+        SettingsError, MalformedError: the input is wrong.
+        HostError: the machine, the state folder or the cgroups cannot be used; or another agent runs.
+    """
+    with ExitStack() as closing:
+        pulse, health, metrics, reporters = Pulse(), Health(), Metrics(), Reporters()
+        store = Checkpoint(options.state / "checkpoint.json", by=__version__)
+        store.lock()
+        closing.callback(store.unlock)
+        hotplug = MachineWatch(options.root, pulse.wake, lambda text: reporters.problem("hot-plug", text))
+        setup = FollowedSetup(options.config, options.root, options.state if options.lasting else None, hotplug)
+        tree = open_tree(options.cgroup_root, setup.now.machine, options.state, live=options.root is None)
         if options.afresh:
-            self._forget()
-        self.folder = read_folder(options.pods)
-        self.recovered = self._recover()
-        reporter = Measured(self.metrics)
-        reporter.windows = self.windows
-        self.reporters = Reporters(reporter)
-        self.engine = self._engine = Engine(
-            self.setup.node, self.recovered.ledger, cgroups=self.tree.cgroups,
-            store=CountedStore(self.store, self.metrics),
-            reporter=self.reporters, exempt=self._exempt, switches=self.setup.switches, steps=self._steps,
-            saved=self.recovered.as_saved, complete=self.recovered.complete,
-            room=self.memory.room if self.memory else None, halting=FileSwitch(options.config),
+            _forget(tree, options.state, store)
+        static = StaticPods(options.node_name, options.log_dir)
+        served = ServedFolder(options.pods, tree, static, pulse.wake)
+        memory = None if options.root else NodeMemory()
+
+        def exempt(pod: Pod) -> str:
+            return setup.now.exemptions(static=False).why(pod)
+
+        begun = begin(
+            setup.now, Known(pods=served.pods(), names=served.names()), state=options.state, config=options.config,
+            store=store, cgroups=tree.cgroups, reporters=reporters, metrics=metrics, memory=memory, exempt=exempt,
+            steps=steps,
         )  # fmt: skip
-        self.engine.names_known({**self._saved_names, **self._names()})
-        self.engine.inherit(self.recovered.before)
-        self.engine.keep()
-        self.locality = Locality(self.tree.cgroups)
-        self.page = NodePage.of(
-            options.node_name, self.engine, self.tree.cgroups, self.health, self.reporters, lambda: self.folder.wrong
-        )
-        self.runtime: PlayedRuntime | None = None
-        if self.tree.standin is not None:
+        engine = begun.engine
+        windows = Windows(lambda seconds: metrics.time("start_to_pin_seconds", seconds=seconds))
+        reporters.add(Measured(metrics, windows, lambda: engine.snapshot.node.rules.topology.policy))
+        page = NodePage.of(options.node_name, engine, tree.cgroups, health, reporters, lambda: served.now.wrong)
+        begun.tell()
+        setups.tell_wrong(setup.now, reporters)
+        followed = [options.pods]
+        runtime = edges = events = None
+        beside_kubelet = list[Part]()
+        if tree.standin is not None:
             processes = Processes() if options.processes and options.root is None else None
-            self.runtime = PlayedRuntime(self.tree, self.engine, processes)
-            self._closing.callback(self.runtime.close)
-        for ignored in self.setup.ignored:
-            LOG.warning("%s", ignored)
-        setup.tell_wrong(self.setup, self.reporters)
-        self._cross_check()
-
-    def _cross_check(self) -> None:
-        for text in second_opinion(self.setup.machine, self.options.root):
-            LOG.warning("cross-check: %s", text)
-
-    def _no_hotplug(self, text: str) -> None:
-        self.metrics.count("problems_total", "hot-plug")
-        LOG.warning("%s", text)
-
-    # ---- what is known
-
-    def pods(self) -> tuple[Pod, ...]:
-        """The pods to serve; with a kubelet those that it has started, by the uid that their cgroups carry."""
-        if self.tree.standin is not None:
-            return self.folder.pods
-        return self.static.running(self.folder.pods)
-
-    def snapshot(self) -> MetricValues:
-        """What the gauges show."""
-        if self._engine is None:
-            return MetricValues()
-        return replace(
-            shown(self._engine, self.memory), manifest_errors=len(self.folder.wrong), ready=self.health.ready()[0],
-            observe_only=self._engine.switches.observe_only, locality=self.locality.ratio,
-            hanging=len(self.tree.cgroups.hanging),
+            runtime = PlayedRuntime(tree, engine, processes)
+            closing.callback(runtime.close)
+        else:
+            events = NodeEvents(tree.cgroups, windows, metrics, pulse.wake)
+            edges = NodeEdges(
+                engine=engine, reporters=reporters, hints=DeviceHints(engine),
+                sockets=Sockets(nri=options.nri_socket, podresources=options.podresources_socket),
+                enforcement=lambda: setup.now.settings.enforcement, find=served.find, name_of=static.name_of,
+                count=lambda what: metrics.count("nri_answers_total", what),
+            )  # fmt: skip
+            beside_kubelet += [events, edges]
+            if (logs := options.log_dir / "containers").is_dir():
+                followed.append(logs)
+        source = FolderPods(
+            served=served, tree=tree, engine=engine, store=store, metrics=metrics, runtime=runtime, edges=edges,
+            kubelet_dir=options.kubelet_dir, recovered=begun.recovered, quarantined=begun.quarantined,
         )  # fmt: skip
-
-    def _recover(self) -> Recovered:
-        observed, pods = self.tree.cgroups.observe(), self.pods()
-        loaded = load(self.store, self.setup.node, observed, pods)
-        self.quarantined = loaded.aside
-        if loaded.aside:
-            LOG.error("%s", loaded.aside)
-        self._saved_names = loaded.names
-        names = {**loaded.names, **self._names()}
-        found = recover(self.setup.node, loaded.ledger, observed, names, pods, complete=loaded.complete)
-        for text in found.untold:
-            LOG.error("%s", text)
-        told = recovery_report.tell(self.options.state, found, loaded.aside, since=self.tree.cgroups.since)
-        for text in told.standing:
-            LOG.warning("%s", text)
-        return found
-
-    def _forget(self) -> None:
-        """Nothing of an earlier run counts: its cgroups go, and what it saved."""
-        if self.tree.standin is None:
-            raise SettingsError("--afresh", f"is not for {self.tree.where}: pods that run there keep what they have")
-        for uid in containers_in(self.tree.cgroups):
-            self.tree.standin.remove_pod(uid)
-        for name in (self.store.path.name, unplaced_pods.FILE, recovery_report.FILE):
-            (self.options.state / name).unlink(missing_ok=True)
-        self.unplaced = UnplacedPods(self.options.state)
-
-    def _names(self) -> Mapping[str, tuple[str, str]]:
-        """Container id -> (pod uid, container name) of the containers that are there now."""
-        if self.tree.standin is None:
-            return read_pod_logs(self.options.log_dir).containers
-        there = set().union(*containers_in(self.tree.cgroups).values())
-        named = {number: each for pod in self.folder.pods for number, each in names_of(pod).items()}
-        return {number: each for number, each in named.items() if number in there}
-
-    def _node_edges(self) -> NodeEdges:
-        """NRI and podresources of a node with a kubelet, as far as they are there."""
-        return NodeEdges(
-            engine=self.engine, reporters=self.reporters,
-            sockets=Sockets(nri=self.options.nri_socket, podresources=self.options.podresources_socket),
-            enforcement=lambda: self.setup.settings.enforcement,
-            find=self._found,
-            name_of=self.static.name_of, count=lambda what: self.metrics.count("nri_answers_total", what),
+        parts = NodeParts(
+            pulse=pulse, health=health, metrics=metrics, reporters=reporters, setup=setup, cgroups=tree.cgroups,
+            engine=engine, edges=edges, events=events, page=page, memory=memory,
+            unplaced=UnplacedPods(options.state), metrics_address=options.metrics_address,
+            threads=(*(Follower(folder, pulse.wake) for folder in followed), *beside_kubelet, hotplug),
         )  # fmt: skip
+        return NodeService(parts, source, closing.pop_all())
 
-    def _found(self, namespace: str, name: str, uid: str) -> Pod | None:
-        """A pod of the folder that the runtime is about to start."""
-        self._wake.set()  # a pass over the folder that had begun before would take the pod for one that left
-        return self.static.find(self.folder.pods, namespace, name, uid)
 
-    def _exempt(self, pod: Pod) -> str:
-        return self.setup.exemptions(static=False).why(pod)
-
-    def _fingerprints(self) -> tuple[object, ...]:
-        options = self.options
-        return setup.config_print(options.config), setup.machine_print(options.root), self.hotplug.seen
+def _forget(tree: ServedTree, state: Path, store: Checkpoint) -> None:
+    """Nothing of an earlier run counts: its cgroups go, and what it saved."""
+    if tree.standin is None:
+        raise SettingsError("--afresh", f"is not for {tree.where}: pods that run there keep what they have")
+    for uid in containers_in(tree.cgroups):
+        tree.standin.remove_pod(uid)
+    for name in (store.path.name, unplaced_pods.FILE, recovery_report.FILE):
+        (state / name).unlink(missing_ok=True)

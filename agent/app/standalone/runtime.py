@@ -1,6 +1,6 @@
 """Plays kubelet and runtime for pods from a folder: cgroups, init containers one after the other, a process each.
 
-Used by `agent.app.standalone.standalone` where no kubelet is. The order is the real one: the pod is admitted and
+Used by `agent.app.standalone.folder_pods` where no kubelet is. The order is the real one: the pod is admitted and
 saved, its cgroup is made and confined while it is empty, only then a process enters. Init containers run one by one
 and end before the others start; sidecars stay. Pods go through this together, round by round, so that a folder of
 hundreds costs a few writes of the engine and not one per container.

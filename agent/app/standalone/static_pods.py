@@ -4,12 +4,12 @@ A static pod's uid is the kubelet's hash of its manifest, which nobody else comp
 carry it. It is told by the runtime, when NRI is connected (before the pod starts), and by the names in the kubelet's
 log folder (`agent.host.podlogs`; a moment after it started). The kubelet calls the pod <name>-<node>.
 
-Used by `agent.app.standalone.standalone` on a node whose kubelet serves the followed folder.
+Used on a node whose kubelet serves the followed folder.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,25 +25,27 @@ class StaticPods:
     Attributes:
         node: the kubelet's name of this node.
         log_dir: usually /var/log.
-        sandboxes: the runtime's now, oldest first; none while it is not connected.
     """
 
     node: str
     log_dir: Path
-    sandboxes: Callable[[], Iterable[Sandbox]] = tuple
 
     def name_of(self, pod: Pod) -> str:
         """What the kubelet, and thereby the runtime and podresources, call a pod of the folder."""
         return f"{pod.name}-{self.node.lower()}"
 
-    def running(self, pods: Iterable[Pod]) -> tuple[Pod, ...]:
+    def running(self, pods: Iterable[Pod], sandboxes: Iterable[Sandbox] = ()) -> tuple[Pod, ...]:
         """The pods that the kubelet has started, by the uid that their cgroups carry.
 
         Where log folder and runtime differ, the runtime's newest sandbox counts: the folder of a pod that was
         replaced stays a while.
+
+        Args:
+            pods: of the folder.
+            sandboxes: the runtime's now, oldest first; none while it is not connected.
         """
         uids = dict(read_pod_logs(self.log_dir).uids)
-        uids |= {(each.namespace, each.name): each.uid for each in self.sandboxes()}
+        uids |= {(each.namespace, each.name): each.uid for each in sandboxes}
         named = [(pod, uids.get((pod.namespace, self.name_of(pod)))) for pod in pods]
         return tuple(replace(pod, uid=uid, static=True) for pod, uid in named if uid)
 

@@ -1,4 +1,4 @@
-"""Counts saves of the ledger: an `agent.engine.ports.Store` around another. Used by `agent.app.cluster.cluster`."""
+"""Counts saves of the ledger: an `agent.engine.ports.Store` around another. Used by `agent.app.service.begin`."""
 
 from __future__ import annotations
 

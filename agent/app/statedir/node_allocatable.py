@@ -3,7 +3,7 @@
 A start without the API must reserve the same CPUs as the one before, or grants would be judged by other rules; so
 what the Node said last is kept in a small file of the state folder. It is no part of the ledger: where it is lost,
 the settings' own reservations count (one core where there are none, safety.md S14) until the Node is read again.
-Used by `agent.app.cluster.cluster` and `numalign state`.
+Used by `agent.app.cluster.remembered_node` and `numalign state`.
 """
 
 from __future__ import annotations

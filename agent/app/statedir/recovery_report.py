@@ -1,6 +1,6 @@
 """What a start made of checkpoint, cgroups and pods: told in the log, kept beside the ledger for `numalign state`.
 
-Written by `agent.app.standalone.standalone` and `agent.app.cluster.cluster` after every recovery
+Written by `agent.app.service.begin` after every recovery
 (`agent.engine.recover` has the rules). It is a report and no source: where the file is lost or unreadable, nothing
 depends on it.
 """

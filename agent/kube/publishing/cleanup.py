@@ -4,7 +4,7 @@ The outer control loop that the Topology Manager leaves to others
 (https://kubernetes.io/docs/tasks/administer-cluster/topology-manager/), for our own refusals only: `remaining` is the
 rule, pure; `Cleanup` asks it of the pods that the watch has brought, on the loop's clock, and again when the request
 leaves. Nothing is kept on disk: after a restart the first list brings the Failed pods again. Owned by
-`agent.app.cluster.cluster`.
+`agent.app.cluster`.
 """
 
 from __future__ import annotations

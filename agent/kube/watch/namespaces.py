@@ -4,7 +4,7 @@ A watch of all namespaces would be one more open watch per node, and every chang
 every agent of the cluster. Instead a namespace is read when a pod of it is seen on this node and what is known is
 older than TTL. The cost, at 5,000 nodes with pods of 20 namespaces each: at most 5,000 x 20 / 480 s = 208 small GETs
 a second over the whole cluster if every pod changed all the time, none where nothing changes; a changed default
-reaches a node's new pods after at most TTL. Used by `agent.app.cluster.cluster` for `agent.kube.watch.intake`.
+reaches a node's new pods after at most TTL. Used by `agent.app.cluster` for `agent.kube.watch.intake`.
 """
 
 from __future__ import annotations

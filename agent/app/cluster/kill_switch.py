@@ -1,0 +1,62 @@
+"""The kill switch in a cluster (safety rule S3): what the Node, the settings and a request to release say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from agent.app.cluster.decommission import Decommission
+from agent.app.cluster.remembered_node import RememberedNode
+from agent.app.reporters import Reporters
+from agent.app.service.followed_setup import FollowedSetup
+from agent.engine.engine import Engine
+from agent.observe.logs import LOG
+
+
+class KillSwitch:
+    """Switching off waits for nobody, on whichever thread it is heard of; switching on again is the loop's.
+
+    Args:
+        engine: stopped by it.
+        setup, node, decommission: who may ask for it.
+        reporters: told once when it is on.
+        wake: makes the loop turn.
+    """
+
+    def __init__(
+        self, engine: Engine, setup: FollowedSetup, node: RememberedNode, decommission: Decommission,
+        reporters: Reporters, wake: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self._engine, self._setup, self._node, self._decommission = engine, setup, node, decommission
+        self._reporters, self._wake = reporters, wake
+        self._told = False
+
+    def node_changed(self, body: Mapping[str, Any]) -> None:
+        """The watch told of the Node; on kopf's thread."""
+        if self._node.hear(body).observe_only:
+            self.pull()
+        self._wake()
+
+    def pod_changed(self, body: Mapping[str, Any]) -> None:
+        """The watch told of a pod, which may be our own and ask to release the node; on kopf's thread."""
+        self._decommission.seen(body, self.pull)
+
+    def pull(self) -> None:
+        """Nothing is written from now on."""
+        self._engine.halted = True
+
+    def turn(self) -> None:
+        """Bring the engine to what they say now."""
+        was, self._engine.halted = self._engine.halted, self._on()
+        if self._on():  # heard of since it was asked, and undone by the line above
+            self.pull()
+        halted = self._engine.halted
+        if halted and not self._told and not self._decommission.asked:
+            self._reporters.problem("observe-only", "the kill switch is on: nothing is written, refused or held")
+        if was and not halted:
+            LOG.info("the kill switch is off")
+            self._engine.reconcile()
+        self._told = halted
+
+    def _on(self) -> bool:
+        return bool(self._node.observe_only or self._setup.now.switches.observe_only or self._decommission.asked)

@@ -1,0 +1,64 @@
+"""What this Node's object says: as the watch told it last, and as it is kept for a start without the API server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agent.app.statedir import node_allocatable
+from agent.app.statedir.node_allocatable import NodeAllocatable
+from agent.kube.nodes import NodeFacts, node_facts
+from agent.observe.logs import LOG
+
+
+class RememberedNode:
+    """`hear` is called on kopf's thread, all else by the loop.
+
+    Args:
+        state: the state folder.
+        facts: the Node as it was read at the start; None where it was not.
+
+    Attributes:
+        facts: as told last.
+        kept: as remembered.
+    """
+
+    def __init__(self, state: Path, facts: NodeFacts | None) -> None:
+        self._state, self._news = state, facts is not None
+        self.facts = facts or NodeFacts()
+        self.kept: NodeAllocatable = node_allocatable.load(state)
+        self.follow()
+
+    @property
+    def observe_only(self) -> bool:
+        """Whether the Node's annotation stops the agent: the one that was heard last, or, before, the remembered."""
+        return bool(self.kept.observe_only or self.facts.observe_only)
+
+    def hear(self, body: Mapping[str, Any]) -> NodeFacts:
+        """The watch told of the Node."""
+        self.facts = node_facts(body)
+        self._news = True
+        return self.facts
+
+    def follow(self) -> bool:
+        """Remember what was heard; whether something was heard since the last time."""
+        if not self._news:
+            return False
+        self._news = False
+        facts = self.facts
+        found = replace(self.kept, observe_only=facts.observe_only, resources=facts.resources)
+        if facts.cpu_milli is not None and facts.memory is not None:
+            found = replace(found, cpu_milli=facts.cpu_milli, memory=facts.memory, known=True)
+        self.keep(found)
+        return True
+
+    def keep(self, found: NodeAllocatable) -> None:
+        """Remember this."""
+        if found != self.kept:
+            self.kept = found
+            try:
+                node_allocatable.save(self._state, found)
+            except OSError as error:
+                LOG.warning("what the Node says is not remembered: %s", error)

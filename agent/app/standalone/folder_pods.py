@@ -1,0 +1,122 @@
+"""A folder of manifests as the source of a node's pods, without an API server.
+
+On a node with a kubelet whose cgroups are named (--cgroup-root), the folder is the kubelet's own (staticPodPath): its
+pods' uids and containers are found by the names in the kubelet's log folder, and nothing is made, only confined.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+from agent.app.service.edges import NodeEdges
+from agent.app.service.other_writers import mind_other_writers
+from agent.app.standalone.runtime import PlayedRuntime
+from agent.app.standalone.served_folder import ServedFolder
+from agent.app.trees import ServedTree
+from agent.engine.engine import Engine
+from agent.engine.recover import Recovered
+from agent.host.checkpoint import Checkpoint
+from agent.host.manifests import ManifestFolder
+from agent.observe.logs import LOG
+from agent.observe.metrics import Metrics, MetricValues
+from agent.operation import operation
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderPods:
+    """A `agent.app.service.service.NodeSource`.
+
+    Attributes:
+        tree: where the cgroups are.
+        runtime: plays kubelet and runtime; None where a kubelet is.
+        edges: towards kubelet and runtime; None where none is.
+        kubelet_dir: the kubelet's folder.
+        recovered, quarantined: what the start found.
+    """
+
+    at_once: ClassVar[bool] = False
+    served: ServedFolder
+    tree: ServedTree
+    engine: Engine
+    store: Checkpoint
+    metrics: Metrics
+    runtime: PlayedRuntime | None
+    edges: NodeEdges | None
+    kubelet_dir: Path
+    recovered: Recovered
+    quarantined: str
+
+    @property
+    def folder(self) -> ManifestFolder:
+        """As it was read last."""
+        return self.served.now
+
+    # ---- of NodeSource
+
+    def begin(self) -> None:
+        """See NodeSource."""
+
+    def first(self) -> None:
+        """Go through the folder one time."""
+        self.served.read()
+        with operation("sync", pods=len(self.folder.pods)):
+            started = time.monotonic()
+            self._apply()
+            self.metrics.time("operation_seconds", "sync", seconds=time.monotonic() - started)
+
+    def turn(self, *, woken: bool, changed: bool) -> Iterator[Callable[[], None]]:
+        """See NodeSource."""
+        if changed:
+            yield self._named
+        if woken:
+            yield self.first
+
+    def configured(self) -> None:
+        """See NodeSource."""
+
+    def followed(self, *, lost: bool) -> None:  # noqa: ARG002 - of the protocol
+        """See NodeSource."""
+        self._apply()
+
+    def on_the_clock(self) -> None:
+        """See NodeSource."""
+        if self.runtime is not None:
+            self.runtime.run(self.served.pods())
+            return
+        mind_other_writers(self.engine, Path("/"), self.kubelet_dir)
+        self.first()
+
+    def ended(self) -> None:
+        """See NodeSource."""
+
+    def values(self, values: MetricValues) -> MetricValues:
+        """See NodeSource."""
+        return replace(values, manifest_errors=len(self.folder.wrong))
+
+    # ---- pieces of work
+
+    def _apply(self) -> None:
+        """Bring engine and runtime to what the folder says: first whoever left, then whoever came."""
+        for wrong in self.folder.wrong:
+            LOG.warning("manifest: %s", wrong)
+        pods = self.served.pods(self.edges.sandboxes if self.edges else ())
+        uids = {pod.uid for pod in pods}
+        if self.runtime is not None:
+            self.runtime.stop(sorted((self.runtime.present() | set(self.runtime.running)) - uids))
+        self.engine.pods_listed(uids)
+        self.engine.let_in()
+        self.engine.pods_seen(pods, ran=self.recovered.running)
+        if self.runtime is not None:
+            self.runtime.run(pods)
+        else:
+            self.engine.containers_seen(self.served.names())
+
+    def _named(self) -> None:
+        """Folders came or went where a kubelet makes them: confine at once whatever can be told by name."""
+        with operation("cgroups", level=logging.DEBUG):
+            self.engine.containers_seen(self.served.names())
