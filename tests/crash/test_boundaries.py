@@ -30,6 +30,7 @@ BODIES = [
     manifest("leaver", container(cpu="2"), container("second", cpu="1"), created=3),
     manifest("shared", container(cpu="500m"), created=4),
     manifest("effort", container(cpu="", memory=""), created=5),
+    manifest("mesh", container(cpu="1"), container("proxy", cpu="", memory=""), created=6, exclusive="auto"),
 ]
 NEW = manifest(
     "new", container(cpu="2"), container("tail", cpu="200m"),
@@ -149,7 +150,7 @@ def test_s18_a_release_survives_a_kill_at_every_boundary(tmp_path: Path, version
     assert boundaries >= 5
     assert ledger is not None
     assert "leaver" not in ledger.cpus.assigned
-    assert len(ledger.cpus.shared) == 16 - 3 - 2
+    assert len(ledger.cpus.shared) == 16 - 3 - 2 - 1
 
 
 @pytest.mark.parametrize("version", [1, 2])

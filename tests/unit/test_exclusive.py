@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from agent.core.explain.asked import why_shared
 from agent.core.request import exclusive
 from agent.core.request.amounts import exclusive_count, memory_requests, pod_exclusive_count
 from agent.model.exclusive import NOBODY, Wish, parsed
 from agent.model.pod import Container, ContainerKind, Pod, Qos
 from agent.model.rules import Rules
 from agent.settings import parse
+from tests.world.nodes import managers_of
 from tests.world.pods import pod
 
 AUTO = Rules(exclusive=Wish(auto=True))
@@ -175,3 +177,31 @@ def test_the_setting_takes_the_same_values() -> None:
     assert parse({})[0].exclusive_containers == NOBODY
     with pytest.raises(Exception, match=r"exclusiveContainers.*is none of auto, none"):
         parse({"exclusiveContainers": "auto,proxy"})
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "words"),
+    [
+        (None, "app", "and pods that ask for them container by container (numalign.io/exclusive: auto)"),
+        (None, "proxy", "get CPUs of their own"), ("auto", "app", ""),
+        ("auto,-app", "app", "auto,-app leaves it out"),
+        ("one", "app", "numalign.io/exclusive: one leaves it out"), ("auto", "free", "it has no limit"),
+        ("auto", "proxy", "it requests 100m CPU"), ("none", "app", "the pod is Burstable"),
+    ],
+)  # fmt: skip
+def test_explain_says_why_a_container_shares(value: str | None, name: str, words: str) -> None:
+    """Of one that could have CPUs of its own, how; of one that is left out, by what; else its own reason."""
+    node, found = managers_of("1 socket x 1 node x 32 cores x 1 thread"), asking(value)
+    why = why_shared(node, found, next(each for each in found.containers if each.name == name))
+    assert (words in why) if words else not why
+
+
+def test_explain_says_who_may_not_ask() -> None:
+    """The namespace, and where that is set."""
+    node = managers_of("1 socket x 1 node x 32 cores x 1 thread", {"exclusiveNamespaces": ["db"]})
+    found = asking("auto", APP)
+    assert "is not for pods of namespace default (exclusiveNamespaces" in why_shared(node, found, APP)
+    silent = managers_of(
+        "1 socket x 1 node x 32 cores x 1 thread", {"exclusiveNamespaces": ["db"], "exclusiveContainers": "auto"}
+    )
+    assert "exclusiveNamespaces" in why_shared(silent, asking(None, APP), APP)

@@ -55,7 +55,9 @@ def why_shared(node: Node, pod: Pod, container: Container) -> str:
         if not pod.pod_level and exclusive.is_fixed(container) and exclusive.may_ask(pod, node.rules):
             why += f", and pods that ask for them container by container ({exclusive.EXCLUSIVE}: auto)"
     elif pod.qos is Qos.BURSTABLE and (pod.pod_level or not exclusive.may_ask(pod, node.rules)):
-        why = f"{exclusive.EXCLUSIVE} {exclusive.problem(pod, node.rules) or 'is not for this pod'}"
+        said, apart = exclusive.problem(pod, node.rules), "the kubelet's rules divide its pod-level resources"
+        silent = apart if pod.pod_level else "exclusiveNamespaces leaves its namespace out"
+        why = f"{exclusive.EXCLUSIVE} {said}" if said else f"{exclusive.SETTING} is not for it: {silent}"
     elif why_loose := exclusive.why_loose(container, limit_counts=not pod.pod_level):
         why = why_loose
     elif not pod.pod_level and (left_out := exclusive.left_out(pod, container, node.rules)):
