@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from agent.core.admission.node import Node
+from agent.core.request.amounts import is_memory
 from agent.errors import SettingsError
 from agent.host.machines import open_machine
 from agent.host.settings_file import read_settings
@@ -96,7 +97,19 @@ def _in_force(settings: Settings) -> Iterator[str]:
 def _text(value: object) -> str:
     if value in (None, "", [], {}):
         return "-"
-    return value if isinstance(value, str) else json.dumps(value)
+    return value if isinstance(value, str) else json.dumps(_sizes(value))
+
+
+def _sizes(value: Any) -> Any:  # noqa: ANN401 - a part of a JSON document
+    """Bytes of memory as manifests write them; all else as it is."""
+    if isinstance(value, list):
+        return [_sizes(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: show_bytes(int(part)) if is_memory(name) and str(part).isdecimal() else _sizes(part)
+        for name, part in value.items()
+    }
 
 
 def _sections(ignored: tuple[str, ...], found: dict[str, Any]) -> Iterator[str]:
@@ -104,8 +117,6 @@ def _sections(ignored: tuple[str, ...], found: dict[str, Any]) -> Iterator[str]:
         yield f"on {found['name']}:"
         for key in ("reservedCpus", "sharedCpus", "reservedMemory"):
             value = found[key]
-            if isinstance(value, dict):
-                value = {node: {name: show_bytes(size) for name, size in per.items()} for node, per in value.items()}
             yield f"  {key:<34}{_text(value)}"
     if ignored:
         yield "ignored:"

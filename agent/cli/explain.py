@@ -20,11 +20,11 @@ REFUSED = 1
 """Exit code when a pod is refused, or would be."""
 EXAMPLES = """\b
 Examples:
-  numalign explain shop/checkout               a pod of this node, by namespace/name, name or uid
-  numalign explain checkout -v                 with the hints of every provider, and how the merge went
-  numalign explain --manifest checkout.yaml    where would it fit? Nothing is granted
-  numalign explain --manifest checkout.yaml --root two-sockets --config config.yaml
-                                               the same on an empty machine that need not exist
+  numalign explain shop/checkout              a pod of this node, or its uid
+  numalign explain checkout -v                with every provider's hints
+  numalign explain --manifest checkout.yaml   where would it fit?
+  numalign explain --manifest checkout.yaml --root two-sockets
+                                              the same on a described machine
   numalign explain shop/checkout -o json | jq -r '.remedies[].sentence'
 """
 
@@ -54,10 +54,9 @@ def command(
     the pod again, on a copy; what would have let it in was tried, too. With --manifest the pods need not exist: each
     is asked about alone, beside those that are there.
 
-    \b
     Exit codes: 0 it is in, or would be; 1 it is refused, or would be; 2 wrong input, or no such pod; 3 a fault of
     this machine, or no ledger.
-    """  # noqa: D301 - click's mark for text that is not folded is this very character
+    """
     if pod is None and manifest is None:
         raise SettingsError("POD", "name a pod, or the --manifest of one; numalign state lists those that are there")
     # a machine that is only named needs no agent of its own

@@ -22,9 +22,10 @@ REFUSED = 1
 EXAMPLES = """\b
 Examples:
   numalign plan --policy single-numa-node      who would have been refused?
-  numalign plan --policy restricted --scope pod -o json | jq '.pods[] | select(.change == "refused")'
-  numalign plan --exclusive auto               who would gain CPUs of its own beside a sidecar?
-  numalign plan --repack                       what would the same pods leave free, packed anew?
+  numalign plan --exclusive auto               who would gain CPUs of its own?
+  numalign plan --repack                       what would a repack leave free?
+  numalign plan --policy restricted --scope pod -o json |
+      jq '.pods[] | select(.change == "refused")'
 """
 
 
@@ -56,10 +57,9 @@ def command(
     pod's own annotations stay in force. Running pods are never moved: to get there, they would have to be created
     anew, in the order that is told.
 
-    \b
     Exit codes: 0 every pod that runs would get in; 1 some would be refused; 2 wrong input; 3 a fault of this
     machine, or no ledger.
-    """  # noqa: D301 - click's mark for text that is not folded is this very character
+    """
     if policy is None and scope is None and exclusive is None and not repack:
         why = "name another --policy, --scope or --exclusive, or --repack; nothing else is to be planned"
         raise SettingsError("plan", why)
@@ -129,5 +129,5 @@ def _line(line: PodForecast) -> dict[str, Any]:
     return {
         "pod": line.pod, "uid": line.uid, "change": line.change.value, "now": dict(line.now), "then": dict(line.then),
         "numaNodesNow": str(line.nodes_now), "numaNodesThen": str(line.nodes_then),
-        "alignedNow": line.aligned_now, "alignedThen": line.aligned_then, "why": line.why,
+        "alignedNow": line.aligned_now, "alignedThen": line.aligned_then, "why": line.why, "note": line.note,
     }  # fmt: skip

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from agent.cli import show as tables
 from agent.cli.grid import Below, Cell, TextGrid, folded
+from agent.cli.output import many
 from agent.core.explain.serialize import capital
 from agent.core.explain.words import amount
 from agent.core.forecast.whatif import Difference, Forecast, PodForecast, WhatIf
@@ -52,7 +53,7 @@ def _grid(answer: Forecast) -> TextGrid:
     for line in answer.lines:
         word, colour = _WORD.get(line.change, line.change.value), _COLOUR[line.change]
         rows.append((Cell(line.pod), Cell(word, colour), Cell(_nodes(line)), Cell(_aligned(line))))
-        rows += [Below(capital(line.why))] if line.why else []
+        rows += [Below(capital(text)) for text in (line.why, line.note) if text]
     return TextGrid(("pod", "would be", "NUMA nodes", "aligned?"), tuple(rows))
 
 
@@ -97,7 +98,7 @@ def _sentences(question: WhatIf, answer: Forecast, *, repack: bool) -> Iterator[
     tried = f", the best of {len(answer.tried)} orders" if repack else ""
     yield f"with {rules}, all pods admitted anew {order}{tried}"
     yield ", ".join(_counts(answer.lines))
-    yield f"aligned: {answer.aligned[0]} pods now, {answer.aligned[1]} then"
+    yield f"aligned: {many(answer.aligned[0], 'pod')} now, {answer.aligned[1]} then"
     yield (
         "the largest request that one NUMA node could still meet: "
         f"{_largest(answer.before)} now, {_largest(answer.after)} then"

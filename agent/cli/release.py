@@ -46,9 +46,8 @@ def command(
     Examples:
       numalign release
       numalign release --state-dir /var/lib/numalign --forget
-      numalign release --cluster --namespace numalign-system --daemonset numalign --within 120
+      numalign release --cluster --namespace numalign-system --within 120
 
-    \b
     Exit codes: 0 nobody is confined; 1 some cgroup or node still is; 2 wrong input; 3 a fault of this machine, or an
     agent runs.
     """  # noqa: D301 - click's mark for text that is not folded is this very character

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
-from agent.app.page.views import NodeView
+from agent.app.page.views import NodeView, notes_of
 from agent.app.standalone.build import StandaloneService
 from agent.cli import show
 from agent.cli.output import many
 from agent.core.machines.identity import differs
-from agent.core.request.amounts import unplaced_pages
 from agent.model.machine import Machine
 
 MOST_NOTES = 10
@@ -61,7 +60,8 @@ def _foot(node: StandaloneService, view: NodeView) -> Iterator[str]:
     before = node.source.recovered.before
     if before is not None and differs(before, {}, node.setup.now.machine) is None:
         yield "the ledger of an earlier run was of another machine: what does not fit here is dropped; see --afresh"
-    yield f"cpusets: {node.source.tree.where}; ledger: {node.source.store.path}"
+    yield f"cpusets: {node.source.tree.where}"
+    yield f"ledger: {node.source.store.path}"
     if node.source.runtime is None:
         return
     if node.source.runtime.processes is None:
@@ -81,17 +81,8 @@ def _foot(node: StandaloneService, view: NodeView) -> Iterator[str]:
 
 def _notes(node: StandaloneService) -> Iterator[str]:
     """What pods ask for that is not followed as they wrote it."""
-    static = node.engine.node.rules.memory.static
-    found = [
-        f"{known.pod.key}: {text}"
-        for known in node.engine.known.values()
-        for text in (
-            *map(str, known.ask.problems),
-            unplaced_pages(known.pod, static=static or bool(known.refusal or known.exempt)),
-        )
-        if text
-    ]
-    yield from (f"note: {text}" for text in found[:MOST_NOTES])
+    found = notes_of(node.engine.known, node.engine.node.rules)
+    yield from (f"note: {pod}: {text}" for pod, text in found[:MOST_NOTES])
     if len(found) > MOST_NOTES:
         yield f"note: and {len(found) - MOST_NOTES} more; numalign explain POD says them"
 

@@ -13,7 +13,7 @@ from types import FrameType
 
 import click
 
-from agent.app.page.views import as_json, view_of
+from agent.app.page.views import as_json, notes_of, view_of
 from agent.app.service.edges import Sockets
 from agent.app.standalone.build import StandaloneOptions, StandaloneService, standalone_node
 from agent.app.trees import MOUNT, SCRATCH
@@ -103,7 +103,6 @@ def command(
       numalign run --pods /etc/kubernetes/manifests --cgroup-root /sys/fs/cgroup
       numalign run --pods pods --once --root two-sockets --output json
 
-    \b
     Exit codes: 0 done; 1 a pod was refused and does not run (--once); 2 wrong input; 3 a fault of this machine.
     """  # noqa: D301 - click's mark for text that is not folded is this very character
     logs.setup(log_format, log_level or ("error" if once else "info"))
@@ -182,7 +181,9 @@ def show(node: StandaloneService, output: str) -> int:
     if output == "json":
         machine = node.setup.now.machine
         facts = {"name": machine.name, "digest": machine.digest, "cpus": len(machine.cpus)}
-        click.echo(json.dumps({"machine": facts, **as_json(view), "wrong": wrong}, indent=2))
+        notes = notes_of(node.engine.known, node.engine.node.rules)
+        said = {"notes": [{"pod": pod, "text": text} for pod, text in notes], "wrong": wrong}
+        click.echo(json.dumps({"machine": facts, **as_json(view), **said}, indent=2))
     else:
         from agent.cli import report  # noqa: PLC0415 - rich is loaded only where a table is shown
 

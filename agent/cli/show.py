@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from agent.app.page.views import NodeView, Row
-from agent.cli.grid import GLUE, Below, Cell, TextGrid, fitting
+from agent.cli.grid import GLUE, Below, Cell, TextGrid, fitting, folded
 from agent.core.accounting.usage import MemoryUse
 from agent.model.idset import CpuSet
 
@@ -159,6 +159,9 @@ def size(amount: int) -> str:
 
 
 def sentences(target: Console, lines: Iterable[str], style: str = "") -> None:
-    """Lines of text, not interpreted, and left to the terminal to fold."""
+    """Lines of text, not interpreted: folded between words for people, whole in a pipe that names no width."""
+    people = target.is_terminal or target.record or "COLUMNS" in os.environ
     for line in lines:
-        target.print(escape(line), style=style or None, soft_wrap=True)
+        first, *further = (folded(line, target.width) if people else ()) or [line]
+        for part in (first, *folded(" ".join(further), target.width, "  ")):
+            target.print(escape(part), style=style or None, soft_wrap=True)

@@ -27,11 +27,13 @@ _NAMED = re.compile(r"([a-z0-9](?:[a-z0-9.-]{0,200}[a-z0-9])?)=(.+)", re.ASCII |
 EXAMPLES = """\b
 Examples:
   numalign simulate --pods deploy/examples/pods
-  numalign simulate --pods web.yaml --root two-sockets --machines 3 --policy best-effort,single-numa-node
-  numalign simulate --pods apps/ --node 60xtwo-sockets --node 40xchiplets --policy single-numa-node \\
-      --on-misalignment fail --show-nodes
-  kubectl get pods -A -o json | numalign simulate --pods - --root worker.tar.xz --keep-nodes
-  numalign simulate --pods apps/ --root 'synthetic:2 sockets x 4 nodes x 16 cores x 2 threads' -o json
+  numalign simulate --pods web.yaml --root two-sockets --machines 3 \\
+      --policy best-effort,single-numa-node
+  numalign simulate --pods apps/ --node 60xtwo-sockets --node 40xchiplets \\
+      --policy single-numa-node --on-misalignment fail --show-nodes
+  kubectl get pods -A -o json |
+      numalign simulate --pods - --root worker.tar.xz --keep-nodes
+  numalign simulate --pods apps/ --root 'synthetic:1 socket x 9 cores' -o json
 """
 
 
@@ -121,12 +123,11 @@ def command(
     each, kube-scheduler's sums choose a node, and the node's managers admit or refuse, exactly as the agent does.
     Several policies, scopes or configurations are compared side by side. Nothing is written, no cluster is asked.
 
-    Read are Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet (one per node), Job, List and Namespace (its
-    annotations are the defaults of its pods).
+    It reads Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet (one per node), Job, List and Namespace (its
+    annotations are the defaults of its pods). It skips other kinds, and lists them.
 
-    \b
     Exit codes: 0 every pod runs, under all that is compared; 1 some do not; 2 wrong input.
-    """  # noqa: D301 - click's mark for text that is not folded is this very character
+    """
     kinds = (*(MachineKind(spec, machines) for spec in root), *nodes) or (MachineKind(None, machines),)
     options = SimulateOptions(
         pods=pods, kinds=kinds, configs=configs, policies=policies, scopes=scopes, wishes=wishes,

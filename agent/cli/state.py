@@ -24,7 +24,7 @@ from agent.observe.drawing import draw
 EXAMPLES = """\b
 Examples:
   numalign state
-  numalign state --state-dir run/this-machine --output json | jq '.containers[].cpus'
+  numalign state --state-dir run/here -o json | jq '.containers[].cpus'
   numalign state --output svg > node.svg
   numalign state --root two-sockets --state-dir run/two-sockets
 """

@@ -38,7 +38,7 @@ Examples:
   numalign topology -o svg -f machine.svg
   numalign topology --ledger /var/lib/numalign/checkpoint.json
   numalign topology --root two-sockets
-  numalign topology --root 'synthetic:2 sockets x 2 nodes x 8 cores x 2 threads, gpu on 1'
+  numalign topology --root 'synthetic:2 sockets x 2 nodes x 8 cores, gpu on 1'
 """
 
 
@@ -62,7 +62,7 @@ def command(root: str | None, output: str, ledger: Path | None, target: Path | N
       2 sockets x 2 nodes x 8 cores x 2 threads    counts, outermost first
       8 CPUs per L3                                caches
       64G per node, 1000 2Mi pages, 4 1Gi pages on 0
-      gpu on 1 and 3, 4 vfs on 0, nvme on 2        devices, and the nodes that they are local to
+      gpu on 1 and 3, 4 vfs on 0, nvme on 2        devices, and their nodes
 
     Exit code 0: shown; 2: MACHINE or CHECKPOINT cannot be used, with the reason.
     """  # noqa: D301 - click's mark for text that is not folded is this very character

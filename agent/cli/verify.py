@@ -40,7 +40,6 @@ def command(*, where: Locations, drift_only: bool, output: str) -> None:
 
     A thread that chose fewer CPUs than its container has is shown, and is no drift: that is the application's affair.
 
-    \b
     Exit codes: 0 all is as it should be; 1 drift; 2 wrong input; 3 a fault of this machine, or nothing to compare.
     """  # noqa: D301 - click's mark for text that is not folded is this very character
     left = open_leftovers(where, needs_ledger=True)

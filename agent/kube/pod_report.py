@@ -26,6 +26,7 @@ from agent.core.devices.claims import claims_of
 from agent.core.devices.claims import noted as claims_noted
 from agent.core.devices.nearness import noted, pairs_of
 from agent.core.request import exclusive
+from agent.core.request.amounts import HUGE
 from agent.engine.adopt import AnnotatedGrant
 from agent.errors import MalformedError
 from agent.model.claims import ClaimDevice
@@ -117,6 +118,8 @@ def admitted(
         body["unenforced"] = unenforced[""]
     status, reason, message = _verdict(record, cpus, nodes)
     message = _noted(message, reason, exclusive.told(record.pod, rules, holds=uid in ledger.cpus.assigned))
+    if reason == ALIGNED and not (confined and confined.memory):
+        message = (message + _pages(record, ledger))[:MAX_MESSAGE]
     if unenforced:
         status, reason, message = "False", NOT_ENFORCED, sentence(unenforced)
     return PodReport(
@@ -287,6 +290,18 @@ def _verdict(record: PodRecord, cpus: CpuSet, nodes: NodeSet) -> tuple[str, str,
         return "True", SHARED, "no exclusive CPUs asked for; runs on the shared pool"
     held = f"CPUs {cpus} on " if cpus else ""
     return "True", ALIGNED, f"{held}NUMA node{'s' if len(nodes) > 1 else ''} {nodes}, policy {record.policy}"
+
+
+def _pages(record: PodRecord, ledger: Ledger) -> str:
+    """What of the pod's huge pages no decision has placed, as the end of a sentence; "" where there is none.
+
+    "Aligned" is said of CPUs, devices and memory that were placed; the kernel takes other pages wherever they are.
+    """
+    grants = [ledger.grant(record.pod.uid, each.name) for each in record.pod.containers]
+    asked = {name for each in record.pod.containers for name in each.requests if name.startswith(HUGE)}
+    kinds = sorted(asked - {block.resource for grant in grants for block in grant.memory})
+    sizes = " and ".join(name.removeprefix(HUGE) for name in kinds)
+    return f"; its huge pages ({sizes}) are not placed, and may lie on another NUMA node" if kinds else ""
 
 
 def _compact(body: Mapping[str, Any]) -> str:

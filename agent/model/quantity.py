@@ -30,6 +30,8 @@ _LARGEST = 2**63 - 1
 _LONGEST = 64
 """Longer texts are an attack on the arithmetic, not a quantity."""
 _EXAMPLES = "(examples: 2, 500m, 64Mi)"
+_MEANT = re.compile(r"(?P<number>[+-]?[0-9.]+) ?(?P<prefix>[kmgtpe])(?P<binary>i?)b?", re.ASCII | re.IGNORECASE)
+"""A number with a unit as people write it: 1K, 1GiB, 512MB, 64 mi."""
 
 
 def parse_milli(text: object) -> int:
@@ -44,13 +46,24 @@ def parse_milli(text: object) -> int:
     shown = str(text).strip()
     found = _GRAMMAR.fullmatch(shown) if len(shown) <= _LONGEST else None
     if not found:
-        raise MalformedError(f'"{shown[:40]}" is not a quantity {_EXAMPLES}')
+        raise MalformedError(f'"{shown[:40]}" is not a quantity {_meant(shown) or _EXAMPLES}')
     part = found["tail"] or found["part"] or ""
     number = Fraction(int((found["whole"] or "") + part), 10 ** len(part))
     scale = _SCALE[found["suffix"]] if found["suffix"] else Fraction(10) ** int(found["exponent"] or 0)
     value = number * scale * 1000
     milli = min(-(-value.numerator // value.denominator), _LARGEST * 1000)
     return -milli if found["sign"] == "-" else milli
+
+
+def _meant(text: str) -> str:
+    """What was probably meant by a unit that Kubernetes writes otherwise; "" where that cannot be known."""
+    found = _MEANT.fullmatch(text) if len(text) <= _LONGEST else None
+    if not found:
+        return ""
+    prefix = found["prefix"].upper()
+    suffix = f"{prefix}i" if found["binary"] else prefix.lower() if prefix == "K" else prefix
+    likely = f"{found['number']}{suffix}"
+    return f"(did you mean {likely}?)" if _GRAMMAR.fullmatch(likely) else ""
 
 
 def units(milli: int) -> int:

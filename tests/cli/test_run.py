@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from agent.cli import group
 from agent.errors import CheckpointError, SettingsError
 from tests.flow.serving import serving, write
-from tests.flow.world import container
+from tests.flow.world import container, manifest
 
 EXAMPLES = Path(__file__).parents[2] / "deploy/examples"
 SMALL = "synthetic:1 socket x 2 cores, 16G per node"
@@ -119,8 +119,34 @@ def test_a_mistyped_annotation_is_logged(tmp_path: Path, caplog: pytest.LogCaptu
     assert any('numalign.io/policy: "strict"' in each.getMessage() for each in caplog.records)
 
 
+def test_what_is_noted_is_in_the_json_too(pods: Path) -> None:
+    """A program that reads `run -o json` sees the typing error, with the pod that has it."""
+    write(pods, "typo", container(cpu="1"), policy="strict")
+    (note,) = json.loads(run(pods, "--output", "json").stdout)["notes"]
+    assert note["pod"] == "default/typo"
+    assert note["text"].startswith('numalign.io/policy: "strict" is none of')
+
+
+def test_a_pod_that_one_container_makes_burstable_is_noted(pods: Path) -> None:
+    """Whole CPUs that are shared because of another container: run and simulate name both, explain the other one."""
+    limits = {"cpu": "2", "memory": "1Gi"}
+    body = manifest("cache", {"name": "redis", "resources": {"limits": limits}}, inits=[container("init")])
+    body["spec"]["initContainers"][0]["resources"] = {"requests": {"cpu": "100m"}}
+    (pods / "cache.yaml").write_text(json.dumps(body))
+    why = "the pod is Burstable, since container init has no CPU limit"
+    note = f"note: default/cache: container redis asks for whole CPUs and shares them all the same: {why}"
+    assert note in run(pods).output
+    wide = {"COLUMNS": "200"}
+    assert note in CliRunner().invoke(group, ["simulate", "--pods", str(pods), "--root", MACHINE], env=wide).output
+    asked = ["explain", "cache", "--root", MACHINE, "--state-dir", str(pods.parent / "state")]
+    assert why.removeprefix("the ") in CliRunner().invoke(group, asked, env=wide).output
+    body["spec"]["initContainers"][0]["resources"] = {"limits": {"cpu": "100m", "memory": "1Mi"}}
+    (pods / "cache.yaml").write_text(json.dumps(body))
+    assert "Burstable, since" not in run(pods, "--afresh").output
+
+
 def test_huge_pages_that_nothing_places_are_noted(pods: Path) -> None:
-    """Under the default memory manager they may lie elsewhere: run, explain and simulate say so, with Static none."""
+    """Under the default memory manager they may lie elsewhere: every command says so, with Static none."""
     (pods / "upf.yaml").write_text(
         "{kind: Pod, metadata: {name: upf}, spec: {containers: [{name: upf, resources: {limits: "
         '{cpu: "2", memory: 64Mi, hugepages-1Gi: 2Gi}}}]}}'
@@ -133,5 +159,12 @@ def test_huge_pages_that_nothing_places_are_noted(pods: Path) -> None:
     assert said in CliRunner().invoke(group, ["explain", "upf", *common], env=wide).output
     done = CliRunner().invoke(group, ["simulate", "--pods", str(pods), "--root", machine], env=wide)
     assert f"note: default/upf: {said}" in done.output
+    (line,) = (
+        each
+        for each in json.loads(CliRunner().invoke(group, ["plan", "--repack", "-o", "json", *common]).output)["pods"]
+        if each["pod"] == "default/upf"
+    )
+    assert (line["alignedThen"], line["note"]) == (True, said)
+    assert said[1:] in CliRunner().invoke(group, ["plan", "--repack", *common], env=wide).output
     static = ["--config", str(EXAMPLES / "config.yaml")]
     assert "may lie on another" not in run(pods, *static, "--afresh", machine=machine).output

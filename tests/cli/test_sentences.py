@@ -64,6 +64,13 @@ def test_every_help_has_examples(name: str) -> None:
     assert "Examples:" in CliRunner().invoke(group, ["config", "check", "--help"]).output
 
 
+@pytest.mark.parametrize("words", [(), *((name,) for name in COMMANDS), ("config", "check")], ids=" ".join)
+def test_help_fits_a_terminal_of_80_columns(words: tuple[str, ...]) -> None:
+    """No line of any --help is left for the terminal to fold."""
+    told = CliRunner().invoke(group, [*words, "--help"], env={"COLUMNS": "80"}, terminal_width=80).output
+    assert [line for line in told.splitlines() if len(line) > 80] == []
+
+
 @pytest.mark.parametrize("name", ["run", "state", "verify", "release", "explain", "plan", "simulate", "topology"])
 def test_the_output_option_is_spelt_alike(name: str) -> None:
     """-o is --output wherever there is one."""

@@ -140,7 +140,7 @@ def test_holders_are_told_by_letter_colour_and_pattern() -> None:
     told = {text.what for group in top.every() for text in group.texts}
     assert {"telco/upf-0", "web/cache-0", "not aligned as its policy wants", "on its shared CPUs: F"} <= told
     assert {"GPU 01:00.0 B", "NIC VF 03:00.1 A"} <= told
-    assert "24 GiB granted" in svg
+    assert "24Gi granted" in svg
 
 
 def test_what_the_core_grants_is_what_is_drawn() -> None:

@@ -37,7 +37,7 @@ def test_characters_outside_the_table_are_taken_as_wide() -> None:
 
 def test_wrapped_text_keeps_every_part_and_its_width() -> None:
     """Lines break after a comma and none is too wide."""
-    text = "app: CPUs 8-11,40-43, 1 GiB hugepages-2Mi on node 1, 10 GiB on node 1, 0000:01:00.0"
+    text = "app: CPUs 8-11,40-43, 1Gi hugepages-2Mi on node 1, 10Gi on node 1, 0000:01:00.0"
     lines = wrap(text, 10, 200)
     assert len(lines) > 1
     assert " ".join(lines) == text
@@ -51,8 +51,8 @@ def test_cleaned_text_holds_no_control_character() -> None:
 
 @pytest.mark.parametrize(
     ("amount", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), (67_400_000_000, "62.8 GiB"), (64 * GIB, "64 GiB"),
-     (1_073_741_823, "1 GiB"), (3 << 19, "1.5 MiB"), (493 * GIB, "493 GiB"), (1 << 70, "1024 EiB")],
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1Ki"), (67_400_000_000, "62.8Gi"), (64 * GIB, "64Gi"),
+     (1_073_741_823, "1Gi"), (3 << 19, "1.5Mi"), (493 * GIB, "493Gi"), (1 << 70, "1024Ei")],
 )  # fmt: skip
 def test_sizes_have_three_digits(amount: int, text: str) -> None:
     """Bytes as people say them."""
@@ -143,7 +143,7 @@ def test_slightly_different_memory_is_told() -> None:
     base = parse_synthetic("4 nodes x 2 cores, 64G per node, 63G on 2")
     found = [unit for unit in walk(units(base)) if unit.kind is UnitKind.NODE]
     (run,) = runs(found, lambda _: False)
-    assert same_as(run)[-1] == "63 GiB to 64 GiB each"
+    assert same_as(run)[-1] == "63Gi to 64Gi each"
 
 
 def test_holders_come_in_the_order_of_admission() -> None:
@@ -177,7 +177,7 @@ def test_sums_over_several_nodes_are_not_guessed_apart() -> None:
     (holder,) = holders(ledger)
     assert holder.memory == {}
     assert str(holder.nodes) == "0-1"
-    assert holder.containers == ("a: 1 GiB over nodes 0-1",)
+    assert holder.containers == ("a: 1Gi over nodes 0-1",)
 
 
 def test_a_machine_without_caches_and_devices_has_its_cores_in_its_node() -> None:

@@ -12,7 +12,11 @@ from agent.core.request.annotations import Ask, Problem
 from agent.kube.objects.pod_objects import seen
 from agent.kube.pod_report import ASSIGNMENT, CONDITION, CPUS, NODES, admitted, carried
 from agent.model.ledger import DeviceBooks
+from agent.model.outcome import Admitted
+from agent.model.podspec import pod_from
 from tests.unit.reporter_cases import MACHINE, Queue, body, known, ledger, reporter
+from tests.world.manifests import manifest
+from tests.world.nodes import managers_of
 
 
 @pytest.fixture
@@ -130,3 +134,20 @@ def test_a_static_pod_is_told_under_the_apis_uid(queue: Queue) -> None:
     assert queue.forgotten == ["uid-p"]
     it.admitted(pod, ledger(pod), Ask())
     assert len(queue.pod_reports) == 1
+
+
+def test_huge_pages_that_nothing_placed_are_in_the_condition() -> None:
+    """The kernel takes them from any node, so "Aligned" alone would be said of more than was decided."""
+    app = {"name": "app", "resources": {"limits": {"cpu": "2", "memory": "64Mi", "hugepages-1Gi": "2Gi"}}}
+    pod = pod_from(manifest("upf", app))
+    static = {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}]}
+    messages = []
+    for settings in ({"kubeReserved": {"cpu": "1"}}, {"kubeReserved": {"cpu": "1"}, **static}):
+        node = managers_of("2 sockets x 4 cores, 16G per node, 4 1Gi pages", settings)
+        outcome = node.admit(node.start(), pod)
+        assert isinstance(outcome, Admitted)
+        told = admitted("upf", outcome.ledger, node.machine)
+        assert (told.status, told.reason) == ("True", "Aligned")
+        messages.append(told.message)
+    assert messages[0].endswith("; its huge pages (1Gi) are not placed, and may lie on another NUMA node")
+    assert "huge pages" not in messages[1]

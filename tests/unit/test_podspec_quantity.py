@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 
 import pytest
@@ -41,6 +42,20 @@ def test_other_texts_are_refused(text: object) -> None:
     """What the API refuses is refused here, and so is what would be slow to read."""
     with pytest.raises(MalformedError, match="not a quantity"):
         parse_milli(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [("1K", "1k"), ("1KB", "1k"), ("512MB", "512M"), ("1GiB", "1Gi"), ("64 mi", "64Mi"), ("1ki", "1Ki"),
+     ("1.5gib", "1.5Gi")],
+)  # fmt: skip
+def test_a_unit_that_kubernetes_writes_otherwise_gets_a_suggestion(text: str, meant: str) -> None:
+    """Whoever writes 1GiB is told 1Gi, which the API takes; a text without a near unit gets examples."""
+    with pytest.raises(MalformedError, match=rf"did you mean {re.escape(meant)}\?"):
+        parse_milli(text)
+    assert parse_milli(meant) > 0
+    with pytest.raises(MalformedError, match="examples: 2, 500m, 64Mi"):
+        parse_milli("much")
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

@@ -62,7 +62,7 @@ def test_tree_shows_every_part_where_it_hangs() -> None:
     )
     assert "L3  8 cores × 2 threads: CPUs 0-7 with siblings 32-39" in lines
     assert "4 NIC VFs of 03:00.0" in lines
-    assert any("huge pages 1024 × 2 MiB, 4 × 1 GiB" in line for line in lines)
+    assert any("huge pages 1024 × 2Mi, 4 × 1Gi" in line for line in lines)
     assert "2  21  21  10  12" in lines
 
 
@@ -97,11 +97,11 @@ def test_holders_are_shown_at_their_nodes() -> None:
     """Each node tells who holds what of it; a list at the end tells each pod's whole."""
     machine = two_sockets()
     lines = [line.strip(" │├└─") for line in shown(machine, grants(machine)).splitlines()]
-    assert "A  telco/upf-0: CPUs 1-3,33-35, 20 GiB" in lines
-    assert "B  ml/train-7d9f: CPUs 8-11,40-43, 1 GiB hugepages-2Mi, 10 GiB" in " ".join(lines).replace(
-        "10 GiB, 1 GiB hugepages-2Mi", "1 GiB hugepages-2Mi, 10 GiB"
+    assert "A  telco/upf-0: CPUs 1-3,33-35, 20Gi" in lines
+    assert "B  ml/train-7d9f: CPUs 8-11,40-43, 1Gi hugepages-2Mi, 10Gi" in " ".join(lines).replace(
+        "10Gi, 1Gi hugepages-2Mi", "1Gi hugepages-2Mi, 10Gi"
     )
-    assert "F  web/cache-0: shared CPUs, 2 GiB" in lines
+    assert "F  web/cache-0: shared CPUs, 2Gi" in lines
     assert "reserved: CPUs 0,32" in lines
     assert any(line.startswith("GPU 01:00.0") and line.endswith("B") for line in lines)
     assert any(line.endswith("not aligned as its policy wants") for line in lines)
@@ -144,7 +144,7 @@ def test_a_saved_ledger_is_shown(tmp_path: Path) -> None:
     place = tmp_path / "checkpoint.json"
     Checkpoint(place, boot="b").save(grants(two_sockets()))
     common = ("--root", ROOT, "--ledger", str(place))
-    assert "telco/upf-0: CPUs 1-3,33-35, 20 GiB" in run(*common).output
+    assert "telco/upf-0: CPUs 1-3,33-35, 20Gi" in run(*common).output
     assert "ml/train-7d9f" in run(*common, "-o", "svg").output
     facts = json.loads(run(*common, "-o", "json").output)
     assert facts["holders"][0] == {
@@ -193,5 +193,5 @@ def test_bad_input_is_one_sentence_and_exit_code_2(arguments: tuple[str, ...], t
 def test_help_teaches_by_examples() -> None:
     """--help shows commands that work as they stand."""
     text = CliRunner().invoke(group, ["topology", "--help"]).output
-    assert "numalign topology --root 'synthetic:2 sockets x 2 nodes x 8 cores x 2 threads, gpu on 1'" in text
+    assert "numalign topology --root 'synthetic:2 sockets x 2 nodes x 8 cores, gpu on 1'" in text
     assert "Exit code" in text

@@ -14,6 +14,7 @@ from agent.core.admission.alignment import UNPREFERRED
 from agent.core.admission.node import Node
 from agent.core.explain.refusals import in_plain_words
 from agent.core.explain.words import on
+from agent.core.request.amounts import unplaced_pages, whole_but_shared
 from agent.engine.tracked_pod import TrackedPod
 from agent.host.processes import Allowed
 from agent.model.idset import CpuSet, NodeSet
@@ -21,7 +22,7 @@ from agent.model.ledger import Block, Ledger, PodRecord
 from agent.model.machine import Machine
 from agent.model.outcome import Reason, Refusal
 from agent.model.pod import Container, Pod
-from agent.model.rules import Policy
+from agent.model.rules import Policy, Rules
 
 Words = Mapping[tuple[str, str], Allowed]
 """(pod uid, container) -> what the kernel said of its process."""
@@ -29,7 +30,7 @@ Words = Mapping[tuple[str, str], Allowed]
 
 _MEANING = {
     Policy.SINGLE_NUMA_NODE.value: "no one NUMA node has all that it asks for",
-    Policy.RESTRICTED.value: "not to be had on as few NUMA nodes as this machine allows",
+    Policy.RESTRICTED.value: "the fewest NUMA nodes that could hold it have too little free",
 }
 
 
@@ -140,6 +141,21 @@ def _state(record: PodRecord | None, name: str, known: TrackedPod | None, *, hol
     if not holds:
         return "shared", why
     return ("aligned" if record.aligned.get(name, True) and not why else "not aligned"), why
+
+
+def notes_of(known: Mapping[str, TrackedPod], rules: Rules) -> list[tuple[str, str]]:
+    """(pod, sentence) of what pods ask for that is not followed as they wrote it.
+
+    Args:
+        known: what the engine remembers.
+        rules: the node's.
+    """
+    found = list[tuple[str, str]]()
+    for each in known.values():
+        lies = not (each.refusal or each.exempt)
+        words = [unplaced_pages(each.pod, static=rules.memory.static), whole_but_shared(each.pod, rules)] if lies else []
+        found += [(each.pod.key, text) for text in (*map(str, each.ask.problems), *words) if text]
+    return found
 
 
 def in_words(refusal: Refusal) -> str:

@@ -19,7 +19,7 @@ from agent.app.statedir.node_allocatable import NodeAllocatable
 from agent.core.admission.node import Node
 from agent.core.forecast.gains import gains, sentences
 from agent.core.forecast.scheduling import Strategy, room_of
-from agent.core.request.amounts import unplaced_pages
+from agent.core.request.amounts import unplaced_pages, whole_but_shared
 from agent.engine.simulation import Add, Event, Result, Simulation, Site
 from agent.errors import BadInputError, HostError, MalformedError, SettingsError
 from agent.host.machines import SYNTHETIC, open_machine, plain_name
@@ -292,12 +292,13 @@ def _uncounted(result: Result, sites: Sequence[Site]) -> Iterable[str]:
     for name, count in sorted(asked.items()):
         pods = f"{count} pod{'s' if count > 1 else ''}"
         yield f"{name}, asked for by {pods}, is not counted: no node has it (devices: in the configuration)"
-    placed = ((fate.item.pod, result.nodes[fate.site].node) for fate in result.fates if fate.site is not None)
+    placed = [(fate.item.pod, result.nodes[fate.site].node) for fate in result.fates if fate.site is not None]
     pages = [(pod.key, unplaced_pages(pod, static=node.rules.memory.static)) for pod, node in placed]
-    said = [(key, text) for key, text in pages if text]
-    if said:
-        more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
-        yield f"{said[0][0]}{more}: {said[0][1]}"
+    for told in (pages, [(pod.key, whole_but_shared(pod, node.rules)) for pod, node in placed]):
+        said = [(key, text) for key, text in told if text]
+        if said:
+            more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
+            yield f"{said[0][0]}{more}: {said[0][1]}"
     problems = [(fate.item.pod.key, problem) for fate in result.fates for problem in fate.problems]
     for key, problem in problems[:5]:
         yield f"{key}: {problem}"

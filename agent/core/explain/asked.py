@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent.core.admission.node import Node
 from agent.core.explain.values import Asked
 from agent.core.request import exclusive
-from agent.core.request.amounts import exclusive_count, is_memory, memory_requests
+from agent.core.request.amounts import burstable_for, exclusive_count, is_memory, memory_requests
 from agent.model.pod import Container, Pod, Qos
 from agent.model.quantity import units
 
@@ -48,9 +48,10 @@ def why_shared(node: Node, pod: Pod, container: Container) -> str:
     elif exclusive_count(pod, container, node.rules):
         why = ""
     elif pod.qos is Qos.BURSTABLE and not exclusive.asks(pod, node.rules):
+        because = burstable_for(pod)
         why = (
-            "the pod is Burstable; only Guaranteed pods, whose containers all have CPU and memory limits equal to "
-            "their requests, get CPUs of their own"
+            f"the pod is Burstable{f', since {because}' if because else ''}; only Guaranteed pods, whose containers "
+            "all have CPU and memory limits equal to their requests, get CPUs of their own"
         )
         if not pod.pod_level and exclusive.is_fixed(container) and exclusive.may_ask(pod, node.rules):
             why += f", and pods that ask for them container by container ({exclusive.EXCLUSIVE}: auto)"

@@ -19,7 +19,7 @@ _BEGINNINGS = (
 )
 _POLICIES = {
     Policy.SINGLE_NUMA_NODE.value: "no one NUMA node had all that it asks for",
-    Policy.RESTRICTED.value: "it was not to be had on as few NUMA nodes as this machine allows",
+    Policy.RESTRICTED.value: "the fewest NUMA nodes that could hold it had too little free",
 }
 """For refusals of another time, whose numbers nobody kept."""
 

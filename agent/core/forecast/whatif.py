@@ -30,7 +30,7 @@ from agent.core.explain.case import Case
 from agent.core.explain.explainer import refusal_in
 from agent.core.explain.grants import gives, got_by, grants_of
 from agent.core.explain.summary import bare_reason
-from agent.core.request.amounts import exclusive_count
+from agent.core.request.amounts import exclusive_count, unplaced_pages
 from agent.core.request.annotations import ask_of
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
@@ -60,6 +60,7 @@ class PodForecast:
         nodes_now, nodes_then: the NUMA nodes of its CPUs and memory.
         aligned_now, aligned_then: whether all of it lies as its policy wants; None when it holds nothing.
         why: one sentence for everything but "same".
+        note: one sentence on huge pages that would be aligned with nothing; "" for none.
     """
 
     pod: str
@@ -72,6 +73,7 @@ class PodForecast:
     aligned_now: bool | None = None
     aligned_then: bool | None = None
     why: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +223,10 @@ def _line(question: WhatIf, ledger: Ledger, pod: Pod) -> tuple[PodForecast, Ledg
         change = Difference.STILL_REFUSED if refused else Difference.REFUSED
         return replace(line, change=change, why=bare_reason(told)), ledger
     after, aligned = outcome.ledger, _aligned(then, outcome.ledger, pod)
-    line = replace(line, then=gives(then, after, pod), nodes_then=_nodes(then, after, pod), aligned_then=aligned)
+    line = replace(
+        line, then=gives(then, after, pod), nodes_then=_nodes(then, after, pod), aligned_then=aligned,
+        note=unplaced_pages(pod, static=then.rules.memory.static),
+    )  # fmt: skip
     if refused:
         return replace(line, change=Difference.LET_IN, why="there would be room for it"), after
     if grants_of(after, pod) == grants_of(question.ledger, pod) and line.aligned_now == aligned:

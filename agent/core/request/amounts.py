@@ -137,3 +137,34 @@ def unplaced_pages(pod: Pod, *, static: bool) -> str:
         return ""
     kinds = " and ".join(sorted(name.removeprefix(HUGE) for name in named))
     return f"its huge pages ({kinds}) may lie on another NUMA node: memoryManagerPolicy is None, which places none"
+
+
+def burstable_for(pod: Pod) -> str:
+    """What keeps a pod from being Guaranteed: "container init has no CPU limit"; "" where that is not known."""
+    asked = [(f"container {each.name}", each.requests, each.limits) for each in pod.containers]
+    if pod.pod_level:
+        asked = [("the pod", pod.requests or {}, pod.limits or {})]
+    for who, requests, limits in asked:
+        for name, word in (("cpu", "CPU"), ("memory", "memory")):
+            if not limits.get(name):
+                return f"{who} has no {word} limit"
+            if requests.get(name) != limits[name]:
+                return f"{who} requests less {word} than its limit"
+    return ""
+
+
+def whole_but_shared(pod: Pod, rules: Rules) -> str:
+    """A sentence where a container asks for whole CPUs as Guaranteed ones do, and another makes its pod Burstable."""
+    why = burstable_for(pod) if pod.qos is Qos.BURSTABLE and not pod.pod_level else ""
+    names = [
+        each.name
+        for each in pod.containers
+        if eligible(each) and _whole(each.requests) and not exclusive_count(pod, each, rules)
+    ]
+    if not why or not names:
+        return ""
+    one = len(names) == 1
+    return (
+        f"container{'' if one else 's'} {', '.join(names)} ask{'s' if one else ''} for whole CPUs and "
+        f"share{'s' if one else ''} them all the same: the pod is Burstable, since {why}"
+    )

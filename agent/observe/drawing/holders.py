@@ -139,7 +139,7 @@ def _containers(ledger: Ledger, uid: str) -> Iterator[str]:
 
 
 def _from(block: Block) -> Iterator[str]:
-    """As "4 GiB on node 0", or over which nodes where the books keep a sum."""
+    """As "4Gi on node 0", or over which nodes where the books keep a sum."""
     what = "" if block.resource == "memory" else f"{block.resource} "
     if block.split:
         yield from (f"{size(part)} {what}on node {node}" for node, part in block.split)

@@ -12,7 +12,7 @@ from agent.model.idset import CpuSet
 from agent.model.machine import Machine, MemoryKind, PciDevice
 
 KIB = 1024
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_UNITS = (" B", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
 # PCI class codes: https://pci-ids.ucw.cz/read/PD, longest prefix wins; what is not here is part of the chipset.
 _CLASSES = {
@@ -41,13 +41,13 @@ MEMORY_WORDS = {
 
 
 def size(amount: int) -> str:
-    """Bytes with three digits: "62.8 GiB", "512 MiB"."""
+    """Bytes with three digits, in the units of manifests: "62.8Gi", "512Mi"."""
     value, power = float(amount), 0
     while value >= KIB - 0.5 and power < len(_UNITS) - 1:
         value, power = value / KIB, power + 1
     digits = max(0, 3 - len(str(int(value))))
     text = f"{value:.{digits}f}"
-    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {_UNITS[power]}"
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text}{_UNITS[power]}"
 
 
 def device_kind(device: PciDevice) -> str:
@@ -89,7 +89,7 @@ def cores(machine: Machine, cpus: CpuSet) -> str:
 
 
 def pages(hugepages: Iterable[tuple[int, int]]) -> str:
-    """Huge pages that there are: "1024 × 2 MiB, 4 × 1 GiB"; "" for none."""
+    """Huge pages that there are: "1024 × 2Mi, 4 × 1Gi"; "" for none."""
     return ", ".join(f"{number} × {size(each)}" for each, number in hugepages if number)
 
 

@@ -35,12 +35,12 @@ function ids(text) {
   return found;
 }
 
-// Bytes with three digits, as everywhere in numalign: "62.8 GiB".
+// Bytes with three digits, in the units of manifests: "62.8Gi".
 function size(bytes) {
-  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+  const units = [" B", "Ki", "Mi", "Gi", "Ti", "Pi"];
   let value = bytes, unit = 0;
   while (value >= 1023.5 && unit < units.length - 1) [value, unit] = [value / 1024, unit + 1];
-  return `${Number(value.toFixed(Math.max(0, 3 - String(Math.trunc(value)).length)))} ${units[unit]}`;
+  return `${Number(value.toFixed(Math.max(0, 3 - String(Math.trunc(value)).length)))}${units[unit]}`;
 }
 
 const clock = (seconds) => new Date(seconds * 1000).toLocaleTimeString();
