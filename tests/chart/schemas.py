@@ -8,9 +8,11 @@ The files are cached beside the tools, keyed by version and by this module's tex
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,9 +34,8 @@ def folder(version: str) -> Path:
     digest = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
     target = tools.TOOLS.parent / "schemas" / f"{MODULES[version]}-{digest}"
     if not target.exists():
-        spare = target.with_name(f".{target.name}")
-        shutil.rmtree(spare, ignore_errors=True)
-        spare.mkdir(parents=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        spare = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
         swagger = tools.module("k8s.io/kubernetes", MODULES[version]) / "api/openapi-spec/swagger.json"
         for name, found in _kinds(json.loads(swagger.read_text("utf-8"))["definitions"]):
             (spare / name).write_text(json.dumps(found), "utf-8")
@@ -42,7 +43,12 @@ def folder(version: str) -> Path:
             kind = crd["spec"]["names"]["kind"].lower()
             schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
             (spare / f"{kind}-monitoring-v1.json").write_text(json.dumps(_strict(schema)), "utf-8")
-        spare.rename(target)
+        try:
+            spare.rename(target)
+        except OSError as error:
+            shutil.rmtree(spare)
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # that is: another run made it meanwhile
+                raise
     return target
 
 
