@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from agent.observe.page.server import PageServer
 from tests.page.browser import Browser, found
 from tests.page.looking import OPEN, TOLD, look, some_pods
-from tests.page.served import Still, many_nodes
+from tests.page.served import Served, Still, many_nodes, pod
 
 pytestmark = pytest.mark.skipif(not found(), reason="no Chromium here: install the package chromium")
 SMALLEST = 9.0
@@ -80,7 +81,26 @@ def test_no_set_of_cpus_is_broken_inside_a_range(browser: Browser, crowd: PageSe
     )
     assert browser.run(broken) == 0
     assert browser.run("document.querySelector('#table td.set').dataset.name") == "CPUs"
+    empty = "[...document.querySelectorAll('#table td:not(.name)')].filter((each) => !each.textContent)"
+    assert (
+        browser.run(f"{empty}.filter((each) => !each.matches(':empty')).length") == 0
+    )  # a narrow page leaves it out
     assert browser.run("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
+def test_no_range_is_broken_in_an_explanation(browser: Browser, tmp_path: Path) -> None:
+    """At 400 px its sentences fold after words: "16-21,48-" on one line would be other CPUs than "16-21,48-53"."""
+    with Served(tmp_path, "two-sockets") as served:
+        for number in range(8):
+            served.add(pod(f"p{number}", "8", "1Gi"))
+        served.add(pod("late", "12", "1Gi", annotations={"numalign.io/policy": "single-numa-node"}))
+        uid = next(uid for uid, each in served.node.engine.snapshot.known.items() if each.pod.name == "late")
+        browser.size(400, 900)
+        browser.fresh(f"{served.url}#pod/{uid}")
+        browser.until("document.querySelector('#why li') !== null")
+        ranges = "[...document.querySelectorAll('#why .whole')]"
+        assert browser.run(f"{ranges}.filter((each) => /^[0-9]+-[0-9]+$/.test(each.textContent)).length") > 3
+        assert browser.run(f"{ranges}.filter((each) => each.getClientRects().length > 1).length") == 0
 
 
 def test_zoom_and_unfolding(browser: Browser, crowd: PageServer, still: tuple[Still, PageServer]) -> None:

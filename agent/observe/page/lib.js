@@ -16,7 +16,10 @@ function el(name, attributes = {}, ...children) {
 }
 
 // A set of CPUs or a list: a line breaks after a comma, never inside a range, or two CPUs look like others.
-const whole = (text) => text.split(/(?<=,)/).flatMap((part) => [el("span", { class: "whole" }, part), el("wbr")]);
+const whole = (text) => text ? text.split(/(?<=,)/).flatMap((part) => [el("span", { class: "whole" }, part), el("wbr")]) : [];
+
+// A sentence, whose ranges are not broken either.
+const prose = (text) => text.split(/(\d+-\d+)/).map((part, place) => place % 2 ? el("span", { class: "whole" }, part) : part);
 
 function svg(name, attributes, ...children) {
   const made = document.createElementNS(SVG, name);

@@ -102,12 +102,12 @@ async function explain() {
 }
 
 const capital = (text) => /^[a-z0-9-]+: /.test(text) ? `${text}.` : `${text[0].toUpperCase()}${text.slice(1)}.`; // a container keeps its name
-const list = (head, texts) => texts.length ? [el("h3", {}, head), el("ul", {}, ...texts.map((text) => el("li", {}, capital(text))))] : [];
+const list = (head, texts) => texts.length ? [el("h3", {}, head), el("ul", {}, ...texts.map((text) => el("li", {}, ...prose(capital(text)))))] : [];
 
 function explained(found) {
   const help = found.remedies.map((each) => `it would ${found.refusal ? "get in" : "be aligned"} ${each.sentence}`);
   return [
-    el("p", {}, `${found.summary}.`, found.fate ? ` ${capital(found.fate)}` : ""),
+    el("p", {}, ...prose(`${found.summary}.`), ...prose(found.fate ? ` ${capital(found.fate)}` : "")),
     ...list("Why", found.reasons),
     ...list("What would help", [...help, ...found.searched]),
     ...(found.got.length ? [el("h3", {}, "What it has"), el("div", { class: "scroll" }, containers(found.got))] : []),
@@ -123,7 +123,7 @@ function merge(found) {
   const texts = [...found.said.filter((each) => each.stand !== "no preference").map((each) => each.sentence), found.ruleText, ...found.obstacles].filter(Boolean);
   const winner = found.winner === "anyNode" ? "any node" : `NUMA ${found.winner.match(/[-,]/) ? "nodes" : "node"} ${found.winner}`;
   return el("details", {}, el("summary", {}, `How it was decided for ${found.container || "the pod"}: ${found.admit ? winner : "refused"}`),
-    el("ul", {}, ...texts.map((text) => el("li", {}, capital(text)))));
+    el("ul", {}, ...texts.map((text) => el("li", {}, ...prose(capital(text))))));
 }
 
 function containers(rows) {
@@ -135,7 +135,7 @@ function containers(rows) {
       el("td", { class: "set" }, ...whole(row.cpus ?? `shared: ${row.shared}`)),
       el("td", { class: "set" }, row.numaNodes),
       el("td", { class: "set" }, Object.values(row.devices).flat().join(", ")),
-      el("td", { class: "why" }, row.why)))));
+      el("td", { class: "why" }, ...prose(row.why))))));
 }
 
 // ---- light and dark, keys, start

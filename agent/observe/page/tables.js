@@ -135,7 +135,7 @@ function podRow(pod) {
     el("td", { class: "set" }, ...whole(pod.numaNodes)),
     el("td", { class: "set" }, memory.join("; ")),
     el("td", { class: "set" }, pod.devices.join(", ")),
-    el("td", { class: "why" }, pod.why));
+    el("td", { class: "why" }, ...(pod.why ? prose(pod.why) : [])));
   row.addEventListener("mouseenter", () => light(pod.picture?.number));
   row.addEventListener("mouseleave", () => light());
   row.addEventListener("focusin", () => light(pod.picture?.number));
