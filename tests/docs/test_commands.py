@@ -1,32 +1,33 @@
-"""Every command of the documentation is run, and prints what the page shows; what cannot be run here has a word.
+"""The walk: every command of README and deploy/docs is run as a reader would, and prints what the page shows.
 
-The word after `console` tells it apart, with the reason below.
+The word after `console` says where a command is run that cannot be run here; the reasons are below. Of those, what
+is for kubectl or Helm is given to it with a server that is not there: a wrong word or option is an error before that.
+What may differ in an output: `tests.docs.stranger`.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
 import shutil
 import subprocess
-import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.docs import pages
+from tests.docs.stranger import Stranger, plain
 from tools.chart import rendering
 
-WIDTH = "100"
-"""Of the terminal whose output the pages show."""
 ELSEWHERE = {
     "cluster": "run by tests/kubectl/test_docs.py, against a real API server",
-    "node": "needs a node with a kubelet; here only its options are checked",
-    "kubelet": "asks a kubelet; here only its options are checked",
-    "helm": "changes a cluster by Helm; the chart's own tests do that",
+    "node": "needs a node with a kubelet",
+    "kubelet": "asks a kubelet",
+    "helm": "changes a cluster by Helm; the lab does that",
     "kind": "needs Docker and kind; tests/docs/test_tutorial.py makes numalign say what the page shows",
-    "build": "needs a registry; tools/image builds the image",
+    "build": "needs a registry, or changes this machine; tools/image builds the image",
 }
 """Word after `console` -> why it is not run here."""
 NOT_RUN = {
@@ -46,67 +47,145 @@ ANSWERS_NO = {
     ("install", "numalign run --pods deploy/examples/pods"),
 }
 """Page, and how the command begins: done, and a pod of the examples is refused, which is exit code 1."""
-ON_A_NODE = [each for each in pages.commands() if each.place == "node" and "numalign" in each.text.split()[:2]]
+ONLY_SHELL = {
+    "docker": "the image's tests build from the same Dockerfile",
+    "systemctl": "stops a service of this machine", "rm": "removes files of a kubelet", "xdg-open": "opens a browser",
+    "python3": "the image's tests install from the same lock", "pip": "the image's tests install from the same lock",
+    "ln": "changes this machine", "#": "is a note for the reader",
+}  # fmt: skip
+"""Program -> why nothing but the shell's own check of the syntax is made."""
+NOWHERE = "http://127.0.0.1:1"
 CRDS = ("--set", "monitoring.skipCrdCheck=true")  # there is no API server to ask whether it has them
-HERE = [command for command in pages.commands() if not command.place]
+EVERY = list(pages.commands())
+HERE = [command for command in EVERY if not command.place]
+A_MAP = "{apiVersion: v1, kind: ConfigMap, metadata: {name: any}}"
 
 
-def environment() -> dict[str, str]:
-    """The project's own programs first."""
-    return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "120"}
+@pytest.fixture(scope="module")
+def stranger() -> Iterator[Stranger]:
+    """Has done what the README does second, from which other pages go on."""
+    with tempfile.TemporaryDirectory(prefix="stranger-") as folder:  # pytest's own folders are closed to other users
+        found = Stranger(Path(folder))
+        done = found.shell("make run MACHINE=two-sockets")
+        assert done.returncode == 0, done.stderr
+        yield found
 
 
-@pytest.fixture(scope="session")
-def placed() -> None:
-    """The folder run/two-sockets, which pages go on from after the README's second command."""
-    if not (pages.ROOT / "run" / "two-sockets" / "checkpoint.json").exists():
-        subprocess.run(["make", "run", "MACHINE=two-sockets"], cwd=pages.ROOT, env=environment(), check=True)
+def lines_of(command: pages.Command) -> list[list[str]]:
+    """The simple commands of a line, as words, without sudo."""
+    lexer = shlex.shlex(command.text.replace("\\\n", " "), posix=True, punctuation_chars="|&;<>")
+    lexer.commenters = "#"
+    lexer.whitespace_split = True
+    found: list[list[str]] = [[]]
+    for word in lexer:
+        if word in {"|", "&&", "||", ";"}:
+            found.append([])
+        elif found[-1] or word != "sudo":
+            found[-1].append(word)
+    return [words for words in found if words]
 
 
-@pytest.mark.usefixtures("placed")
+def of(program: str, *, but: str = "") -> list[pages.Command]:
+    """Commands that begin with this program, where they are not run."""
+    return [
+        each for each in EVERY
+        if each.place not in {"", "cluster"}
+        and any(words[0] == program and but not in words[1:2] for words in lines_of(each))
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("command", HERE, ids=str)
-def test_commands_run(command: pages.Command) -> None:
-    """From the root of a checkout, as somebody would who reads the page; each does what it says."""
+def test_commands_run(command: pages.Command, stranger: Stranger) -> None:
+    """From a fresh copy, without root, as somebody would who reads the page; each does what it says."""
     if any(command.text.startswith(each) for each in NOT_RUN):
         pytest.skip(next(why for each, why in NOT_RUN.items() if command.text.startswith(each)))
     first = command.text.split()[0]
-    if shutil.which(first, path=environment()["PATH"]) is None:
+    if shutil.which(first, path=stranger.environment()["PATH"]) is None:
         pytest.skip(f"{first} is not installed")
-    done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", command.text],
-        cwd=pages.ROOT, env={**environment(), "COLUMNS": WIDTH}, capture_output=True, text=True, timeout=600,
-        check=False,
-    )  # fmt: skip
+    done = stranger.shell(command.text)
     refused = any(command.page.stem == page and command.text.startswith(text) for page, text in ANSWERS_NO)
     assert done.returncode == int(refused), done.stdout[-2000:] + done.stderr[-2000:]
     assert "Traceback" not in done.stderr
     if command.output:
-        shown = "\n".join(line.rstrip() for line in done.stdout.splitlines()).rstrip()
-        assert shown == command.output, "the page shows something else"
+        assert plain(done.stdout) == command.output, "the page shows something else"
+
+
+def test_the_walk_is_without_root(stranger: Stranger) -> None:
+    """README promises that nothing needs root; the folder that `make run` leaves is the user's."""
+    if not stranger.rootless:
+        pytest.skip("setpriv (util-linux) or an interpreter that other users may run is missing")
+    assert stranger.shell("id -u").stdout.strip() != "0"
+    assert (stranger.checkout / "run/two-sockets/checkpoint.json").stat().st_uid != 0
+
+
+def test_outputs_are_of_a_described_machine() -> None:
+    """What a page shows is the same on every machine."""
+    assert [str(each) for each in HERE if each.output and "--root" not in each.text] == []
 
 
 def test_every_command_has_a_place() -> None:
     """A word after `console` that nobody knows, or a line without a prompt: a command that is silently not run."""
-    assert {command.place for command in pages.commands()} <= {"", *ELSEWHERE}
+    assert {command.place for command in EVERY} <= {"", *ELSEWHERE}
     for page in pages.PAGES:
         for body in re.findall(r"^ *```console[^\n]*\n(.*?)```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL):
             assert body.lstrip().startswith("$ "), f"{page}: {body}"
 
 
-@pytest.mark.parametrize("command", ON_A_NODE, ids=str)
-def test_options_of_commands_for_a_node_exist(command: pages.Command) -> None:
-    """Sub-command and options are the program's; asking for help runs nothing."""
-    words = [word for word in shlex.split(command.text.replace("\\\n", " "), comments=True) if word != "sudo"]
-    done = subprocess.run(
-        [*words, "--help"], env=environment(), capture_output=True, text=True, timeout=60, check=False
-    )
-    assert done.returncode == 0, done.stderr
+def test_every_command_is_looked_at() -> None:
+    """Run here, run in a cluster, or given to the program that it names; a few are only a shell's to check."""
+    known = {"kubectl", "helm", "numalign", *ONLY_SHELL}
+    for command in EVERY:
+        done = subprocess.run(["bash", "-n", "-c", command.text], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+        for words in lines_of(command) if command.place not in {"", "cluster"} else ():
+            assert Path(words[0]).name in {*known, "grep"}, command
+
+
+@pytest.mark.parametrize("command", [each for each in EVERY if each.place and "numalign" in each.text], ids=str)
+def test_options_of_numalign_exist(command: pages.Command, stranger: Stranger) -> None:
+    """Also behind `kubectl exec ... --`; asking for help runs nothing."""
+    for words in lines_of(command):
+        inner = words[words.index("--") + 1 :] if "--" in words else words
+        if inner[0] == "numalign":
+            done = stranger.shell(shlex.join([*inner, "--help"]))
+            assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.go
+@pytest.mark.parametrize("command", of("kubectl", but="numalign"), ids=str)
+def test_kubectl_takes_the_words(command: pages.Command, kube: Path, tmp_path: Path) -> None:
+    """Sub-command, resources and options are kubectl's: it gets as far as asking the server."""
+    (tmp_path / "any.yaml").write_text(A_MAP)
+    for words in lines_of(command):
+        if words[0] == "kubectl":
+            given = [str(tmp_path / "any.yaml") if word.endswith(".yaml") else word for word in words[1:]]
+            done = subprocess.run(
+                [kube, "kubectl", "--server", NOWHERE, *given], capture_output=True, text=True, timeout=60,
+                check=False, env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"},
+            )  # fmt: skip
+            assert done.returncode != 0
+            assert "connection refused" in done.stderr or "was refused" in done.stderr, done.stderr
+
+
+@pytest.mark.go
+@pytest.mark.usefixtures("charting")
+@pytest.mark.parametrize("command", of("helm"), ids=str)
+def test_helm_takes_the_words(command: pages.Command) -> None:
+    """Sub-command and options are Helm's: it gets as far as asking the server; `template` renders the job."""
+    for words in lines_of(command):
+        given = words[1 : words.index(">")] if ">" in words else words[1:]
+        if given[0] == "template":
+            made = rendering.helm(*("/dev/null" if word == "values.yaml" else word for word in given))
+            assert "kind: Job" in made
+            continue
+        with pytest.raises(rendering.HelmError, match=r"connection refused"):
+            rendering.helm(*given, "--kube-apiserver", NOWHERE)
 
 
 @pytest.mark.go
 @pytest.mark.usefixtures("charting")
 @pytest.mark.parametrize(
-    "command", [each for each in pages.commands() if each.text.startswith(("helm install", "helm upgrade"))], ids=str
+    "command", [each for each in EVERY if each.text.startswith(("helm install", "helm upgrade"))], ids=str
 )
 def test_helm_takes_the_values(command: pages.Command) -> None:
     """The chart is rendered with the values that the page gives; a label of the page selects nodes."""

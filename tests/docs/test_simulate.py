@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 
 import pytest
 
 from tests.docs import pages
-from tests.docs.test_commands import environment
+from tests.docs.stranger import PROGRAMS, plain
 
 PAGE = pages.DOCS / "simulate.md"
 _SHOWN = re.compile(r"(```console\n\$ (.*?)```\n\n```text\n)(.*?)(```)", re.DOTALL)
@@ -18,10 +19,10 @@ _SHOWN = re.compile(r"(```console\n\$ (.*?)```\n\n```text\n)(.*?)(```)", re.DOTA
 def output(command: str) -> str:
     """What a command prints, without blanks at the ends of lines."""
     done = subprocess.run(
-        ["bash", "-c", command], cwd=pages.ROOT, env=environment(), capture_output=True, text=True, timeout=120,
-        check=True,
+        ["bash", "-c", command], cwd=pages.ROOT, env={**os.environ, "PATH": PROGRAMS, "COLUMNS": "120"},
+        capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
-    return "\n".join(line.rstrip() for line in done.stdout.splitlines()).rstrip() + "\n"
+    return plain(done.stdout) + "\n"
 
 
 @pytest.mark.parametrize("number", range(3))
