@@ -118,8 +118,7 @@ def admitted(
         body["unenforced"] = unenforced[""]
     status, reason, message = _verdict(record, cpus, nodes)
     message = _noted(message, reason, exclusive.told(record.pod, rules, holds=uid in ledger.cpus.assigned))
-    if reason == ALIGNED and not (confined and confined.memory):
-        message = (message + _pages(record, ledger))[:MAX_MESSAGE]
+    message += _pages(record, ledger, reason)
     if unenforced:
         status, reason, message = "False", NOT_ENFORCED, sentence(unenforced)
     return PodReport(
@@ -292,11 +291,14 @@ def _verdict(record: PodRecord, cpus: CpuSet, nodes: NodeSet) -> tuple[str, str,
     return "True", ALIGNED, f"{held}NUMA node{'s' if len(nodes) > 1 else ''} {nodes}, policy {record.policy}"
 
 
-def _pages(record: PodRecord, ledger: Ledger) -> str:
+def _pages(record: PodRecord, ledger: Ledger, reason: str) -> str:
     """What of the pod's huge pages no decision has placed, as the end of a sentence; "" where there is none.
 
     "Aligned" is said of CPUs, devices and memory that were placed; the kernel takes other pages wherever they are.
     """
+    confined = ledger.cpus.confined.get(record.pod.uid)
+    if reason != ALIGNED or (confined and confined.memory):
+        return ""
     grants = [ledger.grant(record.pod.uid, each.name) for each in record.pod.containers]
     asked = {name for each in record.pod.containers for name in each.requests if name.startswith(HUGE)}
     kinds = sorted(asked - {block.resource for grant in grants for block in grant.memory})

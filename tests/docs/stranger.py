@@ -25,7 +25,9 @@ WIDTH = "100"
 PROGRAMS = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 """Where commands are looked for: the project's own first."""
 NOBODY = 65534
-_DROP = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--no-new-privs", "--")
+_DROP = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--no-new-privs")
+_READS = ("--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search")
+"""May read and enter what is closed to others, as an interpreter below /root; may write no more for that."""
 
 
 class Stranger:
@@ -50,12 +52,17 @@ class Stranger:
         (self.checkout / ".venv" / ".ready").touch()  # the newest file, so that make installs nothing into it
         self.rootless, self._prefix = True, tuple[str, ...]()
         if os.geteuid() == 0:
-            self._prefix = _DROP
             for place, folders, files in os.walk(folder):
                 for name in (".", *folders, *files):
                     os.lchown(Path(place) / name, NOBODY, NOBODY)
-            self.rootless = shutil.which(_DROP[0]) is not None and not self.shell("numalign --version").returncode
-            self._prefix = _DROP if self.rootless else ()
+            users = [(*_DROP, "--"), (*_DROP, *_READS, "--")] if shutil.which(_DROP[0]) else []
+            self._prefix = next((each for each in users if self._can(each)), ())
+            self.rootless = bool(self._prefix)
+
+    def _can(self, prefix: tuple[str, ...]) -> bool:
+        """Whether that user can run the project's programs."""
+        self._prefix = prefix
+        return not self.shell("numalign --version").returncode
 
     def environment(self) -> dict[str, str]:
         """The copy's code, and nothing of who runs the tests."""

@@ -152,8 +152,8 @@ def notes_of(known: Mapping[str, TrackedPod], rules: Rules) -> list[tuple[str, s
     """
     found = list[tuple[str, str]]()
     for each in known.values():
-        lies = not (each.refusal or each.exempt)
-        words = [unplaced_pages(each.pod, static=rules.memory.static), whole_but_shared(each.pod, rules)] if lies else []
+        words = [unplaced_pages(each.pod, static=rules.memory.static), whole_but_shared(each.pod, rules)]
+        words = [] if each.refusal or each.exempt else words
         found += [(each.pod.key, text) for text in (*map(str, each.ask.problems), *words) if text]
     return found
 
