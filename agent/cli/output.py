@@ -77,11 +77,11 @@ def guard() -> None:
     )  # fmt: skip
 
 
-def not_written(path: Path, error: OSError) -> Exception:
-    """What to raise where the file of --file takes no output: a full disk is no wrong input."""
+def not_written(path: Path, error: OSError, option: str = "--file") -> Exception:
+    """What to raise where the file that an option names takes no output: a full disk is no wrong input."""
     if error.errno in _THE_DISK:
         return HostError(str(path), f"cannot be written: {error.strerror}")
-    return click.BadParameter(f"{path} cannot be written: {error.strerror}", param_hint="--file")
+    return click.BadParameter(f"{path} cannot be written: {error.strerror}", param_hint=option)
 
 
 def many(count: int, word: str, style: str = "") -> str:

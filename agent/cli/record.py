@@ -9,8 +9,8 @@ from pathlib import Path
 
 import click
 
-from agent.cli.output import many
-from agent.errors import HostError
+from agent.cli.output import many, not_written
+from agent.errors import MalformedError
 from agent.host.archives import open_root
 from agent.host.machines import find
 from agent.host.record import check
@@ -45,7 +45,7 @@ def record(root: str | None, name: str, output: Path | None, *, force: bool) -> 
         raise click.BadParameter(f'"{name}" is no name of a folder; write one without "/"', param_hint="--name")
     try:
         place = str(find(root)) if root else None
-    except HostError as error:
+    except MalformedError as error:
         raise click.BadParameter(str(error), param_hint="--root") from error
     with open_root(place) as files:
         made = pack(files, name, live=root is None)
@@ -55,7 +55,7 @@ def record(root: str | None, name: str, output: Path | None, *, force: bool) -> 
     except FileExistsError:
         raise click.BadParameter(f"{target} is there already; choose another name, or --force") from None
     except OSError as error:
-        raise HostError(str(target), f"cannot be written: {error.strerror}") from error
+        raise not_written(target, error, "OUTPUT") from error
     check(str(target), made.machine)
     machine = made.machine
     click.echo(

@@ -123,8 +123,9 @@ def command(
             )
         )  # fmt: skip
         return
-    if not pods.exists():
-        raise SettingsError("--pods", f"{pods} is not there; name a folder of pod manifests")
+    if not pods.is_dir() and not pods.is_file():
+        what = "is neither a folder nor a file" if pods.exists() else "is not there"
+        raise SettingsError("--pods", f"{pods} {what}; name a folder of pod manifests")
     with ExitStack() as ending:
         state = Path(ending.enter_context(TemporaryDirectory(prefix="numalign-"))) if once and not state_dir else None
         options = StandaloneOptions(

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agent.core.machines.synthetic import parse_synthetic
-from agent.errors import HostError
+from agent.errors import HostError, MalformedError
 from agent.host import bounded
 from agent.host.archives import open_root
 from agent.host.lstopo import is_lstopo, read_lstopo
@@ -48,7 +48,7 @@ def open_machine(spec: str | None) -> Machine:
         spec: None for this machine; a folder or an archive; a file that lstopo wrote; a name; "synthetic:" and a
             description (`agent.core.machines.synthetic`).
 
-    Raises HostError naming the path, MalformedError for a bad description.
+    Raises HostError naming the path, MalformedError for a bad description and for what is not there.
     """
     if spec and spec.startswith(SYNTHETIC):
         return parse_synthetic(spec.removeprefix(SYNTHETIC))
@@ -62,12 +62,12 @@ def open_machine(spec: str | None) -> Machine:
 
 
 def find(spec: str) -> Path:
-    """The folder or file that a name or path stands for; raises HostError when there is none."""
+    """The folder or file that a name or path stands for; raises MalformedError when there is none."""
     for path in _candidates(spec):
         if path.exists():
             return path
     known = ", ".join(names()) or "none is known"
-    raise HostError(spec[:200], f"no such folder or archive, nor a known machine; known: {known}")
+    raise MalformedError(f"{spec[:200]}: no such folder or archive, nor a known machine; known: {known}")
 
 
 def _candidates(spec: str) -> Iterator[Path]:

@@ -97,7 +97,7 @@ def test_a_configuration_that_is_not_there(tmp_path: Path, run: Run) -> None:
 @pytest.mark.parametrize(
     ("spec", "code", "sentence"),
     [
-        ("no-such-machine", 3, "no such folder or archive, nor a known machine; known: "),
+        ("no-such-machine", 2, "no such folder or archive, nor a known machine; known: "),
         ("synthetic:2 sockets x banana", 2, "banana"),
         ("/dev/null", 3, "/dev/null"),
     ],

@@ -10,7 +10,7 @@ from typing import Literal
 import pytest
 
 from agent.core.machines.synthetic import parse_synthetic
-from agent.errors import HostError, SysfsMissingError
+from agent.errors import HostError, MalformedError, SysfsMissingError
 from agent.host import archives
 from agent.host.archives import open_root, read_archive
 from agent.host.machines import open_machine
@@ -105,7 +105,7 @@ def test_a_member_too_large_to_be_of_sysfs_is_known_by_name_only(
 
 def test_what_is_no_machine_is_refused_with_a_remedy(tmp_path: Path) -> None:
     """No such path, a folder without a tree, a file that is no archive, and a folder with several machines."""
-    with pytest.raises(HostError, match="no such folder or archive, nor a known machine; known: "):
+    with pytest.raises(MalformedError, match="no such folder or archive, nor a known machine; known: "):
         open_machine(str(tmp_path / "none"))
     with pytest.raises(SysfsMissingError, match="no folder with sys/devices"):
         open_machine(str(tmp_path))

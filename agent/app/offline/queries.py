@@ -129,8 +129,9 @@ def manifests(path: Path) -> tuple[Pod, ...]:
     Raises:
         SettingsError: it is not there, holds no pod, or something in it is none.
     """
-    if path != STDIN and not path.exists():
-        raise SettingsError("--manifest", f"{path} is not there; name a manifest, or a folder of them")
+    if path != STDIN and not path.is_file() and not path.is_dir():
+        what = "is neither a file nor a folder" if path.exists() else "is not there"
+        raise SettingsError("--manifest", f"{path} {what}; name a manifest, or a folder of them")
     folder = read_folder(path) if path != STDIN else ManifestFolder()
     if folder.pods and not folder.wrong:
         return folder.pods
