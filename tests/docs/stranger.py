@@ -74,10 +74,12 @@ class Stranger:
     def shell(self, text: str) -> subprocess.CompletedProcess[str]:
         """A command of a page, typed in the root of the copy."""
         typed = re.sub(r"(?<![\w.])/tmp/", f"{self._own}/", text)
-        return subprocess.run(
+        done = subprocess.run(
             [*self._prefix, "bash", "-o", "pipefail", "-c", typed], cwd=self.checkout, env=self.environment(),
             capture_output=True, text=True, timeout=600, check=False,
         )  # fmt: skip
+        done.stdout = done.stdout.replace(str(self._own), "/tmp")  # noqa: S108 - as the page has it
+        return done
 
 
 def plain(printed: str) -> str:

@@ -48,7 +48,7 @@ ANSWERS_NO = {
 }
 """Page, and how the command begins: done, and a pod of the examples is refused, which is exit code 1."""
 ONLY_SHELL = {
-    "docker": "the image's tests build from the same Dockerfile",
+    "docker": "the image's tests build from the same Dockerfile", "kind": "makes a cluster",
     "systemctl": "stops a service of this machine", "rm": "removes files of a kubelet", "xdg-open": "opens a browser",
     "python3": "the image's tests install from the same lock", "pip": "the image's tests install from the same lock",
     "ln": "changes this machine", "#": "is a note for the reader",
