@@ -15,6 +15,7 @@
         CheckpointForeignError    of another machine
         CheckpointUnwritableError the disk refuses: nothing new may be granted
         AnotherAgentError         the lock is held: two agents on one node
+      SummaryError                what a node published for decisions elsewhere
       RuntimeLinkError            the container runtime or the kubelet spoke wrongly, or not at all
       SandboxRefused              no fault: how a pod is kept from starting, said to the runtime
       KubeError(status)           the API server refused; the client's error is the cause
@@ -107,6 +108,10 @@ class CheckpointUnwritableError(CheckpointError):
 
 class AnotherAgentError(CheckpointError):
     """Another agent holds the lock of this node."""
+
+
+class SummaryError(NumalignError):
+    """What a node published for decisions elsewhere cannot be read: damaged, too large, or of a newer version."""
 
 
 class RuntimeLinkError(NumalignError):

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from agent.core.admission.node import Node
 from agent.engine import transitions
+from agent.engine.state import State
 from agent.engine.tracked_pod import SWITCHES, Exempt, Switches, TrackedPod
 from agent.engine.transitions import Moment
 from agent.engine.wait_queue import FINAL, queue_of, waits
@@ -24,12 +25,25 @@ class DryRun:
         node: the managers; may be shared by many nodes of one kind.
         switches: the engine's own settings.
         exempt: which pods are left alone.
+        ledger: the grants to begin with, of pods whose containers all run; None for an empty node.
     """
 
-    def __init__(self, node: Node, switches: Switches = SWITCHES, exempt: Exempt = lambda _pod: "") -> None:
+    def __init__(
+        self,
+        node: Node,
+        switches: Switches = SWITCHES,
+        exempt: Exempt = lambda _pod: "",
+        ledger: Ledger | None = None,
+    ) -> None:
         self.node, self._exempt = node, exempt
-        self._state = transitions.begun(node, node.start(), switches, saved=False, complete=True)
-        self._started: set[str] = set()
+        begun = node.start() if ledger is None else ledger
+        self._state = transitions.begun(node, begun, switches, saved=False, complete=True)
+        self._started = set(begun.pods)
+
+    @property
+    def state(self) -> State:
+        """All that is known."""
+        return self._state
 
     @property
     def ledger(self) -> Ledger:

@@ -31,6 +31,8 @@ from agent.model.rules import Policy, Rules
 API = "topology.node.k8s.io/v1alpha2"
 PATH = f"/apis/{API}/noderesourcetopologies"
 WRITER = "numalign.io/publisher"
+SUMMARY = "numalign.io/summary"
+"""The annotation with the node's summary (`agent.engine.node_summary`)."""
 MAX_ZONES = 64
 NOT_FOUND, CONFLICT = 404, 409
 
@@ -50,6 +52,7 @@ def topology_object(
     pods: Iterable[Pod],
     enforcing: bool = True,
     devices: Mapping[int, Mapping[str, tuple[int, int]]] | None = None,
+    summary: str = "",
 ) -> Json:
     """The object for this node.
 
@@ -63,6 +66,7 @@ def topology_object(
         pods: the node's pods that are not terminal.
         enforcing: False for observe and dry-run.
         devices: node id -> resource -> (capacity, available).
+        summary: of the node, for decisions elsewhere (`fleet.publish`); "" for none.
     """
     amounts = {
         each.id: _amounts(each, machine, ledger, reserved, (devices or {}).get(each.id, {})) for each in machine.nodes
@@ -79,7 +83,7 @@ def topology_object(
         "kind": "NodeResourceTopology",
         "metadata": {
             "name": node,
-            "annotations": {WRITER: "numalign"},
+            "annotations": {WRITER: "numalign", **({SUMMARY: summary} if summary else {})},
             "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": node, "uid": node_uid}],
         },
         "topologyPolicies": [_legacy(shown, rules)],
@@ -242,7 +246,11 @@ class TopologyPublisher:
 def _difference(stored: Json, body: Json) -> Json:
     """The merge patch that makes what is stored say what the body says."""
     patch = {key: body[key] for key in ("topologyPolicies", "attributes", "zones") if stored.get(key) != body[key]}
-    owners = body["metadata"]["ownerReferences"]
-    if stored.get("metadata", {}).get("ownerReferences") != owners:
-        patch["metadata"] = {"ownerReferences": owners}
-    return patch
+    before, after = stored.get("metadata", {}), body["metadata"]
+    metadata: Json = {}
+    if before.get("ownerReferences") != after["ownerReferences"]:
+        metadata["ownerReferences"] = after["ownerReferences"]
+    summary = after["annotations"].get(SUMMARY)  # None removes it: the setting was switched off
+    if (before.get("annotations") or {}).get(SUMMARY) != summary:
+        metadata["annotations"] = {SUMMARY: summary}
+    return {**patch, "metadata": metadata} if metadata else patch

@@ -228,6 +228,18 @@ class Page(Section):
     ] = ()
 
 
+class FleetSettings(Section):
+    """What the node tells for decisions elsewhere (`numalign fleet`)."""
+
+    publish: Annotated[
+        StrictBool,
+        Field(
+            description="Whether the NodeResourceTopology object carries a summary of the node: machine, rules, what "
+            "is held. No pod is named in it."
+        ),
+    ] = False
+
+
 class Settings(Section):
     """All settings, with the defaults of safety rule S1."""
 
@@ -369,6 +381,7 @@ class Settings(Section):
     refusals: RefusalSettings = RefusalSettings()
     dra: DraSettings = DraSettings()
     page: Page = Page()
+    fleet: FleetSettings = FleetSettings()
 
     @property
     def lifts_quota(self) -> bool:

@@ -36,16 +36,17 @@ class TopologyLoop:
         snapshot: what was decided last.
         node_uid: the Node's uid, "" while it is not known: nothing is published then.
         enforcing: whether anything is written.
+        summary: the node in short, for decisions elsewhere; "" where none is published.
         problem: told once of each thing that stands in the way.
     """
 
     def __init__(
         self, publisher: TopologyPublisher, node: str, *, snapshot: Callable[[], State],
         node_uid: Callable[[], str], enforcing: Callable[[], bool], problem: Callable[[str], None],
-        every: float = EVERY,
+        summary: Callable[[State, bool], str] = lambda _state, _enforcing: "", every: float = EVERY,
     ) -> None:  # fmt: skip
         self._publisher, self._node, self._snapshot, self._uid = publisher, node, snapshot, node_uid
-        self._enforcing, self._problem, self._every = enforcing, problem, every
+        self._enforcing, self._problem, self._every, self._summary = enforcing, problem, every, summary
         self._stopping = threading.Event()
         self._leaving, self._withdrawn = False, False
         self._seen: tuple[object, ...] = ()
@@ -102,7 +103,7 @@ class TopologyLoop:
         body = topology_object(
             shot.node.machine, shot.shown, shot.node.rules, reserved=shot.node.reserved, node=self._node,
             node_uid=uid, pods=[each.pod for each in shot.known.values() if not each.ended], enforcing=enforcing,
-            devices=devices_per_node(shot.shown, shot.node.inventory),
+            devices=devices_per_node(shot.shown, shot.node.inventory), summary=self._summary(shot, enforcing),
         )  # fmt: skip
         written = self._publisher.publish(body)
         self._seen = seen

@@ -1,0 +1,53 @@
+"""The node's summary as text, for its NodeResourceTopology object: made where it is wanted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from agent.engine.node_summary import LARGEST, TOO_LARGE, NodeSummary, encode, summarize
+from agent.engine.state import State
+from agent.settings import Settings
+
+
+class SummaryText:
+    """Makes it, and counts the generations.
+
+    Args:
+        settings: in force.
+        clock: the engine's.
+        wall: seconds since the epoch.
+    """
+
+    def __init__(
+        self, settings: Callable[[], Settings], clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
+        self._settings, self._clock, self._wall = settings, clock, wall
+        self._last: NodeSummary | None = None
+        self._text, self._generation = "", 0
+
+    def of(self, state: State, enforcing: bool) -> str:  # noqa: FBT001 - what the loop knows
+        """The text for a state; "" where none is wanted, the same as before where nothing changed."""
+        settings = self._settings()
+        if not settings.fleet.publish:
+            self._last = None
+            return ""
+        now = self._wall()
+        made = summarize(
+            state, began=now - self._clock(), enforcing=enforcing, excluded=settings.excluded_namespaces,
+            included=settings.included_pods,
+        )  # fmt: skip
+        if self._last is None or _content(made) != _content(self._last):
+            self._generation = max(self._generation + 1, int(1000 * now))  # grows over a restart, too
+            self._last = replace(made, generation=self._generation, changed=round(now, 3))
+            text = encode(self._last)
+            self._text = text if len(text) <= LARGEST else f"{TOO_LARGE}: {len(text)} characters, {LARGEST} at most"
+        return self._text
+
+
+def _content(summary: NodeSummary) -> NodeSummary:
+    """What is compared: moments are told with what changed, and are no change."""
+    waiting = tuple(replace(each, since=0.0) for each in summary.waiting)
+    return replace(summary, generation=0, changed=0.0, waiting=waiting)

@@ -1,0 +1,349 @@
+"""All of a node that decides on its next pod, as one value that fits into an annotation, and back.
+
+An agent publishes it in the node's NodeResourceTopology object (`fleet.publish`), so that `numalign fleet` and
+`numalign simulate --cluster` decide as the node would, with its own machine, rules and grants. Pods are numbers in
+it, and namespaces of pods that wait are digests: it names nobody (safety rule S20).
+
+What is not in it: the nodes' real memory at this moment (onMemoryShortage other than open), and what device plugins
+prefer. The format is documented in deploy/docs/fleet.md.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from agent.core.admission.node import Node
+from agent.core.forecast.scheduling import needs_of
+from agent.core.request.exclusive import EXCLUSIVE
+from agent.core.request.exempt import Exemptions
+from agent.engine.dry_run import DryRun
+from agent.engine.state import State
+from agent.engine.tracked_pod import SWITCHES, Switches
+from agent.engine.wait_queue import queue_of
+from agent.errors import NumalignError, SummaryError
+from agent.model.devices import DeviceInventory
+from agent.model.fields import Field
+from agent.model.idset import MAX_ID, CpuSet
+from agent.model.ledger import Ledger, PodRecord
+from agent.model.machine import Cpu, Machine
+from agent.model.pod import Container, Pod, Qos
+from agent.model.podjson import MANY
+from agent.model.rules import Ceilings, Rules
+from agent.model.valuejson import value_from_json, value_to_json, whole
+
+VERSION = 1
+"""Raised when the meaning of a field changes; readers refuse what is newer."""
+LARGEST = 24 * 1024
+"""Characters: a summary that is larger is not published."""
+TOO_LARGE = "too large"
+"""How the annotation begins where it is."""
+UNPACKED = 4 * 2**20
+"""Bytes that a reader unpacks at most."""
+
+ATTRIBUTES = ("node", "core", "package", "die", "uncore", "kind")
+"""Of a CPU, beside its id."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingPod:
+    """A pod in line: what it asks for.
+
+    Attributes:
+        pod: without its name; its namespace is `digest_of` the real one.
+        since: seconds since the epoch: when it began to wait.
+    """
+
+    pod: Pod
+    since: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSummary:
+    """The node.
+
+    Attributes:
+        machine: without what no decision reads: caches, PCI functions, names.
+        rules: settings that decisions depend on, the kubelet's minor with them.
+        inventory: devices that are handed out, by whomever.
+        ledger: grants of pods whose names are numbers.
+        switches: the engine's own settings.
+        excluded, included: excludedNamespaces and includedPods of the settings.
+        held: resource -> thousandths that the node's pods request, as the scheduler counts; "pods" is one.
+        waiting: who waits for room, in order.
+        generation: grows with every change, also over a restart of the agent.
+        changed: seconds since the epoch of the last change.
+        enforcing: whether grants are written; otherwise the node promises nothing.
+    """
+
+    machine: Machine
+    rules: Rules
+    ledger: Ledger
+    inventory: DeviceInventory = field(default_factory=DeviceInventory)
+    switches: Switches = SWITCHES
+    excluded: tuple[str, ...] = ()
+    included: tuple[str, ...] = ()
+    held: Mapping[str, int] = field(default_factory=dict)
+    waiting: tuple[WaitingPod, ...] = ()
+    generation: int = 0
+    changed: float = 0.0
+    enforcing: bool = True
+
+    def node(self) -> Node:
+        """The managers."""
+        return Node(self.machine, self.rules, self.inventory)
+
+    def begin(self, node: Node | None = None) -> DryRun:
+        """The node as it is, to decide on pods that may never exist. Its clock is seconds since the epoch.
+
+        Args:
+            node: other managers for the same machine: what if it had another policy?
+        """
+        exempt = Exemptions(self.excluded, self.included).why
+        run = DryRun(node or self.node(), self.switches, exempt, self.ledger)
+        for each in self.waiting:
+            run.see(each.pod, each.since)
+        return run
+
+    def named(self, namespaces: Iterable[str]) -> NodeSummary:
+        """The same where pods have their namespaces' names again, as far as they are among these."""
+        names = {digest_of(each): each for each in namespaces}
+        waiting = (replace(each, pod=_in_namespace(each.pod, names)) for each in self.waiting)
+        pods = {
+            uid: replace(each, pod=_in_namespace(each.pod, names)) if each.pod.namespace else each
+            for uid, each in self.ledger.pods.items()
+        }
+        return replace(self, waiting=tuple(waiting), ledger=replace(self.ledger, pods=pods))
+
+
+def digest_of(namespace: str) -> str:
+    """What stands for a namespace in a summary."""
+    return hashlib.sha256(namespace.encode()).hexdigest()[:12]
+
+
+def summarize(
+    state: State, *, began: float, enforcing: bool, excluded: Iterable[str] = (), included: Iterable[str] = ()
+) -> NodeSummary:
+    """A node's summary; whoever publishes it says of which generation, and when it changed.
+
+    Args:
+        state: of the engine.
+        began: seconds since the epoch at 0 of the engine's clock.
+        enforcing: whether grants are written.
+        excluded: excludedNamespaces of the settings.
+        included: includedPods of the settings.
+    """
+    held: dict[str, int] = {}
+    for known in state.known.values():
+        if not known.ended:
+            for name, milli in needs_of(known.pod).amounts:
+                held[name] = held.get(name, 0) + milli
+    line = sorted(queue_of(state.known, state.node.rules), key=lambda each: (each.since, each.pod.created))
+    waiting = (
+        WaitingPod(replace(_plain(each.pod, f"w{number}"), namespace=digest_of(each.pod.namespace),
+                           annotations=_numbered(each.pod)), round(began + each.since, 1))
+        for number, each in enumerate(line)
+    )  # fmt: skip
+    node = state.node
+    return NodeSummary(
+        machine=_bare(node.machine), rules=node.rules,
+        ledger=nameless(state.ledger, digests=node.rules.ceilings != Ceilings()),
+        inventory=_needed(node.inventory), switches=state.switches, excluded=tuple(sorted(excluded)),
+        included=tuple(sorted(included)), held=dict(sorted(held.items())), waiting=tuple(waiting),
+        enforcing=enforcing,
+    )  # fmt: skip
+
+
+def encode(summary: NodeSummary) -> str:
+    """A summary as text for an annotation: JSON, packed by zlib, in base 64."""
+    plain = _mapping(value_to_json(replace(summary, ledger=_each_container(summary.ledger, _brief))))
+    machine = {**_mapping(plain["machine"]), "cpus": cpus_to_json(summary.machine.cpus)}
+    body = {**plain, "version": VERSION, "machine": machine}
+    text = json.dumps(body, separators=(",", ":"), sort_keys=True)
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+
+
+def decode(text: str) -> NodeSummary:
+    """The summary that `encode` wrote; nothing in the text is trusted.
+
+    Raises:
+        SummaryError: it is damaged, too large, or of a newer version, and the remedy.
+    """
+    if text.startswith(TOO_LARGE):
+        raise SummaryError(f"the summary is not published: it is {text[:80]}")
+    if len(text) > 4 * LARGEST:
+        raise SummaryError(f"the summary has {len(text)} characters; at most {4 * LARGEST} are read")
+    try:
+        unpacker = zlib.decompressobj()
+        raw = unpacker.decompress(base64.b64decode(text, validate=True), UNPACKED)
+        if unpacker.unconsumed_tail or not unpacker.eof:
+            raise SummaryError(f"the summary is damaged, or has more than {UNPACKED} bytes")
+        body = json.loads(raw)
+    except (binascii.Error, zlib.error, ValueError, RecursionError) as error:
+        raise SummaryError(f"the summary is damaged: {str(error)[:100]}") from None
+    root = Field(body)
+    try:
+        version = root.get("version").integer(1, 2**31)
+        if version > VERSION:
+            raise SummaryError(
+                f"the summary is of version {version}, this program reads up to {VERSION}: use a newer numalign"
+            )
+        machine = root.get("machine")
+        cpus = value_to_json(cpus_from_json(machine.get("cpus")))
+        rest = {**root.mapping(), "machine": {**machine.mapping(), "cpus": cpus}}
+        del rest["version"]
+        found = value_from_json(Field(rest), NodeSummary)
+        found = replace(found, ledger=_each_container(found.ledger, _whole))
+        _check(found, machine)
+    except NumalignError as error:
+        raise (
+            error if isinstance(error, SummaryError) else SummaryError(f"the summary cannot be read: {error}")
+        ) from None
+    return found
+
+
+def _check(found: NodeSummary, machine: Field) -> None:
+    """Whether a node can be made of it that decides; raises whatever comes of it."""
+    numbers = [each.id for each in found.machine.nodes] + [each.node for each in found.machine.cpus]
+    numbers += [each.id for each in found.ledger.memory.nodes]
+    if not all(0 <= number <= MAX_ID for number in numbers):
+        raise machine.get("nodes").wrong(f"has a NUMA node that is not between 0 and {MAX_ID}")
+    found.begin().node.start()
+
+
+def cpus_to_json(cpus: Iterable[Cpu]) -> dict[str, dict[str, str]]:
+    """Which CPUs have a value of an attribute: attribute -> value -> CPUs in list format. Shorter than CPU by CPU."""
+    found: dict[str, dict[str, CpuSet]] = {}
+    for cpu in cpus:
+        for name in ATTRIBUTES:
+            column, value = found.setdefault(name, {}), getattr(cpu, name)
+            if value not in (None, ""):
+                column[f"{value}"] = column.get(f"{value}", CpuSet()) | CpuSet.of(cpu.id)
+    return {name: {value: str(ids) for value, ids in column.items()} for name, column in found.items() if column}
+
+
+def cpus_from_json(field: Field) -> tuple[Cpu, ...]:
+    """The CPUs that `cpus_to_json` wrote; raises the field's fault where it is none of that."""
+    found: dict[int, dict[str, object]] = {}
+    for name, column in field.members(len(ATTRIBUTES)):
+        if name not in ATTRIBUTES:
+            raise column.wrong("is not known to this version")
+        for value, ids in column.members(MANY):
+            for number in value_from_json(ids, CpuSet):
+                found.setdefault(number, {"id": number})[name] = value if name == "kind" else whole(column, value)
+    return tuple(value_from_json(field.at(found[number], f"[{number}]"), Cpu) for number in sorted(found))
+
+
+def nameless(ledger: Ledger, *, digests: bool) -> Ledger:
+    """The ledger with numbers for pods and containers, in order of creation, and without sentences about them.
+
+    Args:
+        ledger: the grants.
+        digests: whether pods keep `digest_of` their namespace: where namespaces have ceilings, it decides.
+    """
+    order = sorted(ledger.pods, key=lambda uid: (ledger.pods[uid].pod.created, uid))
+    pods = {uid: f"{number}" for number, uid in enumerate(order)}
+    names = {
+        uid: {each.name: f"{number}" for number, each in enumerate(ledger.pods[uid].pod.containers)} for uid in order
+    }
+
+    def by_pod(found: Mapping[str, T]) -> dict[str, T]:
+        return {pods[uid]: each for uid, each in found.items() if uid in pods}
+
+    def by_container(found: Mapping[str, Mapping[str, T]]) -> dict[str, dict[str, T]]:
+        return {
+            pods[uid]: {names[uid].get(name, name): each for name, each in own.items()}
+            for uid, own in found.items() if uid in pods
+        }  # fmt: skip
+
+    cpus, memory = ledger.cpus, ledger.memory
+    return Ledger(
+        machine="",
+        cpus=replace(
+            cpus, assigned=by_container(cpus.assigned), pools=by_pod(cpus.pools), confined=by_pod(cpus.confined)
+        ),
+        memory=replace(memory, blocks=by_container(memory.blocks), pools=by_pod(memory.pools)),
+        devices=replace(ledger.devices, held=by_container(ledger.devices.held)),
+        pods={
+            pods[uid]: _record(ledger.pods[uid], pods[uid], number, digests=digests)
+            for number, uid in enumerate(order)
+        },
+    )
+
+
+def _record(record: PodRecord, uid: str, number: int, *, digests: bool) -> PodRecord:
+    namespace = digest_of(record.pod.namespace) if digests else ""
+    pod = replace(_plain(record.pod, uid), created=float(number), namespace=namespace)
+    return PodRecord(pod, record.policy, record.scope, bind_memory=record.bind_memory)
+
+
+def _plain(pod: Pod, uid: str) -> Pod:
+    """A pod without names."""
+    containers = (
+        Container(f"{number}", each.kind, each.requests, each.limits) for number, each in enumerate(pod.containers)
+    )
+    return Pod(
+        uid, "", "", tuple(containers), pod.qos, pod.requests, pod.limits, pod.overhead, pod.created, pod.priority
+    )
+
+
+def _numbered(pod: Pod) -> Mapping[str, str]:
+    """A pod's annotations, with numbers for the containers that numalign.io/exclusive names."""
+    wish = pod.annotations.get(EXCLUSIVE)
+    if wish is None:
+        return pod.annotations
+    numbers = {each.name: f"{number}" for number, each in enumerate(pod.containers)}
+    parts = (each.strip() for each in wish.split(","))
+    told = (each[:1] + numbers.get(each[1:], "?") if each[:1] == "-" else numbers.get(each, each) for each in parts)
+    return {**pod.annotations, EXCLUSIVE: ",".join(told)}
+
+
+def _brief(pod: Pod, container: Container) -> Container:
+    """Limits of a Guaranteed pod are its requests (rule 8.1): they are left out."""
+    same = pod.qos is Qos.GUARANTEED and container.limits == container.requests
+    return replace(container, limits={}) if same else container
+
+
+def _whole(pod: Pod, container: Container) -> Container:
+    """The same, undone."""
+    left_out = pod.qos is Qos.GUARANTEED and not container.limits
+    return replace(container, limits=container.requests) if left_out else container
+
+
+def _each_container(ledger: Ledger, change: Callable[[Pod, Container], Container]) -> Ledger:
+    """The ledger with each container of its pods changed."""
+    pods = {
+        uid: replace(
+            each, pod=replace(each.pod, containers=tuple(change(each.pod, one) for one in each.pod.containers))
+        )
+        for uid, each in ledger.pods.items()
+    }
+    return replace(ledger, pods=pods)
+
+
+def _in_namespace(pod: Pod, names: Mapping[str, str]) -> Pod:
+    return replace(pod, namespace=names.get(pod.namespace, pod.namespace))
+
+
+def _bare(machine: Machine) -> Machine:
+    return replace(machine, caches=(), devices=(), name="", warnings=())
+
+
+def _needed(inventory: DeviceInventory) -> DeviceInventory:
+    """Without the IOMMU groups of functions that nobody hands out."""
+    ids = {device.id for devices in inventory.resources.values() for device in devices}
+    groups = {address: group for address, group in inventory.groups.items() if address in ids}
+    return replace(inventory, groups=groups)
+
+
+def _mapping(found: object) -> Mapping[str, object]:
+    assert isinstance(found, Mapping)  # noqa: S101 - of a dataclass
+    return found

@@ -1,0 +1,181 @@
+"""The node's summary: what it costs, who makes it, and what a reader does with one that is damaged or newer."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.app.cluster.summary import SummaryText
+from agent.engine.dry_run import DryRun
+from agent.engine.node_summary import LARGEST, TOO_LARGE, VERSION, NodeSummary, decode, encode, summarize
+from agent.errors import SummaryError
+from agent.kube.topology_crd import SUMMARY, _difference, topology_object
+from agent.model.pod import Container, Pod, Qos
+from agent.settings import parse
+from tests.world.nodes import managers_of
+
+MI = 2**20
+
+
+def full(machine: str, grants: int) -> DryRun:
+    """A node with so many containers that hold CPUs and memory of their own, of odd sizes; some have sidecars."""
+    kept = {"reservedMemory": [{"numaNode": 0, "limits": {"memory": "512Mi"}}], "kubeReserved": {"memory": "412Mi"}}
+    config = {"memoryManagerPolicy": "Static", "reservedSystemCPUs": "0", "topologyManagerPolicy": "restricted"}
+    run = DryRun(managers_of(machine, {**config, **kept}))
+    rnd, number = random.Random(1), 0
+    while sum(map(len, run.ledger.cpus.assigned.values())) < grants:
+        containers = []
+        for name in ("main", "side")[: 1 + (number % 3 == 0)]:
+            amounts = {"cpu": 1000 * rnd.choice((1, 1, 1, 2)), "memory": 1000 * MI * rnd.randrange(200, 2000)}
+            containers.append(Container(name, requests=amounts, limits=amounts))
+        number += 1
+        run.see(Pod(f"{number}", f"app-{number}", "shop", tuple(containers), Qos.GUARANTEED, created=number), number)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("machine", "grants", "most"),
+    [
+        ("2 sockets x 4 nodes x 8 cores x 2 threads, 64G per node", 60, 4096),
+        ("2 sockets x 8 nodes x 16 cores x 2 threads, 64G per node", 250, LARGEST),
+    ],
+)
+def test_what_a_summary_costs(machine: str, grants: int, most: int) -> None:
+    """4 kB for 128 CPUs and 60 grants, 24 kB for 512 CPUs and 250: an API server with 5,000 nodes keeps them all."""
+    text = encode(summarize(full(machine, grants).state, began=0.0, enforcing=True))
+    assert 1000 < len(text) <= most
+
+
+def maker(publish: bool = True) -> tuple[SummaryText, dict[str, Any]]:  # noqa: FBT001, FBT002 - what is tried
+    """Whoever makes summaries, with settings and clocks that the test turns."""
+    world: dict[str, Any] = {"settings": parse({"fleet": {"publish": publish}})[0], "now": 1000.0}
+    made = SummaryText(lambda: world["settings"], lambda: world["now"], lambda: 5e8 + world["now"])
+    return made, world
+
+
+SMALL = "1 socket x 2 nodes x 4 cores, 4G per node"
+
+
+def test_nothing_is_made_unless_it_is_asked_for() -> None:
+    """The default costs nothing: no summary, also after it was switched off again."""
+    made, world = maker(publish=False)
+    run = DryRun(managers_of(SMALL, {}))
+    assert made.of(run.state, True) == ""  # noqa: FBT003 - it enforces
+    world["settings"] = parse({"fleet": {"publish": True}})[0]
+    assert made.of(run.state, True)  # noqa: FBT003 - it enforces
+    world["settings"] = parse({})[0]
+    assert made.of(run.state, True) == ""  # noqa: FBT003 - it enforces
+
+
+def test_a_generation_for_each_change_and_none_without() -> None:
+    """What has not changed is the very same text an hour later; a new grant is a higher generation, and says when."""
+    made, world = maker()
+    run = DryRun(managers_of(SMALL, {"reservedSystemCPUs": "0"}))
+    first = made.of(run.state, True)  # noqa: FBT003 - it enforces
+    world["now"] += 3600
+    assert made.of(run.state, True) == first  # noqa: FBT003 - it enforces
+    amounts = {"cpu": 2000, "memory": 1000 * MI}
+    run.see(Pod("u", "p", "n", (Container("c", requests=amounts, limits=amounts),), Qos.GUARANTEED), 1.0)
+    before, after = decode(first), decode(made.of(run.state, True))  # noqa: FBT003 - it enforces
+    assert after.generation > before.generation
+    assert (before.changed, after.changed) == (5e8 + 1000, 5e8 + 4600)
+    assert (before.held, after.held) == ({}, {"cpu": 2000, "memory": 1000 * MI, "pods": 1000})
+    assert decode(made.of(run.state, False)).enforcing is False  # noqa: FBT003 - it only observes
+
+
+def test_one_that_is_too_large_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node whose summary does not fit is left out, and whoever reads it learns why."""
+    monkeypatch.setattr("agent.app.cluster.summary.LARGEST", 10)
+    made, _ = maker()
+    text = made.of(DryRun(managers_of(SMALL, {})).state, True)  # noqa: FBT003 - it enforces
+    assert text.startswith(TOO_LARGE)
+    with pytest.raises(SummaryError, match=r"is not published: it is too large: [0-9]+ characters, 10 at most"):
+        decode(text)
+
+
+def packed(body: object) -> str:
+    """Any JSON as the text of a summary."""
+    return base64.b64encode(zlib.compress(json.dumps(body).encode())).decode()
+
+
+def unpacked(text: str) -> dict[str, Any]:
+    """The JSON in the text of a summary, as the docs say that anybody may read it."""
+    return dict(json.loads(zlib.decompress(base64.b64decode(text))))
+
+
+GOOD = encode(summarize(full(SMALL, 3).state, began=0.0, enforcing=True))
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda _: "", "is damaged"),
+        (lambda text: text[:-9], "is damaged"),
+        (lambda text: text[:40] + "é" + text[40:], "is damaged"),
+        (lambda _: packed([1]), "must be a mapping"),
+        (lambda _: base64.b64encode(zlib.compress(b" " * 2**26)).decode(), "is damaged, or has more than"),
+        (lambda text: packed({**unpacked(text), "version": VERSION + 1}), "of version 2, .* use a newer numalign"),
+        (lambda text: packed({**unpacked(text), "moons": 3}), "moons: is not known to this version"),
+        (lambda text: packed({**unpacked(text), "ledger": None}), "ledger"),
+        (lambda text: packed({**unpacked(text), "generation": "x"}), "generation: must be a whole number"),
+    ],
+    ids=["empty", "cut", "letter", "list", "bomb", "newer", "unknown", "missing", "wrong kind"],
+)
+def test_a_summary_that_cannot_be_read_says_why(damage: Callable[[str], str], told: str) -> None:
+    """Whatever stands in the annotation ends in one sentence: that node is left out, and the others are read."""
+    with pytest.raises(SummaryError, match=told):
+        decode(damage(GOOD))
+
+
+ODD: st.SearchStrategy[Any] = st.sampled_from(
+    [None, True, -1, 2**90, 1e300, "", "0-99999", "x" * 9, [], [[1]], {}, {"a": {}}]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=6), ODD)
+def test_no_odd_value_does_more_than_leave_the_node_out(path: list[int], value: object) -> None:
+    """Any one value of a summary replaced by another: it is read, or refused in a sentence of ours."""
+    body: Any = unpacked(GOOD)
+    here = body
+    for number, step in enumerate(path):
+        keys = sorted(here) if isinstance(here, dict) else list(range(len(here)))
+        if not keys:
+            return
+        key = keys[step % len(keys)]
+        if number == len(path) - 1 or not isinstance(here[key], dict | list):
+            here[key] = value
+            break
+        here = here[key]
+    try:
+        found = decode(packed(body))
+    except SummaryError as error:
+        assert str(error)  # noqa: PT017 - either is right
+    else:
+        assert isinstance(found, NodeSummary)
+
+
+def test_the_object_carries_it_and_loses_it() -> None:
+    """It travels in the patch that is made anyway, and goes when the setting is switched off."""
+    run = DryRun(managers_of(SMALL, {}))
+
+    def body(summary: str) -> dict[str, Any]:
+        node = run.node
+        return topology_object(
+            node.machine, run.ledger, node.rules, reserved=node.reserved, node="n", node_uid="u", pods=(),
+            summary=summary,
+        )  # fmt: skip
+
+    assert SUMMARY not in body("")["metadata"]["annotations"]
+    assert _difference(body(""), body("new")) == {"metadata": {"annotations": {SUMMARY: "new"}}}
+    assert _difference(body("old"), body("new")) == {"metadata": {"annotations": {SUMMARY: "new"}}}
+    assert _difference(body("old"), body("")) == {"metadata": {"annotations": {SUMMARY: None}}}
+    assert _difference(body("old"), body("old")) == {}
