@@ -31,7 +31,9 @@ from agent.model.machine import Machine
 from agent.model.rules import Enforcement
 from agent.settings import Settings, parse, rules_of
 from agent.settings.from_node import with_node_memory
+from agent.settings.gates import uncounted
 from agent.settings.hardware import fitted
+from agent.settings.node_kubelet import doubt
 
 _ONLINE = ("/sys/devices/system/cpu/online", "/sys/devices/system/node/online", "/proc/sys/vm/nr_hugepages")
 
@@ -58,6 +60,7 @@ class Setup:
         missed: what of the hardware that the settings name is not there now, one sentence each.
         whole: the machine when nothing was missed last; None when that was never so.
         wrong: why other settings are in force than the file has, "" where the file's are.
+        doubts: why answers may differ from those of the node's kubelet, one sentence each.
     """
 
     machine: Machine
@@ -67,6 +70,7 @@ class Setup:
     missed: tuple[str, ...] = ()
     whole: Machine | None = None
     wrong: str = ""
+    doubts: tuple[str, ...] = ()
 
     @property
     def switches(self) -> Switches:
@@ -177,6 +181,8 @@ def again(
         now = replace(made(settings, machine, before.ignored, kept, before), wrong=wrong)
     if now.missed != before.missed:
         tell_missed(now, told)
+    if now.doubts != before.doubts:
+        tell_doubts(now, told)
     return now
 
 
@@ -185,6 +191,13 @@ def tell_wrong(now: Setup, told: ProblemReporter) -> None:
     if now.wrong:
         told.problem("settings", now.wrong)
     tell_missed(now, told)
+    tell_doubts(now, told)
+
+
+def tell_doubts(now: Setup, told: ProblemReporter) -> None:
+    """Say why answers may differ from those of the node's kubelet."""
+    for text in now.doubts:
+        told.problem("kubelet", text)
 
 
 def tell_missed(now: Setup, told: ProblemReporter) -> None:
@@ -201,13 +214,17 @@ def made(
     whole = before.whole if before else None
     filled = with_node_memory(settings, machine, kept.memory if kept else None)
     filled, missed = fitted(filled, machine, whole)
-    rules = rules_of(filled, machine, node_reserved=kept.cpu_milli if kept else 0)
+    kubelet = kept.kubelet if kept else ""
+    rules = rules_of(filled, machine, node_reserved=kept.cpu_milli if kept else 0, kubelet=kubelet)
     if kept is not None:
         rules = replace(rules, advertised=kept.resources)
     followed = (ClaimFollower(machine, rules),) if settings.dra.enabled else ()
     node = Node(machine, rules, DeviceInventory.from_machine(machine, rules.devices), followed)
     node.start()  # says what the managers refuse
-    return Setup(machine, settings, node, ignored, missed, whole if missed else machine)
+    answers = settings.compatibility
+    said = (doubt(answers, kubelet), *uncounted(settings.feature_gates, answers, rules.minor))
+    doubts = tuple(text for text in said if text)
+    return Setup(machine, settings, node, ignored, missed, whole if missed else machine, doubts=doubts)
 
 
 def config_of(config: Path | None, root: str | None) -> Path | None:

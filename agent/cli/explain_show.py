@@ -74,7 +74,8 @@ def _one(target: Console, found: Explanation, *, details: bool) -> None:
             _bullet(target, note)
     target.print()
     policy = f"Policy {found.policy.value} is {_FROM[found.policy_from]}"
-    rules = f"{policy}, scope {found.scope.value} is {_FROM[found.scope_from]}."
+    answers = f"; answers are those of {found.answers}" if found.answers.startswith("kubelet") else ""
+    rules = f"{policy}, scope {found.scope.value} is {_FROM[found.scope_from]}{answers}."
     target.print(Text(rules if details else f"{rules} Hints and merges: --details."), style="dim")
     if details:
         _details(target, found)

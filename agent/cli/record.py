@@ -9,7 +9,9 @@ from pathlib import Path
 
 import click
 
+from agent.app.statedir import node_allocatable as kept
 from agent.cli.output import many, not_written
+from agent.cli.where import state_dir_option
 from agent.errors import MalformedError
 from agent.host.archives import open_root
 from agent.host.machines import find
@@ -34,11 +36,13 @@ Examples:
 @click.option("--name", default="machine", show_default=True, help="Name of the folder in the archive.")
 @click.option("--force", is_flag=True, help="Replace the file if it is there.")
 @click.argument("output", required=False, type=click.Path(dir_okay=False, path_type=Path))
-def record(root: str | None, name: str, output: Path | None, *, force: bool) -> None:
+@state_dir_option
+def record(root: str | None, name: str, output: Path | None, *, state_dir: Path, force: bool) -> None:
     """Pack what discovery reads of a machine into OUTPUT (NAME.tar.xz without it).
 
-    The archive holds sysfs topology, memory and PCI facts, the kernel's version and the CPU's model; no serial
-    numbers, MAC addresses or host names. `numalign topology --root FILE` reads it.
+    The archive holds sysfs topology, memory and PCI facts, the kernel's version, the CPU's model and the version of
+    the kubelet (from --state-dir); no serial numbers, MAC addresses or host names. `numalign topology --root FILE`
+    reads it.
     """
     target = output or Path(name + SUFFIX)
     if Path(name).name != name or name in ("", ".", ".."):
@@ -48,7 +52,7 @@ def record(root: str | None, name: str, output: Path | None, *, force: bool) -> 
     except MalformedError as error:
         raise click.BadParameter(str(error), param_hint="--root") from error
     with open_root(place) as files:
-        made = pack(files, name, live=root is None)
+        made = pack(files, name, live=root is None, kubelet="" if root else kept.load(state_dir).kubelet)
     try:
         with target.open("wb" if force else "xb") as handle:
             handle.write(made.archive)

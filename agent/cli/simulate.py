@@ -19,7 +19,7 @@ from agent.app.simulate.simulate import MachineKind, Outcome, Prepared, Simulate
 from agent.cli.output import not_written
 from agent.core.forecast.scheduling import Strategy
 from agent.errors import BadInputError
-from agent.model.rules import OnMisalignment, Policy, Scope
+from agent.model.rules import Minor, OnMisalignment, Policy, Scope
 
 NOT_ALL_IN, BAD_INPUT = 1, 2
 _COUNTED = re.compile(r"(\d{1,5})x(.+)", re.ASCII | re.DOTALL)
@@ -93,6 +93,8 @@ def _kinds(_context: click.Context, _option: click.Parameter, values: tuple[str,
 @_several("--on-misalignment", "wishes", OnMisalignment, "The same for onMisalignment.")
 @click.option("--exclusive", "exclusives", metavar="WISH", multiple=True,
               help="The same for exclusiveContainers: none, auto, names, auto,-NAME. May be repeated.")  # fmt: skip
+@click.option("--kubelet", "minor", metavar="MINOR", type=click.Choice([str(each) for each in Minor]), default=None,
+              help="Answer as this kubelet does, with its defects: 1.34 to 1.37.")  # fmt: skip
 @click.option("--scheduler", "strategy", type=click.Choice([each.value for each in Strategy]),
               default=Strategy.LEAST_ALLOCATED.value, show_default=True,
               help="How the scheduler scores nodes that have room.")  # fmt: skip
@@ -113,7 +115,8 @@ def _kinds(_context: click.Context, _option: click.Parameter, values: tuple[str,
 def command(
     *, pods: tuple[Path, ...], root: tuple[str, ...], machines: int, nodes: tuple[MachineKind, ...],
     configs: tuple[Path, ...], policies: tuple[Policy, ...], scopes: tuple[Scope, ...],
-    wishes: tuple[OnMisalignment, ...], exclusives: tuple[str, ...], strategy: str, retries: int, keep_nodes: bool,
+    wishes: tuple[OnMisalignment, ...], exclusives: tuple[str, ...], minor: str | None, strategy: str,
+    retries: int, keep_nodes: bool,
     most_pods: int, scenario: Path | None, show_nodes: bool, show_pods: bool, draw: str | None, output: str,
     target: Path | None,
 ) -> None:  # fmt: skip
@@ -132,6 +135,7 @@ def command(
     options = SimulateOptions(
         pods=pods, kinds=kinds, configs=configs, policies=policies, scopes=scopes, wishes=wishes,
         exclusives=exclusives, scenario=scenario,
+        kubelet=next((each for each in Minor if str(each) == minor), None),
         strategy=Strategy(strategy), retries=retries, keep_nodes=keep_nodes, most_pods=most_pods,
     )  # fmt: skip
     try:

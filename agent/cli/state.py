@@ -16,6 +16,7 @@ from agent.app.statedir import unplaced_pods as unplaced
 from agent.cli.where import config_option, root_option, state_dir_option
 from agent.core.cgroups.enforced import note
 from agent.core.machines.identity import differs
+from agent.engine.recover import ANSWERS
 from agent.errors import NumalignError, SettingsError
 from agent.host.checkpoint import Checkpoint
 from agent.model.ledgerjson import ledger_to_json
@@ -74,6 +75,7 @@ def command(*, state_dir: Path, config: Path | None, root: str | None, output: s
                     **as_json(view),
                     "unenforced": lacking,
                     "reserved": reserved,
+                    "answers": saved.extra.get(ANSWERS),
                     "lastStart": asdict(report) if report else None,
                 },
                 indent=2,
@@ -92,4 +94,5 @@ def command(*, state_dir: Path, config: Path | None, root: str | None, output: s
         show.nodes_grid(view, target.width).print(target)
         show.sentences(target, [*reserved, *([different] if different else [])])
     show.sentences(target, recovery_report.sentences(report) if report else ())
-    show.sentences(target, [f"saved by numalign {saved.by or '(unknown)'} in {store.path}"])
+    answers = f", with the answers of {saved.extra[ANSWERS]}" if saved.extra.get(ANSWERS) else ""
+    show.sentences(target, [f"saved by numalign {saved.by or '(unknown)'} in {store.path}{answers}"])

@@ -49,6 +49,8 @@ class KubeletRules:
             says "accounting error", as kubelet 1.36 does.
         shared_memory_unasked: the memory manager asks nothing for a container that shares its pod's memory (gate
             PodLevelResourceManagers); before, it had no node for it (defect D10).
+        empty_resources_ignored: `spec.resources: {}` of a static pod does not count for its QoS class (gate
+            PodLevelResourcesFixKubeletQOSClass); before, it made the pod BestEffort.
         devices_everywhere: hints for devices are made from all nodes, not from those alone that have devices.
     """
 
@@ -56,6 +58,7 @@ class KubeletRules:
     distribute_in_socket: Annotated[bool, Since(Minor.V1_37)] = False
     share_lowered: Annotated[bool, Since(Minor.V1_37)] = False
     shared_memory_unasked: Annotated[bool, Since(Minor.V1_37)] = False
+    empty_resources_ignored: Annotated[bool, Since(Minor.V1_37)] = False
     devices_everywhere: Annotated[bool, Until(Minor.V1_35)] = False
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from agent.core.accounting import invariants
 from agent.core.machines.identity import MACHINE, as_saved
 from agent.engine.ports import Reporter, Steps, Store
-from agent.engine.recover import LISTED, NAMES
+from agent.engine.recover import ANSWERS, LISTED, NAMES
 from agent.engine.state import State
 from agent.engine.transitions import unsaved
 from agent.errors import CheckpointUnwritableError, InvariantError
@@ -79,7 +79,13 @@ class Keeper:
         names = self._names(state.ledger)
         extra = {NAMES: {number: [*spot] for number, spot in names.items()}} if names else {}
         try:
-            self._store.save(state.ledger, {LISTED: state.listening, MACHINE: as_saved(state.node.machine), **extra})
+            self._store.save(
+                state.ledger,
+                {
+                    LISTED: state.listening, MACHINE: as_saved(state.node.machine),
+                    ANSWERS: state.node.rules.answers, **extra,
+                },
+            )  # fmt: skip
         except CheckpointUnwritableError as error:
             if not state.unwritable:
                 self._reporter.problem("checkpoint", str(error))

@@ -42,6 +42,8 @@ before may lack pods that an earlier agent pinned: the next start treats it like
 saved: it had)."""
 
 
+ANSWERS = "answers"
+"""Whose answers were given when it was saved (`Rules.answers`): what is held stays, whoever answers now."""
 NAMES = "names"
 """The same: container id -> [pod uid, container name], of containers that hold something. Saved with the ledger, and
 within a reconcile period when only names changed: a crash before that loses names, which the API, the runtime or the

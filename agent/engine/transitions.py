@@ -15,6 +15,7 @@ from agent.core.admission.pressure import PressureCheck, unjudged
 from agent.core.cgroups.enforced import Unenforced
 from agent.core.devices.kubelet import Given, Offered
 from agent.core.request.annotations import Ask
+from agent.core.request.empty_resources import as_the_kubelet_sees
 from agent.engine.deciding import asked, decided, set_aside, was_set_aside
 from agent.engine.device_tracker import DeviceTracker, reported_before
 from agent.engine.fault_isolation import sentence
@@ -136,7 +137,8 @@ def seen(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
         at: the moment.
         ran: it runs already: adopted, never refused (safety.md S4).
     """
-    known = state.known.get(pod.uid)
+    known, record = state.known.get(pod.uid), state.ledger.pods.get(pod.uid)
+    pod = as_the_kubelet_sees(pod, state.node.rules, known.pod if known else record.pod if record else None)
     if known is not None and not known.ended and same(known.pod, pod):
         return Transition(state.with_pods(replace(known, pod=pod)))
     step = tried(state, pod, at, ran=ran or (known is not None and known.ran))

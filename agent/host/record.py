@@ -48,6 +48,7 @@ _KEPT_LINES = {
     "numa_status": re.compile(r"(Node|Status):"),
 }
 _RELEASE = re.compile(r"Linux version (\d+\.\d+(?:\.\d+)?(?:-\d[\d.]*)?)")
+_KUBELET = re.compile(r"v?\d{1,3}\.\d{1,4}(\.\d{1,4})?", re.ASCII)  # what follows may name a build host
 _MODEL = re.compile(r"^(?:model name|cpu)\s*:\s*(.{1,80})$", re.MULTILINE)
 
 
@@ -110,13 +111,14 @@ class Recording:
     members: int
 
 
-def record(files: HostFiles, name: str, *, live: bool) -> Recording:
+def record(files: HostFiles, name: str, *, live: bool, kubelet: str = "") -> Recording:
     """Read a machine and pack what was read.
 
     Args:
         files: the machine.
         name: the archive's top folder; letters, digits, ".", "_", "+" and "-".
         live: whether it is the machine that this runs on, whose architecture is then noted.
+        kubelet: the version of its kubelet, "" when not known.
 
     Raises HostError when discovery fails, or when what was packed does not give the same machine.
     """
@@ -125,7 +127,8 @@ def record(files: HostFiles, name: str, *, live: bool) -> Recording:
     noting = NotingStore(files.store)
     machine = discover(files.over(noting), name)
     inside = _Packer(files, name)
-    facts = _facts(files, machine, live=live)
+    version = _KUBELET.match(kubelet)
+    facts = {**_facts(files, machine, live=live), "kubelet": version[0] if version else ""}
     inside.add_text(FACTS, json.dumps(facts, indent=1, sort_keys=True) + "\n", top=True)
     for path in sorted(noting.folders):
         inside.add_folder(path)

@@ -2,12 +2,14 @@
 
 capacity less allocatable     what the kubelet keeps from pods: kubeReserved + systemReserved + hard eviction; of
                               memory also the preallocated huge pages, which are not kept: they are granted as such
+nodeInfo.kubeletVersion       whose rules the managers follow where `compatibility` is `kubelet`
 numalign.io/observe-only      the kill switch of this node (safety.md S3)
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +17,7 @@ from typing import Any
 from agent.errors import MalformedError
 from agent.model.quantity import parse_milli, units
 
+LONGEST_VERSION = 64
 OBSERVE_ONLY = "numalign.io/observe-only"
 _OFF = frozenset({"", "0", "f", "F", "FALSE", "false", "False"})
 
@@ -29,6 +32,7 @@ class NodeFacts:
         memory: bytes that it keeps; None when the object does not say.
         observe_only: the annotation's value where it switches us off, "" where it does not.
         resources: extended resources (devices) that it advertises: the scheduler counts who asks for them.
+        kubelet: the kubelet's version, like v1.37.2; "" when the object does not say.
     """
 
     uid: str = ""
@@ -36,6 +40,7 @@ class NodeFacts:
     memory: int | None = None
     observe_only: str = ""
     resources: frozenset[str] = frozenset()
+    kubelet: str = ""
 
 
 def node_facts(body: Mapping[str, Any]) -> NodeFacts:
@@ -51,7 +56,13 @@ def node_facts(body: Mapping[str, Any]) -> NodeFacts:
         memory=None if memory is None else units(memory),
         observe_only="" if asked is None or asked in _OFF else str(asked)[:60],
         resources=frozenset(name for name in _mapping(status.get("allocatable")) if "/" in name),
+        kubelet=_version(_mapping(status.get("nodeInfo")).get("kubeletVersion")),
     )
+
+
+def _version(found: object) -> str:
+    """As it may stand in a log and a file: printable ASCII, cut."""
+    return re.sub(r"[^!-~]", "?", found[:LONGEST_VERSION]) if isinstance(found, str) else ""
 
 
 def _kept(status: Mapping[str, Any], resource: str) -> int | None:

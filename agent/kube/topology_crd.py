@@ -33,6 +33,8 @@ PATH = f"/apis/{API}/noderesourcetopologies"
 WRITER = "numalign.io/publisher"
 SUMMARY = "numalign.io/summary"
 """The annotation with the node's summary (`agent.engine.node_summary`)."""
+ANSWERS = "numalign.io/answers"
+"""An attribute: whose answers pods get, "fixed" or a minor of the kubelet."""
 MAX_ZONES = 64
 NOT_FOUND, CONFLICT = 404, 409
 
@@ -90,6 +92,7 @@ def topology_object(
         "attributes": [
             {"name": "topologyManagerPolicy", "value": shown.value},
             {"name": "topologyManagerScope", "value": rules.topology.scope.value},
+            {"name": ANSWERS, "value": rules.answers},
             {"name": "topologyManagerMaxNUMANodes", "value": str(max(len(zones), rules.topology.max_nodes))},
             {
                 "name": "nodeTopologyPodsFingerprint",

@@ -263,6 +263,7 @@ class Rules:
     Attributes:
         minor: the kubelet whose answers are given under Compatibility.KUBELET.
         pod_level_managers: gate PodLevelResourceManagers (kubelet rule 0.3).
+        empty_resources_ignored: gate PodLevelResourcesFixKubeletQOSClass of 1.37 (kubelet rule 8.1).
         keep_shared: refuse a grant that would empty the shared pool (safety rule S5); off only in the parity harness.
         only_offered: never hand out a CPU that somebody else holds or that is reserved, where the kubelet's averages
             would (kubernetes issues 124066, 140495); off only in the parity harness.
@@ -282,6 +283,7 @@ class Rules:
     compatibility: Compatibility = Compatibility.FIXED
     minor: Minor = Minor.V1_36
     pod_level_managers: bool = False
+    empty_resources_ignored: bool = True
     keep_shared: bool = True
     only_offered: bool = True
     on_misalignment: OnMisalignment = OnMisalignment.RUN
@@ -291,6 +293,12 @@ class Rules:
     pcie: PcieLocality = PcieLocality.OFF
     exclusive: Wish = NOBODY
     exclusive_namespaces: tuple[str, ...] = ("*",)
+
+    @property
+    def answers(self) -> str:
+        """Whose answers these are, in one word: "fixed", or "kubelet-1.37"."""
+        fixed = self.compatibility is Compatibility.FIXED
+        return self.compatibility.value if fixed else f"{self.compatibility.value}-{self.minor}"
 
     def may_take(self, resource: str, namespace: str, *, by_limit: bool = False) -> bool:
         """Whether pods of a namespace may have devices of a resource that numalign hands out itself.

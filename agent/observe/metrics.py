@@ -149,6 +149,9 @@ SPECS: tuple[Spec, ...] = (
          "1 when somebody else writes cpusets, by how that was found: files on the node, the kubelet's configz, pods "
          "of the node, ResourceSlices of the node, or sets that change back and forth (flapping).", ("found",)),
     Spec("numalign_build_info", "gauge", "Always 1; the version is the label.", ("version",)),
+    Spec("numalign_answers_info", "gauge",
+         "Always 1; the label says whose answers pods get: fixed, or a minor of the kubelet, like kubelet-1.37.",
+         ("answers",)),
 )  # fmt: skip
 PREFIX = "numalign_"
 
@@ -173,6 +176,7 @@ class MetricValues:
         placed: "aligned", "misaligned" -> pods that hold something.
         unenforced: pods that lack what they hold.
         available: NUMA node -> bytes that the kernel could give.
+        answers: whose answers pods get.
         writers: how another writer is looked for -> whether one was found.
     """
 
@@ -193,6 +197,7 @@ class MetricValues:
     unenforced: int = 0
     available: Mapping[int, int] = field(default_factory=dict)
     writers: Mapping[str, bool] = field(default_factory=dict)
+    answers: str = ""
 
 
 class Metrics:
@@ -316,6 +321,7 @@ class _Page(CollectorRegistry):
             ],
             "numalign_other_writers": [((found,), there) for found, there in sorted(shot.writers.items())],
             "numalign_build_info": [((__version__,), 1)],
+            "numalign_answers_info": [((shot.answers,), 1)] if shot.answers else [],
         }
         for spec in SPECS:
             if spec.kind == "gauge":

@@ -8,6 +8,7 @@ from __future__ import annotations
 from agent.errors import SettingsError
 from agent.model.rules import Enforcement, OnMisalignment
 from agent.settings.cpu_options import check_machine
+from agent.settings.gates import check_gates
 from agent.settings.kinds import CpuPolicy
 from agent.settings.model import Settings
 from agent.settings.to_rules import cpu_options_of
@@ -29,6 +30,7 @@ def check_together(settings: Settings, *, present: frozenset[str]) -> None:
     _cpus(settings, present)
     _memory(settings)
     gates = settings.feature_gates
+    check_gates(gates, settings.compatibility)
     if gates.get("PodLevelResourceManagers") and gates.get("PodLevelResources") is False:
         raise SettingsError(
             "featureGates.PodLevelResourceManagers", "needs the gate PodLevelResources; do not switch that one off"

@@ -22,7 +22,7 @@ class MemoryPolicy(StrEnum):
 
 
 class Answers(StrEnum):
-    """compatibility: mended answers, or a kubelet's; `kubelet` alone is 1.36."""
+    """compatibility: mended answers, or a kubelet's; `kubelet` alone is the node's own."""
 
     FIXED = "fixed"
     KUBELET = "kubelet"
@@ -37,10 +37,10 @@ class Answers(StrEnum):
         return Compatibility.FIXED if self is Answers.FIXED else Compatibility.KUBELET
 
     @property
-    def minor(self) -> Minor:
-        """Whose answers they are."""
+    def minor(self) -> Minor | None:
+        """The kubelet that is named; None where none is (see `agent.settings.node_kubelet`)."""
         named = self.value.rpartition(".")[2]
-        return Minor(int(named)) if named.isdecimal() else Minor.V1_36
+        return Minor(int(named)) if named.isdecimal() else None
 
 
 class Fallback(StrEnum):

@@ -1,4 +1,4 @@
-"""Names that KubeletConfiguration (v1beta1, v1.36) has and that no decision of ours needs.
+"""Names that KubeletConfiguration (v1beta1, v1.34 to v1.37) has and that no decision of ours needs.
 
 Used by `agent.settings.parsing`: a pasted snippet may hold them, and they are ignored with a warning, whereas a key
 that is not in this list either is a typing error and refused. Source:
@@ -10,7 +10,7 @@ IGNORED = frozenset(
     address allowedUnsafeSysctls authentication authorization cgroupDriver cgroupRoot cgroupsPerQOS clusterDNS
     clusterDomain configMapAndSecretChangeDetectionStrategy containerLogMaxFiles containerLogMaxSize
     containerLogMaxWorkers containerLogMonitorInterval containerRuntimeEndpoint contentType cpuCFSQuota
-    cpuCFSQuotaPeriod crashLoopBackOff enableContentionProfiling enableControllerAttachDetach
+    cpuCFSQuotaPeriod crashLoopBackOff defaultPodSysctls enableContentionProfiling enableControllerAttachDetach
     enableDebugFlagsHandler enableDebuggingHandlers enableProfilingHandler enableServer enableSystemLogHandler
     enableSystemLogQuery enforceNodeAllocatable eventBurst eventRecordQPS evictionMaxPodGracePeriod
     evictionMinimumReclaim evictionPressureTransitionPeriod evictionSoft evictionSoftGracePeriod failCgroupV1

@@ -329,8 +329,8 @@ class Settings(Section):
         Answers,
         Field(
             description=(
-                "kubelet: answer alike even where the kubelet errs, as 1.36 does or the minor that is named; "
-                "fixed: mended, the same for all."
+                "kubelet: answer alike even where the kubelet errs, as the node's own does, or the minor that is "
+                "named; fixed: mended, the same for all."
             )
         ),
     ] = Answers.FIXED

@@ -17,6 +17,7 @@ from pydantic_core import ErrorDetails
 from agent.errors import SettingsError
 from agent.model.fields import plain
 from agent.settings.conflicts import check_together
+from agent.settings.gates import GATES
 from agent.settings.kubelet_names import IGNORED
 from agent.settings.model import (
     DeviceSettings,
@@ -30,13 +31,6 @@ from agent.settings.model import (
 
 KUBELET_VERSION = "kubelet.config.k8s.io/v1beta1"
 KUBELET_KIND = "KubeletConfiguration"
-GATES = frozenset(
-    {
-        "CPUManagerPolicyAlphaOptions", "CPUManagerPolicyBetaOptions", "CPUManagerPolicyOptions",
-        "DisableCPUQuotaWithExclusiveCPUs", "PodLevelResourceManagers", "PodLevelResources",
-        "TopologyManagerPolicyAlphaOptions", "TopologyManagerPolicyBetaOptions", "TopologyManagerPolicyOptions",
-    }
-)  # fmt: skip
 _SECTIONS: Mapping[str, type[BaseModel]] = {
     "devices": DeviceSettings, "reservedMemory": NodeReservation, "waiting": WaitingSettings,
     "refusals": RefusalSettings, "page": Page, "exclusiveCPUs": ExclusiveSettings,

@@ -14,9 +14,11 @@ from agent.model.machine import Machine
 from agent.model.quantity import parse_milli, units
 from agent.model.rules import Ceilings, Compatibility, CpuOptions, CpuRules, MemoryRules, Policy, Rules
 from agent.settings.cpu_options import check_machine, cpu_options
+from agent.settings.gates import EMPTY_RESOURCES, POD_LEVEL_MANAGERS, gate_on
 from agent.settings.kinds import CpuPolicy, MemoryPolicy
 from agent.settings.memory_reserved import memory_rules
 from agent.settings.model import Settings
+from agent.settings.node_kubelet import followed
 from agent.settings.topology_options import topology_rules
 
 DEFAULT_EVICTION = "100Mi"
@@ -24,7 +26,7 @@ DEFAULT_EVICTION = "100Mi"
 _MEMORY_SIGNAL = "memory.available"
 
 
-def rules_of(settings: Settings, machine: Machine, *, node_reserved: int = 0) -> Rules:
+def rules_of(settings: Settings, machine: Machine, *, node_reserved: int = 0, kubelet: str = "") -> Rules:
     """The rules that decisions follow on this machine.
 
     Args:
@@ -32,10 +34,14 @@ def rules_of(settings: Settings, machine: Machine, *, node_reserved: int = 0) ->
         machine: what the reservations and options are checked against.
         node_reserved: thousandths of a CPU that the kubelet keeps from pods (capacity less allocatable), 0 when not
             known. It counts where our own settings reserve nothing (safety rule S14).
+        kubelet: the version of the node's kubelet, "" when not known. It counts under `compatibility: kubelet`.
 
     Raises:
         SettingsError: what this machine cannot give, with the kubelet's sentence where it has one.
     """
+    answers = settings.compatibility
+    minor = followed(answers, kubelet)
+    gates = settings.feature_gates
     topology = topology_rules(
         settings.topology_manager_policy,
         settings.topology_manager_scope,
@@ -50,8 +56,9 @@ def rules_of(settings: Settings, machine: Machine, *, node_reserved: int = 0) ->
         ceilings=Ceilings(settings.exclusive_cpus.per_namespace, settings.exclusive_cpus.limits),
         devices=tuple(device.selector() for device in settings.devices),
         compatibility=settings.compatibility.mode,
-        minor=settings.compatibility.minor,
-        pod_level_managers=settings.feature_gates.get("PodLevelResourceManagers", False),
+        minor=minor,
+        pod_level_managers=gate_on(gates, POD_LEVEL_MANAGERS, answers, minor, default=False),
+        empty_resources_ignored=gate_on(gates, EMPTY_RESOURCES, answers, minor, default=True),
         on_misalignment=settings.on_misalignment,
         on_memory_shortage=settings.on_memory_shortage,
         enforcement=settings.enforcement,

@@ -2,7 +2,7 @@
 
 The checks, their order and their sentences are those of the kubelet's start (rule 3.2). Each SettingsError carries
 the kubelet's sentence first and the remedy after a semicolon. Used by `agent.settings`, for the file and annotations.
-All options are stable in v1.36, so the gates TopologyManagerPolicyAlphaOptions and -BetaOptions change nothing.
+Every minor allows all options, so the gates TopologyManagerPolicyAlphaOptions and -BetaOptions change nothing.
 """
 
 from __future__ import annotations

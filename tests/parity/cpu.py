@@ -12,11 +12,10 @@ from agent.model.idset import CpuSet
 from agent.model.ledger import CpuBooks, Ledger
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod
-from agent.model.podspec import pod_from
 from agent.model.rules import Compatibility, CpuRules, Policy, Rules, TopologyRules
 from agent.settings.cpu_options import cpu_options
-from tests.parity.machines import machine_of, minor_of
-from tests.parity.manifests import manifest_of
+from tests.parity.machines import machine_of, minor_of, pod_level
+from tests.parity.manifests import pod_of
 from tests.parity.merge import hint_of, sentence
 from tests.parity.scenario import hints_out
 
@@ -52,7 +51,7 @@ def rules_of(given: Json, compatibility: Compatibility, *, only_offered: bool = 
         ),
         compatibility=compatibility,
         minor=minor_of(given),
-        pod_level_managers=gates.get("PodLevelResourceManagers", False),
+        pod_level_managers=pod_level(given),
         keep_shared=False,
         only_offered=only_offered,
     )
@@ -108,7 +107,7 @@ class Scenario:
     def admit(self, step: Json) -> Json:
         """A new pod, or an active one again."""
         if "pod" in step:
-            pod = pod_from(manifest_of(step["pod"]))
+            pod = pod_of(step["pod"], self.policy.rules.minor)
             self.pods[pod.uid] = pod
         uid = step["uid"] if "uid" in step else step["pod"]["uid"]
         if uid not in self.pods:

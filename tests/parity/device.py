@@ -58,11 +58,10 @@ class DeviceScenario(Scenario):
         machine = Machine(cpus=(), nodes=tuple(NumaNode(node, CpuSet(), 0) for node in sorted(given["numa_nodes"])))
         self.inventory = inventory_of(given["resources"])
         preferences = preferences_of(given["resources"])
-        provider = DeviceManager(
-            machine, Rules(compatibility=compatibility, minor=minor_of(given)), self.inventory, preferences
-        )
+        rules = Rules(compatibility=compatibility, minor=minor_of(given))
+        provider = DeviceManager(machine, rules, self.inventory, preferences)
         ledger = Ledger(machine="", cpus=CpuBooks(shared=CpuSet()))
-        super().__init__(provider, ledger, Positions.of(machine.node_set), pod_level=False)
+        super().__init__(provider, ledger, Positions.of(machine.node_set), rules)
 
     def more(self, pod: Pod, container: Container, affinity: Hint) -> Json:
         """How the free devices are split by the affinity."""

@@ -20,6 +20,11 @@ def minor_of(given: Mapping[str, Any]) -> Minor:
     return Minor(given.get("kubelet", Minor.V1_36))
 
 
+def pod_level(given: Mapping[str, Any]) -> bool:
+    """Whether a vector's gate PodLevelResourceManagers is on; kubelets before 1.36 do not know it."""
+    return minor_of(given) >= Minor.V1_36 and bool((given.get("gates") or {}).get("PodLevelResourceManagers"))
+
+
 def machine_of(vector: dict[str, Any]) -> Machine:
     """Build the Machine that a vector's `machine` describes."""
     cores = [

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+from agent.core.request.empty_resources import as_the_kubelet_sees
+from agent.model.pod import Pod
+from agent.model.podspec import pod_from
+from agent.model.rules import Compatibility, Minor, Rules
+
+
+def pod_of(pod: dict[str, Any], minor: Minor) -> Pod:
+    """A vector's pod as a kubelet of this minor sees it. Its status is empty, as that of a static pod."""
+    found = replace(pod_from(manifest_of(pod)), static=True)
+    return as_the_kubelet_sees(found, Rules(compatibility=Compatibility.KUBELET, minor=minor))
 
 
 def manifest_of(pod: dict[str, Any]) -> dict[str, Any]:

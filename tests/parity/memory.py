@@ -13,7 +13,7 @@ from agent.model.ledger import Block, CpuBooks, Ledger, NodeBook
 from agent.model.machine import Machine
 from agent.model.pod import Pod
 from agent.model.rules import Compatibility, MemoryRules, Rules
-from tests.parity.machines import machine_of, minor_of
+from tests.parity.machines import machine_of, minor_of, pod_level
 from tests.parity.merge import sentence
 from tests.parity.scenario import Json, Scenario
 
@@ -45,7 +45,7 @@ def rules_of(given: Json, compatibility: Compatibility = Compatibility.KUBELET) 
         memory=MemoryRules(static=True, reserved=reserved),
         compatibility=compatibility,
         minor=minor_of(given),
-        pod_level_managers=given["gates"]["PodLevelResourceManagers"],
+        pod_level_managers=pod_level(given),
     )
 
 
@@ -56,7 +56,7 @@ class MemoryScenario(Scenario):
         machine, rules = machine_of(given["machine"]), rules_of(given, compatibility)
         provider = MemoryManager(machine, rules)
         ledger = Ledger(machine="", cpus=CpuBooks(shared=CpuSet()), memory=provider.start())
-        super().__init__(provider, ledger, Positions.of(machine.node_set), pod_level=rules.pod_level_managers)
+        super().__init__(provider, ledger, Positions.of(machine.node_set), rules)
         self.initial = [_totals(book, machine) for book in ledger.memory.nodes]
         self.sentences: list[str] = []
         self.check = lambda: self.sentences.extend(wrong_books(self.ledger))

@@ -22,15 +22,14 @@ from agent.model.ledger import Ledger
 from agent.model.machine import Machine
 from agent.model.outcome import Refusal, Refused
 from agent.model.pod import Container, ContainerKind, Pod
-from agent.model.podspec import pod_from
 from agent.model.quantity import parse_milli, units
 from agent.model.rules import Compatibility, CpuRules, MemoryRules, Policy, Rules
 from agent.settings.cpu_options import check_machine, cpu_options
 from agent.settings.memory_reserved import memory_rules
 from agent.settings.topology_options import topology_rules
 from tests.parity.device import inventory_of, preferences_of
-from tests.parity.machines import machine_of, minor_of
-from tests.parity.manifests import manifest_of
+from tests.parity.machines import machine_of, minor_of, pod_level
+from tests.parity.manifests import pod_of
 from tests.parity.merge import hint_out, sentence
 
 NOTHING_RESERVED = (
@@ -86,7 +85,7 @@ class Scenario:
         """One event."""
         result: dict[str, Any] = {}
         if event["op"] == "add":
-            result["pods"] = [self.add(pod_from(manifest_of(event["pod"])))]
+            result["pods"] = [self.add(pod_of(event["pod"], self.node.rules.minor))]
         elif event["op"] == "remove":
             self.active = [pod for pod in self.active if pod.uid != event["uid"]]
             self.ledger = self.node.release(self.ledger, event["uid"])
@@ -189,7 +188,7 @@ class _Running(devices.DeviceManager):
 
 def rules_of(given: dict[str, Any], machine: Machine, compatibility: Compatibility) -> Rules:
     """A vector's settings, checked in the order in which the kubelet builds its managers; raises SettingsError."""
-    gates, topology, memory = given.get("gates") or {}, given["topology"], given["memory"]
+    topology, memory = given["topology"], given["memory"]
     topology_checked = topology_rules(
         topology["policy"], topology["scope"], topology.get("options"), machine=machine, compatibility=compatibility
     )
@@ -199,7 +198,7 @@ def rules_of(given: dict[str, Any], machine: Machine, compatibility: Compatibili
         cpu=_cpu_rules(given, machine, topology_checked.policy, units(reservation.get("cpu", 0))),
         compatibility=compatibility,
         minor=minor_of(given),
-        pod_level_managers=gates.get("PodLevelResourceManagers", False),
+        pod_level_managers=pod_level(given),
         keep_shared=False,
     )
     cpus.CpuManager(machine, rules)  # its checks come before those of memory

@@ -11,8 +11,8 @@ from agent.model.hint import Hint, Stance
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal
 from agent.model.pod import Container, Pod
-from agent.model.podspec import pod_from
-from tests.parity.manifests import manifest_of
+from agent.model.rules import Rules
+from tests.parity.manifests import pod_of
 from tests.parity.merge import hint_of, hint_out
 
 Json = dict[str, Any]
@@ -39,9 +39,9 @@ def hints_out(answer: Answer, positions: Positions) -> Json | None:
 class Scenario:
     """One vector's pods, run through one provider. Families add what they show of it."""
 
-    def __init__(self, provider: Provider, ledger: Ledger, positions: Positions, *, pod_level: bool) -> None:
+    def __init__(self, provider: Provider, ledger: Ledger, positions: Positions, rules: Rules) -> None:
         self.provider, self.ledger, self.positions = provider, ledger, positions
-        self.pod_level = pod_level
+        self.pod_level, self.minor = rules.pod_level_managers, rules.minor
         self.pods: dict[str, Pod] = {}
         self.check: Callable[[], None] = lambda: None
 
@@ -56,13 +56,13 @@ class Scenario:
     def step(self, step: Json) -> Json:
         """One step."""
         if step["op"] == "add":
-            pod = pod_from(manifest_of(step["pod"]))
+            pod = pod_of(step["pod"], self.minor)
             self.pods[pod.uid] = pod
             return self.admit(step, pod)
         if step["op"] == "readmit":
             uid = step["uid"]
             if uid in self.pods and "pod" in step:
-                self.pods[uid] = pod_from(manifest_of(step["pod"]))
+                self.pods[uid] = pod_of(step["pod"], self.minor)
             return self.admit(step, self.pods[uid]) if uid in self.pods else {}
         if step["op"] == "remove":
             self.remove(step["uid"])

@@ -39,6 +39,13 @@ def test_where_kubelet_1_37_answers_otherwise(name: str) -> None:
     check(vectors(f"1.37/{name}.jsonl.gz"), Minor.V1_37)
 
 
+def test_one_small_case_for_each_rule_of_1_37() -> None:
+    """The reference folder's cases.jsonl, but the one on which the kubelet never returns."""
+    found = of_kubelet(read_vectors(vectors("1.37/cases.jsonl")), Minor.V1_37)
+    report = run(each for each in found if "hang" not in each.quirks)
+    assert report.ok, [_told(difference) for tally in report.tallies.values() for difference in tally.shown]
+
+
 def test_machines_whose_nodes_and_sockets_cross_cut() -> None:
     """Seven answers of the reference folder for machines where a node lies in several sockets."""
     check(vectors("edges-crosscut.jsonl"))

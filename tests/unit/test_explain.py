@@ -83,8 +83,8 @@ def test_json_has_the_documented_keys(file: str, case: dict[str, Any]) -> None:
     """The JSON shape is plain JSON, and every explanation has the same keys."""
     body = json.loads(json.dumps(to_json(carried_out(case).found)))
     assert sorted(body) == [
-        "asOf", "asked", "fate", "got", "merges", "notes", "pod", "policy", "policyFrom", "qos", "reasons", "refusal",
-        "remedies", "scope", "scopeFrom", "searched", "summary", "uid", "verdict", "version",
+        "answers", "asOf", "asked", "fate", "got", "merges", "notes", "pod", "policy", "policyFrom", "qos", "reasons",
+        "refusal", "remedies", "scope", "scopeFrom", "searched", "summary", "uid", "verdict", "version",
     ], file  # fmt: skip
     for merge in body["merges"]:
         assert set(merge) == {

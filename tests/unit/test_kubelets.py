@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from agent.core.kubelets import MENDED, kubelet_rules
+from agent.core.request.empty_resources import as_the_kubelet_sees
 from agent.errors import SettingsError
 from agent.model.outcome import Refusal
+from agent.model.pod import Pod, Qos
+from agent.model.podspec import pod_from
 from agent.model.rules import Compatibility, Minor, Rules
 from agent.settings import parse, rules_of
 from tests.unit.cpu_machines import D2, Node, container, machine, pod
@@ -39,7 +44,7 @@ def test_the_mended_answer_is_the_same_for_every_kubelet() -> None:
     ],
 )
 def test_a_setting_names_the_kubelet(written: str, mode: Compatibility, minor: Minor) -> None:
-    """compatibility: kubelet-1.37 makes rules that answer as kubelet 1.37; kubelet alone means 1.36."""
+    """compatibility: kubelet-1.37 answers as kubelet 1.37; kubelet alone, where no Node was read, as 1.36."""
     settings, _ = parse({"compatibility": written, "reservedSystemCPUs": "0"})
     rules = rules_of(settings, D2)
     assert (rules.compatibility, rules.minor) == (mode, minor)
@@ -95,3 +100,31 @@ def test_devices_name_nodes_without_any_up_to_1_35(minor: Minor, *, holds: bool)
     """A device on node 0 is offered with node 0 alone, and before 1.36 with both nodes too."""
     rack = Rack(gpus([[0]]), KUBELET, minor=minor)
     assert rack.hints(asking("p", 1)) == {GPU: "{0}p {0,1}n" if holds else "{0}p"}
+
+
+@minors(Minor.V1_37)
+def test_empty_pod_level_resources_do_not_count_from_1_37_on(minor: Minor, *, holds: bool) -> None:
+    """`resources: {}` made a static pod BestEffort; since 1.37 it is the class of its containers."""
+    rules = Rules(compatibility=KUBELET, minor=minor)
+    seen = as_the_kubelet_sees(empty(), rules)
+    assert seen.qos is (Qos.GUARANTEED if holds else Qos.BEST_EFFORT)
+    assert as_the_kubelet_sees(empty(), replace(rules, empty_resources_ignored=False)).qos is Qos.BEST_EFFORT
+    assert as_the_kubelet_sees(empty(), replace(rules, compatibility=Compatibility.FIXED)).qos is Qos.BEST_EFFORT
+
+
+def test_whose_class_the_api_server_says_keeps_it() -> None:
+    """A pod that is not static, one that is known already, and one that asks for something are left as they are."""
+    rules = Rules(compatibility=KUBELET, minor=Minor.V1_37)
+    made = replace(empty(), static=False)
+    asking_ = replace(empty(), requests={"cpu": 1000}, qos=Qos.BURSTABLE)
+    assert [as_the_kubelet_sees(each, rules) for each in (made, asking_)] == [made, asking_]
+    assert as_the_kubelet_sees(empty(), rules, known=empty()) == empty()
+    known = as_the_kubelet_sees(empty(), rules)
+    assert as_the_kubelet_sees(empty(), replace(rules, minor=Minor.V1_36), known=known) == known
+
+
+def empty() -> Pod:
+    """A static pod of a Guaranteed container with `spec.resources: {}`, as its manifest says."""
+    amounts = {"cpu": "2", "memory": "64Mi"}
+    spec = {"containers": [{"name": "c", "resources": {"limits": amounts}}], "resources": {}}
+    return replace(pod_from({"metadata": {"name": "p", "uid": "p"}, "spec": spec}), static=True)

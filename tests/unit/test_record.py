@@ -6,10 +6,12 @@ import io
 import json
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from agent.app.statedir.node_allocatable import NodeAllocatable, load, save
 from agent.cli.record import record as command
 from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import HostError
@@ -81,6 +83,28 @@ def test_nothing_that_names_the_machine_is_in_a_recording(root: Path) -> None:
         json.loads(next(d for n, d in unpacked(made.archive).items() if "numalign-record.json" in n))["kernel"]
         == "6.1.0-18"
     )
+
+
+def test_the_kubelets_version_is_recorded_without_what_a_build_adds(root: Path, tmp_path: Path) -> None:
+    """Taken from the state folder of the node's agent; a recorded machine is no node, and has none."""
+    state = tmp_path / "state"
+    state.mkdir()
+    save(state, NodeAllocatable(known=True, kubelet=f"v1.37.2-{HOST}"))
+    with open_root(str(root)) as files:
+        made = record(files, "x", live=True, kubelet=load(state).kubelet)
+    assert facts(made.archive)["kubelet"] == "v1.37.2"
+    assert HOST not in str(facts(made.archive))
+    target = tmp_path / "again.tar.xz"
+    result = CliRunner().invoke(
+        command, ["--root", str(root), "--name", "again", "--state-dir", str(state), str(target)]
+    )
+    assert (result.exit_code, facts(target.read_bytes())["kubelet"]) == (0, "")
+
+
+def facts(archive: bytes) -> dict[str, Any]:
+    """What the recording says of itself."""
+    found: dict[str, Any] = json.loads(next(d for n, d in unpacked(archive).items() if "numalign-record.json" in n))
+    return found
 
 
 def test_a_device_behind_an_anonymous_folder_is_still_found(root: Path, tmp_path: Path) -> None:

@@ -65,6 +65,28 @@ def test_policies_side_by_side(tmp_path: Path) -> None:
     assert [each["containers"][0]["numaNodes"] for each in loose["placements"]] == ["0", "1", "0-1"]
 
 
+@pytest.mark.parametrize(("minor", "cpus"), [("1.36", "5-10"), ("1.37", "8-10,12-14")])
+def test_a_kubelet_of_another_minor(tmp_path: Path, minor: str, cpus: str) -> None:
+    """--kubelet answers as that minor, whatever compatibility says; the answer is named."""
+    config = tmp_path / "config.yaml"
+    options = {"distribute-cpus-across-numa": "true", "align-by-socket": "true"}
+    gates = {"CPUManagerPolicyAlphaOptions": True}
+    body = {"topologyManagerPolicy": "none", "cpuManagerPolicyOptions": options, "featureGates": gates}
+    config.write_text(json.dumps({**body, "reservedSystemCPUs": "0-1,15"}), "utf-8")
+    machine = "synthetic:2 sockets x 2 nodes x 4 cores x 1 thread, 8G per node"
+    arguments = ["-o", "json", "--kubelet", minor, "--config", str(config)]
+    (found,) = answer(call(tmp_path, *arguments, pods=[pod("a", "1"), pod("b", "6")], machine=machine))
+    assert (found["answers"], found["placements"][1]["containers"][0]["cpus"]) == (f"kubelet-{minor}", cpus)
+
+
+def test_an_unknown_minor_is_wrong_input(tmp_path: Path) -> None:
+    """--kubelet names the minors that there are."""
+    result = call(tmp_path, "--kubelet", "1.99", pods=[pod("p")])
+    assert result.exit_code == 2
+    assert "1.34" in result.stderr
+    assert "1.37" in result.stderr
+
+
 def _states(variant: dict[str, Any]) -> dict[str, int]:
     return {name: count for name, count in variant["states"].items() if count}
 

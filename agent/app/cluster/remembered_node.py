@@ -48,7 +48,10 @@ class RememberedNode:
             return False
         self._news = False
         facts = self.facts
-        found = replace(self.kept, observe_only=facts.observe_only, resources=facts.resources)
+        found = replace(
+            self.kept, observe_only=facts.observe_only, resources=facts.resources,
+            kubelet=facts.kubelet or self.kept.kubelet,
+        )  # fmt: skip
         if facts.cpu_milli is not None and facts.memory is not None:
             found = replace(found, cpu_milli=facts.cpu_milli, memory=facts.memory, known=True)
         self.keep(found)

@@ -99,6 +99,7 @@ def _settings(rules: Rules) -> dict[str, Any]:
         "cpuManagerPolicy": "static" if rules.cpu.static else "none",
         "memoryManagerPolicy": "Static" if rules.memory.static else "None",
         "onMisalignment": rules.on_misalignment.value,
+        "answers": rules.answers,
     }
 
 

@@ -10,7 +10,7 @@ from agent.app.reporters import Reporters
 from agent.app.service.file_switch import FileSwitch
 from agent.app.setup import Setup
 from agent.app.statedir import recovery_report
-from agent.app.statedir.loading import load
+from agent.app.statedir.loading import load, tell_answers
 from agent.app.statedir.metered_store import CountedStore
 from agent.engine.adopt import AnnotatedGrant
 from agent.engine.engine import Engine
@@ -94,6 +94,7 @@ def begin(
     """
     observed = cgroups.observe()
     loaded = load(store, setup.node, observed, known.pods)
+    tell_answers(loaded.answers, setup.node.rules.answers)
     names = {**loaded.names, **known.names}
     found = recover(
         setup.node, loaded.ledger, observed, names, known.pods, complete=loaded.complete, words=known.words

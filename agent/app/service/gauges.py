@@ -38,6 +38,7 @@ def shown(engine: Engine, memory: NodeMemory | None) -> MetricValues:
         nodes=nodes, pods=pods, waiting=waiting, largest=largest, placed=_placed(ledger),
         unenforced=unenforced, resizes=resizes,
         available=memory.available(node.machine.node_set) if memory else {},
+        answers=node.rules.answers,
         writers={source: source in snapshot.yields for source in SOURCES},
     )  # fmt: skip
 

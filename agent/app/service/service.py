@@ -23,6 +23,7 @@ from agent.app.service.followed_setup import FollowedSetup
 from agent.app.service.gauges import Locality, shown
 from agent.app.service.machine_watch import second_opinion
 from agent.app.service.node_events import NodeEvents
+from agent.app.statedir.loading import tell_answers
 from agent.app.statedir.unplaced_pods import UnplacedPods
 from agent.core.machines.changes import changes
 from agent.engine.engine import Engine
@@ -284,6 +285,7 @@ class NodeService(Generic[Source]):
             for change in changes(before.machine, now.machine):
                 LOG.warning("machine: %s", change.text)
             lost = bool(self.engine.changed(now.node, now.switches).losses)
+            tell_answers(before.node.rules.answers, now.node.rules.answers)
             if self.parts.edges is not None:
                 self.parts.edges.follow()
             self._tell_machine()

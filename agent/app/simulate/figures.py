@@ -198,6 +198,7 @@ def _variant(label: str, outcome: Outcome, found: Figures) -> dict[str, Any]:
         "policy": settings.topology_manager_policy.value,
         "scope": settings.topology_manager_scope.value,
         "onMisalignment": settings.on_misalignment.value,
+        "answers": outcome.answers,
         "allIn": found.all_in,
         "states": {state.value: found.states.get(state, 0) for state in PodState},
         "reasons": {state.value: dict(reasons) for state, reasons in found.reasons.items()},

@@ -27,9 +27,10 @@ from agent.host.settings_file import read_settings
 from agent.host.workloads import read_workloads
 from agent.model.exclusive import NOBODY
 from agent.model.machine import Machine
-from agent.model.rules import OnMisalignment, Policy, Scope
+from agent.model.rules import Minor, OnMisalignment, Policy, Scope
 from agent.model.workload import WorkloadItem, unbound
 from agent.settings import Settings, parse
+from agent.settings.kinds import Answers
 from agent.settings.to_rules import reserved_memory
 
 MOST_NODES = 10_000
@@ -54,6 +55,7 @@ class SimulateOptions:
     configs: tuple[Path, ...] = ()
     policies: tuple[Policy, ...] = ()
     scopes: tuple[Scope, ...] = ()
+    kubelet: Minor | None = None
     wishes: tuple[OnMisalignment, ...] = ()
     exclusives: tuple[str, ...] = ()
     scenario: Path | None = None
@@ -107,6 +109,11 @@ class Outcome:
     sites: tuple[Site, ...]
     result: Result
     notes: tuple[str, ...] = field(default=())
+
+    @property
+    def answers(self) -> str:
+        """Whose answers they are (`Rules.answers`); the same on all nodes."""
+        return self.sites[0].node.rules.answers if self.sites else ""
 
 
 def prepare(options: SimulateOptions) -> Prepared:
@@ -180,6 +187,7 @@ def _variants(options: SimulateOptions) -> tuple[Variant, ...]:
             "exclusiveContainers": exclusive,
         }  # fmt: skip
         named = {key: str(value) for key, value in changes.items() if value is not None}
+        named |= {"compatibility": f"{Answers.KUBELET}-{options.kubelet}"} if options.kubelet else {}
         settings = parse({**_document(base), **named})[0] if named else base
         many = (
             (len(options.configs), Path(config).stem), (len(options.scopes), str(settings.topology_manager_scope)),

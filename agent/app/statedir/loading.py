@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agent.core.admission.node import Node
-from agent.engine.recover import LISTED, names_in, of_another_machine
+from agent.engine.recover import ANSWERS, LISTED, names_in, of_another_machine
 from agent.errors import (
     CheckpointCorruptError,
     CheckpointForeignError,
@@ -21,6 +21,9 @@ from agent.host.checkpoint import Checkpoint
 from agent.model.cgroup import Observed
 from agent.model.ledger import Ledger
 from agent.model.pod import Pod
+from agent.observe.logs import LOG
+
+_WORD = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,7 @@ class Loaded:
         ledger: None where there is none to be used.
         complete: it was saved after a complete list of pods.
         names: container id -> (pod uid, container name), of those that held something.
+        answers: whose answers were given when it was saved; "" where an older version saved it.
         aside: why the checkpoint was put aside, "" when it was not.
     """
 
@@ -38,6 +42,7 @@ class Loaded:
     complete: bool = True
     names: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     aside: str = ""
+    answers: str = ""
 
 
 def load(store: Checkpoint, node: Node, observed: Observed, pods: Sequence[Pod]) -> Loaded:
@@ -71,4 +76,16 @@ def _used(store: Checkpoint, node: Node, observed: Observed, pods: Sequence[Pod]
             f"is of machine {saved.ledger.machine}, this one is {node.machine.digest}, and none of its pods is here"
         )
         raise CheckpointForeignError(str(store.path), what)
-    return Loaded(saved.ledger, saved.extra.get(LISTED) is not False, names_in(saved.extra))
+    answers = str(saved.extra.get(ANSWERS, ""))[:_WORD]
+    return Loaded(saved.ledger, saved.extra.get(LISTED) is not False, names_in(saved.extra), answers=answers)
+
+
+def tell_answers(before: str, now: str) -> None:
+    """New pods get other answers than those that are here got; nothing that is held moves by that.
+
+    Args:
+        before: whose answers were given (`Rules.answers`); "" where that is not known.
+        now: whose are.
+    """
+    if before and before != now:
+        LOG.warning("answers were those of %s and are those of %s now, for new pods: nothing moves", before, now)

@@ -22,6 +22,7 @@ from agent.settings.from_node import derives_cpus, derives_memory
 FILE = "node.json"
 _LARGEST = 65536
 _SENTENCE = 300
+_VERSION = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +35,7 @@ class NodeAllocatable:
         known: the Node was read, now or by an earlier start.
         observe_only: the Node's kill switch as last read (safety.md S3); "" while it is off.
         resources: the extended resources that it advertises.
+        kubelet: the version of its kubelet; "" when that was never told.
         writers: sentences on pods of this node that write cpusets, as the API told it last (safety.md S10).
     """
 
@@ -43,6 +45,7 @@ class NodeAllocatable:
     observe_only: str = ""
     resources: frozenset[str] = frozenset()
     writers: tuple[str, ...] = ()
+    kubelet: str = ""
 
 
 def load(state: Path) -> NodeAllocatable:
@@ -55,8 +58,9 @@ def load(state: Path) -> NodeAllocatable:
             writers = tuple(str(each)[:_SENTENCE] for each in found.get("writers", ()))
             observe = str(found.get("observeOnly", ""))[:60]
             return NodeAllocatable(
-                cpu, memory, known=True, observe_only=observe, resources=resources, writers=writers
-            )
+                cpu, memory, known=True, observe_only=observe, resources=resources, writers=writers,
+                kubelet=str(found.get("kubelet", ""))[:_VERSION],
+            )  # fmt: skip
     return NodeAllocatable()
 
 
@@ -68,6 +72,7 @@ def save(state: Path, kept: NodeAllocatable) -> None:
             "cpuMilli": kept.cpu_milli,
             "memoryBytes": kept.memory,
             "observeOnly": kept.observe_only,
+            "kubelet": kept.kubelet,
             "resources": sorted(kept.resources),
             "writers": [each[:_SENTENCE] for each in kept.writers],
         },

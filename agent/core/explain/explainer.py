@@ -116,6 +116,7 @@ class _Explainer:
             reasons=("it is neither refused nor pinned; it runs on the shared pool",),
             asked=asked_by(self.node, self.pod),
             got=got_by(self.node, self.ledger, self.pod) if self.pod.uid in self.ledger.pods else (),
+            answers=self.node.rules.answers,
         )  # fmt: skip
 
     def inside(self, record: PodRecord) -> Explanation:
@@ -243,6 +244,7 @@ class _Explainer:
             fate=fate(facts), reasons=reasons, asked=facts.asked, merges=run.merges, got=got, refusal=run.refusal,
             remedies=found.remedies, searched=found.searched, as_of=as_of,
             notes=(*self.notes, *told(holding or run.case.ledger, self.pod.uid), *sentences(near)),
+            answers=rules.answers,
         )  # fmt: skip
 
 

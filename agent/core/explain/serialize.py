@@ -26,7 +26,7 @@ def to_json(found: Explanation) -> dict[str, Any]:
         "fate": found.fate,
         "policy": found.policy.value, "policyFrom": found.policy_from.value,
         "scope": found.scope.value, "scopeFrom": found.scope_from.value,
-        "asOf": found.as_of.value,
+        "asOf": found.as_of.value, "answers": found.answers,
         "refusal": None if refusal is None else {
             "reason": refusal.reason.value, "message": refusal.message, "container": refusal.container,
             "facts": dict(refusal.facts),

@@ -264,6 +264,7 @@ class Explanation:
         searched: what was looked for in vain, and how far; sentences.
         as_of: which moment `merges` and `remedies` speak of.
         notes: what else one should know: later events, caveats; sentences.
+        answers: whose answers these are: "fixed", or "kubelet-1.37".
     """
 
     pod: str
@@ -285,3 +286,4 @@ class Explanation:
     searched: tuple[str, ...] = ()
     as_of: AsOf = AsOf.NOW
     notes: tuple[str, ...] = ()
+    answers: str = ""
