@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from agent.core.admission.empty_resources import as_the_kubelet_sees
 from agent.core.admission.node import Node
 from agent.core.admission.pressure import PressureCheck, unjudged
 from agent.core.cgroups.enforced import Unenforced
 from agent.core.devices.kubelet import Given, Offered
 from agent.core.request.annotations import Ask
-from agent.core.request.empty_resources import as_the_kubelet_sees
 from agent.engine.deciding import asked, decided, set_aside, was_set_aside
 from agent.engine.device_tracker import DeviceTracker, reported_before
 from agent.engine.fault_isolation import sentence

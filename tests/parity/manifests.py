@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from agent.core.request.empty_resources import as_the_kubelet_sees
+from agent.core.admission.empty_resources import as_the_kubelet_sees
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
 from agent.model.rules import Compatibility, Minor, Rules

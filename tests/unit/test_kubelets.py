@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from agent.core.admission.empty_resources import as_the_kubelet_sees
 from agent.core.kubelets import MENDED, kubelet_rules
-from agent.core.request.empty_resources import as_the_kubelet_sees
 from agent.errors import SettingsError
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod, Qos
