@@ -2,7 +2,7 @@
 
 Each field of `KubeletRules` says for which minors it holds. Under Compatibility.FIXED none of them does: the mended
 answer is the same for every kubelet. Source: the differences of the kubelet's own code between v1.34.4, v1.35.4,
-v1.36.3 and v1.37.2. The answers of v1.36.3 and v1.37.2 are compared with numalign's; the older two are only read.
+v1.36.3 and v1.37.2. The answers of all four are compared with numalign's (tests/parity).
 """
 
 from __future__ import annotations
