@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from agent.app.cluster.cluster import Cluster
+from agent.app.cluster.build import ClusterService
 from agent.engine.recover import ANSWERS
 from tests.findings.cluster_node import ClusterNode, list_pods, page, running, until
 from tests.flow.world import container, manifest
@@ -19,25 +19,24 @@ SETTINGS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def told(agent: Cluster, version: str) -> None:
+def told(agent: ClusterService, version: str) -> None:
     """The watch brings the Node, whose kubelet has this version."""
-    agent.intake.node_changed({"metadata": {"uid": "n1"}, "status": {"nodeInfo": {"kubeletVersion": version}}})
-    until(lambda: agent.kept.kubelet == version)
+    agent.source.intake.node_changed({"metadata": {"uid": "n1"}, "status": {"nodeInfo": {"kubeletVersion": version}}})
+    until(lambda: agent.source.node.kept.kubelet == version)
     wanted = version.removeprefix("v").rpartition(".")[0]
-    until(lambda: str(agent.engine is not None and agent.engine.node.rules.minor) == wanted)
+    until(lambda: str(agent.engine.node.rules.minor) == wanted)
 
 
-def held(agent: Cluster) -> dict[str, str]:
+def held(agent: ClusterService) -> dict[str, str]:
     """The exclusive CPUs of each pod."""
-    assert agent.engine is not None
     return {uid: str(cpus["app"]) for uid, cpus in agent.engine.snapshot.ledger.cpus.assigned.items()}
 
 
-def placed(agent: Cluster, uid: str, cpus: str, *beside: dict[str, Any]) -> dict[str, Any]:
+def placed(agent: ClusterService, uid: str, cpus: str, *beside: dict[str, Any]) -> dict[str, Any]:
     """A pod comes; its object."""
     body = running(manifest(uid, container("app", cpu=cpus)))
     if beside:
-        agent.intake.pod_changed(body)
+        agent.source.intake.pod_changed(body)
     else:
         list_pods(agent, body)
     until(lambda: uid in held(agent))
@@ -76,7 +75,6 @@ def test_a_start_without_the_api_server_answers_as_the_one_before(tmp_path: Path
         first = placed(agent, "first", "1")
         before = held(agent)
     with node.serving() as agent:
-        assert agent.engine is not None
         assert agent.engine.node.rules.answers == "kubelet-1.35"
         list_pods(agent, first)
         assert held(agent) == before
