@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,12 +13,14 @@ from agent.core.explain.serialize import lines
 from agent.core.forecast.whatif import Difference, WhatIf, what_if
 from agent.engine.explaining import explained
 from agent.engine.transitions import MOST_CLAIMED
+from agent.kube.objects.pod_objects import seen
 from agent.kube.pod_report import ASSIGNMENT
 from agent.model.claims import ClaimDevice
 from agent.model.ledgerjson import ledger_from_json, ledger_to_json
 from agent.model.rules import Policy
 from tests.flow.claims import DRIVER, Api, Document, Kubelet, Node, claim, device, result, slices, using
 from tests.flow.world import World, container, manifest
+from tests.patience import until
 
 STRICT = {"policy": "single-numa-node", "on_misalignment": "fail"}
 OTHER = "nic.example.com"
@@ -279,6 +282,26 @@ def test_a_new_device_is_asked_for_and_a_burst_is_not(tmp_path: Path) -> None:
     node.time += 5.0
     node.known(using("c", **STRICT))
     assert (node.on(), api.asked.count("LIST resourceslices")) == ("1", 2)
+
+
+def test_the_thread_goes_on_after_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody expected of one pod's claim ends no thread: the next pod is looked up, and the end is in time."""
+    api = Api(slices(device("d1", 1)), c=claim(result("d1")))
+    node, call = Node(tmp_path, api), api.call
+    wrong = using("bad", name="wrong")
+
+    def answer(method: str, path: str, **more: Any) -> Document:  # noqa: ANN401 - of Api
+        if path.endswith("/bad"):
+            raise RecursionError(path)
+        return call(method, path, **more)
+
+    monkeypatch.setattr(api, "call", answer)
+    node.world.see(wrong, using("c", **STRICT))
+    node.lookup.start()
+    for body in (wrong, using("c", **STRICT)):
+        node.lookup.pod_known(body, seen(body))
+    until(lambda: node.on() == "1", "the other pod")
+    assert node.lookup.stop()
 
 
 def test_a_plan_keeps_a_pods_claims(tmp_path: Path) -> None:
