@@ -14,6 +14,8 @@ READY := $(VENV)/.ready
 MACHINE ?=
 ARGS ?=
 KEEP ?=
+REGISTRY ?=
+KEY ?=
 
 $(READY): deploy/lock/dev.txt pyproject.toml deploy/lock/venv.sh
 	@bash deploy/lock/venv.sh "$(PYTHON)" $(VENV)
@@ -119,6 +121,14 @@ fields: $(READY) ## generate the list of a pod's fields, of the Kubernetes versi
 
 lock: $(READY) ## resolve the dependencies again
 	bash deploy/lock/resolve.sh $(BIN)
+
+.PHONY: release
+release: $(READY) ## images, chart, plugin, SBOM, provenance, signatures (VERSION=0.2.0 REGISTRY=host/path KEY=cosign.key; ARGS=--dry-run)
+	nice -n 10 $(BIN)/python -m tools.release --version "$(VERSION)" --registry "$(REGISTRY)" --key "$(KEY)" $(ARGS)
+
+.PHONY: release-test
+release-test: $(READY) ## a release into a local registry, verified, and refused after one byte changed; builds cosign once
+	NUMALIGN_LAB_TESTS=1 nice -n 10 $(BIN)/python -m pytest tests/release $(ARGS)
 
 .PHONY: base
 base: $(READY) ## make the base of the image anew from Debian's archive, and record its packages (deploy/lock/base.txt)

@@ -120,6 +120,12 @@ def arches(archive: Path) -> list[str]:
 
 
 @pytest.fixture(scope="session")
+def releasing() -> None:
+    """What a release is made and verified with."""
+    AHEAD.or_skip("releasing")
+
+
+@pytest.fixture(scope="session")
 def cluster(kube: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A running etcd and kube-apiserver, which all tests share."""
     with ControlPlane(kube, tmp_path_factory.mktemp("cluster")) as control_plane:

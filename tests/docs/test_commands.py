@@ -27,6 +27,7 @@ ELSEWHERE = {
     "kubelet": "asks a kubelet",
     "helm": "changes a cluster by Helm; the lab does that",
     "kind": "needs Docker and kind; tests/docs/test_tutorial.py makes numalign say what the page shows",
+    "release": "needs a release; tests/release/test_verify_page.py runs it beside one",
     "build": "needs a registry, or changes this machine; tools/image builds the image",
 }
 """Word after `console` -> why it is not run here."""

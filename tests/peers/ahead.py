@@ -79,6 +79,14 @@ TIERS: Mapping[str, Tier] = {
         "the image", {"the image": _image},
         "apt-get install buildah netavark runc fuse-overlayfs mmdebstrap, as root",
     ),
+    "releasing": Tier(
+        "a release, its signatures and its verification",
+        {
+            "cosign": tools.cosign, "crane": tools.crane, "Helm": tools.helm,
+            "krew": tools.krew, "krew's validator": tools.krew_validator, "CycloneDX's schemas": tools.cyclonedx,
+        },
+        "make release-test",
+    ),
     "arches": Tier(
         "images of every architecture",
         {f"what the image for {each} is made of": partial(_parts, each) for each in image.MACHINES},

@@ -4,6 +4,9 @@
     helm4()        the next major version, which GitOps tools use
     kubeconform()  objects against Kubernetes' schemas
     helm_docs()    the chart's table of values
+    cosign()       signs images and files by a key, and verifies them
+    crane()        reads and writes registries; `crane registry serve` is one
+    krew()         kubectl's plugin manager, and krew_validator(), which its index is checked by
     unittest()     helm-unittest, whose module cannot be installed by name: see tests/peers/unittest
 
 A module's content is checked against the Go checksum database, so the version is the whole key.
@@ -11,10 +14,12 @@ A module's content is checked against the Go checksum database, so the version i
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from tests.peers import CACHE, SECONDS, PeerMissingError, build, compiled, go, locked
@@ -53,6 +58,26 @@ def unittest() -> Path:
     return build("unittest", package="github.com/helm-unittest/helm-unittest/cmd/helm-unittest")
 
 
+def cosign() -> Path:
+    """Sigstore's program; minutes when it is not cached."""
+    return _install("github.com/sigstore/cosign/v2/cmd/cosign", "v2.6.5")
+
+
+def crane() -> Path:
+    """The registries' client."""
+    return _install("github.com/google/go-containerregistry/cmd/crane", "v0.22.1")
+
+
+def krew() -> Path:
+    """The plugin manager."""
+    return _install("sigs.k8s.io/krew/cmd/krew", "v0.4.3")
+
+
+def krew_validator() -> Path:
+    """What krew's index accepts manifests by."""
+    return _install("sigs.k8s.io/krew/cmd/validate-krew-manifest", "v0.4.3")
+
+
 def _install(package: str, version: str, ldflags: str = "") -> Path:
     """Path of a program of a module; raises PeerMissingError when there is no Go or the build fails."""
     name = package.rpartition("/")[2]
@@ -67,6 +92,21 @@ def _install(package: str, version: str, ldflags: str = "") -> Path:
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
     return target
+
+
+def cyclonedx() -> Path:
+    """A Python that has CycloneDX's own library with its schemas, by a lock with hashes."""
+    lock = Path(__file__).parents[1] / "release/cyclonedx.txt"
+    target = TOOLS / f"cyclonedx-{hashlib.sha256(lock.read_bytes()).hexdigest()[:16]}"
+    with locked(target / "ready"):
+        if not (target / "ready").exists():
+            pip = (target / "bin/pip", "install", "--quiet", "--require-hashes", "-r", lock)
+            for command in ((sys.executable, "-m", "venv", "--clear", target), pip):
+                done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+                if done.returncode:
+                    raise PeerMissingError(f"CycloneDX's library cannot be installed:\n{done.stderr[-1000:]}")
+            (target / "ready").touch()
+    return target / "bin/python"
 
 
 def module(path: str, version: str) -> Path:

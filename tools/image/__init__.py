@@ -127,8 +127,10 @@ def build(buildah: Buildah, tag: str, arch: str = HOST, revision: str = "") -> N
         "--volume", f"{wheels(arch)}:/wheels:ro",
         "--build-arg", f"BASE={base(arch).stem}", "--build-arg", f"BUILDER={base(HOST).stem}-builder",
         "--build-arg", "PIP_NO_INDEX=1", "--build-arg", "PIP_FIND_LINKS=/wheels",
-        "--build-arg", f"SOURCE_DATE_EPOCH={EPOCH}", "--build-arg", f"VERSION={__version__}",
-        "--build-arg", f"REVISION={revision}", str(ROOT),
+        "--build-arg", f"SOURCE_DATE_EPOCH={EPOCH}",
+        # Not by VERSION, REVISION: buildah takes the cached layer of a LABEL with the same text, whatever they were.
+        "--label", f"org.opencontainers.image.version={__version__}",
+        *(("--label", f"org.opencontainers.image.revision={revision}") if revision else ()), str(ROOT),
     )  # fmt: skip
 
 
