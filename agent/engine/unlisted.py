@@ -65,8 +65,7 @@ def _with(node: Node, ledger: Ledger, uid: str, containers: list[Cgroup]) -> Led
         uid, uid, NAMESPACE, tuple(Container(name, requests=each, limits=each) for name, each in sizes.items()),
         Qos.GUARANTEED,
     )  # fmt: skip
-    base = node.release(ledger, uid) if uid in ledger.pods else ledger
-    adopter = Adopter(node, base, {uid: pod}, {})
+    adopter = Adopter(node, node.release(ledger, uid), {uid: pod}, {})
     if not adopter.adopt(pod, {each.container_id: replace(each, mems=NodeSet()) for each in containers}, None):
         return None
     adopter.confine()

@@ -103,6 +103,8 @@ def test_finding_03b_nothing_is_handed_out_beside_a_pod_whose_devices_nobody_kno
     after.see(disk("new", "1", created=2, on_misalignment="fail"), manifest("plain", container(cpu="1"), created=3))
     assert (disks(after, "new"), after.holds("plain") != "") == ((), True)
     assert f"{NVME} not being handed out while pod default/db runs" in after.ears.refused_["new"].message
+    after.see(disk("pair", "1", created=4, count=2, policy="single-numa-node", on_misalignment="fail"))
+    assert f"{NVME} not being handed out" in after.ears.refused_["pair"].message, "its nodes are not the reason"
     again = World(tmp_path, machine=MACHINE, settings=SETTINGS, pods=after.pods.values(), store=after.store)
     again.engine.pods_listed({"db", "plain"})
     again.see(disk("db", note="changed"), disk("next", "1", created=4, on_misalignment="fail"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.devices.kubelet import Offered, awaited, clashes
+from agent.core.devices.kubelet import Offered, awaited, clashes, owners
 from agent.core.machines.synthetic import parse_synthetic
 from agent.model.devices import Device, DeviceInventory
 from agent.model.idset import NodeSet
@@ -159,6 +159,24 @@ def test_s22_a_vendors_pool_keeps_its_accelerators(tmp_path: Path) -> None:
     )
     healthy = {each.id: each.healthy for each in made.engine.node.inventory.of("numalign.io/any")}
     assert healthy == {"0000:01:00.0": False, "0000:02:00.0": True, "0000:03:00.0": True}
+
+
+@pytest.mark.parametrize(
+    ("resource", "vendor"),
+    [
+        ("nvidia.com/gpu", "10de"), ("nvidia.com/mig-1g.5gb", "10de"), ("amd.com/gpu", "1002"),
+        ("gpu.intel.com/i915", "8086"), ("gpu.intel.com/xe", "8086"), ("npu.intel.com/accel", "8086"),
+        ("habana.ai/gaudi", "1da3"), ("qat.intel.com/cy", ""), ("intel.com/sriov", ""), ("example.com/gpu", ""),
+    ],
+)  # fmt: skip
+def test_s22_whose_accelerators_a_plugin_has(resource: str, vendor: str) -> None:
+    """S22: under the names of its vendor's plugin a device may be any of that vendor's accelerators, and no other."""
+    vendors = ("10de", "1002", "8086", "1da3")
+    pci = [PciDevice(f"0000:0{at}:00.0", "120000", each, "0001") for at, each in enumerate(vendors)]
+    pci += [PciDevice(f"0000:1{at}:00.0", "020000", each, "0001") for at, each in enumerate(vendors)]
+    machine = replace(parse_synthetic("1 socket x 1 node x 2 cores x 1 thread"), devices=tuple(pci))
+    expected = {each.address: resource for each in pci[:4] if each.vendor == vendor}
+    assert owners(machine, [Offered(resource, "some-id", NodeSet.of(0))]) == expected
 
 
 def test_s22_a_clash_is_told_once_and_the_device_is_not_handed_out(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.app.service.gauges import shown
+from agent.model.idset import CpuSet
 from agent.observe.metrics import Metrics
 from tests.flow.world import World
 from tests.world.manifests import container, manifest
@@ -33,6 +34,24 @@ def test_a_resize_without_room_is_counted_until_it_is_followed(tmp_path: Path) -
     world.end("other")
     world.engine.reconcile()
     assert (len(world.engine.ledger.grant("db", "app").cpus or ()), pending(world)) == (6, 0)
+
+
+def test_a_resize_that_is_pending_is_followed_after_a_restart(tmp_path: Path) -> None:
+    """There is room by then: the pod keeps what was saved until it is listed again, and grows then."""
+    before = World(tmp_path)
+    before.engine.pods_listed(set())
+    before.run(manifest("db", container(cpu="3"), created=1))
+    before.run(manifest("other", container(cpu="3"), created=2))
+    large = manifest("db", container(cpu="6"), created=1)
+    before.see(large)
+    before.end("other")
+    world = World(tmp_path, store=before.store)
+    world.engine.pods_gone(["other"])
+    world.engine.reconcile()
+    assert (len(CpuSet.parse(world.holds("db"))), world.ears.problems) == (3, [])
+    world.see(large)
+    world.engine.pods_listed({"db"})
+    assert (len(CpuSet.parse(world.holds("db"))), pending(world)) == (6, 0)
 
 
 def test_a_resize_that_cannot_be_saved_is_counted(tmp_path: Path) -> None:

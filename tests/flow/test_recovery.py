@@ -15,7 +15,8 @@ from agent.engine.migrate import migrate
 from agent.engine.recover import NAMES, names_in, of_another_machine
 from agent.host.checkpoint import Checkpoint
 from agent.model.cgroup import Cause, Observed
-from agent.model.idset import CpuSet
+from agent.model.hint import Hint
+from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import CpuBooks
 from agent.model.podspec import pod_from
 from tests.flow.world import MemoryStore, World, container, manifest
@@ -187,6 +188,16 @@ def test_sets_that_cannot_be_a_grant_are_not_adopted(tmp_path: Path) -> None:
     after.check()
 
 
+def test_only_who_holds_something_is_adopted_onto_nodes(tmp_path: Path) -> None:
+    """A container that shared belongs nowhere: a resize that gives it its first CPUs may follow its pod's."""
+    before = World(tmp_path)
+    before.engine.pods_listed({"db"})
+    before.run(manifest("db", container(cpu="2"), container("helper", cpu="500m")))
+    after = World(tmp_path, pods=before.pods.values())
+    assert after.recovered.adopted == ("db",)
+    assert after.engine.ledger.pods["db"].affinity == {"app": Hint(NodeSet.of(0), preferred=True)}
+
+
 def test_a_pod_that_is_only_in_the_checkpoint_goes_with_the_first_list(tmp_path: Path) -> None:
     """Kept at start, since the list may be late; freed once a complete list does not name it."""
     store = MemoryStore()
@@ -207,7 +218,9 @@ def test_a_checkpoint_of_another_machine_is_carried_over_as_far_as_it_goes(tmp_p
     after = World(tmp_path / "b", store=store, machine="1 socket x 1 node x 4 cores x 1 thread")
     assert after.recovered.as_saved is False
     assert (after.holds("low"), after.holds("high")) == ("1-2", "")
-    assert [loss.uid for loss in after.recovered.losses] == ["high"]
+    assert [(loss.uid, loss.container, loss.what) for loss in after.recovered.losses] == [
+        ("high", "app", "it lost CPUs 4-6, which are offline or another pod's; it runs on the shared pool")
+    ]
     after.engine.reconcile()
     assert after.engine.ledger.machine == after.machine.digest
     after.check()
@@ -254,7 +267,12 @@ def test_of_two_claims_to_one_cpu_the_older_pod_has_it(tmp_path: Path) -> None:
     clash = replace(ledger, cpus=CpuBooks(ledger.cpus.shared, assigned=both))
     carried = migrate(clash, world.node())
     assert carried.ledger.cpus.assigned == {"b": {"app": CpuSet.parse("1-2")}}
-    assert [(loss.uid, loss.container) for loss in carried.losses] == [("a", "app")]
+    assert list(carried.sentences()) == [
+        (
+            "container app of pod default/a: it lost CPUs 1-2, which are offline or another pod's; "
+            "it runs on the shared pool"
+        )
+    ]
     assert str(carried.ledger.cpus.shared) == "0,3-7"
 
 

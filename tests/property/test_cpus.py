@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from agent.core.cpus.distributed import distributed
 from agent.core.cpus.packed import CannotTake, packed
 from agent.core.cpus.topology import CpuTopology
-from agent.model.hint import ANY_NODES, Hint
+from agent.core.merge.demand import Demand, Positions, listed
+from agent.model.hint import ANY_NODES, Hint, Stance
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import CpuBooks
 from agent.model.machine import Cpu, Machine, NumaNode
@@ -142,6 +143,34 @@ def _lasting(mine: Pod) -> list[Container]:
 
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
+def test_who_has_its_cpus_is_offered_where_they_lie(data: st.DataObject) -> None:
+    """Asked again, container or pod, the answer is every set of nodes that holds what it has, and no other."""
+    node = data.draw(managers())
+    admit(node, data.draw(pods("other")), data.draw(affinities(node)))
+    mine = pod("p", *(container(f"c{place}", data.draw(st.sampled_from([0.5, 1, 2, 3]))) for place in range(2)))
+    if admit(node, mine, data.draw(affinities(node))) is not None:
+        return
+    held = {name: node.machine.nodes_of(own) for name, own in node.ledger.cpus.assigned.get("p", {}).items()}
+    positions = Positions.of(node.machine.node_set)
+    asked = [(node.provider.pod_hints(node.ledger, mine), NodeSet.union(held.values()))]
+    asked += [
+        (node.provider.container_hints(node.ledger, mine, each), held.get(each.name, NodeSet()))
+        for each in mine.containers
+    ]
+    for answer, lies in asked:
+        if not lies:
+            assert answer is Stance.NO_PREFERENCE
+            continue
+        assert isinstance(answer, dict)
+        (offer,) = answer.values()
+        assert isinstance(offer, Demand)
+        some = {hint.nodes for hint in listed(offer, positions)}
+        every = map(positions.nodes, range(1, 1 << len(positions)))
+        assert some == {nodes for nodes in every if lies.issubset(nodes)}
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
 def test_the_same_question_has_the_same_answer(data: st.DataObject) -> None:
     """A second manager of an equal machine, in the same state, decides the same."""
     node = data.draw(managers())
@@ -159,12 +188,24 @@ def test_the_same_question_has_the_same_answer(data: st.DataObject) -> None:
 def test_no_take_hands_out_what_was_not_offered(data: st.DataObject) -> None:
     """Any part of a machine, any algorithm, by real sizes: as many CPUs as asked for, all of them offered."""
     topology = CpuTopology.of(data.draw(machines()))
+    full = data.draw(st.sets(st.sampled_from(sorted(topology.nodes))))  # nodes of which nothing is offered
     offered = data.draw(st.integers(0, topology.all)) & topology.all
+    offered &= ~topology.in_nodes(sum(1 << node for node in full))
     count = data.draw(st.integers(0, offered.bit_count() + 1))
     spread, uncore, group = data.draw(st.booleans()), data.draw(st.booleans()), data.draw(st.sampled_from([1, 2]))
     for take in (
         partial(packed, topology, offered, count, spread=spread, uncore=uncore),
-        partial(distributed, topology, offered, count, group=group, spread=spread, at_least=group),
+        partial(
+            distributed,
+            topology,
+            offered,
+            count,
+            group=group,
+            spread=spread,
+            at_least=data.draw(st.integers(0, 4)),
+            by_socket=data.draw(st.booleans()),
+            lowered=data.draw(st.booleans()),
+        ),
     ):
         if count > offered.bit_count():
             with pytest.raises(CannotTake):

@@ -223,6 +223,13 @@ class LedgerMachine(RuleBasedStateMachine):
             check(self.ledger, self.node)
 
     @invariant()
+    def what_is_saved_is_all_there_is(self) -> None:
+        """What init containers left belongs to one admission: it is in no checkpoint, so it may not stay either."""
+        if hasattr(self, "node"):
+            books = (self.ledger.cpus, self.ledger.memory, self.ledger.devices)
+            assert [book.reusable for book in books] == [None] * 3
+
+    @invariant()
     def nobody_was_moved(self) -> None:
         """Every container holds what it got when its pod was admitted, whatever happened since."""
         if not hasattr(self, "node"):

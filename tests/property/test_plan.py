@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.core.cgroups.desired import wants
+from agent.core.cgroups.enforced import after
 from agent.core.cgroups.plan import plan
-from agent.model.cgroup import Level
+from agent.model.cgroup import Level, Write, Written
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Confinement, CpuBooks, Ledger, MemoryBooks, PodRecord
 from agent.model.pod import Container, Pod, Qos
@@ -81,9 +82,17 @@ def ledgers(draw: st.DrawFn, world: World) -> Ledger:
 
 
 def enforce(world: World, ledger: Ledger) -> None:
-    """Carry out the plan."""
-    for write in plan(world.observe(), wants(ledger, world.names, world.observe(), RULES, MACHINE)):
-        carry_out(world, write)
+    """Carry out the plan; what is known from the writes alone is what the kernel shows then."""
+    before = world.observe()
+    writes = plan(before, wants(ledger, world.names, before, RULES, MACHINE))
+    results = [carried_out(world, write) for write in writes]
+    assert after(before, results) == world.observe()
+
+
+def carried_out(world: World, write: Write) -> Written:
+    """One write, and what is read back then."""
+    carry_out(world, write)
+    return Written(write, world.kernel.store.get(write.path, write.file), "")
 
 
 def disturb(world: World, data: st.DataObject, times: int, *levels: Level) -> None:
@@ -102,12 +111,12 @@ def trespasses(world: World, ledgers_: tuple[Ledger, Ledger]) -> set[tuple[int, 
     found = set()
     for cgroup in cgroups:
         uid, name = world.names.get(cgroup.container_id, ("", ""))
-        before, after = (ledger.cpus.assigned.get(uid, {}).get(name, CpuSet()) for ledger in ledgers_)
-        if cgroup.level is not Level.CONTAINER or not after:
+        held, mine = (ledger.cpus.assigned.get(uid, {}).get(name, CpuSet()) for ledger in ledgers_)
+        if cgroup.level is not Level.CONTAINER or not mine:
             continue
         for other, cpus in running.items():
             if other != cgroup.path and not other.startswith(cgroup.path + "/"):
-                found |= {(cpu, cgroup.path, other) for cpu in cpus & cgroup.effective_cpus & (before | after)}
+                found |= {(cpu, cgroup.path, other) for cpu in cpus & cgroup.effective_cpus & (held | mine)}
     return found
 
 
@@ -120,18 +129,18 @@ def test_s6_nobody_enters_granted_cpus_on_the_way(data: st.DataObject, version: 
     made void whatever the slice has (an empty intersection is all of the parent's).
     """
     world = data.draw(worlds(version))
-    before, after = data.draw(ledgers(world)), data.draw(ledgers(world))
+    before, target = data.draw(ledgers(world)), data.draw(ledgers(world))
     enforce(world, before)
     assert plan(world.observe(), wants(before, world.names, world.observe(), RULES, MACHINE)) == ()
     disturb(world, data, times, Level.POD, Level.CONTAINER, Level.INNER)
-    last = trespasses(world, (before, after))
-    for write in plan(world.observe(), wants(after, world.names, world.observe(), RULES, MACHINE)):
+    last = trespasses(world, (before, target))
+    for write in plan(world.observe(), wants(target, world.names, world.observe(), RULES, MACHINE)):
         carry_out(world, write)
-        now = trespasses(world, (before, after))
+        now = trespasses(world, (before, target))
         assert now <= last, write
         last = now
     assert not last
-    check_end(world, after)
+    check_end(world, target)
 
 
 @settings(max_examples=150, deadline=None)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from agent.core.accounting import invariants
 from agent.core.admission.node import Node
 from agent.core.admission.resize import PREFIX, pending, resized
+from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.outcome import Admitted
 from agent.model.pod import Container, ContainerKind, Pod, Qos
@@ -60,7 +61,7 @@ def test_any_history_of_resizes(machine: str, policy: str, whole: bool, steps: l
             outcome = node.admit(ledger, pod)
             ledger = outcome.ledger if isinstance(outcome, Admitted) else ledger
             continue
-        before = ledger.grant(pod.uid, "c")
+        before, placed = ledger.grant(pod.uid, "c"), ledger.pods[pod.uid].affinity
         others = {uid: ledger.grant(uid, "c") for uid in ledger.pods if uid != pod.uid}
         done = resized(node, ledger, pod)
         ledger = done.ledger
@@ -71,6 +72,9 @@ def test_any_history_of_resizes(machine: str, policy: str, whole: bool, steps: l
         assert {uid: ledger.grant(uid, "c") for uid in others} == others
         assert after.mems in (before.mems, None), "memory never moves"
         record = ledger.pods[pod.uid]
+        known, first = placed.get("c"), node.machine.nodes_of(has)
+        belongs = {"c": Hint(first, preferred=len(first) == 1)} if has and not (known and known.nodes) else {}
+        assert record.affinity == {**placed, **belongs}, "only who got its first CPUs belongs elsewhere than before"
         if "c" in done.refused:
             assert record.why["c"].startswith(PREFIX)
             assert not record.aligned["c"]

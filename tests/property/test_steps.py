@@ -126,6 +126,15 @@ def test_a_wrong_transition_is_noticed(
         step(state, Seen(listed("new")), 9)
 
 
+def test_who_holds_nothing_is_told_nothing_of_the_kernel() -> None:
+    """A pod that waits, one that ended and one that nobody knows lack nothing that they were told to have."""
+    state = after(IN, WAITS, Seen(listed("gone")), Ended("gone"))
+    lacking = {uid: {"app": "somebody else writes its CPUs"} for uid in ("in", "waits", "gone", "nobody")}
+    turned = transitions.told_lacking(state, lacking, 9.0, ())
+    assert [pod.uid for pod in turned.told] == ["in"]
+    assert transitions.told_lacking(state, lacking, 9.0, ["in"]).told == ()
+
+
 class Steps(RuleBasedStateMachine):
     """One node whose pods come, wait, resize, end and go, under settings and devices that change."""
 

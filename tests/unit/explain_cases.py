@@ -37,6 +37,8 @@ from agent.model.podspec import pod_from
 from tests.world.nodes import managers_of
 
 FOLDER = Path(__file__).parent / "explain"
+MERGES = FOLDER / "merges.txt"
+"""What all cases show; to write it anew after a change that was meant: python -m tests.unit.explain_cases"""
 KEYS = {"name", "machine", "settings", "devices", "before", "ended", "after", "given", "pod", "line", "ran", "seen",
         "says", "rules"}  # fmt: skip
 
@@ -131,6 +133,22 @@ def carried_out(case: Mapping[str, Any]) -> Told:
     return Told(node, ledger, known.pod, found, given)
 
 
+def shown(case: Mapping[str, Any]) -> Iterator[str]:
+    """What numalign explains beside the sentences: what each provider said, who won each merge by what, who lost."""
+    for merge in carried_out(case).found.merges:
+        yield f"{case['name']}, {merge.container or 'the pod'}"
+        for said in merge.said:
+            counts = [said.size, said.least, said.preferred_count, said.other_count]
+            numbers = f" (size, least, preferred, others: {counts})" if said.hints is not None else ""
+            yield f"  {said.provider} {said.resource or '-'}, {said.stand.value}: {said.sentence}{numbers}"
+        flags = [name for name in ("preferred", "admit", "exact") if getattr(merge, name)]
+        yield f"  > {merge.winner if merge.winner is not None else 'any'} {flags}: {merge.rule_text}"
+        yield from (f"  - {each.nodes} {each.why.value} by {', '.join(each.by) or '-'}" for each in merge.losers)
+        if merge.more_losers:
+            yield f"  - and {merge.more_losers} more"
+        yield from (f"  ! {each}" for each in merge.obstacles)
+
+
 def _repeated(bodies: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """`times: 3` stands for three pods, numbered."""
     for body in bodies:
@@ -151,3 +169,13 @@ def again(told: Told, found: Explanation) -> Case:
     ledger = told.node.release(told.ledger, told.pod.uid)
     case = Case.of(handed_over(ledger, told.pod, given) if given else ledger, told.pod, ask)
     return replace(case, policy=found.policy, scope=ask.scope)
+
+
+def every() -> str:
+    """What all cases show."""
+    files = sorted(FOLDER.glob("*.yaml"))
+    return "".join(f"{line}\n" for file in files for case in cases(file.name) for line in shown(case))
+
+
+if __name__ == "__main__":
+    MERGES.write_text(every(), encoding="utf-8")

@@ -152,10 +152,18 @@ def test_s5_isolated_cpus_are_like_any_other_for_the_kubelet() -> None:
 
 
 def test_s5_isolation_of_every_cpu_is_none() -> None:
-    """A pool of no CPUs would serve nobody; and what is reserved by count is not isolated where others suffice."""
+    """A pool of no CPUs would serve nobody."""
     assert Node(replace(S1, isolated=S1.online), "0,4", mode=FIXED).shared == "0-7"
-    rules = Rules(cpu=CpuRules(reserved_count=2), compatibility=FIXED)
-    assert str(CpuManager(replace(S1, isolated=cpus("0,4")), rules).reserved) == "1,5"
+
+
+@pytest.mark.parametrize(
+    ("mode", "isolated", "reserved"),
+    [(FIXED, "0,4", "1,5"), (FIXED, "0-6", "0,4"), (KUBELET, "0,4", "0,4"), (KUBELET, "0-6", "0,4")],
+)
+def test_what_is_reserved_by_count_is_isolated_last(mode: Compatibility, isolated: str, reserved: str) -> None:
+    """The system's threads would find nothing balanced there; the kubelet, which does not look at it, takes them."""
+    rules = Rules(cpu=CpuRules(reserved_count=2), compatibility=mode)
+    assert str(CpuManager(replace(S1, isolated=cpus(isolated)), rules).reserved) == reserved
 
 
 def test_isolated_cpus_within_the_affinity_come_before_the_rest() -> None:

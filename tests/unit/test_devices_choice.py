@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from agent.core.devices.choose import WholeGroups
 from agent.model.hint import Stance
 from agent.model.rules import Compatibility
 from tests.unit.devices_cases import GPU, NO_HINT, Rack, asking, gpus
@@ -61,6 +62,29 @@ def test_the_plugin_has_a_say(mode: Compatibility, liked: tuple[str, ...], count
     """Within the aligned devices where they are more than enough, else about what is missing."""
     rack = Rack(gpus([[0]] * 6 + [[1]] * 4), mode, preferences={GPU: Likes(liked)})
     assert rack.got(asking("p", count), nodes(0)) == got
+
+
+@pytest.mark.parametrize(
+    ("opened", "given", "size", "got"),
+    [
+        ((), "", 1, "a"),  # a group of one: no other device is closed to everybody else
+        ((), "", 2, "p q"),
+        ((), "", 3, "x y z"),
+        ((), "", 4, "x y z a"),
+        ((), "x", 2, "x y"),  # its group is open already, though a is a group of one
+        ((), "x", 3, "x y z"),
+        ((), "x", 4, "x y z a"),
+        (("q",), "", 1, "p"),
+        (("q",), "x", 2, "x p"),  # of two open groups, the smaller
+        (("q",), "x", 4, "x y z p"),
+    ],
+)
+def test_as_few_iommu_groups_as_can_be(opened: tuple[str, ...], given: str, size: int, got: str) -> None:
+    """Each group that a pod opens is closed to all others, so what it opened, or must take, is used up first."""
+    groups = {"a": 3, "p": 2, "q": 2, "x": 1, "y": 1, "z": 1}
+    chooser = WholeGroups(groups, frozenset(groups[each] for each in opened))
+    left = [each for each in groups if each not in opened]
+    assert " ".join(chooser.preferred(left, given.split(), size)) == got
 
 
 def test_no_preference_is_a_stance() -> None:

@@ -24,7 +24,7 @@ from agent.engine.explaining import explained
 from agent.engine.state import State
 from agent.engine.tracked_pod import TrackedPod
 from agent.model.outcome import Admitted, Reason, Refusal
-from tests.unit.explain_cases import FOLDER, Told, again, carried_out, cases
+from tests.unit.explain_cases import FOLDER, MERGES, Told, again, carried_out, cases, every
 
 ALL = [(file.name, case) for file in sorted(FOLDER.glob("*.yaml")) for case in cases(file.name)]
 REFUSALS = [case for file, case in ALL if file == "refusals.yaml"]
@@ -54,6 +54,11 @@ def test_every_sentence(file: str, case: dict[str, Any]) -> None:
         assert told.found.verdict is Verdict.REFUSED
     if file == "placements.yaml":
         assert told.found.verdict is Verdict.NOT_PREFERRED
+
+
+def test_every_merge() -> None:
+    """What each provider said, by which rule the winner won and who lost to it, is told word for word."""
+    assert every().splitlines() == MERGES.read_text(encoding="utf-8").splitlines()
 
 
 @pytest.mark.parametrize("case", [*REFUSALS, *PLACEMENTS], ids=named)

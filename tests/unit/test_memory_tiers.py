@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.core.machines.tiers import Reach
+from agent.core.memory.hints import Table
 from agent.core.merge.demand import Demand, Family, Need, Positions, listed
 from agent.core.merge.masks import members
 from agent.core.merge.merge import merge_answers
@@ -129,8 +130,10 @@ def test_tier_far_uses_nodes_without_cpus_only() -> None:
 
 
 @pytest.mark.parametrize("tier", [MemoryTier.ANY, MemoryTier.FAR])
-@pytest.mark.parametrize("held", [0, 20, 60])
-def test_what_a_tier_offers_it_can_place(tier: MemoryTier, held: int) -> None:
+@pytest.mark.parametrize(
+    ("held", "on"), [(0, ()), (20, (3,)), (60, (3,)), (4, (2,)), (70, (2, 3)), (12, (0, 2)), (12, (0, 1))]
+)
+def test_what_a_tier_offers_it_can_place(tier: MemoryTier, held: int, on: tuple[int, ...]) -> None:
     """The demand's masks are exactly those for which nodes can be named, with others' memory in the way too."""
     two_far = machine(
         node(0, 8 * GIB, cpus=CpuSet.of(0, 1), distances=(10, 20, 14, 30)),
@@ -138,19 +141,31 @@ def test_what_a_tier_offers_it_can_place(tier: MemoryTier, held: int) -> None:
         node(2, 16 * GIB, cpus=CpuSet(), distances=(14, 14, 10, 30)),
         node(3, 64 * GIB, cpus=CpuSet(), distances=(30, 14, 30, 10)),
     )
+    near = {0b01: {2}, 0b10: {2, 3}, 0b11: {2, 3}}
     desk = Desk(two_far, FIXED, {0: {"memory": 1}}, tier)
     if held:
-        desk.admit(pod("other", container("c", memory=held * GIB)), Hint(None, preferred=False))
+        desk.admit(pod("other", container("c", memory=held * GIB)), Hint(NodeSet.of(*on) or None, preferred=True))
     for gib in (1, 8, 9, 16, 17, 30, 60, 70, 96):
         one = pod("a", container("c", memory=gib * GIB))
         placement = desk.provider._placer.placement(desk.ledger.memory, one, one.containers[0], {"memory": gib * GIB})
         demand = placement.demand()
         for mask in range(1, 4):
+            if tier is MemoryTier.FAR:
+                assert placement.accepts(mask) == _far_will_do(placement.table, near[mask], gib * GIB)
             assert placement.accepts(mask) == (demand is not None and demand.accepts(mask))
             if placement.accepts(mask):
                 named = placement.place(mask)
                 assert sum(placement.table.free["memory"][j] for j in members(named)) >= gib * GIB
                 assert placement.table.may_group(named)
+
+
+def _far_will_do(table: Table, near: set[int], size: int) -> bool:
+    """Any nodes without CPUs, one of them near, that are in use together or all unused, and have enough."""
+    free = table.free["memory"]
+    used = {frozenset(members(group)) for group in table.in_use()}
+    idle = {node for node in near if not table.used >> node & 1}
+    together = [each for each in used if each & near and not each & {0, 1}] + [idle]
+    return any(sum(free[node] for node in each) >= size for each in together)
 
 
 def test_who_is_near() -> None:

@@ -178,3 +178,10 @@ def test_a_list_of_hints_beside_a_demand_keeps_what_it_does_not_prefer() -> None
     described = {"cpu": Demand(Family(0b11, (Need(1, (4, 4)),)), size=1)}
     assert shown(merge(2, "restricted", described, {"gpu": hints("0n 1p")})) == "1p admit"
     assert shown(merge(2, "restricted", described, {"gpu": hints("0n")})).endswith("refuse")
+
+
+@pytest.mark.parametrize("width", [15, 16, 17])
+def test_large_lists_are_counted_without_a_carry(width: int) -> None:
+    """One node or another, and every set there is, the empty one too: as many as fit the counters, and more."""
+    nodes = [1 << node for node in range(width)]
+    assert set(and_product([nodes, range(1 << width)], (1 << width) - 1)) == set(nodes)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.cgroups.desired import Want, share, wants
+from agent.core.cgroups.desired import Want, one_by_one, share, wants
 from agent.core.cgroups.plan import plan
 from agent.model.cgroup import Cause, Level, Write
 from agent.model.idset import CpuSet, NodeSet
@@ -141,6 +141,27 @@ def test_s6_first_the_pool_shrinks_then_the_grant(version: int) -> None:
         assert plan(world.observe(), wants(ledger, world.names, world.observe(), RULES, MACHINE)) == ()
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_s6_who_was_moved_onto_cpus_leaves_them_before_they_are_granted(version: int) -> None:
+    """Somebody put a pod's container on CPUs that the next grant takes: it jumps to the pool before that is written.
+
+    And not onto those that another grant is still leaving.
+    """
+    world = node(version)
+    moved = CpuSet.of(6, 7)
+    enforce(world, replace(LEDGER, cpus=CpuBooks(POOL - moved | OWN, assigned={"db": {"main": moved}})))
+    for path in ("/kubepods/podlone/lone", *(["/kubepods/podlone"] if version == 2 else [])):
+        world.kernel.write(path, "cpuset.cpus", str(OWN))
+    seen = []
+    for write in plan(world.observe(), wants(LEDGER, world.names, world.observe(), RULES, MACHINE)):
+        carry_out(world, write)
+        now = {c.container_id: c.effective_cpus for c in world.observe().cgroups if c.level is Level.CONTAINER}
+        seen.append((str(now["lone"]), now["main"] & now["lone"]))
+    assert not any(shared for _, shared in seen), seen
+    assert seen[-1][0] == str(POOL)
+    assert in_force(world)["main"] == str(OWN)
+
+
 def test_two_grants_that_swap_never_overlap() -> None:
     """A ring of moves is broken by one container waiting on the pool."""
     world = node(2)
@@ -249,6 +270,16 @@ def test_a_pod_managed_as_a_whole_shares_its_own_pool() -> None:
     found = in_force(world)
     assert found["main"] == found["side"] == "4-6"
     assert found["box"] == found["conmon-main"] == str(POOL - own)
+
+
+def test_a_pod_that_cannot_be_worked_out_is_a_fault_and_no_plan() -> None:
+    """Commands without an agent would otherwise judge the tree by a part of what it is to be."""
+    world, broken = node(2), replace(LEDGER, cpus=CpuBooks(POOL, assigned={"db": {"main": None}}))  # type: ignore[dict-item]
+    found, faults = one_by_one(broken, world.names, world.observe(), RULES, MACHINE)
+    assert list(faults) == ["db"]
+    assert "/kubepods/podlone" in found
+    with pytest.raises(type(faults["db"])):
+        wants(broken, world.names, world.observe(), RULES, MACHINE)
 
 
 def test_an_empty_pool_is_never_written() -> None:

@@ -9,7 +9,7 @@ from agent.core.cpus.packed import CannotTake, packed
 from agent.core.cpus.topology import CpuTopology
 from agent.model.idset import CpuSet
 from agent.model.machine import Machine
-from tests.unit.cpu_machines import D2, P4, Q4, S1, U1, U2, U3, U4, UNEVEN, cpus, machine
+from tests.unit.cpu_machines import D2, P4, Q4, S1, U1, U2, U3, U4, UNEVEN, cpus, machine, smt
 
 PACKED = [
     (S1, "0-7", 1, "0"),
@@ -41,6 +41,8 @@ UNCORE = [
     (U4, "2-63,65-127", 4, "4-5,68-69"),
     (U4, "2-63,65-127", 11, "2,4-7,65-66,68-71"),
 ]
+M3 = machine(*(smt(node, range(2 * node, 2 * node + 2), 6) for node in range(3)))
+"""Three nodes, a socket each, of two cores of two threads."""
 DISTRIBUTED = [
     (Q4, "0-79", 64, 1, "0-7,10-17,20-27,30-37,40-47,50-57,60-67,70-77"),
     (Q4, "0-79", 48, 1, "0-7,10-17,20-27,40-47,50-57,60-67"),
@@ -82,6 +84,14 @@ def test_uncore(on: Machine, free: str, count: int, expected: str) -> None:
 def test_distributed(on: Machine, free: str, count: int, group: int, expected: str) -> None:
     """The same number of CPUs from each node, the rest where the balance stays best."""
     assert str(CpuSet(distributed(CpuTopology.of(on), cpus(free).bits, count, group=group))) == expected
+
+
+def test_a_node_that_is_full_is_no_candidate_for_the_distribution() -> None:
+    """Of three nodes one has no free CPU: the CPUs come from the other two, evenly, and the pod is not refused."""
+    on, free = CpuTopology.of(M3), cpus("2-5,8-11").bits
+    for literal in (True, False):
+        taken = distributed(on, free, 4, literal=literal, by_socket=True, at_least=3)
+        assert str(CpuSet(taken)) == "2,4,8,10"
 
 
 def test_more_than_there_is_is_refused_with_the_kubelets_sentence() -> None:

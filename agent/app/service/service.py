@@ -283,7 +283,7 @@ class NodeService(Generic[Source]):
         self.source.configured()
         with operation("setup"):
             for change in changes(before.machine, now.machine):
-                LOG.warning("machine: %s", change.text)
+                LOG.warning("machine: %s", change)
             lost = bool(self.engine.changed(now.node, now.switches).losses)
             tell_answers(before.node.rules.answers, now.node.rules.answers)
             if self.parts.edges is not None:

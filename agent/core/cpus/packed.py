@@ -150,10 +150,9 @@ class Taker:
     def _part_of(self, uncore: int) -> int:
         """The free CPUs of the lowest cores of a cache that would hold what is needed."""
         topology = self.topology
-        here = topology.uncores[uncore] & self.free
         threads = topology.cpus_per_core
         wanted = -(-self.need // threads) if threads else 0
-        cores = [core for core in topology.cores_of_uncore[uncore] if topology.cores[core] & here][:wanted]
+        cores = [core for core in topology.cores_of_uncore[uncore] if topology.cores[core] & self.free][:wanted]
         part = 0
         for core in cores:
             part |= topology.cores[core] & self.free

@@ -135,8 +135,6 @@ class CpuManager:
             if len(cpus) != exclusive_count(pod, container, self.rules):
                 return {CPU: IMPOSSIBLE}
             held |= cpus
-        if len(held) == count:
-            return {CPU: self._hinter.offer(held, count)}
         return {CPU: self._hinter.offer(self._pools.free(books), count, self._reusable(books, pod) | held)}
 
     def allocate(self, ledger: Ledger, pod: Pod, container: Container, affinity: Hint) -> Ledger | Refusal:

@@ -123,7 +123,7 @@ def _without(by: Mapping[str, tuple[str, ...]], gone: Collection[tuple[str, str]
 VENDORS = (
     (re.compile(r"nvidia\.com/.+"), "10de"),
     (re.compile(r"amd\.com/.+"), "1002"),
-    (re.compile(r"(?:gpu\.)?intel\.com/(?:gpu|i915|xe|npu).*"), "8086"),
+    (re.compile(r"(?:(?:gpu|npu)\.)?intel\.com/(?:gpu|i915|xe|npu|accel).*"), "8086"),
     (re.compile(r"habana\.ai/.+"), "1da3"),
 )
 """Plugins that name accelerators by other ids than PCI addresses: resource -> PCI vendor."""
