@@ -114,8 +114,6 @@ class State:
 
     def with_pods(self, *pods: TrackedPod, ledger: Ledger | None = None) -> State:
         """With pods as they are known now, and other grants where some are named."""
-        if not pods and ledger is None:
-            return self
         known = {**self.known, **{each.pod.uid: each for each in pods}} if pods else self.known
         return replace(self, known=known, ledger=self.ledger if ledger is None else ledger)
 

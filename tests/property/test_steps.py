@@ -14,13 +14,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from agent.core.admission.resize import pending
 from agent.core.devices.kubelet import Offered
 from agent.engine import transitions
+from agent.engine.enforcer import _Standing
 from agent.engine.state import State
 from agent.engine.tracked_pod import Switches
-from agent.engine.transitions import Transition
+from agent.engine.transitions import Moment, Transition
 from agent.engine.wait_queue import queue_of
-from agent.model.idset import NodeSet
+from agent.model.cgroup import Cause, Write, Written
+from agent.model.idset import CpuSet, NodeSet
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
 from agent.model.rules import OnMisalignment
@@ -126,6 +129,16 @@ def test_a_wrong_transition_is_noticed(
         step(state, Seen(listed("new")), 9)
 
 
+def test_a_pod_that_is_set_aside_keeps_nobody_from_his_turn() -> None:
+    """Something goes wrong with a pod whose resize is pending: the others have their turn all the same."""
+    grows = [Seen(listed("in", "3")), Seen(listed("other", "3")), Seen(listed("in", "6"))]
+    state = after(*grows, WAITS, Ended("other"), Freed("other"))
+    state = replace(state, known={uid: each for uid, each in state.known.items() if uid != "other"})
+    assert pending(state.ledger) == ("in",)
+    turned = transitions.let_in(state, {"in"}, Moment(9.0, lambda _pod: ""))
+    assert (turned.state.ledger, turned.told) == (state.ledger, ())
+
+
 def test_who_holds_nothing_is_told_nothing_of_the_kernel() -> None:
     """A pod that waits, one that ended and one that nobody knows lack nothing that they were told to have."""
     state = after(IN, WAITS, Seen(listed("gone")), Ended("gone"))
@@ -133,6 +146,15 @@ def test_who_holds_nothing_is_told_nothing_of_the_kernel() -> None:
     turned = transitions.told_lacking(state, lacking, 9.0, ())
     assert [pod.uid for pod in turned.told] == ["in"]
     assert transitions.told_lacking(state, lacking, 9.0, ["in"]).told == ()
+
+
+def test_nobody_is_put_on_cpus_where_another_stands_though_there_is_no_pool() -> None:
+    """Where all CPUs are granted, a write that could not be made keeps its container on them all the same."""
+    standing = _Standing({"/a": "a", "/b": "b"}, {}, {}, CpuSet())
+    write = Write("/a", "cpuset.cpus", "1-2", "0-3", Cause.GRANT)
+    standing.moved((Written(write, "1-2", "1-2"),))
+    assert standing.in_the_way(Write("/b", "cpuset.cpus", "2-3", "0-3", Cause.GRANT))
+    assert not standing.in_the_way(Write("/b", "cpuset.cpus", "3", "0-3", Cause.GRANT))
 
 
 class Steps(RuleBasedStateMachine):

@@ -124,6 +124,11 @@ def test_a_node_without_memory_keeps_its_cpus() -> None:
     assert str(gpu.numa_nodes) == "3"
 
 
+TWO_CPUS = """<topology version="2.0"><object type="Machine" cpuset="0x3">
+  <object type="NUMANode" os_index="0" cpuset="0x3" local_memory="4096"/>
+  <object type="PU" os_index="0" cpuset="0x1"/><object type="PU" os_index="1" cpuset="0x2"/></object></topology>"""
+
+
 @pytest.mark.parametrize(
     ("sets", "online", "offline"),
     [
@@ -139,6 +144,40 @@ def test_a_cpu_that_is_listed_and_not_online_is_not_counted(sets: str, online: s
     text = f'<topology version="2.0"><object type="Machine" {sets}>{cpus}</object></topology>'
     machine = machine_from(parse(text.encode()))
     assert (str(machine.online), str(machine.offline)) == (online, offline)
+
+
+@pytest.mark.parametrize(
+    ("types", "kinds"),
+    [
+        (("IntelCore", "IntelAtom"), ("performance", "efficiency")),
+        (("IntelCore", "IntelCore"), ("", "")),
+        (("IntelAtom", ""), ("", "")),
+        (("IntelCore", "Unknown"), ("", "")),
+    ],
+)
+def test_cores_that_are_all_alike_are_of_no_kind(types: tuple[str, str], kinds: tuple[str, str]) -> None:
+    """As the kernel tells kinds on hybrid machines only: one kind beside nothing else says nothing."""
+    told = "".join(
+        f'<cpukind cpuset="{1 << cpu:#x}"><info name="CoreType" value="{each}"/></cpukind>'
+        for cpu, each in enumerate(types)
+    )
+    text = TWO_CPUS.replace("</topology>", f"{told}</topology>")
+    assert tuple(cpu.kind for cpu in machine_from(parse(text.encode())).cpus) == kinds
+
+
+@pytest.mark.parametrize(
+    ("numbers", "packages"),
+    [((0, 1), (0, 1)), ((7, 3), (7, 3)), ((2**31, 0), (2**31, 0)), ((5, 5), (0, 1)), (("", 1), (0, 1))],
+)
+def test_packages_have_the_systems_numbers_where_each_has_its_own(
+    numbers: tuple[object, ...], packages: object
+) -> None:
+    """Else each is called by its lowest CPU, so that two are never taken for one."""
+    around = [
+        f'<object type="Package" os_index="{each}" cpuset="{1 << cpu:#x}"/>' for cpu, each in enumerate(numbers)
+    ]
+    text = TWO_CPUS.replace("</object></topology>", f"{''.join(around)}</object></topology>")
+    assert tuple(cpu.package for cpu in machine_from(parse(text.encode())).cpus) == packages
 
 
 def test_distances_are_those_of_each_row() -> None:
@@ -174,6 +213,8 @@ PU = '<object type="PU" os_index="{}" cpuset="0x1"/>'
         (TOPOLOGY.format(PU.format(0) + '<object type="NUMANode" os_index="0"><page_type size="4096"/>'
                          '<page_type size="8192" count="1"/></object>'), "more huge pages than its local_memory"),
         (TOPOLOGY.format(PU.format(0) + '<object type="PCIDev" pci_busid="x"/>'), "no PCI function"),
+        (TOPOLOGY.format(PU.format(0) + f'<object type="Package" os_index="{2**31 + 1}" cpuset="0x1"/>'),
+         "no number from 0 to 2147483648"),
         ('<!DOCTYPE t [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><topology>&b;</topology>', "declares the entity a"),
         ('<!DOCTYPE t [<!ENTITY a SYSTEM "file:///etc/passwd">]><topology>&a;</topology>', "declares the entity a"),
         ("<a>" * 300, "200 inside each other"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -13,7 +14,8 @@ from agent.core.machines.synthetic import parse_synthetic
 from agent.host.archives import open_root
 from agent.host.record import check, record
 from agent.host.sysfs.discovery import discover
-from agent.model.machine import Machine
+from agent.model.idset import CpuSet
+from agent.model.machine import Cache, Machine
 from tests.replay.checker import check_machine
 from tests.replay.trees import write_tree
 from tests.world.descriptions import descriptions
@@ -52,6 +54,15 @@ def test_old_kernels_show_the_same_sets(text: str) -> None:
     for key in ("cpus", "cores", "packages", "l3", "distances", "offline", "pci"):
         assert _plain(got[key]) == _plain(want[key])
     assert [(n.id, n.cpus, n.memory) for n in again.nodes] == [(n.id, n.cpus, n.memory) for n in machine.nodes]
+
+
+def test_the_json_of_a_machine_tells_its_caches() -> None:
+    """Sizes in bytes under the documented key: programs read them."""
+    machine = parse_synthetic("1 socket x 2 cores x 2 threads, 2 CPUs per L3")
+    machine = replace(machine, caches=(Cache(2, CpuSet.of(0, 2), 1 << 20), Cache(3, CpuSet.of(1, 3), 2 << 20)))
+    assert to_facts(machine)["caches"] == [
+        {"level": 2, "cpus": [0, 2], "size_bytes": 1 << 20}, {"level": 3, "cpus": [1, 3], "size_bytes": 2 << 20}
+    ]  # fmt: skip
 
 
 def _plain(value: object) -> object:

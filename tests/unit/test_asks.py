@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.request.annotations import Ask, ask_of
+from agent.model.notes import MORE
 from agent.model.pod import Container
 from agent.model.rules import CpuOptions, OnMisalignment, Policy, Scope
 from tests.world.pods import pod
@@ -16,6 +17,28 @@ def ask(options: CpuOptions | None = None, /, **annotations: str) -> Ask:
     """What a pod with these annotations (without the prefix, _ for -) asks for."""
     named = {f"numalign.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
     return ask_of(pod("u", Container("c"), annotations=named), options or CpuOptions(), Policy.BEST_EFFORT)
+
+
+@pytest.mark.parametrize(
+    ("names", "more", "why"),
+    [
+        (["polcy"], "", ""),
+        (["polcy", "scop"], "", "; nor are numalign.io/scop"),
+        (["polcy", "scop", "x"], "", "; nor are numalign.io/scop, numalign.io/x"),
+        (["polcy"], "7", " and 7 more"),
+    ],
+)
+def test_a_typing_error_in_a_name_is_told_in_one_sentence(names: list[str], more: str, why: str) -> None:
+    """Nobody would notice an annotation that does nothing: it is named, with those that there are."""
+    named = {f"numalign.io/{name}": "on" for name in names} | ({MORE: more} if more else {})
+    (problem,) = ask_of(pod("u", Container("c"), annotations=named), CpuOptions(), Policy.BEST_EFFORT).problems
+    assert (problem.annotation, problem.value) == (f"numalign.io/{names[0]}", "on")
+    known = sorted(f"numalign.io/{name}" for name in ("policy", "scope", "pin", "devices", "move-memory"))
+    said, _, also = problem.why.partition("move-memory")
+    assert said.startswith("is no annotation of numalign, which are numalign.io/")
+    assert set(known) <= set(f"{said}move-memory".replace("which are ", ", ").split(", "))
+    assert also.endswith(why)
+    assert ("; nor are" in also) == ("; nor are" in why)
 
 
 def test_a_pod_that_asks_nothing_gets_the_defaults() -> None:

@@ -44,6 +44,30 @@ def bits(merged: Merged) -> tuple[int | None, bool]:
     return None if merged.hint.nodes is None else merged.hint.nodes.bits, merged.hint.preferred
 
 
+@pytest.mark.parametrize(
+    ("needs", "least"),
+    [
+        ([Need(3, (1, 1), ((0b01, 1), (0b10, 1)))], 2),  # each node lends one to itself alone
+        ([Need(3, (1, 1), ((0b11, 2),))], 1),  # what both share counts for either
+        ([Need(2, (1, 1), ((0b01, 1), (0b10, 1)))], 1),
+        ([Need(3, (3, 0)), Need(3, (0, 3))], 2),  # each alone needs one
+        ([Need(5, (2, 2))], 0),
+    ],
+)
+def test_the_fewest_nodes_count_what_is_shared_with_the_nodes_it_is_near(needs: list[Need], least: int) -> None:
+    """Memory of a node without CPUs is near to some: counted for all, one node would seem enough where it is not."""
+    assert fewest(Family(0b11, tuple(needs)), Budget()) == least
+
+
+@pytest.mark.parametrize("policy", ["best-effort", "restricted", "single-numa-node"])
+def test_a_family_that_nothing_serves_is_as_if_it_were_not_there(policy: str) -> None:
+    """A demand whose sums no nodes reach, with a set that is named: only that counts."""
+    never, other = Family(0b111, (Need(9, (1, 1, 1)),)), Demand(Family(0b111, (Need(1, (1, 1, 1)),)), 1)
+    for fixed in ({0b011: False}, {0b110: True, 0b011: False}):
+        named = bits(merge(3, policy, {"a": Demand(None, 2, fixed)}, {"b": other}))
+        assert bits(merge(3, policy, {"a": Demand(never, 2, fixed)}, {"b": other})) == named
+
+
 UNEVEN = Demand(Family(0b1111, (Need(3, (1, 1, 2, 2)),)), size=1)
 
 

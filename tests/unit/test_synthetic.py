@@ -87,6 +87,18 @@ def test_memory_and_pages_per_node() -> None:
     assert [node.hugepages for node in machine.nodes] == [((2**21, 10), (GIB, 0)), ((2**21, 10), (GIB, 2))]
 
 
+@pytest.mark.parametrize(
+    ("written", "size"),
+    [
+        ("512k", 512 << 10), ("3M", 3 << 20), ("2g", 2 << 30), ("1T", 1 << 40), ("1.5Ti", 3 << 39),
+        ("1.25GB", 5 << 28),        ("0.5 MiB", 1 << 19),
+    ],
+)  # fmt: skip
+def test_sizes_are_powers_of_1024(written: str, size: int) -> None:
+    """However the unit is written: memory sticks and the kernel count so."""
+    assert parse_synthetic(f"1 core, {written} per node").nodes[0].memory == size
+
+
 def test_virtual_functions_name_their_parent() -> None:
     """A "vf" clause makes a NIC and its functions, one per address."""
     machine = parse_synthetic("1 core, 9 vfs on 0, nvme on 0")
