@@ -12,7 +12,9 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import yaml
 
@@ -34,6 +36,8 @@ exit codes: 0 every run was red; 1 one was not; 2 wrong arguments; 3 the lab's o
 """
 PLACE = "/opt/numalign/lib/python3.11/site-packages"
 """Where the image has the product (tools/image: Debian 12)."""
+PYTHON = "cpython-311"
+"""What its Python adds to the names of bytecode."""
 GUEST = "/var/lib/numalign-broken"
 GREEN, LAB_FAULT = 1, 3
 AT_START = "numalign: "
@@ -101,14 +105,27 @@ def changed(kind: Kind) -> str:
 
 def break_(lab: Lab, node: Node, kind: Kind) -> None:
     """Put the broken product in place of the whole one."""
-    place = f"{GUEST}/{kind.file.replace('/', '-')}"
-    node.put(place, changed(kind))
-    volume = {"name": "broken", "hostPath": {"path": place, "type": "File"}}
-    mount = {"name": "broken", "mountPath": f"{PLACE}/{kind.file}", "readOnly": True}
-    agent.BROKEN.write_text(yaml.safe_dump({"extraVolumes": [volume], "extraVolumeMounts": [mount]}))
+    agent.BROKEN.write_text(yaml.safe_dump(mounted(kind, node.put)))
     _replaced(lab, node)
     if kind.starts:
         agent.wait_ready(node)
+
+
+def mounted(kind: Kind, put: Callable[[str, str], object]) -> dict[str, list[dict[str, object]]]:
+    """Values of the chart that mount the broken file over the whole one, and an empty file over its bytecode.
+
+    The image's bytecode is used without a look at its source (PEP 552, unchecked-hash): the broken source alone would
+    change nothing. Bytecode that is empty is none, so that Python reads the source.
+    """
+    source = Path(kind.file)
+    cached = source.parent / "__pycache__" / f"{source.stem}.{PYTHON}.pyc"
+    volumes, mounts = list[dict[str, object]](), list[dict[str, object]]()
+    for name, path, text in (("broken", source, changed(kind)), ("broken-bytecode", cached, "")):
+        place = f"{GUEST}/{path.name}"
+        put(place, text)
+        volumes.append({"name": name, "hostPath": {"path": place, "type": "File"}})
+        mounts.append({"name": name, "mountPath": f"{PLACE}/{path}", "readOnly": True})
+    return {"extraVolumes": volumes, "extraVolumeMounts": mounts}
 
 
 def mend(lab: Lab, node: Node) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab import broken
 from tests.lab.broken import KINDS, changed
 from tests.lab.broken_promises import PROMISES
 from tests.lab.needs import LabError, PromiseError
@@ -252,3 +254,20 @@ def test_every_test_of_a_slice_is_there() -> None:
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_broken_product_is_in_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The image's bytecode is used without a look at its source: what breaks a product takes its place, too."""
+    monkeypatch.setattr(broken, "PYTHON", sys.implementation.cache_tag)
+    monkeypatch.setattr(broken, "PLACE", str(tmp_path))
+    shutil.copytree(ROOT / "agent", tmp_path / "agent", ignore=shutil.ignore_patterns("__pycache__"))
+    compiling = ["-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", str(tmp_path / "agent")]
+    subprocess.run([sys.executable, *compiling], check=True, timeout=300)
+    texts = dict[str, str]()
+    values = broken.mounted(KINDS["dead"], texts.__setitem__)
+    begin = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import agent.cli.run"]
+    assert subprocess.run(begin, check=False, timeout=60).returncode == 0
+    for volume, mount in zip(values["extraVolumes"], values["extraVolumeMounts"], strict=True):
+        assert isinstance(volume["hostPath"], dict)
+        Path(str(mount["mountPath"])).write_text(texts[volume["hostPath"]["path"]])
+    assert subprocess.run(begin, check=False, timeout=60).returncode == 1
