@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from agent import __version__
+from tests.cluster.control_plane import ADMIN, ControlPlane
 from tests.peers import tools
 from tests.release.conftest import APART, REVISION, Released
 from tools import image
@@ -136,8 +137,8 @@ def test_the_provenance_names_commit_locks_and_bases(released: Released) -> None
     assert {f"base of {arch}" for arch in image.MACHINES} <= digests.keys()
 
 
-def test_the_chart_is_installed_from_the_registry(released: Released, tmp_path: Path) -> None:
-    """Pulled, rendered and installed (without a cluster) by its address; it names the signed image by digest."""
+def test_the_chart_is_installed_from_the_registry(released: Released, cluster: ControlPlane, tmp_path: Path) -> None:
+    """Pulled, rendered, and taken by a real API server, by its address; it names the signed image by digest."""
     plan = released.plan
     place = (f"oci://{plan.charts}/numalign", "--version", __version__, "--plain-http")
     rendering.helm("pull", *place, "--destination", tmp_path)
@@ -146,7 +147,8 @@ def test_the_chart_is_installed_from_the_registry(released: Released, tmp_path: 
     daemon = rendering.of_kind(rendering.objects(text), "DaemonSet")
     want = f"{plan.image}@{plan.digests()[INDEX]}"
     assert {each["image"] for each in daemon["spec"]["template"]["spec"]["containers"]} == {want}
-    told = rendering.helm("install", "numalign", *place, "--dry-run=client", "--kube-version", rendering.NEWEST)
+    server = (f"--kube-apiserver={cluster.server}", f"--kube-token={ADMIN}", "--kube-insecure-skip-tls-verify")
+    told = rendering.helm("install", "numalign", *place, "--dry-run=server", *server)
     assert want in told
 
 
