@@ -190,3 +190,36 @@ def check_end(world: World, ledger: Ledger) -> None:
             assert cgroup.effective_cpus.issubset(should)
         else:
             assert cgroup.effective_cpus == should
+
+
+def test_s6_a_pod_that_was_moved_onto_a_grant_leaves_it_before_its_containers_do() -> None:
+    """Somebody else wrote the set of a pod that loses its CPUs: none of its containers falls onto a grant."""
+    world = empty_node(2)
+    for uid in ("p0", "p1"):
+        pod = f"/kubepods/pod{uid}"
+        world.add(pod, Level.POD, Qos.GUARANTEED, uid)
+        for name in ("sandbox", "a"):
+            world.add(f"{pod}/{uid}{name}", Level.CONTAINER, Qos.GUARANTEED, uid, uid + name)
+            world.spawn(f"{pod}/{uid}{name}")
+        world.names[f"{uid}a"] = (uid, "a")
+    own = RESERVED | CpuSet.of(1)
+    records = {uid: PodRecord(Pod(uid, uid, "ns", (Container("a"),), Qos.GUARANTEED), "none", "container")
+               for uid in ("p0", "p1")}  # fmt: skip
+
+    def ledger(**assigned: CpuSet) -> Ledger:
+        held = {uid: {"a": cpus} for uid, cpus in assigned.items()}
+        shared = MACHINE.online - CpuSet.union(assigned.values())
+        return Ledger(MACHINE.digest, CpuBooks(shared, assigned=held), MemoryBooks(), pods=records)
+
+    everything = MACHINE.online - own
+    last = CpuSet.of(max(everything))
+    before, target = ledger(p0=everything - last, p1=last), ledger(p0=(everything - CpuSet.of(14)) | last)
+    enforce(world, before)
+    world.kernel.write("/kubepods/podp1", "cpuset.cpus", "14-15")
+    seen = trespasses(world, (before, target))
+    assert seen
+    for write in plan(world.observe(), wants(target, world.names, world.observe(), RULES, MACHINE)):
+        carry_out(world, write)
+        assert trespasses(world, (before, target)) <= seen, write
+        seen = trespasses(world, (before, target))
+    assert not seen

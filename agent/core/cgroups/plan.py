@@ -117,10 +117,20 @@ class _Cpus:
             keep = now & target
             if self.v1 or self._structural(cgroup.path):
                 keep |= self._places(cgroup) & now
-            if now.isdisjoint(target):
+            if now.isdisjoint(target) or self._voids(cgroup):
                 self.jumping.add(self._unit(cgroup.path))
                 keep = CpuSet() if self._structural(cgroup.path) else now
             self.pen.write(cgroup.path, keep)  # named even if it stays: what inherits widens with its parent
+
+    def _voids(self, cgroup: Cgroup) -> bool:
+        """Whether a shared pod jumps with what lies below it (v2).
+
+        Below it somebody would keep nothing of what it asks for, and would get all that its pod keeps: that may be
+        CPUs of a grant where somebody else wrote the pod's set. So the pod leaves first, onto the common CPUs.
+        """
+        if self.v1 or self._structural(cgroup.path) or self._exclusive(cgroup.path):
+            return False
+        return any(kid.path in self.jumping for kid in self.kids.get(cgroup.path, ()))
 
     def _leave(self) -> None:
         busy = CpuSet.union(self.asked[path] for path in self.units)
