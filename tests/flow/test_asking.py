@@ -125,7 +125,7 @@ def test_where_would_it_fit(left: Left, tmp_path: Path) -> None:
     [
         (("explain", "nobody"), 'no pod "nobody" is known here; known are kube-system/dns, shop/cart'),
         (("explain",), "name a pod, or the --manifest of one"),
-        (("plan",), "name another --policy or --scope, or --repack"),
+        (("plan",), "name another --policy, --scope or --exclusive, or --repack"),
     ],
 )
 def test_wrong_questions_are_told(left: Left, arguments: tuple[str, ...], why: str) -> None:

@@ -14,7 +14,7 @@ from agent.app.statedir import node_allocatable as kept
 from agent.app.statedir import unplaced_pods as unplaced
 from agent.core.machines.identity import differs
 from agent.engine.migrate import migrate
-from agent.errors import HostError, SettingsError
+from agent.errors import BadDocumentError, HostError, MalformedError, SettingsError
 from agent.host.checkpoint import Checkpoint, Saved
 from agent.model.ledger import Ledger
 
@@ -81,7 +81,9 @@ def setup_of(state: Path, config: Path | None, root: str | None) -> setup.Setup:
         if config is None and root is None:
             return setup.begin(setup.config_of(config, root), root, state, its)
         return setup.read_setup(config, root, its)
-    except HostError as error:
+    except BadDocumentError:  # of the configuration file
+        raise
+    except (HostError, MalformedError) as error:
         if root is None:
             raise
         raise SettingsError("--root", str(error)) from None
