@@ -15,7 +15,7 @@ PANELS = [(board, panel) for board in BOARDS for panel in board.panels if panel.
 UNWATCHED = {
     "numalign_releases_total", "numalign_problems_total", "numalign_annotation_errors_total",
     "numalign_malformed_total", "numalign_api_request_seconds", "numalign_checkpoint_save_seconds",
-    "numalign_manifest_errors",
+    "numalign_manifest_errors", "numalign_answers_info",
 }  # fmt: skip
 """Metrics for looking closer, on no dashboard and in no alert on purpose."""
 

@@ -24,6 +24,7 @@ from tests.hostile.objects import HUGE, LARGEST, whole
 from tests.hostile.rounds import SEED, arriving, bring, fitting
 from tests.matrix.conftest import Make
 from tests.matrix.node import Node
+from tests.patience import until
 
 pytestmark = pytest.mark.timeout(1200)  # for machines that do much else: each step has a limit of its own
 CROWD = 110
@@ -141,10 +142,14 @@ def test_hostile_pods_that_run_move_nobody(make: Make) -> None:
 
 def ports(node: Node) -> set[str]:
     """Every address at which the agent of now listens."""
-    assert node.agent is not None
-    found = set(re.findall(r"serving (?:metrics|the node page).*?(127\.0\.0\.1:\d+)", node.agent.words()))
-    assert len(found) == 2, node.words()
-    return found
+    agent = node.agent
+    assert agent is not None
+
+    def found() -> set[str]:
+        return set(re.findall(r"serving (?:metrics|the node page).*?(127\.0\.0\.1:\d+)", agent.words()))
+
+    until(lambda: len(found()) == 2, node.words)
+    return found()
 
 
 @contextlib.contextmanager
