@@ -129,8 +129,10 @@ class ClaimLookup:
     # ---- PodListener: called on the intake's thread
 
     def pod_known(self, body: Raw, found: SeenPod) -> None:
-        """A pod was read; one with claims is looked up, once."""
-        if self._enabled() and not found.ended:
+        """A pod was read; one with claims is looked up, once. One that has ended needs nothing more."""
+        if found.ended:
+            self.pod_gone(found.pod.uid)
+        elif self._enabled():
             uses = uses_of(body)
             if uses:
                 self._news.put((found.pod.uid, _Asked(found.pod.namespace, found.pod.name, uses)))

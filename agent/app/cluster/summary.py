@@ -6,8 +6,10 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from agent.engine.fault_isolation import Isolated, sentence
 from agent.engine.node_summary import LARGEST, TOO_LARGE, NodeSummary, encode, summarize
 from agent.engine.state import State
+from agent.observe.logs import LOG
 from agent.settings import Settings
 
 
@@ -26,7 +28,7 @@ class SummaryText:
     ) -> None:  # fmt: skip
         self._settings, self._clock, self._wall = settings, clock, wall
         self._last: NodeSummary | None = None
-        self._text, self._generation = "", 0
+        self._text, self._told, self._generation = "", "", 0
 
     def of(self, state: State, enforcing: bool) -> str:  # noqa: FBT001 - what the loop knows
         """The text for a state; "" where none is wanted, the same as before where nothing changed."""
@@ -34,6 +36,12 @@ class SummaryText:
         if not settings.fleet.publish:
             self._last = None
             return ""
+        with Isolated(self._stumbled):
+            self._text = self._made(state, settings, enforcing)
+            self._told = ""
+        return self._text
+
+    def _made(self, state: State, settings: Settings, enforcing: bool) -> str:  # noqa: FBT001 - what the loop knows
         now = self._wall()
         made = summarize(
             state, began=now - self._clock(), enforcing=enforcing, excluded=settings.excluded_namespaces,
@@ -43,8 +51,15 @@ class SummaryText:
             self._generation = max(self._generation + 1, int(1000 * now))  # grows over a restart, too
             self._last = replace(made, generation=self._generation, changed=round(now, 3))
             text = encode(self._last)
-            self._text = text if len(text) <= LARGEST else f"{TOO_LARGE}: {len(text)} characters, {LARGEST} at most"
+            return text if len(text) <= LARGEST else f"{TOO_LARGE}: {len(text)} characters, {LARGEST} at most"
         return self._text
+
+    def _stumbled(self, error: Exception) -> None:
+        """None is published: an old one would be believed. The object's zones are published all the same."""
+        self._last, self._text, told = None, "", sentence(error)
+        if told != self._told:
+            LOG.error("the node's summary is not published: %s", told, exc_info=error)
+        self._told = told
 
 
 def _content(summary: NodeSummary) -> NodeSummary:
