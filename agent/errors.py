@@ -16,6 +16,7 @@
         CheckpointUnwritableError the disk refuses: nothing new may be granted
         AnotherAgentError         the lock is held: two agents on one node
       SummaryError                what a node published for decisions elsewhere
+        NewerSummaryError         of a newer version
       RuntimeLinkError            the container runtime or the kubelet spoke wrongly, or not at all
       SandboxRefused              no fault: how a pod is kept from starting, said to the runtime
       KubeError(status)           the API server refused; the client's error is the cause
@@ -114,6 +115,10 @@ class SummaryError(NumalignError):
     """What a node published for decisions elsewhere cannot be read: damaged, too large, or of a newer version."""
 
 
+class NewerSummaryError(SummaryError):
+    """It is of a newer version."""
+
+
 class RuntimeLinkError(NumalignError):
     """The container runtime or the kubelet spoke wrongly, or not at all."""
 
@@ -127,7 +132,7 @@ class KubeError(NumalignError):
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(f"API server: {status} {why}")
-        self.status = status
+        self.status, self.why = status, why
 
 
 class UnscopedReadError(NumalignError):

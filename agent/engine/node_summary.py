@@ -27,7 +27,7 @@ from agent.engine.dry_run import DryRun
 from agent.engine.state import State
 from agent.engine.tracked_pod import SWITCHES, Switches
 from agent.engine.wait_queue import queue_of
-from agent.errors import NumalignError, SummaryError
+from agent.errors import NewerSummaryError, NumalignError, SummaryError
 from agent.model.devices import DeviceInventory
 from agent.model.fields import Field
 from agent.model.idset import MAX_ID, CpuSet
@@ -193,7 +193,7 @@ def decode(text: str) -> NodeSummary:
     try:
         version = root.get("version").integer(1, 2**31)
         if version > VERSION:
-            raise SummaryError(
+            raise NewerSummaryError(
                 f"the summary is of version {version}, this program reads up to {VERSION}: use a newer numalign"
             )
         machine = root.get("machine")

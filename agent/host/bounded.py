@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
 from itertools import islice
 
 _CHUNK = 1 << 20
@@ -38,6 +39,22 @@ def read(path: str | os.PathLike[str], most: int, *, links: bool = True) -> byte
     finally:
         os.close(handle)
     return b"".join(parts)
+
+
+def chunks(path: str | os.PathLike[str]) -> Iterator[bytes]:
+    """A regular file piece by piece, for a reader that keeps little of it.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+    """
+    handle = os.open(path, FLAGS)
+    try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file")
+        while part := os.read(handle, _CHUNK):
+            yield part
+    finally:
+        os.close(handle)
 
 
 def text(path: str | os.PathLike[str], most: int) -> str:

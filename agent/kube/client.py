@@ -96,7 +96,7 @@ class KubeClient:
             answer = self._api.call_api(method, url, header_params=sent, body=data, _request_timeout=within)
             status = answer.status
             if not _taken(status):
-                raise KubeError(status, f"{what}: {_refusal(answer.response)}")
+                raise KubeError(status, f"{what}: {refusal(answer.response)}")
             found = (reader or _object)(answer.response)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise KubeError(UNREACHABLE, f"{what}: no answer: {str(error)[:300]}") from error
@@ -185,7 +185,7 @@ def _object(response: Response) -> Any:  # noqa: ANN401 - JSON
         return None
 
 
-def _refusal(response: Response) -> str:
+def refusal(response: Response) -> str:
     """The server's own sentence."""
     text, _ = _text(response)
     with contextlib.suppress(ValueError):

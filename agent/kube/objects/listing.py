@@ -54,9 +54,14 @@ class ListItem:
 
 
 class Items:
-    """Cuts one answer. Give it the bytes as they come, then `close` it."""
+    """Cuts one answer. Give it the bytes as they come, then `close` it.
 
-    def __init__(self) -> None:
+    Args:
+        part: whether the answer may be a page of a list; the caller asks for the others.
+    """
+
+    def __init__(self, *, part: bool = False) -> None:
+        self._part = part
         self._depth = 0
         self._in_text = self._in_items = self._had_items = False
         self._left = b""
@@ -101,7 +106,7 @@ class Items:
         if not isinstance(found, dict) or found.get("items", 0) not in (None, []):
             raise MalformedError("the answer is no list")
         metadata = found.get("metadata")
-        if isinstance(metadata, dict) and metadata.get("continue"):
+        if not self._part and isinstance(metadata, dict) and metadata.get("continue"):
             raise MalformedError("the answer is a part of a list")
         return found
 

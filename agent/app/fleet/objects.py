@@ -1,0 +1,166 @@
+"""What of single objects is kept: NodeResourceTopology, Node, Pod. Pure; nothing in an object is trusted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from agent.app.fleet.values import FleetPod
+from agent.errors import MalformedError
+from agent.kube.objects.pod_objects import seen
+from agent.kube.pod_report import CONDITION
+from agent.kube.topology_crd import SUMMARY, WRITER
+from agent.model.fields import plain
+from agent.model.notes import kept
+from agent.model.quantity import parse_milli
+
+Raw = Mapping[str, Any]
+TOPOLOGY, NODE, NAMESPACE, POD = "NodeResourceTopology", "Node", "Namespace", "Pod"
+LONGEST, MOST = 253, 200
+"""Characters of a name; labels, taints, resources and conditions of an object."""
+SENTENCE = 1024
+_SPEC = frozenset(
+    {"nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "schedulerName", "schedulingGates",
+     "resourceClaims", "volumes", "containers", "priority"}
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedTopology:
+    """Of a NodeResourceTopology object.
+
+    Attributes:
+        summary: the annotation; "" for none.
+        ours: an agent of numalign wrote the object.
+        owner: uid of the Node that it belongs to; "" for unknown.
+    """
+
+    summary: str = ""
+    ours: bool = False
+    owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeObject:
+    """Of a Node; the fields are those of `FleetNode`."""
+
+    uid: str = ""
+    body: Raw = field(default_factory=dict, hash=False)
+    allocatable: Mapping[str, int] = field(default_factory=dict, hash=False)
+    ready: bool | None = None
+
+
+def kind_of(body: Raw) -> str:
+    """The kind of an object; items of a list from the API do not name it."""
+    kind = body.get("kind")
+    if isinstance(kind, str) and kind:
+        return kind
+    if "zones" in body or "topologyPolicies" in body:
+        return TOPOLOGY
+    if _mapping(body.get("spec")).get("containers"):
+        return POD
+    return NODE if _mapping(body.get("status")).get("allocatable") else ""
+
+
+def name_of(body: Raw) -> str:
+    """metadata.name, "" where there is none."""
+    return _word(_mapping(body.get("metadata")).get("name"))
+
+
+def published(body: Raw) -> PublishedTopology:
+    """A NodeResourceTopology object."""
+    metadata = _mapping(body.get("metadata"))
+    notes = _mapping(metadata.get("annotations"))
+    summary = notes.get(SUMMARY)
+    owners = (each for each in _mappings(metadata.get("ownerReferences")) if each.get("kind") == NODE)
+    return PublishedTopology(
+        summary if isinstance(summary, str) else "", WRITER in notes,
+        next((_word(each.get("uid")) for each in owners), ""),
+    )  # fmt: skip
+
+
+def node_object(body: Raw) -> NodeObject:
+    """A Node."""
+    metadata, spec, status = (_mapping(body.get(part)) for part in ("metadata", "spec", "status"))
+    labels = islice(_mapping(metadata.get("labels")).items(), MOST)
+    kept = {
+        "metadata": {"name": name_of(body), "labels": {key: text for key, text in labels if isinstance(text, str)}},
+        "spec": {
+            "taints": [
+                {part: _word(each.get(part)) for part in ("key", "value", "effect")}
+                for each in _mappings(spec.get("taints"))
+            ],
+            "unschedulable": spec.get("unschedulable") is True,
+        },
+    }
+    amounts = {}
+    for name, amount in islice(_mapping(status.get("allocatable")).items(), MOST):
+        try:
+            amounts[name[:LONGEST]] = max(0, parse_milli(amount))
+        except MalformedError:
+            continue
+    ready = _condition(status, "Ready").get("status")
+    return NodeObject(
+        _word(metadata.get("uid")), kept, amounts, None if ready is None else ready == "True"
+    )  # fmt: skip
+
+
+def defaults_of(body: Raw) -> dict[str, str]:
+    """Our annotations of a Namespace: the defaults of its pods."""
+    notes = _mapping(_mapping(body.get("metadata")).get("annotations"))
+    return kept({key: text for key, text in notes.items() if isinstance(text, str)})
+
+
+def fleet_pod(body: Raw) -> FleetPod:
+    """A pod; what cannot be understood of it is said in `problem`."""
+    metadata, spec, status = (_mapping(body.get(part)) for part in ("metadata", "spec", "status"))
+    pod, problem = None, ""
+    try:
+        pod = seen(body).pod
+    except MalformedError as error:
+        problem = str(error)[:SENTENCE]
+    condition, placed = _condition(status, CONDITION), _condition(status, "PodScheduled")
+    node, phase = _word(spec.get("nodeName")), _word(status.get("phase"))
+    held = placed.get("status") == "False"
+    key = f"{_word(metadata.get('namespace')) or 'default'}/{name_of(body) or '?'}"
+    return FleetPod(
+        pod=pod, key=key, node=node, phase=phase,
+        bound=seconds(placed.get("lastTransitionTime")) if node else 0.0,
+        reason=_word(condition.get("reason")), message=_word(condition.get("message"), SENTENCE),
+        since=seconds(condition.get("lastTransitionTime")),
+        unscheduled=_word(placed.get("message"), SENTENCE) if held else "",
+        spec={key: spec[key] for key in spec if key in _SPEC} if phase in ("", "Pending") else {},
+        problem=problem,
+    )  # fmt: skip
+
+
+def seconds(stamp: object) -> float:
+    """Seconds since the epoch of a time as the API writes it; 0 for anything else."""
+    if not isinstance(stamp, str) or len(stamp) > 40:  # noqa: PLR2004 - with nanoseconds and a zone it has 35
+        return 0.0
+    try:
+        moment = datetime.fromisoformat(stamp)
+        found = moment.timestamp() if moment.tzinfo else 0.0
+    except (ValueError, OverflowError):
+        return 0.0
+    return found if math.isfinite(found) and found > 0 else 0.0
+
+
+def _condition(status: Raw, name: str) -> Raw:
+    return next((each for each in _mappings(status.get("conditions")) if each.get("type") == name), {})
+
+
+def _word(value: object, most: int = LONGEST) -> str:
+    return plain(value[:most]) if isinstance(value, str) else ""
+
+
+def _mapping(value: object) -> Raw:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _mappings(value: object) -> Iterator[Raw]:
+    return islice((each for each in (value if isinstance(value, list) else ()) if isinstance(each, Mapping)), MOST)

@@ -1,0 +1,126 @@
+"""Lists of objects with the rights of whoever runs the command: their kubeconfig, or a pod's account. Never writes.
+
+The kubeconfig is read by the official client, with its credential plugins. A list comes page by page (limit and
+continue), each page object by object: of what is not kept, one object is in memory at a time.
+https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import urllib3
+from kubernetes import config
+from kubernetes.client.api_client import ApiClient
+from kubernetes.client.configuration import Configuration
+
+from agent import __version__
+from agent.errors import KubeError, MalformedError, SettingsError
+from agent.kube.client import JSON, UNREACHABLE, refusal
+from agent.kube.objects.listing import CHUNK, Items, ListItem
+
+PAGE = 500
+"""Objects of a page."""
+GONE = 410
+ATTEMPTS = 3
+"""A list whose continue token expired is begun anew; so often it is tried in all."""
+WITHIN = (10.0, 60.0)
+"""Seconds to connect, and of silence: a page of a busy server takes its time."""
+
+T = TypeVar("T")
+
+
+class Caller:
+    """Lists objects.
+
+    Args:
+        kubeconfig: file; None for kubectl's own choice ($KUBECONFIG, ~/.kube/config), or the pod's service account.
+        context: of the kubeconfig; "" for its current one.
+        page: objects of a page.
+
+    Raises:
+        SettingsError: there is no such file or context, or it cannot be used.
+    """
+
+    def __init__(self, kubeconfig: Path | None = None, context: str = "", page: int = PAGE) -> None:
+        found = Configuration()
+        try:
+            _load(found, kubeconfig, context)
+        except Exception as error:  # noqa: BLE001 - whatever stands in the file ends in one sentence
+            why = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
+            raise SettingsError(
+                "--context" if context else "--kubeconfig",
+                f"no cluster can be asked: {why}; `kubectl config get-contexts` lists what there is",
+            ) from None
+        found.retries = 0
+        self._api, self._page = ApiClient(found), page
+        self._api.user_agent = f"numalign/{__version__} fleet"
+
+    def pages(
+        self, path: str, keep: Callable[[ListItem], T | None], **query: str
+    ) -> Iterator[tuple[list[T], int | None]]:
+        """What `keep` makes of each object of a list, and how many are left after the page; None where nobody says.
+
+        A list that had to be begun anew gives objects again: the last one counts.
+
+        Raises:
+            KubeError: the server refused, or there was no whole answer.
+        """
+        for attempt in range(1, ATTEMPTS + 1):
+            token = ""
+            try:
+                while True:
+                    asked = {**query, "limit": str(self._page), **({"continue": token} if token else {})}
+                    found, metadata = self._page_of(path, asked, keep)
+                    left, token = metadata.get("remainingItemCount"), str(metadata.get("continue") or "")
+                    yield found, left if isinstance(left, int) else None if token else 0
+                    if not token:
+                        return
+            except KubeError as error:
+                if error.status != GONE or attempt == ATTEMPTS:
+                    raise
+
+    def _page_of(
+        self, path: str, query: dict[str, str], keep: Callable[[ListItem], T | None]
+    ) -> tuple[list[T], dict[str, Any]]:
+        what, status = f"GET {path}", UNREACHABLE
+        try:
+            _, url, headers, _, _ = self._api.param_serialize(
+                "GET", path, query_params=list(query.items()), header_params={"Accept": JSON},
+                auth_settings=["BearerToken"],
+            )  # fmt: skip
+            answer = self._api.call_api("GET", url, header_params=headers, _request_timeout=WITHIN).response
+            status = answer.status
+            if status != 200:  # noqa: PLR2004 - HTTP's OK
+                raise KubeError(status, f"{what}: {refusal(answer)}")
+            items, found = Items(part=True), []
+            for data in answer.stream(CHUNK, decode_content=True):
+                found += [kept for each in items.feed(data) if (kept := keep(each)) is not None]
+            metadata = items.close().get("metadata")
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise KubeError(UNREACHABLE, f"{what}: no answer: {str(error)[:300]}") from error
+        except MalformedError as error:
+            raise KubeError(status, f"{what}: {error}") from error
+        return found, metadata if isinstance(metadata, dict) else {}
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._api.close()  # type: ignore[no-untyped-call] # the client ships no types
+
+
+def _load(found: Configuration, kubeconfig: Path | None, context: str) -> None:
+    if kubeconfig is not None and not kubeconfig.is_file():
+        raise ValueError(f"{kubeconfig} is no file")
+    try:
+        config.load_kube_config(  # type: ignore[no-untyped-call] # the client ships no types
+            None if kubeconfig is None else str(kubeconfig), context or None, found, persist_config=False
+        )
+    except config.ConfigException as error:
+        if kubeconfig is not None or context:
+            raise
+        try:
+            config.load_incluster_config(found)  # type: ignore[no-untyped-call] # as above
+        except config.ConfigException:
+            raise error from None
