@@ -140,3 +140,17 @@ def test_finding_10_what_is_done_to_pods_counts_once_the_api_server_took_it(tmp_
         away = False
         told.settled()
         assert told.counted.count(("action", "fail")) == 1
+
+
+def test_finding_10_a_newer_word_on_its_way_is_no_fight() -> None:
+    """The watch still shows the older word while the newer one waits its second: nobody wrote over anything."""
+    desk = Desk()
+    desk.publisher.tell(TRUE)
+    desk.until(1001.0)
+    desk.seen(TRUE)
+    desk.publisher.tell(report("4-5"))
+    desk.seen(FORGED)
+    desk.seen(TRUE)
+    desk.until(1000.0 + HOUR)
+    assert desk.patches == 2
+    assert desk.api.condition("p")["message"] == "4-5"

@@ -10,6 +10,7 @@ from typing import Any
 
 from agent.errors import KubeError
 from agent.kube.pod_report import PodReport
+from agent.kube.publishing.notices import HOUR, PER_OBJECT, RATE, Notices
 from agent.kube.publishing.publisher import Notice, Publisher, Regarding
 from tests.flow.serving import eventually
 from tests.flow.told import Api, telling
@@ -110,6 +111,20 @@ def test_finding_18_a_pod_has_four_events_an_hour_and_the_rest_is_counted() -> N
     desk.notices("p", ["10"])
     desk.until(desk.now + 1)
     assert len(desk.api.events()) == 5
+
+
+def test_finding_18_an_hour_is_over_when_it_is_over() -> None:
+    """To the second: the fifth Event is refused in the last second of the hour, and taken when the hour is full."""
+    now, refused = [0.0], list[str]()
+    queue = Notices(lambda: now[0], refused.append)
+    about = Regarding("Pod", "n", "p", "uid")
+    for number in range(PER_OBJECT):
+        queue.add(Notice(about, "Warning", "Odd", str(number)))
+    for second, waiting in ((HOUR - 1, PER_OBJECT), (HOUR, PER_OBJECT + 1)):
+        now[0] = second
+        queue.add(Notice(about, "Warning", "Odd", "another"))
+        assert len(queue) == waiting
+    assert refused == [RATE]
 
 
 def test_finding_18_the_same_sentence_is_told_once_in_ten_minutes() -> None:

@@ -124,3 +124,11 @@ def test_names_come_with_the_project() -> None:
     assert len(open_machine("two-sockets").nodes) == 4
     assert len(open_machine("synthetic:3 cores").cpus) == 3
     assert open_machine("small-vm").name == "small-vm"
+
+
+def test_every_byte_that_is_unpacked_counts_once() -> None:
+    """What is just within the bound is read to its end, one byte more is refused: nothing is counted twice."""
+    stream = archives._Bounded(io.BytesIO(b"x" * 30), 30)
+    assert [stream.read(10) for _ in range(4)] == [b"x" * 10, b"x" * 10, b"x" * 10, b""]
+    with pytest.raises(OSError, match="unpacks to more than"):
+        archives._Bounded(io.BytesIO(b"x" * 31), 30).read(31)

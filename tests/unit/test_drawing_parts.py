@@ -9,11 +9,13 @@ import pytest
 
 from agent.core.machines.synthetic import parse_synthetic
 from agent.model.idset import CpuSet, NodeSet
-from agent.model.ledger import Block, CpuBooks, Ledger, MemoryBooks
+from agent.model.ledger import Block, CpuBooks, Ledger, MemoryBooks, NodeBook
 from agent.model.machine import Cache, Machine, PciDevice
-from agent.observe.drawing.fold import runs, same_as
+from agent.observe.drawing import draw
+from agent.observe.drawing.fold import alike, runs, same_as
 from agent.observe.drawing.holders import Holder, holders
 from agent.observe.drawing.look import STYLES, style_of
+from agent.observe.drawing.scene import Scene
 from agent.observe.drawing.text import clean, fit, width, wrap
 from agent.observe.drawing.units import Unit, UnitKind, units, walk
 from agent.observe.drawing.words import cores, device_kind, size
@@ -185,3 +187,37 @@ def test_a_machine_without_caches_and_devices_has_its_cores_in_its_node() -> Non
     base = parse_synthetic("1 socket x 1 core")
     root = units(Machine(base.cpus, base.nodes))
     assert [unit.kind.value for unit in walk(root)] == ["machine", "socket", "node", "core"]
+
+
+def test_units_that_differ_inside_are_not_alike() -> None:
+    """A node with one bigger cache among equal ones stands by itself: what folds is equal down to its cores."""
+    root = units(parse_synthetic("1 socket x 4 nodes x 4 cores, 2 CPUs per L3"))
+    one, other = (unit for unit in walk(root) if unit.kind is UnitKind.NODE and unit.id in (0, 1))
+    assert alike(one, other)
+    inner = other.children[0]
+    assert inner.cache is not None
+    bigger = replace(inner, cache=replace(inner.cache, size=2 * inner.cache.size + 1))
+    assert not alike(one, replace(other, children=[bigger, *other.children[1:]]))
+
+
+def test_a_cpu_says_that_its_pod_is_not_aligned_only_where_it_is_not() -> None:
+    """Of pods that are aligned, and of those that asked for no policy, the tip says nothing of the kind."""
+    machine = two_sockets()
+    told = {}
+    for aligned in (True, False, None):
+        pod = record("u", "shop/db", 1, aligned=bool(aligned))
+        pod = replace(pod, aligned={}) if aligned is None else pod
+        books = CpuBooks(CpuSet.parse("0-1"), {"u": {"app": CpuSet.parse("4-5")}})
+        held = Ledger("", books, MemoryBooks(), pods={"u": pod})
+        told[aligned] = "not aligned" in draw(machine, held)
+    assert told == {True: False, False: True, None: False}
+
+
+def test_memory_that_only_the_system_keeps_is_used_memory() -> None:
+    """What is reserved for the system and granted to nobody is shown; a node without either shows nothing."""
+    machine = two_sockets()
+    book = NodeBook(0, 0, NodeSet.of(0), {"memory": 0}, {"memory": GIB}, {"memory": 0})
+    empty = NodeBook(1, 0, NodeSet.of(1), {"memory": 0}, {"memory": 0}, {"memory": 0})
+    ledger = Ledger("", CpuBooks(CpuSet.parse("0-1"), {}), MemoryBooks((book, empty)))
+    scene = Scene(machine, ledger)
+    assert [scene._used(node) for node in machine.nodes[:2]] == [True, False]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -150,3 +151,15 @@ def test_any_one_change_loads_or_is_malformed(path: tuple[str | int, ...], value
     except MalformedError:
         return
     assert ledger_from_json(json.loads(json.dumps(ledger_to_json(loaded)))) == loaded
+
+
+def test_memory_on_two_nodes_keeps_how_much_is_on_each() -> None:
+    """A block of two nodes with its parts comes back equal; parts that do not add up are refused by their path."""
+    block = Block("memory", 3 << 30, NodeSet.of(0, 2), ((0, 1 << 30), (2, 2 << 30)))
+    ledger = replace(FULL, memory=replace(FULL.memory, blocks={"u1": {"app": (block,)}}))
+    text = json.loads(json.dumps(ledger_to_json(ledger)))
+    assert ledger_from_json(text).memory.blocks == {"u1": {"app": (block,)}}
+    assert len(text["memory"]["blocks"]["u1"]["app"][0]) == 4, "resource, size, nodes, parts"
+    text["memory"]["blocks"]["u1"]["app"][0].append([])
+    with pytest.raises(MalformedError, match=r"memory.blocks.u1.app\[0\]"):
+        ledger_from_json(text)

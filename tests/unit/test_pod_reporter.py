@@ -151,3 +151,16 @@ def test_huge_pages_that_nothing_placed_are_in_the_condition() -> None:
         messages.append(told.message)
     assert messages[0].endswith("; its huge pages (1Gi) are not placed, and may lie on another NUMA node")
     assert "huge pages" not in messages[1]
+
+
+def test_after_leaving_what_the_kernel_says_is_told_no_more(queue: Queue) -> None:
+    """The node is released: a late answer of the kernel writes no word on a pod that nobody minds any longer."""
+    it = reporter(queue)
+    pod = known(it, body())
+    it.admitted(pod, ledger(pod, c="4-5"), Ask())
+    it.enforced(pod, ledger(pod, c="6-7"), Ask(), {})
+    assert len(queue.pod_reports) == 2, "what the kernel says is told while the agent is there"
+    it.leave()
+    told = len(queue.pod_reports)
+    it.enforced(pod, ledger(pod, c="4-5"), Ask(), {})
+    assert len(queue.pod_reports) == told

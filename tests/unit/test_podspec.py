@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent.errors import BadPodError
-from agent.model.pod import Container, ContainerKind, Qos
+from agent.model.pod import Container, ContainerKind, Pod, Qos
 from agent.model.podspec import pod_from, qos_of
 
 HASH = "0123456789abcdef0123456789abcdef"
@@ -233,3 +233,8 @@ def test_bad_pods_name_the_field(bad: dict[str, Any], field: str, why: str) -> N
     assert caught.value.field == field
     assert why in str(caught.value)
     assert len(str(caught.value)) < 300
+
+
+def test_a_pod_is_no_static_one_unless_somebody_says_so() -> None:
+    """Nobody may refuse or end a static pod: what is not known to be one is none."""
+    assert not Pod("u", "p", "n", (Container("c"),), Qos.BURSTABLE).static

@@ -64,3 +64,11 @@ def test_s10_a_pod_that_writes_cpusets_is_still_known_as_one() -> None:
     }  # fmt: skip
     assert pod_writes(body)
     assert pod_writes(slim(body)) == pod_writes(body)
+
+
+@pytest.mark.parametrize("mark", ["source", "hash", "mirror"])
+def test_a_static_pod_is_still_known_as_one(mark: str) -> None:
+    """Its cgroup carries the kubelet's hash and nobody may refuse it: the kubelet's marks outlast what is cut."""
+    value = "file" if mark == "source" else "5d41402abc4b2a76b9719d911017c592"
+    kept = slim({"metadata": {"name": "p", "annotations": {f"kubernetes.io/config.{mark}": value}}})
+    assert kept["metadata"]["annotations"] == {f"kubernetes.io/config.{mark}": value}

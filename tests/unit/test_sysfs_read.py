@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from agent.errors import MalformedError, SysfsMalformedError
 from agent.host.files import HostFiles
-from agent.host.sysfs.cpus import parse_cpuinfo
+from agent.host.sysfs.caches import _units
+from agent.host.sysfs.cpus import _dies, parse_cpuinfo
 from agent.host.sysfs.read import (
     MAX_WARNINGS,
     SysfsReader,
@@ -128,3 +129,27 @@ def test_warnings_are_bounded(tmp_path: Path) -> None:
     for number in range(1000):
         reader.warn(str(number), "odd")
     assert len(reader.warnings) == MAX_WARNINGS
+
+
+def test_dies_that_cut_a_core_are_no_dies(tmp_path: Path) -> None:
+    """Some virtual machines say so: threads of one core stay together, the packages count, and the file is named."""
+    reader = SysfsReader(HostFiles(tmp_path))
+    core, package = {0: 0, 1: 0, 2: 2, 3: 2}, dict.fromkeys(range(4), 0)
+    whole = dict.fromkeys((0, 1), 0b0011) | dict.fromkeys((2, 3), 0b1100)
+    cut = dict.fromkeys((0, 2), 0b0101) | dict.fromkeys((1, 3), 0b1010)
+    assert _dies(reader, (0, 1, 2, 3), whole, core, package) == {0: 0, 1: 0, 2: 2, 3: 2}
+    assert reader.warnings == []
+    assert _dies(reader, (0, 1, 2, 3), cut, core, package) == package
+    (warning,) = reader.warnings
+    assert "cuts cores apart" in str(warning)
+
+
+def test_a_cache_that_only_some_cpus_agree_on_is_told(tmp_path: Path) -> None:
+    """What contradicts itself is taken as narrowly as all agree, and said; what agrees is said nowhere."""
+    reader = SysfsReader(HostFiles(tmp_path))
+    agree = {0: (0b11, "cpu0/cache/index3"), 1: (0b11, "cpu1/cache/index3")}
+    assert list(_units(reader, agree)) == [(CpuSet.parse("0-1"), "cpu0/cache/index3")]
+    assert reader.warnings == []
+    odd = {0: (0b11, "cpu0/cache/index3"), 1: (0b10, "cpu1/cache/index3")}
+    list(_units(reader, odd))
+    assert any("agree: taken as their own" in str(each) for each in reader.warnings)

@@ -195,3 +195,10 @@ def test_help_teaches_by_examples() -> None:
     text = CliRunner().invoke(group, ["topology", "--help"]).output
     assert "numalign topology --root 'synthetic:2 sockets x 2 nodes x 8 cores, gpu on 1'" in text
     assert "Exit code" in text
+
+
+def test_only_memory_without_cpus_is_told_to_be_near_somebody() -> None:
+    """A node with CPUs is its own initiator: to say that it is nearest to itself would be noise."""
+    text = shown(parse_synthetic("2 sockets x 2 cores, 4G per node, memory node 8G far near 0"))
+    assert text.count("nearest to node") == 1
+    assert "nearest to node 0" in text.split("NUMA node 2")[1]
