@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agent.errors import KubeError
 from agent.kube.pod_report import PodReport
 from agent.kube.publishing.notices import HOUR, PER_OBJECT, RATE, Notices
@@ -179,11 +181,12 @@ def test_finding_18_deeds_come_before_words_and_words_before_events() -> None:
     assert len(desk.api.events()) == 1, "Events have their turn all the same"
 
 
-def test_finding_18_a_pod_that_changes_all_the_time_is_told_once_a_second() -> None:
-    """Its last word wins."""
+@pytest.mark.parametrize("aligned", [True, False])
+def test_finding_18_a_pod_that_changes_all_the_time_is_told_once_a_second(aligned: bool) -> None:  # noqa: FBT001 - a case
+    """Its last word wins; one that never had its CPUs is no reason to hurry either."""
     desk = Desk()
     for number in range(100):
-        desk.publisher.tell(report("evil", "tenant", str(number)))
+        desk.publisher.tell(report("evil", "tenant", str(number), aligned=aligned))
         desk.until(desk.now + 0.1)
     desk.until(desk.now + 2)
     sent = [body["metadata"]["annotations"]["numalign.io/cpus"] for _, _, body in desk.api.requests]
