@@ -168,3 +168,10 @@ def test_huge_pages_that_nothing_places_are_noted(pods: Path) -> None:
     assert said[1:] in CliRunner().invoke(group, ["plan", "--repack", *common], env=wide).output
     static = ["--config", str(EXAMPLES / "config.yaml")]
     assert "may lie on another" not in run(pods, *static, "--afresh", machine=machine).output
+
+
+def test_a_file_in_the_place_of_the_folder_of_pods_is_told_by_its_option(pods: Path) -> None:
+    """The sentence begins with the option that is wrong."""
+    done = run(pods / "db.yaml")
+    assert isinstance(done.exception, SettingsError)
+    assert str(done.exception).startswith("--pods: ")

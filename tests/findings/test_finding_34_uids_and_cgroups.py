@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -94,3 +96,21 @@ def test_finding_34_a_status_that_names_anothers_container_gives_it_no_cpus(tmp_
     world.engine.containers_seen({container_id("victim", "side"): ("liar", "app")})
     world.engine.reconcile()
     assert set(CpuSet.parse(world.effective("victim", "side"))).isdisjoint(CpuSet.parse(own))
+
+
+def test_finding_34_a_pipe_in_the_place_of_a_cgroup_holds_nobody_up(tmp_path: Path) -> None:
+    """Only folders are opened on the way: anything else is refused at once, and never waited for."""
+    (tmp_path / "tree/kubepods").mkdir(parents=True)
+    os.mkfifo(tmp_path / "tree/kubepods/pod")
+    failed = list[OSError]()
+
+    def write() -> None:
+        try:
+            RealKernel().write(str(tmp_path / "tree"), "/kubepods/pod", "cpuset.cpus", "3")
+        except OSError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=write, daemon=True)
+    thread.start()
+    thread.join(5)
+    assert [error.errno for error in failed] == [errno.ENOTDIR]

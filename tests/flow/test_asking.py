@@ -13,7 +13,7 @@ import yaml
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from agent.app.offline.queries import open_queries
+from agent.app.offline.queries import manifests, open_queries
 from agent.app.standalone.build import StandaloneOptions, standalone_node
 from agent.app.statedir import unplaced_pods as unplaced
 from agent.cli import explain_show, group
@@ -236,3 +236,31 @@ def test_state_shows_who_is_refused_and_left_alone(left: Left) -> None:
     assert states["shop/checkout"] == "refused"
     assert states["kube-system/dns"] == "left alone"
     assert "refused no one NUMA node has all" in " ".join(left.ask("state").output.split())
+
+
+def test_a_question_about_a_deployment_is_about_one_pod_of_it(left: Left, tmp_path: Path) -> None:
+    """Its replicas are alike: the first stands for all. A folder with a fault in it is told of, and not half read."""
+    template = manifest("small", container("app", cpu="2"))
+    body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+            "spec": {"replicas": 3, "template": {"metadata": {}, "spec": template["spec"]}}}  # fmt: skip
+    other = {**body, "metadata": {"name": "api"}}
+    (tmp_path / "web.yaml").write_text(yaml.safe_dump_all([body, other]), "utf-8")
+    asked = [pod.name for pod in manifests(tmp_path / "web.yaml")]
+    assert len(asked) == 2
+    assert [name.startswith(owner) for name, owner in zip(asked, ("web", "api"), strict=True)] == [True, True]
+    (tmp_path / "good.yaml").write_text(yaml.safe_dump(manifest("good", container("app", cpu="1"))), "utf-8")
+    (tmp_path / "bad.yaml").write_text("kind: Pod\nspec: [", "utf-8")
+    with pytest.raises(SettingsError, match=r"bad\.yaml"):
+        manifests(tmp_path)
+    (tmp_path / "none.yaml").write_text("kind: Service", "utf-8")
+    with pytest.raises(SettingsError, match="holds no pod"):
+        manifests(tmp_path / "none.yaml")
+
+
+def test_a_manifest_may_come_from_a_pipe(left: Left) -> None:
+    """`cat pod.yaml | numalign explain --manifest -` answers as for a file."""
+    text = yaml.safe_dump(manifest("small", container("app", cpu="2")))
+    where = ["--state-dir", str(left.folder / "state"), "--config", str(left.config), "--root", MACHINE]
+    found = CliRunner().invoke(group, ["explain", "--manifest", "-", *where], input=text, env={"COLUMNS": "160"})
+    assert found.exit_code == 0, found.output
+    assert "default/small would be aligned" in found.output

@@ -10,6 +10,9 @@ from click.testing import CliRunner
 
 from agent.app.statedir import recovery_report
 from agent.cli import group
+from agent.engine.recover import Recovered
+from agent.model.idset import CpuSet
+from agent.model.ledger import CpuBooks, Ledger
 from tests.flow.serving import MACHINE, write
 from tests.flow.world import container
 
@@ -70,3 +73,12 @@ def test_a_report_that_cannot_be_read_is_no_report(folder: Path, text: str) -> N
     """A newer version's or a damaged one: `state` says what it can."""
     (folder / "state" / recovery_report.FILE).write_text(text, "utf-8")
     assert "last start" not in _state(folder)
+
+
+def test_a_report_of_a_full_node_is_read(tmp_path: Path) -> None:
+    """Two hundred and fifty pods are some kilobytes of names: all of them are there."""
+    uids = tuple(f"{number:08x}-0000-4000-8000-000000000000" for number in range(250))
+    recovery_report.tell(tmp_path, Recovered(Ledger("", CpuBooks(CpuSet())), as_saved=True, kept=uids))
+    found = recovery_report.load(tmp_path)
+    assert found is not None
+    assert found.kept == uids

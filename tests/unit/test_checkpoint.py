@@ -23,6 +23,7 @@ from agent.errors import (
     CheckpointTooNewError,
     CheckpointUnwritableError,
 )
+from agent.host import checkpoint
 from agent.host.checkpoint import KEPT, Checkpoint
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
@@ -274,3 +275,16 @@ def test_a_link_in_the_place_of_the_new_file_is_never_followed(tmp_path: Path) -
     with pytest.raises(CheckpointUnwritableError):
         point.save(small_ledger(2))
     assert victim.read_text("utf-8") == "keep me"
+
+
+def test_a_link_in_the_place_of_the_lock_is_never_followed(tmp_path: Path) -> None:
+    """Root opens it for writing: a link that somebody laid there is refused, and what it names stays as it is."""
+    victim = tmp_path / "victim"
+    victim.write_text("keep me", "utf-8")
+    (tmp_path / "lock").symlink_to(victim)
+    with pytest.raises(CheckpointUnwritableError):
+        checkpoint._lock_file(tmp_path / "lock")
+    (tmp_path / "new").symlink_to(tmp_path / "made")
+    with pytest.raises(CheckpointUnwritableError):
+        checkpoint._lock_file(tmp_path / "new")
+    assert not (tmp_path / "made").exists()

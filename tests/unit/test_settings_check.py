@@ -41,6 +41,7 @@ def test_a_snippet_is_checked_on_a_machine(tmp_path: Path) -> None:
     assert ["topologyManagerPolicy", "restricted"] in lines
     assert ["topologyManagerScope", "container", "(default)"] in lines
     assert ["reservedCpus", "0,8"] in lines
+    assert "on 2 sockets x 4 cores x 2 threads, 8G per node:" in result.output.splitlines()
     assert {'"1Gi"}', '"1124Mi"}}]'} <= {line[-1] for line in lines}
     assert result.output.splitlines()[-1].strip().startswith("maxPods: ignored")
 

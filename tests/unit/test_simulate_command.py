@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from agent.app.simulate import simulate
 from agent.cli.simulate import command
+from agent.errors import BadInputError, HostError
 
 MACHINE = "synthetic:2 sockets x 4 cores x 2 threads, 8G per node"
 
@@ -158,12 +160,14 @@ def test_a_daemon_set_has_a_pod_on_every_node(tmp_path: Path) -> None:
 def test_the_table_names_what_counts(tmp_path: Path) -> None:
     """All pods in: exit code 0, no colours where there is no terminal, and what was left out is told."""
     odd = pod("odd", policy="nonsense")
-    odd["spec"]["containers"][0]["resources"]["limits"]["example.com/fpga"] = "1"
-    result = call(tmp_path, "--show-nodes", "--show-pods", pods=[odd, {"kind": "Service"}])
+    odd["spec"]["containers"][0]["resources"]["limits"] |= {"example.com/fpga": "1", "hugepages-2Mi": "64Mi"}
+    huge = f"{MACHINE}, 64 2Mi pages"
+    result = call(tmp_path, "--show-nodes", "--show-pods", pods=[odd, {"kind": "Service"}], machine=huge)
     assert result.exit_code == 0, result.output
     assert "\x1b" not in result.output
     for text in (
         "1 pod on 1 node: 2 sockets x 4 cores x 2 threads, 8G per node", "largest aligned: CPUs",
+        "hugepages-2Mi requested, of 256Mi",
         "note: 1 Service left out: it makes no pods", "note: example.com/fpga, asked for by 1 pod,",
         'numalign.io/policy: "nonsense" is none of none, best-effort', "default/odd",
     ):  # fmt: skip
@@ -239,3 +243,24 @@ def test_a_file_of_lstopo_is_a_machine_too(tmp_path: Path) -> None:
     (found,) = answer(call(tmp_path, "-o", "json", pods=[pod("p")], machine=str(file)))
     assert found["nodes"][0]["name"] == "nodes-in-packages-v2"
     assert [each["id"] for each in found["nodes"][0]["numaNodes"]] == [0, 1, 2, 3]
+
+
+def test_a_state_that_no_pod_of_a_variant_has_counts_none(tmp_path: Path) -> None:
+    """Beside a policy that refuses, the column of the one that does not says 0."""
+    arguments = ["--policy", "best-effort,single-numa-node", "--on-misalignment", "fail"]
+    result = call(tmp_path, *arguments, pods=[deployment("web", 2), pod("wide", "4")])
+    (refused,) = [line.split() for line in result.output.splitlines() if line.strip().startswith("refused")]
+    assert refused[-2:] == ["0", "1"]
+
+
+def test_this_machine_that_cannot_be_read_is_no_wrong_argument(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody named a machine: the fault is the host's, and no name of a machine is made up for it."""
+
+    def broken(_spec: str | None) -> None:
+        raise HostError("/sys", "cannot be read")
+
+    monkeypatch.setattr(simulate, "open_machine", broken)
+    with pytest.raises(HostError, match="/sys"):
+        simulate._open(None)
+    with pytest.raises(BadInputError, match="machine elsewhere"):
+        simulate._open("elsewhere")
