@@ -170,8 +170,8 @@ def test_huge_pages_that_nothing_places_are_noted(pods: Path) -> None:
     assert "may lie on another" not in run(pods, *static, "--afresh", machine=machine).output
 
 
-def test_a_file_in_the_place_of_the_folder_of_pods_is_told_by_its_option(pods: Path) -> None:
+def test_a_folder_of_pods_that_is_not_there_is_told_by_its_option(pods: Path) -> None:
     """The sentence begins with the option that is wrong."""
-    done = run(pods / "db.yaml")
+    done = run(pods / "gone")
     assert isinstance(done.exception, SettingsError)
-    assert str(done.exception).startswith("--pods: ")
+    assert str(done.exception).startswith("--pods")
