@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import platform
-import signal
 import sys
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import FrameType
 
 import click
 
@@ -17,6 +15,7 @@ from agent.app.page.views import as_json, notes_of, view_of
 from agent.app.service.edges import Sockets
 from agent.app.standalone.build import StandaloneOptions, StandaloneService, standalone_node
 from agent.app.trees import MOUNT, SCRATCH
+from agent.cli.ending import until_told
 from agent.cli.output import ReaderGoneError
 from agent.errors import HostError, SettingsError
 from agent.observe import logs
@@ -134,9 +133,11 @@ def command(
             nri_socket=nri_socket, podresources_socket=podresources_socket, processes=processes, lasting=not once,
             metrics_address="" if once or metrics_address == "off" else metrics_address,
         )  # fmt: skip
+        told = None if once else ending.enter_context(until_told())
         node = ending.enter_context(standalone_node(options))
-        if not once:
-            serve(node, output)
+        if told is not None:
+            if told.serves(node):
+                serve(node, output)
             return
         with busy(f"placing {len(node.source.folder.pods)} pods"):
             node.once()
@@ -156,13 +157,7 @@ def busy(text: str) -> AbstractContextManager[object]:
 
 
 def serve(node: StandaloneService, output: str) -> None:
-    """Follow the folder until SIGTERM or SIGINT; the table is shown when the first pass is done."""
-
-    def end(_number: int, _frame: FrameType | None) -> None:
-        node.stop()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+    """Follow the folder until the service is stopped; the table is shown when the first pass is done."""
 
     def started() -> None:
         try:

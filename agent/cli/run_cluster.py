@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
 
 from agent.app.cluster.build import ClusterOptions, cluster_node
 from agent.app.service.edges import Sockets
+from agent.cli.ending import until_told
 from agent.errors import SettingsError
 from agent.kube.access import ACCOUNT, ApiAccess, in_cluster
 from agent.observe.logs import LOG
@@ -55,12 +54,7 @@ def options(
 
 
 def serve(chosen: ClusterOptions) -> None:
-    """Serve until SIGTERM or SIGINT."""
-    with cluster_node(chosen) as node:
-
-        def end(_number: int, _frame: FrameType | None) -> None:
-            node.stop()
-
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, end)
-        node.serve(started=lambda: LOG.info("serving", extra={"facts": {"node": chosen.node_name}}))
+    """Serve until SIGTERM or SIGINT, also one that comes while the service is made (`agent.cli.ending`)."""
+    with until_told() as ending, cluster_node(chosen) as node:
+        if ending.serves(node):
+            node.serve(started=lambda: LOG.info("serving", extra={"facts": {"node": chosen.node_name}}))

@@ -147,9 +147,9 @@ def published(items: object, attributes: Collection[str] = ()) -> Pools:
         driver, pool, generation = _pool_of(spec)
         if not driver or not pool or generation < latest[driver, pool]:
             continue
-        for each in _mappings(spec.get("devices"), MOST_PUBLISHED):
+        for each in _mappings(spec.get("devices"), MOST_PUBLISHED - len(found)):
             name = _name(each.get("name"))
-            if name and len(found) < MOST_PUBLISHED:
+            if name:
                 found[driver, pool, name] = _of_device(driver, _mapping(each.get("attributes")), attributes)
     return found
 

@@ -214,3 +214,10 @@ def test_requests_keep_below_our_share_of_the_rate_limit(kubelet: Kubelet, tmp_p
         client.list()
     client.close()
     assert slept == [0.1, 0.1, 0.1]
+
+
+def test_asking_after_the_end_is_a_named_error(client: PodResources) -> None:
+    """A thread that still asks while the agent ends hears RuntimeLinkError, as while the kubelet is away."""
+    client.close()
+    with pytest.raises(RuntimeLinkError, match="closed channel"):
+        client.claims("n", "p")

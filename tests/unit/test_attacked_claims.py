@@ -1,19 +1,30 @@
-"""Faults around claims and the summary that cost somebody else something."""
+"""Faults around claims, the summary and the start that cost somebody else something."""
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from agent.app.cluster import summary
+from agent.app.cluster import build, summary
 from agent.app.cluster.claim_lookup import ClaimLookup
 from agent.app.cluster.summary import SummaryText
+from agent.app.service.edges import OFF, Sockets
+from agent.cli import run_cluster
 from agent.engine.dry_run import DryRun
+from agent.host.podresources.client import PodResources
+from agent.kube.claims import MOST_PUBLISHED, published
 from agent.kube.objects.pod_objects import SeenPod
 from agent.model.claims import Claims
 from agent.model.pod import Pod, Qos
 from agent.settings import parse
+from tests.findings.cluster_node import ClusterNode, StandInApi
+from tests.flow.claims import slices
 from tests.world.nodes import managers_of
 
 SMALL = "1 socket x 2 nodes x 4 cores, 4G per node"
@@ -66,3 +77,79 @@ def test_pods_with_claims_that_ended_leave_room_for_others() -> None:
         seen(f"{number}", ended=True)
     seen("next")
     assert told[-1] == "next"
+
+
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    """This process's signal handlers are put back."""
+    before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for each, handler in before.items():
+        signal.signal(each, handler)
+
+
+@pytest.mark.usefixtures("handlers")
+def test_the_word_to_end_is_heard_while_the_service_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGTERM during the start, which process 1 without a handler never hears: what was made is not served."""
+    said: list[str] = []
+
+    class Node:
+        def serve(self, **_: object) -> None:
+            said.append("served")
+
+        def stop(self) -> None:
+            said.append("stopped")
+
+    @contextmanager
+    def make(_chosen: object) -> Iterator[Node]:
+        assert callable(signal.getsignal(signal.SIGTERM)), "process 1 would not hear it"
+        os.kill(os.getpid(), signal.SIGTERM)
+        yield Node()
+
+    monkeypatch.setattr(run_cluster, "cluster_node", make)
+    run_cluster.serve(cast("Any", None))
+    assert said == []
+
+
+def test_the_kubelet_is_asked_by_nobody_once_its_channel_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client is closed at the very end, after the threads that ask it, also where its edge never started."""
+    closed: list[str] = []
+
+    class Client(PodResources):
+        def close(self) -> None:
+            closed.append("client")
+            super().close()
+
+    monkeypatch.setattr(build, "PodResources", Client)
+    stop = ClaimLookup.stop
+
+    def stopped(self: ClaimLookup, within: float = 5.0) -> bool:
+        closed.append("claims")
+        return stop(self, within)
+
+    monkeypatch.setattr(ClaimLookup, "stop", stopped)
+    node, sockets = ClusterNode(tmp_path), Sockets(nri=OFF, podresources=str(tmp_path / "kubelet.sock"))
+    with StandInApi() as api:
+        with node.serving(api.url, sockets=sockets):
+            pass
+        assert closed == ["claims", "client"]
+        with build.cluster_node(node.options(api.url, sockets=sockets)):
+            pass
+    assert closed == ["claims", "client", "client"]
+
+
+def test_slices_are_read_up_to_their_bound_and_no_further() -> None:
+    """Once as many devices are known as are kept, the rest of the list is not looked at."""
+    looked = 0
+
+    class Device(dict[str, Any]):
+        def get(self, key: str, default: object = None) -> Any:  # noqa: ANN401 - JSON
+            nonlocal looked
+            looked += key == "name"
+            return super().get(key, default)
+
+    many = [Device(name=f"d{number}") for number in range(MOST_PUBLISHED)]
+    body = [slices(*many), *(slices(*(Device(name=f"e{at}-{each}") for each in range(100))) for at in range(3))]
+    assert len(published(body)) == looked == MOST_PUBLISHED

@@ -157,8 +157,7 @@ def cluster_node(options: ClusterOptions, *, steps: Steps = lambda _name: None) 
         kill_switch.turn()
         setups.tell_wrong(setup.now, reporters)
 
-        socket = options.sockets.podresources_path()
-        kubelet = PodResources(socket) if socket else None
+        kubelet = _kubelet(options.sockets, closing)
         claims = ClaimLookup(
             client, options.node_name, engine, lambda: engine.snapshot.node.machine,
             enabled=lambda: setup.now.settings.dra.enabled,
@@ -212,6 +211,16 @@ def cluster_node(options: ClusterOptions, *, steps: Steps = lambda _name: None) 
             threads=(publisher, topology, claims, intake, edges, events, hotplug, pods),
         )  # fmt: skip
         return NodeService(parts, source, closing.pop_all())
+
+
+def _kubelet(sockets: Sockets, closing: ExitStack) -> PodResources | None:
+    """The client that edges and claims ask; it is closed after their threads."""
+    socket = sockets.podresources_path()
+    if not socket:
+        return None
+    client = PodResources(socket)
+    closing.callback(client.close)
+    return client
 
 
 def _cleanup_rule(

@@ -124,7 +124,7 @@ class NodeEdges:
         name_of: a pod's name as the kubelet has it.
         count: told what became of each request of the runtime (`agent.host.nri.driver`).
         timed: told of each request: method, outcome, seconds.
-        podresources: the client of the kubelet, where somebody else asks it, too; else one is made.
+        podresources: the client of the kubelet, where somebody else asks it, too, and closes it; else one is made.
         identity: how we register with the runtime.
     """
 
@@ -151,8 +151,10 @@ class NodeEdges:
         """Start what is there; what is not is said once."""
         podresources, nri = self.sockets.podresources_path(), self.sockets.nri_path(self.enforcement())
         if podresources:
-            self.podresources = client = self.podresources or PodResources(podresources)
-            self._closing.callback(client.close)
+            client = self.podresources
+            if client is None:
+                self.podresources = client = PodResources(podresources)
+                self._closing.callback(client.close)
             self.lookup = Lookup(
                 client,
                 self.engine,

@@ -128,6 +128,8 @@ class PodResources:
             if method == "Get" and "not found" in text:
                 raise _UnknownPod(text) from error
             raise RuntimeLinkError(f"podresources {method}: {failed.code().name}: {text[:300]}") from error
+        except ValueError as error:  # what gRPC says once the channel is closed: the agent ends
+            raise RuntimeLinkError(f"podresources {method}: {error}") from error
         if not isinstance(answer, kind):
             raise RuntimeLinkError(f"podresources {method}: an answer of another kind")
         return answer
