@@ -8,21 +8,28 @@ node the engine's own (`agent.engine.dry_run`). What happens to a pod:
     it waits for room      the same, but it does not run yet (onMisalignment: wait)
     refused                it has failed, and counts no more; a workload's pod may be made again, on a node that has
                            not refused it yet (the real scheduler does not know that, and may choose that one again)
+
+A node begins when its first pod comes: of thousands, most are never asked. One that cannot begin is left out from
+then on, and the scheduler chooses again.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from typing import Protocol, overload
 
 from agent.core.admission.node import Node
-from agent.core.forecast.scheduling import Needs, Scheduler, Strategy, needs_of
+from agent.core.forecast.scheduling import NONE, Needs, Scheduler, Strategy, needs_of
 from agent.engine.dry_run import DryRun
 from agent.engine.tracked_pod import Exempt, Switches
+from agent.errors import SummaryError
 from agent.model.ledger import PodRecord
 from agent.model.outcome import Refusal
+from agent.model.placing import Placing
 from agent.model.workload import WorkloadItem, again, on_node
 
 
@@ -45,9 +52,31 @@ MOMENT = 1e-6
 RUNNING = (PodState.ALIGNED, PodState.NOT_ALIGNED, PodState.SHARED, PodState.OVERRULED, PodState.LEFT_ALONE)
 
 
+class SimulatedNode(Protocol):
+    """A node that pods may go to."""
+
+    @property
+    def name(self) -> str:
+        """Unique."""
+
+    @property
+    def room(self) -> Mapping[str, int]:
+        """Node Allocatable, resource -> thousandths."""
+
+    @property
+    def held(self) -> Needs:
+        """What its pods request at the beginning."""
+
+    def begin(self) -> DryRun:
+        """Its engine; raises SummaryError where it cannot be had."""
+
+    def bars(self, placing: Placing) -> str:
+        """Why the scheduler keeps pods away whose specification says this; "" where it does not."""
+
+
 @dataclass(frozen=True, slots=True)
 class Site:
-    """One simulated node.
+    """A simulated node, empty at the beginning; no selector and no taint counts on it.
 
     Attributes:
         name: unique.
@@ -62,6 +91,15 @@ class Site:
     room: Mapping[str, int]
     switches: Switches = field(default_factory=Switches)
     exempt: Exempt = lambda _pod: ""
+    held: Needs = NONE
+
+    def begin(self) -> DryRun:
+        """As it is without pods."""
+        return DryRun(self.node, self.switches, self.exempt)
+
+    def bars(self, _placing: Placing) -> str:
+        """Nobody."""
+        return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +137,7 @@ class Fate:
         record: of the ledger, None where it does not run.
         refusal: the policy's, also of a pod that runs all the same.
         lacking: of an unschedulable pod: resource -> on how many nodes there is too little.
+        barred: of an unschedulable pod: why it may not go to nodes -> to how many.
         tries: how many nodes it was bound to.
         problems: what of its annotations could not be followed.
     """
@@ -109,6 +148,7 @@ class Fate:
     record: PodRecord | None = None
     refusal: Refusal | None = None
     lacking: Mapping[str, int] = field(default_factory=dict)
+    barred: Mapping[str, int] = field(default_factory=dict)
     tries: int = 0
     problems: tuple[str, ...] = ()
 
@@ -120,12 +160,16 @@ class Result:
     Attributes:
         fates: of every pod, in the order in which they came.
         requested: per node: resource -> thousandths that the scheduler counts.
-        nodes: the nodes' engines, by number.
+        nodes: the nodes' engines, by number; raises SummaryError for one of `lost`.
+        lost: nodes that could not begin -> why.
+        scheduler: what it counts at the end.
     """
 
     fates: tuple[Fate, ...]
     requested: tuple[Mapping[str, int], ...]
-    nodes: tuple[DryRun, ...]
+    nodes: Sequence[DryRun]
+    lost: Mapping[int, str]
+    scheduler: Scheduler
 
 
 @dataclass
@@ -144,6 +188,31 @@ class _Lot:
     ended: bool = False
 
 
+class _Engines(Sequence[DryRun]):
+    """The nodes' engines, each begun when it is asked for."""
+
+    def __init__(self, sites: Sequence[SimulatedNode]) -> None:
+        self._sites = sites
+        self.begun: dict[int, DryRun] = {}
+
+    @overload
+    def __getitem__(self, number: int) -> DryRun: ...
+
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[DryRun]: ...
+
+    def __getitem__(self, number: int | slice) -> DryRun | Sequence[DryRun]:
+        if isinstance(number, slice):
+            return [self[each] for each in range(*number.indices(len(self)))]
+        found = self.begun.get(number)
+        if found is None:
+            found = self.begun[number] = self._sites[number].begin()
+        return found
+
+    def __len__(self) -> int:
+        return len(self._sites)
+
+
 class Simulation:
     """Goes through events once.
 
@@ -153,18 +222,23 @@ class Simulation:
         retries: how often a workload makes a refused pod again.
         keep_nodes: pods that name a node go there; the scheduler is not asked.
         progress: told after every pod.
+        now: when it begins, on the nodes' clocks.
+        strict: a resource that no node counts keeps a pod away.
     """
 
     def __init__(
-        self, sites: Sequence[Site], *, strategy: Strategy = Strategy.LEAST_ALLOCATED, retries: int = 0,
-        keep_nodes: bool = False, progress: Callable[[], None] = lambda: None,
+        self, sites: Sequence[SimulatedNode], *, strategy: Strategy = Strategy.LEAST_ALLOCATED, retries: int = 0,
+        keep_nodes: bool = False, progress: Callable[[], None] = lambda: None, now: float = 1.0, strict: bool = False,
     ) -> None:  # fmt: skip
         self._sites, self._retries, self._keep, self._progress = sites, retries, keep_nodes, progress
         self._number = {site.name: number for number, site in enumerate(sites)}
-        self._scheduler = Scheduler([site.room for site in sites], strategy)
-        self._nodes = tuple(DryRun(site.node, site.switches, site.exempt) for site in sites)
+        held = [site.held for site in sites]
+        self._scheduler = Scheduler([site.room for site in sites], strategy, held, strict=strict)
+        self._nodes = _Engines(sites)
         self._lots: list[_Lot] = []
-        self._now = 1.0
+        self._bars: dict[Placing, tuple[frozenset[int], Mapping[str, int]]] = {}
+        self._lost: dict[int, str] = {}
+        self._now = now
 
     def run(self, events: Iterable[Event]) -> Result:
         """Go through the events, and look where everybody is."""
@@ -177,26 +251,52 @@ class Simulation:
                 case Pass(seconds):
                     self._pass(seconds)
         requested = tuple(self._scheduler.taken(number) for number in range(len(self._sites)))
-        return Result(tuple(map(self._fate, self._lots)), requested, self._nodes)
+        return Result(tuple(map(self._fate, self._lots)), requested, self._nodes, self._lost, self._scheduler)
 
     def _add(self, items: Iterable[WorkloadItem]) -> None:
         for item in items:
             keep = self._keep and bool(item.node)
-            for each in [on_node(item, site.name) for site in self._sites] if item.every_node else [item]:
+            for each in self._each_node(item) if item.every_node else [item]:
                 only = self._number[each.node] if keep or item.every_node else None
                 lot = _Lot(each, needs_of(each.pod), only, keep)
                 self._lots.append(lot)
                 self._place(lot)
             self._progress()
 
+    def _each_node(self, item: WorkloadItem) -> list[WorkloadItem]:
+        """A DaemonSet's pods: one for each node that it may run on."""
+        return [on_node(item, site.name) for site in self._sites if not site.bars(item.placing)]
+
+    def _barred(self, placing: Placing) -> tuple[frozenset[int], Mapping[str, int]]:
+        """Nodes that pods of a kind may not go to, and how many for which reason."""
+        found = self._bars.get(placing)
+        if found is None:
+            whys = {number: why for number, site in enumerate(self._sites) if (why := site.bars(placing))}
+            found = self._bars[placing] = frozenset(whys), dict(sorted(Counter(whys.values()).items()))
+        return found
+
     def _place(self, lot: _Lot) -> None:
         """Bind a pod to a node and let it decide; again on others while retries are left."""
         retries = self._retries if lot.item.owner and lot.only is None else 0
+        barred = frozenset[int]() if lot.only is not None else self._barred(lot.item.placing)[0]
         while not lot.bound and lot.tries <= retries:
-            number = lot.only if lot.bound_already else self._scheduler.choose(lot.needs, lot.refused_by, lot.only)
-            if number is None:
+            number = lot.only
+            if not lot.bound_already:
+                number = self._scheduler.choose(lot.needs, lot.refused_by, lot.only, barred)
+            if number is None or (not self._begins(number) and lot.only is not None):
                 return
-            self._bind(lot, number)
+            if number not in self._lost:
+                self._bind(lot, number)
+
+    def _begins(self, number: int) -> bool:
+        """Whether a node can be asked; one that cannot is left out from now on."""
+        if number not in self._lost:
+            try:
+                self._nodes[number]
+            except SummaryError as error:
+                self._lost[number] = str(error)
+                self._scheduler.close(number)
+        return number not in self._lost
 
     def _bind(self, lot: _Lot, number: int) -> None:
         self._scheduler.take(number, lot.needs)
@@ -233,8 +333,9 @@ class Simulation:
 
     def _pass(self, seconds: float) -> None:
         self._now += seconds
-        for node in self._nodes:
-            node.pass_time(self._now)
+        for number in range(len(self._sites)):
+            if self._begins(number):
+                self._nodes[number].pass_time(self._now)
         self._look_again()
 
     def _look_again(self) -> None:
@@ -250,7 +351,9 @@ class Simulation:
         if lot.ended:
             return Fate(lot.item, PodState.ENDED, lot.site, tries=lot.tries)
         if lot.site is None:
-            return Fate(lot.item, PodState.UNSCHEDULABLE, lacking=self._scheduler.lacking(lot.needs))
+            barred = {} if lot.only is not None else self._barred(lot.item.placing)[1]
+            lacking = self._scheduler.lacking(lot.needs)
+            return Fate(lot.item, PodState.UNSCHEDULABLE, lacking=lacking, barred=barred)
         node = self._nodes[lot.site]
         known, record = node.known[lot.uid], node.ledger.pods.get(lot.uid)
         problems = tuple(str(each) for each in known.ask.problems)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from agent.errors import BadPodError
 from agent.model.fields import Field, show
 from agent.model.notes import read
+from agent.model.placing import ANYWHERE, OF_A_DAEMON, Placing, placing_of
 from agent.model.pod import Pod
 from agent.model.podspec import MANIFEST_UIDS, pod_from
 
@@ -33,6 +34,7 @@ class WorkloadItem:
         node: spec.nodeName, "" where it is not bound.
         every_node: of a DaemonSet: not a pod, but the pattern of one pod per node (`on_node`).
         ended: it has run to its end: it holds nothing.
+        placing: which nodes it may be bound to.
     """
 
     pod: Pod
@@ -40,6 +42,7 @@ class WorkloadItem:
     node: str = ""
     every_node: bool = False
     ended: bool = False
+    placing: Placing = ANYWHERE
 
 
 def items_from(body: Mapping[str, object]) -> tuple[WorkloadItem, ...] | None:
@@ -62,7 +65,9 @@ def items_from(body: Mapping[str, object]) -> tuple[WorkloadItem, ...] | None:
     if name == "Pod":
         return (_bare(body, root),)
     if name == "DaemonSet":
-        return (WorkloadItem(_template(root), _owner(root), every_node=True),)
+        placing = _placing(root)
+        daemon = replace(placing, tolerations=(*placing.tolerations, *OF_A_DAEMON))
+        return (WorkloadItem(_template(root), _owner(root), every_node=True, placing=daemon),)
     if name in REPLICATED:
         return _replicas(root, _count(root.get("spec").get("replicas"), 1))
     if name == "Job":
@@ -72,7 +77,7 @@ def items_from(body: Mapping[str, object]) -> tuple[WorkloadItem, ...] | None:
 
 def on_node(item: WorkloadItem, node: str) -> WorkloadItem:
     """A DaemonSet's pod on one node."""
-    return WorkloadItem(_named(item.pod, f"{item.pod.name}-{node}"), item.owner, node)
+    return WorkloadItem(_named(item.pod, f"{item.pod.name}-{node}"), item.owner, node, placing=item.placing)
 
 
 def unbound(items: Iterable[WorkloadItem]) -> Iterator[WorkloadItem]:
@@ -109,7 +114,8 @@ def _bare(body: Mapping[str, object], root: Field) -> WorkloadItem:
     node = root.get("spec").get("nodeName")
     status = root.get("status")
     phase = status.get("phase").value if isinstance(status.value, Mapping) else None
-    return WorkloadItem(pod, owner, node.text() if node else "", ended=phase in ENDED)
+    placing = placing_of(root.get("spec"))
+    return WorkloadItem(pod, owner, node.text() if node else "", ended=phase in ENDED, placing=placing)
 
 
 def _word(owner: Field, name: str) -> str:
@@ -120,8 +126,14 @@ def _word(owner: Field, name: str) -> str:
 def _replicas(root: Field, count: int) -> tuple[WorkloadItem, ...]:
     if not count:
         return ()
-    template, owner = _template(root), _owner(root)
-    return tuple(WorkloadItem(_named(template, f"{template.name}-{number}"), owner) for number in range(count))
+    template, owner, placing = _template(root), _owner(root), _placing(root)
+    return tuple(
+        WorkloadItem(_named(template, f"{template.name}-{number}"), owner, placing=placing) for number in range(count)
+    )
+
+
+def _placing(root: Field) -> Placing:
+    return placing_of(root.get("spec").get("template").get("spec"))
 
 
 def _template(root: Field) -> Pod:

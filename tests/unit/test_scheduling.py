@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent.core.forecast.scheduling import Needs, Scheduler, Strategy, needs_of, room_of
 from agent.model.podspec import pod_from
@@ -137,3 +139,38 @@ def test_allocatable_is_what_the_machine_has_less_what_is_reserved() -> None:
     assert found == {
         "cpu": 6500, "memory": 6 * GI, "hugepages-2Mi": GI, "numalign.io/nic": 2000, "pods": 10_000,
     }  # fmt: skip
+
+
+kinds = st.sampled_from([Needs((("cpu", cpu), ("pods", 1000)), cpu, 0) for cpu in (500, 1000, 2000, 3000)])
+steps = st.lists(st.tuples(st.sampled_from(["bind", "bind", "bind", "end", "close"]), kinds, st.integers(0, 9)))
+
+
+@given(st.sampled_from(Strategy), steps, st.sets(st.integers(0, 5), max_size=2))
+def test_the_best_node_is_found_without_looking_at_all(
+    strategy: Strategy, done: list[tuple[str, Needs, int]], barred: set[int]
+) -> None:
+    """Whatever came and went before, the choice is the first of the best of all nodes that fit."""
+    scheduler = Scheduler([{"cpu": 1000 * cpus, "pods": 4000} for cpus in (4, 8, 8, 6, 4, 9)], strategy)
+    bound = list[tuple[int, Needs]]()
+    for what, asked, number in done:
+        if what == "close":
+            scheduler.close(number % 6)
+        elif what == "end" and bound:
+            scheduler.give(*bound.pop(number % len(bound)))
+        avoid = {number}
+        fit = scheduler.order(asked, frozenset(barred))
+        best = [each for each in fit if each not in avoid]
+        assert scheduler.choose(asked, avoid, barred=frozenset(barred)) == (best[0] if best else None)
+        chosen = scheduler.choose(asked, barred=frozenset(barred))
+        assert chosen == (fit[0] if fit else None)
+        if what == "bind" and chosen is not None:
+            scheduler.take(chosen, asked)
+            bound.append((chosen, asked))
+
+
+def test_a_strict_scheduler_knows_every_resource() -> None:
+    """A resource that no node has keeps pods away from a real cluster; in a simulation of machines it is unknown."""
+    asked = Needs((("example.com/fpga", 1000),), 0, 0)
+    assert Scheduler([room(4000, 4000)]).choose(asked) == 0
+    strict = Scheduler([room(4000, 4000)], strict=True)
+    assert (strict.choose(asked), strict.lacking(asked)) == (None, {"example.com/fpga": 1})
