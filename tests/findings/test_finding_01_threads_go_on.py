@@ -166,11 +166,13 @@ def test_finding_01_topology_that_cannot_be_put_together_is_tried_again(tmp_path
         TopologyPublisher(api), "n1", snapshot=snapshot, node_uid=lambda: "u",  # type: ignore[arg-type] # what is used
         enforcing=lambda: True, problem=problems.append, every=0.01,
     )  # fmt: skip
+    before = set(threading.enumerate())
     loop.start()
     wait(lambda: bool(problems), "the fault is told")
     broken.clear()
     wait(lambda: bool(api.requests), "it is published")
     loop.stop()
+    assert set(threading.enumerate()) <= before, "asked to stop, it ends: an agent that ends waits for it"
     assert len([each for each in problems if "ZeroDivisionError" in each]) == 1
 
 

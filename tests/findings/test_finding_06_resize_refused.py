@@ -174,6 +174,13 @@ def test_finding_06_shares_that_were_rounded_take_no_cpus_from_a_pod() -> None:
     assert of(waits) == (1000, 64000, 1000, 64000)
 
 
+def test_finding_06_whole_cpus_that_are_in_force_are_no_rounding() -> None:
+    """The kubelet made two of one while the old quota still stands: two is what it has, whatever the limit says."""
+    growing = body("1", how="resources")
+    growing["status"]["containerStatuses"][0]["resources"]["requests"]["cpu"] = "2"
+    assert of(growing) == (2000, 64000, 2000, 64000)
+
+
 def test_finding_06_a_burstable_container_follows_requests_and_limits_apart() -> None:
     """Half a CPU asked for and one allowed, 700m asked for now: the kubelet's half counts until it says otherwise."""
     pod = body("1", how="resources")

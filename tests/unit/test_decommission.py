@@ -11,8 +11,10 @@ import pytest
 from urllib3 import HTTPResponse
 
 from agent.app.offline.decommission import UNTOUCHED, NodeProgress, ReleaseCoordinator, sentence
+from agent.cli.release_cluster import ReleaseOptions, release_cluster
 from agent.core.request.annotations import APART, RELEASE, RELEASED, ask_of
 from agent.errors import KubeError
+from agent.kube import client
 from agent.kube.client import KubeClient
 from agent.kube.decommission import ReleaseAnswer, answer_of, never_began, request_of
 from agent.model.podspec import pod_from
@@ -27,6 +29,9 @@ class Api(KubeClient):
         self.asked: list[str] = []
         self.pods: list[dict[str, Any]] = []
         self.listed = 0
+
+    def close(self) -> None:
+        """Nothing is open."""
 
     def get(self, path: str, *, query: Any = ()) -> dict[str, Any]:  # noqa: ANN401 - query parameters
         if "daemonsets" in path:
@@ -241,3 +246,21 @@ def test_s18_an_agent_that_may_have_begun_is_waited_for(status: object) -> None:
     assert not ask(api, within=20)[0][0].released
     assert not api.listed
     assert not never_began({"status": status})
+
+
+@pytest.mark.parametrize("answering", [True, False])
+@pytest.mark.parametrize("tolerant", [True, False])
+def test_whether_all_nodes_are_released_is_the_commands_answer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, answering: bool, tolerant: bool
+) -> None:
+    """`helm uninstall` goes by it: a node that remains is named with the remedy, and is no success unasked."""
+    api = Api([pod("p1", "n1")], answering=answering)
+    monkeypatch.setattr(client, "KubeClient", lambda *_: api)
+    asked = ReleaseOptions(
+        namespace="s", daemonset="d", within=1.5, tolerant=tolerant, server="http://127.0.0.1:1", account=None
+    )  # fmt: skip
+    assert release_cluster(asked, "text") is (answering or tolerant)
+    said = capsys.readouterr().out
+    assert ("remains: n1: no answer of its pod p1" in said) is not answering
+    assert ("helm uninstall --no-hooks" in said) is not answering
+    assert f"{int(answering)} of 1 nodes are released" in said
