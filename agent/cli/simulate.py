@@ -1,4 +1,4 @@
-"""`numalign simulate`: where pods would go, under one or several sets of settings. Works offline; writes nothing."""
+"""`numalign simulate`: where pods would go, under one or several sets of settings, or in a cluster."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import io
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 import click
 
+from agent.app.simulate.cluster_options import WhatIfOptions
 from agent.app.simulate.figures import Figures, as_json, figures
 from agent.app.simulate.simulate import MachineKind, Outcome, Prepared, SimulateOptions, prepare, run
 from agent.cli.output import not_written
@@ -22,6 +23,7 @@ from agent.errors import BadInputError
 from agent.model.rules import Minor, OnMisalignment, Policy, Scope
 
 NOT_ALL_IN, BAD_INPUT = 1, 2
+CLUSTER_RETRIES = 5
 _COUNTED = re.compile(r"(\d{1,5})x(.+)", re.ASCII | re.DOTALL)
 _NAMED = re.compile(r"([a-z0-9](?:[a-z0-9.-]{0,200}[a-z0-9])?)=(.+)", re.ASCII | re.DOTALL)
 EXAMPLES = """\b
@@ -34,6 +36,11 @@ Examples:
   kubectl get pods -A -o json |
       numalign simulate --pods - --root worker.tar.xz --keep-nodes
   numalign simulate --pods apps/ --root 'synthetic:1 socket x 9 cores' -o json
+  numalign simulate --cluster --pods web.yaml --replicas 20
+  numalign simulate --cluster --pods web.yaml --scheduler most-allocated --add 2:worker-1
+  numalign simulate --cluster --drain worker-3
+  numalign simulate --cluster --policy single-numa-node --nodes pool=batch
+  numalign simulate --from fleet.json --pods web.yaml -o json
 """
 
 
@@ -78,8 +85,18 @@ def _kinds(_context: click.Context, _option: click.Parameter, values: tuple[str,
 
 
 @click.command("simulate", epilog=EXAMPLES)
-@click.option("--pods", type=click.Path(path_type=Path, allow_dash=True), multiple=True, required=True,
+@click.option("--pods", type=click.Path(path_type=Path, allow_dash=True), multiple=True,
               help="File or folder with pods and workloads, or - for standard input. May be repeated.")  # fmt: skip
+@click.option("--cluster", is_flag=True, help="Ask the nodes of a cluster, each as it is now (fleet.publish).")
+@click.option("--from", "files", metavar="FILE", multiple=True,
+              help="The cluster as kubectl printed it, instead of asking it; - for standard input.")  # fmt: skip
+@click.option("--kubeconfig", type=click.Path(path_type=Path), help="Of the cluster.  [default: as kubectl]")
+@click.option("--context", default="", help="Of the kubeconfig.")
+@click.option("--replicas", metavar="N", type=click.IntRange(1, 100_000), help="Cluster: so many of each workload.")
+@click.option("--nodes", "selector", default="", metavar="NAMES|LABELS",
+              help="Cluster: --policy, --scope and --kubelet change only these: a,b or pool=batch.")  # fmt: skip
+@click.option("--drain", "drained", metavar="NODE", multiple=True, help="Cluster: this node is emptied.")
+@click.option("--add", "more", metavar="K:NODE", multiple=True, help="Cluster: K more nodes like this one.")
 @click.option("--root", metavar="MACHINE", multiple=True,
               help="A folder, an archive, lstopo XML, a name, or synthetic:...  [default: this machine]")  # fmt: skip
 @click.option("--machines", metavar="N", type=click.IntRange(1, 10_000), default=1, show_default=True,
@@ -98,8 +115,9 @@ def _kinds(_context: click.Context, _option: click.Parameter, values: tuple[str,
 @click.option("--scheduler", "strategy", type=click.Choice([each.value for each in Strategy]),
               default=Strategy.LEAST_ALLOCATED.value, show_default=True,
               help="How the scheduler scores nodes that have room.")  # fmt: skip
-@click.option("--retries", metavar="N", type=click.IntRange(0, 100), default=0, show_default=True,
-              help="A workload makes a refused pod again, so often, each time on another node.")  # fmt: skip
+@click.option("--retries", metavar="N", type=click.IntRange(0, 100), default=None,
+              help="A workload makes a refused pod again, so often, each time on another node.  [default: 0; in a "
+              "cluster 5]")  # fmt: skip
 @click.option("--keep-nodes", is_flag=True, help="Pods with spec.nodeName go to the node of that name.")
 @click.option("--max-pods", "most_pods", metavar="N", type=click.IntRange(1, 10_000), default=110, show_default=True,
               help="The kubelet's maxPods.")  # fmt: skip
@@ -113,10 +131,12 @@ def _kinds(_context: click.Context, _option: click.Parameter, values: tuple[str,
 @click.option("--file", "-f", "target", type=click.Path(dir_okay=False, path_type=Path), default=None,
               help="Write to this file instead of the terminal.")  # fmt: skip
 def command(
-    *, pods: tuple[Path, ...], root: tuple[str, ...], machines: int, nodes: tuple[MachineKind, ...],
+    *, pods: tuple[Path, ...], cluster: bool, files: tuple[str, ...], kubeconfig: Path | None, context: str,
+    replicas: int | None, selector: str, drained: tuple[str, ...], more: tuple[str, ...],
+    root: tuple[str, ...], machines: int, nodes: tuple[MachineKind, ...],
     configs: tuple[Path, ...], policies: tuple[Policy, ...], scopes: tuple[Scope, ...],
     wishes: tuple[OnMisalignment, ...], exclusives: tuple[str, ...], minor: str | None, strategy: str,
-    retries: int, keep_nodes: bool,
+    retries: int | None, keep_nodes: bool,
     most_pods: int, scenario: Path | None, show_nodes: bool, show_pods: bool, draw: str | None, output: str,
     target: Path | None,
 ) -> None:  # fmt: skip
@@ -124,19 +144,43 @@ def command(
 
     Pods are taken in order: manifests as files and documents have them, pods of a running cluster by their age. For
     each, kube-scheduler's sums choose a node, and the node's managers admit or refuse, exactly as the agent does.
-    Several policies, scopes or configurations are compared side by side. Nothing is written, no cluster is asked.
+    Several policies, scopes or configurations are compared side by side. Nothing is written.
+
+    With --cluster, every node decides as it is now, by what its agent publishes: whether new pods fit and where, what
+    comes back under another policy or kubelet, where the pods of a drained node go, and what the smallest change is
+    that lets all in. It only lists objects, with your own rights. Without --cluster, no cluster is asked.
 
     It reads Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet (one per node), Job, List and Namespace (its
     annotations are the defaults of its pods). It skips other kinds, and lists them.
 
-    Exit codes: 0 every pod runs, under all that is compared; 1 some do not; 2 wrong input.
+    Exit codes: 0 every pod runs, under all that is compared; 1 some do not; 2 wrong input; 3 the cluster cannot be
+    read.
     """
+    only = {"--from": files, "--kubeconfig": kubeconfig, "--context": context, "--replicas": replicas,
+            "--nodes": selector, "--drain": drained, "--add": more}  # fmt: skip
+    if cluster or files:
+        others = {
+            "--root": root, "--node": nodes, "--config": configs, "--on-misalignment": wishes, "--draw": draw,
+            "--exclusive": exclusives, "--scenario": scenario, "--keep-nodes": keep_nodes, "--show-nodes": show_nodes,
+            "two words of --policy": policies[1:], "two words of --scope": scopes[1:],
+        }  # fmt: skip
+        _none_of(others, "asks machines, and --cluster a cluster; leave one of them out")
+        _ask_cluster(
+            WhatIfOptions(
+                pods=pods, replicas=replicas, policy=next(iter(policies), None), scope=next(iter(scopes), None),
+                kubelet=_minor(minor), nodes=selector, drained=drained, added=_added(more),
+                strategy=Strategy(strategy), retries=CLUSTER_RETRIES if retries is None else retries,
+            ), files, kubeconfig, context, output=output, pods=show_pods, target=target,
+        )  # fmt: skip
+    _none_of(only, "asks a cluster; add --cluster")
+    if not pods:
+        raise click.UsageError("Missing option '--pods'.")
     kinds = (*(MachineKind(spec, machines) for spec in root), *nodes) or (MachineKind(None, machines),)
     options = SimulateOptions(
         pods=pods, kinds=kinds, configs=configs, policies=policies, scopes=scopes, wishes=wishes,
         exclusives=exclusives, scenario=scenario,
-        kubelet=next((each for each in Minor if str(each) == minor), None),
-        strategy=Strategy(strategy), retries=retries, keep_nodes=keep_nodes, most_pods=most_pods,
+        kubelet=_minor(minor), strategy=Strategy(strategy), retries=retries or 0,
+        keep_nodes=keep_nodes, most_pods=most_pods,
     )  # fmt: skip
     try:
         prepared = prepare(options)
@@ -155,6 +199,54 @@ def command(
         with _opened(target) as stream:
             simulate_show.print_all(prepared, found, nodes=show_nodes, pods=show_pods, stream=stream)
     sys.exit(0 if all(each.all_in for _, each in found.values()) else NOT_ALL_IN)
+
+
+def _minor(word: str | None) -> Minor | None:
+    return next((each for each in Minor if str(each) == word), None)
+
+
+def _none_of(options: Mapping[str, object], why: str) -> None:
+    for name, value in options.items():
+        if value not in (None, "", (), False):
+            raise click.UsageError(f"{name} {why}")
+
+
+def _added(values: tuple[str, ...]) -> tuple[tuple[int, str], ...]:
+    from agent.cli.simulate_cluster import additions  # noqa: PLC0415 - rich is loaded only where a table is shown
+
+    return additions(values)
+
+
+def _ask_cluster(
+    options: WhatIfOptions, files: tuple[str, ...], kubeconfig: Path | None, context: str, *, output: str,
+    pods: bool, target: Path | None,
+) -> NoReturn:  # fmt: skip
+    """Answer a question about a cluster, and end."""
+    from agent.app.fleet.source import PENDING, ApiSource, FileSource, Source  # noqa: PLC0415 - the client loads slowly
+    from agent.app.simulate.cluster import forecast  # noqa: PLC0415 - as above
+    from agent.cli import simulate_cluster  # noqa: PLC0415 - as above
+    from agent.kube.caller import Caller  # noqa: PLC0415 - as above
+
+    if not (options.pods or options.changes or options.drained):
+        raise click.UsageError("nothing is asked: add --pods, --drain, --policy, --scope or --kubelet")
+    if options.nodes and not options.changes:
+        raise click.UsageError("--nodes says where --policy, --scope or --kubelet change something; add one of them")
+    source: Source = FileSource(files)
+    if not files:
+        source = ApiSource(Caller(kubeconfig, context), "" if options.comes_back else PENDING)
+    try:
+        with simulate_cluster.progress() as progress:
+            found = forecast(source, options, progress, keep_pods=bool(files) or options.comes_back)
+    except BadInputError as error:
+        for sentence in error.sentences:
+            click.echo(f"numalign: {sentence}", err=True)
+        sys.exit(BAD_INPUT)
+    with _opened(target) as stream:
+        if output == "json":
+            stream.write(json.dumps(simulate_cluster.as_json(found), indent=2) + "\n")
+        else:
+            simulate_cluster.print_all(found, pods=pods, stream=stream)
+    sys.exit(0 if found.answer.fits else NOT_ALL_IN)
 
 
 def _simulated(prepared: Prepared, options: SimulateOptions) -> dict[str, tuple[Outcome, Figures]]:

@@ -7,7 +7,7 @@ Colours and folding only on a terminal (or where COLUMNS says how wide it is); f
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TextIO
 
 from rich import box
@@ -21,7 +21,7 @@ from agent.app.simulate.simulate import Outcome, Prepared
 from agent.cli.grid import GLUE, Below, Cell, TextGrid
 from agent.cli.output import many
 from agent.cli.show import PIPE_WIDTH, counted, sentences, size
-from agent.engine.simulation import Fate, PodState
+from agent.engine.simulation import Fate, PodState, Result
 from agent.model.idset import CpuSet, NodeSet
 
 Found = Mapping[str, tuple[Outcome, Figures]]
@@ -57,7 +57,7 @@ def print_all(prepared: Prepared, found: Found, *, nodes: bool, pods: bool, stre
             _nodes(figures).print(console)
         if pods:
             sentences(console, [f"{label}: pods"] if len(found) > 1 else ["pods"], "bold")
-            _pods(outcome).print(console)
+            pods_grid(outcome.result, [site.name for site in outcome.sites]).print(console)
     notes = dict.fromkeys([*prepared.notes, *(note for outcome, _ in found.values() for note in _own_notes(outcome))])
     sentences(console, (f"note: {note}" for note in notes), "dim")
 
@@ -204,33 +204,36 @@ def _word(state: PodState) -> str:
     return state.value.replace("-", " ")
 
 
-def _pods(outcome: Outcome) -> TextGrid:
-    several = len(outcome.sites) > 1
+def pods_grid(result: Result, sites: Sequence[str]) -> TextGrid:
+    """A row per pod, on nodes of these names."""
+    several = len(sites) > 1
     rows: list[tuple[Cell, ...] | Below] = []
-    for fate in outcome.result.fates:
-        place = [Cell(outcome.sites[fate.site].name if fate.site is not None else "-")] if several else []
-        cpus, nodes = _held(outcome, fate)
+    for fate in result.fates:
+        place = [Cell(sites[fate.site] if fate.site is not None else "-")] if several else []
+        cpus, nodes = _held(result, fate)
         colour = _WORDS[fate.state][1]
         rows.append((Cell(fate.item.pod.key), *place, Cell(_word(fate.state), colour), Cell(nodes), Cell(cpus)))
-        why = _why(fate, len(outcome.sites))
-        rows += [Below(why, colour)] if why else []
+        said = why(fate, len(sites))
+        rows += [Below(said, colour)] if said else []
     return TextGrid(("pod", *(("node",) if several else ()), "result", "NUMA", "CPUs"), tuple(rows))
 
 
-def _held(outcome: Outcome, fate: Fate) -> tuple[str, str]:
+def _held(result: Result, fate: Fate) -> tuple[str, str]:
     if fate.site is None or fate.record is None:
         return "-", "-"
-    dry_run = outcome.result.nodes[fate.site]
+    dry_run = result.nodes[fate.site]
     grants = [dry_run.ledger.grant(fate.record.pod.uid, each.name) for each in fate.record.pod.containers]
     cpus = CpuSet.union(grant.cpus for grant in grants if grant.cpus)
     nodes = NodeSet.union(grant.mems for grant in grants if grant.mems) | dry_run.node.machine.nodes_of(cpus)
     return counted(cpus) if cpus else "shared", str(nodes) or "-"
 
 
-def _why(fate: Fate, sites: int) -> str:
+def why(fate: Fate, sites: int) -> str:
+    """Why a pod ended as it did, of so many nodes; "" where there is nothing to say."""
     if fate.state is PodState.UNSCHEDULABLE:
         lacks = ", ".join(f"{name} on {count}" for name, count in fate.lacking.items())
-        return f"of {many(sites, 'node', ',')}, too little {lacks}"
+        barred = [f"{word} on {count}" for word, count in fate.barred.items()]
+        return f"of {many(sites, 'node', ',')}, {'; '.join([*([f'too little {lacks}'] if lacks else []), *barred])}"
     if fate.refusal is not None:
         return in_words(fate.refusal)
     if fate.record is not None and fate.record.why:

@@ -7,6 +7,7 @@ caller's. A property test holds both against each other. Not thread-safe.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from copy import copy
 
 from agent.core.admission.node import Node
 from agent.engine import transitions
@@ -38,7 +39,11 @@ class DryRun:
         self.node, self._exempt = node, exempt
         begun = node.start() if ledger is None else ledger
         self._state = transitions.begun(node, begun, switches, saved=False, complete=True)
-        self._started = set(begun.pods)
+        self._started = frozenset(begun.pods)
+
+    def fork(self) -> DryRun:
+        """The same node once more: what comes to one of them does not come to the other."""
+        return copy(self)
 
     @property
     def state(self) -> State:
@@ -64,7 +69,7 @@ class DryRun:
         """Pods are gone, their cgroups too: what they held is free, and those that wait are tried."""
         gone = sorted(uids)
         self._state = transitions.released(self._state, gone).without(gone)
-        self._started.difference_update(gone)
+        self._started -= set(gone)
         self.pass_time(now)
 
     def pass_time(self, now: float) -> None:
@@ -80,7 +85,7 @@ class DryRun:
     def _start(self) -> None:
         """All containers of who came in start at once, in order: what only init containers held is free again."""
         for uid in [each for each in self.ledger.pods if each not in self._started]:
-            self._started.add(uid)
+            self._started |= {uid}
             containers = self.ledger.pods[uid].pod.containers
             if any(each.kind is ContainerKind.INIT for each in containers):
                 self._state = transitions.started(self._state, [(uid, each.name) for each in containers])

@@ -25,6 +25,7 @@ from typing import Protocol, overload
 from agent.core.admission.node import Node
 from agent.core.forecast.scheduling import NONE, Needs, Scheduler, Strategy, needs_of
 from agent.engine.dry_run import DryRun
+from agent.engine.fault_isolation import sentence
 from agent.engine.tracked_pod import Exempt, Switches
 from agent.errors import SummaryError
 from agent.model.ledger import PodRecord
@@ -223,7 +224,8 @@ class Simulation:
         keep_nodes: pods that name a node go there; the scheduler is not asked.
         progress: told after every pod.
         now: when it begins, on the nodes' clocks.
-        strict: a resource that no node counts keeps a pod away.
+        strict: nodes are as others tell them: a resource that no node counts keeps a pod away, and a node that cannot
+            decide is left out.
     """
 
     def __init__(
@@ -238,7 +240,7 @@ class Simulation:
         self._lots: list[_Lot] = []
         self._bars: dict[Placing, tuple[frozenset[int], Mapping[str, int]]] = {}
         self._lost: dict[int, str] = {}
-        self._now = now
+        self._now, self._strict = now, strict
 
     def run(self, events: Iterable[Event]) -> Result:
         """Go through the events, and look where everybody is."""
@@ -294,15 +296,24 @@ class Simulation:
             try:
                 self._nodes[number]
             except SummaryError as error:
-                self._lost[number] = str(error)
-                self._scheduler.close(number)
+                self._lose(number, str(error))
         return number not in self._lost
 
+    def _lose(self, number: int, why: str) -> None:
+        self._lost[number] = why
+        self._scheduler.close(number)
+
     def _bind(self, lot: _Lot, number: int) -> None:
-        self._scheduler.take(number, lot.needs)
         self._now += MOMENT
         pod = again(lot.item, lot.tries).pod if lot.tries else lot.item.pod
-        self._nodes[number].see(pod, self._now)
+        try:
+            self._nodes[number].see(pod, self._now)
+        except Exception as error:
+            if not self._strict:
+                raise
+            self._lose(number, f"it does not decide: {sentence(error)}")
+            return
+        self._scheduler.take(number, lot.needs)
         lot.site, lot.uid, lot.tries, lot.bound = number, pod.uid, lot.tries + 1, True
         self._settle(lot)
 

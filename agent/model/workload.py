@@ -92,6 +92,12 @@ def unbound(items: Iterable[WorkloadItem]) -> Iterator[WorkloadItem]:
             yield replace(item, pod=_named(item.pod, key.rpartition("/")[2]), node="", every_node=True)
 
 
+def replicas(item: WorkloadItem, count: int) -> tuple[WorkloadItem, ...]:
+    """So many pods like one; those of a workload are named after it."""
+    base = item.owner.rpartition("/")[2] or item.pod.name
+    return tuple(replace(item, pod=_named(item.pod, f"{base}-{number}")) for number in range(count))
+
+
 def again(item: WorkloadItem, number: int) -> WorkloadItem:
     """The pod that a controller makes in place of one that failed, for the `number`-th time."""
     pod = item.pod

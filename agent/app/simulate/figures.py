@@ -6,7 +6,7 @@ Amounts are exact: CPUs of requests in thousandths ("...Milli"), memory in bytes
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median_low
 from typing import Any
@@ -15,7 +15,7 @@ from agent.app.simulate.simulate import Outcome, Prepared
 from agent.core.accounting.fragmentation import largest_aligned
 from agent.core.accounting.usage import NodeUse, usage
 from agent.engine.dry_run import DryRun
-from agent.engine.simulation import RUNNING, Fate, PodState
+from agent.engine.simulation import RUNNING, Fate, PodState, Result, SimulatedNode
 from agent.model.idset import NodeSet
 from agent.model.quantity import units
 
@@ -212,7 +212,7 @@ def _variant(label: str, outcome: Outcome, found: Figures) -> dict[str, Any]:
         },
         "notes": [*outcome.variant.ignored, *outcome.notes],
         "nodes": [_node(each) for each in found.nodes],
-        "placements": [_placement(outcome, fate) for fate in outcome.result.fates],
+        "placements": [placement(outcome.result, outcome.sites, fate) for fate in outcome.result.fates],
     }
 
 
@@ -245,15 +245,16 @@ def _node(node: NodeFigures) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _placement(outcome: Outcome, fate: Fate) -> dict[str, Any]:
+def placement(result: Result, sites: Sequence[SimulatedNode], fate: Fate) -> dict[str, Any]:
+    """One pod, for programs."""
     pod = fate.item.pod
-    dry_run = outcome.result.nodes[fate.site] if fate.site is not None else None
+    dry_run = result.nodes[fate.site] if fate.site is not None else None
     refusal = fate.refusal
     return {
         "pod": pod.key,
         "owner": fate.item.owner or None,
         "state": fate.state.value,
-        "node": outcome.sites[fate.site].name if fate.site is not None else None,
+        "node": sites[fate.site].name if fate.site is not None else None,
         "tries": fate.tries,
         "containers": _containers(dry_run, fate) if dry_run and fate.state in RUNNING else [],
         "refusal": {"reason": refusal.reason.value, "message": refusal.message, "container": refusal.container}

@@ -1,0 +1,273 @@
+"""`numalign simulate --cluster`: from a fleet that was read and what is asked of it to an answer. Nothing is written.
+
+The fleet comes from `agent.app.fleet`; the answer is `agent.engine.cluster_question`'s, the smallest change that lets
+all in `agent.engine.cluster_remedies`'.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from agent.app.fleet.objects import POD
+from agent.app.fleet.reading import read_fleet
+from agent.app.fleet.source import Body, Progress, Source, Take, silent
+from agent.app.fleet.values import Fleet, FleetNode, Lack
+from agent.app.simulate.cluster_options import WhatIfOptions
+from agent.core.accounting.usage import usage
+from agent.core.forecast.scheduling import MEMORY, room_of
+from agent.engine.cluster_question import ClusterAnswer, ClusterQuestion, answer
+from agent.engine.cluster_remedies import HelpfulChange, added, remedies
+from agent.engine.cluster_site import Change, ClusterSite, Kinds, held_by
+from agent.engine.node_summary import NodeSummary
+from agent.errors import BadInputError, BadPodError, MalformedError, SettingsError
+from agent.host.workloads import read_workloads
+from agent.model.fields import Field
+from agent.model.notes import kept
+from agent.model.placing import BindingFacts, facts_of
+from agent.model.rules import Ceilings
+from agent.model.workload import WorkloadItem, items_from, replicas
+
+MOST_PODS = 110
+"""The kubelet's maxPods where nobody read the Node."""
+MOST_ADDED = 10_000
+MOST_REPLICAS = 100_000
+NAMED = 3
+"""Nodes that a sentence names."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterForecast:
+    """An answer, and what it stands on.
+
+    Attributes:
+        options: what was asked.
+        answer: what came of it.
+        remedies: changes that let all pods in, smallest first.
+        left_out: why nodes are not in it -> how many.
+        notes: what to know, one sentence each.
+    """
+
+    options: WhatIfOptions
+    answer: ClusterAnswer
+    remedies: tuple[HelpfulChange, ...] = ()
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+class _Recorded:
+    """A source whose pods are kept as what a simulation places, too."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.items: dict[str, WorkloadItem] = {}
+        self.unread = 0
+
+    def load(self, take: Take, progress: Progress = silent) -> tuple[str, ...]:
+        """See Source."""
+        return self._source.load({**take, POD: lambda body: self._both(take[POD], body)}, progress)
+
+    def pods_of(self, nodes: Iterable[str], take: Callable[[Body], None], progress: Progress = silent) -> None:
+        """See Source."""
+        self._source.pods_of(nodes, lambda body: self._both(take, body), progress)
+
+    def _both(self, take: Callable[[Body], None], body: Body) -> None:
+        take(body)
+        try:
+            for item in items_from({**body, "kind": "Pod"}) or ():
+                self.items[item.pod.uid] = item
+        except BadPodError:
+            self.unread += 1
+
+    def on(self, names: Iterable[str], defaults: Mapping[str, Mapping[str, str]]) -> tuple[WorkloadItem, ...]:
+        """Pods that are bound to some nodes and have not ended, by age."""
+        wanted = frozenset(names)
+        found = (_with_defaults(each, defaults) for each in self.items.values() if each.node in wanted)
+        there = (each for each in found if not each.ended)
+        return tuple(sorted(there, key=lambda item: (item.pod.created, item.pod.uid)))
+
+
+def forecast(
+    source: Source, options: WhatIfOptions, progress: Progress = silent, *, keep_pods: bool = False
+) -> ClusterForecast:
+    """Read the fleet and answer.
+
+    Args:
+        source: of the objects.
+        options: what is asked.
+        progress: told while it takes.
+        keep_pods: the source tells all pods at once: they are kept from the first.
+
+    Raises:
+        BadInputError: manifests or nodes that cannot be used; all of it is told.
+        NumalignError: the fleet cannot be read.
+    """
+    recorded = _Recorded(source)
+    fleet = read_fleet(recorded if keep_pods else source, progress)
+    kinds = Kinds()
+    sites, left_out = _sites(fleet, kinds, progress)
+    question = _question(fleet, sites, recorded, options, progress, kinds)
+    for count, like in options.added:
+        sites += added(next(site for site in sites if site.name == like), count)
+    total = len(question.pods) + len(question.returning) + len(question.leaving)
+    steps = iter(range(1, 2 * total + 2))
+    found = answer(sites, question, lambda: progress("pods placed", next(steps, total), total))
+    tries = iter(range(1, 10**6))
+    told = remedies(
+        sites, question, found, lambda: progress("changes tried", next(tries), None)
+    ) if options.smallest else ()  # fmt: skip
+    notes = (*fleet.notes, *_notes(fleet, found, recorded))
+    return ClusterForecast(options, found, told, left_out, notes)
+
+
+def _sites(fleet: Fleet, kinds: Kinds, progress: Progress) -> tuple[list[ClusterSite], dict[str, int]]:
+    """The nodes that can be decided by, and why others cannot."""
+    sites, lacks = list[ClusterSite](), Counter[str]()
+    namespaces = list(fleet.defaults)
+    for number, node in enumerate(fleet.nodes, 1):
+        if number % 100 == 0:
+            progress("nodes prepared", number, len(fleet.nodes))
+        if node.known is None:
+            lacks[(node.lack or Lack.MISSING).value] += 1
+            continue
+        try:
+            facts = facts_of(Field(node.body)) if node.body else BindingFacts(node.name)
+        except MalformedError:
+            lacks["Node object cannot be read"] += 1
+            continue
+        summary = node.known
+        if summary.waiting or summary.rules.ceilings != Ceilings():
+            summary = summary.named(namespaces)
+        sites.append(ClusterSite(node.name, summary, facts, _room(node, summary), held_by(summary), kinds))
+    return sites, dict(sorted(lacks.items()))
+
+
+def _room(node: FleetNode, summary: NodeSummary) -> Mapping[str, int]:
+    """Allocatable, or what the machine has less what its managers keep, where the Node was not read."""
+    if node.allocatable:
+        return node.allocatable
+    made = summary.node()
+    system = sum(use.memory[MEMORY].system for use in usage(made.start(), made) if MEMORY in use.memory)
+    return room_of(made, reserved_cpu=1000 * len(made.reserved), reserved_memory=system, most_pods=MOST_PODS)
+
+
+def _question(
+    fleet: Fleet, sites: Sequence[ClusterSite], recorded: _Recorded, options: WhatIfOptions, progress: Progress,
+    kinds: Kinds,
+) -> ClusterQuestion:  # fmt: skip
+    wrong = list[str]()
+    known = {site.name for site in sites}
+    pods = _pods(fleet, options, known, wrong)
+    every = {node.name for node in fleet.nodes}
+    wrong += [f"--drain {name}: there is no such node" for name in options.drained if name not in every]
+    for count, like in options.added:
+        if like not in known:
+            wrong.append(f"--add {count}:{like}: no node of that name can be decided by")
+    chosen = [site for site in sites if site.name not in options.drained]
+    chosen = list(_chosen(chosen, options.nodes, wrong)) if options.changes else []
+    change = Change(options.policy, options.scope, options.kubelet, empty=options.comes_back)
+    wrong += _forbidden(chosen, change, kinds)
+    if wrong:
+        raise BadInputError(wrong)
+    back = [site.name for site in chosen] if options.comes_back else []
+    if back or options.drained:
+        recorded.pods_of([*back, *options.drained], lambda _body: None, progress)
+    leaving = recorded.on(options.drained, fleet.defaults)
+    now = max([fleet.read, *(site.summary.changed for site in sites)])
+    return ClusterQuestion(
+        pods=pods, strategy=options.strategy, retries=options.retries,
+        changes={site.name: change for site in chosen}, returning=recorded.on(back, fleet.defaults),
+        leaving=tuple(item for item in leaving if not item.owner or not _stays(item)),
+        closed=frozenset(options.drained), now=now,
+    )  # fmt: skip
+
+
+def _stays(item: WorkloadItem) -> bool:
+    """Pods of DaemonSets and of files belong to their node: a drain leaves them."""
+    return item.owner.partition(" ")[0] in ("DaemonSet", "Node")
+
+
+def _pods(fleet: Fleet, options: WhatIfOptions, known: set[str], wrong: list[str]) -> tuple[WorkloadItem, ...]:
+    """The pods of the manifests, with the defaults of the cluster's namespaces, so often as it is asked."""
+    if not options.pods:
+        return ()
+    found = read_workloads(options.pods)
+    wrong += map(str, found.wrong)
+    items = list(found.items)
+    if options.replicas is not None:
+        first = {item.owner or item.pod.key: item for item in reversed(items)}
+        kept_items = [each for each in items if first[each.owner or each.pod.key] is each]
+        items = [
+            one for each in kept_items for one in ([each] if each.every_node else replicas(each, options.replicas))
+        ]
+    if not items and not found.wrong:
+        wrong.append("no pods are here to be placed: name manifests of pods or workloads")
+    if len(items) > MOST_REPLICAS:
+        wrong.append(f"{len(items)} pods are too many; at most {MOST_REPLICAS}")
+    wrong += [f"pod {item.pod.key} names node {item.node}, which cannot be decided by" for item in items
+              if item.node and item.node not in known]  # fmt: skip
+    return tuple(_with_defaults(item, fleet.defaults) for item in items)
+
+
+def _with_defaults(item: WorkloadItem, defaults: Mapping[str, Mapping[str, str]]) -> WorkloadItem:
+    own = item.pod.annotations
+    asked = kept({**defaults.get(item.pod.namespace, {}), **own})
+    return item if asked == own else replace(item, pod=replace(item.pod, annotations=asked))
+
+
+def _chosen(sites: Sequence[ClusterSite], wish: str, wrong: list[str]) -> Iterator[ClusterSite]:
+    """Nodes by name, or by labels: a=b, a!=b, with commas between them."""
+    parts = [part.strip() for part in wish.split(",") if part.strip()]
+    if not parts:
+        yield from sites
+        return
+    if "=" not in wish:
+        names = {site.name for site in sites}
+        wrong += [f"--nodes: no node named {part[:80]} can be decided by" for part in parts if part not in names]
+        yield from (site for site in sites if site.name in parts)
+        return
+    found = [site for site in sites if all(_labelled(site.facts.labels, part) for part in parts)]
+    if not found:
+        wrong.append(f"--nodes: no node has the labels {wish[:200]}")
+    yield from found
+
+
+def _labelled(labels: Mapping[str, str], part: str) -> bool:
+    key, unequal, value = part.partition("!=")
+    if unequal:
+        return labels.get(key) != value
+    key, _, value = part.partition("=")
+    return labels.get(key) == value.removeprefix("=")
+
+
+def _forbidden(sites: Sequence[ClusterSite], change: Change, kinds: Kinds) -> Iterator[str]:
+    """Nodes whose options forbid it: the first is named."""
+    refused = list[str]()
+    for site in sites:
+        try:
+            kinds.node(site.summary, change)
+        except SettingsError as error:
+            refused.append(f"node {site.name}: {error}")
+    if refused:
+        yield refused[0] + (f" (and {len(refused) - 1} more)" if len(refused) > 1 else "")
+
+
+def _notes(fleet: Fleet, found: ClusterAnswer, recorded: _Recorded) -> Iterator[str]:
+    unseen = Counter(word for fate in found.fates for word in fate.item.placing.unseen)
+    for word, count in sorted(unseen.items()):
+        yield f"{word}: not looked at, {count} pod{'s' if count > 1 else ''} ask{'' if count > 1 else 's'} for it"
+    if recorded.unread:
+        yield f"{recorded.unread} pods cannot be read, and are left out"
+    idle = [site.name for site in found.sites if not site.summary.enforcing]
+    if idle:
+        more = f" (and {len(idle) - NAMED} more)" if len(idle) > NAMED else ""
+        yield f"{', '.join(idle[:NAMED])}{more}: the agent only observes there, so nothing is pinned"
+    for number, why in sorted(found.result.lost.items())[:NAMED]:
+        yield f"{found.sites[number].name} is left out: {why}"
+    count = sum(fate.tries > 1 for fate in found.fates)
+    if count:
+        made = f"{count} pod{'s were' if count > 1 else ' was'} made again after a refusal, each time on another node"
+        yield f"{made}; kube-scheduler may choose the node that refused"
+    if not any(node.body for node in fleet.nodes):
+        yield "labels and taints of nodes are not known: selectors, affinity and taints did not count"

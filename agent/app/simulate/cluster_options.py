@@ -1,0 +1,48 @@
+"""What `numalign simulate --cluster` is asked; `agent.app.simulate.cluster` answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.core.forecast.scheduling import Strategy
+from agent.model.rules import Minor, Policy, Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIfOptions:
+    """What is asked; see `numalign simulate --help`.
+
+    Attributes:
+        pods: manifests.
+        replicas: of each of them; None for what they say.
+        policy, scope, kubelet: of the nodes, instead of their own.
+        nodes: which nodes that concerns: names, or a label selector; "" for all.
+        drained: nodes that are emptied.
+        added: (how many, like which node).
+        strategy: how the scheduler scores.
+        retries: how often an owner makes a refused pod again.
+        smallest: search for the smallest change that lets all in.
+    """
+
+    pods: tuple[Path, ...] = ()
+    replicas: int | None = None
+    policy: Policy | None = None
+    scope: Scope | None = None
+    kubelet: Minor | None = None
+    nodes: str = ""
+    drained: tuple[str, ...] = ()
+    added: tuple[tuple[int, str], ...] = ()
+    strategy: Strategy = Strategy.LEAST_ALLOCATED
+    retries: int = 0
+    smallest: bool = True
+
+    @property
+    def changes(self) -> bool:
+        """Whether nodes get other rules."""
+        return bool(self.policy or self.scope or self.kubelet)
+
+    @property
+    def comes_back(self) -> bool:
+        """Whether the pods of changed nodes are asked for: no others are."""
+        return self.changes and not self.pods

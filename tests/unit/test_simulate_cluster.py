@@ -1,0 +1,224 @@
+"""`numalign simulate --cluster` as it is typed, on fleets as kubectl prints them: answers, changes, exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from agent.cli.simulate import command
+from tests.world.fleet import PaperNode, listed, paper, pod_of, workload
+
+MACHINE = "2 sockets x 1 node x 8 cores x 1 thread, 8G per node"
+STRICT = {"reservedSystemCPUs": "0", "topologyManagerPolicy": "single-numa-node", "onMisalignment": "fail"}
+
+
+def fleet(count: int = 3, *, settings: dict[str, Any] | None = None, **labels: str) -> list[PaperNode]:
+    """Nodes of two NUMA nodes with eight CPUs each, one of them reserved."""
+    return [paper(f"node-{number}", MACHINE, settings or STRICT, labels=labels) for number in range(count)]
+
+
+def call(folder: Path, nodes: list[PaperNode], *arguments: str, pods: list[dict[str, Any]] | None = None) -> Result:
+    """Run the command on a fleet and these manifests."""
+    there = folder / "fleet.json"
+    there.write_text(json.dumps(listed(nodes)))
+    asked: list[str] = []
+    if pods is not None:
+        (folder / "pods.json").write_text(json.dumps({"kind": "List", "items": pods}))
+        asked = ["--pods", str(folder / "pods.json")]
+    return CliRunner().invoke(command, ["--cluster", "--from", str(there), *asked, *arguments])
+
+
+def answer(result: Result) -> dict[str, Any]:
+    """A JSON answer."""
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.output
+    found: dict[str, Any] = json.loads(result.stdout)
+    assert found["version"] == 1
+    return found
+
+
+def places(found: dict[str, Any], part: str = "new") -> dict[str, str | None]:
+    """Pod -> the node where it fits."""
+    return {
+        each["pod"]: each["node"] if each["fits"] else None
+        for each in found["placements"] if each["part"] == part
+    }  # fmt: skip
+
+
+def test_a_rollout_goes_on_from_what_the_nodes_hold(tmp_path: Path) -> None:
+    """CPUs that running pods hold are not given again; the pod that finds no NUMA node is named with its reason."""
+    nodes = fleet(2)
+    assert nodes[0].bind(pod_of("old", "6", owner="web"))
+    found = answer(call(tmp_path, nodes, "-o", "json", pods=[workload("web", 4, "6")]))
+    assert list(places(found).values()) == ["node-1", "node-0", "node-1", None]
+    first = found["placements"][0]
+    assert (first["state"], first["containers"][0]["cpus"]) == ("aligned", "1-6")
+    assert found["placements"][1]["containers"][0]["cpus"] == "8-13"
+    assert (found["fits"], found["parts"]["new"]["fit"]) == (False, 3)
+    assert found["placements"][3]["lacking"] == {"cpu": 2}
+
+
+def test_exit_codes_and_the_table(tmp_path: Path) -> None:
+    """0 all fit, 1 some do not, 2 wrong input, 3 no fleet to read; in a pipe no colours."""
+    nodes = fleet(2)
+    fits = call(tmp_path, nodes, "--show-pods", pods=[workload("web", 2, "6")])
+    assert fits.exit_code == 0, fits.output
+    assert "all 2 pods fit on 2 nodes, least-allocated" in fits.output
+    assert "Deployment default/web" in fits.output
+    assert "\x1b" not in fits.output
+    refused = call(tmp_path, nodes, pods=[pod_of("wide", "10")])
+    assert refused.exit_code == 1
+    text = " ".join(refused.output.split())
+    assert "1 of 1 pod does not fit" in text
+    assert "The smallest change that lets all in: the new pods ask for another policy" in text
+    assert "Or: 8 CPUs for the largest container of each new pod." in text
+    assert call(tmp_path, nodes, pods=[{"kind": "Pod"}]).exit_code == 2
+    assert call(tmp_path, nodes, "--drain", "nowhere").exit_code == 2
+
+
+@pytest.mark.parametrize("columns", ["80", "100", "120"])
+def test_the_table_holds_in_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
+    """No line is wider than the terminal, and no name is cut."""
+    monkeypatch.setenv("COLUMNS", columns)
+    scene = [workload("a-workload-with-a-long-name", 9, "6"), pod_of("wide", "10")]
+    result = call(tmp_path, fleet(4), "--show-pods", pods=scene)
+    lines = result.output.splitlines()
+    assert max(map(len, lines)) <= int(columns)
+    assert "default/a-workload-with-a-long-name-8" in result.output
+    assert "…" not in result.output
+
+
+def test_a_pod_that_the_scheduler_sends_wrong_is_told_where_it_would_fit(tmp_path: Path) -> None:
+    """By sums the emptier node is better, but its NUMA nodes are too full; only a second try reaches the other."""
+    split, filled = fleet(2)
+    assert all(split.bind(pod_of(name, "4")) for name in ("a", "b"))
+    assert filled.bind(pod_of("c", "7"))
+    assert filled.bind(pod_of("d", "1", memory="7Gi"))
+    web = [workload("web", 1, "6")]
+    found = answer(call(tmp_path, [split, filled], "-o", "json", "--retries", "0", pods=web))
+    placed = found["placements"][0]
+    assert (placed["state"], placed["node"], placed["wouldFitOn"]) == ("refused", "node-0", ["node-1"])
+    assert found["allSearched"]
+    again = answer(call(tmp_path, [split, filled], "-o", "json", pods=web))
+    assert (places(again), again["placements"][0]["tries"]) == ({"default/web-0": "node-1"}, 2)
+    assert any("1 pod was made again after a refusal" in note for note in again["notes"])
+
+
+def test_a_drained_node(tmp_path: Path) -> None:
+    """Its pods are made anew elsewhere, those of DaemonSets stay, a bare pod is gone for good."""
+    nodes = fleet(2)
+    for name, owner in (("web-a", "web"), ("web-b", "web"), ("log", "DaemonSet/log"), ("alone", "")):
+        assert nodes[0].bind(pod_of(name, "2", owner=owner))
+    found = answer(call(tmp_path, nodes, "-o", "json", "--drain", "node-0"))
+    assert places(found, "leaving") == {"default/web-a": "node-1", "default/web-b": "node-1"}
+    assert (found["gone"], found["fits"]) == (["default/alone"], False)
+    assert "gone for good" in call(tmp_path, nodes, "--drain", "node-0").output
+
+
+def test_another_policy_without_new_pods(tmp_path: Path) -> None:
+    """The pods of the nodes come back to them as after a reboot; who is refused is made anew where it fits."""
+    loose = {**STRICT, "topologyManagerPolicy": "best-effort"}
+    nodes = [*fleet(1, settings=loose), paper("big", "1 socket x 1 node x 16 cores x 1 thread, 16G per node", STRICT)]
+    assert nodes[0].bind(pod_of("wide", "10", owner="solver"))
+    assert nodes[0].bind(pod_of("small", "2", owner="web"))
+    found = answer(call(tmp_path, nodes, "-o", "json", "--policy", "single-numa-node", "--nodes", "node-0"))
+    assert places(found, "returning") == {"default/wide": None, "default/small": "node-0"}
+    assert places(found, "leaving") == {"default/wide": "big"}
+    assert found["fits"]
+
+
+def test_another_policy_for_new_pods(tmp_path: Path) -> None:
+    """Running pods stay; the nodes that were named by a label decide by the other policy."""
+    nodes = [*fleet(1, pool="batch"), *fleet(2)[1:]]
+    wide = [workload("wide", 1, "10")]
+    assert not answer(call(tmp_path, nodes, "-o", "json", pods=wide))["fits"]
+    found = answer(call(tmp_path, nodes, "-o", "json", "--policy", "restricted", "--nodes", "pool=batch", pods=wide))
+    assert places(found) == {"default/wide-0": "node-0"}
+
+
+def test_more_nodes_and_replicas(tmp_path: Path) -> None:
+    """--replicas counts instead of the manifest, --add brings nodes without pods; one too few says how many more."""
+    nodes = fleet(1)
+    web = [workload("web", 1, "6")]
+    assert nodes[0].bind(pod_of("old", "6", owner="old"))
+    found = answer(call(tmp_path, nodes, "-o", "json", "--replicas", "5", "--add", "1:node-0", pods=web))
+    assert found["parts"]["new"]["fit"] == 3
+    assert {"kind": "nodes", "count": 1, "like": "node-0"} in found["changes"]
+    assert {"kind": "replicas", "replicas": 3} in found["changes"]
+    assert answer(call(tmp_path, nodes, "-o", "json", "--replicas", "5", "--add", "2:node-0", pods=web))["fits"]
+
+
+def test_one_pod_that_moves_makes_room(tmp_path: Path) -> None:
+    """The change that costs least beside another policy: which pod, from where, to where."""
+    nodes = fleet(2)
+    for name in ("a", "b"):
+        assert nodes[0].bind(pod_of(name, "4", owner="web"))
+    for name, cpu in (("c", "7"), ("d", "2")):
+        assert nodes[1].bind(pod_of(name, cpu, owner="web"))
+    found = answer(call(tmp_path, nodes, "-o", "json", pods=[workload("big", 1, "7")]))
+    assert not found["fits"]
+    assert [each for each in found["changes"] if each["kind"] == "move"] == [
+        {"kind": "move", "node": "node-0", "pod": "0", "goes": "node-1"}
+    ]
+    assert "the pod that holds CPUs 1-4 leaves node-0" in call(tmp_path, nodes, pods=[workload("big", 1, "7")]).output
+
+
+def test_selectors_taints_and_cordons_count(tmp_path: Path) -> None:
+    """The scheduler's filters beside sums; what is not looked at is said."""
+    nodes = [
+        paper("tainted", MACHINE, STRICT, spec={"taints": [{"key": "gpu", "effect": "NoSchedule"}]}),
+        paper("cordoned", MACHINE, STRICT, spec={"unschedulable": True}),
+        paper("other", MACHINE, STRICT, labels={"zone": "b"}),
+    ]
+    spread = [{"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]
+    pods = [pod_of("here", nodeSelector={"zone": "a"}), pod_of("there", topologySpreadConstraints=spread)]
+    found = answer(call(tmp_path, nodes, "-o", "json", pods=pods))
+    assert found["placements"][0]["barred"] == {"cordoned": 1, "nodeSelector": 1, "taint gpu": 1}
+    assert places(found)["default/there"] == "other"
+    assert any(note.startswith("topology spreading: not looked at, 1 pod asks for it") for note in found["notes"])
+
+
+def test_a_node_without_a_usable_summary_is_left_out_and_said(tmp_path: Path) -> None:
+    """Also where it is of a newer version: an old command and a new agent in one fleet."""
+    nodes = fleet(3)
+    body = listed(nodes)
+    for each in body["items"]:
+        if each["kind"] == "NodeResourceTopology" and each["metadata"]["name"] == "node-0":
+            del each["metadata"]["annotations"]["numalign.io/summary"]
+    (tmp_path / "f.json").write_text(json.dumps(body))
+    (tmp_path / "p.json").write_text(json.dumps(pod_of("p")))
+    arguments = ["--from", str(tmp_path / "f.json"), "--pods", str(tmp_path / "p.json")]
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 0, result.output
+    assert "fits on 2 nodes" in result.output
+    assert "nodes left out: 1 × missing (`numalign fleet` says which)" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "nothing is asked"),
+        (["--root", "two-sockets"], "--root asks machines"),
+        (["--add", "x:node-0"], "is no number of nodes"),
+        (["--add", "2:none", "--drain", "node-0"], "--add 2:none: no node of that name"),
+        (["--drain", "none"], "--drain none: there is no such node"),
+        (["--policy", "restricted", "--nodes", "none"], "no node named none can be decided by"),
+        (["--policy", "restricted", "--nodes", "a=b"], "no node has the labels a=b"),
+        (["--nodes", "node-0", "--drain", "node-0"], "--nodes says where"),
+    ],
+)
+def test_wrong_questions_end_with_2(tmp_path: Path, arguments: list[str], text: str) -> None:
+    """One sentence that says what to do."""
+    result = call(tmp_path, fleet(1), *arguments)
+    assert result.exit_code == 2
+    assert text in " ".join(result.output.split())
+
+
+def test_what_asks_a_cluster_needs_one() -> None:
+    """Options of a cluster without --cluster are a mistake, and not left out in silence."""
+    result = CliRunner().invoke(command, ["--pods", "x", "--drain", "a"])
+    assert result.exit_code == 2
+    assert "add --cluster" in result.output
