@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from agent.app.statedir import recovery_report
 from agent.core.cgroups.burstable import standing
+from agent.core.cgroups.byte_order import misread, told
 from agent.core.request import exclusive
 from agent.engine.recover import LISTED, recover
 from agent.host.checkpoint import Checkpoint
@@ -20,7 +22,7 @@ from agent.host.scratch import CgroupDriver, Layout, Scratch
 from agent.host.standin import container_id
 from agent.kube import pod_report as pod_reports
 from agent.kube.objects.pod_objects import seen
-from agent.model.cgroup import Cgroup, Level, Write, Written
+from agent.model.cgroup import Cause, Cgroup, Level, Write, Written
 from agent.model.idset import CpuSet
 from agent.model.pod import Qos
 from agent.model.podspec import pod_from
@@ -163,8 +165,32 @@ def test_a_new_pods_folder_is_named_before_its_containers(tmp_path: Path) -> Non
     assert found.cpus == found.effective_cpus == node.engine.ledger.cpus.shared
     decisions = EngineDecisions(node.engine, lambda _address: Usable(()))
     assert decisions.want("o", "app").cpus == node.engine.ledger.cpus.shared
-    assert decisions.want("b", "side").cpus == node.engine.ledger.cpus.shared
+    assert decisions.want("b", "side").cpus == told(node.engine.ledger.cpus.shared, CpuSet.parse(node.holds("b")))
     assert decisions.want("b", "app").cpus == CpuSet.parse(node.holds("b"))
+
+
+@pytest.mark.parametrize("cpu", ["1", "9", "17"])
+def test_s6_an_old_runc_puts_no_sidecar_onto_its_pods_own_cpus(tmp_path: Path, cpu: str) -> None:
+    """S6: runc before 1.1.6 has systemd write the answer in reverse, at the start and with each daemon-reload."""
+    clock = count(step=1000)  # no repair waits for its turn
+    node = Node(tmp_path / "tree", clock=lambda: next(clock))
+    node.come(burstable("b", cpu=cpu, exclusive="auto"))
+    own, pool = CpuSet.parse(node.holds("b")), node.engine.ledger.cpus.shared
+    path = node.path("b", "side")
+    assert misread(pool) & own.bits, "the whole pool would do harm"
+    answer = EngineDecisions(node.engine, lambda _address: Usable(())).want("b", "side").cpus
+    assert answer
+    assert answer.issubset(pool)
+    for _ in range(2):
+        for cpus in (CpuSet(misread(answer)), answer):  # systemd writes, then runc; each may stand there for a while
+            node.tree.kernel_write(path, "cpuset.cpus", str(cpus))
+            assert CpuSet.parse(node.effective("b", "side")).isdisjoint(own), cpus
+        node.engine.reconcile()
+        assert CpuSet.parse(node.effective("b", "side")) == pool
+    mine = [
+        each.write.cause for each in node.ears.written_ if (each.write.path, each.write.old) == (path, str(answer))
+    ]
+    assert set(mine) == {Cause.POOL}, "what the runtime was answered is no other program's"
 
 
 def test_the_slice_has_a_grant_before_its_pod_has_a_folder(tmp_path: Path) -> None:
@@ -286,10 +312,10 @@ def test_who_started_beside_a_grant_without_an_agent_is_found(tmp_path: Path) ->
     after = World(tmp_path / "tree", machine=MACHINE, store=store, pods=[*node.pods.values(), stranger])
     (found,) = after.recovered.standing
     assert (found.uid, found.cpus, found.holders) == ("s", mine, ("b",))
-    told = recovery_report.tell(tmp_path, after.recovered, since=after.cgroups.since)
-    (text,) = told.standing
+    report = recovery_report.tell(tmp_path, after.recovered, since=after.cgroups.since)
+    (text,) = report.standing
     assert text.startswith(f"pod uid s started while no agent ran and may run on CPUs {mine} of default/b since")
-    assert text in recovery_report.sentences(recovery_report.load(tmp_path) or told)
+    assert text in recovery_report.sentences(recovery_report.load(tmp_path) or report)
     after.engine.pods_seen(after.pods.values(), ran={"s"})
     after.engine.pods_listed(set(after.pods))
     after.engine.reconcile()

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from agent.core.cgroups.desired import wants
-from agent.core.cgroups.drift import Last, find, label
-from agent.core.cgroups.plan import plan
+from agent.core.cgroups.drift import Last, classify, find, label
+from agent.core.cgroups.plan import CPUS, plan
 from agent.model.cgroup import Cause, Drift
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.machine import Machine
@@ -71,6 +71,15 @@ def test_the_runtime_put_the_parents_set_back(version: int) -> None:
     world, last = enforced(version)
     world.kernel.write(MAIN, "cpuset.cpus", "0-15")
     assert drifts(world, last) == [(MAIN, Cause.DRIFT_RESET)]
+
+
+def test_an_old_runc_told_systemd_another_set() -> None:
+    """V2, daemon-reload, runc before 1.1.6: the bytes of the set in reverse are systemd's, and nobody fights."""
+    world, _ = enforced(2)
+    cgroup = next(each for each in world.observe().cgroups if each.path == MAIN)
+    now = replace(cgroup, cpus=CpuSet.parse("0-3"))
+    last = {(MAIN, CPUS): "8-11"}
+    assert classify(CPUS, CpuSet.parse("8-11"), last, now, None, MACHINE) is Cause.DRIFT_RESET
 
 
 def test_the_parent_shrank() -> None:

@@ -23,6 +23,7 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from agent.core.cgroups import byte_order
 from agent.core.cgroups.naming import UNSURE, unclaimed
 from agent.model.cgroup import Cgroup, Level, Observed
 from agent.model.idset import CpuSet, NodeSet
@@ -50,12 +51,14 @@ class Want:
         exclusive: the CPUs are a grant: nobody else may run there.
         structural: its processes all live below, in cgroups that have sets of their own, so that widening it
             lets nobody onto other CPUs.
+        told: what the runtime is answered instead of `cpus`, where that is less (`agent.core.cgroups.byte_order`).
     """
 
     cpus: CpuSet | None = None
     mems: NodeSet | None = None
     exclusive: bool = False
     structural: bool = False
+    told: CpuSet | None = None
 
 
 def share(ledger: Ledger, uid: str, container: str, rules: Rules, machine: Machine) -> Want:
@@ -68,7 +71,11 @@ def share(ledger: Ledger, uid: str, container: str, rules: Rules, machine: Machi
     if not managed(ledger, rules):
         return Want(mems=mems)
     own = ledger.cpus.assigned.get(uid, {}).get(container) if container else None
-    return Want(cpus=own or pool_of(ledger, uid, machine), mems=mems, exclusive=bool(own))
+    if own:
+        return Want(own, mems, exclusive=True)
+    pool = pool_of(ledger, uid, machine)
+    part = byte_order.told(pool, own_of(ledger, uid)) if pool else None
+    return Want(pool, mems, told=part if part != pool else None)
 
 
 def managed(ledger: Ledger, rules: Rules) -> bool:
@@ -306,7 +313,7 @@ class _Tree:
             cpus = cpus & self.machine.online or None
         if cpus is not None or want.mems is not None:
             exclusive = want.exclusive and cpus is not None
-            self.found[cgroup.path] = Want(cpus, want.mems, exclusive=exclusive, structural=want.structural)
+            self.found[cgroup.path] = replace(want, cpus=cpus, exclusive=exclusive)
 
 
 def _fitted(mine: S, above: S | None) -> S | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from agent.core.cgroups.byte_order import misread
 from agent.core.cgroups.desired import Want, parent_of
 from agent.core.cgroups.plan import CPUS, MEMS
 from agent.errors import MalformedError
@@ -23,7 +24,7 @@ Last = Mapping[tuple[str, str], str]
 def find(wanted: Mapping[str, Want], last: Last, observed: Observed, machine: Machine) -> tuple[Drift, ...]:
     """Every difference between what was wanted *and written* and what is there, in the order of `observed`.
 
-    A set that was never written is no drift but work to do; it is not in the result.
+    A set that was never written, or that the runtime was answered, is no drift but work to do: not in the result.
     """
     parents = {cgroup.path: cgroup for cgroup in observed.cgroups}
     found = []
@@ -31,7 +32,7 @@ def find(wanted: Mapping[str, Want], last: Last, observed: Observed, machine: Ma
         want = wanted.get(cgroup.path, Want())
         for file, target in ((CPUS, want.cpus), (MEMS, want.mems)):
             cause = None
-            if target is not None:
+            if target is not None and not (file == CPUS and cgroup.cpus == want.told):
                 cause = classify(file, target, last, cgroup, parents.get(parent_of(cgroup.path)), machine)
             if cause is not None:
                 asked, effective = _sets(cgroup, file)
@@ -53,8 +54,9 @@ def classify(
     1. It asks for what it should: the kernel gives all of it (no drift), or not what is offline, or the parent lacks.
     2. It was not this agent's writing before: no drift, the plan will write it.
     3. What is missing went offline (v1 takes it out of the set itself: cgroup-v1/cpusets, "hotplug").
-    4. It is empty, or it is all that the parent has: systemd's or the runtime's own value is back
-       (daemon-reload, a unit's property, an update without a set; https://github.com/systemd/systemd/issues/40438).
+    4. It is empty, it is all that the parent has, or it is what an old runc made of it: systemd's or the runtime's
+       own value is back (daemon-reload, a unit's property, an update without a set;
+       https://github.com/systemd/systemd/issues/40438, `agent.core.cgroups.byte_order`).
     5. On v1 somebody took it from the parent, and had to take it from here first.
     6. Anything else is another writer.
     """
@@ -75,7 +77,7 @@ def _culprit(asked: IdSet, target: IdSet, above: IdSet, online: IdSet) -> Cause:
     """Cases 3 to 6 of `classify`; `above` is what the parent has in force."""
     if asked and not (asked.bits ^ target.bits) & online.bits:  # 3
         return Cause.DRIFT_OFFLINE
-    if not asked or (asked.bits == above.bits and not target.bits & ~above.bits):  # 4
+    if asked.bits in (0, misread(target)) or (asked.bits == above.bits and not target.bits & ~above.bits):  # 4
         return Cause.DRIFT_RESET
     if target.bits & ~above.bits and not asked.bits & ~target.bits:  # 5
         return Cause.DRIFT_PARENT

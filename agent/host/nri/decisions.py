@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
+from agent.core.cgroups.byte_order import told
 from agent.core.cgroups.desired import Want, holders, own_of, share
 from agent.core.cgroups.release import lifted
 from agent.core.devices.kubelet import is_extended
@@ -127,6 +128,8 @@ class EngineDecisions:
         mems = want.mems if want.mems and want.mems.issubset(machine.node_set) else None
         if not cpus or not (beside or own_of(saved, uid)):
             return Want(mems=mems)
+        if not want.exclusive:
+            cpus = told(cpus, own_of(saved, uid))
         return Want(cpus, mems, exclusive=want.exclusive)
 
     def quota_lifted(self, uid: str, container: str) -> bool:
@@ -172,9 +175,9 @@ class EngineDecisions:
 
     def containers_named(self, names: Mapping[str, tuple[str, str]]) -> None:
         """Containers of pods: no new cgroup of theirs is taken for nobody's from now on; enforced soon."""
-        told = dict(names)
-        self._engine.containers_heard(told)
-        self._queue.put(lambda: self._engine.containers_seen(told))
+        copy = dict(names)
+        self._engine.containers_heard(copy)
+        self._queue.put(lambda: self._engine.containers_seen(copy))
 
     def container_gone(self, container_id: str) -> None:
         """A container was removed."""
