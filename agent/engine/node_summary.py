@@ -29,10 +29,12 @@ from agent.engine.tracked_pod import SWITCHES, Switches
 from agent.engine.wait_queue import queue_of
 from agent.errors import NewerSummaryError, NumalignError, SummaryError
 from agent.model.devices import DeviceInventory
+from agent.model.exclusive import parsed
 from agent.model.fields import Field
 from agent.model.idset import MAX_ID, CpuSet
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.machine import Cpu, Machine
+from agent.model.notes import longest
 from agent.model.pod import Container, Pod, Qos
 from agent.model.podjson import MANY
 from agent.model.rules import Ceilings, Rules
@@ -296,14 +298,20 @@ def _plain(pod: Pod, uid: str) -> Pod:
 
 
 def _numbered(pod: Pod) -> Mapping[str, str]:
-    """A pod's annotations, with numbers for the containers that numalign.io/exclusive names."""
-    wish = pod.annotations.get(EXCLUSIVE)
-    if wish is None:
+    """A pod's annotations, with numbers for the containers that numalign.io/exclusive names.
+
+    What is no container of the pod gets a number that none has; of a text that is no wish nothing is told but that.
+    """
+    text = pod.annotations.get(EXCLUSIVE)
+    if text is None:
         return pod.annotations
+    wish = parsed(text) if len(text) <= longest(EXCLUSIVE) else None
     numbers = {each.name: f"{number}" for number, each in enumerate(pod.containers)}
-    parts = (each.strip() for each in wish.split(","))
-    told = (each[:1] + numbers.get(each[1:], "?") if each[:1] == "-" else numbers.get(each, each) for each in parts)
-    return {**pod.annotations, EXCLUSIVE: ",".join(told)}
+    nobody = f"{len(numbers)}"
+    if wish is None:
+        return {**pod.annotations, EXCLUSIVE: "?"}
+    names = frozenset(numbers.get(each, nobody) for each in wish.names)
+    return {**pod.annotations, EXCLUSIVE: f"{replace(wish, names=names)}"}
 
 
 def _brief(pod: Pod, container: Container) -> Container:

@@ -66,3 +66,18 @@ def test_other_ceilings_count_from_then_on_and_move_nobody(tmp_path: Path) -> No
     again.engine.changed(again.node(exclusiveCPUs={"perNamespace": 5}))
     again.engine.reconcile()
     assert len(again.engine.ledger.grant("a", "app").cpus or ()) == 5
+
+
+def test_cpus_move_between_containers_of_a_namespace_at_its_ceiling(tmp_path: Path) -> None:
+    """What one container gives up another gets in the same resize, whichever comes first in the pod."""
+    world = node(tmp_path)
+
+    def asking(first: str, second: str) -> dict[str, Any]:
+        return manifest("a", container("one", cpu=first), container("two", cpu=second), namespace="shop")
+
+    world.run(asking("1", "3"))
+    for first, second in (("2", "2"), ("1", "3")):
+        world.see(asking(first, second))
+        held = [len(world.engine.ledger.grant("a", name).cpus or ()) for name in ("one", "two")]
+        assert held == [int(first), int(second)]
+        assert "resize not followed" not in str(world.engine.ledger.pods["a"].why)

@@ -33,6 +33,10 @@ from tests.world.sidecars import KUBELET_PINS, SIDECARS, Sidecar, beside
 
 MACHINE = "2 sockets x 1 node x 16 cores x 1 thread"
 ALL = CpuSet.parse("0-31")
+MEMORY: dict[str, Any] = {
+    "memoryManagerPolicy": "Static", "kubeReserved": {"cpu": "1", "memory": "412Mi"},
+    "reservedMemory": [{"numaNode": 0, "limits": {"memory": "512Mi"}}],
+}  # fmt: skip
 SIDE: dict[str, Any] = {"resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "500m"}}}
 EVERY_LAYOUT = pytest.mark.parametrize(
     "layout", [Layout(version, driver) for version in (1, 2) for driver in CgroupDriver],
@@ -234,6 +238,26 @@ def test_a_resize_to_a_fraction_gives_the_cpus_back_and_says_so(tmp_path: Path) 
     )
     node.see(burstable("b", cpu="4", exclusive="auto"))
     assert len(CpuSet.parse(node.effective("b"))) == 4
+
+
+def test_memory_follows_a_resize_after_the_annotation_went(tmp_path: Path) -> None:
+    """Whoever has bound memory keeps it, and it follows the request, as CPUs do; what has no room is told."""
+    node = Node(tmp_path / "tree", settings=MEMORY)
+
+    def asking(memory: str, **notes: Any) -> dict[str, Any]:  # noqa: ANN401 - a manifest's
+        side = container("side", cpu="", memory="") | SIDE
+        return manifest("b", container("app", cpu="4", memory=memory), side, **notes)
+
+    def held() -> list[int]:
+        return [block.size >> 30 for block in node.engine.ledger.grant("b", "app").memory]
+
+    node.come(asking("1Gi", exclusive="auto"))
+    assert held() == [1]
+    node.see(asking("2Gi"))
+    assert held() == [2]
+    node.see(asking("1000Gi"))
+    assert held() == [2]
+    assert "resize not followed" in node.engine.ledger.pods["b"].why["app"]
 
 
 @pytest.mark.parametrize(("value", "words"), [("typo", "names typo, which is no container"), ("no way", "is none of"),

@@ -10,6 +10,7 @@ from agent.core.explain.asked import why_shared
 from agent.core.request import exclusive
 from agent.core.request.amounts import exclusive_count, memory_requests, pod_exclusive_count
 from agent.model.exclusive import NOBODY, Wish, parsed
+from agent.model.notes import kept
 from agent.model.pod import Container, ContainerKind, Pod, Qos
 from agent.model.rules import Rules
 from agent.settings import parse
@@ -205,3 +206,15 @@ def test_explain_says_who_may_not_ask() -> None:
         "1 socket x 1 node x 32 cores x 1 thread", {"exclusiveNamespaces": ["db"], "exclusiveContainers": "auto"}
     )
     assert "exclusiveNamespaces" in why_shared(silent, asking(None, APP), APP)
+
+
+def test_a_value_that_is_too_long_is_told_so_and_asks_for_nothing() -> None:
+    """Only its beginning is kept, which may read as something else: the node's setting holds, as without it."""
+    long = asking(f"app,{','.join(['one'] * 200)}")
+    cut = replace(long, annotations=kept(long.annotations))
+    for found in (long, cut):
+        assert exclusive.problem(found, Rules()) == "goes on beyond 500 characters"
+        assert counts(found) == {}
+        assert counts(found, AUTO) == counts(asking("auto"))
+    whole = replace(cut, qos=Qos.GUARANTEED)
+    assert counts(whole) == counts(replace(whole, annotations={}))

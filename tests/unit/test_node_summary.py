@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from agent.app.cluster.summary import SummaryText
 from agent.engine.dry_run import DryRun
 from agent.engine.node_summary import LARGEST, TOO_LARGE, VERSION, NodeSummary, decode, encode, summarize
+from agent.engine.tracked_pod import Switches
 from agent.errors import SummaryError
 from agent.kube.topology_crd import SUMMARY, _difference, topology_object
 from agent.model.pod import Container, Pod, Qos
@@ -179,3 +180,19 @@ def test_the_object_carries_it_and_loses_it() -> None:
     assert _difference(body("old"), body("new")) == {"metadata": {"annotations": {SUMMARY: "new"}}}
     assert _difference(body("old"), body("")) == {"metadata": {"annotations": {SUMMARY: None}}}
     assert _difference(body("old"), body("old")) == {}
+
+
+@pytest.mark.parametrize(("value", "told"), [
+    ("auto", "auto"), ("auto,-side", "auto,-1"), ("side, main", "0,1"), ("auto,-secret", "auto,-2"),
+    ("main,secret,other", "0,2"), ("no wish", "?"), ("main," * 200 + "side", "?"),
+])  # fmt: skip
+def test_a_wish_names_containers_by_number_only(value: str, told: str) -> None:
+    """Words that are no container's name are left out, and the wish still means the same to who reads it."""
+    run = DryRun(managers_of(SMALL, {"exclusiveContainers": "auto"}), Switches(most_waiting=1))
+    six = {"cpu": 6000, "memory": 1000 * MI}
+    run.see(Pod("0", "first", "shop", (Container("app", requests=six, limits=six),), Qos.GUARANTEED), 0.0)
+    notes = {"numalign.io/exclusive": value, "numalign.io/on-misalignment": "wait"}
+    containers = (Container("main", requests=six, limits=six), Container("side"))
+    run.see(Pod("1", "p", "shop", containers, Qos.BURSTABLE, created=1.0, annotations=notes), 1.0)
+    (waiting,) = summarize(run.state, began=0.0, enforcing=True).waiting
+    assert waiting.pod.annotations["numalign.io/exclusive"] == told

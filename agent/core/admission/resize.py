@@ -32,6 +32,7 @@ from agent.core.memory.books import Draft
 from agent.core.request.amounts import (
     AS_WHOLE,
     exclusive_count,
+    is_memory,
     memory_requests,
     pod_exclusive_count,
     pod_memory_requests,
@@ -112,10 +113,11 @@ class _Resize:
                 why = "the pod is managed as a whole and keeps the CPUs and memory that it was admitted with"
                 self._refused[self._pod.containers[0].name] = f"{PREFIX}: {why}"
         else:
-            for container in self._pod.containers:
-                if container.name in names:
-                    self._resize_cpus(container)
-                    self._resize_memory(container)
+            there = [each for each in self._pod.containers if each.name in names]
+            for container in sorted(there, key=self._gets_more):  # what one gives up another may get
+                self._resize_cpus(container)
+            for container in sorted(there, key=self._gets_memory):
+                self._resize_memory(container)
         self._resize_confinement()
         record = replace(self._record, pod=self._pod, affinity=self._affinity())
         judged = still_unbound(self._record, self._node.judged(self._ledger, record, self._options))
@@ -125,6 +127,14 @@ class _Resize:
         told = replace(judged, why={**judged.why, **self._refused}, aligned=aligned)
         pods = {**self._ledger.pods, self._pod.uid: told}
         return Resized(replace(self._ledger, pods=pods), self._refused)
+
+    def _gets_more(self, container: Container) -> bool:
+        held = self._ledger.cpus.assigned.get(self._pod.uid, {}).get(container.name, CpuSet())
+        return self._count(container, held) > len(held)
+
+    def _gets_memory(self, container: Container) -> bool:
+        wanted, blocks = self._wanted_memory(container), self._blocks(container)
+        return any(wanted.get(block.resource, block.size) > block.size for block in blocks)
 
     def _as_a_whole(self) -> bool:
         uid = self._pod.uid
@@ -321,8 +331,7 @@ class _Resize:
 
     def _resize_memory(self, container: Container) -> None:
         uid, name, rules = self._pod.uid, container.name, self._node.rules
-        blocks = self._ledger.memory.blocks.get(uid, {}).get(name, ())
-        wanted = memory_requests(self._pod, container, rules)
+        blocks, wanted = self._blocks(container), self._wanted_memory(container)
         if not blocks or all(block.size == wanted.get(block.resource, block.size) for block in blocks):
             return
         draft = Draft(self._ledger.memory.nodes, exact=rules.compatibility is Compatibility.FIXED)
@@ -342,6 +351,16 @@ class _Resize:
         mine = {**books.blocks[uid], name: tuple(kept)}
         books = replace(books, nodes=draft.nodes, blocks={**books.blocks, uid: mine})
         self._ledger = replace(self._ledger, memory=books)
+
+    def _blocks(self, container: Container) -> tuple[Block, ...]:
+        return self._ledger.memory.blocks.get(self._pod.uid, {}).get(container.name, ())
+
+    def _wanted_memory(self, container: Container) -> Mapping[str, int]:
+        """The bytes that it asks for. One that has some keeps them, whatever annotations and settings say since."""
+        wanted = memory_requests(self._pod, container, self._node.rules)
+        if wanted or self._pod.pod_level:
+            return wanted
+        return {name: units(milli) for name, milli in container.requests.items() if is_memory(name)}
 
     def _affinity(self) -> Mapping[str, Hint]:
         """Where a container that got its first CPUs now belongs; the others belong where they did."""

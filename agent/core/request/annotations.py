@@ -179,8 +179,8 @@ class _Reader:
             self._wrong(ALIGN, value, f"is none of {' | '.join(ALIGNS)}")
 
     def left(self, key: str) -> None:
-        """An annotation that is read elsewhere, with the node's settings; here only its length is checked."""
-        self._take(key)
+        """An annotation that is read elsewhere, with the node's settings, and checked there."""
+        self._left.pop(key, None)
 
     def unknown(self) -> None:
         """Any other annotation of our prefix is a typing error that nobody would notice; one problem for all."""

@@ -15,7 +15,7 @@ Used by `agent.core.request.amounts`, which counts the CPUs, and by whoever tell
 from __future__ import annotations
 
 from agent.model.exclusive import ALLOWED, NOBODY, Wish, parsed
-from agent.model.notes import PREFIX
+from agent.model.notes import PREFIX, longest
 from agent.model.pod import Container, Pod, Qos
 from agent.model.quantity import is_whole
 from agent.model.rules import Rules
@@ -28,8 +28,19 @@ THEN = "what of it can be followed is, and the pod runs as it would otherwise"
 
 def wish_of(pod: Pod, rules: Rules) -> Wish:
     """What holds for a pod: its own wish, or its namespace's; else the node's setting."""
-    own = parsed(pod.annotations[EXCLUSIVE]) if EXCLUSIVE in pod.annotations else None
+    own = _own(pod)
     return rules.exclusive if own is None else own
+
+
+def _own(pod: Pod) -> Wish | None:
+    """A pod's own wish, or its namespace's; None where there is none that can be read."""
+    text = pod.annotations.get(EXCLUSIVE)
+    return None if text is None or _too_long(text) else parsed(text)
+
+
+def _too_long(text: str) -> bool:
+    """Of a longer value only the beginning is kept, which may read as something else."""
+    return len(text) > longest(EXCLUSIVE)
 
 
 def asks(pod: Pod, rules: Rules) -> bool:
@@ -51,8 +62,7 @@ def is_fixed(container: Container) -> bool:
 def takes_part(pod: Pod, container: Container, rules: Rules) -> bool:
     """Whether a container's whole CPUs are to be its own: by the pod's QoS class, or since it asks for that."""
     if pod.qos is Qos.GUARANTEED:
-        text = pod.annotations.get(EXCLUSIVE)
-        own = None if text is None or pod.pod_level else parsed(text)
+        own = None if pod.pod_level else _own(pod)
         return own is None or own.takes(container.name)
     if pod.pod_level or not is_fixed(container) or not may_ask(pod, rules):
         return False
@@ -69,7 +79,11 @@ def memory_takes_part(pod: Pod, container: Container, rules: Rules) -> bool:
 
 def problem(pod: Pod, rules: Rules) -> str:
     """Why a pod's own wish, or its namespace's, cannot be followed, or not all of it; "" where it can."""
-    wish = parsed(pod.annotations[EXCLUSIVE]) if EXCLUSIVE in pod.annotations else NOBODY
+    if EXCLUSIVE not in pod.annotations:
+        return ""
+    if _too_long(pod.annotations[EXCLUSIVE]):
+        return f"goes on beyond {longest(EXCLUSIVE)} characters"
+    wish = _own(pod)
     if wish is None:
         return f"is none of {ALLOWED}"
     return _unmet(pod, wish, rules) if wish != NOBODY else ""
@@ -138,7 +152,7 @@ def left_out(pod: Pod, container: Container, rules: Rules) -> str:
     """Why a container that could have CPUs of its own has none: the wish that leaves it out; "" where none does."""
     if takes_part(pod, container, rules):
         return ""
-    if EXCLUSIVE in pod.annotations and parsed(pod.annotations[EXCLUSIVE]) is not None:
+    if _own(pod) is not None:
         return f"{EXCLUSIVE}: {pod.annotations[EXCLUSIVE]} leaves it out"
     return f"{SETTING}: {rules.exclusive} leaves it out"
 
