@@ -4,6 +4,7 @@
     at rest    the same start where nothing differs: not one write may happen
     verify     `numalign verify`'s comparison of the whole tree
     save       its ledger is on the disk, synced: before every grant
+    pool       a pod takes a CPU beside 110 Burstable ones: one write for their slice, or one for each of them
     burst      the folders of 250 pods appear at once: from each mkdir to its set being written, by inotify alone
 
 "files" are plain folders written as the kernel's own would be: what it costs is ours. "kernel" is the real v1
@@ -35,7 +36,7 @@ from agent.host.checkpoint import Checkpoint
 from agent.model.cgroup import Level, Written
 from agent.model.pod import Pod
 from agent.observe.windows import Windows
-from tests.bench.sites import FEW, PODS, ROOT, SHARING, Files, Plain, Real, names_of
+from tests.bench.sites import CROWD, FEW, PODS, ROOT, SHARING, Files, Plain, Real, crowd, names_of, pod
 
 TRIES = 5
 """Of which the quickest counts: the machine may be busy with something else."""
@@ -200,6 +201,29 @@ def measure(table: Table, name: str, site: Files | Real, kernel: Kernel) -> None
     table.row(f"save, {number} containers ({name})", min(save(site) for _ in range(TRIES)), SAVE_S)
 
 
+def pool(table: Table, folder: Path, *, own: bool) -> None:
+    """A Guaranteed pod comes, and the pool is written anew: decided, saved, planned, written and read back."""
+    folder.mkdir()
+    site = Files(folder, 2, crowd(own=own))
+    reporter, saved = Silent(), site.store.load()
+    assert saved is not None
+    engine = Engine(
+        site.node, saved.ledger, cgroups=site.cgroups, store=site.store, reporter=reporter, saved=True, complete=True
+    )
+    engine.names_known(names_of(site.pods))
+    engine.pods_seen(site.pods)
+    engine.reconcile()
+    times = list[float]()
+    for number in range(TRIES):
+        reporter.count = 0
+        began = time.perf_counter()
+        engine.pods_seen([pod(PODS + number, exclusive=True)])
+        times.append(time.perf_counter() - began)
+    beside = f"{CROWD} Burstable pods" + (", one with own CPUs" if own else "")
+    table.row(f"pool changed beside {beside} (files, v2)", min(times), None)
+    table.row("  writes", reporter.count, None, "")
+
+
 def save(site: Files | Real) -> float:
     """Seconds of one save of the ledger."""
     saved = site.store.load()
@@ -230,6 +254,8 @@ def main(*, files_only: bool) -> None:
         for version in (2, 1):
             (folder / f"v{version}").mkdir()
             measure(table, f"files, v{version}", Files(folder / f"v{version}", version), Plain())
+        for own in (False, True):
+            pool(table, folder / f"pool-{own}", own=own)
         why = "left out by wish" if files_only else why_not_real()
         if why:
             click.echo(f"not on this machine's own cgroups: {why}")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from agent.core.admission.node import Node
 from agent.core.machines.synthetic import parse_synthetic
+from agent.core.request.exclusive import EXCLUSIVE
 from agent.host.cgroups import Cgroups
 from agent.host.checkpoint import Checkpoint
 from agent.host.scratch import Layout, Scratch
@@ -18,7 +20,7 @@ from agent.model.machine import Machine
 from agent.model.pod import Container, Pod, Qos
 from tests.world.nodes import managers_of
 
-PODS, FEW = 250, 20
+PODS, FEW, CROWD = 250, 20, 110
 WIDE = "8 sockets x 1 nodes x 40 cores x 1 thread, 16G per node"
 NARROW = "1 sockets x 1 nodes x 2 cores x 1 thread, 16G per node"
 ROOT = "/sys/fs/cgroup"
@@ -67,12 +69,19 @@ def granted(node: Node, pods: list[Pod]) -> Ledger:
     return ledger
 
 
+def crowd(*, own: bool) -> list[Pod]:
+    """Burstable pods that share, and one whose app may have a CPU of its own (numalign.io/exclusive)."""
+    found = [replace(each, qos=Qos.BURSTABLE) for each in SHARING[:CROWD]]
+    asks = {EXCLUSIVE: "auto"} if own else {}
+    return [*found, replace(PINNED[CROWD], qos=Qos.BURSTABLE, annotations=asks)]
+
+
 class Files:
     """The kubelet's tree in plain files."""
 
-    def __init__(self, folder: Path, version: int) -> None:
+    def __init__(self, folder: Path, version: int, pods: list[Pod] = PINNED) -> None:
         machine = parse_synthetic(WIDE)
-        self.node, self.pods = node_of(machine), PINNED
+        self.node, self.pods = node_of(machine), pods
         self.tree = Scratch.create(
             folder / "cgroup", cpus=machine.online, nodes=machine.node_set, setup=Layout(version=version)
         )
