@@ -10,7 +10,7 @@ from tests import peers
 from tests.lab.needs import LabError, PromiseError
 from tests.lab.node import Node
 from tests.lab.places import RUN
-from tests.lab.sweeps import Sweeps, judged, parsed, summary
+from tests.lab.sweeps import Sweeps, judged, lasted, parsed, summary
 
 FOLDER = "/run/numalign-lab"
 FILE = RUN / "sweeps.jsonl"
@@ -74,9 +74,11 @@ class Sampler:
             raise LabError(f"the sampler on {self.node.name} did not run: {err.decode()} {self._words()}")
         seen = parsed(out.decode())
         verdict = judged(seen)
+        second = seen.count / max(seen.seconds, 1)
         told = {
             "test": test, "sweeps": seen.count, "seconds": seen.seconds, "longest": seen.longest,
             "wrong": len(verdict.wrong), "excused": self.excused, "apart": verdict.apart,
+            "lasted": {kind: round(sweeps / second, 1) for kind, sweeps in verdict.longest.items()},
         }  # fmt: skip
         with FILE.open("a") as file:
             file.write(json.dumps(told) + "\n")
@@ -101,6 +103,7 @@ def figures() -> str:
         ("sweeps a second", f"{sweeps / max(seconds, 1):.1f}; the longest pause {longest:.1f} s"),
         ("overlaps and threads outside their cgroup that count", str(counted)),
         ("overlaps that do not count", summary(Counter(each["apart"]) for each in lines)),
+        ("the longest of them", lasted(each.get("lasted", {}) for each in lines)),
         *((f"while {why}", f"{number} that are not numalign's") for why, number in sorted(excused.items())),
     ]  # fmt: skip
     table = [f"| {name} | {value} |" for name, value in rows]

@@ -130,10 +130,12 @@ class Verdict:
     Attributes:
         wrong: a sentence for each overlap and each thread that counts.
         apart: kind of APART -> overlaps.
+        longest: kind of APART -> the most sweeps in a row that one lasted, but for those that were seen once.
     """
 
     wrong: list[str] = field(default_factory=list)
     apart: Counter[str] = field(default_factory=Counter)
+    longest: dict[str, int] = field(default_factory=dict)
 
 
 def judged(seen: Sweeps) -> Verdict:
@@ -155,6 +157,7 @@ class _Judge:
         self._placed: set[str] = set()
         self._open: dict[tuple[str, str], tuple[int, bool]] = {}
         self._told: set[tuple[str, ...]] = set()
+        self._excused: dict[tuple[str, str, str], int] = {}
         self._strays: dict[tuple[str, str], tuple[int, CpuSet]] = {}
 
     def look(self, span: Span) -> None:
@@ -167,9 +170,14 @@ class _Judge:
         found = {pair: (common, kind) for pair, common, kind in self._overlaps(span)}
         for pair in self._open.keys() - found.keys():
             self._close(pair)
+        excused = {(kind, *pair) for pair, (_, kind) in found.items() if kind}
+        self._excused = {each: self._excused.get(each, span.first) for each in excused}
+        for kind, owner, guest in excused:
+            self._apart(kind, owner, guest)
+            lasts = span.end - self._excused[kind, owner, guest]
+            self.verdict.longest[kind] = max(lasts, self.verdict.longest.get(kind, 0))
         for pair, (common, kind) in found.items():
             if kind:
-                self._apart(kind, *pair)
                 continue
             first, counted = self._open.get(pair, (span.first, False))
             if not counted and (span.moment or span.end - first >= IN_A_ROW):
@@ -281,3 +289,11 @@ def summary(verdicts: Iterable[Counter[str]]) -> str:
     """Overlaps that do not count, in words for the report."""
     total = sum(verdicts, Counter[str]())
     return ", ".join(f"{total[kind]} {words}" for kind, words in APART.items())
+
+
+def lasted(tests: Iterable[Mapping[str, float]]) -> str:
+    """The seconds of the longest of each kind, in words for the report."""
+    found: dict[str, float] = {}
+    for each in tests:
+        found |= {kind: max(seconds, found.get(kind, 0.0)) for kind, seconds in each.items()}
+    return ", ".join(f"{found[kind]:.1f} s {words}" for kind, words in APART.items() if kind in found) or "none"

@@ -19,7 +19,7 @@ from agent.model.ledger import CpuBooks, Ledger, PodRecord
 from agent.model.pod import Container, Pod, Qos
 from tests import peers
 from tests.lab.needs import LabError
-from tests.lab.sweeps import INIT, LASTING, NEWCOMER, ONCE, PAUSE, Verdict, judged, parsed, strayed, summary
+from tests.lab.sweeps import INIT, LASTING, NEWCOMER, ONCE, PAUSE, Verdict, judged, lasted, parsed, strayed, summary
 
 Line = dict[str, Any]
 A, B = (f"{letter * 8}-0000-4000-8000-000000000000" for letter in "ab")
@@ -86,16 +86,16 @@ def test_a_single_sweep_counts_if_it_was_a_moment_and_the_ledger_stood_still() -
 
 
 def test_pause_and_runc_init_are_counted_apart() -> None:
-    """They do nothing there; who is a program of his own by then counts."""
-    assert judge(START, line(5, b2=("0-7", PAUSE))) == Verdict(apart=Counter({PAUSE: 1}))
+    """They do nothing there, and it is said for how long; who is a program of his own by then counts."""
+    assert judge(START, line(5, b2=("0-7", PAUSE))) == Verdict(apart=Counter({PAUSE: 1}), longest={PAUSE: 96})
     began = line(5, b2=("0-7", INIT))
-    assert judge(START, began, line(9, b2="0-1,4-7")) == Verdict(apart=Counter({INIT: 1}))
+    assert judge(START, began, line(9, b2="0-1,4-7")) == Verdict(apart=Counter({INIT: 1}), longest={INIT: 4})
 
 
 def test_a_newcomer_counts_from_when_it_was_put_somewhere() -> None:
     """A container that starts while no agent listens starts everywhere; once in its place it must stay there."""
     new, placed = line(5, b2="0-7"), line(20, b2="0-1,4-7")
-    assert judge(START, new, placed) == Verdict(apart=Counter({NEWCOMER: 1}))
+    assert judge(START, new, placed) == Verdict(apart=Counter({NEWCOMER: 1}), longest={NEWCOMER: 15})
     assert len(judge(START, new, placed, line(30, b2="0-7")).wrong) == 1
 
 
@@ -195,3 +195,9 @@ def test_the_sampler_runs_on_any_machine(tmp_path: Path) -> None:
     assert seen.count >= 1
     assert seen.spans[0].sets == {}
     assert judged(seen) == Verdict()
+
+
+def test_the_longest_of_each_kind_is_told_in_seconds() -> None:
+    """Over all tests; a kind that none had is left out."""
+    assert lasted([{PAUSE: 0.4, INIT: 2.0}, {PAUSE: 1.1}, {}]) == "1.1 s with a pause process, 2.0 s with runc init"
+    assert lasted([]) == "none"
