@@ -543,3 +543,12 @@ def distinct(pods: list[Hostile]) -> Iterator[Hostile]:
         if pod.key not in seen:
             seen.add(pod.key)
             yield pod
+
+
+@_kind("exclusive-beside-a-sidecar")
+def _beside_a_sidecar(dice: random.Random, body: Object) -> None:
+    """CPUs that a Burstable pod really gets, where its annotation is read."""
+    _note(body, "exclusive", "auto")
+    _resources(body, cpu=str(dice.randint(1, 2)), memory="8Mi")
+    side = {"requests": {"cpu": "10m"}, "limits": {"cpu": "500m"}}
+    body["spec"]["containers"].append({"name": "asks-for-less", "image": "none", "resources": side})

@@ -9,7 +9,8 @@ from tests.hostile.asking import TAKEN, ask, table
 from tests.hostile.objects import KINDS, alone, whole, written
 
 SAMPLE = ("fields-written-deep", "value-control", "quantity-1e300", "containers-60-long", "name-253", "name-254",
-          "annotations-one-too-large", "quantity-minus", "container-name-odd", "exclusive")  # fmt: skip
+          "annotations-one-too-large", "quantity-minus", "container-name-odd", "exclusive",
+          "exclusive-beside-a-sidecar")  # fmt: skip
 
 
 def test_hostile_the_table_has_every_kind() -> None:

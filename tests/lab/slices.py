@@ -129,6 +129,7 @@ SLICES = (
             "test_s16_the_sidecar_keeps_its_quota_and_the_app_has_none",
             "test_who_starts_while_the_agent_is_away_is_named_and_put_right",
         )), 13),
+        Part((f"{EXCLUSIVE}::test_with_required_plugins_nobody_starts_while_the_agent_is_away",), 6),
     ), "containers of Burstable pods with CPUs of their own: ten sidecars, churn, kills"),
     Slice("pairs", _parts(PAIRS_TEST, [each.name for each in PAIRS], 7, 28), "fourteen pairs of faults"),
 )  # fmt: skip

@@ -73,7 +73,7 @@ STAGES = (
     _slice("pairs"),
     _slice("newest"),
     _slice("release"),
-    _slice("exclusive", minutes=24),
+    _slice("exclusive", minutes=30),
     Stage("soak", "an hour of faults at random, 300 kills of the agent", 75,
           ("-m", "tests.lab.soak", "--keep", "--seed", "1"), "soak.json"),
     Stage("broken", "products that are broken on purpose turn the run red", 35, ("-m", "tests.lab.broken", "all"),
