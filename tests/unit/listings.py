@@ -69,6 +69,11 @@ LISTINGS: dict[str, tuple[int, list[Row]]] = {
         (f"/kubepods/pod{UID}", P, G, UID, ""),
         (f"/kubepods/pod{UID}/{ID}", C, G, UID, ID),
     ]),
+    "containerd with Kata Containers, cgroupfs, v2": (2, [
+        ("/kubepods", K, G, "", ""),
+        (f"/kubepods/pod{UID}", P, G, UID, ""),
+        (f"/kubepods/pod{UID}/kata_{BOX}", C, G, UID, BOX),
+    ]),
     "custom cgroup root /a-b, systemd, v2": (2, [
         ("/a_b.slice/a_b-kubepods.slice", K, G, "", ""),
         ("/a_b.slice/a_b-kubepods.slice/a_b-kubepods-burstable.slice", Q, B, "", ""),

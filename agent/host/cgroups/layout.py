@@ -6,7 +6,8 @@ spec 7.1:
     logical name   [cgroup root parts ..., "kubepods", ("burstable" | "besteffort"), "pod<uid>"]
     cgroupfs       joined by "/"
     systemd        "-" in a part becomes "_", all joined by "-", ".slice" at the end; each prefix is a folder
-    containers     cri-containerd-<id>.scope, crio-<id>.scope, docker-<id>.scope; <id> or crio-<id> under cgroupfs
+    containers     cri-containerd-<id>.scope, crio-<id>.scope, docker-<id>.scope; <id>, crio-<id> or kata_<id> under
+                   cgroupfs
 
 Recognising needs no configuration: the names tell driver and runtime apart, and any folder named kubepods (or ending
 in -kubepods.slice) is a kubelet's root, wherever it lies: under a custom cgroup root, or in kind's kubelet.slice.
@@ -25,8 +26,12 @@ _SLICE = ".slice"
 _SCOPE = ".scope"
 _QOS_PART = {Qos.BURSTABLE: "burstable", Qos.BEST_EFFORT: "besteffort"}
 _PART_QOS = {part: qos for qos, part in _QOS_PART.items()}
-_ID = re.compile(r"(?:cri-containerd-|crio-|docker-|[a-z]+-(?=(?:conmon-)?[0-9a-f]{64}$))?(?P<id>.+)")
-"""A runtime's name for a container: a known prefix, or any before 64 hex digits (libpod-...)."""
+_ID = re.compile(r"(?:cri-containerd-|crio-|docker-|kata_|[a-z]+-(?=(?:conmon-)?[0-9a-f]{64}$))?(?P<id>.+)")
+"""A runtime's name for a container: a known prefix, or any before 64 hex digits (libpod-...).
+
+Kata Containers puts "kata_" before the sandbox's id under cgroupfs; under systemd the name is
+containerd's or CRI-O's.
+"""
 
 
 class CgroupDriver(StrEnum):
