@@ -53,7 +53,7 @@ def check(file: Path, root: str | None, output: str) -> None:
     """  # noqa: D301 - click's mark for text that is not folded is this very character
     try:
         settings, ignored = read_settings(file)
-        found = _tried(settings, open_machine(root)) if root else {}
+        found = _tried(settings, open_machine(root)) if root is not None else {}
     except SettingsError as error:
         if output == "text":
             said = str(error)

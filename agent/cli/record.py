@@ -48,7 +48,7 @@ def record(root: str | None, name: str, output: Path | None, *, state_dir: Path,
     if Path(name).name != name or name in ("", ".", ".."):
         raise click.BadParameter(f'"{name}" is no name of a folder; write one without "/"', param_hint="--name")
     try:
-        place = str(find(root)) if root else None
+        place = str(find(root)) if root is not None else None
     except MalformedError as error:
         raise click.BadParameter(str(error), param_hint="--root") from error
     with open_root(place) as files:

@@ -51,9 +51,11 @@ Command = Callable[..., None]
 def _words(words: type[StrEnum]) -> Callback:
     """An option that takes some words of an enumeration, with commas between them, each once."""
 
-    def convert(_context: click.Context, _option: click.Parameter, value: str) -> tuple[StrEnum, ...]:
+    def convert(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[StrEnum, ...]:
         found: list[StrEnum] = []
-        for part in filter(None, (each.strip() for each in value.split(","))):
+        for part in () if value is None else (each.strip() for each in value.split(",")):
+            if not part:
+                raise click.BadParameter("a word is missing; write one, or several with a comma between two")
             try:
                 word = words(part)
             except ValueError:
@@ -66,7 +68,7 @@ def _words(words: type[StrEnum]) -> Callback:
 
 def _several(option: str, name: str, words: type[StrEnum], text: str) -> Callable[[Command], Command]:
     """An option of `_words`."""
-    return click.option(option, name, metavar="|".join(words) + ",...", callback=_words(words), default="", help=text)
+    return click.option(option, name, metavar="|".join(words) + ",...", callback=_words(words), help=text)
 
 
 def _kinds(_context: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> tuple[MachineKind, ...]:

@@ -52,7 +52,7 @@ def open_machine(spec: str | None) -> Machine:
     """
     if spec and spec.startswith(SYNTHETIC):
         return parse_synthetic(spec.removeprefix(SYNTHETIC))
-    path = find(spec) if spec else None
+    path = None if spec is None else find(spec)
     if path and path.suffix == ".txt" and path.is_file():
         return parse_synthetic(_description(path), name=path.stem)
     if path and is_lstopo(path):
@@ -63,6 +63,8 @@ def open_machine(spec: str | None) -> Machine:
 
 def find(spec: str) -> Path:
     """The folder or file that a name or path stands for; raises MalformedError when there is none."""
+    if not spec:
+        raise MalformedError("an empty text names no machine; write a folder, an archive, a name or synthetic:...")
     for path in _candidates(spec):
         if path.exists():
             return path
