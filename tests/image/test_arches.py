@@ -30,8 +30,9 @@ def digest(store: image.Buildah, tag: str) -> str:
 @pytest.fixture(scope="module")
 def digests(arches: list[str]) -> Mapping[str, str]:
     """Architecture -> the digest of its image, built in the store that is kept."""
-    store, found = image.Buildah(image.CACHE / "store"), {}
+    found = {}
     with image.locked():
+        store = image.kept_store()
         for arch in arches:
             image.build(store, f"numalign-{arch}:test", arch)
             found[arch] = digest(store, f"numalign-{arch}:test")
@@ -45,7 +46,7 @@ def root(digests: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -
     folder = tmp_path_factory.mktemp("foreign")
     file = folder / "image.tar"
     with image.locked():
-        image.Buildah(image.CACHE / "store")("push", f"numalign-{FOREIGN}:test", f"docker-archive:{file}:x:1")
+        image.kept_store()("push", f"numalign-{FOREIGN}:test", f"docker-archive:{file}:x:1")
     (folder / "root").mkdir()
     image.unpack(file, folder / "root")
     file.unlink()

@@ -28,7 +28,7 @@ from tools.image.debian import CACHE, EPOCH, HOST, MACHINES, ROOT, ImageMissingE
 
 __all__ = [
     "CACHE", "HOST", "MACHINES", "NAME", "PLATFORMS", "Buildah", "ImageMissingError", "archive", "base", "build",
-    "command", "configuration", "environment", "locked", "unpack", "wheels",
+    "command", "configuration", "environment", "kept_store", "locked", "store_name", "unpack", "wheels",
 ]  # fmt: skip
 NAME = f"numalign:{__version__}"
 """What the image is called in the archive; the chart's defaults name the same."""
@@ -45,6 +45,8 @@ PLATFORMS = {"amd64": "linux/amd64", "arm64": "linux/arm64/v8"}
 """As buildah wants them: it finds no local image for arm64 that does not name the variant."""
 _KEPT = 4
 """Images that are kept: several work trees share the cache."""
+_STORES = 2
+"""Stores of layers that are kept, for the same reason."""
 
 
 def archive() -> Path:
@@ -87,12 +89,34 @@ def _pip(*arguments: str) -> None:
 def _build(target: Path) -> None:
     """Built from the store of the last build; when that fails, once more from an empty store."""
     try:
-        _build_in(Buildah(CACHE / "store"), target)
+        _build_in(kept_store(), target)
     except ImageMissingError as error:
         print(f"the image, once more without the layers of earlier builds: {error}", file=sys.stderr)
-        for store in CACHE.glob("store-*"):
-            shutil.rmtree(store, ignore_errors=True)
-        _build_in(Buildah(CACHE / "store"), target)
+        for folder in CACHE.glob(f"{store_name()}-*"):
+            shutil.rmtree(folder, ignore_errors=True)
+        _build_in(kept_store(), target)
+
+
+def kept_store() -> Buildah:
+    """The store with the layers of earlier builds by these sources of tools/image; called under `locked`.
+
+    Stores of other sources go, but for those that were used last.
+    """
+    found: dict[str, list[Path]] = {}
+    for path in CACHE.glob("store*"):  # store-KEY-overlay, store-KEY-overlay-run
+        found.setdefault(path.name.removesuffix("-run").rpartition("-")[0], []).append(path)
+    others = sorted(found.keys() - {store_name()}, key=lambda name: max(path.stat().st_mtime for path in found[name]))
+    for path in (path for name in others[: 1 - _STORES] for path in found[name]):
+        shutil.rmtree(path, ignore_errors=True)
+    buildah = Buildah(CACHE / store_name())
+    for path in CACHE.glob(f"{store_name()}-*"):
+        os.utime(path)
+    return buildah
+
+
+def store_name(folder: Path = Path(__file__).parent) -> str:
+    """What the store of these sources is called: they say how a layer is made, which buildah cannot see."""
+    return f"store-{_hash(sorted(folder.glob('*.py')))}"
 
 
 def _build_in(buildah: Buildah, target: Path) -> None:

@@ -41,7 +41,7 @@ def images(plan: Plan) -> list[Path]:
     layout = plan.folder / "image"
     shutil.rmtree(layout, ignore_errors=True)  # of a release that was ended
     with image.locked():
-        store = image.Buildah(image.CACHE / "store")
+        store = image.kept_store()
         store.end_killed()
         for arch in image.MACHINES:
             tag = f"numalign-{arch}:release"
