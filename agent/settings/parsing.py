@@ -9,10 +9,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from agent.errors import SettingsError
 from agent.model.fields import plain
@@ -28,6 +27,9 @@ from agent.settings.model import (
     Settings,
     WaitingSettings,
 )
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
 
 KUBELET_VERSION = "kubelet.config.k8s.io/v1beta1"
 KUBELET_KIND = "KubeletConfiguration"
