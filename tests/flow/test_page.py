@@ -56,6 +56,16 @@ def test_every_pod_has_its_state_and_a_reason(served: Served) -> None:
     assert get(served, "api/node")["revision"] == answer["revision"]
 
 
+def test_pods_come_by_age_with_the_time_of_their_creation(served: Served) -> None:
+    """The API server's seconds since the epoch, whole: the order of the list, whatever came first to this node."""
+    for name, stamp in (("late", "2026-01-01T00:00:01.75Z"), ("early", "2026-01-01T01:00:00+01:00")):
+        made = pod(name, "2")
+        made["metadata"]["creationTimestamp"] = stamp
+        served.add(made)
+    found = [(each["name"], each["created"]) for each in get(served, "api/pods")["pods"]]
+    assert found == [("early", 1767225600.0), ("late", 1767225601.0)]
+
+
 def test_a_pod_that_is_not_aligned_is_marked(served: Served) -> None:
     """In the values by its state, in the picture by an exclamation mark beside its letter, and in the legend."""
     served.add(*(pod(f"half-{each}", "8") for each in range(4)))
