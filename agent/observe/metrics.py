@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
@@ -29,7 +29,6 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.openmetrics import exposition as openmetrics
 
 from agent import __version__
-from agent.core.accounting.usage import NodeUse
 from agent.model.cgroup import Cause
 from agent.model.outcome import Reason
 from agent.model.rules import Policy
@@ -44,6 +43,22 @@ SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.
 
 
 @dataclass(frozen=True, slots=True)
+class SeriesPanel:
+    """A panel of the node's dashboard with all series of one metric over time; `tools.dashboards` draws it.
+
+    Attributes:
+        row: the title of the dashboard's row that it is added to.
+        title, help: what a reader asks, and what the answer means.
+        warn: from where on it is yellow; None for never.
+    """
+
+    row: str
+    title: str
+    help: str
+    warn: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Spec:
     """One metric.
 
@@ -52,6 +67,7 @@ class Spec:
         start: label values that a counter has from the start. Prometheus' increase() sees no rise where a series
             begins with its first event, so what an alert counts must be there, as 0, before it happens.
         instead: what replaces it, "" where nothing does. The old one is served for one more version.
+        panel: its own panel. Those that show several metrics, or a part of one, stand in `tools.dashboards`.
     """
 
     name: str
@@ -60,6 +76,7 @@ class Spec:
     labels: tuple[str, ...] = ()
     start: tuple[tuple[str, ...], ...] = ()
     instead: str = ""
+    panel: SeriesPanel | None = None
 
     @property
     def about(self) -> str:
@@ -73,6 +90,7 @@ _REPAIRS = tuple(
 )
 _SAVES = (("ok",), ("failed",))
 _STORMS = (("storm-wait",), ("storm-run",))
+_AGENT_ROW = "The agent: runtime, API server, ledger"
 SPECS: tuple[Spec, ...] = (
     Spec("numalign_admissions_total", "counter", "Decisions on pods: aligned, misaligned or refused, and why.",
          ("policy", "outcome", "reason"), _REFUSALS),
@@ -90,13 +108,16 @@ SPECS: tuple[Spec, ...] = (
          "From a container's cgroup folder to its set, where NRI had not written it before."),
     Spec("numalign_nri_answers_total", "counter", "Answers to the runtime: pinned, shared, refused, observed, "
          "unknown (not decided yet) or late (answered without the decision); the last two are pinned through their "
-         "cgroups.", ("what",)),
+         "cgroups.", ("what",),
+         panel=SeriesPanel(_AGENT_ROW, "Answers to the runtime (NRI), per minute", "Empty without NRI.")),
     Spec("numalign_pod_actions_total", "counter", "What was done to refused pods: fail, evict, delete (long after "
          "fail: refusals.deleteAfter), or storm-run and storm-wait where its owner had too many refused.",
          ("action",), _STORMS),
     Spec("numalign_malformed_total", "counter", "Objects that could not be read.", ("kind",)),
     Spec("numalign_api_requests_total", "counter", "Requests to the API server; code 0: no answer.",
-         ("verb", "code")),
+         ("verb", "code"),
+         panel=SeriesPanel(_AGENT_ROW, "Requests to the API server, per minute",
+                           "Code 0: no answer. Empty without a cluster.")),
     Spec("numalign_api_request_seconds", "histogram", "How long the API server took to answer.", ("verb",)),
     Spec("numalign_api_refused_total", "counter", "What the API server does not take though its pod is there: status "
          "(annotations and condition), fail, evict or delete; once per pod, and tried again.", ("what",),
@@ -106,10 +127,17 @@ SPECS: tuple[Spec, ...] = (
          (("rate",), ("queue",), ("refused",))),
     Spec("numalign_checkpoint_saves_total", "counter", "Saves of the ledger.", ("result",), _SAVES),
     Spec("numalign_checkpoint_save_seconds", "histogram", "How long a save of the ledger took, synced to disk."),
-    Spec("numalign_queue_length", "gauge", "What waits to be decided (intake) or told (publisher).", ("queue",)),
+    Spec("numalign_queue_length", "gauge", "What waits to be decided (intake) or told (publisher).", ("queue",),
+         panel=SeriesPanel(_AGENT_ROW, "Waits to be decided or told",
+                           "Should be 0 nearly always. Empty without a cluster.")),
     Spec("numalign_waiting_pods", "gauge", "Pods that wait for room (onMisalignment: wait)."),
     Spec("numalign_pending_resizes", "gauge",
-         "Pods that keep what they had, since their resize in place could not be followed: no room, or no save."),
+         "Pods that keep what they had, since their resize in place could not be followed: no room, or no save.",
+         panel=SeriesPanel(
+             "Pods", "Resizes that were not followed",
+             "Pods that keep what they had: the node has no room for what they ask for now, or nothing can be saved. "
+             "Each is tried again when something is released; `kubectl numalign why` tells what is in its way.",
+             warn=1)),
     Spec("numalign_largest_aligned_cpus", "gauge",
          "Fragmentation: the largest CPU request that still fits one NUMA node."),
     Spec("numalign_largest_aligned_bytes", "gauge",
@@ -156,48 +184,10 @@ SPECS: tuple[Spec, ...] = (
 PREFIX = "numalign_"
 
 
-@dataclass(frozen=True, slots=True)
-class MetricValues:
-    """What the gauges show.
-
-    Attributes:
-        nodes: CPUs and memory per NUMA node.
-        pods: state -> how many: "pinned", "shared", "refused", "exempt", "ended".
-        manifest_errors: wrong manifests now.
-        hanging: writes of memory nodes that have not returned.
-        ready, observe_only: as the names say.
-        queues: queue -> how many wait in it.
-        waiting: pods that wait for room.
-        resizes: pods whose resize could not be followed.
-        largest: resource -> the largest request that fits one node.
-        locality: share of pages in place, None where there are none.
-        mismatch: thousandths of a CPU reserved beyond the kubelet.
-        silent: seconds since the API server said something, None before it did.
-        placed: "aligned", "misaligned" -> pods that hold something.
-        unenforced: pods that lack what they hold.
-        available: NUMA node -> bytes that the kernel could give.
-        answers: whose answers pods get.
-        writers: how another writer is looked for -> whether one was found.
-    """
-
-    nodes: tuple[NodeUse, ...] = ()
-    pods: dict[str, int] = field(default_factory=dict)
-    manifest_errors: int = 0
-    hanging: int = 0
-    ready: bool = False
-    observe_only: bool = False
-    queues: Mapping[str, int] = field(default_factory=dict)
-    waiting: int = 0
-    resizes: int = 0
-    largest: Mapping[str, int] = field(default_factory=dict)
-    locality: float | None = None
-    mismatch: int = 0
-    silent: float | None = None
-    placed: Mapping[str, int] = field(default_factory=dict)
-    unenforced: int = 0
-    available: Mapping[int, int] = field(default_factory=dict)
-    writers: Mapping[str, bool] = field(default_factory=dict)
-    answers: str = ""
+Samples = float | Mapping[str, float] | Mapping[tuple[str, ...], float]
+"""A gauge's value; or values by its label, or by its labels in the table's order."""
+MetricValues = Mapping[str, Samples]
+"""What the gauges show, by names without the prefix; what is left out has no series now."""
 
 
 class Metrics:
@@ -288,60 +278,15 @@ class _Page(CollectorRegistry):
         yield from self._gauges()
 
     def _gauges(self) -> Iterator[GaugeMetricFamily]:
-        shot = self._values
-        values: dict[str, list[tuple[tuple[str, ...], float]]] = {
-            "numalign_cpus": list(_cpus(shot.nodes)),
-            "numalign_memory_bytes": list(_memory(shot.nodes)),
-            "numalign_memory_capacity_bytes": [
-                ((str(node.id), resource), memory.total)
-                for node in shot.nodes
-                for resource, memory in node.memory.items()
-            ],
-            "numalign_pods": [((state,), count) for state, count in sorted(shot.pods.items())],
-            "numalign_manifest_errors": [((), shot.manifest_errors)],
-            "numalign_hanging_writes": [((), shot.hanging)],
-            "numalign_ready": [((), shot.ready)],
-            "numalign_observe_only": [((), shot.observe_only)],
-            "numalign_queue_length": [((queue,), count) for queue, count in sorted(shot.queues.items())],
-            "numalign_waiting_pods": [((), shot.waiting)],
-            "numalign_pending_resizes": [((), shot.resizes)],
-            "numalign_largest_aligned_cpus": [((), shot.largest["cpu"])] if "cpu" in shot.largest else [],
-            "numalign_largest_aligned_bytes": [
-                ((name,), size) for name, size in sorted(shot.largest.items()) if name != "cpu"
-            ],
-            "numalign_largest_aligned": [((name,), count) for name, count in sorted(shot.largest.items())],
-            "numalign_local_memory_ratio": [] if shot.locality is None else [((), shot.locality)],
-            "numalign_reserved_mismatch_cpus": [((), shot.mismatch / 1000)],
-            "numalign_reserved_mismatch_millicpus": [((), shot.mismatch)],
-            "numalign_api_silent_seconds": [] if shot.silent is None else [((), shot.silent)],
-            "numalign_placed_pods": [((word,), count) for word, count in sorted(shot.placed.items())],
-            "numalign_unenforced_pods": [((), shot.unenforced)],
-            "numalign_memory_available_bytes": [
-                ((str(node),), size) for node, size in sorted(shot.available.items())
-            ],
-            "numalign_other_writers": [((found,), there) for found, there in sorted(shot.writers.items())],
-            "numalign_build_info": [((__version__,), 1)],
-            "numalign_answers_info": [((shot.answers,), 1)] if shot.answers else [],
-        }
-        for spec in SPECS:
-            if spec.kind == "gauge":
-                family = GaugeMetricFamily(spec.name, spec.about, labels=spec.labels)
-                for labels, value in values[spec.name]:
-                    family.add_metric(labels, float(value))
-                yield family
-
-
-def _cpus(nodes: Iterable[NodeUse]) -> Iterator[tuple[tuple[str, str], float]]:
-    for node in nodes:
-        for use in ("exclusive", "shared", "reserved", "free"):
-            yield (str(node.id), use), len(getattr(node, use))
-
-
-def _memory(nodes: Iterable[NodeUse]) -> Iterator[tuple[tuple[str, str, str], float]]:
-    for node in nodes:
-        for resource, memory in node.memory.items():
-            for use in ("total", "system", "granted", "free"):
-                yield (str(node.id), resource, use), getattr(memory, use)
+        specs = {spec.name: spec for spec in SPECS if spec.kind == "gauge"}
+        values = {specs[PREFIX + name].name: samples for name, samples in self._values.items()}
+        values["numalign_build_info"] = {__version__: 1}
+        for spec in specs.values():
+            family = GaugeMetricFamily(spec.name, spec.about, labels=spec.labels)
+            samples = values.get(spec.name, {})
+            for labels, value in samples.items() if isinstance(samples, Mapping) else [((), samples)]:
+                family.add_metric((labels,) if isinstance(labels, str) else labels, float(value))
+            yield family
 
 
 def table() -> str:

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from agent.cli import group
 from agent.errors import SettingsError
+from agent.observe.metrics import SPECS
 from agent.settings import parse
 from tests import patience
 from tests.page.served import Served, pod
@@ -64,6 +65,13 @@ def test_pods_come_by_age_with_the_time_of_their_creation(served: Served) -> Non
         served.add(made)
     found = [(each["name"], each["created"]) for each in get(served, "api/pods")["pods"]]
     assert found == [("early", 1767225600.0), ("late", 1767225601.0)]
+
+
+def test_every_gauge_of_the_table_has_its_value(served: Served) -> None:
+    """Without a cluster, too; but for those that only a cluster has, and for pages of pods that nobody runs."""
+    gauges = {spec.name.removeprefix("numalign_") for spec in SPECS if spec.kind == "gauge"}
+    missing = gauges - served.node.values().keys()
+    assert missing == {"api_silent_seconds", "queue_length", "local_memory_ratio", "build_info"}
 
 
 def test_a_pod_that_is_not_aligned_is_marked(served: Served) -> None:

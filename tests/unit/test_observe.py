@@ -17,12 +17,13 @@ from pathlib import Path
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 
+from agent.app.service.gauges import of_largest, of_mismatch, of_nodes
 from agent.core.accounting.usage import MemoryUse, NodeUse
 from agent.errors import HostError, SettingsError
 from agent.model.idset import CpuSet
 from agent.observe import logs
 from agent.observe.health import STALE_SECONDS, Health, Server, parse_address
-from agent.observe.metrics import SPECS, Metrics, MetricValues, Shown
+from agent.observe.metrics import SPECS, Metrics, Shown
 from agent.observe.threads import watched
 from agent.operation import operation
 
@@ -88,7 +89,7 @@ def test_every_metric_is_in_the_table_and_on_the_page() -> None:
             metrics.count(name, *("x" for _ in spec.labels))
         elif spec.kind == "histogram":
             metrics.time(name, *("x" for _ in spec.labels), seconds=0.01)
-    page = metrics.page(MetricValues((node,), {"pinned": 2}, 1, ready=True)).decode()
+    page = metrics.page({**of_nodes([node]), "pods": {"pinned": 2}, "manifest_errors": 1, "ready": True}).decode()
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.MULTILINE))
     expected = {spec.name: spec.kind for spec in SPECS}
     assert {name: kind for name, kind in kinds.items() if not name.startswith("process_")} == expected
@@ -105,9 +106,15 @@ def test_every_metric_is_in_the_table_and_on_the_page() -> None:
     assert "numalign_ready 1.0" in page
 
 
+def test_a_value_without_a_row_of_the_table_is_a_fault() -> None:
+    """A gauge that is misspelt where it happens shows nothing else in its place."""
+    with pytest.raises(KeyError):
+        Metrics().page({"redy": 1})
+
+
 def test_what_alerts_count_is_there_before_it_happens() -> None:
     """Prometheus sees no rise where a series begins with its first event: refusals, repairs, saves begin as 0."""
-    page = Metrics().page(MetricValues()).decode()
+    page = Metrics().page({}).decode()
     for line in (
         'numalign_admissions_total{outcome="refused",policy="restricted",reason="TopologyAffinityError"} 0.0',
         'numalign_writes_total{cause="drift-foreign",file="cpuset.cpus",result="ok"} 0.0',
@@ -120,8 +127,8 @@ def test_what_alerts_count_is_there_before_it_happens() -> None:
 def test_what_is_replaced_is_served_beside_what_replaces_it() -> None:
     """Dashboards of the version before go on; no new name mixes CPUs with bytes, or a sum with its parts."""
     node = NodeUse(0, CpuSet(), CpuSet(), CpuSet(), CpuSet(), {"memory": MemoryUse(100, 10, 30)})
-    values = MetricValues((node,), largest={"cpu": 3, "memory": 60, "hugepages-2Mi": 0}, mismatch=1500)
-    page = Metrics().page(values).decode()
+    largest = {"cpu": 3, "memory": 60, "hugepages-2Mi": 0}
+    page = Metrics().page({**of_nodes([node]), **of_largest(largest), **of_mismatch(1500)}).decode()
     for line in (
         "numalign_largest_aligned_cpus 3.0", 'numalign_largest_aligned_bytes{resource="memory"} 60.0',
         'numalign_largest_aligned_bytes{resource="hugepages-2Mi"} 0.0',
@@ -140,7 +147,7 @@ def test_what_is_replaced_is_served_beside_what_replaces_it() -> None:
 
 def test_the_agents_own_process_is_measured() -> None:
     """CPU time, memory, start and open files, named as Prometheus' clients name them everywhere."""
-    page = Metrics().page(MetricValues()).decode()
+    page = Metrics().page({}).decode()
     found = dict(re.findall(r"^(process_\w+) (\S+)$", page, re.MULTILINE))
     assert float(found["process_resident_memory_bytes"]) > 2**20
     assert float(found["process_start_time_seconds"]) > 1.7e9
@@ -154,7 +161,7 @@ def test_a_scraper_that_asks_for_openmetrics_is_given_it() -> None:
 
     def make(kind: str) -> bytes:
         made.append(kind)
-        return metrics.page(MetricValues(), kind)
+        return metrics.page({}, kind)
 
     shown = Shown(make, lambda: 0.0 if len(made) % 2 else 1.0)
     asked = "application/openmetrics-text;version=1.0.0;q=0.6,text/plain;version=0.0.4;q=0.5,*/*;q=0.1"

@@ -9,7 +9,7 @@ import pytest
 from agent.model.cgroup import VANISHED, Cause, Write, Written
 from agent.observe import event_log
 from agent.observe.event_log import EventLog
-from agent.observe.metrics import Metrics, MetricValues
+from agent.observe.metrics import Metrics
 
 OWN = "/kubepods.slice/kubepods-pod1.slice/cri-containerd-1.scope"
 
@@ -37,7 +37,7 @@ def test_a_refusal_is_said_once_until_it_changes(caplog: pytest.LogCaptureFixtur
     assert not told(reporter, caplog, "EBUSY", value="0-5")
     assert not told(reporter, caplog, "", value="0-5")
     assert told(reporter, caplog, "EBUSY", value="0-5")
-    page = metrics.page(MetricValues())
+    page = metrics.page({})
     assert b'cause="pool",file="cpuset.cpus",result="EPERM"} 4.0' in page, "every one is counted"
 
 
@@ -79,6 +79,6 @@ def test_an_emptied_slice_is_said_once_and_is_no_warning(caplog: pytest.LogCaptu
     assert levels("0-7", Cause.DRIFT_RESET) == [logging.WARNING]
     assert levels("1", Cause.DRIFT_FOREIGN) == [logging.WARNING]
     assert causes == ["drift-emptied", "drift-emptied", "drift-reset", "drift-foreign"], "as the metric has them"
-    page = metrics.page(MetricValues())
+    page = metrics.page({})
     assert b'cause="drift-emptied",file="cpuset.cpus",result="ok"} 2.0' in page, "every one is counted"
     assert b'cause="drift-reset",file="cpuset.cpus",result="ok"} 1.0' in page, "the alert counts this one"

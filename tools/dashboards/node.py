@@ -18,6 +18,7 @@ from tools.dashboards.panels import (
     Row,
     quantile,
     rate,
+    with_the_tables,
 )  # fmt: skip
 
 _ZONE = f'{NODE}, numa_node="$numa_node"'
@@ -67,11 +68,6 @@ _PODS = (
           (Query(f"max by (resource) (numalign_largest_aligned_bytes{{{NODE}}})", "{{resource}}"),),
           "Of the memory that is not granted.", unit="bytes"),
     LOCALITY,
-    Panel("Resizes that were not followed", "timeseries",
-          (Query(f"sum by (node) (numalign_pending_resizes{{{NODE}}})", "{{node}}"),),
-          "Pods that keep what they had: the node has no room for what they ask for now, or nothing can be saved. "
-          "Each is tried again when something is released; `kubectl numalign why` tells what is in its way.",
-          unit="none", warn=1),
 )  # fmt: skip
 _EACH_NUMA_NODE = (
     Panel("NUMA node $numa_node: CPUs by holder", "timeseries",
@@ -110,24 +106,15 @@ _AGENT = (
           (Query(quantile(0.99, "numalign_operation_seconds", "operation"), "{{operation}}"),),
           "The runtime waits 200 ms at most for RunPodSandbox and CreateContainer.", unit="s"),
     SAVES,
-    Panel("Answers to the runtime (NRI), per minute", "timeseries",
-          (Query(rate("numalign_nri_answers_total", "what"), "{{what}}"),),
-          "Empty without NRI.", unit="cpm", zero=True),
-    Panel("Requests to the API server, per minute", "timeseries",
-          (Query(rate("numalign_api_requests_total", "verb, code"), "{{verb}} {{code}}"),),
-          "Code 0: no answer. Empty without a cluster.", unit="cpm", zero=True),
     Panel("What the API server does not take, per minute", "timeseries",
           (Query(rate("numalign_api_refused_total", "what"), "{{what}}"),
            Query(rate("numalign_events_dropped_total", "why"), "Events: {{why}}")),
           "Stories are annotations and the condition of a pod; they are tried again. Events beyond their rate "
           "are left out.", unit="cpm", zero=True),
-    Panel("Waits to be decided or told", "timeseries",
-          (Query(f"sum by (queue) (numalign_queue_length{{{NODE}}})", "{{queue}}"),),
-          "Should be 0 nearly always. Empty without a cluster.", unit="none", zero=True),
 )  # fmt: skip
 NODE_BOARD = Board(
     "numalign-node", "numalign: node", "One node: who holds its CPUs and memory, and how the agent does.",
-    (
+    with_the_tables(
         Row("", _TOP),
         Row("CPUs and memory", _CPUS_AND_MEMORY),
         Row("Pods", _PODS),

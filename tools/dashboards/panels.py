@@ -7,8 +7,10 @@ Queries name no pod (safety.md S20): who holds what is `kubectl numalign node NA
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
+
+from agent.observe.metrics import SPECS, SeriesPanel, Spec
 
 Kind = Literal["stat", "timeseries", "table", "text"]
 COLOURS = {
@@ -105,6 +107,26 @@ def quantile(q: float, metric: str, by: str = "") -> str:
     """A quantile (0 to 1) of a histogram, of the chosen nodes."""
     labels = f"{by}, le" if by else "le"
     return f"histogram_quantile({q}, sum by ({labels}) (rate({metric}_bucket{{{NODE}}}[{RATE}])))"
+
+
+def with_the_tables(*rows: Row) -> tuple[Row, ...]:
+    """Rows, each with the panels that the table of metrics has for it at its end; raises KeyError for other rows."""
+    more: dict[str, list[Panel]] = {row.title: [] for row in rows}
+    for spec in SPECS:
+        if spec.panel is not None:
+            more[spec.panel.row].append(_of_metric(spec, spec.panel))
+    return tuple(replace(row, panels=(*row.panels, *more[row.title])) for row in rows)
+
+
+def _of_metric(spec: Spec, panel: SeriesPanel) -> Panel:
+    """All series of a gauge, or how fast those of a counter rise; one line for each set of its labels."""
+    labels = spec.labels or ("node",)
+    by = ", ".join(labels)
+    gauge = spec.kind == "gauge"
+    expr = f"sum by ({by}) ({spec.name}{{{NODE}}})" if gauge else rate(spec.name, by)
+    legend = " ".join(f"{{{{{label}}}}}" for label in labels)
+    return Panel(panel.title, "timeseries", (Query(expr, legend),), panel.help, unit="none" if gauge else "cpm",
+                 warn=panel.warn, zero=bool(spec.labels))  # fmt: skip
 
 
 PLACED = f"sum by (node) (numalign_placed_pods{{{NODE}"

@@ -20,6 +20,7 @@ from agent.app.cluster.remembered_node import RememberedNode
 from agent.app.cluster.topology_loop import TopologyLoop
 from agent.app.reporters import Reporters
 from agent.app.service.followed_setup import FollowedSetup
+from agent.app.service.gauges import of_mismatch
 from agent.app.service.other_writers import (
     MOST_NAMED,
     SLICES,
@@ -137,14 +138,15 @@ class ApiPods:
         """See NodeSource."""
         self.decommission.sweep(self.store)
 
-    def values(self, values: MetricValues) -> MetricValues:
+    def values(self) -> MetricValues:
         """See NodeSource."""
         heard = self.pods.last_contact
-        return replace(
-            values, queues={"intake": self.intake.waiting, "publisher": self.publisher.waiting},
-            mismatch=node_allocatable.mismatch(self.engine.snapshot.node, self.node.kept),
-            silent=time.monotonic() - heard if heard else None,
-        )  # fmt: skip
+        return {
+            "queue_length": {"intake": self.intake.waiting, "publisher": self.publisher.waiting},
+            "manifest_errors": 0,
+            **of_mismatch(node_allocatable.mismatch(self.engine.snapshot.node, self.node.kept)),
+            **({"api_silent_seconds": time.monotonic() - heard} if heard else {}),
+        }
 
     # ---- pieces of work
 

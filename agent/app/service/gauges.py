@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from agent.app.service.other_writers import SOURCES
 from agent.core.accounting.fragmentation import largest_aligned
-from agent.core.accounting.usage import usage
+from agent.core.accounting.usage import NodeUse, usage
 from agent.core.admission.resize import pending
 from agent.engine import tracked_pod as knowing
 from agent.engine.engine import Engine
@@ -16,12 +16,12 @@ from agent.model.cgroup import Level
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
 from agent.model.rules import OnMisalignment
-from agent.observe.metrics import MetricValues
+from agent.observe.metrics import Samples
 
 STATES = ("pinned", "shared", "refused", "exempt", "ended")
 
 
-def shown(engine: Engine, memory: NodeMemory | None) -> MetricValues:
+def shown(engine: Engine, memory: NodeMemory | None) -> dict[str, Samples]:
     """The gauges that follow from what was decided, and from the kernel's word on free memory."""
     snapshot = engine.snapshot
     ledger, node = snapshot.shown, snapshot.node
@@ -34,13 +34,48 @@ def shown(engine: Engine, memory: NodeMemory | None) -> MetricValues:
     resizes = sum(uid in snapshot.known and not snapshot.known[uid].ended for uid in pending(ledger))
     nodes = usage(ledger, node)
     largest = largest_aligned(nodes, node.machine, whole_cores=node.rules.cpu.options.full_pcpus_only)
-    return MetricValues(
-        nodes=nodes, pods=pods, waiting=waiting, largest=largest, placed=_placed(ledger),
-        unenforced=unenforced, resizes=resizes,
-        available=memory.available(node.machine.node_set) if memory else {},
-        answers=node.rules.answers,
-        writers={source: source in snapshot.yields for source in SOURCES},
-    )  # fmt: skip
+    available = memory.available(node.machine.node_set) if memory else {}
+    return {
+        **of_nodes(nodes),
+        **of_largest(largest),
+        "pods": pods,
+        "waiting_pods": waiting,
+        "pending_resizes": resizes,
+        "unenforced_pods": unenforced,
+        "placed_pods": _placed(ledger),
+        "memory_available_bytes": {str(number): size for number, size in sorted(available.items())},
+        "other_writers": {source: source in snapshot.yields for source in SOURCES},
+        "answers_info": {node.rules.answers: 1} if node.rules.answers else {},
+    }
+
+
+def of_nodes(nodes: Iterable[NodeUse]) -> dict[str, Samples]:
+    """CPUs and memory of each NUMA node, by use."""
+    cpus: dict[tuple[str, ...], float] = {}
+    memory: dict[tuple[str, ...], float] = {}
+    capacity: dict[tuple[str, ...], float] = {}
+    for node in nodes:
+        for use in ("exclusive", "shared", "reserved", "free"):
+            cpus[str(node.id), use] = len(getattr(node, use))
+        for resource, found in node.memory.items():
+            capacity[str(node.id), resource] = found.total
+            for use in ("total", "system", "granted", "free"):
+                memory[str(node.id), resource, use] = getattr(found, use)
+    return {"cpus": cpus, "memory_bytes": memory, "memory_capacity_bytes": capacity}
+
+
+def of_largest(largest: Mapping[str, int]) -> dict[str, Samples]:
+    """Fragmentation: resource -> the largest request that fits one NUMA node, in CPUs or bytes."""
+    found: dict[str, Samples] = {
+        "largest_aligned": largest,
+        "largest_aligned_bytes": {name: size for name, size in sorted(largest.items()) if name != "cpu"},
+    }
+    return {**found, "largest_aligned_cpus": largest["cpu"]} if "cpu" in largest else found
+
+
+def of_mismatch(millicpus: int) -> dict[str, Samples]:
+    """Thousandths of a CPU that numalign reserves beyond the kubelet."""
+    return {"reserved_mismatch_cpus": millicpus / 1000, "reserved_mismatch_millicpus": millicpus}
 
 
 def _placed(ledger: Ledger) -> dict[str, int]:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import TracebackType
 from typing import ClassVar, Generic, Protocol, Self, TypeVar
 
@@ -86,8 +86,8 @@ class NodeSource(Protocol):
     def ended(self) -> None:
         """All parts have stopped."""
 
-    def values(self, values: MetricValues) -> MetricValues:
-        """The gauges, with those that only the source knows; on the thread of a scrape."""
+    def values(self) -> MetricValues:
+        """The gauges that only the source knows; on the thread of a scrape."""
 
 
 Source = TypeVar("Source", bound=NodeSource)
@@ -210,11 +210,16 @@ class NodeService(Generic[Source]):
 
     def values(self) -> MetricValues:
         """What the gauges show."""
-        found = replace(
-            shown(self.engine, self.parts.memory), ready=self.health.ready()[0], observe_only=not self.engine.acting,
-            locality=self._locality.ratio, hanging=len(self.cgroups.hanging),
-        )  # fmt: skip
-        return self.source.values(found)
+        found = shown(self.engine, self.parts.memory)
+        if self._locality.ratio is not None:
+            found["local_memory_ratio"] = self._locality.ratio
+        return {
+            **found,
+            "ready": self.health.ready()[0],
+            "observe_only": not self.engine.acting,
+            "hanging_writes": len(self.cgroups.hanging),
+            **self.source.values(),
+        }
 
     @contextmanager
     def _pages(self) -> Iterator[ExitStack]:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from agent.app.service.edges import NodeEdges
+from agent.app.service.gauges import of_mismatch
 from agent.app.service.other_writers import mind_other_writers
 from agent.app.standalone.runtime import PlayedRuntime
 from agent.app.standalone.served_folder import ServedFolder
@@ -94,9 +95,9 @@ class FolderPods:
     def ended(self) -> None:
         """See NodeSource."""
 
-    def values(self, values: MetricValues) -> MetricValues:
+    def values(self) -> MetricValues:
         """See NodeSource."""
-        return replace(values, manifest_errors=len(self.folder.wrong))
+        return {"manifest_errors": len(self.folder.wrong), **of_mismatch(0)}
 
     # ---- pieces of work
 
