@@ -151,6 +151,22 @@ class Admitter:
         one_by_one(ordered, together, aside)
         self.settle(before.ledger, told)
 
+    def given(self, uid: str, before: State) -> None:
+        """What a pod was given (devices, claims) is known in a state, and may place the pod anew."""
+        self._keeper.note(before)
+        known = before.known.get(uid)
+        if known is None or known.exempt or known.ended or uid not in before.ledger.pods:
+            return  # looked at when the pod is decided, or tried again
+        running = known.ran or any(owner == uid for owner, _ in self._enforcer.names.values())
+        step = Transition(before)
+        with alone(f"the devices of pod {known.pod.key}", self._reporter):
+            step = transitions.devices_late(before, uid, self._moment(), running=running)
+            self._keeper.commit(step.state)
+        if self._state.ledger != before.ledger:
+            self.settle(before.ledger, [known.pod, *step.told])
+        elif step.state.ledger != before.ledger:
+            self._keeper.note(transitions.devices_once_more(self._state, before, uid))
+
     def free_ended(self) -> None:
         """Release pods that ended and whose cgroups are gone; forget them."""
         state, freed = self._state, list[str]()

@@ -22,7 +22,7 @@ from agent.core.cgroups.naming import worth_saving
 from agent.core.devices.books import shared_sentences
 from agent.core.devices.kubelet import Given, Offered
 from agent.engine import transitions
-from agent.engine.admitter import Admitter, alone
+from agent.engine.admitter import Admitter
 from agent.engine.adopt import AnnotatedGrant
 from agent.engine.enforcer import Enforcer
 from agent.engine.fault_isolation import Isolated, one_by_one, sentence
@@ -33,7 +33,7 @@ from agent.engine.ports import CgroupTree, Reporter, Steps, Store
 from agent.engine.reconciler import Reconciler
 from agent.engine.state import State
 from agent.engine.tracked_pod import SWITCHES, Exempt, Switches, TrackedPod
-from agent.engine.transitions import Moment, Transition
+from agent.engine.transitions import Moment
 from agent.model.cgroup import Written
 from agent.model.claims import Claims
 from agent.model.ledger import Ledger
@@ -283,12 +283,12 @@ class Engine:
     def devices_known(self, uid: str, given: Given) -> None:
         """The kubelet told which devices it gave a pod. One that is decided already may be decided once more."""
         with self._lock:
-            self._followed(uid, transitions.devices_told(self._state, uid, given))
+            self._admitter.given(uid, transitions.devices_told(self._state, uid, given))
 
     def claims_known(self, uid: str, claims: Claims) -> None:
         """It became known which devices a pod's claims gave it; else as for those of the kubelet."""
         with self._lock:
-            self._followed(uid, transitions.claims_told(self._state, uid, claims))
+            self._admitter.given(uid, transitions.claims_told(self._state, uid, claims))
             known = self._state.known.get(uid)
             if known is not None and known.refusal is not None and uid not in self._state.ledger.pods:
                 self.retry([uid])  # one that can never be with this claim does not wait (safety.md S11)
@@ -379,22 +379,6 @@ class Engine:
     def _moment(self) -> Moment:
         return Moment(self._clock(), self._exempt, self._memory.judge())
 
-    def _followed(self, uid: str, before: State) -> None:
-        """What a pod was given is known, and may place it anew."""
-        self._keeper.note(before)
-        known = before.known.get(uid)
-        if known is None or known.exempt or known.ended or uid not in before.ledger.pods:
-            return  # looked at when the pod is decided, or tried again
-        running = known.ran or any(owner == uid for owner, _ in self._enforcer.names.values())
-        step = Transition(before)
-        with alone(f"the devices of pod {known.pod.key}", self._reporter):
-            step = transitions.devices_late(before, uid, self._moment(), running=running)
-            self._keeper.commit(step.state)
-        if self._state.ledger != before.ledger:
-            self._admitter.settle(before.ledger, [known.pod, *step.told])
-        elif step.state.ledger != before.ledger:
-            self._keeper.note(transitions.devices_once_more(self._state, before, uid))
-
     def _follow_unsaved(self) -> None:
         """What could not be saved can be now: what the kubelet gave first, since it may place a pod anew."""
         unsaved = [uid for uid, known in self._state.known.items() if known.unsaved]
@@ -404,6 +388,6 @@ class Engine:
             self.containers_seen(starts)
         for uid in unsaved:
             if uid in self._state.given:
-                self._followed(uid, self._state)
+                self._admitter.given(uid, self._state)
         if unsaved:
             self.retry(unsaved)
