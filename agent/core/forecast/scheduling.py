@@ -109,16 +109,6 @@ NONE = Needs((), 0, 0)
 """Of no pod."""
 
 
-def sum_of(needs: Iterable[Needs]) -> Needs:
-    """Of several pods."""
-    amounts, cpu, memory = Counter[str](), 0, 0
-    for each in needs:
-        for name, amount in each.amounts:
-            amounts[name] += amount
-        cpu, memory = cpu + each.cpu, memory + each.memory
-    return Needs(tuple(sorted(amounts.items())), cpu, memory)
-
-
 @dataclass(slots=True)
 class _Ranking:
     """The nodes that one kind of pod fits on, best first.
