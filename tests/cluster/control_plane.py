@@ -172,21 +172,40 @@ class ControlPlane(Api):
 
     def start_controllers(self, *names: str) -> None:
         """Start kube-controller-manager with these controllers only: the others would tidy up what tests play."""
-        link = self.folder / "kube-controller-manager"
-        link.unlink(missing_ok=True)
-        link.symlink_to((self.folder / "etcd").readlink())
-        config = self.folder / "kubeconfig"
+        self._link("kube-controller-manager")
+        self._start(
+            "kube-controller-manager", f"--kubeconfig={self.kubeconfig}", "--leader-elect=false",
+            "--bind-address=127.0.0.1", f"--secure-port={free_port()}", f"--cert-dir={self.folder / 'controllers'}",
+            f"--controllers={','.join(names)}", "--profiling=false",
+        )  # fmt: skip
+
+    def start_scheduler(self, config: dict[str, Any]) -> None:
+        """Start kube-scheduler with a KubeSchedulerConfiguration; the connection is added."""
+        self._link("kube-scheduler")
+        file = self.folder / "scheduler.json"
+        connection = {"kubeconfig": str(self.kubeconfig), "qps": 1000, "burst": 1000}
+        file.write_text(json.dumps({**config, "clientConnection": connection}))
+        self._start(
+            "kube-scheduler", f"--config={file}", "--bind-address=127.0.0.1", f"--secure-port={free_port()}",
+            f"--cert-dir={self.folder / 'scheduler'}",
+        )  # fmt: skip
+
+    @cached_property
+    def kubeconfig(self) -> Path:
+        """The admin's."""
+        file = self.folder / "kubeconfig"
         where = {"server": self.server, "certificate-authority": str(self.ca)}
-        config.write_text(json.dumps({
+        file.write_text(json.dumps({
             "apiVersion": "v1", "kind": "Config", "current-context": "test",
             "clusters": [{"name": "test", "cluster": where}], "users": [{"name": "test", "user": {"token": ADMIN}}],
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
         }))  # fmt: skip
-        self._start(
-            "kube-controller-manager", f"--kubeconfig={config}", "--leader-elect=false", "--bind-address=127.0.0.1",
-            f"--secure-port={free_port()}", f"--cert-dir={self.folder / 'controllers'}",
-            f"--controllers={','.join(names)}", "--profiling=false",
-        )  # fmt: skip
+        return file
+
+    def _link(self, name: str) -> None:
+        link = self.folder / name
+        link.unlink(missing_ok=True)
+        link.symlink_to((self.folder / "etcd").readlink())
 
     def _start(self, name: str, *flags: str) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
