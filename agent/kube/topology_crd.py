@@ -16,6 +16,7 @@ publishes is left alone, and that is said.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -32,7 +33,7 @@ API = "topology.node.k8s.io/v1alpha2"
 PATH = f"/apis/{API}/noderesourcetopologies"
 WRITER = "numalign.io/publisher"
 SUMMARY = "numalign.io/summary"
-"""The annotation with the node's summary (`agent.engine.node_summary`)."""
+"""The annotation with the node's summary (`agent.engine.node_summary`), and the attribute with its mark."""
 ANSWERS = "numalign.io/answers"
 """An attribute: whose answers pods get, "fixed" or a minor of the kubelet."""
 MAX_ZONES = 64
@@ -99,9 +100,18 @@ def topology_object(
                 "value": fingerprint((pod.namespace, pod.name) for pod in pods if counts(pod, listed)),
             },
             {"name": "nodeTopologyPodsFingerprintMethod", "value": METHOD},
+            *([{"name": SUMMARY, "value": mark_of(summary)}] if summary else []),
         ],
         "zones": zones,
     }
+
+
+def mark_of(summary: str) -> str:
+    """What stands for a summary among the attributes: an agent that publishes none writes them without it.
+
+    Such an agent leaves the annotation of one before it, after a downgrade: the mark is how a reader knows.
+    """
+    return hashlib.sha256(summary.encode()).hexdigest()[:12]
 
 
 def _amounts(

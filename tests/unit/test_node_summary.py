@@ -18,7 +18,7 @@ from agent.engine.dry_run import DryRun
 from agent.engine.node_summary import LARGEST, TOO_LARGE, VERSION, NodeSummary, decode, encode, summarize
 from agent.engine.tracked_pod import Switches
 from agent.errors import SummaryError
-from agent.kube.topology_crd import SUMMARY, _difference, topology_object
+from agent.kube.topology_crd import SUMMARY, _difference, mark_of, topology_object
 from agent.model.pod import Container, Pod, Qos
 from agent.settings import parse
 from tests.world.nodes import managers_of
@@ -176,9 +176,12 @@ def test_the_object_carries_it_and_loses_it() -> None:
         )  # fmt: skip
 
     assert SUMMARY not in body("")["metadata"]["annotations"]
-    assert _difference(body(""), body("new")) == {"metadata": {"annotations": {SUMMARY: "new"}}}
-    assert _difference(body("old"), body("new")) == {"metadata": {"annotations": {SUMMARY: "new"}}}
-    assert _difference(body("old"), body("")) == {"metadata": {"annotations": {SUMMARY: None}}}
+    for before, after in (("", "new"), ("old", "new"), ("old", "")):
+        patch = _difference(body(before), body(after))
+        assert patch["metadata"] == {"annotations": {SUMMARY: after or None}}
+        assert patch.keys() == {"metadata", "attributes"}
+        marks = [each["value"] for each in patch["attributes"] if each["name"] == SUMMARY]
+        assert marks == ([mark_of(after)] if after else [])
     assert _difference(body("old"), body("old")) == {}
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent.cli.simulate import command
+from agent.engine.node_summary import VERSION
+from agent.kube.topology_crd import SUMMARY, topology_object
 from tests.world.fleet import PaperNode, listed, paper, pod_of, workload
 
 MACHINE = "2 sockets x 1 node x 8 cores x 1 thread, 8G per node"
@@ -181,20 +185,49 @@ def test_selectors_taints_and_cordons_count(tmp_path: Path) -> None:
     assert any(note.startswith("topology spreading: not looked at, 1 pod asks for it") for note in found["notes"])
 
 
-def test_a_node_without_a_usable_summary_is_left_out_and_said(tmp_path: Path) -> None:
-    """Also where it is of a newer version: an old command and a new agent in one fleet."""
+def left_out(folder: Path, body: dict[str, Any]) -> dict[str, int]:
+    """Why nodes are not in the answer, with a pod that fits on any."""
+    (folder / "f.json").write_text(json.dumps(body))
+    (folder / "p.json").write_text(json.dumps(pod_of("p")))
+    arguments = ["--from", str(folder / "f.json"), "--pods", str(folder / "p.json"), "-o", "json"]
+    found = answer(CliRunner().invoke(command, arguments))
+    assert found["fits"]
+    assert found["nodes"]["asked"] + sum(found["nodes"]["leftOut"].values()) == 3
+    return dict(found["nodes"]["leftOut"])
+
+
+def topology_of(body: dict[str, Any], name: str) -> dict[str, Any]:
+    """A node's NodeResourceTopology in a list."""
+    objects = (each for each in body["items"] if each["kind"] == "NodeResourceTopology")
+    return next(each for each in objects if each["metadata"]["name"] == name)
+
+
+def test_an_old_and_a_newer_agent_in_one_fleet(tmp_path: Path) -> None:
+    """A node that publishes nothing yet, and one with a summary that this command cannot read: left out, and said."""
+    body = listed(fleet(3))
+    del topology_of(body, "node-0")["metadata"]["annotations"][SUMMARY]
+    newer = topology_of(body, "node-1")
+    text = newer["metadata"]["annotations"][SUMMARY]
+    inside = {**json.loads(zlib.decompress(base64.b64decode(text))), "version": VERSION + 1, "moons": 3}
+    text = base64.b64encode(zlib.compress(json.dumps(inside).encode())).decode()
+    newer["metadata"]["annotations"][SUMMARY] = text
+    assert left_out(tmp_path, body) == {"missing": 1, "newer version": 1}
+
+
+def test_a_summary_from_before_a_downgrade_is_not_believed(tmp_path: Path) -> None:
+    """An older agent patches what it knows of the object, and leaves the annotation: it speaks of a time before."""
     nodes = fleet(3)
     body = listed(nodes)
-    for each in body["items"]:
-        if each["kind"] == "NodeResourceTopology" and each["metadata"]["name"] == "node-0":
-            del each["metadata"]["annotations"]["numalign.io/summary"]
-    (tmp_path / "f.json").write_text(json.dumps(body))
-    (tmp_path / "p.json").write_text(json.dumps(pod_of("p")))
-    arguments = ["--from", str(tmp_path / "f.json"), "--pods", str(tmp_path / "p.json")]
-    result = CliRunner().invoke(command, arguments)
-    assert result.exit_code == 0, result.output
-    assert "fits on 2 nodes" in result.output
-    assert "nodes left out: 1 × missing (`numalign fleet` says which)" in result.output
+    stored = topology_of(body, "node-2")
+    nodes[2].bind(pod_of("later", "4"))
+    state = nodes[2].run.state
+    older = topology_object(
+        state.node.machine, state.ledger, state.node.rules, reserved=state.node.reserved, node="node-2",
+        node_uid="uid-node-2", pods=(),
+    )  # fmt: skip
+    stored.update({key: older[key] for key in ("topologyPolicies", "attributes", "zones")})
+    assert SUMMARY in stored["metadata"]["annotations"]
+    assert left_out(tmp_path, body) == {"stale": 1}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 from agent.engine.dry_run import DryRun
 from agent.engine.node_summary import encode, summarize
-from agent.kube.topology_crd import API, SUMMARY, WRITER
+from agent.kube.topology_crd import API, SUMMARY, WRITER, mark_of
 from agent.model.pod import Container, Pod, Qos
 from agent.model.quantity import parse_milli
 
@@ -27,6 +27,7 @@ def topology(name: str, summary: str, **metadata: Any) -> dict[str, Any]:  # noq
     return {
         "apiVersion": API, "kind": "NodeResourceTopology",
         "metadata": {"name": name, "annotations": notes, **metadata}, "topologyPolicies": [], "zones": [],
+        "attributes": [{"name": SUMMARY, "value": mark_of(summary)}],
     }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from agent.app.fleet.values import FleetPod
 from agent.errors import MalformedError
 from agent.kube.objects.pod_objects import seen
 from agent.kube.pod_report import CONDITION
-from agent.kube.topology_crd import SUMMARY, WRITER
+from agent.kube.topology_crd import SUMMARY, WRITER, mark_of
 from agent.model.fields import plain
 from agent.model.notes import kept
 from agent.model.quantity import parse_milli
@@ -37,11 +37,13 @@ class PublishedTopology:
         summary: the annotation; "" for none.
         ours: an agent of numalign wrote the object.
         owner: uid of the Node that it belongs to; "" for unknown.
+        marked: whoever wrote the object last wrote the summary, too.
     """
 
     summary: str = ""
     ours: bool = False
     owner: str = ""
+    marked: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +79,11 @@ def published(body: Raw) -> PublishedTopology:
     notes = _mapping(metadata.get("annotations"))
     summary = notes.get(SUMMARY)
     owners = (each for each in _mappings(metadata.get("ownerReferences")) if each.get("kind") == NODE)
+    text = summary if isinstance(summary, str) else ""
+    marks = [each.get("value") for each in _mappings(body.get("attributes")) if each.get("name") == SUMMARY]
     return PublishedTopology(
-        summary if isinstance(summary, str) else "", WRITER in notes,
-        next((_word(each.get("uid")) for each in owners), ""),
-    )  # fmt: skip
+        text, WRITER in notes, next((_word(each.get("uid")) for each in owners), ""), marks == [mark_of(text)]
+    )
 
 
 def node_object(body: Raw) -> NodeObject:

@@ -175,10 +175,14 @@ def _summary(found: PublishedTopology) -> tuple[NodeSummary | None, Lack | None,
         by = "its agent does not publish one (fleet.publish)" if found.ours else "its object is not numalign's"
         return None, Lack.MISSING, by
     try:
-        return decode(found.summary), None, ""
+        read = decode(found.summary)
     except NewerSummaryError as error:
         return None, Lack.NEWER, str(error)
     except SummaryError as error:
         return None, Lack.TOO_LARGE if found.summary.startswith(TOO_LARGE) else Lack.BROKEN, str(error)
     except Exception as error:  # noqa: BLE001 - whatever a text brings about costs its node only
         return None, Lack.BROKEN, f"the summary cannot be read: {type(error).__name__}"
+    if not found.marked:
+        why = "an agent that publishes no summary has written the object since: an older numalign?"
+        return read, Lack.STALE, why
+    return read, None, ""
