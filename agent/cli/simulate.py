@@ -153,7 +153,8 @@ def command(
     that lets all in. It only lists objects, with your own rights. Without --cluster, no cluster is asked.
 
     It reads Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet (one per node), Job, List and Namespace (its
-    annotations are the defaults of its pods). It skips other kinds, and lists them.
+    annotations are the defaults of its pods). ResourceClaim and ResourceSlice say where the devices of DRA claims are
+    (dra.enabled, --keep-nodes). It skips other kinds, and lists them.
 
     Exit codes: 0 every pod runs, under all that is compared; 1 some do not; 2 wrong input; 3 the cluster cannot be
     read.

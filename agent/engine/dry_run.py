@@ -15,6 +15,7 @@ from agent.engine.state import State
 from agent.engine.tracked_pod import SWITCHES, Exempt, Switches, TrackedPod
 from agent.engine.transitions import Moment
 from agent.engine.wait_queue import FINAL, queue_of, waits
+from agent.model.claims import Claims
 from agent.model.ledger import Ledger
 from agent.model.pod import ContainerKind, Pod
 
@@ -59,6 +60,10 @@ class DryRun:
     def known(self) -> Mapping[str, TrackedPod]:
         """Every pod that was bound to this node and has not ended, by uid."""
         return self._state.known
+
+    def follow(self, uid: str, claims: Claims) -> None:
+        """It is known which devices a pod's claims give it; before the pod is seen."""
+        self._state = transitions.claims_told(self._state, uid, claims)
 
     def see(self, pod: Pod, now: float) -> None:
         """A pod is bound to this node. `now` counts seconds from any beginning, and is above 0."""

@@ -28,6 +28,7 @@ from agent.engine.dry_run import DryRun
 from agent.engine.fault_isolation import sentence
 from agent.engine.tracked_pod import Exempt, Switches
 from agent.errors import SummaryError
+from agent.model.claims import Claims
 from agent.model.ledger import PodRecord
 from agent.model.outcome import Refusal
 from agent.model.placing import Placing
@@ -226,12 +227,15 @@ class Simulation:
         now: when it begins, on the nodes' clocks.
         strict: nodes are as others tell them: a resource that no node counts keeps a pod away, and a node that cannot
             decide is left out.
+        claims: what the DRA claims of pods gave them, by uid.
     """
 
     def __init__(
         self, sites: Sequence[SimulatedNode], *, strategy: Strategy = Strategy.LEAST_ALLOCATED, retries: int = 0,
         keep_nodes: bool = False, progress: Callable[[], None] = lambda: None, now: float = 1.0, strict: bool = False,
+        claims: Mapping[str, Claims] | None = None,
     ) -> None:  # fmt: skip
+        self._claims = claims or {}
         self._sites, self._retries, self._keep, self._progress = sites, retries, keep_nodes, progress
         self._number = {site.name: number for number, site in enumerate(sites)}
         held = [site.held for site in sites]
@@ -307,6 +311,8 @@ class Simulation:
         self._now += MOMENT
         pod = again(lot.item, lot.tries).pod if lot.tries else lot.item.pod
         try:
+            if pod.uid in self._claims:
+                self._nodes[number].follow(pod.uid, self._claims[pod.uid])
             self._nodes[number].see(pod, self._now)
         except Exception as error:
             if not self._strict:

@@ -31,6 +31,8 @@ MOST_WRONG = 20
 MOST_VALUES = 1_000_000
 """Of a file with aliases; one without may have as many values as bytes."""
 STDIN = Path("-")
+DRA = ("ResourceClaim", "ResourceSlice")
+"""Kinds that say where the devices of pods are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +45,16 @@ class Workloads:
         ended: how many pods were left out because they have run to their end.
         ignored: kind -> how many objects of it make no pods, and were left out.
         wrong: what cannot be read.
+        claimants: pods with DRA claims as they are written, by uid.
+        dra: ResourceClaims and ResourceSlices as they are written.
     """
 
     items: tuple[WorkloadItem, ...] = ()
     ended: int = 0
     ignored: Mapping[str, int] = field(default_factory=dict)
     wrong: tuple[Wrong, ...] = ()
+    claimants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    dra: tuple[Mapping[str, Any], ...] = ()
 
 
 def read_workloads(paths: Iterable[Path]) -> Workloads:
@@ -70,6 +76,8 @@ class _Reading:
         self.spaces: dict[str, dict[str, str]] = {}
         self.known: dict[str, str] = {}
         self.ended = 0
+        self.claimants: dict[str, Mapping[str, Any]] = {}
+        self.dra: list[Mapping[str, Any]] = []
 
     def files(self, path: Path) -> list[Path]:
         if path == STDIN or path.is_file():
@@ -104,7 +112,10 @@ class _Reading:
         after = running[-1].pod.created if running else 0.0
         fresh = [each for each in items if not each.pod.created]
         timed = [replace(each, pod=replace(each.pod, created=after + n)) for n, each in enumerate(fresh, start=1)]
-        return Workloads((*running, *timed), self.ended, dict(sorted(self.ignored.items())), tuple(self.wrong))
+        return Workloads(
+            (*running, *timed), self.ended, dict(sorted(self.ignored.items())), tuple(self.wrong), self.claimants,
+            tuple(self.dra),
+        )  # fmt: skip
 
     def _with_defaults(self, item: WorkloadItem) -> WorkloadItem:
         """Its namespace's annotations below its own; what an agent wrote is no wish."""
@@ -115,6 +126,9 @@ class _Reading:
         if body.get("kind") == "Namespace":
             name, notes = namespace_defaults(body)
             self.spaces[name] = notes
+            return
+        if body.get("kind") in DRA and len(self.dra) < MOST_ITEMS:
+            self.dra.append(body)
             return
         items = items_from(body)
         if items is None:
@@ -131,6 +145,8 @@ class _Reading:
                     )
                 self.known[key] = label
             self.items.append(item)
+            if body.get("kind") == "Pod" and _has_claims(body):
+                self.claimants[item.pod.uid] = body
 
     def _documents(self, file: Path, label: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
         number = 0
@@ -168,6 +184,13 @@ class _Reading:
             why = f"is neither YAML nor JSON: {reason}; correct it"
         self.wrong.append(Wrong(label, why))
         return []
+
+
+def _has_claims(body: Mapping[str, Any]) -> bool:
+    """Whether a pod uses claims of its own, or one that the scheduler made for an extended resource."""
+    status = body.get("status")
+    made = isinstance(status, Mapping) and status.get("extendedResourceClaimStatus")
+    return bool(made or body["spec"].get("resourceClaims"))
 
 
 def _text(file: Path) -> str:

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from agent.app import setup
+from agent.app.simulate.claims import claims_of
 from agent.app.simulate.scenario import read_scenario
 from agent.app.statedir.node_allocatable import NodeAllocatable
-from agent.core.admission.node import Node
 from agent.core.forecast.gains import gains, sentences
 from agent.core.forecast.scheduling import Strategy, room_of
 from agent.core.request.amounts import unplaced_pages, whole_but_shared
@@ -25,6 +26,7 @@ from agent.errors import BadInputError, HostError, MalformedError, SettingsError
 from agent.host.machines import SYNTHETIC, open_machine, plain_name
 from agent.host.settings_file import read_settings
 from agent.host.workloads import read_workloads
+from agent.model.claims import Claims
 from agent.model.exclusive import NOBODY
 from agent.model.machine import Machine
 from agent.model.rules import Minor, OnMisalignment, Policy, Scope
@@ -92,6 +94,7 @@ class Prepared:
         events: pods and what else happens.
         pods: how many pods come; one pattern of a DaemonSet counts once.
         notes: sentences on what was left out.
+        claimants, dra: pods with DRA claims, by uid; claims and slices; all as they are written.
     """
 
     variants: tuple[Variant, ...]
@@ -99,6 +102,8 @@ class Prepared:
     events: tuple[Event, ...]
     pods: int
     notes: tuple[str, ...] = ()
+    claimants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    dra: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +141,8 @@ def prepare(options: SimulateOptions) -> Prepared:
     if wrong:
         raise BadInputError(wrong)
     machines = _machines(options, items)
-    return Prepared(_variants(options), machines, events, len(items), tuple(_notes(found.ended, found.ignored)))
+    notes = tuple(_notes(found.ended, found.ignored))
+    return Prepared(_variants(options), machines, events, len(items), notes, found.claimants, found.dra)
 
 
 def run(
@@ -149,12 +155,35 @@ def run(
         kind = made.get(id(machine)) or _site(variant.settings, machine, name, options.most_pods)
         made[id(machine)] = kind
         sites.append(Site(name, kind.node, kind.room, kind.switches, kind.exempt))
+    claims = _claims(prepared, variant, options)
     simulation = Simulation(
-        sites, strategy=options.strategy, retries=options.retries, keep_nodes=options.keep_nodes, progress=progress
-    )
+        sites, strategy=options.strategy, retries=options.retries, keep_nodes=options.keep_nodes, progress=progress,
+        claims=claims,
+    )  # fmt: skip
     result = simulation.run(prepared.events)
-    notes = [*_uncounted(result, sites), *(_gained(result, sites, variant) if options.exclusives else ())]
+    left = len(prepared.claimants) - len(claims)
+    notes = [
+        *_uncounted(result, sites),
+        *_unfollowed(left),
+        *(_gained(result, sites, variant) if options.exclusives else ()),
+    ]
     return Outcome(variant, tuple(sites), result, tuple(notes))
+
+
+def _claims(prepared: Prepared, variant: Variant, options: SimulateOptions) -> dict[str, Claims]:
+    """By uid: of pods that stay where they are, where the settings follow claims."""
+    dra = variant.settings.dra
+    if not (options.keep_nodes and dra.enabled):
+        return {}
+    return claims_of(prepared.claimants, prepared.dra, dict(prepared.machines), dra.numa_attributes)
+
+
+def _unfollowed(count: int) -> Iterable[str]:
+    if count:
+        yield (
+            f"{count} pod{'s' if count > 1 else ''} with DRA claims decided without them: claims are followed with "
+            "dra.enabled and --keep-nodes, and where ResourceClaims and ResourceSlices are among the documents"
+        )
 
 
 def _site(settings: Settings, machine: Machine, name: str, most_pods: int) -> Site:
@@ -167,7 +196,7 @@ def _site(settings: Settings, machine: Machine, name: str, most_pods: int) -> Si
             f"on {machine.name or name}: {error.key}", str(error).removeprefix(f"{error.key}: ")
         ) from None
     # whoever asks by a limit was placed by somebody who counts: a scheduler sends him nowhere else
-    node = Node(machine, replace(found.node.rules, advertised=None), found.node.inventory)
+    node = found.node.unadvertised()
     told = sum(part.get("cpu", 0) for part in (settings.kube_reserved, settings.system_reserved))
     cpus = 1000 * len(settings.reserved_system_cpus or ()) or told or 1000 * len(node.reserved)
     memory = reserved_memory(settings, machine)

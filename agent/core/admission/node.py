@@ -67,6 +67,11 @@ class Node:
         follows = any(each.name == CLAIMS for each in self._others)
         self._judge = AlignmentCheck(machine, inventory, follows=follows)
 
+    def unadvertised(self) -> Node:
+        """The same managers, of a node of which it is not known what it advertises."""
+        extra, preferences = self._made_of
+        return Node(self.machine, replace(self.rules, advertised=None), self.inventory, extra, preferences)
+
     def with_inventory(self, inventory: DeviceInventory) -> Node:
         """The same managers where other devices are known."""
         extra, preferences = self._made_of
