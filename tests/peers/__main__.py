@@ -13,7 +13,8 @@ from tests.peers.ahead import TIERS, Ahead, Tier
 OTHERS = ("archive", "releasing")
 """Tiers that tools/image and the slice of CI that tests a release build themselves."""
 LAB = Tier(
-    "the lab's devices and programs", {each: partial(peers.build, each) for each in ("devices", "hog", "sweep")}
+    "the lab's devices and programs",
+    {each: partial(peers.build, each) for each in ("devices", "dra", "hog", "sweep")},
 )
 
 
