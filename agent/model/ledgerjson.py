@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from agent.errors import MalformedError
 from agent.model.fields import Field
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
@@ -25,7 +24,7 @@ from agent.model.ledger import (
     NodeBook,
     PodRecord,
 )
-from agent.model.podjson import MANY, amount, each, pod_from_json, pod_to_json
+from agent.model.podjson import MANY, amount, each, ids, pod_from_json, pod_to_json
 
 VERSION = 1
 """Raised when the meaning of a field changes; a reader refuses what is newer."""
@@ -165,15 +164,11 @@ def _each_container(field: Field, read: Callable[[Field], T]) -> dict[str, dict[
 
 
 def _cpus(field: Field) -> CpuSet:
-    text = field.text(MANY)
-    try:
-        return CpuSet.parse(text)
-    except MalformedError as error:
-        raise field.wrong(str(error)) from None
+    return ids(field, CpuSet)
 
 
 def _nodes(field: Field) -> NodeSet:
-    return NodeSet(_cpus(field).bits)
+    return ids(field, NodeSet)
 
 
 def _texts(field: Field) -> tuple[str, ...]:

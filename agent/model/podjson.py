@@ -10,7 +10,9 @@ import math
 from collections.abc import Callable
 from typing import TypeVar
 
+from agent.errors import MalformedError
 from agent.model.fields import Field
+from agent.model.idset import IdSet
 from agent.model.notes import kept
 from agent.model.pod import Container, ContainerKind, Pod, Qos
 
@@ -19,6 +21,7 @@ MANY = 1_000_000
 _HUGE = 2**80  # bytes or thousandths: above the cap of quantities, times containers
 
 T = TypeVar("T")
+S = TypeVar("S", bound=IdSet)
 
 
 def pod_to_json(pod: Pod) -> dict[str, object]:
@@ -72,6 +75,15 @@ def pod_from_json(field: Field, uid: str) -> Pod:
 def each(field: Field, read: Callable[[Field], T]) -> dict[str, T]:
     """The members of a mapping, each as `read` reads it."""
     return {name: read(value) for name, value in field.members(MANY)}
+
+
+def ids(field: Field, kind: type[S]) -> S:
+    """A set of CPUs or NUMA nodes, in the kernel's list format."""
+    text = field.text(MANY)
+    try:
+        return kind.parse(text)
+    except MalformedError as error:
+        raise field.wrong(str(error)) from None
 
 
 def amount(field: Field) -> int:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, g
 from agent.errors import MalformedError
 from agent.model.fields import Field
 from agent.model.idset import IdSet
-from agent.model.podjson import MANY
+from agent.model.podjson import MANY, ids
 
 T = TypeVar("T")
 _MOST = 2**80
@@ -87,7 +87,7 @@ def _reader(kind: Any) -> Callable[[Field], object]:  # noqa: ANN401 - a type, o
 
 def _named_reader(kind: type) -> Callable[[Field], object]:
     if issubclass(kind, IdSet):
-        return lambda field: _ids(field, kind)
+        return lambda field: ids(field, kind)
     if issubclass(kind, Enum):
         return lambda field: _member(field, kind)
     return _dataclass_reader(kind)
@@ -137,14 +137,6 @@ def _dataclass_reader(kind: type) -> Callable[[Field], object]:
             raise field.wrong(str(error)) from None
 
     return read
-
-
-def _ids(field: Field, kind: type[IdSet]) -> IdSet:
-    text = field.text(MANY)
-    try:
-        return kind.parse(text)
-    except MalformedError as error:
-        raise field.wrong(str(error)) from None
 
 
 def _member(field: Field, kind: type[Enum]) -> Enum:
