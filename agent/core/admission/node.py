@@ -168,9 +168,12 @@ class Node:
             scope=Scope.POD if asks(pod)[0] else scope or self.rules.topology.scope,
         )
         as_whole = self.rules.pod_level_managers and pod.pod_level
+        literal = self.rules.compatibility is Compatibility.KUBELET
+        by_socket = (cpu_options or self.rules.cpu.options).align_by_socket
         admission = Admission(
             pod, ledger, topology, self._providers_for(cpu_options), self.positions, self.order,
             as_whole=as_whole, trace=trace,
+            firm=() if literal or by_socket else (self._cpus.name, self._memory.name),
         )  # fmt: skip
         refusal = admission.run()
         if refusal is not None:
@@ -182,7 +185,6 @@ class Node:
             asked=policy or "",
             affinity=admission.hints,
         )
-        by_socket = (cpu_options or self.rules.cpu.options).align_by_socket
         judged = self._judge.judged(admission.ledger, record, by_socket=by_socket)
         after = _recorded(admission.ledger, judged)
         refusal = over(self.rules, pod.namespace, ledger, after)

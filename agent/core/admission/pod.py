@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from agent.core.merge.firm import held_together
 from agent.core.merge.masks import Positions
 from agent.core.merge.merge import Merged, merge_answers
 from agent.core.merge.order import Order
@@ -61,6 +62,7 @@ class Admission:
         providers: in the order in which they are asked; all of them with this pod's options.
         positions, order: of the machine's nodes, for the merge.
         as_whole: its pod-level resources are what the managers look at.
+        firm: the providers whose resources stay together before the others' under best-effort; empty as the kubelet.
         trace: told of every merge.
 
     Attributes:
@@ -78,6 +80,7 @@ class Admission:
         order: Order,
         *,
         as_whole: bool,
+        firm: tuple[str, ...] = (),
         trace: Trace | None,
     ) -> None:
         self._pod = pod
@@ -85,6 +88,7 @@ class Admission:
         self._providers = providers
         self._positions, self._order = positions, order
         self._as_whole = as_whole
+        self._firm = firm
         self._trace = trace
         self.ledger = ledger
         self.hints: dict[str, Hint] = {}
@@ -141,9 +145,20 @@ class Admission:
             self._order,
             trace=reasons.append if self._trace else None,
         )
+        if self._topology.policy is Policy.BEST_EFFORT:
+            merged = replace(merged, hint=self._held_together(merged.hint, answers))
         if self._trace is not None:
-            self._trace(Step(container, answers, merged, reasons[0], self.ledger))
+            why = reasons[0]
+            best = self._held_together(Hint(why.best, why.preferred), answers).nodes or why.best
+            why = replace(why, hint=merged.hint, best=best, instead_of=why.best if best != why.best else None)
+            self._trace(Step(container, answers, merged, why, self.ledger))
         return merged
+
+    def _held_together(self, hint: Hint, answers: Mapping[str, Answer]) -> Hint:
+        if not self._firm:
+            return hint
+        order = self._order if self._topology.prefer_closest else Order()
+        return held_together(hint, answers, self._firm, self._positions, order)
 
     def _misaligned(self, message: str, container: str, merged: Merged) -> Refusal:
         nodes = None if merged.hint.nodes is None else str(merged.hint.nodes)

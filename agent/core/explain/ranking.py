@@ -92,6 +92,8 @@ class Ranking:
         positions = self.node.positions
         binding = [view.demand for view in self.views if view.demand is not None]
         won = positions.everything if self.winner is None else positions.mask(self.winner)
+        if self.step.reasons.instead_of is not None:
+            return MergeRule.TOGETHER
         if not self.preferred:
             reached = binding and all(demand.accepts(won) for demand in binding)
             return MergeRule.NOTHING if won == positions.everything and not reached else MergeRule.NEAREST
@@ -128,6 +130,11 @@ class Ranking:
             text = (
                 "no set of nodes is preferred by every hint provider, so the best overlap of what they offer is "
                 f"taken: {self._near()}"
+            )
+        elif rule is MergeRule.TOGETHER:
+            text = (
+                "no set of nodes is preferred by every hint provider: CPUs and memory stay together, and devices may "
+                f"be elsewhere; the kubelet would take {on(self.step.reasons.instead_of or ())}"
             )
         if self.step.merged.admit:
             return text

@@ -121,6 +121,7 @@ class MergeRule(StrEnum):
     LOWER = "lower"
     FIRST = "first"  # many nodes: the narrowest, then closest or lowest; who came second was not looked for
     NEAREST = "nearest"  # none is preferred by all: as many nodes as the neediest list needs, or near to that
+    TOGETHER = "together"  # none is preferred by all: the devices give way to CPUs and memory (D17, best-effort)
     NOTHING = "nothing"  # no set serves all lists: all nodes, not preferred
 
 
