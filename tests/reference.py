@@ -1,7 +1,8 @@
 """Reference material that a clone does not have: recordings of machines, the kubelet's answers, its managers' source.
 
-A folder with machines/, vectors/ and oracle/: NUMALIGN_REFERENCE names it, or it is the first such folder beside the
-checkout. The project holds a part of it (deploy/machines, tests/parity/vectors); who has the rest runs more tests.
+A folder with machines/, vectors/ and oracle/, which NUMALIGN_REFERENCE names. The project proves discovery and the
+managers without it: by its own machines (deploy/machines, tests/replay/machines, tests/replay/odd) and the kubelet's
+answers in tests/parity/vectors. Who has the folder runs more.
 """
 
 from __future__ import annotations
@@ -14,19 +15,9 @@ import pytest
 from agent.host.machines import open_machine
 from agent.model.machine import Machine
 
-ABSENT = "no reference folder (NUMALIGN_REFERENCE, see tests/reference.py): only the project's own part was run"
+ABSENT = "no reference folder (NUMALIGN_REFERENCE, see tests/reference.py): the project's own part was run"
 VARIABLE = "NUMALIGN_REFERENCE"
-_CHECKOUT = Path(__file__).resolve().parents[1]
-
-
-def _folder() -> Path:
-    if named := os.environ.get(VARIABLE):
-        return Path(named)
-    beside = (each.parent for each in sorted(_CHECKOUT.parent.glob("*/vectors")))
-    return next((each for each in beside if (each / "machines").is_dir()), _CHECKOUT / "no reference folder")
-
-
-_FOUND = _folder()
+_FOUND = Path(os.environ.get(VARIABLE) or Path(__file__).with_name("no reference folder"))
 MACHINES, VECTORS, ORACLE = _FOUND / "machines", _FOUND / "vectors", _FOUND / "oracle"
 needs_machines = pytest.mark.skipif(not MACHINES.is_dir(), reason=ABSENT)
 

@@ -12,10 +12,9 @@ import pytest
 from agent.core.machines.pcie import PciTree
 from agent.host.machines import open_machine
 from tests.reference import MACHINES
-from tests.replay.trees import OWN
+from tests.replay.trees import RECORDINGS
 
-GUESTS = Path(__file__).resolve().parent / "machines"
-ARCHIVES = sorted(path for folder in (MACHINES, GUESTS, OWN) for path in folder.glob("*.tar.*"))
+ARCHIVES = sorted(path for folder in (MACHINES, *RECORDINGS) for path in folder.glob("*.tar.*"))
 LINK = re.compile(r"(?:.*/)?sys/bus/pci/devices/([^/]+)")
 STEP = re.compile(r"[0-9a-f]+:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 

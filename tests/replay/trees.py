@@ -14,6 +14,8 @@ from agent.model.machine import Cache, Machine, MemoryKind, NumaNode, PciDevice
 
 TIER = {MemoryKind.HBM: 2, MemoryKind.DRAM: 4, MemoryKind.FAR: 9}
 OWN = Path(__file__).resolve().parents[2] / "deploy" / "machines"
+RECORDINGS = OWN, Path(__file__).with_name("machines"), Path(__file__).with_name("odd")
+"""Where recordings lie that come with the project."""
 
 
 def mask(cpus: CpuSet, words: int = 2) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from agent.core.admission.node import Node
 from agent.core.machines.synthetic import parse_synthetic
+from agent.host.machines import open_machine
 from agent.model.devices import DeviceInventory
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
@@ -19,7 +21,8 @@ from agent.model.outcome import Admitted
 from agent.observe.drawing import draw
 from agent.observe.drawing.words import size
 from agent.settings import parse, rules_of
-from tests.reference import MACHINES, needs_machines, recorded
+from tests.reference import MACHINES
+from tests.replay.trees import RECORDINGS
 from tests.unit.drawing_cases import (
     DESCRIPTIONS,
     GIB,
@@ -36,7 +39,7 @@ from tests.unit.drawing_cases import (
 from tests.world.descriptions import descriptions
 from tests.world.pods import container, pod
 
-RECORDED = sorted(path.name.removesuffix(".tar.bz2") for path in MACHINES.glob("*.tar.bz2"))
+RECORDED = sorted(path for folder in (*RECORDINGS, MACHINES) for path in folder.glob("*.tar.*"))
 
 
 def check(svg: str) -> None:
@@ -107,11 +110,10 @@ def test_boxes_of_any_described_machine_nest(text: str) -> None:
     check(draw(parse_synthetic(text)))
 
 
-@needs_machines
-@pytest.mark.parametrize("name", RECORDED)
-def test_recorded_machines_are_drawn_whole(name: str) -> None:
-    """Of real machines, odd ones too: every CPU and every node is in the picture once."""
-    machine = recorded(name)
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name.partition(".tar")[0])
+def test_recorded_machines_are_drawn_whole(path: Path) -> None:
+    """Of odd machines, too: every CPU and every node is in the picture once."""
+    machine = open_machine(str(path))
     svg = draw(machine, full=True)
     check(svg)
     _, top = read_groups(svg)
