@@ -18,63 +18,79 @@ PODS_PER_SECOND = 50
 PAGE = """\
 # Load on the API server
 
-Made by `make bench-api ARGS=--write`. A real etcd and kube-apiserver on one machine, over loopback. {agents} agents'
-edges (watch, intake, reporter, publisher, topology) run in {processes} processes, each agent with its own token,
-connections and threads, under the RBAC and the admission policy of `deploy/access`. {all_nodes:,} Nodes;
-{present} pods lie on each node with an agent from the beginning. The engine is a stand-in that admits at once;
-kubelets are played by writes of the same kind. Requests are the agents' own count. Bytes are counted by a relay that
-only the agents connect through, TLS and HTTP included. CPU is kube-apiserver's own, from /proc.
+With {nodes:,} agents, all API servers together have a standing load of {steady:.0f} requests and {idle_cpu:.0f} ms
+of CPU a second. A pod that starts and ends costs {pod:.1f} requests. Both come from the measurement below, with
+{agents} agents.
 
-Measured with {versions}.
+`make bench-api ARGS=--write` measures and writes this page.
+
+## What {nodes:,} nodes cost
+
+* **Standing load.** The agents hold {watches:,} open watches over about {lines:,.0f} connections. Each watch
+  selects its own node. The server sends {watches:,} bookmarks a minute: {marks:.0f} a second, {idle_kb:.0f} kB/s.
+  It closes a watch after 30 to 60 minutes, so the agents open {renewals:.1f} watches a second again. Each agent
+  looks at its topology object every ten minutes: {looks:.1f} requests a second. In all, that is {steady:.0f}
+  requests a second and {idle_cpu:.0f} ms of CPU a second.
+* **Per pod.** A pod that comes, runs and goes costs {pod:.1f} requests, {pod_kb:.1f} kB from the server and
+  {pod_cpu:.1f} ms of its CPU. {rate} such pods a second in the whole cluster cost {pod_rps:.0f} requests a second,
+  {pod_mb:.2f} MB/s and {pod_cores:.2f} cores. The server sends each pod to one agent only. This cost therefore
+  grows with the pods that change, not with nodes times pods.
+* **All agents start at once, for the first time.** They make {cold:,.0f} requests and read {cold_mb:,.0f} MB, which
+  takes {cold_cpu:,.0f} s of CPU. {cold_reports:,} of the requests report on {present} pods per node.
+* **All agents are updated at once.** They make {warm:,.0f} requests and read {warm_mb:,.0f} MB, which takes
+  {warm_cpu:,.0f} s of CPU. They write nothing. The DaemonSet's `maxUnavailable` spreads an update over time.
+* **Not in these figures.** A kubelet reports its node's status every five minutes, even if nothing changes. The
+  server sends the report to that node's agent: {beats:.0f} events a second in the cluster, each as large as the
+  Node object. Pods with large specifications cost their size with each of their events. We computed these sums from
+  {agents} agents in proportion. We did not measure the latency of a busy server.
+
+## How it was measured
+
+A real etcd and kube-apiserver ran on one machine, over loopback. {agents} agents without their engine (watch,
+intake, reporter, publisher, topology) ran in {processes} processes. Each agent had its own token, connections and
+threads, under the RBAC and the admission policy of `deploy/access`. A stand-in for the engine admitted every pod at
+once. The cluster had {all_nodes:,} Nodes, and {present} pods on each node with an agent from the beginning. Writes
+of the same kind stood for the kubelets.
+
+The agents counted their requests. A relay between agents and server counted bytes, with TLS and HTTP. CPU is that
+of kube-apiserver, from /proc.
+
+Versions: {versions}.
 
 ## Per agent and per pod
 
 {costs}
 
-An idle agent holds {connections:.1f} connections, {watches_each} of them open watches, and spends {edge_cpu:.1f} ms
-of CPU a minute on its own node at these edges.
+An idle agent holds {connections:.1f} connections, {watches_each} of them open watches. Its share of this traffic
+costs {edge_cpu:.1f} ms of CPU a minute on its own node.
 
 * An agent that starts asks: {start_verbs}.
-* One that starts again: {restart_verbs}.
+* An agent that starts again asks: {restart_verbs}.
 * A pod that comes, runs and goes: {pod_verbs}.
 
-## With other nodes' pods
+## With pods of other nodes
 
-Others' pods lie on {strange:,} nodes without an agent. They change, come and go, and those nodes' statuses change.
+Other pods lie on {strange:,} nodes without an agent. They change, come and go, and the statuses of those nodes
+change.
 
 {levels}
 
-One change of others costs the server {change_alone:.2f} ms of CPU without agents and {change_beside:.2f} ms beside
-{agents} agents (at the last level, their idle cost taken off).
+One change of another pod costs the server {change_alone:.2f} ms of CPU without agents, and {change_beside:.2f} ms
+with {agents} agents (at the last level, without the agents' idle cost).
 
 {verdict}
-no event of another node's pod may reach an agent; while others' pods and nodes change, the agents may make no request
-except to renew a watch or to look at their topology object, and get no more than their bookmarks (at most {bookmark}
-bytes each); the server may send no more watch events per change of others than without agents; an own pod may cost no
-more requests and bytes at any level than without others; a restart may write nothing; the server may refuse nothing.
+
+* An agent receives no event of another node's pod.
+* While other pods and nodes change, an agent makes no request but to open a watch again or to look at its topology
+  object. It receives no more than its bookmarks, of at most {bookmark} bytes each.
+* The server sends no more watch events per change of other pods than without agents.
+* An own pod costs no more requests and bytes at any level than without other pods.
+* A restart writes nothing.
+* The server refuses nothing.
 
 ## Phases
 
 {phases}
-
-## What that means for {nodes:,} nodes
-
-* **Standing.** {watches:,} open watches over about {lines:,.0f} connections, each with its own node as selector.
-  {watches:,} bookmarks a minute are {marks:.0f} a second, {idle_kb:.0f} kB/s in all. The server closes a watch after
-  30 to 60 minutes, so {renewals:.1f} requests a second open them again, and each agent looks at its topology object
-  every ten minutes, {looks:.1f} requests a second. That is the whole steady load: {steady:.0f} requests a second and
-  {idle_cpu:.0f} ms of CPU a second, over all API servers together.
-* **Per pod.** A pod that comes, runs and goes costs {pod:.1f} requests, {pod_kb:.1f} kB from the server and
-  {pod_cpu:.1f} ms of its CPU. At {rate} such pods a second over the whole cluster: {pod_rps:.0f} requests a second,
-  {pod_mb:.2f} MB/s, {pod_cores:.2f} cores. Each pod is told to one agent only, so this grows with the pods that
-  change and not with nodes times pods.
-* **All agents start at once, for the first time.** {cold:,.0f} requests, {cold_mb:,.0f} MB, {cold_cpu:,.0f} s of CPU;
-  {cold_reports:,} of the requests report on {present} pods per node. An update of all agents: {warm:,.0f} requests,
-  {warm_mb:,.0f} MB, {warm_cpu:,.0f} s of CPU, no write. The DaemonSet's `maxUnavailable` spreads an update.
-* **Not in these figures.** A kubelet's report of its node's status (every five minutes where nothing changes) is sent
-  to that node's agent: {beats:.0f} events a second over the cluster, each as large as the Node object. Pods with
-  large specifications cost their size, on each of their own events. The sums are proportional, from {agents} agents;
-  latency of a busy server is not measured here.
 """
 
 
@@ -86,7 +102,7 @@ def page(plan: Plan, phases: Iterable[Phase], found: Figures, versions: str, wro
         start_verbs=_verbs(found.start), restart_verbs=_verbs(found.restart), pod_verbs=_verbs(found.pod),
         strange=plan.nodes - plan.agents, levels=_levels(found), change_alone=found.change_alone,
         change_beside=found.change_beside, bookmark=BOOKMARK, phases=_phases(phases), nodes=NODES,
-        verdict=f"Not all held: {'; '.join(wrong)}. Demanded:" if wrong else "All of this was checked and held:",
+        verdict=f"Not all held: {'; '.join(wrong)}. Checked:" if wrong else "Checked, and all of it held:",
         **_meaning(found),
     )  # fmt: skip
 
