@@ -38,8 +38,8 @@ _PIP = "pip==25.3"
 _RUNTIME, _BUILD = "deploy/lock/runtime.txt", "deploy/lock/build.txt"
 _LOCKS = (_RUNTIME, _BUILD)
 _SOURCES = (
-    "Dockerfile", "pyproject.toml", "README.md", "LICENSE", "deploy/lock/debian.toml", "deploy/lock/base.txt",
-    "tools/image/debian.py", *_LOCKS,
+    "Dockerfile", ".dockerignore", "pyproject.toml", "README.md", "LICENSE", "deploy/lock/debian.toml",
+    "deploy/lock/base.txt", "tools/image/debian.py", *_LOCKS,
 )  # fmt: skip
 PLATFORMS = {"amd64": "linux/amd64", "arm64": "linux/arm64/v8"}
 """As buildah wants them: it finds no local image for arm64 that does not name the variant."""
