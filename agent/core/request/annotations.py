@@ -44,15 +44,16 @@ Word = TypeVar("Word", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An annotation that could not be followed."""
+    """An annotation that could not be followed; without a value where its name is what is wrong."""
 
     annotation: str
-    value: str
+    value: str | None
     why: str
     then: str = "the default of the node applies"
 
     def __str__(self) -> str:
-        return f'{self.annotation}: "{self.value[:60]}" {self.why}; {self.then}'
+        shown = "" if self.value is None else f'"{self.value[:60]}" '
+        return f"{self.annotation}: {shown}{self.why}; {self.then}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class _Reader:
             return None
         return value
 
-    def _wrong(self, key: str, value: str, why: str) -> None:
+    def _wrong(self, key: str, value: str | None, why: str) -> None:
         self.problems.append(Problem(key, value, why))
 
     def word(self, key: str, words: type[Word]) -> Word | None:
@@ -191,7 +192,7 @@ class _Reader:
             also = f"; nor are {', '.join(names[1:])}" if names[1:] else ""
             also += f" and {more} more" if more else ""
             why = f"is no annotation of numalign, which are {', '.join(known)}{also}"
-            self._wrong(names[0], self._left[names[0]], why)
+            self._wrong(names[0], None, why)
 
 
 def _is_count(text: str) -> bool:
