@@ -19,6 +19,7 @@ from tests.lab import cluster, green, needs, outcomes, report, sampling, slices
 from tests.lab.cluster import Lab
 from tests.lab.needs import LabError, PromiseError
 from tests.lab.places import ROOT, RUN, logs
+from tests.peers.ahead import AHEAD
 from tools.image import ImageMissingError
 
 EXAMPLES = """
@@ -135,6 +136,10 @@ def _ci(progress: Progress, minutes: float) -> int:
         return [*found.tests]
 
     os.environ.setdefault("NUMALIGN_LAB_REFEREE", "1")
+    for tier in chosen.tiers:
+        progress(f"slice {chosen.name}: building {AHEAD.tiers[tier].what}")
+        if why := AHEAD.need(tier):
+            raise peers.PeerMissingError(why)
     code = _run(progress, drawn, keep=False)
     name = f"slice {chosen.name}"
     if code:

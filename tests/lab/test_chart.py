@@ -5,103 +5,35 @@ The lab's own release is removed for it, and comes back at the end.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from agent import __version__
 from agent.kube.pod_report import ASSIGNMENT
-from tests.lab import agent, reading
+from tests.lab import reading
+from tests.lab.chart import ALL, FULL, LONG, NAME, NAMESPACE, Helm, count, instead, sets, wait
 from tests.lab.cluster import Lab
-from tests.lab.node import Node
 from tests.lab.pods import container, pod, resources
 from tests.lab.sampling import Sampler
 from tools.chart import rendering
 
-NAME, NAMESPACE, FULL = "chart", "chart-system", "chart-numalign"
-ALL = "0-15"
 TREE = reading.TREE[2]
-PATIENT, LONG = "uninstall.timeoutSeconds=600", ("--timeout", "15m")
-"""A machine that is emulated starts a pod in minutes, now and then."""
 NEXT = "99.0.0"
 """The version that is upgraded to: this one's code under another name."""
-
-
-class Helm:
-    """The release of this file, on its node alone."""
-
-    def __init__(self, lab: Lab, node: Node) -> None:
-        self.lab, self.node = lab, node
-
-    def __call__(self, *arguments: str | Path) -> str:
-        return rendering.helm(
-            *arguments,
-            "--namespace",
-            NAMESPACE,
-            environment={"KUBECONFIG": str(self.lab.plane.kubeconfig)},
-            seconds=900,
-        )
-
-    def apply(self, what: str, chart: Path = rendering.CHART, *more: str) -> str:
-        """Install or upgrade, and wait until every pod is Ready."""
-        where = f"nodeSelector.numalign\\.lab/kind={self.node.plan.kind}"
-        told = self(what, NAME, chart, "--create-namespace", "--set", where, "--set", PATIENT, *LONG, *more)
-        self.rolled_out()
-        return told
-
-    def rolled_out(self, seconds: float = 600) -> None:
-        """Wait as `kubectl rollout status` does. Helm's own --wait lets one pod of a DaemonSet be away: here all."""
-        path = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets/{FULL}"
-
-        def done() -> bool:
-            body = self.lab.plane.call("GET", path)
-            status = body["status"]
-            counts = (status.get("updatedNumberScheduled", 0), status.get("numberAvailable", 0))
-            return status.get("observedGeneration") == body["metadata"]["generation"] and counts == (1, 1)
-
-        wait(done, "the rollout", seconds)
-
-    def agent(self) -> dict[str, Any]:
-        """The agent's pod."""
-        selector = "labelSelector=app.kubernetes.io/component%3Dagent"
-        items = self.lab.plane.call("GET", f"/api/v1/namespaces/{NAMESPACE}/pods?{selector}")["items"]
-        (only,) = [each for each in items if "deletionTimestamp" not in each["metadata"]]
-        found: dict[str, Any] = only
-        return found
 
 
 @pytest.fixture(scope="module")
 def helm(alone: Lab) -> Iterator[Helm]:
     """The chart with its defaults, on the node that numalign serves."""
-    lab = alone
-    lab.clear(lab.numalign)
-    agent.helm(lab.plane, "uninstall", agent.RELEASE, "--no-hooks", "--wait", "--timeout", "10m")
-    release = Helm(lab, lab.numalign)
-    try:
+    with instead(alone) as release:
         told = release.apply("install")
         assert f"daemonset/{FULL}" in told
         yield release
-    finally:
-        lab.clear(lab.numalign)
-        with contextlib.suppress(rendering.HelmError):  # the last test removed it
-            release("uninstall", NAME, "--no-hooks", "--ignore-not-found", "--wait")
-        agent.install(lab.plane, lab.numalign.plan.config)
-        agent.wait_ready(lab.numalign)
-
-
-def wait(condition: Callable[[], object], what: str, seconds: float = 120) -> None:
-    """Poll until true."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain for {what}"
-        time.sleep(0.5)
 
 
 @pytest.fixture(scope="module")
@@ -118,17 +50,6 @@ def pods(helm: Helm) -> dict[str, str]:
     assert (count(found["two"]), count(found["three"])) == (2, 3)
     assert count(found["rest"]) == 16 - 5
     return found
-
-
-def sets(helm: Helm) -> dict[str, str]:
-    """Pod -> effective CPUs of its only container, as the kernel has them."""
-    return {name: found["c"].cpus for name, found in helm.lab.kernel(helm.node).items()}
-
-
-def count(text: str) -> int:
-    """CPUs in a list."""
-    ends = [each.split("-") for each in text.split(",") if each]
-    return sum(int(each[-1]) - int(each[0]) + 1 for each in ends)
 
 
 def test_the_defaults_bring_a_ready_daemonset(helm: Helm) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +13,7 @@ import pytest
 
 from agent import __version__
 from tests.peers import tools
+from tests.peers.registry import serving
 from tools.release import Plan, steps
 
 APART = pytest.mark.skipif(
@@ -54,16 +53,8 @@ class Released:
 def registry(releasing: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     """A registry on this machine's loopback alone: its address, and its folder."""
     disk = tmp_path_factory.mktemp("registry")
-    command = [str(tools.crane()), "registry", "serve", "--address", "127.0.0.1:0", "--disk", str(disk)]
-    log = tmp_path_factory.mktemp("log") / "registry"
-    with log.open("w") as file, subprocess.Popen(command, stderr=file) as process:
-        try:
-            while (found := re.search(r"serving on port (\d+)\n", log.read_text())) is None:
-                assert process.poll() is None, log.read_text()
-                time.sleep(0.05)
-            yield f"127.0.0.1:{found.group(1)}", disk
-        finally:
-            process.kill()
+    with serving(disk) as address:
+        yield address, disk
 
 
 @pytest.fixture(scope="session")
