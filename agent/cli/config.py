@@ -29,7 +29,12 @@ WRONG = 2
 
 @click.group("config")
 def command() -> None:
-    """Look at configurations."""
+    """Look at configurations.
+
+    \b
+    Examples:
+      numalign config check deploy/examples/config.yaml
+    """  # noqa: D301 - as below
 
 
 @command.command("check")

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from agent import __version__
 from tools import image
 from tools.image import debian
-from tools.release import Plan, ReleaseError, artefacts
+from tools.release import INDEX, Plan, ReleaseError, artefacts
 from tools.release.__main__ import main
-from tools.release.artefacts import ROOT, pinned
+from tools.release.artefacts import ROOT, described, pinned
 
 FILES = ("CHANGELOG.md", "charts/numalign/Chart.yaml")
 
@@ -76,3 +79,19 @@ def test_the_charts_values_are_filled_in_or_refused() -> None:
     assert '  imageRegistry: ""' in text
     with pytest.raises(ReleaseError, match=r"no empty image\.registry"):
         pinned(text, "another", "sha256:6")
+
+
+def test_the_chart_says_where_it_comes_from(tmp_path: Path) -> None:
+    """Sources and image of this release, as chart indexes show them; nothing that the release does not know."""
+    about = (ROOT / "charts/numalign/Chart.yaml").read_text("utf-8")
+    digest = "sha256:" + "5" * 64
+    (tmp_path / "images.json").write_text(json.dumps({INDEX: digest}))
+    plan = Plan(
+        __version__, "registry.example.org/team", "", tmp_path, "5" * 40, source="https://example.org/numalign"
+    )
+    found = yaml.safe_load(described(about, plan))
+    assert (found["home"], found["sources"]) == (plan.source, [plan.source])
+    (image_,) = yaml.safe_load(found["annotations"]["artifacthub.io/images"])
+    assert image_["image"] == f"registry.example.org/team/numalign:{__version__}@{digest}"
+    assert image_["platforms"] == ["linux/amd64", "linux/arm64"]
+    assert yaml.safe_load(described(about, replace(plan, registry="", source=""))) == yaml.safe_load(about)

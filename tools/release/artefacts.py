@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from tools import image
 from tools.chart import rendering
 from tools.image import debian
@@ -77,6 +79,8 @@ def chart(plan: Plan) -> list[Path]:
         shutil.copytree(rendering.CHART, copy)
         values = copy / "values.yaml"
         values.write_text(pinned(values.read_text("utf-8"), plan.registry, plan.digests()[INDEX]), "utf-8")
+        about = copy / "Chart.yaml"
+        about.write_text(described(about.read_text("utf-8"), plan), "utf-8")
         rendering.helm("package", copy, "--destination", folder)
         with tarfile.open(Path(folder) / plan.chart.name) as packed:
             members = {each.name: _read(packed, each) for each in packed.getmembers() if each.isfile()}
@@ -90,6 +94,20 @@ def pinned(values: str, registry: str, digest: str) -> str:
         if count != 1:
             raise ReleaseError(f"values.yaml has no empty image.{key} to be filled in")
     return values
+
+
+def described(about: str, plan: Plan) -> str:
+    """The text of Chart.yaml with what only a release knows: where its sources are, and its image by digest."""
+    found = yaml.safe_load(about)
+    if plan.source:
+        found |= {"home": plan.source, "sources": [plan.source]}
+    if plan.registry:
+        images = [{
+            "name": "numalign", "image": f"{plan.image}:{plan.version}@{plan.digests()[INDEX]}",
+            "platforms": [f"linux/{arch}" for arch in image.MACHINES],
+        }]  # fmt: skip
+        found["annotations"]["artifacthub.io/images"] = yaml.safe_dump(images, sort_keys=False)
+    return yaml.safe_dump(found, sort_keys=False)
 
 
 def plugin(plan: Plan) -> list[Path]:
