@@ -1,8 +1,8 @@
 """Draws the pictures of the README and of the documentation from real runs: `make pictures`.
 
-run.svg           the tables of `make run`
+run.svg           the tables of `make run`, run-80.svg in a terminal of 80 columns
 machine.svg       the drawing of `numalign topology`, with the pods of that run
-page-*.png        the node page in a headless browser, light and dark, and an explanation on it
+page-*.png        the node page in a headless browser: light, dark, on a narrow screen; explanation.png: a pod's
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from agent.app.page.views import view_of
-from agent.app.standalone.build import StandaloneOptions, standalone_node
+from agent.app.page.views import NodeView, view_of
+from agent.app.standalone.build import StandaloneOptions, StandaloneService, standalone_node
 from agent.cli import show
 from agent.cli.report import print_report
 from agent.observe import logs
@@ -25,16 +25,14 @@ from tools.pictures.page import shoot
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "deploy" / "examples"
 FOLDER = ROOT / "deploy" / "pictures"
-FILE, DRAWING = FOLDER / "run.svg", FOLDER / "machine.svg"
 MACHINE = "two-sockets"
-WIDTH = 140
+TABLES, DRAWING = {"run.svg": 140, "run-80.svg": 80}, "machine.svg"
+"""Pictures of the tables, by the columns of the terminal; and of the machine."""
 
 
-def pictures() -> tuple[str, str]:
+def pictures() -> dict[str, str]:
     """The example pods placed on a recorded machine: the tables as SVG, and the drawing."""
     logs.setup("text", "error")
-    target = show.console(record=True, width=WIDTH)
-    target.file = io.StringIO()
     with tempfile.TemporaryDirectory() as state:
         options = StandaloneOptions(
             pods=EXAMPLES / "pods", config=EXAMPLES / "config.yaml", state=Path(state), root=MACHINE, processes=False
@@ -42,18 +40,25 @@ def pictures() -> tuple[str, str]:
         with standalone_node(options) as node:
             node.once()
             view = view_of(node.engine.ledger, node.engine.node, node.engine.known)
-            print_report(node, view, [], target, foot=False)
-            machine = draw(node.engine.node.machine, node.engine.ledger, reserved=node.engine.node.reserved)
+            found = {name: _tables(node, view, width) for name, width in TABLES.items()}
+            found[DRAWING] = draw(node.engine.node.machine, node.engine.ledger, reserved=node.engine.node.reserved)
+    return found
+
+
+def _tables(node: StandaloneService, view: NodeView, width: int) -> str:
+    """What `make run` prints in a terminal of so many columns."""
+    target = show.console(record=True, width=width)
+    target.file = io.StringIO()
+    print_report(node, view, [], target, foot=False)
     drawn = target.export_svg(title=f"make run MACHINE={MACHINE}", unique_id="numalign")
-    plain = re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)  # nothing is fetched when it is looked at
-    return plain, machine
+    return re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)  # nothing is fetched when it is looked at
 
 
 def main() -> None:
     """Save them."""
-    for file, text in zip((FILE, DRAWING), pictures(), strict=True):
-        file.write_text(text, "utf-8")
-        sys.stdout.write(f"{file}\n")
+    for name, text in pictures().items():
+        (FOLDER / name).write_text(text, "utf-8")
+        sys.stdout.write(f"{FOLDER / name}\n")
     if not found():
         raise SystemExit("no Chromium here: install the package chromium for the pictures of the page")
     for file in shoot(FOLDER, EXAMPLES):

@@ -14,6 +14,7 @@ from tools.pictures.palette import shrink
 
 MACHINE = "two-sockets"
 WIDE, HIGH = 1000, 1230
+PHONE = (400, 1300)
 CLEAN = {"numalign.io/policy": "single-numa-node"}
 
 
@@ -32,7 +33,7 @@ def pods() -> list[dict[str, Any]]:
 
 
 def shoot(folder: Path, examples: Path) -> list[Path]:
-    """Write page-light.png, page-dark.png and explanation.png; returns their paths.
+    """Write page-light.png, page-dark.png, page-narrow.png and explanation.png; returns their paths.
 
     Args:
         folder: where to.
@@ -53,6 +54,11 @@ def shoot(folder: Path, examples: Path) -> list[Path]:
             browser.until(LIVE)
             browser.run("new Promise((resolve) => setTimeout(resolve, 300))")
             made.append(browser.shot(folder / f"page-{scheme}.png"))
+        browser.size(*PHONE)
+        browser.fresh(served.url, prefers_color_scheme="light")
+        browser.until(LIVE)
+        browser.run("new Promise((resolve) => setTimeout(resolve, 300))")
+        made.append(browser.shot(folder / "page-narrow.png"))
         uid = next(uid for uid, each in served.node.engine.snapshot.known.items() if each.pod.name == "solver-0")
         browser.size(WIDE, 640)
         browser.fresh(f"{served.url}#pod/{uid}", prefers_color_scheme="light")
