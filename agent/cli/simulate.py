@@ -37,7 +37,7 @@ Examples:
       numalign simulate --pods - --root worker.tar.xz --keep-nodes
   numalign simulate --pods apps/ --root 'synthetic:1 socket x 9 cores' -o json
   numalign simulate --cluster --pods web.yaml --replicas 20
-  numalign simulate --cluster --pods web.yaml --scheduler most-allocated --add 2:worker-1
+  numalign simulate --cluster --pods web.yaml --add 2:worker-1
   numalign simulate --cluster --drain worker-3
   numalign simulate --cluster --policy single-numa-node --nodes pool=batch
   numalign simulate --from fleet.json --pods web.yaml -o json
