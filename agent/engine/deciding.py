@@ -141,8 +141,8 @@ def decided(
     if isinstance(outcome, Admitted):
         refusal = Refusal(Reason.TOPOLOGY, BEHIND)
     else:
+        refusal = explained(outcome.refusal, ledger, node.inventory, pod)  # the ledger after it may lack what it held
         ledger = outcome.ledger
-        refusal = explained(outcome.refusal, ledger, node.inventory, pod)
     if waiting:
         ledger = unheld(node, ledger, pod.uid)
         return ledger, queued(known, refusal, now, node=node, given=given)

@@ -139,6 +139,16 @@ def test_a_claim_is_followed(tmp_path: Path, name: str) -> None:
     assert case.api.asked.count("LIST resourceslices") == 1
 
 
+@pytest.mark.parametrize("answers", ["fixed", "kubelet"])
+def test_a_refusal_names_the_claims_devices(tmp_path: Path, answers: str) -> None:
+    """As numalign's answers and as a kubelet's: the kubelet refuses nobody for a claim, and has no words for it."""
+    api = Api(slices(device("d0", 0), device("d1", 1)), c=claim(result("d0"), result("d1")))
+    node = Node(tmp_path, api, settings={"compatibility": answers})
+    node.known(using("c", **STRICT))
+    refusal = node.world.ears.refused_["job"]
+    assert "n/d1 of claim c on NUMA node 1, which cannot be chosen again; no NUMA node is" in refusal.message
+
+
 def test_without_the_setting_nothing_is_asked(tmp_path: Path) -> None:
     """Off by default: a pod with a claim costs no request and no thread, and lies as it would without."""
     api = Api(slices(device("d1", 1)), c=claim(result("d1")))
