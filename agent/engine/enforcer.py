@@ -212,7 +212,9 @@ class Enforcer:
             if each.level is Level.CONTAINER and each.container_id not in self.names
         }
         results = self._write(self.backoff.allowed(labelled, before, observed), standing)
-        tried = [each.write for each in results if each.error != OCCUPIED]
+        # nobody is disturbed in an empty one, and systemd empties its set more than once before the first process
+        living = {each.path for each in observed.cgroups if each.populated}
+        tried = [each.write for each in results if each.error != OCCUPIED and each.write.path in living]
         self.backoff.done(tried, before, {each.path for each in exclusive})
         self.backoff.refused(results, observed)
         present = {cgroup.path for cgroup in observed.cgroups}

@@ -197,6 +197,20 @@ def test_s6_an_old_runc_puts_no_sidecar_onto_its_pods_own_cpus(tmp_path: Path, c
     assert set(mine) == {Cause.POOL}, "what the runtime was answered is no other program's"
 
 
+@pytest.mark.parametrize("qos", [Qos.BEST_EFFORT, Qos.BURSTABLE])
+def test_s6_an_empty_slice_is_put_right_at_once_however_often(tmp_path: Path, qos: Qos) -> None:
+    """S6: systemd empties the sets of slices more than once before a pod's first process: none may wait its turn."""
+    node = Node(tmp_path / "tree", clock=lambda: 1000.0)
+    node.come(guaranteed("g"))
+    pool, slice_ = node.engine.ledger.cpus.shared, node.slice_of(qos)
+    node.tree.add_pod("new", qos)
+    node.engine.reconcile(again=False)
+    for _ in range(3):
+        node.tree.kernel_write(slice_.path, "cpuset.cpus", "")
+        node.engine.reconcile(again=False)
+        assert node.slice_of(qos).cpus == pool
+
+
 def test_the_slice_has_a_grant_before_its_pod_has_a_folder(tmp_path: Path) -> None:
     """The runtime may make pod and container between a look and the write that follows: it then keeps its CPUs."""
     node = Node(tmp_path / "tree")
