@@ -136,8 +136,11 @@ class ClusterNode:
     def serving(
         self, server: str = AWAY, *, steps: Steps = lambda _name: None, **more: Any,  # noqa: ANN401 - fields of Options
     ) -> Iterator[ClusterService]:  # fmt: skip
-        """An agent that serves this node in a thread, until the end of the block."""
-        up = threading.Event()
+        """An agent that serves this node in a thread, until the end of the block.
+
+        Its watch has ended, too: on a busy machine it may outlive the agent, and would log into the next test.
+        """
+        up, others = threading.Event(), {*threading.enumerate()}
         with cluster_node(self.options(server, **more), steps=steps) as node:
             thread = threading.Thread(target=node.serve, args=(up.set,))
             thread.start()
@@ -148,6 +151,9 @@ class ClusterNode:
                 node.stop()
                 thread.join(patience.PATIENCE)
             assert not thread.is_alive()
+        patience.until(
+            lambda: all(each in others or each.name != "kopf" for each in threading.enumerate()), "the watch to end"
+        )
 
 
 def edges_of(agent: ClusterService) -> NodeEdges:
