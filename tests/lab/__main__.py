@@ -15,7 +15,7 @@ import tty
 from collections.abc import Callable, Sequence
 
 from tests import peers
-from tests.lab import cluster, green, needs, outcomes, report, sampling, slices
+from tests.lab import cells, cluster, green, needs, outcomes, report, sampling, slices
 from tests.lab.cluster import Lab
 from tests.lab.needs import LabError, PromiseError
 from tests.lab.places import ROOT, RUN, logs
@@ -28,6 +28,7 @@ examples:
   python -m tests.lab run                build, start, run the tests, write run/lab/report.md, end
   python -m tests.lab run --keep -k cpu  the same for some tests, and leave the lab running
   python -m tests.lab ci 40              what CI runs: the core, and what 40 minutes have room for of a slice
+  python -m tests.lab cell 1.34-v2-systemd   the lab with such kubelets; what came of it goes to the docs
   python -m tests.lab up                 build and start; prints how to use it with kubectl
   python -m tests.lab shell numalign     a root shell in a guest (leave it with exit)
   python -m tests.lab down               end everything; only logs stay
@@ -65,6 +66,8 @@ def main() -> int:
     running.add_argument("pytest", nargs="*", help="arguments of pytest after --, such as a file or -k WORD")
     ci = commands.add_parser("ci", help="what CI runs, in so many minutes")
     ci.add_argument("minutes", type=float, help="for everything: building, starting, testing")
+    cell = commands.add_parser("cell", help="a lab with other kubelets or cgroups: see tests/lab/cells.py")
+    cell.add_argument("name", choices=list(cells.BY_NAME))
     shell = commands.add_parser("shell", help="a root shell in a guest")
     shell.add_argument("node", nargs="?", default=cluster.NUMALIGN)
     commands.add_parser("down", help="end everything")
@@ -74,7 +77,7 @@ def main() -> int:
     actions: dict[str, Callable[[], int]] = {
         "needs": _needs, "up": lambda: _up(Progress()), "down": _down,
         "run": lambda: _run(Progress(), lambda: _asked([*asked.pytest, *rest]), keep=asked.keep),
-        "ci": lambda: _ci(Progress(), asked.minutes),
+        "ci": lambda: _ci(Progress(), asked.minutes), "cell": lambda: _cell(Progress(), cells.BY_NAME[asked.name]),
         "shell": lambda: _shell(asked.node),
     }  # fmt: skip
     try:
@@ -146,6 +149,23 @@ def _ci(progress: Progress, minutes: float) -> int:
         print(f"RED: {name}: {green.last(name)}", file=sys.stderr)
     else:
         green.keep([name])
+    return code
+
+
+def _cell(progress: Progress, cell: cells.Cell) -> int:
+    """A lab of one cell, from its start to its end; what came of it is written down, red or not."""
+    os.environ[cluster.CELL] = cell.name
+    os.environ.setdefault("NUMALIGN_LAB_REFEREE", "1")
+    versions: dict[str, str] = {}
+
+    def drawn() -> list[str]:
+        lab = Lab.find()
+        if lab is not None:
+            versions.update(cells.versions(lab.nodes.values()))
+        return [*cells.CELL_TESTS]
+
+    code = _run(progress, drawn, keep=False)
+    cells.keep(cell, outcomes.read(), versions)
     return code
 
 

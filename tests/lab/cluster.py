@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.lab import agent, builds, images, procs, store
+from tests.lab import agent, builds, cells, images, procs, store
 from tests.lab.driving import KUBELET, NUMALIGN, Object, Pods, agree
 from tests.lab.node import Node, Plan
 from tests.lab.places import RUN
 from tests.lab.plane import Plane
 
 PLANS = {NUMALIGN: Plan(kind="numalign", number=2), KUBELET: Plan(kind="kubelet", number=3)}
+CELL = "NUMALIGN_LAB_CELL"
+"""Names a cell (`cells.CELLS`) whose kind of kubelet and cgroups the lab's nodes have."""
+
+
+def plans() -> dict[str, Plan]:
+    """The nodes of this lab."""
+    name = os.environ.get(CELL)
+    return cells.BY_NAME[name].plans(PLANS) if name else dict(PLANS)
 
 
 class Lab(Pods):
@@ -33,19 +42,20 @@ class Lab(Pods):
     # ---- up and down
 
     @classmethod
-    def up(cls, plans: Mapping[str, Plan] = PLANS, progress: Callable[[str], None] = lambda _text: None) -> Lab:
+    def up(cls, nodes: Mapping[str, Plan] | None = None, progress: Callable[[str], None] = lambda _text: None) -> Lab:
         """Start what is not running: control plane, nodes, numalign on the nodes of its kind."""
         lab = cls.find() or cls(Plane.fresh())
         with lab._timed("control plane"):
             lab.plane.start()
         agent.define(lab.plane)
         progress(f"control plane: {lab.plane.server}, {lab.times['control plane']:.0f} s")
-        wanted = {name: plan for name, plan in plans.items() if not lab._serves(name, plan)}
+        asked = plans() if nodes is None else nodes
+        wanted = {name: plan for name, plan in asked.items() if not lab._serves(name, plan)}
         with ThreadPoolExecutor(max(1, len(wanted))) as pool:
             for done in [pool.submit(lab.add, name, plan, progress) for name, plan in wanted.items()]:
                 done.result()
-        for name in plans.keys() - wanted.keys():
-            if plans[name].kind == "numalign":  # one that was left as it is may be broken
+        for name in asked.keys() - wanted.keys():
+            if asked[name].kind == "numalign":  # one that was left as it is may be broken
                 agent.wait_ready(lab.nodes[name])
         return lab
 

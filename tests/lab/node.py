@@ -18,6 +18,7 @@ from tests.lab.needs import LabError
 from tests.lab.places import RUN
 from tests.lab.plane import SERVICE, Plane, in_base64, kubeconfig
 from tests.lab.shapes import MACHINES
+from tests.peers import kubelets
 
 KIND = "numalign.lab/kind"
 """Label of a Node: who pins there."""
@@ -57,6 +58,7 @@ class Plan:
         nri: whether containerd speaks NRI (its default).
         kubelet: further KubeletConfiguration.
         config: numalign's own settings besides STATIC.
+        minor: of the kubelet; the control plane is always of the lab's own.
     """
 
     kind: Kind = "numalign"
@@ -67,6 +69,7 @@ class Plan:
     nri: bool = True
     kubelet: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
+    minor: int = kubelets.OWN
 
 
 class Node:
@@ -135,6 +138,9 @@ class Node:
         self.run("ctr -n k8s.io images import /var/lib/images/image.tar && rm /var/lib/images/image.tar", seconds=600)
 
     def _kubelet(self) -> None:
+        if self.plan.minor != kubelets.OWN:  # else it is a part of the program on the disk
+            self.guest.send(kubelets.kubelet(self.plan.minor), "/var/lib/images/kubelet")
+            self.run("chmod 755 /var/lib/images/kubelet && ln -sf /var/lib/images/kubelet /usr/local/bin/kubelet")
         authority, reach = self.plane.authority, self.guest.reach
         user = f"system:node:{self.name}"
         cert, key = authority.sign(self.name, user, group="system:nodes", names=[reach.address, self.name])

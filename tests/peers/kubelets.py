@@ -1,0 +1,72 @@
+"""Kubelets of other minors than the lab's own: one program each, built from the Go module of its release.
+
+The versions of all its modules are those that the release itself asks for: its go.mod is read, and the modules that
+the Kubernetes project keeps in one repository get the release's own version. The content is checked against the Go
+checksum database. A build takes minutes; it is kept in the cache.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.peers import CACHE, HERE, KUBERNETES, PeerMissingError, compiled, go, locked, tools
+
+OWN = int(KUBERNETES.split(".")[1])
+"""The minor of the lab's control plane, whose kubelet is a part of the same program (`tests.peers.kube`)."""
+RELEASES = {34: "v1.34.4", 35: "v1.35.4", OWN: KUBERNETES, 37: "v1.37.2"}
+MODULE = "k8s.io/kubernetes"
+STAGED = "./staging/"
+
+
+def kubelet(minor: int) -> Path:
+    """The program of a minor of RELEASES that is not the lab's own; raises PeerMissingError."""
+    version = RELEASES[minor]
+    source = HERE / "kubelet" / "main.go"
+    target = CACHE / f"kubelet-{version}-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}"
+    with locked(target):
+        if not target.exists():
+            with tempfile.TemporaryDirectory() as folder:
+                shutil.copy(source, folder)
+                (Path(folder) / "go.mod").write_text(module_of(version))
+                part = target.with_suffix(f".{os.getpid()}")
+                named = "k8s.io/component-base/version"
+                flags = f"-s -w -X {named}.gitVersion={version} -X {named}.gitMajor=1 -X {named}.gitMinor={minor}"
+                options = ("-buildvcs=false", "-mod=mod", f"-ldflags={flags}", "-o", part)
+                compiled(f"kubelet {version}", "build", *options, ".", cwd=Path(folder))
+                part.rename(target)
+    return target
+
+
+def module_of(version: str) -> str:
+    """The go.mod of a kubelet of a release."""
+    found = read((tools.module(MODULE, version) / "go.mod").read_text())
+    replaced = [each["Old"]["Path"] for each in found.get("Replace") or () if each["New"]["Path"].startswith(STAGED)]
+    beside = f"v0{version.removeprefix('v1')}"  # v1.34.4 of Kubernetes is v0.34.4 of the modules beside it
+    asked = {each["Path"]: beside if each["Path"] in replaced else each["Version"] for each in found["Require"]}
+    wanted = "".join(f"\t{path} {at}\n" for path, at in {MODULE: version, **asked}.items())
+    staged = "".join(f"\t{path} => {path} {beside}\n" for path in replaced)
+    head = f"module numalign.io/tests/peers/kubelet\n\ngo {found['Go']}\n"
+    return f"{head}\nrequire (\n{wanted})\n\nreplace (\n{staged})\n"
+
+
+def read(text: str) -> dict[str, Any]:
+    """A go.mod as Go itself tells it."""
+    program = go.find()
+    if program is None:
+        raise PeerMissingError("kubelets are built by Go, and there is none on this machine")
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "go.mod").write_text(text)
+        told = subprocess.run(
+            [program, "mod", "edit", "-json"], cwd=folder, capture_output=True, text=True, check=False
+        )  # fmt: skip
+    if told.returncode:
+        raise PeerMissingError(f"a release's go.mod cannot be read: {told.stderr[-500:]}")
+    found: dict[str, Any] = json.loads(told.stdout)
+    return found
