@@ -36,6 +36,27 @@ def test_the_projects_own_part_of_an_older_kubelet(minor: Minor, family: str) ->
     check(OWN / str(minor) / f"{family}.jsonl.gz", minor)
 
 
+@pytest.mark.parametrize("path", sorted((OWN / "1.37").glob("*.gz")), ids=lambda path: path.name)
+def test_the_projects_own_part_of_kubelet_1_37(path: Path) -> None:
+    """What 1.37 answers otherwise than 1.36, and one small case for each rule of it."""
+    check(path, Minor.V1_37)
+
+
+@pytest.mark.parametrize("path", sorted((OWN / "edges").glob("*.gz")), ids=lambda path: path.name)
+def test_the_projects_own_part_of_rare_machines(path: Path) -> None:
+    """Holes, uneven and memory-only nodes, nodes and sockets that cross-cut: as kubelet 1.36 answers."""
+    check(path)
+
+
+def test_every_kubelet_has_its_part() -> None:
+    """No folder is empty: a clone that lost its vectors proves nothing."""
+    found = {folder.name: {path.name.partition(".")[0] for path in folder.glob("*.gz")} for folder in OWN.iterdir()}
+    assert found["1.37"] >= {"cases", "cpu", "cpu-take", "cpu-edges", "memory", "node"}
+    assert found["edges"] >= {"crosscut", "cpu", "cpu-take", "memory", "node"}
+    assert found["1.34"] == found["1.35"] == set(OLDER)
+    assert {path.name.partition(".")[0] for path in OWN.glob("*.gz")} == set(FAMILIES)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_whole_set(family: str) -> None:
     """All vectors of the reference folder, of which the project holds a part."""
