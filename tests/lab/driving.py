@@ -11,7 +11,7 @@ from agent.kube.pod_report import ASSIGNMENT
 from tests.cluster.control_plane import ApiError
 from tests.lab import agent, images, reading
 from tests.lab.needs import LabError, PromiseError
-from tests.lab.node import Node
+from tests.lab.node import KIND, Node
 from tests.lab.plane import Plane
 from tests.lab.reading import Sets
 
@@ -47,14 +47,21 @@ class Pods:
 
     # ---- pods
 
-    def create(self, manifest: Object, node: Node, *, wait: bool = False) -> Object:
-        """Create a pod on a node, of any namespace that is there; with `wait`, return it when it runs."""
+    def create(self, manifest: Object, node: Node, *, wait: bool = False, scheduled: bool = False) -> Object:
+        """Create a pod on a node, of any namespace that is there.
+
+        Args:
+            manifest: of the pod.
+            node: where.
+            wait: return it when it runs.
+            scheduled: the scheduler binds it, which allocates its claims; else it is bound from the start.
+        """
         body = json.loads(json.dumps(manifest))
         body.setdefault("apiVersion", "v1")
         body.setdefault("kind", "Pod")
         body["metadata"].setdefault("namespace", "default")
         spec = body["spec"]
-        spec["nodeName"] = node.name
+        spec.update({"nodeSelector": {KIND: node.plan.kind}} if scheduled else {"nodeName": node.name})
         spec.setdefault("terminationGracePeriodSeconds", 1)
         spec.setdefault("automountServiceAccountToken", False)
         spec.setdefault("enableServiceLinks", False)

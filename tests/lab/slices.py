@@ -18,6 +18,7 @@ from tests.lab.needs import LabError
 from tests.lab.pairs import PAIRS
 from tests.lab.places import ROOT
 from tests.lab.referee.chosen import chosen as chosen_sequences
+from tests.lab.test_dra import SEQUENCES as SEQUENCES_OF_CLAIMS
 
 PAGE = ROOT / "deploy/docs/dev/ci.md"
 CHOICE = "NUMALIGN_LAB_SLICE"
@@ -98,14 +99,15 @@ def _parts(test: str, names: Sequence[str], number: int, minutes: float) -> tupl
 SEQUENCES = "tests/lab/referee/test_sequences.py::test_both_nodes_do_what_the_sequence_expects"
 RULES = "tests/lab/test_rules.py"
 EXCLUSIVE = "tests/lab/test_exclusive.py"
+CLAIMS = "tests/lab/test_dra.py::test_s22_cpus_and_memory_follow_the_claim"
 PAIRS_TEST = "tests/lab/test_pairs.py::test_two_faults_at_once"
 SLICES = (
     Slice("sequences", _parts(SEQUENCES, [each.name for each in chosen_sequences()], 3, 17),
           "the core of the referee's sequences"),
     Slice("machines", (
         Part(("tests/lab/test_examples.py",), 2), Part(("tests/lab/test_order.py",), 3),
-        Part(("tests/lab/test_shapes.py",), 6),
-    ), "the examples, grants without NRI, two machines of other shape"),
+        Part(("tests/lab/test_shapes.py",), 6), *_parts(CLAIMS, [*SEQUENCES_OF_CLAIMS], 2, 14),
+    ), "the examples, grants without NRI, two machines of other shape, pods with DRA claims"),
     Slice("rules", (
         Part(tuple(f"{RULES}::{name}" for name in (
             "test_s2_what_the_node_lives_on_starts_on_a_full_node",
