@@ -55,6 +55,10 @@ bench: $(READY) ## time what runs: discovery, merge, admission, 500 containers, 
 bench-compare: $(READY) ## is this commit slower than BASE=REVISION? five interleaved rounds of both
 	$(BIN)/python -m tests.bench.compare --base $(BASE) $(ARGS)
 
+.PHONY: bench-fleet
+bench-fleet: $(READY) ## numalign fleet timed: 5,000 paper nodes on a real API server (ARGS=--paper: from a file)
+	$(BIN)/python -m tests.bench.fleetview $(ARGS)
+
 bench-api: $(READY) ## load on a real API server: 200 agents, 5,000 nodes (ARGS=--quick: a minute; ARGS=--write: save)
 	$(BIN)/python -m tests.bench.api $(ARGS)
 

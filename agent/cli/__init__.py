@@ -25,6 +25,7 @@ COMMANDS = {
     "run": "Serve this node: place pods, write cpusets, keep them so.",
     "topology": "Show a machine: nodes, caches, cores, memory, devices.",
     "simulate": "Forecast where pods would go, under one or several policies.",
+    "fleet": "Show all nodes of a cluster, who waits, and where that would fit now.",
     "explain": "Say why a pod was refused, where it would fit, and what it has.",
     "plan": "Tell what another policy, or a repack, would do to the running pods.",
     "state": "Show who holds what, from the saved ledger.",

@@ -38,7 +38,7 @@ from agent.model.notes import longest
 from agent.model.pod import Container, Pod, Qos
 from agent.model.podjson import MANY
 from agent.model.rules import Ceilings, Rules
-from agent.model.valuejson import value_from_json, value_to_json, whole
+from agent.model.valuejson import Shared, value_from_json, value_to_json, whole
 
 VERSION = 1
 """Raised when the meaning of a field changes; readers refuse what is newer."""
@@ -179,6 +179,58 @@ def decode(text: str) -> NodeSummary:
     Raises:
         SummaryError: it is damaged, too large, or of a newer version, and the remedy.
     """
+    return Decoder().decode(text)
+
+
+class Managers:
+    """The managers of many summaries: those of one kind of node are made once."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int, int], Node] = {}
+
+    def of(self, summary: NodeSummary) -> Node:
+        """The managers; they keep what they were made of, so that no other object gets its identity."""
+        key = (id(summary.machine), id(summary.rules), id(summary.inventory))
+        if key not in self._known:
+            self._known[key] = summary.node()
+        return self._known[key]
+
+
+class Decoder:
+    """Reads many summaries: what is equal in them, machines above all, is read once, and is one object in memory."""
+
+    def __init__(self) -> None:
+        self._shared, self._managers = Shared(Machine, Rules, DeviceInventory), Managers()
+
+    def decode(self, text: str) -> NodeSummary:
+        """As `decode` above."""
+        root = Field(_unpacked(text))
+        try:
+            version = root.get("version").integer(1, 2**31)
+            if version > VERSION:
+                raise NewerSummaryError(
+                    f"the summary is of version {version}, this program reads up to {VERSION}: use a newer numalign"
+                )
+            machine = {**root.get("machine").mapping()}
+            machine["cpus"] = self._shared.read(_cpus, machine.get("cpus"))
+            rest = {**root.mapping(), "machine": machine}
+            del rest["version"]
+            _limits_back(rest.get("ledger"))
+            found = value_from_json(Field(rest), NodeSummary, self._shared)
+            _check_ids(found)
+            node = self._managers.of(found)
+            if found.waiting or found.ledger.devices.held:
+                found.begin(node)
+            else:
+                node.start()
+        except NumalignError as error:
+            raise (
+                error if isinstance(error, SummaryError) else SummaryError(f"the summary cannot be read: {error}")
+            ) from None
+        return found
+
+
+def _unpacked(text: str) -> object:
     if text.startswith(TOO_LARGE):
         raise SummaryError(f"the summary is not published: it is {text[:80]}")
     if len(text) > 4 * LARGEST:
@@ -188,37 +240,16 @@ def decode(text: str) -> NodeSummary:
         raw = unpacker.decompress(base64.b64decode(text, validate=True), UNPACKED)
         if unpacker.unconsumed_tail or not unpacker.eof:
             raise SummaryError(f"the summary is damaged, or has more than {UNPACKED} bytes")
-        body = json.loads(raw)
+        return json.loads(raw)
     except (binascii.Error, zlib.error, ValueError, RecursionError) as error:
         raise SummaryError(f"the summary is damaged: {str(error)[:100]}") from None
-    root = Field(body)
-    try:
-        version = root.get("version").integer(1, 2**31)
-        if version > VERSION:
-            raise NewerSummaryError(
-                f"the summary is of version {version}, this program reads up to {VERSION}: use a newer numalign"
-            )
-        machine = root.get("machine")
-        cpus = value_to_json(cpus_from_json(machine.get("cpus")))
-        rest = {**root.mapping(), "machine": {**machine.mapping(), "cpus": cpus}}
-        del rest["version"]
-        found = value_from_json(Field(rest), NodeSummary)
-        found = replace(found, ledger=_each_container(found.ledger, _whole))
-        _check(found, machine)
-    except NumalignError as error:
-        raise (
-            error if isinstance(error, SummaryError) else SummaryError(f"the summary cannot be read: {error}")
-        ) from None
-    return found
 
 
-def _check(found: NodeSummary, machine: Field) -> None:
-    """Whether a node can be made of it that decides; raises whatever comes of it."""
+def _check_ids(found: NodeSummary) -> None:
     numbers = [each.id for each in found.machine.nodes] + [each.node for each in found.machine.cpus]
     numbers += [each.id for each in found.ledger.memory.nodes]
     if not all(0 <= number <= MAX_ID for number in numbers):
-        raise machine.get("nodes").wrong(f"has a NUMA node that is not between 0 and {MAX_ID}")
-    found.begin().node.start()
+        raise SummaryError(f"the summary has a NUMA node that is not between 0 and {MAX_ID}")
 
 
 def cpus_to_json(cpus: Iterable[Cpu]) -> dict[str, dict[str, str]]:
@@ -320,10 +351,20 @@ def _brief(pod: Pod, container: Container) -> Container:
     return replace(container, limits={}) if same else container
 
 
-def _whole(pod: Pod, container: Container) -> Container:
-    """The same, undone."""
-    left_out = pod.qos is Qos.GUARANTEED and not container.limits
-    return replace(container, limits=container.requests) if left_out else container
+def _limits_back(ledger: object) -> None:
+    """The same, undone: in what was read, which is checked later."""
+    pods = ledger.get("pods") if isinstance(ledger, dict) else None
+    for each in pods.values() if isinstance(pods, dict) else ():
+        pod = each.get("pod") if isinstance(each, dict) else None
+        if isinstance(pod, dict) and pod.get("qos") == Qos.GUARANTEED:
+            containers = pod.get("containers")
+            for one in containers if isinstance(containers, list) else ():
+                if isinstance(one, dict) and "requests" in one:
+                    one.setdefault("limits", one["requests"])
+
+
+def _cpus(value: object, _shared: Shared | None) -> object:
+    return value_to_json(cpus_from_json(Field(value, "machine.cpus")))
 
 
 def _each_container(ledger: Ledger, change: Callable[[Pod, Container], Container]) -> Ledger:

@@ -3,20 +3,24 @@
 What equals its field's default is left out, so that a reader of an older version understands a newer writer who does
 not use what is new. It refuses what it does not know, and names it. Sets of CPUs and nodes are texts in the kernel's
 list format, as in `agent.model.ledgerjson`. Nothing that is read is trusted: bounds are `agent.model.fields`'.
+
+Thousands of such values are read at once: a path is made only for a fault, on its way up, and what is equal is read
+once and shared, as far as the caller keeps a `Shared`.
 """
 
 from __future__ import annotations
 
+import marshal
 import math
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
 from functools import cache
-from typing import Annotated, Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Self, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from agent.errors import MalformedError
-from agent.model.fields import Field
+from agent.model.fields import SHOWN, Field
 from agent.model.idset import IdSet
 from agent.model.podjson import MANY, ids
 
@@ -24,6 +28,8 @@ T = TypeVar("T")
 _MOST = 2**80
 _LONGEST = 4096
 """Characters of a text."""
+SMALL = 8
+"""Members of a mapping that is worth to be shared."""
 
 
 def value_to_json(value: object) -> object:
@@ -56,10 +62,59 @@ def value_to_json(value: object) -> object:
     return found
 
 
-def value_from_json(field: Field, kind: type[T]) -> T:
+class Shared:
+    """Values that were read before, by what was written: equal parts of many documents are one object in memory.
+
+    Sets of ids, tuples of dataclasses and small mappings are shared, and must not be changed by anybody.
+
+    Args:
+        kinds: dataclasses that are shared as a whole, too.
+    """
+
+    MOST = 100_000
+    """So many are kept; then it begins anew: whoever writes documents may write no two alike."""
+
+    def __init__(self, *kinds: type) -> None:
+        self.kinds = frozenset(kinds)
+        self._known: dict[tuple[int, bytes], object] = {}
+
+    def read(self, reader: Reader, value: object) -> object:
+        """What a reader, which lives as long as the program, makes of a value of JSON."""
+        # tells 1, 1.0 and true apart; from version 3 on the same values may be other bytes
+        key = (id(reader), marshal.dumps(cast("Any", value), 2))
+        if key not in self._known:
+            if len(self._known) >= self.MOST:
+                self._known.clear()
+            self._known[key] = reader(value, self)
+        return self._known[key]
+
+
+Reader = Callable[[Any, Shared | None], object]
+
+
+class _WrongError(MalformedError):
+    """What is wrong with a part of the value; the path grows on the way up."""
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(why)
+        self.path, self.why = path, why
+
+    def within(self, step: str) -> Self:
+        self.path = step + (self.path if self.path.startswith(("[", ".")) or not self.path else f".{self.path}")
+        return self
+
+
+def value_from_json(field: Field, kind: type[T], shared: Shared | None = None) -> T:
     """The value of a kind that `value_to_json` wrote; raises the field's fault, naming the path."""
-    reader: Callable[[Field], object] = _reader(cast("Any", kind))
-    return cast("T", reader(field))
+    try:
+        return cast("T", _reader(cast("Any", kind))(field.value, shared))
+    except _WrongError as fault:
+        raise field.at(None, fault.path).wrong(fault.why) from None
+
+
+def _field(value: object) -> Field:
+    """To say what is wrong with a value."""
+    return Field(value, "", lambda path, why: _WrongError("" if path == "document" else path, why))
 
 
 @cache
@@ -69,7 +124,7 @@ def _default(kind: Any, name: str) -> object:  # noqa: ANN401 - a dataclass, whi
 
 
 @cache
-def _reader(kind: Any) -> Callable[[Field], object]:  # noqa: ANN401 - a type, or a form of typing
+def _reader(kind: Any) -> Reader:  # noqa: ANN401 - a type, or a form of typing
     """What reads one kind of value."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is None:
@@ -78,73 +133,136 @@ def _reader(kind: Any) -> Callable[[Field], object]:  # noqa: ANN401 - a type, o
         return _tuple_reader(parts)
     if origin in (Union, types.UnionType):  # X | None
         inner = _reader(next(each for each in parts if each is not types.NoneType))
-        return lambda field: inner(field) if field else None
+        return lambda value, shared: None if value is None else inner(value, shared)
     if origin is frozenset:
-        inner = _reader(parts[0])
-        return lambda field: frozenset(inner(each) for each in field.items(MANY))
+        items = _tuple_reader((parts[0], Ellipsis))
+        return lambda value, shared: frozenset(cast("tuple[object, ...]", items(value, shared)))
     return _reader(parts[0]) if origin is Annotated else _mapping_reader(*parts)
 
 
-def _named_reader(kind: type) -> Callable[[Field], object]:
+def _named_reader(kind: type) -> Reader:
     if issubclass(kind, IdSet):
-        return lambda field: ids(field, kind)
+        return _ids_reader(kind)
     if issubclass(kind, Enum):
-        return lambda field: _member(field, kind)
+        return _member_reader(kind)
     return _dataclass_reader(kind)
 
 
-def _tuple_reader(parts: tuple[Any, ...]) -> Callable[[Field], object]:
+def _tuple_reader(parts: tuple[Any, ...]) -> Reader:
     readers = [_reader(each) for each in parts if each is not Ellipsis]
-    if Ellipsis in parts:
-        return lambda field: tuple(readers[0](each) for each in field.items(MANY))
+    if Ellipsis not in parts:
+        return _pair_reader(readers)
+    inner = readers[0]
 
-    def read(field: Field) -> object:
-        found = tuple(field.items(len(readers)))
-        if len(found) != len(readers):
-            raise field.wrong(f"must have {len(readers)} items, not {len(found)}")
-        return tuple(inner(each) for inner, each in zip(readers, found, strict=True))
+    def read(value: Any, shared: Shared | None) -> object:  # noqa: ANN401 - JSON
+        items, found = _listed(value, MANY), list[object]()
+        try:
+            for each in items:
+                found.append(inner(each, shared))
+        except _WrongError as fault:
+            raise fault.within(f"[{len(found)}]") from None
+        return tuple(found)
+
+    if not is_dataclass(parts[0]):
+        return read
+    return lambda value, shared: read(value, None) if shared is None else shared.read(read, value)
+
+
+def _pair_reader(readers: list[Reader]) -> Reader:
+    def read(value: Any, shared: Shared | None) -> object:  # noqa: ANN401 - JSON
+        items = _listed(value, len(readers))
+        if len(items) != len(readers):
+            raise _field(value).wrong(f"must have {len(readers)} items, not {len(items)}")
+        found = list[object]()
+        try:
+            for inner, each in zip(readers, items, strict=True):
+                found.append(inner(each, shared))
+        except _WrongError as fault:
+            raise fault.within(f"[{len(found)}]") from None
+        return tuple(found)
 
     return read
 
 
-def _mapping_reader(key: type, inner: Any) -> Callable[[Field], object]:  # noqa: ANN401 - a type
-    value = _reader(inner)
-
-    def read(field: Field) -> object:
-        return {(whole(field, name) if key is int else name): value(each) for name, each in field.members(MANY)}
-
-    return read
+def _listed(value: Any, most: int) -> list[Any]:  # noqa: ANN401 - JSON
+    return value if type(value) is list and len(value) <= most else [each.value for each in _field(value).items(most)]
 
 
-def _dataclass_reader(kind: type) -> Callable[[Field], object]:
+def _mapping_reader(key: type, inner: Any) -> Reader:  # noqa: ANN401 - a type
+    reader, numbers = _reader(inner), key is int
+
+    def read(value: Any, shared: Shared | None) -> object:  # noqa: ANN401 - JSON
+        if type(value) is not dict or len(value) > MANY:
+            value = {name: each.value for name, each in _field(value).members(MANY)}
+        found, name = dict[Any, object](), ""
+        try:
+            for name, each in value.items():
+                found[whole(_field(value), name) if numbers else name] = reader(each, shared)
+        except _WrongError as fault:
+            raise fault.within(f".{name[:SHOWN]}") from None
+        return found
+
+    def small_or_parts(value: Any, shared: Shared | None) -> object:  # noqa: ANN401 - JSON
+        small = shared is not None and type(value) is dict and len(value) <= SMALL
+        return shared.read(read, value) if shared and small else read(value, shared)
+
+    return small_or_parts
+
+
+def _dataclass_reader(kind: type) -> Reader:
     hints = get_type_hints(kind, include_extras=True)
     readers = {each.name: _reader(hints[each.name]) for each in fields(kind) if each.init}
-    needed = [name for name in readers if _default(kind, name) is MISSING]
+    needed = dict.fromkeys(name for name in readers if _default(kind, name) is MISSING).keys()
+    empty = {name: _default(kind, name) for name in readers if name not in needed}
 
-    def read(field: Field) -> object:
-        found = field.mapping()
-        for name in found:
-            if name not in readers:
-                raise field.at(None, f".{name}").wrong("is not known to this version")
-        for name in needed:
-            if name not in found:
-                raise field.at(None, f".{name}").wrong("is missing")
+    def read(value: Any, shared: Shared | None) -> object:  # noqa: ANN401 - JSON
+        if type(value) is not dict:
+            value = _field(value).mapping()
+        if not (value.keys() <= readers.keys() and value.keys() >= needed):
+            raise _names_wrong(value, readers, needed)
+        found, name = dict(empty) if shared else dict[str, object](), ""
         try:
-            return kind(**{name: readers[name](field.at(value, f".{name}")) for name, value in found.items()})
+            for name, each in value.items():
+                found[name] = readers[name](each, shared)
+        except _WrongError as fault:
+            raise fault.within(f".{name}") from None
+        try:
+            return kind(**found)
         except ValueError as error:  # what the value itself refuses, MalformedError too
-            if isinstance(error, MalformedError):
-                raise
-            raise field.wrong(str(error)) from None
+            raise _field(value).wrong(str(error)) from None
+
+    def whole_or_parts(value: Any, shared: Shared | None) -> object:  # noqa: ANN401 - JSON
+        return read(value, shared) if shared is None or kind not in shared.kinds else shared.read(read, value)
+
+    return whole_or_parts
+
+
+def _names_wrong(value: Any, readers: Mapping[str, Reader], needed: Iterable[str]) -> MalformedError:  # noqa: ANN401 - JSON
+    unknown = next((name for name in value if name not in readers), None)
+    if unknown is not None:
+        return _field(value).at(None, f".{unknown}").wrong("is not known to this version")
+    missing = next(name for name in needed if name not in value)
+    return _field(value).at(None, f".{missing}").wrong("is missing")
+
+
+def _ids_reader(kind: type[IdSet]) -> Reader:
+    def read(value: Any, _shared: Shared | None) -> object:  # noqa: ANN401 - JSON
+        return ids(_field(value), kind)
+
+    return lambda value, shared: read(value, None) if shared is None else shared.read(read, value)
+
+
+def _member_reader(kind: type[Enum]) -> Reader:
+    members = {each.value: each for each in kind}
+
+    def read(value: Any, _shared: Shared | None) -> object:  # noqa: ANN401 - JSON
+        try:
+            return members[value]
+        except (KeyError, TypeError):
+            known = ", ".join(map(str, members))
+            raise _field(value).wrong(f"is none of {known}; a newer version may know it") from None
 
     return read
-
-
-def _member(field: Field, kind: type[Enum]) -> Enum:
-    try:
-        return kind(field.value)
-    except ValueError:
-        known = ", ".join(str(each.value) for each in kind)
-        raise field.wrong(f"is none of {known}; a newer version may know it") from None
 
 
 def whole(field: Field, name: str) -> int:
@@ -154,15 +272,20 @@ def whole(field: Field, name: str) -> int:
     return int(name)
 
 
-def _float(field: Field) -> float:
-    if isinstance(field.value, float) and math.isfinite(field.value):
-        return field.value
-    return float(field.integer(-_MOST, _MOST))
+def _integer(value: Any, _shared: Shared | None) -> int:  # noqa: ANN401 - JSON
+    return value if type(value) is int and -_MOST <= value <= _MOST else _field(value).integer(-_MOST, _MOST)
 
 
-_PLAIN: Mapping[Any, Callable[[Field], object]] = {
-    int: lambda field: field.integer(-_MOST, _MOST),
-    float: _float,
-    bool: Field.flag,
-    str: lambda field: field.text(_LONGEST),
-}
+def _float(value: Any, shared: Shared | None) -> float:  # noqa: ANN401 - JSON
+    return value if type(value) is float and math.isfinite(value) else float(_integer(value, shared))
+
+
+def _flag(value: Any, _shared: Shared | None) -> bool:  # noqa: ANN401 - JSON
+    return _field(value).flag()
+
+
+def _text(value: Any, _shared: Shared | None) -> str:  # noqa: ANN401 - JSON
+    return value if type(value) is str and len(value) <= _LONGEST else _field(value).text(_LONGEST)
+
+
+_PLAIN: Mapping[Any, Reader] = {int: _integer, float: _float, bool: _flag, str: _text}

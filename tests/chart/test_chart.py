@@ -127,7 +127,9 @@ def _bare(found: Object) -> Object:
 
 def test_rights_are_those_that_were_proven() -> None:
     """Roles, policy and hook are, word for word, what tests/cluster tries on a real API server."""
-    text = rendering.render("--set", "rbac.eviction=true,rbac.cleanup=true,config.dra.enabled=true")
+    text = rendering.render(
+        "--set", "rbac.eviction=true,rbac.cleanup=true,config.dra.enabled=true,config.fleet.publish=true"
+    )
     found = {(each["kind"], each["metadata"]["name"]): _bare(each) for each in rendering.objects(text)}
     for file in sorted(ACCESS.glob("*.yaml")):
         for each in yaml.safe_load_all(file.read_text()):

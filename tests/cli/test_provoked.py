@@ -72,6 +72,7 @@ READERS = {
     "simulate --config": ["simulate", "--root", MACHINE, "--pods", "{pods}", "--config", "{file}"],
     "simulate --scenario": ["simulate", "--root", MACHINE, "--pods", "{pods}", "--scenario", "{file}"],
     "explain": ["explain", "--root", MACHINE, "--manifest", "{file}"],
+    "fleet": ["fleet", "--from", "{file}"],
     "config check": ["config", "check", "{file}"],
     "topology": ["topology", "--root", "{file}"],
     "topology --ledger": ["topology", "--root", MACHINE, "--ledger", "{file}"],
@@ -98,7 +99,9 @@ WORDS = [
     "explain --manifest nowhere.yaml", "explain db --output svg", "plan", "plan --policy strict", "plan --scope node",
     "state --output yaml", "verify --kubepods",
     "release --within 0", "release --output yaml", "record --root nowhere", "record --name ../x", "record a b",
-    "record /nowhere/x.tar.xz", "config", "config check", "config nope", "config check nowhere.yaml",
+    "record /nowhere/x.tar.xz", "config", "config check", "config nope", "fleet --from nowhere.json",
+    "fleet --kubeconfig nowhere", "fleet --kubeconfig {config}", "fleet --from {pods} --context x", "fleet -o svg",
+    "fleet --kubeconfig {pods}/db.yaml --context x", "config check nowhere.yaml",
     "config check {config} --root nowhere", "help nope", "run --state-dir {config} --once --pods {pods}",
 ]  # fmt: skip
 

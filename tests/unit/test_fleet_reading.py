@@ -18,7 +18,7 @@ from agent.app.fleet.source import FileSource
 from agent.app.fleet.values import Fleet, Lack
 from agent.engine.dry_run import DryRun
 from agent.engine.node_summary import TOO_LARGE, VERSION
-from agent.errors import HostError, MalformedError
+from agent.errors import MalformedError, SettingsError
 from tests.unit.test_node_summary import packed, unpacked
 from tests.world.fleets import BEGAN, asking, node, pod, summary_of, topology
 from tests.world.nodes import managers_of
@@ -100,7 +100,7 @@ def test_pods_stand_on_their_nodes_and_have_their_defaults(tmp_path: Path) -> No
         pod("open"), pod("bad", cpu="many"), topology("n", GOOD), space, tmp_path=tmp_path,
     )  # fmt: skip
     (far,) = fleet.nodes[0].pods
-    assert (far.key, far.reason, far.since - BEGAN, far.spec) == ("shop/far", "NotAligned", 400, {})
+    assert (far.key, far.reason, far.since - BEGAN) == ("shop/far", "NotAligned", 400)
     found = {each.key: each for each in fleet.unbound}
     wishes = {key: each.pod.annotations["numalign.io/on-misalignment"] for key, each in found.items() if each.pod}
     assert wishes == {"shop/open": "wait", "shop/own": "run"}
@@ -140,7 +140,7 @@ def test_a_file_that_is_no_list_says_what_is_wanted(text: str, told: str, tmp_pa
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     """The path and what to do; a folder is no file."""
     for path in (tmp_path / "none.json", tmp_path):
-        with pytest.raises(HostError, match=f"{path}: cannot be read"):
+        with pytest.raises(SettingsError, match=f"--from: {path} cannot be read"):
             read_fleet(FileSource([str(path)]))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from agent.app.fleet.values import FleetPod
 from agent.errors import MalformedError
 from agent.kube.objects.pod_objects import seen
-from agent.kube.pod_report import CONDITION
+from agent.kube.pod_report import CONDITION, NOT_ALIGNED
 from agent.kube.topology_crd import SUMMARY, WRITER, mark_of
 from agent.model.fields import plain
 from agent.model.notes import kept
@@ -129,6 +129,7 @@ def fleet_pod(body: Raw) -> FleetPod:
     condition, placed = _condition(status, CONDITION), _condition(status, "PodScheduled")
     node, phase = _word(spec.get("nodeName")), _word(status.get("phase"))
     held = placed.get("status") == "False"
+    told = phase in ("", "Pending") or misaligned(body)
     key = f"{_word(metadata.get('namespace')) or 'default'}/{name_of(body) or '?'}"
     return FleetPod(
         pod=pod, key=key, node=node, phase=phase,
@@ -136,9 +137,14 @@ def fleet_pod(body: Raw) -> FleetPod:
         reason=_word(condition.get("reason")), message=_word(condition.get("message"), SENTENCE),
         since=seconds(condition.get("lastTransitionTime")),
         unscheduled=_word(placed.get("message"), SENTENCE) if held else "",
-        spec={key: spec[key] for key in spec if key in _SPEC} if phase in ("", "Pending") else {},
+        spec={key: spec[key] for key in spec if key in _SPEC} if told else {},
         problem=problem,
     )  # fmt: skip
+
+
+def misaligned(body: Raw) -> bool:
+    """Whether a pod's own condition says so."""
+    return _condition(_mapping(body.get("status")), CONDITION).get("reason") == NOT_ALIGNED
 
 
 def seconds(stamp: object) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from agent.app.fleet.objects import (
@@ -16,13 +16,14 @@ from agent.app.fleet.objects import (
     Raw,
     defaults_of,
     fleet_pod,
+    misaligned,
     name_of,
     node_object,
     published,
 )
 from agent.app.fleet.source import Progress, Source, silent
 from agent.app.fleet.values import Fleet, FleetNode, FleetPod, Lack
-from agent.engine.node_summary import TOO_LARGE, NodeSummary, decode
+from agent.engine.node_summary import TOO_LARGE, Decoder, NodeSummary
 from agent.errors import NewerSummaryError, SummaryError
 from agent.model.notes import kept
 
@@ -50,14 +51,19 @@ def read_fleet(source: Source, progress: Progress = silent, clock: Callable[[], 
     return found.fleet(clock(), notes)
 
 
-def with_pods_of(fleet: Fleet, names: list[str], source: Source, progress: Progress = silent) -> Fleet:
-    """The same with all pods of some nodes, where only those that have not started were listed.
+def with_misaligned(fleet: Fleet, names: Sequence[str], source: Source, progress: Progress = silent) -> Fleet:
+    """The same with the misaligned pods of some nodes, where only those that have not started were listed.
 
     Raises:
         NumalignError: they cannot be read.
     """
     more = _Found(defaults=dict(fleet.defaults))
-    source.pods_of(names, more.pod, progress)
+
+    def take(body: Raw) -> None:
+        if misaligned(body):
+            more.pod(body)
+
+    source.pods_of(names, take, progress)
     bound = more.bound()
     nodes = tuple(
         replace(each, pods=_merged(each.pods, bound[each.name])) if each.name in bound else each
@@ -74,6 +80,7 @@ def _merged(before: tuple[FleetPod, ...], more: list[FleetPod]) -> tuple[FleetPo
 class _Found:
     """What came so far, by name."""
 
+    decoder: Decoder = field(default_factory=Decoder)
     topologies: dict[str, tuple[PublishedTopology, NodeSummary | None, Lack | None, str]] = field(
         default_factory=dict
     )
@@ -85,7 +92,7 @@ class _Found:
         """A NodeResourceTopology."""
         name, found = name_of(body), published(body)
         if name:
-            self.topologies[name] = (found, *_summary(found))
+            self.topologies[name] = (found, *_summary(found, self.decoder))
 
     def node(self, body: Raw) -> None:
         """A Node."""
@@ -169,13 +176,13 @@ class _Found:
         return None, ""
 
 
-def _summary(found: PublishedTopology) -> tuple[NodeSummary | None, Lack | None, str]:
+def _summary(found: PublishedTopology, decoder: Decoder) -> tuple[NodeSummary | None, Lack | None, str]:
     """The summary of an object, or why there is none."""
     if not found.summary:
         by = "its agent does not publish one (fleet.publish)" if found.ours else "its object is not numalign's"
         return None, Lack.MISSING, by
     try:
-        read = decode(found.summary)
+        read = decoder.decode(found.summary)
     except NewerSummaryError as error:
         return None, Lack.NEWER, str(error)
     except SummaryError as error:

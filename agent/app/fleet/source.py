@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from agent.app.fleet.objects import NAMESPACE, NODE, POD, TOPOLOGY, kind_of
-from agent.errors import HostError, KubeError, MalformedError
+from agent.errors import KubeError, MalformedError, SettingsError
 from agent.host import bounded
 from agent.kube.caller import Caller
 from agent.kube.objects.listing import CHUNK, LARGEST, Items, ListItem
@@ -25,6 +25,8 @@ PATHS = {TOPOLOGY: TOPOLOGIES, NODE: "/api/v1/nodes", NAMESPACE: "/api/v1/namesp
 """In the order in which they are asked for."""
 WORDS = {TOPOLOGY: "summaries", NODE: "nodes", NAMESPACE: "namespaces", POD: "pods"}
 PENDING = "status.phase=Pending"
+FEW = 100
+"""Nodes whose pods are listed node by node."""
 READER = "numalign-fleet-reader"
 """The ClusterRole of the chart that has the rights to these lists."""
 REFUSED, NOT_FOUND = frozenset({401, 403}), 404
@@ -78,9 +80,20 @@ class ApiSource:
         return tuple(notes)
 
     def pods_of(self, nodes: Iterable[str], take: Callable[[Body], None], progress: Progress = silent) -> None:
-        """See Source: a request a node."""
-        for name in nodes:
-            self._list(POD, take, progress, fieldSelector=f"spec.nodeName={name}")
+        """See Source: a list of each node's pods, or one of all where the nodes are many."""
+        names = list(nodes)
+        if len(names) <= FEW:
+            for name in names:
+                self._list(POD, take, progress, fieldSelector=f"spec.nodeName={name}")
+            return
+        wanted = frozenset(names)
+
+        def theirs(body: Body) -> None:
+            spec = body.get("spec")
+            if isinstance(spec, dict) and spec.get("nodeName") in wanted:
+                take(body)
+
+        self._list(POD, theirs, progress)
 
     def _list(self, kind: str, take: Callable[[Body], None], progress: Progress, **query: str) -> None:
         done = 0
@@ -143,7 +156,9 @@ def _bodies(path: str) -> Iterator[Body]:
                     yield body
         envelope = items.close()
     except OSError as error:
-        raise HostError(path, f"cannot be read: {error.strerror}; name a file that kubectl wrote") from error
+        raise SettingsError(
+            "--from", f"{path} cannot be read: {error.strerror}; name a file that kubectl wrote"
+        ) from None
     except MalformedError as error:
         alone = _alone(head)
         if alone is None:

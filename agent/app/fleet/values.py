@@ -34,7 +34,7 @@ class FleetPod:
         bound: seconds since the epoch when it was bound, 0 for unknown.
         reason, message, since: of the condition numalign.io/Aligned, "" and 0 for none.
         unscheduled: why kube-scheduler has not bound it, in its words.
-        spec: the raw specification of a pod that has not started; {} for others.
+        spec: the raw specification of a pod that has not started, or is misaligned; {} for others.
         problem: why `pod` is None.
     """
 

@@ -1,0 +1,107 @@
+"""`numalign fleet` as people type it: tables in a narrow terminal, JSON, the picture, exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from agent.cli import group
+from tests.unit.test_fleet import served
+from tests.world.fleets import node, pod, summary_of, topology
+
+UNBOUND = "0/3 nodes are available: 3 Insufficient cpu."
+
+
+@pytest.fixture
+def listed(tmp_path: Path) -> Path:
+    """What kubectl would print of a fleet: full, half full, and one that publishes nothing."""
+    waits = pod("open-with-a-rather-long-name", cpu="4")
+    waits["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "message": UNBOUND}]
+    items: list[Any] = [
+        topology("full.eu-central-1.compute.internal", summary_of(served(3, 4, 2))),
+        topology("half.eu-central-1.compute.internal", summary_of(served(3))), topology("old", ""),
+        node("full.eu-central-1.compute.internal"), node("half.eu-central-1.compute.internal"), node("old"), waits,
+        pod("odd", cpu="many"), {"kind": "Namespace", "metadata": {"name": "shop"}},
+    ]  # fmt: skip
+    file = tmp_path / "fleet.json"
+    file.write_text(json.dumps({"kind": "List", "items": items}))
+    return file
+
+
+def typed(*words: str, columns: int = 120) -> Result:
+    """Run the command."""
+    return CliRunner().invoke(group, ["fleet", *words], env={"COLUMNS": str(columns)})
+
+
+@pytest.mark.parametrize("columns", [80, 100, 120])
+def test_the_tables_hold(listed: Path, columns: int) -> None:
+    """No line is wider than the terminal; what matters is there at each width; exit code 1 says that pods wait."""
+    done = typed("--from", str(listed), columns=columns)
+    assert done.exit_code == 1, done.output
+    assert max(map(len, done.output.splitlines())) <= columns
+    text = " ".join(done.output.split())
+    for words in (
+        "3 nodes, 2 with a summary that can be decided by", "single-numa-node", "1 socket,", UNBOUND,
+        "largest aligned request under single-numa-node now: 4 CPUs, on half.eu-central-1.compute.internal",
+        "half.eu-central-1.compute.internal would take it aligned now",
+        "no usable summary (missing) on 1 node: old; its agent does not publish one (fleet.publish)",
+        "shop/odd", "shop/open-with-a-rather-long-name", "advice: not asked",
+    ):  # fmt: skip
+        assert words in text, done.output
+
+
+def test_json_and_picture(listed: Path, tmp_path: Path) -> None:
+    """The documented shape; the picture has every node with its figures as a tip."""
+    done = typed("--from", str(listed), "-o", "json", "--svg", str(tmp_path / "f.svg"))
+    assert done.exit_code == 1
+    found = json.loads(done.output)
+    assert (found["version"], [each["name"][:4] for each in found["nodes"]]) == (1, ["full", "half", "old"])
+    assert found["nodes"][2]["lack"] == "missing"
+    assert {each["state"] for each in found["pods"]} == {"unbound", "waits"}
+    assert found["largest"] == [
+        {"policy": "single-numa-node", "nodes": 2, "cpus": 4, "node": "half.eu-central-1.compute.internal",
+         "exact": True},
+    ]  # fmt: skip
+    picture = (tmp_path / "f.svg").read_text()
+    assert picture.count("<g><title>") == 3 + 5  # and the legend's
+    assert "old: missing: its agent does not publish one" in picture
+
+
+def test_nobody_waits(tmp_path: Path) -> None:
+    """Exit code 0, and a sentence."""
+    file = tmp_path / "fleet.json"
+    file.write_text(json.dumps({"items": [topology("n", summary_of(served(2))), node("n")]}))
+    done = typed("--from", str(file))
+    assert done.exit_code == 0
+    assert "no pod waits for room or lies misaligned" in done.output
+
+
+def test_a_picture_that_cannot_be_written_is_told(listed: Path, tmp_path: Path) -> None:
+    """The file and the option."""
+    done = typed("--from", str(listed), "--svg", str(tmp_path / "none" / "f.svg"))
+    assert done.exit_code == 2
+    assert "--svg" in done.output
+
+
+PLUGIN = Path(__file__).parents[2] / "deploy/kubectl-numalign"
+
+
+@pytest.mark.parametrize(
+    ("words", "path", "code", "told"),
+    [
+        (["--kubeconfig", "nowhere"], str(Path(sys.executable).parent), 2, "--kubeconfig: no cluster can be asked"),
+        ([], "/nowhere", 1, "fleet needs the program numalign on your PATH"),
+        (["--as", "jane"], "/nowhere", 1, "fleet takes --context and --kubeconfig, not --as"),
+    ],
+)
+def test_the_plugin_runs_the_program(words: list[str], path: str, code: int, told: str) -> None:
+    """The plugin's fleet is numalign fleet with kubectl's options and its exit code; what it cannot pass is said."""
+    command = [sys.executable, str(PLUGIN), "fleet", *words]
+    done = subprocess.run(command, env={"PATH": path}, capture_output=True, text=True, check=False)
+    assert (done.returncode, told in done.stderr) == (code, True), done.stderr

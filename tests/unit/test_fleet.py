@@ -1,0 +1,218 @@
+"""What a fleet is asked, on paper nodes: figures, who waits and where it would fit now, pictures, JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agent.app.fleet.figures import figures_of, fragmentation
+from agent.app.fleet.questions import MISALIGNED, WAITS_ON_NODE, WAITS_TO_BE_BOUND, FleetAnswers, answers, in_order
+from agent.app.fleet.reading import read_fleet
+from agent.app.fleet.report import as_json, by_shape
+from agent.app.fleet.source import FileSource
+from agent.app.fleet.values import Fleet, FleetNode, Lack
+from agent.engine.dry_run import DryRun
+from agent.engine.node_summary import Decoder, decode, summarize
+from agent.observe.drawing.fleet import FleetTile, draw_fleet, word_of
+from tests.world import strategies
+from tests.world.fleets import BEGAN, asking, node, pod, summary_of, topology
+from tests.world.nodes import managers_of
+
+MACHINE = "1 socket x 2 nodes x 4 cores, 4G per node"
+CONFIG = {"reservedSystemCPUs": "0", "onMisalignment": "wait"}
+
+
+def served(*cpus: int, policy: str = "single-numa-node", ended: tuple[int, ...] = ()) -> DryRun:
+    """A node with pods of so many CPUs, in order; some have left."""
+    run = DryRun(managers_of(MACHINE, {**CONFIG, "topologyManagerPolicy": policy}))
+    for number, count in enumerate(cpus):
+        run.see(asking(f"p{number}", count, created=BEGAN + number), number + 1.0)
+    run.end([f"p{number}" for number in ended], 50.0)
+    return run
+
+
+def asked(tmp_path: Path, nodes: dict[str, DryRun], *more: dict[str, Any]) -> tuple[Fleet, FleetAnswers]:
+    """The answers of a fleet, by way of a file."""
+    bodies = [topology(name, summary_of(run)) for name, run in nodes.items()]
+    bodies += [node(name) for name in nodes] + list(more)
+    (tmp_path / "fleet.json").write_text(json.dumps({"items": bodies}))
+    fleet = read_fleet(FileSource([str(tmp_path / "fleet.json")]), clock=lambda: BEGAN + 100)
+    return fleet, answers(fleet, in_order(map(figures_of, fleet.nodes)))
+
+
+def test_the_figures_of_a_node() -> None:
+    """Seven CPUs may be had, of which three and two are; what is free lies on two NUMA nodes, one CPU and one."""
+    run = served(2, 3)
+    found = figures_of(FleetNode("n", decode(summary_of(run))))
+    assert (found.cpus, found.held, found.largest, found.policy) == (7, 5, 1, "single-numa-node")
+    assert (found.fill, round(found.fragmentation, 2)) == (5 / 7, 0.5)
+    assert found.shape == "1 socket, 2 NUMA nodes, 8 CPUs, 8Gi"
+
+
+def test_who_waits_and_where_it_would_fit_now(tmp_path: Path) -> None:
+    """A pod in a node's line, one that no node has, a node that is tainted: the real decision names the room."""
+    nodes = {"full": served(3, 4, 2), "half": served(3), "kept": served()}
+    taints = node("kept", taints=[{"key": "gpu", "value": "", "effect": "NoSchedule"}])
+    line = pod("p2", "full", cpu="2", notes={})
+    line["metadata"]["creationTimestamp"] = "2023-11-14T22:13:22Z"
+    _, found = asked(tmp_path, nodes, taints, line, pod("four", cpu="4"), pod("five", cpu="5"))
+    told = {each.key: each for each in found.troubles}
+    assert set(told) == {"shop/p2", "shop/four", "shop/five"}
+    waits, four, five = (told[f"shop/{name}"] for name in ("p2", "four", "five"))
+    assert (waits.kind, waits.node, four.kind) == (WAITS_ON_NODE, "full", WAITS_TO_BE_BOUND)
+    assert waits.fits is not None
+    assert waits.fits.nodes == ("half",)
+    assert waits.advice == "delete it, so that its owner makes it anew: half would take it aligned now"
+    assert four.fits is not None
+    assert (four.fits.nodes, four.fits.barred) == (("half",), {"requested cpu": 1, "taint gpu": 1})
+    assert five.fits is not None
+    assert (five.fits.nodes, five.fits.refusals) == ((), {"TopologyAffinityError": 1})
+    assert "TopologyAffinityError" in five.advice
+    (largest,) = found.largest
+    assert (largest.cpus, largest.node, largest.exact) == (4, "half", True) or largest.node == "kept"
+
+
+def test_a_line_whose_pods_may_not_be_listed_has_places(tmp_path: Path) -> None:
+    """Without the right to list pods, those that wait are told by their place in line."""
+    _, found = asked(tmp_path, {"full": served(3, 4, 2)})
+    assert [(each.key, each.since) for each in found.troubles] == [("full/#1", BEGAN + 3)]
+    assert any("pods" in each for each in found.notes)
+
+
+def test_a_misaligned_pod_is_named_with_since_when(tmp_path: Path) -> None:
+    """Its own condition says so; the advice names the node that would take it aligned."""
+    nodes = {"wide": served(3, 2, 2, policy="best-effort", ended=(1,)), "free": served()}
+    far = pod("far", "wide", cpu="2", phase="Running", aligned=("NotAligned", "on 2 nodes", "2023-11-14T22:14:00Z"))
+    _, found = asked(tmp_path, nodes, far)
+    (trouble,) = found.troubles
+    assert (trouble.kind, trouble.key, trouble.since, trouble.why) == (
+        MISALIGNED, "shop/far", BEGAN + 40, "on 2 nodes",
+    )  # fmt: skip
+    assert trouble.fits is not None
+    assert "free" in trouble.fits.nodes
+
+
+def test_a_node_that_only_observes_promises_nothing(tmp_path: Path) -> None:
+    """Nothing fits there, and that is said."""
+    summary = replace(decode(summary_of(served())), enforcing=False)
+    fleet = Fleet((FleetNode("n", summary),), read_fleet_of(tmp_path).unbound)
+    found = answers(fleet, in_order(map(figures_of, fleet.nodes)))
+    assert found.troubles[0].fits is not None
+    assert found.troubles[0].fits.barred == {"the agent only observes": 1}
+    assert any("only observe" in each for each in found.notes)
+
+
+def read_fleet_of(tmp_path: Path) -> Fleet:
+    """A fleet with one pod that waits to be bound."""
+    return asked(tmp_path, {"n": served()}, pod("open"))[0]
+
+
+@pytest.mark.parametrize("policy", ["single-numa-node", "restricted", "best-effort"])
+def test_the_largest_request_is_what_the_node_takes(policy: str, tmp_path: Path) -> None:
+    """One more CPU would be refused or misaligned, by the node's own managers."""
+    run = served(2, 1, policy=policy)
+    _, found = asked(tmp_path, {"n": run})
+    most = found.largest[0].cpus
+    taken = []
+    for count in (most, *range(most + 1, 8)):
+        again = served(2, 1, policy=policy)
+        again.see(asking("next", count, created=BEGAN + 9), 99.0)
+        record = again.ledger.pods.get("next")
+        taken.append(record is not None and all(record.aligned.values()) and not record.why)
+    assert taken == [True] + [False] * (7 - most)
+
+
+@settings(max_examples=60, deadline=None)
+@given(strategies.nodes(), st.lists(st.tuples(st.integers(0, 20), strategies.pods(0)), max_size=5))
+def test_shares_are_shares(managers: Any, pods: list[tuple[int, Any]]) -> None:  # noqa: ANN401 - a strategy's
+    """Fill and fragmentation lie between 0 and 1 on any machine, and the JSON survives a trip."""
+    run = DryRun(managers)
+    for number, (_, each) in enumerate(pods):
+        run.see(replace(each, uid=f"u{number}", name=f"u{number}"), number + 1.0)
+    found = figures_of(FleetNode("n", summarize(run.state, began=BEGAN, enforcing=True)))
+    assert all(0 <= share <= 1 for share in (found.fill, found.fragmentation, found.memory_fill))
+    body = as_json(FleetAnswers((found,)), BEGAN)
+    assert json.loads(json.dumps(body)) == body
+    (shape,) = by_shape([found])
+    assert (shape.nodes, shape.fill, shape.largest) == (1, found.fill, found.largest)
+
+
+@given(st.lists(st.integers(0, 300), max_size=8), st.integers(0, 400), st.integers(0, 300))
+def test_fragmentation_is_bounded(free: list[int], largest: int, widest: int) -> None:
+    """Whatever figures come, also those that cannot be."""
+    assert 0 <= fragmentation(free, largest, widest) <= 1
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(strategies.nodes(), strategies.pods(0)), min_size=1, max_size=3))
+def test_what_is_read_once_is_the_same(worlds: list[Any]) -> None:
+    """Parts that summaries share change nothing: one reader of many reads as many readers do."""
+    texts = []
+    for managers, each in worlds:
+        run = DryRun(managers)
+        run.see(each, 1.0)
+        texts.append(summary_of(run))
+    decoder = Decoder()
+    assert [decoder.decode(each) for each in (*texts, *texts)] == [decode(each) for each in (*texts, *texts)]
+    assert decoder.decode(texts[0]).machine is decoder.decode(texts[0]).machine
+
+
+@given(st.lists(st.sampled_from(["n1", "n2", "n10", "n9-b", "n9-a", "a", "b-1", "7"]), unique=True))
+def test_tiles_come_in_the_order_that_people_count(names: list[str]) -> None:
+    """n2 before n10, whatever order they are read in; nodes without a summary last."""
+    figures = [figures_of(FleetNode(name, lack=Lack.MISSING)) for name in names]
+    found = [each.name for each in in_order(figures)]
+    assert found == [each.name for each in in_order(reversed(figures))]
+    wanted = ["7", "a", "b-1", "n1", "n2", "n9-a", "n9-b", "n10"]
+    assert found == [name for name in wanted if name in names]
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 100, 5000])
+def test_a_picture_of_any_size(count: int) -> None:
+    """One tile a node, within the page, none over another; XML that needs nothing from elsewhere."""
+    tiles = [
+        FleetTile(f"node-{number}<", f"shape {number % 3}", None if number % 50 == 7 else number % 11 / 10,
+                  number % 7 / 6, number % 5 == 0)
+        for number in range(count)
+    ]  # fmt: skip
+    text = draw_fleet(sorted(tiles, key=lambda each: each.group), f"Fleet of {count} nodes", "all of them")
+    root = ET.fromstring(text)  # noqa: S314 - our own
+    assert "http" not in text.replace("http://www.w3.org/2000/svg", "")
+    width, height = (float(root.attrib[name]) for name in ("width", "height"))
+    places = {
+        tuple(float(each.attrib[part]) for part in ("x", "y", "width", "height"))
+        for each in root.iter("{http://www.w3.org/2000/svg}rect")
+        if each.attrib.get("class") in {"tile", "none"}
+    }
+    assert len(places) == count + 5  # those of the legend
+    assert all(x >= 0 and y >= 0 and x + w <= width and y + h <= height for x, y, w, h in places)
+    assert height < 1400
+    steps = sorted({(y, x, w) for x, y, w, _ in places})
+    assert all(b[1] >= a[1] + a[2] for a, b in pairwise(steps) if a[0] == b[0])
+
+
+def test_no_meaning_by_colour_alone() -> None:
+    """Each level of fragmentation has a pattern of its own, what is unknown a cross, waiting pods a mark."""
+    drawn = {
+        word: draw_fleet([FleetTile("n", "g", 0.5, share)], "t").split("</style>")[1]
+        for word, share in (("whole", 0.1), ("split", 0.4), ("scattered", 0.9))
+    }
+    counts = {
+        word: [len(re.findall(rf"url\(#nlf-{each}\)", text)) for each in ("split", "scattered")]
+        for word, text in drawn.items()
+    }
+    assert counts == {"whole": [1, 1], "split": [2, 1], "scattered": [1, 2]}  # once each in the legend
+    assert [word_of(share) for share in (0.0, 0.25, 0.26, 0.5, 0.51, 1.0)] == [
+        "whole", "whole", "split", "split", "scattered", "scattered",
+    ]  # fmt: skip
+    assert draw_fleet([FleetTile("n", "g", None)], "t").count('<path class="none"') == 2
+    assert draw_fleet([FleetTile("n", "g", 0.1, waiting=2)], "t").count('class="wait"') == 2
