@@ -47,8 +47,8 @@ layers: $(READY)
 unit: $(READY)
 	$(BIN)/python -m pytest
 
-bench: $(READY) ## time what runs: discovery, merge, admission, 500 containers, answers to the runtime, hostile pods, simulation
-	@failed=0; for name in discovery merge admission node answers hostile simulate; do \
+bench: $(READY) ## time what runs: discovery, merge, admission, 500 containers, answers to the runtime, hostile pods, simulation, what-if
+	@failed=0; for name in discovery merge admission node answers hostile simulate whatif; do \
 	    echo "== $$name"; $(BIN)/python -m tests.bench.$$name || failed=1; \
 	done; exit $$failed
 

@@ -112,7 +112,7 @@ class ClusterAnswer:
 
 def answer(
     sites: Sequence[ClusterSite], question: ClusterQuestion, progress: Callable[[], None] = lambda: None, *,
-    look_elsewhere: bool = True,
+    only_if_all: bool = False,
 ) -> ClusterAnswer:  # fmt: skip
     """Place all pods, in order.
 
@@ -120,7 +120,8 @@ def answer(
         sites: the nodes, in the order that breaks ties.
         question: what is asked.
         progress: told after every pod.
-        look_elsewhere: search where pods that do not fit would fit.
+        only_if_all: stop at the first pod that does not fit: who asks wants all in. Otherwise it is searched where
+            those that do not fit would fit.
     """
     there = [_asked(site, question) for site in sites]
     orphans = tuple(item for item in question.leaving if not item.owner)
@@ -129,7 +130,7 @@ def answer(
     def run(keep: Iterable[WorkloadItem], free: Iterable[WorkloadItem]) -> Result:
         simulation = Simulation(
             there, strategy=question.strategy, retries=question.retries, keep_nodes=True, progress=progress,
-            now=question.now, strict=True,
+            now=question.now, strict=True, whole=only_if_all and not question.returning,
         )  # fmt: skip
         return simulation.run([Add(tuple(keep)), Add(tuple(free)), Add(question.pods)])
 
@@ -143,8 +144,9 @@ def answer(
         result = run(question.returning, leaving)
     parts = [*[PlacedAs.RETURNING] * len(question.returning), *[PlacedAs.LEAVING] * len(leaving)]
     parts += [PlacedAs.NEW] * (len(result.fates) - len(parts))
+    parts = parts[: len(result.fates)]
     found = ClusterAnswer(there, result, tuple(parts), orphans=orphans)
-    return _with_places(found, question.now) if look_elsewhere else found
+    return found if only_if_all else _with_places(found, question.now)
 
 
 def goes_elsewhere(item: WorkloadItem) -> bool:

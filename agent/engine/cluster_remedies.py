@@ -37,6 +37,8 @@ KINDS = 3
 ASKED, MOVES = 300, 5
 """Running pods of which it is asked whether one makes room, and those with whose move the question is asked again."""
 MOST_NODES = 1000
+BUDGET = 1000
+"""Pods that are placed for all tries together: a question of thousands is not asked a dozen times."""
 
 
 class ChangeKind(StrEnum):
@@ -72,25 +74,36 @@ class HelpfulChange:
     count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Case:
     sites: Sequence[ClusterSite]
     question: ClusterQuestion
     found: ClusterAnswer
     progress: Callable[[], None]
+    placed: int = 0
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no more is tried."""
+        return self.placed > BUDGET
 
     def holds(self, question: ClusterQuestion, sites: Sequence[ClusterSite] = ()) -> ClusterAnswer | None:
         """The answer to another question, where all pods fit."""
+        if self.exhausted:
+            return None
         self.progress()
-        found = answer(sites or self.sites, question, look_elsewhere=False)
+        found = answer(sites or self.sites, question, only_if_all=True)
+        self.placed += len(found.fates)
         return None if found.missing else found
 
 
 def remedies(
     sites: Sequence[ClusterSite], question: ClusterQuestion, found: ClusterAnswer,
     progress: Callable[[], None] = lambda: None,
-) -> tuple[HelpfulChange, ...]:  # fmt: skip
-    """What would let all pods in, smallest first; nothing where all fit, or where no change of the list helps.
+) -> tuple[tuple[HelpfulChange, ...], bool]:  # fmt: skip
+    """What would let all pods in, smallest first, and whether all of the list was tried.
+
+    Nothing where all fit, or where no change of the list helps.
 
     Args:
         sites: the nodes.
@@ -99,10 +112,10 @@ def remedies(
         progress: told before each try.
     """
     if not found.missing:
-        return ()
+        return (), True
     case = _Case(sites, question, found, progress)
     tries = (_policy, _move, _cpus, _replicas, _nodes)
-    return tuple(each for step in tries for each in step(case))
+    return tuple(each for step in tries for each in step(case)), not case.exhausted
 
 
 def _policy(case: _Case) -> Iterator[HelpfulChange]:

@@ -95,6 +95,10 @@ class DryRun:
             if any(each.kind is ContainerKind.INIT for each in containers):
                 self._state = transitions.started(self._state, [(uid, each.name) for each in containers])
 
+    def exempts(self, pod: Pod) -> str:
+        """Why a pod is left alone, "" when it is not."""
+        return self._exempt(pod)
+
     def runs(self, uid: str) -> bool:
         """Whether the pod is in, with or without what it wanted."""
         return uid in self.ledger.pods

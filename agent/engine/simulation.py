@@ -16,20 +16,20 @@ then on, and the scheduler chooses again.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from typing import Protocol, overload
 
 from agent.core.admission.node import Node
 from agent.core.forecast.scheduling import NONE, Needs, Scheduler, Strategy, needs_of
 from agent.engine.dry_run import DryRun
 from agent.engine.fault_isolation import sentence
-from agent.engine.tracked_pod import Exempt, Switches
+from agent.engine.simulated_nodes import Engines, SimulatedNode, shape_of
+from agent.engine.tracked_pod import Exempt, Switches, TrackedPod
 from agent.errors import SummaryError
 from agent.model.claims import Claims
-from agent.model.ledger import PodRecord
+from agent.model.ledger import Ledger, PodRecord
 from agent.model.outcome import Refusal
 from agent.model.placing import Placing
 from agent.model.workload import WorkloadItem, again, on_node
@@ -52,28 +52,6 @@ class PodState(StrEnum):
 MOMENT = 1e-6
 """Seconds between two pods: those who wait stand in line as they came."""
 RUNNING = (PodState.ALIGNED, PodState.NOT_ALIGNED, PodState.SHARED, PodState.OVERRULED, PodState.LEFT_ALONE)
-
-
-class SimulatedNode(Protocol):
-    """A node that pods may go to."""
-
-    @property
-    def name(self) -> str:
-        """Unique."""
-
-    @property
-    def room(self) -> Mapping[str, int]:
-        """Node Allocatable, resource -> thousandths."""
-
-    @property
-    def held(self) -> Needs:
-        """What its pods request at the beginning."""
-
-    def begin(self) -> DryRun:
-        """Its engine; raises SummaryError where it cannot be had."""
-
-    def bars(self, placing: Placing) -> str:
-        """Why the scheduler keeps pods away whose specification says this; "" where it does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,31 +166,7 @@ class _Lot:
     tries: int = 0
     bound: bool = False
     ended: bool = False
-
-
-class _Engines(Sequence[DryRun]):
-    """The nodes' engines, each begun when it is asked for."""
-
-    def __init__(self, sites: Sequence[SimulatedNode]) -> None:
-        self._sites = sites
-        self.begun: dict[int, DryRun] = {}
-
-    @overload
-    def __getitem__(self, number: int) -> DryRun: ...
-
-    @overload
-    def __getitem__(self, number: slice) -> Sequence[DryRun]: ...
-
-    def __getitem__(self, number: int | slice) -> DryRun | Sequence[DryRun]:
-        if isinstance(number, slice):
-            return [self[each] for each in range(*number.indices(len(self)))]
-        found = self.begun.get(number)
-        if found is None:
-            found = self.begun[number] = self._sites[number].begin()
-        return found
-
-    def __len__(self) -> int:
-        return len(self._sites)
+    refusal: TrackedPod | None = None  # where a pod that asks for the same was refused in its place
 
 
 class Simulation:
@@ -225,6 +179,7 @@ class Simulation:
         keep_nodes: pods that name a node go there; the scheduler is not asked.
         progress: told after every pod.
         now: when it begins, on the nodes' clocks.
+        whole: stop at the first pod that is not let in as its policy wants: nobody asks for the others.
         strict: nodes are as others tell them: a resource that no node counts keeps a pod away, and a node that cannot
             decide is left out.
         claims: what the DRA claims of pods gave them, by uid.
@@ -233,22 +188,25 @@ class Simulation:
     def __init__(
         self, sites: Sequence[SimulatedNode], *, strategy: Strategy = Strategy.LEAST_ALLOCATED, retries: int = 0,
         keep_nodes: bool = False, progress: Callable[[], None] = lambda: None, now: float = 1.0, strict: bool = False,
-        claims: Mapping[str, Claims] | None = None,
+        whole: bool = False, claims: Mapping[str, Claims] | None = None,
     ) -> None:  # fmt: skip
         self._claims = claims or {}
         self._sites, self._retries, self._keep, self._progress = sites, retries, keep_nodes, progress
         self._number = {site.name: number for number, site in enumerate(sites)}
         held = [site.held for site in sites]
         self._scheduler = Scheduler([site.room for site in sites], strategy, held, strict=strict)
-        self._nodes = _Engines(sites)
+        self._nodes = Engines(sites)
         self._lots: list[_Lot] = []
         self._bars: dict[Placing, tuple[frozenset[int], Mapping[str, int]]] = {}
         self._lost: dict[int, str] = {}
-        self._now, self._strict = now, strict
+        self._now, self._strict, self._whole = now, strict, whole
+        self._refused: dict[tuple[int, Hashable], tuple[Ledger, TrackedPod]] = {}
 
     def run(self, events: Iterable[Event]) -> Result:
         """Go through the events, and look where everybody is."""
         for event in events:
+            if self._whole and self._lots and not self._let_in(self._lots[-1]):
+                break
             match event:
                 case Add(items):
                     self._add(items)
@@ -267,7 +225,14 @@ class Simulation:
                 lot = _Lot(each, needs_of(each.pod), only, keep)
                 self._lots.append(lot)
                 self._place(lot)
+                if self._whole and not self._let_in(lot):
+                    return
             self._progress()
+
+    def _let_in(self, lot: _Lot) -> bool:
+        """Whether a pod runs as its policy wants."""
+        node = self._nodes[lot.site] if lot.bound and lot.site is not None else None
+        return node is not None and node.runs(lot.uid) and node.known[lot.uid].refusal is None
 
     def _each_node(self, item: WorkloadItem) -> list[WorkloadItem]:
         """A DaemonSet's pods: one for each node that it may run on."""
@@ -310,18 +275,27 @@ class Simulation:
     def _bind(self, lot: _Lot, number: int) -> None:
         self._now += MOMENT
         pod = again(lot.item, lot.tries).pod if lot.tries else lot.item.pod
+        node = self._nodes[number]
+        shape = shape_of(pod), node.exempts(pod), pod.uid if pod.uid in self._claims else ""
+        before = self._refused.get((number, shape))
+        if before is not None and before[0] is node.ledger:
+            lot.site, lot.refusal, lot.tries = number, before[1], lot.tries + 1
+            lot.refused_by.add(number)
+            return
         try:
             if pod.uid in self._claims:
-                self._nodes[number].follow(pod.uid, self._claims[pod.uid])
-            self._nodes[number].see(pod, self._now)
+                node.follow(pod.uid, self._claims[pod.uid])
+            node.see(pod, self._now)
         except Exception as error:
             if not self._strict:
                 raise
             self._lose(number, f"it does not decide: {sentence(error)}")
             return
         self._scheduler.take(number, lot.needs)
-        lot.site, lot.uid, lot.tries, lot.bound = number, pod.uid, lot.tries + 1, True
+        lot.site, lot.uid, lot.tries, lot.bound, lot.refusal = number, pod.uid, lot.tries + 1, True, None
         self._settle(lot)
+        if not lot.bound and not any(node.waits(uid) for uid in node.known):
+            self._refused[number, shape] = node.ledger, node.known[pod.uid]
 
     def _settle(self, lot: _Lot) -> None:
         """A pod that was refused for good has failed: the scheduler counts it no more."""
@@ -372,7 +346,7 @@ class Simulation:
             lacking = self._scheduler.lacking(lot.needs)
             return Fate(lot.item, PodState.UNSCHEDULABLE, lacking=lacking, barred=barred)
         node = self._nodes[lot.site]
-        known, record = node.known[lot.uid], node.ledger.pods.get(lot.uid)
+        known, record = lot.refusal or node.known[lot.uid], node.ledger.pods.get(lot.uid)
         problems = tuple(str(each) for each in known.ask.problems)
         if record is None:
             state = PodState.WAITING if lot.bound else PodState.REFUSED

@@ -10,7 +10,7 @@ import random
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ SETTINGS: tuple[Mapping[str, Any], ...] = (
     {"topologyManagerPolicy": "single-numa-node", "onMisalignment": "run"},
 )
 SHAPES = (
-    ("1", "200Mi"), ("2", "1Gi"), ("2", "1Gi"), ("3", "2Gi"), ("4", "3Gi"), ("6", "2Gi"), ("8", "4Gi"),
+    ("1", "200Mi"), ("1", "500Mi"), ("1", "1Gi"), ("2", "500Mi"), ("2", "1Gi"), ("3", "1Gi"), ("4", "1Gi"),
     ("500m", "128Mi"), ("", ""),
 )  # fmt: skip
 SEEN = 0.3
@@ -147,7 +147,8 @@ class PaperFleet:
         """Each node's NodeResourceTopology, with its summary."""
         for name, world in self.worlds.items():
             state = world.engine.snapshot
-            summary = encode(summarize(state, began=time.time() - time.monotonic(), enforcing=True))
+            made = summarize(state, began=time.time() - time.monotonic(), enforcing=True)
+            summary = encode(replace(made, generation=1, changed=time.time()))
             there = self.cluster.call("GET", f"/api/v1/nodes/{name}")
             body = topology_object(
                 state.node.machine, state.ledger, state.node.rules, reserved=state.node.reserved, node=name,

@@ -136,10 +136,10 @@ def test_what_is_forecast_happens(plane: ControlPlane, tmp_path: Path) -> None:
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_thousand_pods(plane: ControlPlane, tmp_path: Path, order: str) -> None:
     """A thousand pods on forty nodes, under both orders of kube-scheduler: no difference."""
-    assert differences(plane, tmp_path, order, nodes=40, pods=1000, before=250) == ""
+    assert differences(plane, tmp_path, order, nodes=40, pods=1000, before=90) == ""
 
 
 @full
 def test_a_thousand_pods_as_the_scheduler_binds_them(plane: ControlPlane, tmp_path: Path) -> None:
     """With lots drawn and all scores of kube-scheduler: given its binding, no difference on any node."""
-    assert as_bound(plane, tmp_path, nodes=40, pods=1000, before=250) == ""
+    assert as_bound(plane, tmp_path, nodes=40, pods=1000, before=90) == ""

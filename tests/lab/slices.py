@@ -139,6 +139,8 @@ SLICES = (
         )), 13),
         Part((f"{EXCLUSIVE}::test_with_required_plugins_nobody_starts_while_the_agent_is_away",), 6),
     ), "containers of Burstable pods with CPUs of their own: ten sidecars, churn, kills"),
+    Slice("forecast", (Part(("tests/cluster/test_forecast.py::test_a_thousand_pods[LeastAllocated]",), 5),),
+          "1,000 pods placed by a real scheduler on 40 paper nodes: what was forecast is what happens"),
     Slice("pairs", _parts(PAIRS_TEST, [each.name for each in PAIRS], 7, 28), "fourteen pairs of faults"),
 )  # fmt: skip
 SLOWER, AFTER = 1.2, 2.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.engine.dry_run import DryRun
@@ -13,7 +13,7 @@ from agent.model.podspec import pod_from
 from tests.world.nodes import managers_of
 
 Json = dict[str, Any]
-BEGAN = 1_800_000_000.0
+BEGAN = 1_700_000_000.0
 """Seconds since the epoch at the beginning of all nodes."""
 
 
@@ -60,7 +60,7 @@ class PaperNode:
     def bind(self, body: Json) -> bool:
         """The scheduler binds a pod to it; whether it runs."""
         number = len(self.pods) + 1
-        stamp = f"2027-01-15T08:{number // 60:02}:{number % 60:02}Z"
+        stamp = f"2024-01-15T08:{number // 60:02}:{number % 60:02}Z"
         metadata = {**body["metadata"], "creationTimestamp": stamp}
         bound = {**body, "metadata": metadata, "spec": {**body["spec"], "nodeName": self.name}}
         self.run.see(pod_from(bound), float(number))
@@ -71,7 +71,7 @@ class PaperNode:
     def objects(self) -> list[Json]:
         """Its Node, its NodeResourceTopology with the summary, its pods."""
         state = self.run.state
-        text = encode(summarize(state, began=BEGAN, enforcing=True))
+        text = encode(replace(summarize(state, began=BEGAN, enforcing=True), generation=1, changed=BEGAN))
         topology = topology_object(
             state.node.machine, state.ledger, state.node.rules, reserved=state.node.reserved, node=self.name,
             node_uid=f"uid-{self.name}", pods=(), summary=text,

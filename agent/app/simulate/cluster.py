@@ -88,6 +88,17 @@ class _Recorded:
         return tuple(sorted(there, key=lambda item: (item.pod.created, item.pod.uid)))
 
 
+class _Nowhere:
+    """No pods beside those of the fleet."""
+
+    def load(self, _take: Take, _progress: Progress = silent) -> tuple[str, ...]:
+        """See Source."""
+        return ()
+
+    def pods_of(self, _nodes: Iterable[str], _take: Callable[[Body], None], _progress: Progress = silent) -> None:
+        """See Source."""
+
+
 def forecast(
     source: Source, options: WhatIfOptions, progress: Progress = silent, *, keep_pods: bool = False
 ) -> ClusterForecast:
@@ -104,7 +115,18 @@ def forecast(
         NumalignError: the fleet cannot be read.
     """
     recorded = _Recorded(source)
-    fleet = read_fleet(recorded if keep_pods else source, progress)
+    return answered(read_fleet(recorded if keep_pods else source, progress), options, progress, recorded)
+
+
+def answered(
+    fleet: Fleet, options: WhatIfOptions, progress: Progress = silent, recorded: _Recorded | None = None
+) -> ClusterForecast:
+    """The answer for a fleet that was read; `recorded` gives the pods of nodes that are drained or changed.
+
+    Raises:
+        BadInputError: see `forecast`.
+    """
+    recorded = recorded or _Recorded(_Nowhere())
     kinds = Kinds()
     sites, left_out = _sites(fleet, kinds, progress)
     question = _question(fleet, sites, recorded, options, progress, kinds)
@@ -114,11 +136,12 @@ def forecast(
     steps = iter(range(1, 2 * total + 2))
     found = answer(sites, question, lambda: progress("pods placed", next(steps, total), total))
     tries = iter(range(1, 10**6))
-    told = remedies(
+    told, tried = remedies(
         sites, question, found, lambda: progress("changes tried", next(tries), None)
-    ) if options.smallest else ()  # fmt: skip
-    notes = (*fleet.notes, *_notes(fleet, found, recorded))
-    return ClusterForecast(options, found, told, left_out, notes)
+    ) if options.smallest else ((), True)  # fmt: skip
+    notes = [*fleet.notes, *_notes(fleet, found, recorded)]
+    notes += [] if tried else ["not all changes of the list were tried: the question is large"]
+    return ClusterForecast(options, found, told, left_out, tuple(notes))
 
 
 def _sites(fleet: Fleet, kinds: Kinds, progress: Progress) -> tuple[list[ClusterSite], dict[str, int]]:
