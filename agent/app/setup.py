@@ -30,6 +30,7 @@ from agent.model.devices import DeviceInventory
 from agent.model.machine import Machine
 from agent.model.rules import Enforcement
 from agent.settings import Settings, parse, rules_of
+from agent.settings.conflicts import check_kernel
 from agent.settings.from_node import with_node_memory
 from agent.settings.gates import uncounted
 from agent.settings.hardware import fitted
@@ -106,8 +107,20 @@ def read_setup(
         SettingsError: the file is wrong, or asks for what the machine never had.
         HostError: the machine cannot be read.
     """
-    settings, ignored = read_settings(config) if config else parse({})
+    settings, ignored = _read(config, root)
     return made(settings, open_machine(root), ignored, kept, before)
+
+
+def _read(config: Path | None, root: str | None) -> tuple[Settings, tuple[str, ...]]:
+    settings, ignored = read_settings(config) if config else parse({})
+    _held_against_kernel(settings, root)
+    return settings, ignored
+
+
+def _held_against_kernel(settings: Settings, root: str | None) -> None:
+    """What the kernel of this machine cannot do is refused; a recorded machine does not say which it had."""
+    if root is None:
+        check_kernel(settings, os.uname().release)
 
 
 def begin(config: Path | None, root: str | None, state: Path, kept: NodeAllocatable | None = None) -> Setup:
@@ -131,6 +144,7 @@ def begin(config: Path | None, root: str | None, state: Path, kept: NodeAllocata
             raise
         settings, wrong = instead_of(config, last, error)
         try:
+            _held_against_kernel(settings, root)
             return replace(made(settings, open_machine(root), kept=kept), wrong=wrong)
         except SettingsError:
             raise error from None
@@ -171,7 +185,7 @@ def again(
     """
     machine = open_machine(root)
     try:
-        settings, ignored = read_settings(config) if config else parse({})
+        settings, ignored = _read(config, root)
         now = made(settings, machine, ignored, kept, before)
     except NumalignError as error:
         if config is None:

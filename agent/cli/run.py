@@ -70,6 +70,7 @@ DEFAULT_STATE = Path("/var/lib/numalign")
     help="/metrics, /healthz and /readyz; not with --once.",
 )
 @click.option("--host-root", type=click.Path(path_type=Path), default=Path("/"), hidden=True)
+@click.option("--state-on-host", default="", hidden=True, help="--state-dir as the host names it.")
 @click.option("--api-server", default="", hidden=True, help="Instead of the one that a pod is told of.")
 @click.option("--api-account", type=click.Path(path_type=Path), hidden=True, help="Folder with token and ca.crt.")
 @click.option("--output", "-o", type=click.Choice(["table", "json"]), default="table", show_default=True)
@@ -83,8 +84,8 @@ DEFAULT_STATE = Path("/var/lib/numalign")
 def command(
     *, pods: Path | None, once: bool, afresh: bool, config: Path | None, root: str | None, state_dir: Path | None,
     cgroup_root: str | None, node_name: str, log_dir: Path, nri_socket: str, podresources_socket: str,
-    processes: bool, metrics_address: str, host_root: Path, api_server: str, api_account: Path | None,
-    output: str, log_format: str, log_level: str | None,
+    processes: bool, metrics_address: str, host_root: Path, state_on_host: str, api_server: str,
+    api_account: Path | None, output: str, log_format: str, log_level: str | None,
 ) -> None:  # fmt: skip
     """Serve this node: place pods, write their cpusets, keep them so.
 
@@ -118,7 +119,7 @@ def command(
             run_cluster.options(
                 state=state_dir or DEFAULT_STATE, config=config, root=root, cgroup_root=cgroup_root or MOUNT,
                 node_name=node_name, sockets=sockets, metrics_address=address, host=host_root,
-                server=api_server, account=api_account,
+                server=api_server, account=api_account, state_on_host=state_on_host,
             )
         )  # fmt: skip
         return

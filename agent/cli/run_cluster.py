@@ -16,7 +16,7 @@ from agent.observe.logs import LOG
 
 def options(
     *, state: Path, config: Path | None, root: str | None, cgroup_root: str, node_name: str, sockets: Sockets,
-    metrics_address: str, host: Path, server: str = "", account: Path | None = None,
+    metrics_address: str, host: Path, server: str = "", account: Path | None = None, state_on_host: str = "",
     environment: Mapping[str, str] = os.environ,
 ) -> ClusterOptions:  # fmt: skip
     """What to serve.
@@ -32,6 +32,7 @@ def options(
         host: where the host's file system is seen.
         server: the API server instead of the one that the environment names; its certificate may name another host.
         account: the folder with token and ca.crt instead of the mounted one.
+        state_on_host: the state folder as the host names it, "" where it has the same name.
         environment: NODE_NAME, HOST_IP, POD_UID, POD_NAMESPACE (downward API), KUBERNETES_SERVICE_HOST and _PORT.
 
     Raises:
@@ -49,7 +50,7 @@ def options(
         node_name=name, access=access, state=state, config=config, root=root, cgroup_root=cgroup_root, host=host,
         metrics_address=metrics_address, sockets=sockets, own_uid=environment.get("POD_UID", ""),
         host_ip=environment.get("HOST_IP", ""),
-        own_namespace=environment.get("POD_NAMESPACE", ""),
+        own_namespace=environment.get("POD_NAMESPACE", ""), state_on_host=state_on_host,
     )  # fmt: skip
 
 

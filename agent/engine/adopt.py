@@ -2,7 +2,8 @@
 
     CPUs, memory   the sets that the containers run on. A set is plausible for a container that is entitled to
                    exclusive CPUs if it has exactly as many CPUs as that, all online, none reserved, and none that
-                   anybody else holds.
+                   anybody else holds. Of a mixed container (numalign.io/mixed) without its shared part: the reserved
+                   CPUs, or the pool.
     confinement    the nodes whose CPUs the pod's cgroup has.
     devices        are in no cgroup: the pod's condition, which only we write (its annotations anybody may), says
                    which, whatever it asks for by now. It is believed where nobody else's condition or grant has one
@@ -23,6 +24,7 @@ from dataclasses import dataclass, field, replace
 from agent.core.admission.alignment import AlignmentCheck
 from agent.core.admission.node import Node
 from agent.core.devices.books import UNTOLD, in_use
+from agent.core.request import mixed
 from agent.core.request.amounts import exclusive_count
 from agent.core.request.annotations import Ask, ask_of
 from agent.core.request.exclusive import memory_takes_part
@@ -31,7 +33,7 @@ from agent.model.cgroup import Cgroup
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Ledger, PodRecord
-from agent.model.pod import ContainerKind, Pod
+from agent.model.pod import Container, ContainerKind, Pod
 from agent.model.quantity import units
 from agent.model.rules import Policy, Scope
 
@@ -64,11 +66,14 @@ class Adopter:
         base: the grants that are known.
         pods: who runs and is not among them.
         words: their words.
+        pool: the shared CPUs, as far as the cgroups say it.
     """
 
     def __init__(
-        self, node: Node, base: Ledger, pods: Mapping[str, Pod], words: Mapping[str, AnnotatedGrant]
-    ) -> None:
+        self, node: Node, base: Ledger, pods: Mapping[str, Pod], words: Mapping[str, AnnotatedGrant],
+        pool: CpuSet = CpuSet(),
+    ) -> None:  # fmt: skip
+        self._pool, self._parts = pool, dict[str, dict[str, CpuSet]]()
         self._node, self.ledger, self._words, self._pods = node, base, words, tuple(pods)
         self._judge = AlignmentCheck(node.machine, node.inventory)
         self._taken = node.reserved | CpuSet.union(
@@ -108,7 +113,9 @@ class Adopter:
         base = self.ledger
         cpus, memory, held = base.cpus, base.memory, base.devices
         if found:
-            cpus = replace(cpus, assigned={**cpus.assigned, pod.uid: found})
+            parts = self._parts.get(pod.uid)
+            mixed_sets = {**cpus.mixed, pod.uid: parts} if parts else cpus.mixed
+            cpus = replace(cpus, assigned={**cpus.assigned, pod.uid: found}, mixed=mixed_sets)
         if blocks:
             memory = replace(memory, blocks={**memory.blocks, pod.uid: blocks})
         if devices:
@@ -209,14 +216,25 @@ class Adopter:
             if not count or (container.kind is ContainerKind.INIT and container.name not in cgroups):
                 continue
             cgroup = cgroups.get(container.name)
-            cpus = cgroup.cpus if cgroup else CpuSet()
+            cpus, part = self._apart(pod, container, cgroup.cpus if cgroup else CpuSet(), count)
             free = self._node.machine.online - self._taken - beside
             if len(cpus) != count or not cpus.issubset(free):
                 return {}
             found[container.name] = cpus
+            if part is not None:
+                self._parts.setdefault(pod.uid, {})[container.name] = part
             if container.kind is not ContainerKind.INIT:
                 beside |= cpus
         return found
+
+    def _apart(self, pod: Pod, container: Container, cpus: CpuSet, count: int) -> tuple[CpuSet, CpuSet | None]:
+        """A container's own CPUs and the shared ones beside them, as the books have them; None for no mixed set."""
+        if len(cpus) > count and mixed.takes_part(pod, container, self._node.rules):
+            reserved = cpus & self._node.reserved
+            for part, kept in ((reserved, reserved), (cpus & (self._pool | reserved), CpuSet())):
+                if len(cpus - part) == count:
+                    return cpus - part, kept
+        return cpus, None
 
     def _blocks(self, pod: Pod, cgroups: Mapping[str, Cgroup]) -> dict[str, tuple[Block, ...]]:
         """Memory as the containers are bound now; what a container asks for says how much."""

@@ -10,7 +10,7 @@ from agent.core.admission.pressure import PressureCheck, unjudged
 from agent.core.admission.resize import changed, resized
 from agent.core.admission.waiting import BEHIND, Waiting, may_pass
 from agent.core.devices.kubelet import Given, explained, handed_over
-from agent.core.request import exclusive
+from agent.core.request import exclusive, mixed
 from agent.core.request.amounts import exclusive_count
 from agent.core.request.annotations import DEVICES, PIN, Ask, Problem, ask_of
 from agent.engine.device_tracker import unheld
@@ -48,9 +48,12 @@ def asked(node: Node, pod: Pod) -> Ask:
 def _asked(node: Node, pod: Pod) -> Ask:
     ask = ask_of(pod, node.rules.cpu.options, node.rules.topology.policy)
     problems = []
-    why = exclusive.problem(pod, node.rules)
-    if why:
-        problems.append(Problem(exclusive.EXCLUSIVE, pod.annotations[exclusive.EXCLUSIVE], why, exclusive.THEN))
+    for name, why in (
+        (exclusive.EXCLUSIVE, exclusive.problem(pod, node.rules)),
+        (mixed.MIXED, mixed.problem(pod, node.rules)),
+    ):
+        if why:
+            problems.append(Problem(name, pod.annotations[name], why, exclusive.THEN))
     for resource in sorted(ask.devices):
         if resource in node.inventory.reported:
             why = f"names {resource}, which a device plugin of the kubelet hands out: ask for it in the limits"

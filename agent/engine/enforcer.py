@@ -203,8 +203,9 @@ class Enforcer:
         exclusive = [each for each in observed.cgroups if wanted.get(each.path, Want()).exclusive]
         standing = _Standing(
             {each.path: each.pod_uid for each in exclusive},
-            {each.path: each.cpus for each in exclusive if self._put(each) and not _pooled(each.cpus, shared)},
+            {each.path: each.cpus for each in exclusive if self._put(each)},
             {each.path: each.effective_cpus for each in exclusive}, shared,
+            {each.path: wanted[each.path].shared for each in exclusive},
         )  # fmt: skip
         self._nameless = {
             each.container_id: parent_of(each.path)
@@ -250,7 +251,9 @@ class Enforcer:
     def release(self, ledger: Ledger, observed: Observed) -> tuple[Written, ...]:
         """Put everything back (safety.md S17); the kill switch keeps nobody from that."""
         self._last.clear()
-        return self._write(release_plan(ledger, self.names, observed), _Standing({}, {}, {}, CpuSet()), always=True)
+        return self._write(
+            release_plan(ledger, self.names, observed), _Standing({}, {}, {}, CpuSet(), {}), always=True
+        )
 
     def _put(self, cgroup: Cgroup) -> bool:
         """Whether a container stands where this agent put it, rather than where somebody else did."""
@@ -346,19 +349,30 @@ class _Standing:
         on: where those stand that this agent put there.
         runs: where all of them run, whoever put them there.
         shared: the pool.
+        parts: path -> the shared part of a mixed set, where others may stand.
     """
 
     def __init__(
-        self, pods: Mapping[str, str], on: dict[str, CpuSet], runs: dict[str, CpuSet], shared: CpuSet
-    ) -> None:
-        self._pods, self._on, self._runs, self._shared = pods, on, runs, shared
+        self, pods: Mapping[str, str], on: Mapping[str, CpuSet], runs: dict[str, CpuSet], shared: CpuSet,
+        parts: Mapping[str, CpuSet],
+    ) -> None:  # fmt: skip
+        self._pods, self._runs, self._shared, self._parts = pods, runs, shared, parts
+        self._on: dict[str, CpuSet] = {}
+        for path, cpus in on.items():
+            self._stands(path, cpus)
+
+    def _stands(self, path: str, cpus: CpuSet) -> None:
+        part = self._parts.get(path, CpuSet())
+        if part or not _pooled(cpus, self._shared):
+            self._on[path] = cpus - part
 
     def in_the_way(self, write: Write) -> bool:
         """Whether a write would put a container on CPUs where one of another pod stands."""
         uid = self._pods.get(write.path)
         if uid is None or write.file != CPUS:
             return False
-        new = CpuSet.parse(write.value) - self._on.get(write.path, CpuSet()) - self._shared
+        common = self._shared | self._parts.get(write.path, CpuSet())
+        new = CpuSet.parse(write.value) - self._on.get(write.path, CpuSet()) - common
         return any(self._pods[path] != uid and not on.isdisjoint(new) for path, on in self._on.items())
 
     def aside(self, write: Write) -> tuple[Write, ...]:
@@ -377,8 +391,7 @@ class _Standing:
                 now = CpuSet.parse(each.write.value)
                 self._runs[each.write.path] = now
                 self._on.pop(each.write.path, None)
-                if not _pooled(now, self._shared):
-                    self._on[each.write.path] = now
+                self._stands(each.write.path, now)
 
 
 def _pooled(cpus: CpuSet, shared: CpuSet) -> bool:

@@ -112,6 +112,11 @@ class Engine:
         """The engine's own settings now; observe-only while another program writes cpusets, too."""
         return replace(self.snapshot.switches, observe_only=self._reconciler.off)
 
+    def at_rest(self) -> State:
+        """The state while nothing is decided or written: what it says of the kernel is so; takes the lock."""
+        with self._lock:
+            return self._state
+
     @property
     def acting(self) -> bool:
         """Whether anything is done to pods and cgroups now (safety rules S3, S10); takes no lock."""

@@ -8,6 +8,7 @@ pods in order of admission (created, uid), so that of two claims to one thing th
     memory       stays where the nodes exist and have room for it; else the container is bound to nothing.
     devices      stay where they exist and no older pod has them.
     confinement  stays where its nodes exist and have the shared CPUs for it.
+    mixed        the shared CPUs beside a container's own stay, whatever is reserved now; one that is offline is lost.
 
 What was lost is told, and stands in the pod's record. Nothing is placed anew: that would move a running container.
 """
@@ -61,6 +62,7 @@ def migrate(old: Ledger, node: Node) -> Migrated:
     for record in sorted(old.pods.values(), key=lambda each: (each.pod.created, each.pod.uid)):
         claims.pod(record)
     claims.confinements()
+    claims.mixed_sets()
     return Migrated(claims.ledger(), tuple(claims.losses))
 
 
@@ -79,6 +81,7 @@ class _Claims:
         self.assigned: dict[str, dict[str, CpuSet]] = {}
         self.pools: dict[str, CpuSet] = {}
         self.confined: dict[str, Confinement] = {}
+        self.mixed: dict[str, dict[str, CpuSet]] = {}
         self.blocks: dict[str, dict[str, tuple[Block, ...]]] = {}
         self.block_pools: dict[str, tuple[Block, ...]] = {}
         self.books = start.memory.nodes
@@ -188,12 +191,27 @@ class _Claims:
                 record, aligned=dict.fromkeys(record.aligned, False), why={**record.why, "": what}
             )
 
+    def mixed_sets(self) -> None:
+        """Last as well: they are never of what anybody has for himself."""
+        within = self.node.machine.online - self.taken
+        for uid, record in self.pods.items():
+            for name in (
+                each.name for each in record.pod.containers if each.name in self.old.cpus.mixed.get(uid, {})
+            ):
+                part = self.old.cpus.mixed[uid][name]
+                if part - within:
+                    self._lost(
+                        uid, name, f"it lost the shared CPUs {part - within} beside its own: offline, or a pod's"
+                    )
+                if part & within or not part:
+                    self.mixed.setdefault(uid, {})[name] = part & within
+
     def ledger(self) -> Ledger:
         start = self.start
         cpus = replace(
             start.cpus,
             shared=start.cpus.shared - self.taken,
-            assigned=self.assigned, pools=self.pools, confined=self.confined,
+            assigned=self.assigned, pools=self.pools, confined=self.confined, mixed=self.mixed,
         )  # fmt: skip
         memory = replace(start.memory, nodes=self.books, blocks=self.blocks, pools=self.block_pools)
         others = {

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from agent.core.accounting import invariants
 from agent.core.admission.node import Node
-from agent.core.cgroups.burstable import Standing, own_sets, standing
+from agent.core.cgroups.burstable import Standing, common, own_sets, standing
 from agent.engine.adopt import Adopter, AnnotatedGrant
 from agent.engine.fault_isolation import Isolated
 from agent.engine.migrate import Loss, migrate
@@ -120,7 +120,7 @@ def recover(
         only: uids of those that may be adopted; None for all.
     """
     base = saved or node.start()
-    overtaken = _overtaken(base, observed)
+    overtaken = _overtaken(base, observed, node.reserved)
     for uid in overtaken:
         base = node.release(base, uid)
     mine = {pod.uid: pod for pod in pods if pod.uid not in base.pods}
@@ -133,7 +133,7 @@ def recover(
             if cgroup.level is Level.CONTAINER and uid == cgroup.pod_uid:
                 containers[name] = cgroup
     here = sorted((mine[uid] for uid in by_pod if uid in mine), key=lambda pod: (pod.created, pod.uid))
-    adopter = Adopter(node, base, {pod.uid: pod for pod in here}, words or {})
+    adopter = Adopter(node, base, {pod.uid: pod for pod in here}, words or {}, common(observed))
     adopted: list[str] = []
     for pod in here:
         if only is not None and pod.uid not in only:
@@ -160,13 +160,13 @@ def recover(
     )
 
 
-def _overtaken(ledger: Ledger, observed: Observed) -> tuple[str, ...]:
+def _overtaken(ledger: Ledger, observed: Observed, reserved: CpuSet) -> tuple[str, ...]:
     """Pods of a ledger that are not there, and on whose CPUs somebody was put whom it does not know.
 
     Nothing is put anywhere that was not saved: a later ledger than this one knew him.
     """
     there = {cgroup.pod_uid for cgroup in observed.cgroups}
-    may_be_granted = own_sets(observed)
+    may_be_granted = own_sets(observed, reserved)
     strangers = CpuSet.union(
         cgroup.cpus for cgroup in observed.cgroups if may_be_granted(cgroup) and cgroup.pod_uid not in ledger.pods
     )

@@ -8,15 +8,15 @@ its CPUs, and they are freed when the cgroup has gone. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from agent.core.accounting import invariants
 from agent.core.admission.node import Node
-from agent.core.cgroups.burstable import own_sets
+from agent.core.cgroups.burstable import common, own_sets
 from agent.engine.adopt import Adopter
 from agent.model.cgroup import Cgroup, Observed
-from agent.model.idset import NodeSet
+from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
 from agent.model.pod import Container, Pod, Qos
 
@@ -36,10 +36,14 @@ def keep(node: Node, ledger: Ledger, observed: Observed, there: Collection[str])
         there: uids of the pods of the complete list.
     """
     pods: dict[str, list[Cgroup]] = {}
-    may_be_granted = own_sets(observed)
+    may_be_granted, pool = own_sets(observed, node.reserved), common(observed)
+    parts: dict[str, CpuSet] = {}
     for each in observed.cgroups:
         mine = each.pod_uid in there or each.pod_uid in ledger.pods
         if may_be_granted(each) and not mine:
+            part = each.cpus & node.reserved  # of a mixed set: the rest is a grant, and nobody else's pool
+            if part and (each.cpus - part).isdisjoint(pool):
+                parts[each.container_id] = part
             pods.setdefault(each.pod_uid, []).append(each)
     told: dict[str, str] = {}
     for uid, each in sorted(
@@ -47,7 +51,7 @@ def keep(node: Node, ledger: Ledger, observed: Observed, there: Collection[str])
         key=lambda found: (len(found[1].cpus), found[1].path),
     ):
         containers = [*(one for one in pods[uid] if one.container_id in ledger.cpus.assigned.get(uid, {})), each]
-        found = _with(node, ledger, uid, containers)
+        found = _with(node, ledger, uid, containers, parts)
         if found is not None:
             ledger = found
             cpus = ", ".join(str(one.cpus) for one in containers)
@@ -58,18 +62,24 @@ def keep(node: Node, ledger: Ledger, observed: Observed, there: Collection[str])
     return ledger, told
 
 
-def _with(node: Node, ledger: Ledger, uid: str, containers: list[Cgroup]) -> Ledger | None:
+def _with(
+    node: Node, ledger: Ledger, uid: str, containers: list[Cgroup], parts: Mapping[str, CpuSet]
+) -> Ledger | None:
     """The ledger with the sets of these containers; None where they may not be grants."""
-    sizes = {each.container_id: {"cpu": 1000 * len(each.cpus)} for each in containers}
+    own = {each.container_id: each.cpus - parts.get(each.container_id, CpuSet()) for each in containers}
+    sizes = {name: {"cpu": 1000 * len(cpus)} for name, cpus in own.items()}
     pod = Pod(
         uid, uid, NAMESPACE, tuple(Container(name, requests=each, limits=each) for name, each in sizes.items()),
         Qos.GUARANTEED,
     )  # fmt: skip
     adopter = Adopter(node, node.release(ledger, uid), {uid: pod}, {})
-    if not adopter.adopt(pod, {each.container_id: replace(each, mems=NodeSet()) for each in containers}, None):
+    cgroups = {each.container_id: replace(each, cpus=own[each.container_id], mems=NodeSet()) for each in containers}
+    if not adopter.adopt(pod, cgroups, None):
         return None
     adopter.confine()
-    found = adopter.ledger
+    found, mine = adopter.ledger, {name: parts[name] for name in own if name in parts}
+    if mine:
+        found = replace(found, cpus=replace(found.cpus, mixed={**found.cpus.mixed, uid: mine}))
     return (
         None
         if not found.cpus.shared or any(invariants.broken_rules(found, node, earlier=tuple(found.pods)))

@@ -1,9 +1,9 @@
 """What a pod is told, as values: annotations and the condition. Pure; `publisher` sends it.
 
-numalign.io/assignment    JSON: per container cpus, mems, devices, claims, aligned, why; policy, scope, what was asked
-                          for; under "hints" the devices that the container cannot open, and why; under "unenforced"
-                          why the kernel does not have (all of) it, where that is so; under "pcie" how near its
-                          devices are to each other, where the settings ask for it
+numalign.io/assignment    JSON: per container cpus, sharedCpus (of a mixed one), mems, devices, claims, aligned, why;
+                          policy, scope, what was asked for; under "hints" the devices that the container cannot open,
+                          and why; under "unenforced" why the kernel does not have (all of) it, where that is so;
+                          under "pcie" how near its devices are to each other, where the settings ask for it
 numalign.io/cpus          the exclusive CPUs of the whole pod, for `kubectl get -o custom-columns`
 numalign.io/numa-nodes    the NUMA nodes that they and the bound memory lie on
 numalign.io/failed        the uid of a pod that we ended (`fail`), written with its deadline (`publisher`)
@@ -25,7 +25,7 @@ from agent.core.cgroups.enforced import IN_FORCE, Unenforced, sentence
 from agent.core.devices.claims import claims_of
 from agent.core.devices.claims import noted as claims_noted
 from agent.core.devices.nearness import noted, pairs_of
-from agent.core.request import exclusive
+from agent.core.request import exclusive, mixed
 from agent.core.request.amounts import HUGE
 from agent.engine.adopt import AnnotatedGrant
 from agent.errors import MalformedError
@@ -94,6 +94,7 @@ def admitted(
     record = ledger.pods[uid]
     containers: dict[str, Any] = {}
     cpus, nodes, claimed = CpuSet(), NodeSet(), claims_of(ledger, uid)
+    parts = mixed.parts_of(ledger, uid)
     for container in record.pod.containers:
         grant = ledger.grant(uid, container.name)
         if grant.cpus:
@@ -102,8 +103,8 @@ def admitted(
         if grant.mems and record.bind_memory:
             nodes |= grant.mems
         mine = _container(container.name, record, grant, hints, claimed.get(container.name, ()))
-        if container.name in unenforced:
-            mine["unenforced"] = unenforced[container.name]
+        mine |= {"sharedCpus": parts[container.name]} if container.name in parts else {}
+        mine |= {"unenforced": unenforced[container.name]} if container.name in unenforced else {}
         containers[container.name] = mine
     confined = ledger.cpus.confined.get(uid)
     if confined is not None:
@@ -117,7 +118,8 @@ def admitted(
     if "" in unenforced:
         body["unenforced"] = unenforced[""]
     status, reason, message = _verdict(record, cpus, nodes)
-    message = _noted(message, reason, exclusive.told(record.pod, rules, holds=uid in ledger.cpus.assigned))
+    notes = exclusive.told(record.pod, rules, holds=uid in ledger.cpus.assigned), mixed.told(record.pod, rules, parts)
+    message = _noted(message, reason, "; ".join(filter(None, notes)))
     message += _pages(record, ledger, reason)
     if unenforced:
         status, reason, message = "False", NOT_ENFORCED, sentence(unenforced)

@@ -30,6 +30,8 @@ class CpuBooks:
         assigned: pod uid -> container name -> CPUs. Under pod-level management also the shares of a pod's own pool.
         pools: pod uid -> the CPUs of a pod managed as a whole (PodLevelResourceManagers, kubelet rule 4.12).
         confined: pod uid -> confinement of pods that share CPUs of some nodes (numalign.io/align).
+        mixed: pod uid -> container name -> the shared CPUs that it may use beside its own (numalign.io/mixed): of
+            nobody, and granted to nobody while it lives. Empty: the shared pool as it is.
         reusable: (pod uid, CPUs) left by init containers, or None.
     """
 
@@ -37,6 +39,7 @@ class CpuBooks:
     assigned: Mapping[str, Mapping[str, CpuSet]] = field(default_factory=dict)
     pools: Mapping[str, CpuSet] = field(default_factory=dict)
     confined: Mapping[str, Confinement] = field(default_factory=dict)
+    mixed: Mapping[str, Mapping[str, CpuSet]] = field(default_factory=dict)
     reusable: tuple[str, CpuSet] | None = None
 
 

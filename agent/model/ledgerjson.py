@@ -29,6 +29,9 @@ from agent.model.podjson import MANY, amount, each, ids, pod_from_json, pod_to_j
 VERSION = 1
 """Raised when the meaning of a field changes; a reader refuses what is newer."""
 
+MIXED, POOL = "mixed", "pool"
+"""Where the shared parts of mixed sets stand among the others, and the one that is whatever the shared pool is."""
+
 T = TypeVar("T")
 
 
@@ -53,9 +56,19 @@ def ledger_to_json(ledger: Ledger) -> dict[str, object]:
             "pools": _sorted(memory.pools, _from_blocks),
         },
         "devices": {"held": _per_container(ledger.devices.held, lambda held: _sorted(held, list))},
-        "others": _sorted(ledger.others, lambda pods: _per_container(pods, list)),
+        "others": _sorted(_others(ledger), lambda pods: _per_container(pods, list)),
         "pods": _sorted(ledger.pods, _from_record),
     }
+
+
+def _others(ledger: Ledger) -> Mapping[str, Mapping[str, Mapping[str, tuple[str, ...]]]]:
+    """With the shared parts of mixed sets, which a version that knows none of them keeps as it found them."""
+    if not ledger.cpus.mixed:
+        return ledger.others
+    mixed = {
+        uid: {name: (str(cpus) or POOL,) for name, cpus in own.items()} for uid, own in ledger.cpus.mixed.items()
+    }
+    return {**ledger.others, MIXED: mixed}
 
 
 def _sorted(found: Mapping[str, T], write: Callable[[T], object]) -> dict[str, object]:
@@ -142,6 +155,7 @@ def ledger_from_json(body: Mapping[str, object]) -> Ledger:
             assigned=_each_container(cpus.get("assigned"), _cpus),
             pools=each(cpus.get("pools"), _cpus),
             confined=each(cpus.get("confined"), _to_confinement),
+            mixed=_each_container(root.get("others").get(MIXED), _to_part),
         ),
         memory=MemoryBooks(
             nodes=tuple(_to_book(item) for item in memory.get("nodes").items(MANY)),
@@ -149,7 +163,9 @@ def ledger_from_json(body: Mapping[str, object]) -> Ledger:
             pools=each(memory.get("pools"), _to_blocks),
         ),
         devices=DeviceBooks(held=_each_container(devices.get("held"), lambda held: each(held, _texts))),
-        others=each(root.get("others"), lambda pods: _each_container(pods, _texts)),
+        others={
+            name: _each_container(pods, _texts) for name, pods in root.get("others").members(MANY) if name != MIXED
+        },
         pods={uid: _to_record(field, uid) for uid, field in root.get("pods").members(MANY)},
     )
 
@@ -173,6 +189,11 @@ def _nodes(field: Field) -> NodeSet:
 
 def _texts(field: Field) -> tuple[str, ...]:
     return tuple(item.text() for item in field.items(MANY))
+
+
+def _to_part(field: Field) -> CpuSet:
+    (text,) = _row(field, 1)
+    return CpuSet() if text.value == POOL else _cpus(text)
 
 
 def _row(field: Field, length: int, most: int = 0) -> tuple[Field, ...]:

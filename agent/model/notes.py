@@ -21,7 +21,7 @@ WORDS = frozenset(
                                    "release", "released", "tolerate-missing-plugin")
 )  # fmt: skip
 """Annotations that are a word or two."""
-LISTS = frozenset({f"{PREFIX}cpu-options", f"{PREFIX}devices", f"{PREFIX}exclusive"})
+LISTS = frozenset({f"{PREFIX}cpu-options", f"{PREFIX}devices", f"{PREFIX}exclusive", f"{PREFIX}mixed"})
 """Annotations that are lists."""
 OURS = frozenset({f"{PREFIX}assignment", f"{PREFIX}cpus", f"{PREFIX}numa-nodes", f"{PREFIX}failed"})
 """What the agent itself writes: no wish, and as long as what it tells of; never kept."""

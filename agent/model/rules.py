@@ -226,6 +226,14 @@ class MemoryRules:
     tier: MemoryTier = MemoryTier.LOCAL
 
 
+class MixedCpus(StrEnum):
+    """Which CPUs a container has beside its own that asks for that (`agent.core.request.mixed`)."""
+
+    RESERVED = "reserved"
+    POOL = "pool"
+    NONE = "none"
+
+
 class PcieLocality(StrEnum):
     """Whether it counts how near devices are within a NUMA node (`agent.core.machines.pcie`)."""
 
@@ -273,6 +281,7 @@ class Rules:
         exclusive: which containers of pods that are not Guaranteed get their whole CPUs for themselves, where neither
             pod nor namespace says (`agent.core.request.exclusive`).
         exclusive_namespaces: whose pods may have that; "*" for all.
+        mixed: which CPUs containers have beside their own that ask for that (`agent.core.request.mixed`).
     """
 
     topology: TopologyRules = TopologyRules()
@@ -293,6 +302,7 @@ class Rules:
     pcie: PcieLocality = PcieLocality.OFF
     exclusive: Wish = NOBODY
     exclusive_namespaces: tuple[str, ...] = ("*",)
+    mixed: MixedCpus = MixedCpus.RESERVED
 
     @property
     def answers(self) -> str:

@@ -138,6 +138,9 @@ SPECS: tuple[Spec, ...] = (
              "Pods that keep what they had: the node has no room for what they ask for now, or nothing can be saved. "
              "Each is tried again when something is released; `kubectl numalign why` tells what is in its way.",
              warn=1)),
+    Spec("numalign_mixed_containers", "gauge",
+         "Containers that have shared CPUs beside their own (numalign.io/mixed).",
+         panel=SeriesPanel("Pods", "Containers with own and shared CPUs", "Those that numalign.io/mixed names.")),
     Spec("numalign_largest_aligned_cpus", "gauge",
          "Fragmentation: the largest CPU request that still fits one NUMA node."),
     Spec("numalign_largest_aligned_bytes", "gauge",

@@ -1,18 +1,25 @@
 """Settings that cannot stand together, whatever the machine. Used by `agent.settings.parsing`.
 
-What needs the machine as well (CPUs that exist, nodes that exist, sums) is checked by `agent.settings.to_rules`.
+What needs the machine as well (CPUs that exist, nodes that exist, sums) is checked by `agent.settings.to_rules`. The
+kernel's release comes from `agent.app.setup`.
 """
 
 from __future__ import annotations
 
+import re
+
 from agent.errors import SettingsError
-from agent.model.rules import Enforcement, OnMisalignment
+from agent.model.rules import Enforcement, MixedCpus, OnMisalignment
 from agent.settings.cpu_options import check_machine
 from agent.settings.gates import check_gates
 from agent.settings.kinds import CpuPolicy
 from agent.settings.model import Settings
 from agent.settings.to_rules import cpu_options_of
 from agent.settings.topology_options import topology_rules
+
+KEEPS_AFFINITIES = (6, 2)
+"""The first kernel that remembers what a thread chose when its cpuset is written (8f9ea86fdf99, user_cpus_ptr)."""
+_RELEASE = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})", re.ASCII)
 
 
 def check_together(settings: Settings, *, present: frozenset[str]) -> None:
@@ -55,6 +62,26 @@ def check_together(settings: Settings, *, present: frozenset[str]) -> None:
                     f"devices[{number}].addresses", f"{address} is selected twice; a device has one resource"
                 )
             seen.add(address)
+
+
+def check_kernel(settings: Settings, release: str) -> None:
+    """Refuse what the kernel cannot do without harm; `release` as uname has it.
+
+    Before 6.2 each write of a cpuset resets the affinities that the threads below it chose (safety rule S6). The pool
+    changes with every pod, and a mixed container's threads choose theirs: its shared part must then never change.
+
+    Raises:
+        SettingsError: names the key to change and what to do.
+    """
+    if settings.mixed_shared_cpus is not MixedCpus.POOL:
+        return
+    found = _RELEASE.match(release)
+    if found is None or (int(found[1]), int(found[2])) < KEEPS_AFFINITIES:
+        raise SettingsError(
+            "mixedSharedCPUs",
+            f"pool needs Linux 6.2 or newer, and this is {release[:40] or 'unknown'}: before, a change of the pool "
+            "resets the affinities that the program's threads chose; set mixedSharedCPUs to reserved",
+        )
 
 
 def _cpus(settings: Settings, present: frozenset[str]) -> None:

@@ -20,6 +20,7 @@ from agent.model.rules import (
     DeviceSelector,
     Enforcement,
     MemoryTier,
+    MixedCpus,
     OnMemoryShortage,
     OnMisalignment,
     PcieLocality,
@@ -288,6 +289,16 @@ class Settings(Section):
         tuple[Taker, ...],
         Field(max_length=1024, description='Whose pods may have that, by annotation or by the setting; "*" for all.'),
     ] = ("*",)
+    mixed_shared_cpus: Annotated[
+        MixedCpus,
+        Field(
+            alias="mixedSharedCPUs",
+            description=(
+                "What a container has beside its own CPUs that asks for that (numalign.io/mixed): reserved, the "
+                "reserved CPUs; pool, the shared pool, on Linux 6.2 and newer only; none, nothing."
+            ),
+        ),
+    ] = MixedCpus.RESERVED
     memory_manager_policy: Annotated[
         MemoryPolicy, Field(description="Static: memory of Guaranteed pods is granted by NUMA node and bound.")
     ] = MemoryPolicy.NONE

@@ -65,6 +65,7 @@ def rules_of(settings: Settings, machine: Machine, *, node_reserved: int = 0, ku
         pcie=settings.pcie_locality,
         exclusive=settings.exclusive_containers,
         exclusive_namespaces=settings.exclusive_namespaces,
+        mixed=settings.mixed_shared_cpus,
     )
 
 

@@ -12,6 +12,7 @@ import yaml
 from agent.core.cgroups import enforced
 from agent.core.request import annotations as asks
 from agent.core.request.exclusive import EXCLUSIVE
+from agent.core.request.mixed import MIXED
 from agent.kube import pod_report as report
 from agent.kube.nodes import OBSERVE_ONLY
 from agent.kube.publishing.pod_reporter import _reason
@@ -34,7 +35,7 @@ def test_annotations() -> None:
     asked = pages.section(REFERENCE, "Annotations that you set")
     known = {
         asks.POLICY, asks.SCOPE, asks.ON_MISALIGNMENT, asks.CPU_OPTIONS, asks.DEVICES, asks.ALIGN, asks.PIN,
-        asks.MOVE_MEMORY, EXCLUSIVE,
+        asks.MOVE_MEMORY, EXCLUSIVE, MIXED,
     }  # fmt: skip
     assert pages.first_cells(asked) == known
     assert OBSERVE_ONLY in asked

@@ -470,7 +470,7 @@ def test_init_containers_and_sidecars_take_part_and_leave_their_cpus(tmp_path: P
     app, proxy = (CpuSet.parse(node.holds("b", name)) for name in ("app", "proxy"))
     assert (len(app), len(proxy)) == (4, 1)
     assert app & proxy == CpuSet()
-    assert init <= app | proxy
+    assert init.issubset(app | proxy)
     assert [CpuSet.parse(node.effective("b", name)) for name in ("app", "proxy")] == [app, proxy]
 
 

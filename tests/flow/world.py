@@ -16,6 +16,7 @@ from typing import Any
 from agent.app.reporters import Reporters
 from agent.core.accounting import invariants
 from agent.core.admission.node import Node
+from agent.core.cgroups.desired import mixed_part
 from agent.core.cgroups.enforced import Unenforced
 from agent.core.machines.synthetic import parse_synthetic
 from agent.core.request.annotations import Ask
@@ -268,7 +269,7 @@ class World:
                 continue
             uid, name = names.get(cgroup.container_id, (cgroup.pod_uid, ""))
             own = ledger.grant(uid, name).cpus
-            allowed = own or ledger.cpus.shared
+            allowed = (own or ledger.cpus.shared) | mixed_part(ledger, uid, name, self.engine.node.machine)
             assert cgroup.effective_cpus.issubset(allowed or everyone), (
                 f"{uid}/{name} runs on {cgroup.effective_cpus}"
             )

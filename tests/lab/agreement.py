@@ -157,7 +157,7 @@ def _crowded(seen: Look, ledger: Ledger, bodies: Mapping[str, Object]) -> Iterat
     """The kernel alone: nobody else may run where a container runs outside the shared pool."""
     names = _names(ledger, seen, bodies)
     for one, other in combinations(seen.containers, 2):
-        common = (one.cpus & other.cpus) - ledger.cpus.shared
+        common = (one.cpus & other.cpus) - ledger.cpus.shared - _beside(ledger, one.uid) - _beside(ledger, other.uid)
         # Within a pod a container may follow another one on its CPUs: only what runs at the same time counts.
         if common and (one.uid != other.uid or (one.threads and other.threads)):
             yield f"{_who(ledger, names, one)} and {_who(ledger, names, other)} both run on CPUs {common}"
@@ -171,8 +171,9 @@ def _kernel(seen: Look, ledger: Ledger, bodies: Mapping[str, Object]) -> Iterato
         grant = ledger.grant(container.uid, names.get(container.id, ""))
         record = ledger.pods.get(container.uid)
         if grant.cpus:
-            if container.cpus != grant.cpus & seen.online:
-                yield f"{who} runs on CPUs {container.cpus}, the ledger gives it {grant.cpus}"
+            whole = grant.cpus | _beside(ledger, container.uid, names.get(container.id, ""))
+            if container.cpus != whole & seen.online:
+                yield f"{who} runs on CPUs {container.cpus}, the ledger gives it {whole}"
             if not container.quota.startswith("max"):
                 yield f"{who} has CPUs of its own and a quota, {container.quota}"
         elif container.cpus - ledger.cpus.shared:
@@ -258,6 +259,12 @@ def _own(ledger: Ledger, uid: str) -> CpuSet:
     return CpuSet.union(ledger.cpus.assigned.get(uid, {}).values()) | ledger.cpus.pools.get(uid, CpuSet())
 
 
+def _beside(ledger: Ledger, uid: str, name: str = "") -> CpuSet:
+    """The shared CPUs that mixed containers of a pod, or one of them, have beside their own (numalign.io/mixed)."""
+    parts = ledger.cpus.mixed.get(uid, {})
+    return CpuSet.union(part or ledger.cpus.shared for each, part in parts.items() if name in ("", each))
+
+
 def _names(ledger: Ledger, seen: Look, bodies: Mapping[str, Object]) -> dict[str, str]:
     """Container id -> name. One whose id the API does not have (yet, or any more) is known by what it runs on."""
     found: dict[str, str] = {}
@@ -269,6 +276,7 @@ def _names(ledger: Ledger, seen: Look, bodies: Mapping[str, Object]) -> dict[str
     here = {(container.uid, found.get(container.id, "")) for container in seen.containers}
     for container in seen.containers:
         for name, cpus in sorted(ledger.cpus.assigned.get(container.uid, {}).items()):
+            cpus |= _beside(ledger, container.uid, name)  # noqa: PLW2901 - with its shared part
             if container.id not in found and cpus == container.cpus and (container.uid, name) not in here:
                 found[container.id] = name
                 here.add((container.uid, name))

@@ -154,6 +154,8 @@ class _Judge:
         self.verdict = Verdict()
         self._seen = seen
         self._pinned: dict[str, CpuSet] = {}
+        self._whole: dict[str, CpuSet] = {}
+        """Of those, all that they have: a mixed set holds shared CPUs, too."""
         self._placed: set[str] = set()
         self._open: dict[tuple[str, str], tuple[int, bool]] = {}
         self._told: set[tuple[str, ...]] = set()
@@ -196,12 +198,12 @@ class _Judge:
         if ledger is None or not each.cpus:
             return
         own = _own(ledger, each.pod)
-        fits = bool(own) and each.cpus.issubset(own)
+        fits = bool(own & each.cpus) and each.cpus.issubset(own | _beside(ledger, each.pod))
         if fits or each.cpus.issubset(ledger.cpus.shared):
             self._placed.add(name)
         if fits:
-            self._pinned[name] = each.cpus
-        elif self._pinned.get(name) != each.cpus or (each.pod in ledger.pods and not own):
+            self._pinned[name], self._whole[name] = each.cpus & own, each.cpus
+        elif self._whole.get(name) != each.cpus or (each.pod in ledger.pods and not own):
             self._pinned.pop(name, None)
 
     def _overlaps(self, span: Span) -> Iterator[tuple[tuple[str, str], CpuSet, str]]:
@@ -262,6 +264,11 @@ class _Judge:
 
 def _own(ledger: Ledger, uid: str) -> CpuSet:
     return CpuSet.union(ledger.cpus.assigned.get(uid, {}).values()) | ledger.cpus.pools.get(uid, CpuSet())
+
+
+def _beside(ledger: Ledger, uid: str) -> CpuSet:
+    """The shared CPUs that the pod's mixed containers have beside their own (numalign.io/mixed)."""
+    return CpuSet.union(part or ledger.cpus.shared for part in ledger.cpus.mixed.get(uid, {}).values())
 
 
 def _who(ledger: Ledger | None, each: Seen, name: str) -> str:

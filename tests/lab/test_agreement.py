@@ -156,6 +156,21 @@ def test_each_kind_of_disagreement_is_found(name: str) -> None:
     assert any(sentence in each for each in found), found
 
 
+def test_a_mixed_set_agrees_with_its_two_parts() -> None:
+    """Own and shared CPUs in one cgroup: those reserved apart from the pool, too, where two mixed ones meet."""
+    parts = {A: {"c": cpus("7")}, B: {"c": cpus("7")}}
+    look = with_cpus(shared=cpus("0-1,5-6"), mixed=parts)
+    found = [replace(each, cpus=cpus(text), threads={}) for each, text in zip(
+        look.containers, ("2-3,7", "0-1,5-6", "4,7", "0-1,5-6"), strict=True)]  # fmt: skip
+    whole = replace(look, containers=tuple(found))
+    said = agreement.disagreements(whole, bodies(), reserved=cpus("7"))
+    assert said == ["CPUs 7 are lost: neither shared nor anybody's"]  # this judge knows no strict reservation
+    alone = replace(whole, containers=(replace(found[0], cpus=cpus("2-3")), *found[1:]))
+    assert "container c of default/a runs on CPUs 2-3, the ledger gives it 2-3,7" in " ".join(
+        agreement.disagreements(alone, bodies(), reserved=cpus("7"))
+    )
+
+
 def test_annotations_do_not_count_while_nobody_can_write_them() -> None:
     """With the API server away, ledger and kernel alone are compared."""
     assert disagreements(LOOK, noted("numalign.io/cpus", "4"), RESERVED, told=False) == []

@@ -25,8 +25,8 @@ Line = dict[str, Any]
 A, B = (f"{letter * 8}-0000-4000-8000-000000000000" for letter in "ab")
 
 
-def ledger(**assigned: str) -> str:
-    """A saved ledger of a machine with CPUs 0-7: pods a and b, and what they have for themselves."""
+def ledger(mixed: str | None = None, **assigned: str) -> str:
+    """A saved ledger of a machine with CPUs 0-7: pods a and b, and what they have for themselves; a's shared part."""
     own = {{"a": A, "b": B}[name]: {"c": CpuSet.parse(cpus)} for name, cpus in assigned.items()}
     shared = CpuSet.parse("0-7") - CpuSet.union(each["c"] for each in own.values())
     pods = {
@@ -36,7 +36,8 @@ def ledger(**assigned: str) -> str:
     }
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "checkpoint.json"
-        Checkpoint(path).save(Ledger("m", CpuBooks(shared, assigned=own), pods=pods))
+        parts = {} if mixed is None else {A: {"c": CpuSet.parse(mixed)}}
+        Checkpoint(path).save(Ledger("m", CpuBooks(shared, assigned=own, mixed=parts), pods=pods))
         return base64.b64encode(path.read_bytes()).decode()
 
 
@@ -71,6 +72,15 @@ def test_an_overlap_of_two_sweeps_in_a_row_counts() -> None:
     (said,) = judge(START, line(5, b="0-7"), line(7, b="0-1,4-7")).wrong
     assert "container b of default/b with CPUs 0-7 was on CPUs 2-3 of container a of default/a" in said
     assert "at sweep 5 of 101, 2 sweeps long" in said
+
+
+@pytest.mark.parametrize(("part", "whole"), [("0-1", "0-3"), ("", "0-7")], ids=["fixed", "pool"])
+def test_the_shared_part_of_a_mixed_set_is_no_overlap_and_its_own_part_is(part: str, whole: str) -> None:
+    """Beside it others run on the shared CPUs; on its own ones nobody may, whatever its set holds beside them."""
+    begin = line(0, saved=ledger(mixed=part, a="2-3"), a=whole, b="0-1,4-7")
+    assert judge(begin) == Verdict()
+    (said,) = judge(begin, line(5, b="0-2,4-7"), line(8, b="0-1,4-7")).wrong
+    assert "was on CPUs 2 of container a of default/a" in said
 
 
 def test_an_overlap_that_lasts_while_others_change_is_one_overlap() -> None:

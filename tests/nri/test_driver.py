@@ -56,6 +56,12 @@ class Engine:
     def devices(self, uid: str, container: str) -> tuple[Mapping[str, str], tuple[DeviceNode, ...]]:
         return self.handed
 
+    def mixed(self, uid: str, container: str) -> Mapping[str, str]:
+        return {"NUMALIGN_EXCLUSIVE_CPUS": "2-3", "NUMALIGN_SHARED_CPUS": "0"} if self.wanted.shared else {}
+
+    def folders(self, uid: str, container: str) -> tuple[tuple[str, str], ...]:
+        return ((f"/host/{uid}/{container}", "/here"),) if self.wanted.shared else ()
+
     def containers_named(self, names: Mapping[str, tuple[str, str]]) -> None:
         self.names |= names
 
@@ -106,6 +112,18 @@ def test_s22_self_handed_devices_are_usable(driver: NriDriver, engine: Engine) -
     adjustment = driver.create_container(POD, CONTAINER)
     assert adjustment.devices == (node,)
     assert adjustment.env == {"PCIDEVICE_NUMALIGN_IO_NIC": "0000:01:00.0"}
+
+
+def test_a_mixed_container_is_told_which_cpus_are_its_own(driver: NriDriver, engine: Engine) -> None:
+    """Own and shared CPUs in one set, and both by name in its environment, beside what its devices add."""
+    engine.wanted = Want(cpus=CpuSet.parse("0,2-3"), exclusive=True, shared=CpuSet.of(0))
+    engine.handed = ({"PCIDEVICE_NUMALIGN_IO_NIC": "0000:01:00.0"}, ())
+    adjustment = driver.create_container(POD, CONTAINER)
+    assert str(adjustment.cpus) == "0,2-3"
+    assert adjustment.folders == (("/host/u/app", "/here"),)
+    assert adjustment.env == {
+        "NUMALIGN_EXCLUSIVE_CPUS": "2-3", "NUMALIGN_SHARED_CPUS": "0", "PCIDEVICE_NUMALIGN_IO_NIC": "0000:01:00.0",
+    }  # fmt: skip
 
 
 def test_a_refused_pod_does_not_start(driver: NriDriver, engine: Engine, counted: list[str]) -> None:

@@ -7,7 +7,7 @@ import contextlib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.cgroups.desired import wants
+from agent.core.cgroups.desired import mixed_part, wants
 from agent.core.cgroups.enforced import after
 from agent.core.cgroups.plan import plan
 from agent.model.cgroup import Level, Write, Written
@@ -73,9 +73,16 @@ def ledgers(draw: st.DrawFn, world: World) -> Ledger:
         )
         for uid, qos in uids.items()
     }
+    parts = st.just(CpuSet()) | st.integers(1, 2 ** len(RESERVED) - 1).map(
+        lambda bits: CpuSet.from_ids(cpu for place, cpu in enumerate(RESERVED) if bits >> place & 1)
+    )
+    mixed = {
+        uid: {name: draw(parts) for name in containers if draw(st.integers(0, 2)) == 0}
+        for uid, containers in assigned.items()
+    }
     return Ledger(
         MACHINE.digest,
-        CpuBooks(shared, assigned=assigned, confined=confined),
+        CpuBooks(shared, assigned=assigned, confined=confined, mixed=mixed),
         MemoryBooks(blocks=blocks),
         pods=records,
     )
@@ -114,6 +121,7 @@ def trespasses(world: World, ledgers_: tuple[Ledger, Ledger]) -> set[tuple[int, 
         held, mine = (ledger.cpus.assigned.get(uid, {}).get(name, CpuSet()) for ledger in ledgers_)
         if cgroup.level is not Level.CONTAINER or not mine:
             continue
+        held -= mixed_part(ledgers_[1], uid, name, MACHINE)  # what it has to itself no more, and goes on to use
         for other, cpus in running.items():
             if other != cgroup.path and not other.startswith(cgroup.path + "/"):
                 found |= {(cpu, cgroup.path, other) for cpu in cpus & cgroup.effective_cpus & (held | mine)}
@@ -185,6 +193,7 @@ def check_end(world: World, ledger: Ledger) -> None:
         if should is None:
             confined = ledger.cpus.confined.get(uid)
             should = ledger.cpus.shared & MACHINE.cpus_of(confined.nodes) if confined else ledger.cpus.shared
+        should |= mixed_part(ledger, uid, name, MACHINE)
         if cgroup.path.endswith("/own"):
             assert cgroup.effective_cpus
             assert cgroup.effective_cpus.issubset(should)

@@ -40,6 +40,7 @@ from agent.engine.engine import Engine
 from agent.engine.ports import Steps
 from agent.host.cgroups import Cgroups
 from agent.host.checkpoint import Checkpoint
+from agent.host.cpu_files import CpuFiles
 from agent.host.node_memory import NodeMemory
 from agent.host.podresources.client import PodResources
 from agent.host.scratch import Scratch, is_scratch
@@ -70,6 +71,7 @@ class ClusterOptions:
     Attributes:
         node_name: this Node (spec.nodeName of our own pod).
         patience: seconds that a start waits for the API server.
+        state_on_host: the state folder as the host names it, "" where it has the same name.
         own_uid, own_namespace: of our own pod, "" where the agent runs in none.
         host: where the host's file system is seen, for traces of other writers.
         host_ip: this node's address, where the kubelet is asked for its configuration; "" for not at all.
@@ -78,6 +80,7 @@ class ClusterOptions:
     node_name: str
     access: ApiAccess
     state: Path
+    state_on_host: str = ""
     config: Path | None = None
     root: str | None = None
     cgroup_root: str = "/sys/fs/cgroup"
@@ -132,6 +135,7 @@ def cluster_node(options: ClusterOptions, *, steps: Steps = lambda _name: None) 
             reporters=reporters, metrics=metrics, memory=memory, exempt=exempt, steps=steps,
         )  # fmt: skip
         engine = begun.engine
+        cpu_files = CpuFiles(options.state, options.state_on_host)
         hints = DeviceHints(engine)
         publisher = Publisher(
             client, options.node_name,
@@ -174,7 +178,7 @@ def cluster_node(options: ClusterOptions, *, steps: Steps = lambda _name: None) 
         )
         closing.callback(finder.close)
         edges = NodeEdges(
-            engine=engine, reporters=reporters, sockets=options.sockets, hints=hints, find=finder,
+            engine=engine, reporters=reporters, sockets=options.sockets, hints=hints, find=finder, files=cpu_files,
             podresources=kubelet,
             enforcement=lambda: setup.now.settings.enforcement,
             count=lambda what: metrics.count("nri_answers_total", what),
@@ -207,7 +211,7 @@ def cluster_node(options: ClusterOptions, *, steps: Steps = lambda _name: None) 
         parts = NodeParts(
             pulse=pulse, health=health, metrics=metrics, reporters=reporters, setup=setup, cgroups=cgroups,
             engine=engine, edges=edges, events=events, page=page, memory=memory,
-            unplaced=UnplacedPods(options.state), metrics_address=options.metrics_address,
+            unplaced=UnplacedPods(options.state), cpu_files=cpu_files, metrics_address=options.metrics_address,
             threads=(publisher, topology, claims, intake, edges, events, hotplug, pods),
         )  # fmt: skip
         return NodeService(parts, source, closing.pop_all())

@@ -14,7 +14,8 @@ from agent.app.statedir import node_allocatable as kept
 from agent.app.statedir import unplaced_pods as unplaced
 from agent.core.machines.identity import differs
 from agent.engine.migrate import migrate
-from agent.errors import BadDocumentError, HostError, MalformedError, SettingsError
+from agent.errors import BadDocumentError, CheckpointUnwritableError, HostError, MalformedError, SettingsError
+from agent.host import cpu_files
 from agent.host.checkpoint import Checkpoint, Saved
 from agent.model.ledger import Ledger
 
@@ -29,6 +30,10 @@ def forget(store: Checkpoint) -> None:
         CheckpointUnwritableError: a file cannot be removed.
     """
     store.forget(*BESIDE)
+    try:
+        cpu_files.forget(store.path.parent)
+    except OSError as error:
+        raise CheckpointUnwritableError(str(error.filename), f"cannot be removed: {error.strerror}") from error
 
 
 def saved_in(store: Checkpoint) -> Saved:

@@ -15,6 +15,7 @@ from agent.core.admission.node import Node
 from agent.core.explain.refusals import in_plain_words
 from agent.core.explain.words import on
 from agent.core.request.amounts import unplaced_pages, whole_but_shared
+from agent.core.request.mixed import parts_of
 from agent.engine.tracked_pod import TrackedPod
 from agent.host.processes import Allowed
 from agent.model.idset import CpuSet, NodeSet
@@ -48,6 +49,7 @@ class Row:
         state: "aligned", "not aligned", "shared", "refused", "left alone".
         why: one sentence where there is something to say.
         allowed: what the kernel said, None when there is no process.
+        beside: the shared CPUs that it has beside its own, or "pool"; "" for none (numalign.io/mixed).
     """
 
     pod: str
@@ -63,6 +65,7 @@ class Row:
     state: str
     why: str = ""
     allowed: Allowed | None = None
+    beside: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ def _row(
         pool &= machine.cpus_of(confined.nodes)
     return Row(
         pod.key, pod.uid, container.name, container.kind.value, pod.qos.value, grant.cpus, pool, nodes, memory,
-        grant.devices, state, why, allowed,
+        grant.devices, state, why, allowed, parts_of(ledger, pod.uid).get(container.name, ""),
     )  # fmt: skip
 
 
@@ -188,7 +191,8 @@ def row_json(row: Row) -> dict[str, Any]:
     """One container."""
     return {
         "container": row.container, "kind": row.kind, "qos": row.qos,
-        "cpus": str(row.cpus) if row.cpus else None, "shared": str(row.pool), "numaNodes": str(row.nodes),
+        "cpus": str(row.cpus) if row.cpus else None, "shared": str(row.pool), "sharedBeside": row.beside,
+        "numaNodes": str(row.nodes),
         "memory": {str(node): dict(per) for node, per in row.memory.items()},
         "devices": {name: list(ids) for name, ids in sorted(row.devices.items())},
         "state": row.state, "why": row.why,

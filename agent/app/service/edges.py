@@ -19,6 +19,7 @@ from pathlib import Path
 
 from agent.app.reporters import Reporters
 from agent.engine.engine import Engine
+from agent.host.cpu_files import CpuFiles
 from agent.host.device_nodes import DeviceFiles, Usable
 from agent.host.files import HostFiles
 from agent.host.nri.decisions import EngineDecisions
@@ -124,6 +125,7 @@ class NodeEdges:
         name_of: a pod's name as the kubelet has it.
         count: told what became of each request of the runtime (`agent.host.nri.driver`).
         timed: told of each request: method, outcome, seconds.
+        files: what tells mixed containers which CPUs are theirs.
         podresources: the client of the kubelet, where somebody else asks it, too, and closes it; else one is made.
         identity: how we register with the runtime.
     """
@@ -138,6 +140,7 @@ class NodeEdges:
     count: Callable[[str], None] = lambda _what: None
     timed: Callable[[str, str, float], None] = lambda _method, _outcome, _seconds: None
     identity: Identity | None = None
+    files: CpuFiles | None = None
     podresources: PodResources | None = None
     lookup: Lookup | None = None
     plugin: Plugin | None = None
@@ -188,7 +191,7 @@ class NodeEdges:
             self.follow()
 
     def _take_part(self, path: str) -> None:
-        self.decisions = EngineDecisions(self.engine, self.hints.usable)
+        self.decisions = EngineDecisions(self.engine, self.hints.usable, files=self.files)
         self.driver = NriDriver(
             self.decisions, find=self._found, enforcing=self.enforcing, count=self.count,
             starting=self.lookup.starting if self.lookup is not None else lambda _uid: None,

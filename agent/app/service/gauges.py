@@ -8,6 +8,7 @@ from agent.app.service.other_writers import SOURCES
 from agent.core.accounting.fragmentation import largest_aligned
 from agent.core.accounting.usage import NodeUse, usage
 from agent.core.admission.resize import pending
+from agent.core.request.mixed import parts_of
 from agent.engine import tracked_pod as knowing
 from agent.engine.engine import Engine
 from agent.host.cgroups import Cgroups
@@ -41,6 +42,7 @@ def shown(engine: Engine, memory: NodeMemory | None) -> dict[str, Samples]:
         "pods": pods,
         "waiting_pods": waiting,
         "pending_resizes": resizes,
+        "mixed_containers": sum(len(parts_of(ledger, uid)) for uid in ledger.cpus.mixed),
         "unenforced_pods": unenforced,
         "placed_pods": _placed(ledger),
         "memory_available_bytes": {str(number): size for number, size in sorted(available.items())},

@@ -30,6 +30,7 @@ from agent.engine.engine import Engine
 from agent.engine.fault_isolation import Isolated, sentence
 from agent.errors import NumalignError
 from agent.host.cgroups import Cgroups
+from agent.host.cpu_files import CpuFiles
 from agent.host.node_memory import NodeMemory
 from agent.observe.health import RECOVERY, Health, Server
 from agent.observe.logs import LOG
@@ -128,6 +129,7 @@ class NodeParts:
         edges, events: None where no kubelet makes the cgroups.
         memory: what NUMA nodes could still give; None where nobody can say.
         unplaced: keeps who is refused, waits or is left alone, for `numalign explain`.
+        cpu_files: what tells mixed containers which CPUs are theirs.
         metrics_address: where metrics and health are served, "" for nowhere.
         threads: in the order of starting; stopped in the reverse one: no new pods, then the last ones are told.
     """
@@ -144,6 +146,7 @@ class NodeParts:
     page: NodePage
     memory: NodeMemory | None
     unplaced: UnplacedPods
+    cpu_files: CpuFiles
     metrics_address: str
     threads: Sequence[Part]
 
@@ -312,7 +315,7 @@ class NodeService(Generic[Source]):
         LOG.error("%s", error if expected else sentence(error), exc_info=None if expected else error)
 
     def _show(self) -> None:
-        """Health, and the file of those outside, are what the engine says now."""
+        """Health, the file of those outside, and those of mixed containers are what the engine says now."""
         state = self.engine.snapshot
         self.health.set(RECOVERY, "")
         self.health.set("checkpoint", state.unwritable)
@@ -320,6 +323,7 @@ class NodeService(Generic[Source]):
         self.health.set("settings", self.setup.now.wrong)
         self._tell_missing(state.missing)
         self.parts.unplaced.follow(state)
+        self.parts.cpu_files.follow(state, self.engine.at_rest)
 
     def _tell_missing(self, missing: Mapping[str, str]) -> None:
         """What an agent that just began does not know yet, and that it is known now: once each."""

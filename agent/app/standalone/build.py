@@ -29,6 +29,7 @@ from agent.app.trees import SCRATCH, ServedTree, open_tree
 from agent.engine.ports import Steps
 from agent.errors import SettingsError
 from agent.host.checkpoint import Checkpoint
+from agent.host.cpu_files import CpuFiles
 from agent.host.manifests import Follower
 from agent.host.node_memory import NodeMemory
 from agent.host.processes import Processes
@@ -100,6 +101,7 @@ def standalone_node(options: StandaloneOptions, *, steps: Steps = lambda _name: 
             steps=steps,
         )  # fmt: skip
         engine = begun.engine
+        cpu_files = CpuFiles(options.state)
         windows = Windows(lambda seconds: metrics.time("start_to_pin_seconds", seconds=seconds))
         reporters.add(Measured(metrics, windows, lambda: engine.snapshot.node.rules.topology.policy))
         page = NodePage.of(options.node_name, engine, tree.cgroups, health, reporters, lambda: served.now.wrong)
@@ -115,7 +117,7 @@ def standalone_node(options: StandaloneOptions, *, steps: Steps = lambda _name: 
         else:
             events = NodeEvents(tree.cgroups, windows, metrics, pulse.wake)
             edges = NodeEdges(
-                engine=engine, reporters=reporters, hints=DeviceHints(engine),
+                engine=engine, reporters=reporters, hints=DeviceHints(engine), files=cpu_files,
                 sockets=Sockets(nri=options.nri_socket, podresources=options.podresources_socket),
                 enforcement=lambda: setup.now.settings.enforcement, find=served.find, name_of=static.name_of,
                 count=lambda what: metrics.count("nri_answers_total", what),
@@ -130,7 +132,7 @@ def standalone_node(options: StandaloneOptions, *, steps: Steps = lambda _name: 
         parts = NodeParts(
             pulse=pulse, health=health, metrics=metrics, reporters=reporters, setup=setup, cgroups=tree.cgroups,
             engine=engine, edges=edges, events=events, page=page, memory=memory,
-            unplaced=UnplacedPods(options.state), metrics_address=options.metrics_address,
+            unplaced=UnplacedPods(options.state), cpu_files=cpu_files, metrics_address=options.metrics_address,
             threads=(*(Follower(folder, pulse.wake) for folder in followed), *beside_kubelet, hotplug),
         )  # fmt: skip
         return NodeService(parts, source, closing.pop_all())

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Protocol
 
 from agent.core.confine import accounted
-from agent.core.cpus.pools import isolated_apart
+from agent.core.cpus.pools import granted, isolated_apart
 from agent.core.devices.books import shared_groups
 from agent.errors import InvariantError
 from agent.model.devices import DeviceInventory
@@ -66,6 +66,7 @@ def broken_rules(ledger: Ledger, node: Managed, *, earlier: Collection[str] = ()
     yield from _owners(ledger)
     yield from _cpus(ledger, node, earlier)
     yield from _within_pods(ledger)
+    yield from _mixed(ledger, node.machine)
     yield from _room(ledger, node)
     yield from _blocks(ledger, node.machine)
     yield from _accounts(ledger, node)
@@ -81,6 +82,7 @@ def _owners(ledger: Ledger) -> Iterator[str]:
         ("CPUs", {uid: list(each) for uid, each in ledger.cpus.assigned.items()}),
         ("a pool of CPUs", dict.fromkeys(ledger.cpus.pools, ())),
         ("a confinement", dict.fromkeys(ledger.cpus.confined, ())),
+        ("shared CPUs beside its own", {uid: list(each) for uid, each in ledger.cpus.mixed.items()}),
         ("memory", {uid: list(each) for uid, each in ledger.memory.blocks.items()}),
         ("a pool of memory", dict.fromkeys(ledger.memory.pools, ())),
         ("devices", {uid: list(each) for uid, each in ledger.devices.held.items()}),
@@ -144,6 +146,17 @@ def _within_pods(ledger: Ledger) -> Iterator[str]:
                 beside |= own
 
 
+def _mixed(ledger: Ledger, machine: Machine) -> Iterator[str]:
+    """The shared part of a mixed set is nobody's own, and online."""
+    own = granted(ledger.cpus) if ledger.cpus.mixed else CpuSet()
+    for uid, parts in sorted(ledger.cpus.mixed.items()):
+        for name, part in sorted(parts.items()):
+            if part & own:
+                yield f"container {name} of pod {uid} shares CPUs {part & own}, which are exclusive"
+            if part - machine.online:
+                yield f"container {name} of pod {uid} shares CPUs {part - machine.online}, which are not online"
+
+
 def _lasts(container: Container) -> bool:
     """Whether it runs beside those after it; a regular init container ends, and what it held may be used again."""
     return container.kind is not ContainerKind.INIT
@@ -195,11 +208,11 @@ def _accounts(ledger: Ledger, node: Managed) -> Iterator[str]:
         return
     for book in ledger.memory.nodes:
         for resource in sorted({*book.total, *book.system, *book.reserved}):
-            granted = book.reserved.get(resource, 0)
-            if not 0 <= granted <= max(0, book.allocatable(resource)):
+            given = book.reserved.get(resource, 0)
+            if not 0 <= given <= max(0, book.allocatable(resource)):
                 yield (
                     f"NUMA node {book.id} has {book.total.get(resource, 0)} bytes of {resource}, keeps "
-                    f"{book.system.get(resource, 0)} for the system and granted {granted}"
+                    f"{book.system.get(resource, 0)} for the system and granted {given}"
                 )
     yield from _sums(ledger, _start_of_ties(ledger, node))
 
@@ -229,9 +242,9 @@ def _sums(ledger: Ledger, tied: dict[int, NodeSet]) -> Iterator[str]:
             totals.setdefault((tied[book.id], resource), [0, 0])[0] += size
     for (node, resource), size in sizes.items():
         totals.setdefault((tied[node], resource), [0, 0])[1] += size
-    for (group, resource), (granted, held) in sorted(totals.items()):
-        if granted != held:
-            yield f"NUMA nodes {group} granted {granted} bytes of {resource}, and containers hold {held}"
+    for (group, resource), (given, held) in sorted(totals.items()):
+        if given != held:
+            yield f"NUMA nodes {group} granted {given} bytes of {resource}, and containers hold {held}"
 
 
 def _devices(ledger: Ledger) -> Iterator[str]:

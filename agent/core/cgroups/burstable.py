@@ -59,19 +59,25 @@ def standing(ledger: Ledger, names: Mapping[str, tuple[str, str]], observed: Obs
             yield Standing(cgroup.path, cgroup.pod_uid, cgroup.container_id, cpus, tuple(sorted(mine)))
 
 
-def own_sets(observed: Observed) -> Callable[[Cgroup], bool]:
+def common(observed: Observed) -> CpuSet:
+    """The shared pool, as far as the cgroups say it: the BestEffort slice has nothing else."""
+    return CpuSet.union(
+        each.effective_cpus for each in observed.cgroups if each.level is Level.QOS and each.qos is Qos.BEST_EFFORT
+    )
+
+
+def own_sets(observed: Observed, reserved: CpuSet) -> Callable[[Cgroup], bool]:
     """Whether the set of a container, of which nothing else is known, may be a grant.
 
     That of a Guaranteed pod may. That of a Burstable one only if it lies outside of what the BestEffort slice has,
-    which is always the pool alone.
+    which is always the pool alone, but for the `reserved` CPUs that a mixed set may have, too.
     """
-    pool = CpuSet.union(
-        each.effective_cpus for each in observed.cgroups if each.level is Level.QOS and each.qos is Qos.BEST_EFFORT
-    )
+    pool = common(observed)
 
     def may_be(cgroup: Cgroup) -> bool:
         if cgroup.level is not Level.CONTAINER or not cgroup.cpus:
             return False
-        return cgroup.qos is Qos.GUARANTEED or bool(pool and cgroup.cpus.isdisjoint(pool))
+        apart = cgroup.cpus - reserved
+        return cgroup.qos is Qos.GUARANTEED or bool(pool and apart and apart.isdisjoint(pool))
 
     return may_be

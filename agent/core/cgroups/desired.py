@@ -19,7 +19,7 @@ kubepods itself is never written: it is the kubelet's (kubelet rule 7.2).
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -49,6 +49,7 @@ class Want:
     Attributes:
         cpus, mems: the sets.
         exclusive: the CPUs are a grant: nobody else may run there.
+        shared: the part of them that is no grant: a mixed container has both (numalign.io/mixed).
         structural: its processes all live below, in cgroups that have sets of their own, so that widening it
             lets nobody onto other CPUs.
         told: what the runtime is answered instead of `cpus`, where that is less (`agent.core.cgroups.byte_order`).
@@ -57,6 +58,7 @@ class Want:
     cpus: CpuSet | None = None
     mems: NodeSet | None = None
     exclusive: bool = False
+    shared: CpuSet = CpuSet()
     structural: bool = False
     told: CpuSet | None = None
 
@@ -72,10 +74,19 @@ def share(ledger: Ledger, uid: str, container: str, rules: Rules, machine: Machi
         return Want(mems=mems)
     own = ledger.cpus.assigned.get(uid, {}).get(container) if container else None
     if own:
-        return Want(own, mems, exclusive=True)
+        part = mixed_part(ledger, uid, container, machine)
+        return Want(own | part, mems, exclusive=True, shared=part)
     pool = pool_of(ledger, uid, machine)
-    part = byte_order.told(pool, own_of(ledger, uid)) if pool else None
-    return Want(pool, mems, told=part if part != pool else None)
+    told = byte_order.told(pool, own_of(ledger, uid)) if pool else None
+    return Want(pool, mems, told=told if told != pool else None)
+
+
+def mixed_part(ledger: Ledger, uid: str, container: str, machine: Machine) -> CpuSet:
+    """The shared CPUs that a container with CPUs of its own has beside them; none of most."""
+    part = ledger.cpus.mixed.get(uid, {}).get(container)
+    if part is None or container not in ledger.cpus.assigned.get(uid, {}):
+        return CpuSet()
+    return part or pool_of(ledger, uid, machine) or CpuSet()
 
 
 def managed(ledger: Ledger, rules: Rules) -> bool:
@@ -118,6 +129,12 @@ def pool_of(ledger: Ledger, uid: str, machine: Machine) -> CpuSet | None:
 def own_of(ledger: Ledger, uid: str) -> CpuSet:
     """All CPUs that a pod holds for itself."""
     return CpuSet.union(ledger.cpus.assigned.get(uid, {}).values()) | ledger.cpus.pools.get(uid, CpuSet())
+
+
+def room_of(ledger: Ledger, uid: str) -> CpuSet:
+    """What a pod's cgroup must have beside the pool: what it holds, and the reserved part of its mixed sets."""
+    own = own_of(ledger, uid)
+    return own and own | CpuSet.union(ledger.cpus.mixed.get(uid, {}).values())
 
 
 def holders(ledger: Ledger, qos: Qos) -> dict[str, CpuSet]:
@@ -171,7 +188,7 @@ def without(ledger: Ledger, uids: Container[str]) -> Ledger:
         ledger, pods=_but(ledger.pods, uids),
         cpus=replace(
             cpus, assigned=_but(cpus.assigned, uids), pools=_but(cpus.pools, uids),
-            confined=_but(cpus.confined, uids),
+            confined=_but(cpus.confined, uids), mixed=_but(cpus.mixed, uids),
         ),
     )  # fmt: skip
 
@@ -224,16 +241,19 @@ class _Tree:
     def _qos(self, cgroup: Cgroup, *, named: bool) -> None:
         pods = self.kids.get(cgroup.path, ())
         # Burstable pods that ask; of one without a folder yet, too: it may have one before this is written
-        own = CpuSet.union([*(self._held(pod) for pod in pods), *holders(self.ledger, cgroup.qos).values()])
+        own = CpuSet.union([*(self._held(pod) for pod in pods), *self._elsewhere(cgroup.qos)])
         if self.pool and (named or own):
             self._want(cgroup, Want(self.pool | own, structural=self.v1 or bool(own)))
         for pod in pods:
             self._pod(pod, named=self.v1 or bool(own) or bool(pod.cpus))
 
+    def _elsewhere(self, qos: Qos) -> Iterator[CpuSet]:
+        return (room_of(self.ledger, uid) for uid in holders(self.ledger, qos))
+
     def _held(self, pod: Cgroup) -> CpuSet:
         """The CPUs that the slice above a pod holds for it; of one that cannot be worked out, those that it has."""
         try:
-            return own_of(self.ledger, pod.pod_uid)
+            return room_of(self.ledger, pod.pod_uid)
         except Exception as error:  # noqa: BLE001 - of whatever kind: it is one pod's, and comes back as a value
             self.faults[pod.pod_uid] = error
             return pod.cpus
@@ -249,7 +269,7 @@ class _Tree:
 
     def _worked_out(self, cgroup: Cgroup, *, named: bool) -> None:
         uid = cgroup.pod_uid
-        own = own_of(self.ledger, uid)
+        own = room_of(self.ledger, uid)
         base = pool_of(self.ledger, uid, self.machine) if self.managed else None
         # Somebody widened a container: its pod holds it, too. For the agent's own container nothing else does: from
         # inside a cgroup namespace the kernel lets nobody write its root (nsdelegate, EPERM).
@@ -285,7 +305,9 @@ class _Tree:
         pool = pool_of(self.ledger, uid, self.machine) if self.rules.cpu.static else None
         spots = (self.names.get(each.container_id, ("", "")) for each in self.kids.get(parent_of(cgroup.path), ()))
         claimed = {name for owner, name in spots if owner == uid}
-        return Want(_fitted(cgroup.cpus, pool and pool | unclaimed(self.ledger.cpus.assigned.get(uid, {}), claimed)))
+        grants = self.ledger.cpus.assigned.get(uid, {})
+        part = CpuSet.union(mixed_part(self.ledger, uid, name, self.machine) for name in grants.keys() - claimed)
+        return Want(_fitted(cgroup.cpus, pool and pool | unclaimed(grants, claimed) | part))
 
     def _inner(self, cgroup: Cgroup, parent: Cgroup, above: Want) -> None:
         """Levels below a container: the runtime's own follows it; deeper ones are the application's (as in S15).
@@ -297,9 +319,10 @@ class _Tree:
         if mine:
             named = self.v1 or above.exclusive or bool(cgroup.cpus)
             mems = above.mems if self.v1 or cgroup.mems else None
-            want = Want(above.cpus if named else None, mems, exclusive=above.exclusive)
+            want = Want(above.cpus if named else None, mems, exclusive=above.exclusive, shared=above.shared)
         elif self.v1:
-            want = Want(_fitted(cgroup.cpus, above.cpus), _fitted(cgroup.mems, above.mems), exclusive=above.exclusive)
+            mems = _fitted(cgroup.mems, above.mems)
+            want = replace(above, cpus=_fitted(cgroup.cpus, above.cpus), mems=mems, told=None)
         else:
             return
         self._want(cgroup, want)

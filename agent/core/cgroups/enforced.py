@@ -172,7 +172,7 @@ def _holds(ledger: Ledger, uid: str) -> bool:
 def _why(look: Look, cgroup: Cgroup, strays: Iterable[tuple[Cgroup, CpuSet]]) -> str:
     want = look.wanted.get(cgroup.path, Want())
     if want.exclusive and want.cpus is not None:
-        why = _own(look, cgroup, want.cpus, strays)
+        why = _own(look, cgroup, want.cpus, want.cpus - want.shared, strays)
         if why:
             return why
     elif cgroup.pod_uid in look.ledger.cpus.confined:
@@ -194,12 +194,12 @@ def _why(look: Look, cgroup: Cgroup, strays: Iterable[tuple[Cgroup, CpuSet]]) ->
     return _differs(look, cgroup.path, MEMS, str(cgroup.effective_mems), str(want.mems))
 
 
-def _own(look: Look, cgroup: Cgroup, cpus: CpuSet, strays: Iterable[tuple[Cgroup, CpuSet]]) -> str:
+def _own(look: Look, cgroup: Cgroup, cpus: CpuSet, alone: CpuSet, strays: Iterable[tuple[Cgroup, CpuSet]]) -> str:
     """Why a container does not have its CPUs for itself, and in full."""
     if cgroup.cpus != cpus or cgroup.effective_cpus != cpus:
         at = _blamed(look, cgroup.path) if cgroup.cpus == cpus else cgroup.path
         return _differs(look, cgroup.path, CPUS, str(cgroup.effective_cpus), str(cpus), at)
-    others = [(each.path, stray & cpus) for each, stray in strays if stray & cpus]
+    others = [(each.path, stray & alone) for each, stray in strays if stray & alone]
     if others:
         return _shared_with(look, others)
     for path in (cgroup.path, parent_of(cgroup.path)):

@@ -54,6 +54,7 @@ def named(
 
 def _of_pod(ledger: Ledger, uid: str, containers: list[Cgroup], found: Found, *, complete: bool) -> None:
     grants = ledger.cpus.assigned[uid]
+    whole = {name: cpus | _beside(ledger, uid, name) for name, cpus in grants.items()}
     record = ledger.pods.get(uid)
     inits = {each.name for each in record.pod.containers if each.kind is ContainerKind.INIT} if record else set()
     spots = {each.container_id: found.get(each.container_id, ("", "")) for each in containers}
@@ -66,7 +67,7 @@ def _of_pod(ledger: Ledger, uid: str, containers: list[Cgroup], found: Found, *,
     for cgroup in nameless:
         # an init container may have had the same CPUs as one that runs after it: of these two the latter runs
         for name in sorted(grants.keys() - claimed, key=lambda each: (each in inits, each)):
-            if grants[name] == cgroup.cpus:
+            if whole[name] == cgroup.cpus:
                 found[cgroup.container_id] = (uid, name)
                 claimed.add(name)
                 break
@@ -74,9 +75,15 @@ def _of_pod(ledger: Ledger, uid: str, containers: list[Cgroup], found: Found, *,
             left.append(cgroup)
     for cgroup in () if complete else left:
         # the cgroup of a container that ended may outlast it: then two have the set of one grant
-        name = next((each for each in sorted(grants) if grants[each] == cgroup.cpus), "")
+        name = next((each for each in sorted(grants) if whole[each] == cgroup.cpus), "")
         if name or unclaimed(grants, claimed):
             found[cgroup.container_id] = (uid, name or UNSURE)
+
+
+def _beside(ledger: Ledger, uid: str, name: str) -> CpuSet:
+    """The shared CPUs in the set of a mixed container (numalign.io/mixed)."""
+    part = ledger.cpus.mixed.get(uid, {}).get(name)
+    return CpuSet() if part is None else part or ledger.cpus.shared
 
 
 def nameless(names: Mapping[str, tuple[str, str]], observed: Observed) -> set[str]:

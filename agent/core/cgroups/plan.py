@@ -133,7 +133,7 @@ class _Cpus:
         return any(kid.path in self.jumping for kid in self.kids.get(cgroup.path, ()))
 
     def _leave(self) -> None:
-        busy = CpuSet.union(self.asked[path] for path in self.units)
+        busy = CpuSet.union(self.asked[path] - self.wanted[path].shared for path in self.units)
         alone = busy - self.common
         for path in self.shared:
             if path in self.jumping:
@@ -153,7 +153,7 @@ class _Cpus:
         waiting = [path for path in self.units if self.asked[path] != self.target[path] or self._inner_differs(path)]
         while waiting:
             # what a container leaves is never what it is to get, so that its own part of this does no harm
-            decommission = CpuSet.union(self.asked[path] - self.target[path] for path in waiting)
+            decommission = CpuSet.union(self._leaving(path) for path in waiting)
             free = next((path for path in waiting if self.target[path].isdisjoint(decommission)), None)
             if free is None:  # a ring: those in the way of one wait on the pool
                 free = waiting[0]
@@ -165,11 +165,20 @@ class _Cpus:
     def _standing_on(self, path: str, waiting: Iterable[str]) -> list[str]:
         """The exclusive containers still on CPUs that this one is to get and they are to leave."""
         mine = self.target[path]
-        decommission = {other: self.asked[other] - self.target[other] for other in waiting if other != path}
+        decommission = {other: self._leaving(other) for other in waiting if other != path}
         return [other for other, cpus in decommission.items() if not cpus.isdisjoint(mine)]
 
+    def _leaving(self, path: str) -> CpuSet:
+        """What an exclusive container is still to leave, of what others may not join yet.
+
+        The shared part of a mixed set is never alone: others stand there already.
+        """
+        return self.asked[path] - self.target[path] - self.common
+
     def _park(self, path: str) -> None:
-        pool = self.target.get(parent_of(path), CpuSet()) - CpuSet.union(self.target[unit] for unit in self.units)
+        pool = self.target.get(parent_of(path), CpuSet()) - CpuSet.union(
+            self.target[unit] - self.wanted[unit].shared for unit in self.units
+        )
         self._move(path, pool & self.common or pool)
 
     def _move(self, path: str, to: CpuSet) -> None:

@@ -139,6 +139,8 @@ class Pools:
         free = books.shared - self.reserved
         if self.apart:
             free |= self.apart - self.reserved - granted(books)
+        if books.mixed:  # they were reserved once, and somebody may use them as long as it lives
+            free -= CpuSet.union(part for parts in books.mixed.values() for part in parts.values())
         if books.confined:
             free -= kept_back(books, self._machine, self.reserved)
         return free

@@ -19,11 +19,12 @@ from dataclasses import replace
 from agent.core.cpus.choose import Chooser
 from agent.core.cpus.hints import Hinter
 from agent.core.cpus.pods import empty_pool, partition
-from agent.core.cpus.pools import Pools
+from agent.core.cpus.pools import Pools, granted
 from agent.core.cpus.topology import CpuTopology
 from agent.core.kubelets import kubelet_rules
 from agent.core.merge.masks import Positions
 from agent.core.merge.provider import Answer
+from agent.core.request import mixed
 from agent.core.request.amounts import exclusive_count, pod_exclusive_count
 from agent.model.hint import IMPOSSIBLE, Hint, Stance
 from agent.model.idset import CpuSet
@@ -157,7 +158,17 @@ class CpuManager:
             return taken
         containers = {**books.assigned.get(pod.uid, {}), container.name: taken}
         books = self._assigned(books, pod.uid, containers, books.shared - taken)
-        return self._with(ledger, _reused(books, pod.uid, container, taken))
+        return self._with(ledger, _reused(self._mixed(books, pod, container), pod.uid, container, taken))
+
+    def _mixed(self, books: CpuBooks, pod: Pod, container: Container) -> CpuBooks:
+        """The books with the shared CPUs that a container has beside its own, where it asks for some."""
+        if not mixed.takes_part(pod, container, self.rules):
+            return books
+        part = mixed.part(books, self.rules, self.reserved, granted(books))
+        if part is None:
+            return books
+        mine = {**books.mixed.get(pod.uid, {}), container.name: part}
+        return replace(books, mixed={**books.mixed, pod.uid: mine})
 
     def allocate_pod(self, ledger: Ledger, pod: Pod, affinity: Hint) -> Ledger | Refusal:
         """Grant a pod with pod-level resources CPUs of its own, and divide them between its containers."""
@@ -188,16 +199,18 @@ class CpuManager:
         own = books.pools.get(uid)
         if container is None:
             reusable = None if books.reusable and books.reusable[0] == uid else books.reusable
-            if not containers and own is None:
+            if not containers and own is None and uid not in books.mixed:
                 return self._with(ledger, replace(books, reusable=reusable))
             freed = CpuSet.union(containers.values()) | (own or CpuSet())
             kept: Mapping[str, CpuSet] = {}
-            books = replace(books, reusable=reusable)
+            books = replace(books, reusable=reusable, mixed=_but(books.mixed, uid))
         elif container in containers:
             kept = {name: cpus for name, cpus in containers.items() if name != container}
             freed = containers[container] - CpuSet.union(kept.values())
             if own is not None:
                 freed = CpuSet() if kept else own
+            parts = {name: part for name, part in books.mixed.get(uid, {}).items() if name != container}
+            books = replace(books, mixed={**_but(books.mixed, uid), **({uid: parts} if parts else {})})
         else:
             return ledger
         if self.rules.only_offered:
@@ -258,6 +271,10 @@ class CpuManager:
 
     def _with(self, ledger: Ledger, books: CpuBooks) -> Ledger:
         return replace(ledger, cpus=books)
+
+
+def _but(mixed: Mapping[str, Mapping[str, CpuSet]], uid: str) -> dict[str, Mapping[str, CpuSet]]:
+    return {key: parts for key, parts in mixed.items() if key != uid}
 
 
 def _reused(books: CpuBooks, uid: str, container: Container, cpus: CpuSet) -> CpuBooks:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from agent.core.admission.node import Node
+from agent.core.cgroups.desired import mixed_part
 from agent.core.explain.values import Holding
 from agent.core.explain.words import amount, cpus, listing, on
 from agent.model.idset import CpuSet, NodeSet
@@ -32,6 +33,7 @@ def got_by(node: Node, ledger: Ledger, pod: Pod) -> tuple[Holding, ...]:
                 affinity=record.affinity.get(container.name) if record else None,
                 aligned=record.aligned.get(container.name, True) and not why if record else True, why=why,
                 confined=confined.nodes if confined else None,
+                beside=mixed_part(ledger, pod.uid, container.name, node.machine),
             )
         )  # fmt: skip
     return tuple(found)

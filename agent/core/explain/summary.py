@@ -59,7 +59,11 @@ def answer(facts: Facts) -> tuple[str, tuple[str, ...]]:
     if facts.verdict is Verdict.NOT_PREFERRED:
         why = tuple(dict.fromkeys(_not_preferred(facts))) or ("no better place was to be had when it came",)
         verb = "would get in" if facts.hypothetical else "is in"
-        rest = (f"it {'would get' if facts.hypothetical else 'has'} {_shares(facts)}", *_sharing(facts))
+        rest = (
+            f"it {'would get' if facts.hypothetical else 'has'} {_shares(facts)}",
+            *_beside(facts),
+            *_sharing(facts),
+        )
         return f"{facts.key} {verb}, but {'would not be' if facts.hypothetical else 'is not'} aligned: {why[0]}", (
             *why[1:], *rest,
         )  # fmt: skip
@@ -70,7 +74,7 @@ def answer(facts: Facts) -> tuple[str, tuple[str, ...]]:
         text = f"{facts.key} {verb} on the shared pool, {cpus(pool)}"
         return f"{text}: {shares[0]}" if shares else text, shares[1:]
     verb = "would be" if facts.hypothetical else "is"
-    return f"{facts.key} {verb} aligned: {_shares(facts)}", (*_chosen(facts), *_sharing(facts))
+    return f"{facts.key} {verb} aligned: {_shares(facts)}", (*_chosen(facts), *_beside(facts), *_sharing(facts))
 
 
 def _refused(facts: Facts) -> Iterator[str]:
@@ -119,6 +123,20 @@ def _sharing(facts: Facts) -> Iterator[str]:
             )
         elif each.shares:
             yield f"container {each.container} runs on the shared pool: {each.shares}"
+
+
+def _beside(facts: Facts) -> Iterator[str]:
+    """What mixed containers have beside their own CPUs (numalign.io/mixed)."""
+    for got in facts.got:
+        if not got.beside or not got.cpus:
+            continue
+        apart = facts.node.machine.nodes_of(got.beside) - facts.node.machine.nodes_of(got.cpus)
+        far = (
+            f", on {on(apart)} too, where none of its own lies: policies and memory count its own alone"
+            if apart
+            else ""
+        )
+        yield f"container {got.container} may also run on the shared {cpus(got.beside)} (numalign.io/mixed){far}"
 
 
 def _shares(facts: Facts) -> str:

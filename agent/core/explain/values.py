@@ -189,6 +189,7 @@ class Holding:
         aligned: whether it lies as its policy wants.
         why: if not, one sentence.
         confined: the NUMA nodes that its pod is kept on (numalign.io/align), None where it is not.
+        beside: the shared CPUs that it has beside its own (numalign.io/mixed).
     """
 
     container: str
@@ -201,6 +202,7 @@ class Holding:
     aligned: bool = True
     why: str = ""
     confined: NodeSet | None = None
+    beside: CpuSet = CpuSet()
 
 
 class Lever(StrEnum):

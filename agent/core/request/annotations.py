@@ -6,6 +6,7 @@
     numalign.io/cpu-options      cpuManagerPolicyOptions of this pod, "full-pcpus-only=true, align-by-socket=true"
     numalign.io/devices          PCI devices that numalign hands out itself, "numalign.io/nic=1"
     numalign.io/exclusive        auto | none | NAME,... | auto,-NAME,...   (agent.core.request.exclusive)
+    numalign.io/mixed            NAME,...   (agent.core.request.mixed)
     numalign.io/align            numa | numa,memory   (agent.core.confine)
     numalign.io/pin              false: leave this pod alone, whatever it is entitled to
     numalign.io/move-memory      true: bind its memory even when pages lie elsewhere already (safety rule S4)
@@ -22,6 +23,7 @@ from enum import StrEnum
 from typing import TypeVar
 
 from agent.core.request.exclusive import EXCLUSIVE
+from agent.core.request.mixed import MIXED
 from agent.errors import MalformedError
 from agent.model.go import parse_bool
 from agent.model.notes import MORE, OURS, PREFIX, longest
@@ -91,6 +93,7 @@ def ask_of(pod: Pod, options: CpuOptions, policy: Policy) -> Ask:
     )
     reader.check_align()
     reader.left(EXCLUSIVE)
+    reader.left(MIXED)
     reader.unknown()
     return Ask(**{each.name: getattr(ask, each.name) for each in fields(Ask) if each.name != "problems"},
                problems=tuple(reader.problems))  # fmt: skip
@@ -185,7 +188,7 @@ class _Reader:
 
     def unknown(self) -> None:
         """Any other annotation of our prefix is a typing error that nobody would notice; one problem for all."""
-        known = (POLICY, SCOPE, ON_MISALIGNMENT, CPU_OPTIONS, DEVICES, ALIGN, PIN, MOVE_MEMORY, EXCLUSIVE)
+        known = (POLICY, SCOPE, ON_MISALIGNMENT, CPU_OPTIONS, DEVICES, ALIGN, PIN, MOVE_MEMORY, EXCLUSIVE, MIXED)
         more = self._left.pop(MORE, "")
         names = [name for name in self._left if name not in OURS | APART]
         if names:

@@ -21,8 +21,10 @@ from agent.core.cgroups.byte_order import told
 from agent.core.cgroups.desired import Want, holders, own_of, share
 from agent.core.cgroups.release import lifted
 from agent.core.devices.kubelet import is_extended
+from agent.core.request.mixed import assigned
 from agent.engine.fault_isolation import Isolated
 from agent.engine.state import State
+from agent.host.cpu_files import CpuFiles
 from agent.host.device_nodes import DeviceNode, Usable, variable
 from agent.model.pod import Pod, Qos
 from agent.model.rules import OnMisalignment
@@ -67,6 +69,7 @@ class EngineDecisions:
         engine: who decides.
         usable: how a self-handed PCI function gets usable in a container, by address.
         live: told of the pods that the runtime has sandboxes of; called on the thread.
+        files: the folders that tell mixed containers which CPUs are theirs; None where nobody keeps them up to date.
     """
 
     def __init__(
@@ -75,7 +78,9 @@ class EngineDecisions:
         usable: Callable[[str], Usable],
         *,
         live: Callable[[frozenset[str]], None] = lambda _uids: None,
+        files: CpuFiles | None = None,
     ) -> None:
+        self._files = files
         self._engine, self._usable, self._live = engine, usable, live
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="nri-news", daemon=True)
@@ -130,7 +135,7 @@ class EngineDecisions:
             return Want(mems=mems)
         if not want.exclusive:
             cpus = told(cpus, own_of(saved, uid))
-        return Want(cpus, mems, exclusive=want.exclusive)
+        return Want(cpus, mems, exclusive=want.exclusive, shared=want.shared & machine.online)
 
     def quota_lifted(self, uid: str, container: str) -> bool:
         """Whether a container runs without a CFS quota (S16)."""
@@ -138,6 +143,15 @@ class EngineDecisions:
         wished = snapshot.switches.lift_quota and snapshot.node.rules.cpu.static
         saved = snapshot.saved
         return wished and bool(container) and saved is not None and lifted(saved, uid, container)
+
+    def mixed(self, uid: str, container: str) -> Mapping[str, str]:
+        """What tells a mixed container which of its CPUs are its own (numalign.io/mixed); nothing for any other."""
+        want = self.want(uid, container)
+        return assigned(want.cpus - want.shared, want.shared) if want.cpus and want.exclusive and want.shared else {}
+
+    def folders(self, uid: str, container: str) -> tuple[tuple[str, str], ...]:
+        """The folder that a mixed container is given: (of the host, where it sees it)."""
+        return self._files.mount(self._engine.snapshot, uid, container) if self._files else ()
 
     def devices(self, uid: str, container: str) -> tuple[Mapping[str, str], tuple[DeviceNode, ...]]:
         """What makes the devices that numalign hands out itself usable in a container (S22)."""

@@ -43,6 +43,12 @@ class Decisions(Protocol):
     def quota_lifted(self, uid: str, container: str) -> bool:
         """Whether a container runs without a CFS quota (safety.md S16); a fractional one keeps its limit."""
 
+    def mixed(self, uid: str, container: str) -> Mapping[str, str]:
+        """Environment variables of a container with own and shared CPUs (numalign.io/mixed)."""
+
+    def folders(self, uid: str, container: str) -> tuple[tuple[str, str], ...]:
+        """Folders to mount, where a container follows its CPUs (numalign.io/mixed)."""
+
     def devices(self, uid: str, container: str) -> tuple[Mapping[str, str], tuple[DeviceNode, ...]]:
         """Environment variables and device files of the devices that numalign hands out itself (safety.md S22)."""
 
@@ -162,9 +168,13 @@ class NriDriver:
             return Adjustment()
         want = self._decisions.want(sandbox.uid, container.name)
         env, devices = self._decisions.devices(sandbox.uid, container.name)
+        env = {**env, **self._decisions.mixed(sandbox.uid, container.name)}
         self._count("pinned" if want.exclusive else "shared")
         lifted = want.exclusive and self._decisions.quota_lifted(sandbox.uid, container.name)
-        return Adjustment(cpus=want.cpus, mems=want.mems, quota=-1 if lifted else None, env=env, devices=devices)
+        folders = self._decisions.folders(sandbox.uid, container.name)
+        return Adjustment(
+            cpus=want.cpus, mems=want.mems, quota=-1 if lifted else None, env=env, devices=devices, folders=folders
+        )  # fmt: skip
 
     def update_container(self, sandbox: Sandbox, container: RuntimeContainer) -> Adjustment:
         """The kubelet resizes: our sets go on top, or its own would come back."""

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from agent.host.nri import nri_pb2
 from agent.host.nri.values import Adjustment, ContainerState, RuntimeContainer, Sandbox
 
+FOLDER_OPTIONS = ("bind", "ro", "nosuid", "nodev", "noexec", "rprivate")
+"""Of a folder in which a file is replaced by rename: the container sees the new one, and can write nothing."""
+
 
 def sandbox(message: nri_pb2.PodSandbox) -> Sandbox:
     """A pod as a value."""
@@ -40,6 +43,8 @@ def adjustment(change: Adjustment) -> nri_pb2.ContainerAdjustment:
     _cpu(message.linux.resources, change)
     for key, value in sorted(change.env.items()):
         message.env.add(key=key, value=value)
+    for source, destination in change.folders:
+        message.mounts.add(destination=destination, type="bind", source=source, options=FOLDER_OPTIONS)
     for device in change.devices:
         message.linux.devices.add(path=device.path, type=device.kind, major=device.major, minor=device.minor)
         rule = message.linux.resources.devices.add(allow=True, type=device.kind, access=device.access)

@@ -67,6 +67,7 @@ class Adjustment:
         quota: CFS quota in microseconds, -1 for none; None leaves it.
         env: environment variables to add.
         devices: device files to add, with their cgroup rules.
+        folders: (folder of the host, where the container sees it) to mount, read-only.
     """
 
     cpus: CpuSet | None = None
@@ -74,6 +75,7 @@ class Adjustment:
     quota: int | None = None
     env: Mapping[str, str] = field(default_factory=dict, hash=False)
     devices: tuple[DeviceNode, ...] = ()
+    folders: tuple[tuple[str, str], ...] = ()
 
 
 NO_ADJUSTMENT = Adjustment()

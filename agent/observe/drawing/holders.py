@@ -10,8 +10,10 @@ import string
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from agent.core.request.mixed import parts_of
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Ledger
+from agent.model.ledgerjson import POOL
 from agent.observe.drawing.text import clean
 from agent.observe.drawing.words import cpu_list, size
 
@@ -128,10 +130,11 @@ def _by_node(blocks: tuple[Block, ...]) -> tuple[dict[int, dict[str, int]], tupl
 
 def _containers(ledger: Ledger, uid: str) -> Iterator[str]:
     assigned, held = ledger.cpus.assigned.get(uid, {}), ledger.devices.held.get(uid, {})
-    blocks = ledger.memory.blocks.get(uid, {})
+    blocks, beside = ledger.memory.blocks.get(uid, {}), parts_of(ledger, uid)
     for name in sorted({*assigned, *held, *blocks}):
         mine = assigned.get(name, CpuSet())
         parts = [cpu_list(mine)] if mine else []
+        parts += [f"shared CPUs {beside[name]}" if beside[name] != POOL else "shared pool"] if name in beside else []
         parts += [text for block in blocks.get(name, ()) if block.size for text in _from(block)]
         parts += [", ".join(ids) for _, ids in sorted(held.get(name, {}).items()) if ids]
         if parts:

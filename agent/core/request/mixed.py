@@ -1,0 +1,133 @@
+"""Which containers have shared CPUs beside their own: the annotation numalign.io/mixed. Pure.
+
+    NAME,...    these containers: of each, one cpuset that holds its own CPUs and shared ones
+
+Its own are for the work that must not be disturbed, the shared ones for the threads beside it. Only a container that
+has CPUs of its own can be named, of a pod that is not managed as a whole. Which are shared is the node's setting:
+
+    mixedSharedCPUs   reserved: the reserved CPUs, as they were when the pod was admitted
+                      pool: the shared pool as it is
+                      none: nobody's annotation is followed
+
+The first kind never changes while the container lives: it is kept in the books (`CpuBooks.mixed`), and these CPUs are
+granted to nobody, whatever becomes of the settings.
+
+Used by `agent.core.cpus.provider`, which takes them, and by whoever tells what came of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agent.core.request import exclusive
+from agent.core.request.amounts import exclusive_count
+from agent.model.exclusive import NOBODY, parsed
+from agent.model.idset import CpuSet
+from agent.model.ledger import CpuBooks, Ledger
+from agent.model.ledgerjson import POOL
+from agent.model.notes import PREFIX
+from agent.model.pod import Container, Pod
+from agent.model.rules import MixedCpus, Rules
+
+MIXED = f"{PREFIX}mixed"
+SETTING = "mixedSharedCPUs"
+
+
+OWN_CPUS, SHARED_CPUS = "NUMALIGN_EXCLUSIVE_CPUS", "NUMALIGN_SHARED_CPUS"
+"""What tells an application which CPUs are its own: environment variables, and lines of a file."""
+
+
+def assigned(own: CpuSet, shared: CpuSet) -> dict[str, str]:
+    """What a mixed container is told, in the kernel's list format."""
+    return {OWN_CPUS: str(own), SHARED_CPUS: str(shared)}
+
+
+def names_of(pod: Pod) -> frozenset[str]:
+    """The containers that a pod names; none where it says nothing that can be read."""
+    wish = parsed(pod.annotations[MIXED]) if MIXED in pod.annotations else None
+    return frozenset() if wish is None or wish.auto else wish.names
+
+
+def takes_part(pod: Pod, container: Container, rules: Rules) -> bool:
+    """Whether a container that gets CPUs of its own gets shared ones with them."""
+    if rules.mixed is MixedCpus.NONE or pod.pod_level or not exclusive.may_ask(pod, rules):
+        return False
+    return container.name in names_of(pod)
+
+
+def part(books: CpuBooks, rules: Rules, reserved: CpuSet, held: CpuSet) -> CpuSet | None:
+    """The shared CPUs of a container that is admitted now, as the books have them; None where there are none.
+
+    Args:
+        books: before it.
+        rules: the node's.
+        reserved: what the system keeps.
+        held: what anybody holds for itself: under other settings some of it may have been reserved later.
+    """
+    if rules.mixed is MixedCpus.POOL:
+        return CpuSet() if books.shared else None
+    return (reserved - held) or None
+
+
+def problem(pod: Pod, rules: Rules) -> str:
+    """Why a pod's annotation cannot be followed, or not all of it; "" where it can."""
+    if MIXED not in pod.annotations:
+        return ""
+    wish = parsed(pod.annotations[MIXED])
+    if wish is None or wish.auto or wish == NOBODY:
+        return "is no list of names of containers"
+    return _barred(pod, rules) or _unmet(pod, wish.names, rules)
+
+
+def _barred(pod: Pod, rules: Rules) -> str:
+    if rules.mixed is MixedCpus.NONE:
+        return f"is switched off on this node ({SETTING}: none)"
+    if pod.pod_level:
+        return "cannot be followed: the pod has pod-level resources, which the kubelet's own rules divide"
+    if not exclusive.may_ask(pod, rules):
+        return f"is not for pods of namespace {pod.namespace} (exclusiveNamespaces in numalign's settings)"
+    return ""
+
+
+def _unmet(pod: Pod, names: frozenset[str], rules: Rules) -> str:
+    there = {each.name: each for each in pod.containers}
+    lost = sorted(names - there.keys())
+    if lost:
+        return f"names {lost[0]}, which is no container of the pod ({', '.join(there)[:200]})"
+    alone = next((there[name] for name in sorted(names) if not _has_own(pod, there[name], rules)), None)
+    return f"names {alone.name}, which has no CPUs of its own: {_why(pod, alone, rules)}" if alone else ""
+
+
+def _has_own(pod: Pod, container: Container, rules: Rules) -> bool:
+    return rules.cpu.static and bool(exclusive_count(pod, container, rules))
+
+
+def _why(pod: Pod, container: Container, rules: Rules) -> str:
+    if not rules.cpu.static:
+        return "the CPU manager is off on this node (cpuManagerPolicy: none)"
+    return exclusive.why_loose(container) or exclusive.left_out(pod, container, rules)
+
+
+def parts_of(ledger: Ledger, uid: str) -> dict[str, str]:
+    """What a pod's containers share beside their own CPUs, for people: container -> CPUs, or POOL."""
+    own = ledger.cpus.assigned.get(uid, {})
+    return {name: str(part) or POOL for name, part in ledger.cpus.mixed.get(uid, {}).items() if name in own}
+
+
+def told(pod: Pod, rules: Rules, parts: Mapping[str, str]) -> str:
+    """What is to be said of a pod's mixed containers: one sentence without an end; "" for none.
+
+    The pool has no numbers here: it changes with every other pod, and nobody would tell this one anew.
+
+    Args:
+        pod: it.
+        rules: the node's.
+        parts: see `parts_of`.
+    """
+    why = problem(pod, rules)
+    if why:
+        return f"{MIXED}: {why}"
+    return "; ".join(
+        f"{name} may also run on the shared {'pool' if cpus == POOL else f'CPUs {cpus}'}"
+        for name, cpus in sorted(parts.items())
+    )

@@ -1,0 +1,132 @@
+"""What mixed containers read to know which CPUs are theirs: a folder of the host each, mounted read-only by NRI.
+
+    <state folder>/cpus/<pod uid>/<container>/assigned      NUMALIGN_EXCLUSIVE_CPUS=4-7
+                                                            NUMALIGN_SHARED_CPUS=0-1
+
+The environment has the same two words, those of the start. The file is replaced by rename whenever a resize, or the
+shared pool, changed them and the kernel has the new set. The folder is mounted and not the file, since a mount of a
+file would keep showing the one that was replaced. It goes when the ledger has its pod no more: nothing of that runs
+then. An agent that starts again goes on with the folders that it finds.
+
+Nothing is synced to the disk: after a power cut the container is gone as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from agent.core.cgroups.desired import share
+from agent.core.request.mixed import assigned
+from agent.engine.state import State
+from agent.model.idset import CpuSet
+
+_log = logging.getLogger(__name__)
+
+FOLDER, FILE = "cpus", "assigned"
+DESTINATION = "/run/numalign/cpus"
+"""Where a container sees its folder."""
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62})", re.ASCII)
+"""Of a pod's uid, and of a container."""
+
+
+def words_of(state: State, uid: str, container: str) -> Mapping[str, str]:
+    """What a container is told that is, or was, mixed: by the saved grants; nothing for any other."""
+    saved = state.saved
+    if saved is None or container not in saved.cpus.mixed.get(uid, {}):
+        return {}
+    want = share(saved, uid, container, state.node.rules, state.node.machine)
+    whole = want.cpus or CpuSet()
+    own = whole - want.shared if want.exclusive else CpuSet()
+    return assigned(own, whole - own)
+
+
+class CpuFiles:
+    """The folders of this node.
+
+    Args:
+        state: the agent's own folder.
+        on_host: the same as the host names it, "" where it has the same name.
+    """
+
+    def __init__(self, state: Path, on_host: str = "") -> None:
+        self._folder, self._on_host = state / FOLDER, Path(on_host or state) / FOLDER
+        self._lock = threading.Lock()
+        self._seen: State | None = None
+        self._told = False
+        self._uids = set[str]()
+        with contextlib.suppress(OSError):  # there is none, or none that can be read
+            self._uids = {each.name for each in self._folder.iterdir()}
+        self._written: dict[tuple[str, str], str] = {}
+
+    def mount(self, state: State, uid: str, container: str) -> tuple[tuple[str, str], ...]:
+        """A container is created: (folder of the host, where it sees it), none where it has none or on a fault."""
+        words = words_of(state, uid, container)
+        if not words or not self._keep(uid, container, words):
+            return ()
+        return ((str(self._on_host / uid / container), DESTINATION),)
+
+    def follow(self, snapshot: State, at_rest: Callable[[], State]) -> None:
+        """Bring the files to what is in force; asked several times a second.
+
+        Args:
+            snapshot: the state that counts.
+            at_rest: the state when nothing is being written; waits for that.
+        """
+        if snapshot is self._seen or not (snapshot.ledger.cpus.mixed or self._uids):
+            return
+        state = at_rest()
+        saved, done = state.saved, state.settled or bool(state.unenforced)
+        for uid, parts in saved.cpus.mixed.items() if saved and done else ():
+            lacking = state.unenforced.get(uid, {})
+            for name in parts if "" not in lacking else ():
+                if (uid, name) in self._written or (self._folder / uid / name).is_dir():
+                    done = (name in lacking or self._keep(uid, name, words_of(state, uid, name))) and done
+        for uid in self._uids - (saved or state.ledger).pods.keys() if state.listed else ():
+            self._remove(uid)
+        self._seen = state if done else None
+
+    def _keep(self, uid: str, container: str, words: Mapping[str, str]) -> bool:
+        """Replace a file unless it says that already; whether it says it now. A fault is told once."""
+        if not (_NAME.fullmatch(uid) and _NAME.fullmatch(container)):
+            return False
+        text = "".join(f"{name}={value}\n" for name, value in words.items())
+        with self._lock:
+            if self._written.get((uid, container)) == text:
+                return True
+            folder = self._folder / uid / container
+            try:
+                for each in (self._folder, folder.parent, folder):
+                    each.mkdir(mode=0o755, exist_ok=True)
+                    each.chmod(0o755)  # whoever the container runs as: the umask is the agent's affair
+                spare = folder / f".{FILE}.new"
+                spare.write_text(text, encoding="ascii")
+                spare.chmod(0o644)
+                spare.replace(folder / FILE)
+            except OSError as error:
+                if not self._told:
+                    _log.warning("mixed containers are not told which CPUs are theirs: %s", error)
+                self._told = True
+                return False
+            self._uids.add(uid)
+            self._written[uid, container], self._told = text, False
+        return True
+
+    def _remove(self, uid: str) -> None:
+        with self._lock:
+            shutil.rmtree(self._folder / uid, ignore_errors=True)
+            if not (self._folder / uid).exists():
+                self._uids.discard(uid)
+                self._written = {key: text for key, text in self._written.items() if key[0] != uid}
+
+
+def forget(state: Path) -> None:
+    """Everything was put back: nobody has CPUs of his own any more. Raises OSError for what cannot be removed."""
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(os.fspath(state / FOLDER))
