@@ -34,7 +34,7 @@ def offered(*words: str, path: str = "") -> list[str]:
 
 def test_the_options_are_the_programs_own() -> None:
     """Commands first, then the options of that command alone, then the values that an option has."""
-    assert offered("") == ["pods", "node", "why", ":4"]
+    assert offered("") == ["pods", "node", "why", "fleet", ":4"]
     assert offered("w") == ["why", ":4"]
     assert offered("pods", "--mis") == ["--misaligned", ":4"]
     assert offered("node", "--mis") == [":4"]
@@ -44,7 +44,8 @@ def test_the_options_are_the_programs_own() -> None:
 
 
 def test_files_are_left_to_the_shell() -> None:
-    """A kubeconfig is a file, which the shell knows best; nothing else is."""
+    """A kubeconfig and a picture are files, which the shell knows best; nothing else is."""
+    assert offered("fleet", "--svg", "fl") == [":0"]
     assert offered("pods", "--kubeconfig", "/et") == [":0"]
     assert offered("pods", "-l", "app") == [":4"]
 
