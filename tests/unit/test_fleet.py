@@ -216,3 +216,17 @@ def test_no_meaning_by_colour_alone() -> None:
     ]  # fmt: skip
     assert draw_fleet([FleetTile("n", "g", None)], "t").count('<path class="none"') == 2
     assert draw_fleet([FleetTile("n", "g", 0.1, waiting=2)], "t").count('class="wait"') == 2
+
+
+def test_tiles_show_what_tells_nodes_apart() -> None:
+    """A domain that all share is left out, and a name that is too long keeps its end; the tip has all of it."""
+    names = [f"ip-10-0-0-{number}.eu-central-1.compute.internal" for number in range(100, 200)]
+    text = draw_fleet([FleetTile(name, "g", 0.5) for name in names], "t")
+    written = re.findall(r'<text class="n halo"[^>]*>(…?[-\w]+)</text>', text)
+    assert len(set(written)) == 100
+    assert written[17].startswith("…")
+    assert written[17].endswith("-117")
+    assert all(f"<title>{name}: </title>" in text for name in names)
+    few = draw_fleet([FleetTile("a.one", "g", 0.5), FleetTile("a.two", "g", 0.5)], "t")
+    assert ">a.one</text>" in few
+    assert ">a.two</text>" in few

@@ -59,7 +59,7 @@ def draw_fleet(tiles: Sequence[FleetTile], title: str, about: str = "") -> str:
         title: the first line.
         about: the second.
     """
-    groups = _groups(tiles)
+    groups, domain = _groups(tiles), _domain(tiles)
     size = _size([len(group) for _, group in groups])
     parts, y = list[str](), HEAD
     for name, group in groups:
@@ -69,7 +69,8 @@ def draw_fleet(tiles: Sequence[FleetTile], title: str, about: str = "") -> str:
         columns = _columns(size)
         for number, tile in enumerate(group):
             row, column = divmod(number, columns)
-            parts += _tile(tile, MARGIN + column * _step(size), y + row * _step(size), size)
+            at = MARGIN + column * _step(size), y + row * _step(size)
+            parts += _tile(tile, tile.name.removesuffix(domain), *at, size)
         y += math.ceil(len(group) / columns) * _step(size) + 10
     parts += _legend(y + 8)
     height = y + FOOT
@@ -82,6 +83,12 @@ def draw_fleet(tiles: Sequence[FleetTile], title: str, about: str = "") -> str:
         f'<text class="h" x="{MARGIN:g}" y="34">{_text(title, 90)}</text>'
         f'<text class="s" x="{MARGIN:g}" y="56">{_text(about, 150)}</text>{"".join(parts)}</svg>\n'
     )
+
+
+def _domain(tiles: Iterable[FleetTile]) -> str:
+    """What follows the first dot of every name: it tells no node from another."""
+    found = {"".join(each.name.partition(".")[1:]) for each in tiles}
+    return found.pop() if len(found) == 1 else ""
 
 
 def _groups(tiles: Iterable[FleetTile]) -> list[tuple[str, list[FleetTile]]]:
@@ -110,7 +117,7 @@ def _columns(size: float) -> int:
     return max(1, int((WIDTH - 2 * MARGIN) // _step(size)))
 
 
-def _tile(tile: FleetTile, x: float, y: float, size: float) -> Iterator[str]:
+def _tile(tile: FleetTile, label: str, x: float, y: float, size: float) -> Iterator[str]:
     yield f"<g><title>{_text(f'{tile.name}: {tile.tip}', 400)}</title>"
     if tile.fill is None:
         yield f'<rect class="none" x="{x:g}" y="{y:g}" width="{size:g}" height="{size:g}"/>'
@@ -130,14 +137,14 @@ def _tile(tile: FleetTile, x: float, y: float, size: float) -> Iterator[str]:
             side = max(3.0, size * 0.25)
             yield f'<path class="wait" d="M{x + size:g} {y + size:g}h-{side:g}l{side:g}-{side:g}z"/>'
     if size >= NAMED:
-        yield from _words(tile, x, y, size)
+        yield from _words(tile, label, x, y, size)
     yield "</g>"
 
 
-def _words(tile: FleetTile, x: float, y: float, size: float) -> Iterator[str]:
+def _words(tile: FleetTile, label: str, x: float, y: float, size: float) -> Iterator[str]:
     small = size < WORDED
     letters = max(4, int(size / (5.5 if small else 7.2)))
-    name = tile.name if len(tile.name) <= letters else f"{tile.name[: letters - 2]}…"
+    name = label if len(label) <= letters else f"…{label[2 - letters :]}"  # names of nodes differ at their end
     kind = "n" if small else "t"
     yield f'<text class="{kind} halo" x="{x + 4:g}" y="{y + (12 if small else 18):g}">{_text(name, 60)}</text>'
     if tile.fill is None:
@@ -162,7 +169,7 @@ def _legend(y: float) -> Iterator[str]:
     wide = (WIDTH - 2 * MARGIN) / len(words)
     for number, (sample, (word, more)) in enumerate(zip(samples, words, strict=True)):
         x = MARGIN + number * wide
-        yield from _tile(sample, x, y, 26)
+        yield from _tile(sample, "", x, y, 26)
         yield f'<text class="t" x="{x + 34:g}" y="{y + 11:g}">{word}</text>'
         yield f'<text class="n" x="{x + 34:g}" y="{y + 24:g}">{more}</text>'
     yield (
