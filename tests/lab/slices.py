@@ -120,8 +120,11 @@ SLICES = (
             "test_s22_a_device_is_opened_by_its_container_and_by_no_other",
         )), 9),
     ), "safety rules that only a real node can prove"),
-    Slice("newest", (Part(("tests/newest/test_newest.py",), 8),),
-          "tests that need no kubelet on Debian's newest Python, and which branches they take"),
+    Slice("newest", (
+        Part(("tests/newest/test_newest.py",), 8),
+        Part(("tests/cluster/test_forecast.py::test_a_thousand_pods[LeastAllocated]",), 5),
+    ), "tests that need no kubelet on Debian's newest Python, and which branches they take; 1,000 pods placed by a real "
+       "scheduler on 40 paper nodes: what was forecast is what happens"),
     Slice("release", (
         Part(tuple(f"tests/release/test_{each}.py" for each in ("release", "refused", "verify_page")), 6),
         Part(("tests/lab/test_first_install.py",), 4),
@@ -139,8 +142,6 @@ SLICES = (
         )), 13),
         Part((f"{EXCLUSIVE}::test_with_required_plugins_nobody_starts_while_the_agent_is_away",), 6),
     ), "containers of Burstable pods with CPUs of their own: ten sidecars, churn, kills"),
-    Slice("forecast", (Part(("tests/cluster/test_forecast.py::test_a_thousand_pods[LeastAllocated]",), 5),),
-          "1,000 pods placed by a real scheduler on 40 paper nodes: what was forecast is what happens"),
     Slice("pairs", _parts(PAIRS_TEST, [each.name for each in PAIRS], 7, 28), "fourteen pairs of faults"),
 )  # fmt: skip
 SLOWER, AFTER = 1.2, 2.0

@@ -72,7 +72,6 @@ STAGES = (
     _slice("rules"),
     _slice("pairs"),
     _slice("newest"),
-    _slice("forecast"),
     _slice("release"),
     _slice("exclusive", minutes=30),
     Stage("soak", "an hour of faults at random, 300 kills of the agent", 75,
