@@ -24,7 +24,10 @@ from agent.engine.explaining import explained
 from agent.engine.state import State
 from agent.engine.tracked_pod import TrackedPod
 from agent.model.outcome import Admitted, Reason, Refusal
+from agent.model.podspec import pod_from
+from tests.flow.world import container, manifest
 from tests.unit.explain_cases import FOLDER, MERGES, Told, again, carried_out, cases, every
+from tests.world.nodes import managers_of
 
 ALL = [(file.name, case) for file in sorted(FOLDER.glob("*.yaml")) for case in cases(file.name)]
 REFUSALS = [case for file, case in ALL if file == "refusals.yaml"]
@@ -297,3 +300,11 @@ def test_annotations_in_remedies_are_whole() -> None:
                 assert (asks.ledger.cpus, asks.ledger.memory) == (meant.ledger.cpus, meant.ledger.memory)
                 tried += 1
     assert tried >= 10
+
+
+def test_a_request_beyond_all_measure_is_answered_at_once() -> None:
+    """The search for a smaller one begins at what the node has, and not at what a pod of any tenant may ask for."""
+    node = managers_of("1 socket x 4 cores", {"reservedSystemCPUs": "0"})
+    pod = pod_from(manifest("evil", container("app", cpu="1000000000000000000")))
+    found = explain(node, node.start(), pod, standing=PodStanding(hypothetical=True))
+    assert [each.amount for each in found.remedies if each.lever is Lever.REQUEST] == [3]

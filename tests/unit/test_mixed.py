@@ -14,6 +14,7 @@ from agent.errors import MalformedError, SettingsError
 from agent.model.idset import CpuSet
 from agent.model.ledger import CpuBooks, Ledger
 from agent.model.ledgerjson import MIXED, ledger_from_json, ledger_to_json
+from agent.model.notes import kept
 from agent.model.podspec import pod_from
 from agent.model.rules import CpuRules, MixedCpus, Rules
 from agent.settings import parse
@@ -111,3 +112,11 @@ def test_a_saved_part_that_is_none_is_refused() -> None:
     for wrong in ([], ["0", "1"], ["x"], [1]):
         with pytest.raises(MalformedError, match=r"mixed\.u\.a"):
             ledger_from_json(body | {"others": {MIXED: {"u": {"a": wrong}}}})
+
+
+def test_a_list_that_is_too_long_is_told_so_and_asks_for_nothing() -> None:
+    """Only its beginning is kept, which may name other containers: nobody is mixed, whole or cut."""
+    long = pod_from(burstable("b", exclusive="auto", mixed=f"app,{','.join(['one'] * 200)}"))
+    for found in (long, replace(long, annotations=kept(long.annotations))):
+        assert mixed.problem(found, RULES) == "goes on beyond 500 characters"
+        assert mixed.names_of(found) == frozenset()

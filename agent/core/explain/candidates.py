@@ -22,6 +22,11 @@ def unit_of(resource: str) -> int:
     return _MIB if resource == "memory" else units(parse_milli(resource.removeprefix("hugepages-")))
 
 
+def most_of(node: Node, resource: str) -> int:
+    """How many CPUs or devices the node has: nobody is given more, whatever a pod asks for."""
+    return len(node.machine.online) if resource == "cpu" else len(node.inventory.resources.get(resource, ()))
+
+
 def requests_of(node: Node, pod: Pod) -> Iterator[tuple[Container, str, int]]:
     """What could be asked for in a smaller amount: CPUs, then devices, then memory."""
     for container in pod.containers:

@@ -25,7 +25,7 @@ from itertools import combinations
 
 from agent.core.admission.node import Node
 from agent.core.confine import asks
-from agent.core.explain.candidates import holders_of, is_aligned, nodes_held, possible, requests_of, unit_of
+from agent.core.explain.candidates import holders_of, is_aligned, most_of, nodes_held, possible, requests_of, unit_of
 from agent.core.explain.case import Case
 from agent.core.explain.grants import gives, held_words
 from agent.core.explain.values import Lever, Remedy
@@ -170,7 +170,7 @@ class _Search:
 
         high = -(-asked // unit)  # in units; refused (or not aligned), as is
         if unit == 1:
-            for count in range(high - 1, 0, -1):
+            for count in range(min(high - 1, most_of(self.node, resource)), 0, -1):
                 ledger = tried(count)
                 if ledger is not None:
                     return replace(blank, amount=count), ledger

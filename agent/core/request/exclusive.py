@@ -35,11 +35,11 @@ def wish_of(pod: Pod, rules: Rules) -> Wish:
 def _own(pod: Pod) -> Wish | None:
     """A pod's own wish, or its namespace's; None where there is none that can be read."""
     text = pod.annotations.get(EXCLUSIVE)
-    return None if text is None or _too_long(text) else parsed(text)
+    return None if text is None or too_long(text) else parsed(text)
 
 
-def _too_long(text: str) -> bool:
-    """Of a longer value only the beginning is kept, which may read as something else."""
+def too_long(text: str) -> bool:
+    """Whether only the beginning of a list of containers is kept, which may read as something else."""
     return len(text) > longest(EXCLUSIVE)
 
 
@@ -81,7 +81,7 @@ def problem(pod: Pod, rules: Rules) -> str:
     """Why a pod's own wish, or its namespace's, cannot be followed, or not all of it; "" where it can."""
     if EXCLUSIVE not in pod.annotations:
         return ""
-    if _too_long(pod.annotations[EXCLUSIVE]):
+    if too_long(pod.annotations[EXCLUSIVE]):
         return f"goes on beyond {longest(EXCLUSIVE)} characters"
     wish = _own(pod)
     if wish is None:

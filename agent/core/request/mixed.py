@@ -25,7 +25,7 @@ from agent.model.exclusive import NOBODY, parsed
 from agent.model.idset import CpuSet
 from agent.model.ledger import CpuBooks, Ledger
 from agent.model.ledgerjson import POOL
-from agent.model.notes import PREFIX
+from agent.model.notes import PREFIX, longest
 from agent.model.pod import Container, Pod
 from agent.model.rules import MixedCpus, Rules
 
@@ -44,7 +44,8 @@ def assigned(own: CpuSet, shared: CpuSet) -> dict[str, str]:
 
 def names_of(pod: Pod) -> frozenset[str]:
     """The containers that a pod names; none where it says nothing that can be read."""
-    wish = parsed(pod.annotations[MIXED]) if MIXED in pod.annotations else None
+    text = pod.annotations.get(MIXED)
+    wish = None if text is None or exclusive.too_long(text) else parsed(text)
     return frozenset() if wish is None or wish.auto else wish.names
 
 
@@ -73,6 +74,8 @@ def problem(pod: Pod, rules: Rules) -> str:
     """Why a pod's annotation cannot be followed, or not all of it; "" where it can."""
     if MIXED not in pod.annotations:
         return ""
+    if exclusive.too_long(pod.annotations[MIXED]):
+        return f"goes on beyond {longest(MIXED)} characters"
     wish = parsed(pod.annotations[MIXED])
     if wish is None or wish.auto or wish == NOBODY:
         return "is no list of names of containers"
