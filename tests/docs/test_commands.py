@@ -23,6 +23,7 @@ from tools.chart import rendering
 
 ELSEWHERE = {
     "cluster": "run by tests/kubectl/test_docs.py, against a real API server",
+    "fleet": "needs a file of the reader's, or nodes that publish; tests/cli and tests/cluster ask such",
     "node": "needs a node with a kubelet",
     "kubelet": "asks a kubelet",
     "helm": "changes a cluster by Helm; the lab does that",
