@@ -17,7 +17,7 @@ from tests.chart import schemas
 from tests.peers import tools
 from tools import image
 from tools.chart import rendering
-from tools.chart.rendering import CHART, NEWEST, OLDEST, Object, of_kind
+from tools.chart.rendering import CHART, Object, of_kind
 
 pytestmark = [pytest.mark.go, pytest.mark.usefixtures("charting")]
 CASES = sorted(CHART.glob("ci/*-values.yaml"))
@@ -45,9 +45,9 @@ def test_helm_lints_without_a_word(values: Path) -> None:
 
 
 @names
-@pytest.mark.parametrize("version", [OLDEST, NEWEST])
+@pytest.mark.parametrize("version", schemas.MODULES)
 def test_every_object_is_what_kubernetes_knows(values: Path, version: str, tmp_path: Path) -> None:
-    """No unknown field, no key twice, for the oldest and the newest Kubernetes."""
+    """No unknown field, no key twice, for the oldest and the newest Kubernetes, and one between."""
     (tmp_path / "all.yaml").write_text(rendering.render("--values", values, version=version))
     location = f"{schemas.folder(version)}/{schemas.LOCATION}"
     done = subprocess.run(
