@@ -23,6 +23,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.patience import until
+
 ADMIN = "admin-token-of-a-test"
 
 
@@ -102,6 +104,18 @@ class Api:
             except ApiError as error:
                 if error.status != 409:
                     raise
+
+    def wait_served(self, path: str) -> None:
+        """Wait until objects of a new definition can be listed."""
+
+        def served() -> bool:
+            try:
+                self.call("GET", path)
+            except ApiError:
+                return False
+            return True
+
+        until(served, path)
 
     def token(self, namespace: str, account: str, pod: dict[str, Any] | None = None) -> str:
         """A service account's token, bound to a pod (and so to its node) when one is given."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -16,9 +15,8 @@ from agent.cli import group
 from agent.errors import KubeError
 from agent.kube.caller import Caller
 from agent.kube.topology_crd import PATH
-from tests.cluster.control_plane import ApiError, ControlPlane
+from tests.cluster.control_plane import ControlPlane
 from tests.cluster.objects import account, bind, cluster_role, node, rule
-from tests.patience import PATIENCE
 from tests.unit.test_fleet import served
 from tests.world.fleets import pod, summary_of, topology
 
@@ -33,14 +31,7 @@ def fleet(cluster: ControlPlane) -> ControlPlane:
     crd = yaml.safe_load((DEPLOY / "crds/noderesourcetopologies.yaml").read_text())
     role = yaml.safe_load((DEPLOY / "access/fleet-reader.yaml").read_text())
     cluster.ensure(crd, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}, role)
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            cluster.call("GET", PATH)
-            break
-        except ApiError:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+    cluster.wait_served(PATH)
     for name in NAMES:
         cluster.create(node(name))
         cluster.call("POST", PATH, topology(name, summary_of(served(3))))

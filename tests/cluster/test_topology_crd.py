@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,8 @@ import yaml
 from agent.kube.access import ApiAccess
 from agent.kube.client import KubeClient
 from agent.kube.topology_crd import PATH, TopologyPublisher
-from tests.cluster.control_plane import ApiError, ControlPlane
+from tests.cluster.control_plane import ControlPlane
 from tests.cluster.objects import account, bind, cluster_role, node, rule
-from tests.patience import PATIENCE
 from tests.unit.test_topology_crd import zones
 
 pytestmark = pytest.mark.cluster
@@ -24,14 +22,7 @@ CRD = Path(__file__).parents[2] / "deploy/crds/noderesourcetopologies.yaml"
 def client(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> KubeClient:
     """A client that may read and write these objects, with the CRD installed."""
     cluster.ensure(yaml.safe_load(CRD.read_text()))
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            cluster.call("GET", PATH)
-            break
-        except ApiError:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+    cluster.wait_served(PATH)
     group = rule("topology.node.k8s.io", "noderesourcetopologies", "get", "create", "patch")
     cluster.create(account("topology"), cluster_role("topology", group), bind("topology", "topology"))
     token = tmp_path_factory.mktemp("token") / "token"
