@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from agent.core.admission.node import Node
-from agent.core.forecast.scheduling import CPU, MEMORY, Needs, needs_of
+from agent.core.forecast.scheduling import CPU, MEMORY, NONE, Needs, needs_of
 from agent.engine.dry_run import DryRun
 from agent.engine.fault_isolation import sentence
 from agent.engine.node_summary import NodeSummary
@@ -117,7 +117,8 @@ class ClusterSite:
             if self.change.empty:
                 summary = replace(summary, ledger=node.start(), waiting=())
             run = summary.begin(node)
-            run.end(self.change.gone, summary.changed) if self.change.gone else None
+            if self.change.gone:
+                run.end(self.change.gone, summary.changed)
         except Exception as error:  # noqa: BLE001 - whatever a summary holds costs its node only
             raise SummaryError(sentence(error)) from None
         return run
@@ -130,7 +131,7 @@ class ClusterSite:
         """The same with something changed of it."""
         held = self.held
         if change.empty:
-            held = Needs((), 0, 0)
+            held = NONE
         elif change.gone:
             for uid in change.gone:
                 held = _less(held, needs_of(self.summary.ledger.pods[uid].pod))
@@ -144,7 +145,8 @@ def held_by(summary: NodeSummary) -> Needs:
         pod = record.pod
         if pod.requests is None and all(name in each.requests for each in pod.containers for name in _SCORED):
             continue
-        needs, amounts = needs_of(pod), dict(needs_of(pod).amounts)
+        needs = needs_of(pod)
+        amounts = dict(needs.amounts)
         cpu, memory = cpu + needs.cpu - amounts.get(CPU, 0), memory + needs.memory - amounts.get(MEMORY, 0)
     return Needs(tuple(sorted(summary.held.items())), cpu, memory)
 

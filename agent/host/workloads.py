@@ -20,8 +20,7 @@ from agent.errors import BadDocumentError, BadPodError
 from agent.host import bounded
 from agent.host.documents import load_all
 from agent.host.manifests import SUFFIXES, Wrong
-from agent.model.notes import kept
-from agent.model.workload import WorkloadItem, items_from, namespace_defaults
+from agent.model.workload import WorkloadItem, items_from, namespace_defaults, with_defaults
 
 LARGEST = 256 << 20
 """Bytes of a file; 10,000 pods as the API server gives them are about 100 MiB."""
@@ -107,7 +106,7 @@ class _Reading:
                 return
 
     def result(self) -> Workloads:
-        items = [self._with_defaults(item) for item in self.items]
+        items = [with_defaults(item, self.spaces) for item in self.items]
         running = sorted((each for each in items if each.pod.created), key=lambda i: (i.pod.created, i.pod.uid))
         after = running[-1].pod.created if running else 0.0
         fresh = [each for each in items if not each.pod.created]
@@ -116,11 +115,6 @@ class _Reading:
             (*running, *timed), self.ended, dict(sorted(self.ignored.items())), tuple(self.wrong), self.claimants,
             tuple(self.dra),
         )  # fmt: skip
-
-    def _with_defaults(self, item: WorkloadItem) -> WorkloadItem:
-        """Its namespace's annotations below its own; what an agent wrote is no wish."""
-        asked = kept({**self.spaces.get(item.pod.namespace, {}), **item.pod.annotations})
-        return item if asked == item.pod.annotations else replace(item, pod=replace(item.pod, annotations=asked))
 
     def _take(self, label: str, body: Mapping[str, Any]) -> None:
         if body.get("kind") == "Namespace":

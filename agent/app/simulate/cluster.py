@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from agent.app.fleet.objects import POD
 from agent.app.fleet.reading import read_fleet
@@ -24,10 +24,9 @@ from agent.engine.node_summary import NodeSummary
 from agent.errors import BadInputError, BadPodError, MalformedError, SettingsError
 from agent.host.workloads import read_workloads
 from agent.model.fields import Field
-from agent.model.notes import kept
 from agent.model.placing import BindingFacts, facts_of
 from agent.model.rules import Ceilings
-from agent.model.workload import WorkloadItem, items_from, replicas
+from agent.model.workload import WorkloadItem, items_from, replicas, with_defaults
 
 MOST_PODS = 110
 """The kubelet's maxPods where nobody read the Node."""
@@ -83,7 +82,7 @@ class _Recorded:
     def on(self, names: Iterable[str], defaults: Mapping[str, Mapping[str, str]]) -> tuple[WorkloadItem, ...]:
         """Pods that are bound to some nodes and have not ended, by age."""
         wanted = frozenset(names)
-        found = (_with_defaults(each, defaults) for each in self.items.values() if each.node in wanted)
+        found = (with_defaults(each, defaults) for each in self.items.values() if each.node in wanted)
         there = (each for each in found if not each.ended)
         return tuple(sorted(there, key=lambda item: (item.pod.created, item.pod.uid)))
 
@@ -230,13 +229,7 @@ def _pods(fleet: Fleet, options: WhatIfOptions, known: set[str], wrong: list[str
         wrong.append(f"{len(items)} pods are too many; at most {MOST_REPLICAS}")
     wrong += [f"pod {item.pod.key} names node {item.node}, which cannot be decided by" for item in items
               if item.node and item.node not in known]  # fmt: skip
-    return tuple(_with_defaults(item, fleet.defaults) for item in items)
-
-
-def _with_defaults(item: WorkloadItem, defaults: Mapping[str, Mapping[str, str]]) -> WorkloadItem:
-    own = item.pod.annotations
-    asked = kept({**defaults.get(item.pod.namespace, {}), **own})
-    return item if asked == own else replace(item, pod=replace(item.pod, annotations=asked))
+    return tuple(with_defaults(item, fleet.defaults) for item in items)
 
 
 def _chosen(sites: Sequence[ClusterSite], wish: str, wrong: list[str]) -> Iterator[ClusterSite]:
