@@ -181,6 +181,8 @@ class PodSource:
 
     async def _attempt(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        if self._stopping.is_set():  # `stop` came before there was a task to cancel
+            return
         try:
             await kopf.operator(
                 registry=self._registry(),

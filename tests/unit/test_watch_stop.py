@@ -1,0 +1,52 @@
+"""The watch's thread ends when it is told to, whenever that is."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from agent.kube.access import ApiAccess
+from agent.kube.watch.handlers import PodSource, Raw
+from tests import patience
+
+
+class Deaf:
+    """A listener that expects to hear nothing."""
+
+    def pod_changed(self, body: Raw) -> None:
+        raise AssertionError(body)
+
+    def pod_deleted(self, body: Raw) -> None:
+        raise AssertionError(body)
+
+    def pods_listed(self, uids: frozenset[str]) -> None:
+        raise AssertionError(uids)
+
+    def node_changed(self, body: Raw) -> None:
+        raise AssertionError(body)
+
+    def source_failed(self, why: str) -> None:
+        raise AssertionError(why)
+
+
+def test_a_stop_that_comes_before_the_first_attempt_has_a_task_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the thread's start and its first task there is nothing to cancel: the attempt itself sees the stop."""
+    source = PodSource(ApiAccess("https://127.0.0.1:1", tmp_path / "ca", tmp_path / "token"), "n1", Deaf())
+    begun, told = threading.Event(), threading.Event()
+    attempt = PodSource._attempt
+
+    async def late(self: PodSource) -> None:
+        begun.set()
+        assert told.wait(patience.PATIENCE)
+        await attempt(self)
+
+    monkeypatch.setattr(PodSource, "_attempt", late)
+    source.start()
+    assert begun.wait(patience.PATIENCE)
+    assert not source.stop(within=0)
+    told.set()
+    assert source.stop(within=20)
