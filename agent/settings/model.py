@@ -294,8 +294,9 @@ class Settings(Section):
         Field(
             alias="mixedSharedCPUs",
             description=(
-                "What a container has beside its own CPUs that asks for that (numalign.io/mixed): reserved, the "
-                "reserved CPUs; pool, the shared pool, on Linux 6.2 and newer only; none, nothing."
+                "What a container has beside its own CPUs that asks for that (numalign.io/mixed), and may use beyond "
+                "its limit: reserved, the reserved CPUs; pool, the shared pool, on Linux 6.2 and newer only; none, "
+                "nothing."
             ),
         ),
     ] = MixedCpus.RESERVED

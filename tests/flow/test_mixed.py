@@ -27,7 +27,7 @@ from agent.model.pod import Qos
 from agent.observe.drawing.holders import holders
 from agent.observe.metrics import Metrics
 from tests.fixtures.checkpoints.busy import HERE
-from tests.flow.test_exclusive import ALL, MACHINE, SIDE, Node, burstable, guaranteed
+from tests.flow.test_exclusive import ALL, MACHINE, SIDE, Node, burstable, guaranteed, limited, quotas
 from tests.flow.test_old_checkpoints import fields
 from tests.flow.world import MemoryStore, World, container, manifest
 
@@ -36,7 +36,9 @@ EVERY_LAYOUT = pytest.mark.parametrize(
     ids=lambda each: f"v{each.version}-{each.driver}",
 )  # fmt: skip
 RESERVED = CpuSet.of(0)
-STRICT = {"cpuManagerPolicyOptions": {"strict-cpu-reservation": "true"}}
+STRICT = {
+    "cpuManagerPolicyOptions": {"strict-cpu-reservation": "true"}, "exclusiveNamespaces": ["*", "default"],
+}  # fmt: skip
 POOL = {"mixedSharedCPUs": "pool"}
 
 
@@ -141,12 +143,13 @@ def test_a_mistake_is_told_and_the_pod_runs_as_before(tmp_path: Path, notes: dic
 
 
 def test_the_node_or_its_namespaces_may_say_no(tmp_path: Path) -> None:
-    """mixedSharedCPUs: none follows nobody; exclusiveNamespaces names whose pods may ask, Guaranteed ones, too."""
+    """mixedSharedCPUs: none follows nobody; exclusiveNamespaces says who may; "*" opens no strictly reserved CPU."""
     for settings, words in (
         ({"mixedSharedCPUs": "none"}, "is switched off on this node (mixedSharedCPUs: none)"),
-        ({"exclusiveNamespaces": ["db"]}, "is not for pods of namespace default"),
+        ({"exclusiveNamespaces": ["db"]}, "is not for pods of namespace default (exclusiveNamespaces"),
+        ({**STRICT, "exclusiveNamespaces": ["*"]}, "strict-cpu-reservation keeps pods off the reserved CPUs"),
     ):
-        node = Node(tmp_path / next(iter(settings)), settings=settings)
+        node = Node(tmp_path / str(len(words)), settings=settings)
         node.come(guaranteed("g", mixed="app"))
         assert whole(node, "g") == cpus(node.holds("g"))
         assert words in node.message("g")
@@ -265,6 +268,20 @@ def test_a_mixed_container_of_nobody_keeps_both_parts(tmp_path: Path) -> None:
     assert list(told) == ["m"]
     name = container_id("m", "app")
     assert (ledger.cpus.assigned, ledger.cpus.mixed) == ({"m": {name: own}}, {"m": {name: RESERVED}})
+
+
+@EVERY_LAYOUT
+def test_s16_only_the_mixed_container_has_no_quota(tmp_path: Path, layout: Layout) -> None:
+    """S16: no own thread is throttled for one on a shared CPU; the sidecar keeps its quota; release restores all."""
+    node = Node(tmp_path / "tree", layout)
+    node.come(burstable("b", exclusive="auto", mixed="app"))
+    for name, milli in (("app", 4000), ("side", 500)):
+        limited(node, node.path("b", name), milli)
+    limited(node, node.path("b", "app").rpartition("/")[0], 4500)
+    node.engine.reconcile()
+    assert {name: quotas(node)[name] for name in ("app", "side", "")} == {"app": 0, "side": 500, "": 0}
+    node.released()
+    assert {name: quotas(node)[name] for name in ("app", "side", "")} == {"app": 4000, "side": 500, "": 4500}
 
 
 def test_s17_release_puts_everything_back(tmp_path: Path) -> None:

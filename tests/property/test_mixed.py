@@ -27,6 +27,7 @@ node_settings = st.fixed_dictionaries(
         "reservedSystemCPUs": st.sampled_from(RESERVED),
         "mixedSharedCPUs": st.sampled_from(["reserved", "reserved", "pool", "none"]),
         "cpuManagerPolicyOptions": st.sampled_from([{}, {}, {"strict-cpu-reservation": "true"}]),
+        "exclusiveNamespaces": st.sampled_from([["*"], ["*", "default"]]),
     }
 )
 sizes = st.sampled_from(["1", "2", "3", "5", "1500m"])
@@ -69,6 +70,8 @@ class MixedMachine(RuleBasedStateMachine):
         for name, part in state.ledger.cpus.mixed.get(uid, {}).items():
             assert name in names.split(",")
             assert state.node.rules.mixed != "none"
+            strict = state.node.rules.cpu.options.strict_reservation and state.node.rules.mixed == "reserved"
+            assert not strict or "default" in state.node.rules.exclusive_namespaces
             assert bool(part) == (state.node.rules.mixed == "reserved")
             assert part.issubset(state.node.reserved)
             self.parts[f"{uid}/{name}"] = part

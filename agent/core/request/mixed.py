@@ -12,6 +12,10 @@ has CPUs of its own can be named, of a pod that is not managed as a whole. Which
 The first kind never changes while the container lives: it is kept in the books (`CpuBooks.mixed`), and these CPUs are
 granted to nobody, whatever becomes of the settings.
 
+On its shared CPUs such a container may use more time than its limit (it has no quota: decision 28). So only CPUs on
+which every pod may run are open to all: where strict-cpu-reservation keeps pods off the reserved ones, "*" in
+exclusiveNamespaces does not open them. The administrator names the namespace itself.
+
 Used by `agent.core.cpus.provider`, which takes them, and by whoever tells what came of it.
 """
 
@@ -51,9 +55,7 @@ def names_of(pod: Pod) -> frozenset[str]:
 
 def takes_part(pod: Pod, container: Container, rules: Rules) -> bool:
     """Whether a container that gets CPUs of its own gets shared ones with them."""
-    if rules.mixed is MixedCpus.NONE or pod.pod_level or not exclusive.may_ask(pod, rules):
-        return False
-    return container.name in names_of(pod)
+    return not _barred(pod, rules) and container.name in names_of(pod)
 
 
 def part(books: CpuBooks, rules: Rules, reserved: CpuSet, held: CpuSet) -> CpuSet | None:
@@ -89,6 +91,12 @@ def _barred(pod: Pod, rules: Rules) -> str:
         return "cannot be followed: the pod has pod-level resources, which the kubelet's own rules divide"
     if not exclusive.may_ask(pod, rules):
         return f"is not for pods of namespace {pod.namespace} (exclusiveNamespaces in numalign's settings)"
+    kept_off = rules.mixed is MixedCpus.RESERVED and rules.cpu.options.strict_reservation
+    if kept_off and pod.namespace not in rules.exclusive_namespaces:
+        return (
+            f"is not for pods of namespace {pod.namespace}: strict-cpu-reservation keeps pods off the reserved CPUs, "
+            "unless exclusiveNamespaces in numalign's settings names the namespace itself"
+        )
     return ""
 
 
