@@ -32,6 +32,7 @@ from agent.engine.adopt import Adopter, AnnotatedGrant
 from agent.engine.fault_isolation import Isolated
 from agent.engine.migrate import Loss, migrate
 from agent.model.cgroup import Cgroup, Level, Observed
+from agent.model.fields import mapping_of
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from agent.model.pod import Pod
@@ -52,11 +53,9 @@ containers' own sets tell as well (`agent.core.cgroups.naming`)."""
 
 def names_in(extra: Mapping[str, object]) -> dict[str, tuple[str, str]]:
     """The names that were saved with a ledger; none of an older version. What is no name is left out."""
-    found = extra.get(NAMES)
-    rows = found.items() if isinstance(found, Mapping) else ()
     return {
         str(number): (spot[0], spot[1])
-        for number, spot in rows
+        for number, spot in mapping_of(extra.get(NAMES)).items()
         if isinstance(spot, list)
         and len(spot) == len(("uid", "name"))
         and all(isinstance(each, str) for each in spot)

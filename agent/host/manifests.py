@@ -25,6 +25,7 @@ from agent.engine.fault_isolation import Isolated
 from agent.errors import BadDocumentError, BadPodError, HostError
 from agent.host import bounded
 from agent.host.documents import load_all
+from agent.model.fields import mapping_of
 from agent.model.pod import Pod
 from agent.model.podspec import noted, pod_from
 
@@ -115,13 +116,12 @@ def _identified(pod: Pod, body: Mapping[str, Any]) -> Pod:
     Raises:
         BadPodError: its cgroups could not be found by that uid, so that nothing of it would ever be pinned.
     """
-    metadata = body.get("metadata")
     if "_" in pod.uid:
         raise BadPodError(
             "metadata.uid", f'"{pod.uid[:60]}" has a "_", which the names of cgroups do not tell from a "-"; leave '
             "it out, or write dashes",
         )  # fmt: skip
-    if pod.static or (isinstance(metadata, Mapping) and metadata.get("uid")):
+    if pod.static or mapping_of(body.get("metadata")).get("uid"):
         return pod
     says = [
         pod.key, pod.qos, pod.requests, pod.limits, pod.overhead, pod.priority, pod.annotations,

@@ -20,6 +20,7 @@ from agent.errors import BadDocumentError, BadPodError
 from agent.host import bounded
 from agent.host.documents import load_all
 from agent.host.manifests import SUFFIXES, Wrong
+from agent.model.fields import mapping_of
 from agent.model.workload import WorkloadItem, items_from, namespace_defaults, with_defaults
 
 LARGEST = 256 << 20
@@ -182,8 +183,7 @@ class _Reading:
 
 def _has_claims(body: Mapping[str, Any]) -> bool:
     """Whether a pod uses claims of its own, or one that the scheduler made for an extended resource."""
-    status = body.get("status")
-    made = isinstance(status, Mapping) and status.get("extendedResourceClaimStatus")
+    made = mapping_of(body.get("status")).get("extendedResourceClaimStatus")
     return bool(made or body["spec"].get("resourceClaims"))
 
 

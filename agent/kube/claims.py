@@ -13,11 +13,11 @@ driver its slices: all of it is bounded, what has another shape than it should i
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from itertools import islice
 
 from agent.model.claims import ADMIN, MOST_CLAIMS, MOST_DEVICES, ClaimDevice, Claims
+from agent.model.fields import mapping_of, mappings_in
 from agent.model.idset import MAX_ID, NodeSet
 from agent.model.machine import Machine, PciDevice
 
@@ -73,29 +73,29 @@ Pools = Mapping[tuple[str, str, str], Published]
 
 def uses_of(body: object) -> tuple[ClaimUse, ...]:
     """Which containers of a pod, as the API shows it, use which claims; none of a pod without claims."""
-    spec, status = _mapping(_mapping(body).get("spec")), _mapping(_mapping(body).get("status"))
+    spec, status = mapping_of(mapping_of(body).get("spec")), mapping_of(mapping_of(body).get("status"))
     made = {
         name: claim
-        for each in _mappings(status.get("resourceClaimStatuses"), MOST_CLAIMS)
+        for each in mappings_in(status.get("resourceClaimStatuses"), MOST_CLAIMS)
         if (name := _name(each.get("name"))) and (claim := _name(each.get("resourceClaimName")))
     }
     claims = {}
-    for each in _mappings(spec.get("resourceClaims"), MOST_CLAIMS):
+    for each in mappings_in(spec.get("resourceClaims"), MOST_CLAIMS):
         name = _name(each.get("name"))
         found = _name(each.get("resourceClaimName")) or made.get(name, "")
         if name and found:
             claims[name] = found
     uses = []
     for section in ("initContainers", "containers") if claims else ():
-        for container in _mappings(spec.get(section)):
+        for container in mappings_in(spec.get(section), MOST_SLICES):
             name = _name(container.get("name"))
-            for each in _mappings(_mapping(container.get("resources")).get("claims"), MOST_CLAIMS):
+            for each in mappings_in(mapping_of(container.get("resources")).get("claims"), MOST_CLAIMS):
                 claim = claims.get(_name(each.get("name")), "")
                 if name and claim:
                     uses.append(ClaimUse(name, claim, _name(each.get("request"))))
-    own = _mapping(status.get("extendedResourceClaimStatus"))
+    own = mapping_of(status.get("extendedResourceClaimStatus"))
     claim = _name(own.get("resourceClaimName"))
-    for each in _mappings(own.get("requestMappings"), MOST_DEVICES) if claim else ():
+    for each in mappings_in(own.get("requestMappings"), MOST_DEVICES) if claim else ():
         name, request = _name(each.get("containerName")), _name(each.get("requestName"))
         if name and request:
             uses.append(ClaimUse(name, claim, request))
@@ -112,12 +112,12 @@ def claim_path(namespace: str, name: str) -> str:
 
 def allocated(body: object) -> tuple[AllocationResult, ...] | None:
     """What a claim was allocated; None while it was not."""
-    allocation = _mapping(_mapping(body).get("status")).get("allocation")
+    allocation = mapping_of(mapping_of(body).get("status")).get("allocation")
     if not isinstance(allocation, Mapping):
         return None
-    listed = _mapping(allocation.get("devices")).get("results")
+    listed = mapping_of(allocation.get("devices")).get("results")
     found = []
-    for each in _mappings(listed, MOST_DEVICES):
+    for each in mappings_in(listed, MOST_DEVICES):
         driver, pool, device = _name(each.get("driver")), _pool(each.get("pool")), _name(each.get("device"))
         if driver and pool and device:
             share = each.get("shareID")
@@ -137,7 +137,7 @@ def published(items: object, attributes: Collection[str] = ()) -> Pools:
         items: ResourceSlices.
         attributes: drivers' own names of the NUMA node, after the standard's.
     """
-    slices = [_mapping(each.get("spec")) for each in _mappings(items, MOST_SLICES)]
+    slices = [mapping_of(each.get("spec")) for each in mappings_in(items, MOST_SLICES)]
     latest: dict[tuple[str, str], int] = {}
     for spec in slices:
         driver, pool, generation = _pool_of(spec)
@@ -147,15 +147,15 @@ def published(items: object, attributes: Collection[str] = ()) -> Pools:
         driver, pool, generation = _pool_of(spec)
         if not driver or not pool or generation < latest[driver, pool]:
             continue
-        for each in _mappings(spec.get("devices"), MOST_PUBLISHED - len(found)):
+        for each in mappings_in(spec.get("devices"), MOST_PUBLISHED - len(found)):
             name = _name(each.get("name"))
             if name:
-                found[driver, pool, name] = _of_device(driver, _mapping(each.get("attributes")), attributes)
+                found[driver, pool, name] = _of_device(driver, mapping_of(each.get("attributes")), attributes)
     return found
 
 
 def _pool_of(spec: Mapping[str, object]) -> tuple[str, str, int]:
-    pool = _mapping(spec.get("pool"))
+    pool = mapping_of(spec.get("pool"))
     generation = pool.get("generation")
     number = generation if isinstance(generation, int) and not isinstance(generation, bool) else 0
     return _name(spec.get("driver")), _pool(pool.get("name")), number
@@ -179,7 +179,7 @@ def _of_device(driver: str, attributes: Mapping[str, object], own: Collection[st
 
 def _node_ids(value: object) -> NodeSet:
     """A node's number, or a list of them: {"int": 1}, {"ints": [0, 1]}; empty for anything else."""
-    found = _mapping(value)
+    found = mapping_of(value)
     several = found.get("ints")
     listed: list[object] = several if isinstance(several, list) else [found.get("int")]
     ids = [each for each in listed[:MOST_NODES] if isinstance(each, int) and not isinstance(each, bool)]
@@ -256,15 +256,6 @@ def _is(function: PciDevice, told: Published) -> bool:
 # ---- small things
 
 
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _mappings(value: object, most: int = MOST_SLICES) -> Iterator[Mapping[str, object]]:
-    found = (each for each in (value if isinstance(value, list) else ())[:most] if isinstance(each, Mapping))
-    return islice(found, most)
-
-
 def _matching(pattern: re.Pattern[str], value: object) -> str:
     return value if isinstance(value, str) and len(value) <= 253 and pattern.fullmatch(value) else ""  # noqa: PLR2004 - the API's limit of names
 
@@ -278,5 +269,5 @@ def _pool(value: object) -> str:
 
 
 def _text(value: object) -> str:
-    found = _mapping(value).get("string")
+    found = mapping_of(value).get("string")
     return found[:64] if isinstance(found, str) else ""

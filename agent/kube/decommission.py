@@ -20,6 +20,7 @@ from agent.core.request.annotations import RELEASE, RELEASED
 from agent.errors import KubeError
 from agent.kube.client import MERGE, KubeClient, pod_list, unread
 from agent.kube.pod_report import ASSIGNMENT, CONDITION
+from agent.model.fields import mapping_of, mappings_in
 
 MOST_NAMED = 10
 """Cgroups that an answer names; the number of all of them is told too."""
@@ -69,9 +70,7 @@ def request_of(pod: Mapping[str, Any]) -> str:
 
 
 def _annotations(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    metadata = pod.get("metadata")
-    found = metadata.get("annotations") if isinstance(metadata, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+    return mapping_of(mapping_of(pod.get("metadata")).get("annotations"))
 
 
 def annotate(client: KubeClient, namespace: str, name: str, key: str, value: str | None) -> None:
@@ -145,8 +144,7 @@ def nodes_told(client: KubeClient) -> frozenset[str]:
 
 
 def _told_on(pod: Any) -> str | None:  # noqa: ANN401 - JSON
-    spec, status = pod.get("spec"), pod.get("status")
-    node = spec.get("nodeName") if isinstance(spec, Mapping) else None
-    conditions = status.get("conditions") if isinstance(status, Mapping) else None
-    told = any(isinstance(each, Mapping) and each.get("type") == CONDITION for each in conditions or ())
+    spec, status = mapping_of(pod.get("spec")), mapping_of(pod.get("status"))
+    node = spec.get("nodeName")
+    told = any(each.get("type") == CONDITION for each in mappings_in(status.get("conditions")))
     return str(node) if node and (told or ASSIGNMENT in _annotations(pod)) else None

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.errors import MalformedError
+from agent.model.fields import mapping_of
 from agent.model.quantity import parse_milli, units
 
 LONGEST_VERSION = 64
@@ -45,8 +46,8 @@ class NodeFacts:
 
 def node_facts(body: Mapping[str, Any]) -> NodeFacts:
     """Read a Node. What cannot be understood counts as not said; as kill switch any word but a no is a yes."""
-    metadata, status = _mapping(body.get("metadata")), _mapping(body.get("status"))
-    asked = _mapping(metadata.get("annotations")).get(OBSERVE_ONLY)
+    metadata, status = mapping_of(body.get("metadata")), mapping_of(body.get("status"))
+    asked = mapping_of(metadata.get("annotations")).get(OBSERVE_ONLY)
     memory = _kept(status, "memory")
     if memory is not None:
         memory = max(0, memory - _huge_pages(status))
@@ -55,8 +56,8 @@ def node_facts(body: Mapping[str, Any]) -> NodeFacts:
         cpu_milli=_kept(status, "cpu"),
         memory=None if memory is None else units(memory),
         observe_only="" if asked is None or asked in _OFF else str(asked)[:60],
-        resources=frozenset(name for name in _mapping(status.get("allocatable")) if "/" in name),
-        kubelet=_version(_mapping(status.get("nodeInfo")).get("kubeletVersion")),
+        resources=frozenset(name for name in mapping_of(status.get("allocatable")) if "/" in name),
+        kubelet=_version(mapping_of(status.get("nodeInfo")).get("kubeletVersion")),
     )
 
 
@@ -70,7 +71,7 @@ def _kept(status: Mapping[str, Any], resource: str) -> int | None:
     amounts = []
     for part in ("capacity", "allocatable"):
         try:
-            amounts.append(parse_milli(_mapping(status.get(part)).get(resource)))
+            amounts.append(parse_milli(mapping_of(status.get(part)).get(resource)))
         except MalformedError:
             return None
     return max(0, amounts[0] - amounts[1])
@@ -79,12 +80,8 @@ def _kept(status: Mapping[str, Any], resource: str) -> int | None:
 def _huge_pages(status: Mapping[str, Any]) -> int:
     """Thousandths of a byte of all preallocated huge pages; sizes that cannot be read count as none."""
     amounts = 0
-    for resource, size in _mapping(status.get("capacity")).items():
+    for resource, size in mapping_of(status.get("capacity")).items():
         if str(resource).startswith("hugepages-"):
             with contextlib.suppress(MalformedError):
                 amounts += max(0, parse_milli(size))
     return amounts
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

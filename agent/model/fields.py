@@ -3,6 +3,8 @@
 Used by `agent.model.podspec` (manifests, API objects), `agent.model.ledgerjson` and `podjson` (what is saved). Each
 reader checks the type and returns the plain value, or raises the fault that the document's reader chose, with the
 path and what was expected.
+
+Where a wrong value counts as an absent one, `mapping_of` and `mappings_in` read it.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from agent.errors import MalformedError
 
@@ -38,6 +40,16 @@ def show(value: object) -> str:
 def plain(text: str) -> str:
     """The text in one line without control characters: names in it are untrusted, and it goes to logs and Events."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def mapping_of(value: object) -> Mapping[str, Any]:
+    """The value where it is a mapping; anything else counts as an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def mappings_in(value: object, most: int | None = None) -> Iterator[Mapping[str, Any]]:
+    """The mappings among the items of a list, or among its first `most`; anything else counts as an empty list."""
+    return (each for each in (value[:most] if isinstance(value, list) else ()) if isinstance(each, Mapping))
 
 
 def _malformed(path: str, why: str) -> MalformedError:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.model.fields import Field, show
+from agent.model.fields import Field, mapping_of, show
 
 PREFIX = "numalign.io/"
 """Of the annotations, only ours are kept: the rest is other people's data."""
@@ -61,6 +61,11 @@ def kept(annotations: Mapping[str, str]) -> dict[str, str]:
     found |= {_printable(name[:LONGEST_NAME]): "" for name in unknown[:MOST_UNKNOWN]}
     more = max(0, len(unknown) - MOST_UNKNOWN) + _number(annotations.get(MORE, ""))
     return dict(sorted({**found, **({MORE: str(more)} if more else {})}.items()))
+
+
+def kept_texts(annotations: object) -> dict[str, str]:
+    """What is kept of annotations of which nothing is refused: what is no text counts as absent."""
+    return kept({name: text for name, text in mapping_of(annotations).items() if isinstance(text, str)})
 
 
 def read(field: Field) -> dict[str, str]:

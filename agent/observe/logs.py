@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, TextIO
 
+from agent.model.fields import mapping_of
 from agent.operation import current
 
 LOG = logging.getLogger("numalign")
@@ -32,8 +33,7 @@ class _Lines(logging.Formatter):
 
     @staticmethod
     def facts(record: logging.LogRecord) -> Mapping[str, Any]:
-        found = getattr(record, "facts", {})
-        return found if isinstance(found, Mapping) else {}
+        return mapping_of(getattr(record, "facts", {}))
 
     def message(self, record: logging.LogRecord) -> str:
         text = record.getMessage()

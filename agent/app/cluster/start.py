@@ -20,6 +20,7 @@ from agent.kube.client import KubeClient, pod_list
 from agent.kube.nodes import NodeFacts, node_facts
 from agent.kube.objects.pod_objects import SeenPod, seen
 from agent.kube.pod_report import word_of
+from agent.model.fields import mapping_of
 from agent.model.pod import Pod
 from agent.observe.logs import LOG
 
@@ -97,8 +98,7 @@ def _pods(answer: Mapping[str, Any], spaces: Mapping[str, Mapping[str, str]]) ->
 
 
 def _space(body: object) -> str:
-    metadata = body.get("metadata") if isinstance(body, Mapping) else None
-    return str(metadata.get("namespace", "")) if isinstance(metadata, Mapping) else ""
+    return str(mapping_of(mapping_of(body).get("metadata")).get("namespace", ""))
 
 
 def _defaults(defaults: Callable[[str], Mapping[str, str]], space: str) -> Mapping[str, str]:

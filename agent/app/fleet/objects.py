@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -14,8 +14,8 @@ from agent.errors import MalformedError
 from agent.kube.objects.pod_objects import seen
 from agent.kube.pod_report import CONDITION, NOT_ALIGNED
 from agent.kube.topology_crd import SUMMARY, WRITER, mark_of
-from agent.model.fields import plain
-from agent.model.notes import kept
+from agent.model.fields import mapping_of, mappings_in, plain
+from agent.model.notes import kept_texts
 from agent.model.quantity import parse_milli
 
 Raw = Mapping[str, Any]
@@ -63,24 +63,24 @@ def kind_of(body: Raw) -> str:
         return kind
     if "zones" in body or "topologyPolicies" in body:
         return TOPOLOGY
-    if _mapping(body.get("spec")).get("containers"):
+    if mapping_of(body.get("spec")).get("containers"):
         return POD
-    return NODE if _mapping(body.get("status")).get("allocatable") else ""
+    return NODE if mapping_of(body.get("status")).get("allocatable") else ""
 
 
 def name_of(body: Raw) -> str:
     """metadata.name, "" where there is none."""
-    return _word(_mapping(body.get("metadata")).get("name"))
+    return _word(mapping_of(body.get("metadata")).get("name"))
 
 
 def published(body: Raw) -> PublishedTopology:
     """A NodeResourceTopology object."""
-    metadata = _mapping(body.get("metadata"))
-    notes = _mapping(metadata.get("annotations"))
+    metadata = mapping_of(body.get("metadata"))
+    notes = mapping_of(metadata.get("annotations"))
     summary = notes.get(SUMMARY)
-    owners = (each for each in _mappings(metadata.get("ownerReferences")) if each.get("kind") == NODE)
+    owners = (each for each in mappings_in(metadata.get("ownerReferences"), MOST) if each.get("kind") == NODE)
     text = summary if isinstance(summary, str) else ""
-    marks = [each.get("value") for each in _mappings(body.get("attributes")) if each.get("name") == SUMMARY]
+    marks = [each.get("value") for each in mappings_in(body.get("attributes"), MOST) if each.get("name") == SUMMARY]
     return PublishedTopology(
         text, WRITER in notes, next((_word(each.get("uid")) for each in owners), ""), marks == [mark_of(text)]
     )
@@ -88,20 +88,20 @@ def published(body: Raw) -> PublishedTopology:
 
 def node_object(body: Raw) -> NodeObject:
     """A Node."""
-    metadata, spec, status = (_mapping(body.get(part)) for part in ("metadata", "spec", "status"))
-    labels = islice(_mapping(metadata.get("labels")).items(), MOST)
+    metadata, spec, status = (mapping_of(body.get(part)) for part in ("metadata", "spec", "status"))
+    labels = islice(mapping_of(metadata.get("labels")).items(), MOST)
     kept = {
         "metadata": {"name": name_of(body), "labels": {key: text for key, text in labels if isinstance(text, str)}},
         "spec": {
             "taints": [
                 {part: _word(each.get(part)) for part in ("key", "value", "effect")}
-                for each in _mappings(spec.get("taints"))
+                for each in mappings_in(spec.get("taints"), MOST)
             ],
             "unschedulable": spec.get("unschedulable") is True,
         },
     }
     amounts = {}
-    for name, amount in islice(_mapping(status.get("allocatable")).items(), MOST):
+    for name, amount in islice(mapping_of(status.get("allocatable")).items(), MOST):
         try:
             amounts[name[:LONGEST]] = max(0, parse_milli(amount))
         except MalformedError:
@@ -114,13 +114,12 @@ def node_object(body: Raw) -> NodeObject:
 
 def defaults_of(body: Raw) -> dict[str, str]:
     """Our annotations of a Namespace: the defaults of its pods."""
-    notes = _mapping(_mapping(body.get("metadata")).get("annotations"))
-    return kept({key: text for key, text in notes.items() if isinstance(text, str)})
+    return kept_texts(mapping_of(body.get("metadata")).get("annotations"))
 
 
 def fleet_pod(body: Raw) -> FleetPod:
     """A pod; what cannot be understood of it is said in `problem`."""
-    metadata, spec, status = (_mapping(body.get(part)) for part in ("metadata", "spec", "status"))
+    metadata, spec, status = (mapping_of(body.get(part)) for part in ("metadata", "spec", "status"))
     pod, problem = None, ""
     try:
         pod = seen(body).pod
@@ -144,7 +143,7 @@ def fleet_pod(body: Raw) -> FleetPod:
 
 def misaligned(body: Raw) -> bool:
     """Whether a pod's own condition says so."""
-    return _condition(_mapping(body.get("status")), CONDITION).get("reason") == NOT_ALIGNED
+    return _condition(mapping_of(body.get("status")), CONDITION).get("reason") == NOT_ALIGNED
 
 
 def seconds(stamp: object) -> float:
@@ -160,16 +159,8 @@ def seconds(stamp: object) -> float:
 
 
 def _condition(status: Raw, name: str) -> Raw:
-    return next((each for each in _mappings(status.get("conditions")) if each.get("type") == name), {})
+    return next((each for each in mappings_in(status.get("conditions"), MOST) if each.get("type") == name), {})
 
 
 def _word(value: object, most: int = LONGEST) -> str:
     return plain(value[:most]) if isinstance(value, str) else ""
-
-
-def _mapping(value: object) -> Raw:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _mappings(value: object) -> Iterator[Raw]:
-    return islice((each for each in (value if isinstance(value, list) else ()) if isinstance(each, Mapping)), MOST)

@@ -13,6 +13,7 @@ from typing import Any
 
 from agent.kube.claims import AllocationResult, Pools, allocated, chosen, located, published, uses_of
 from agent.model.claims import Claims
+from agent.model.fields import mapping_of
 from agent.model.machine import Machine
 
 Body = Mapping[str, Any]
@@ -36,15 +37,15 @@ def claims_of(
     given: dict[str, dict[str, tuple[AllocationResult, ...]]] = {}
     slices: dict[str, list[Body]] = {}
     for each in dra:
-        results, spec = allocated(each), _part(each, "spec")
+        results, spec = allocated(each), mapping_of(each.get("spec"))
         if results is not None:
-            given.setdefault(_space(each), {})[str(_part(each, "metadata").get("name", ""))] = results
+            given.setdefault(_space(each), {})[str(mapping_of(each.get("metadata")).get("name", ""))] = results
         elif "driver" in spec:
             slices.setdefault(str(spec.get("nodeName", "")), []).append(each)
     pools: dict[str, Pools] = {}
     found = {}
     for uid, body in pods.items():
-        node = str(_part(body, "spec").get("nodeName", ""))
+        node = str(mapping_of(body.get("spec")).get("nodeName", ""))
         claims = chosen(uses_of(body), given.get(_space(body), {}))
         if not claims or node not in machines:
             continue
@@ -55,9 +56,4 @@ def claims_of(
 
 
 def _space(body: Body) -> str:
-    return str(_part(body, "metadata").get("namespace", "default"))
-
-
-def _part(body: Body, name: str) -> Body:
-    found = body.get(name)
-    return found if isinstance(found, Mapping) else {}
+    return str(mapping_of(body.get("metadata")).get("namespace", "default"))

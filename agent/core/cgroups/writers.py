@@ -16,10 +16,11 @@ Called by `agent.host.writers` (files), `agent.app.service.node_events` (configz
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from agent.model.cgroup import Cause
+from agent.model.fields import mapping_of, mappings_in
 
 NONE_POLICIES = frozenset({"", "none"})
 """Values, in lower case, with which a manager writes nothing: CPU "none", memory "None"; absent is the default."""
@@ -125,19 +126,19 @@ def pod_writes(body: object) -> str:
         body: the API's object.
 
     """
-    metadata, spec, status = (_mapping(_mapping(body).get(part)) for part in ("metadata", "spec", "status"))
+    metadata, spec, status = (mapping_of(mapping_of(body).get(part)) for part in ("metadata", "spec", "status"))
     if status.get("phase") != "Running":
         return ""
     folders = {
-        str(each.get("name")) for each in _mappings(spec.get("volumes"))
-        if _reaches(_mapping(each.get("hostPath")).get("path"))
+        str(each.get("name")) for each in mappings_in(spec.get("volumes"))
+        if _reaches(mapping_of(each.get("hostPath")).get("path"))
     }  # fmt: skip
     if not folders:
         return ""
-    labels = _mapping(metadata.get("labels"))
+    labels = mapping_of(metadata.get("labels"))
     named = [labels.get(key) for key in _LABELS]
-    for container in (*_mappings(spec.get("containers")), *_mappings(spec.get("initContainers"))):
-        if any(str(each.get("name")) in folders for each in _mappings(container.get("volumeMounts"))):
+    for container in (*mappings_in(spec.get("containers")), *mappings_in(spec.get("initContainers"))):
+        if any(str(each.get("name")) in folders for each in mappings_in(container.get("volumeMounts"))):
             for name in (*named, _image(container.get("image"))):
                 who = _program(name) if isinstance(name, str) else ""
                 if who:
@@ -169,14 +170,6 @@ def _reaches(path: object) -> bool:
 def _image(image: object) -> str:
     """The last part of an image's name, without registry, tag and digest."""
     return image.partition("@")[0].rpartition("/")[2].partition(":")[0] if isinstance(image, str) else ""
-
-
-def _mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _mappings(value: object) -> Iterator[Mapping[str, object]]:
-    return (each for each in (value if isinstance(value, list) else ()) if isinstance(each, Mapping))
 
 
 def flapping(repairs: Iterable[Repair], now: float) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from agent.model.fields import mapping_of
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
@@ -43,8 +44,7 @@ def differs(ledger: Ledger, extra: Mapping[str, object], machine: Machine) -> st
         return _older(ledger, machine)
     if said.get("shape") != machine.shape:
         return None
-    amounts = said.get("memory")
-    before = amounts if isinstance(amounts, Mapping) else {}
+    before = mapping_of(said.get("memory"))
     changed = [
         f"NUMA node {node.id} had {show_bytes(was)}, and has {show_bytes(node.memory)}"
         for node in machine.nodes

@@ -7,12 +7,12 @@ An object may have a megabyte of what its author likes, and a node has a hundred
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Mapping
 from typing import Any
 
 from agent.core.cgroups.writers import pod_writes
 from agent.kube.pod_report import CONDITION
+from agent.model.fields import mapping_of, mappings_in
 from agent.model.notes import OURS
 
 Raw = Mapping[str, Any]
@@ -28,8 +28,8 @@ def slim(body: Raw) -> dict[str, Any]:
     """The same pod, without what nobody asks for again. A writer of cpusets, which no tenant makes, is kept whole."""
     if pod_writes(body):
         return dict(body)
-    metadata, spec, status = (_mapping(body.get(part)) for part in ("metadata", "spec", "status"))
-    notes = _mapping(metadata.get("annotations"))
+    metadata, spec, status = (mapping_of(body.get(part)) for part in ("metadata", "spec", "status"))
+    notes = mapping_of(metadata.get("annotations"))
     return {
         "metadata": {
             **_words(metadata, *_NAMES),
@@ -40,12 +40,12 @@ def slim(body: Raw) -> dict[str, Any]:
             },
             "ownerReferences": [
                 {"controller": True, **_words(each, "uid")}
-                for each in _mappings(metadata.get("ownerReferences"))
+                for each in mappings_in(metadata.get("ownerReferences"), MOST)
                 if each.get("controller") is True
             ],
             "managedFields": [
                 _words(each, "subresource", "time")
-                for each in _mappings(metadata.get("managedFields"))
+                for each in mappings_in(metadata.get("managedFields"), MOST)
                 if each.get("subresource") == "status"
             ],
         },
@@ -60,10 +60,12 @@ def slim(body: Raw) -> dict[str, Any]:
                 _words(each, "type", "status", "reason", "message", "lastTransitionTime")
                 if each.get("type") == CONDITION
                 else _words(each, "type", "lastTransitionTime")
-                for each in _mappings(status.get("conditions"))
+                for each in mappings_in(status.get("conditions"), MOST)
             ],
             **{
-                kind: [{"state": {"terminated": _words(_ended(each), "finishedAt")}} for each in _mappings(found)]
+                kind: [
+                    {"state": {"terminated": _words(_ended(each), "finishedAt")}} for each in mappings_in(found, MOST)
+                ]
                 for kind in ("initContainerStatuses", "containerStatuses")
                 if (found := status.get(kind))
             },
@@ -72,17 +74,8 @@ def slim(body: Raw) -> dict[str, Any]:
 
 
 def _ended(container: Raw) -> Raw:
-    return _mapping(_mapping(container.get("state")).get("terminated"))
+    return mapping_of(mapping_of(container.get("state")).get("terminated"))
 
 
 def _words(found: Raw, *names: str) -> dict[str, str]:
     return {name: found[name][:LONGEST] for name in names if isinstance(found.get(name), str)}
-
-
-def _mapping(value: object) -> Raw:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _mappings(value: object) -> Iterator[Raw]:
-    found = (each for each in (value if isinstance(value, list) else ()) if isinstance(each, Mapping))
-    return islice(found, MOST)

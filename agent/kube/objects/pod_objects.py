@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.errors import MalformedError
-from agent.model.fields import plain
+from agent.model.fields import mapping_of, mappings_in, plain
 from agent.model.notes import kept
 from agent.model.pod import Container, Pod
 from agent.model.podspec import noted, pod_from
@@ -62,14 +62,14 @@ def seen(body: Raw, defaults: Mapping[str, str] | None = None) -> SeenPod:
     pod = pod_from(body)
     asked = kept({**(defaults or {}), **pod.annotations})
     pod = _allocated(noted(replace(pod, annotations=asked)), body)
-    status = _mapping(body.get("status"))
+    status = mapping_of(body.get("status"))
     containers, started = {}, False
     for entry in _statuses(status):
         identity, name = entry.get("containerID"), entry.get("name")
         if isinstance(identity, str) and isinstance(name, str) and 0 < len(identity) <= MAX_ID:
             containers[identity.rpartition("//")[2]] = name
             started = True
-    metadata = _mapping(body.get("metadata"))
+    metadata = mapping_of(body.get("metadata"))
     return SeenPod(
         pod=pod,
         ended=_word(status.get("phase")) in ENDED,
@@ -82,7 +82,7 @@ def seen(body: Raw, defaults: Mapping[str, str] | None = None) -> SeenPod:
 
 def identity(body: Raw) -> tuple[str, str]:
     """(uid of the API, "namespace/name") of any object, for messages about a pod that cannot be read."""
-    metadata = _mapping(body.get("metadata"))
+    metadata = mapping_of(body.get("metadata"))
     uid, space, name = (_word(metadata.get(key)) for key in ("uid", "namespace", "name"))
     return uid, f"{space or '?'}/{name or '?'}"
 
@@ -116,7 +116,7 @@ def _allocated(pod: Pod, body: Raw) -> Pod:
     """
     if pod.static:
         return pod
-    status = _mapping(body.get("status"))
+    status = mapping_of(body.get("status"))
     told = {str(each.get("name")): each for each in _statuses(status)}
     containers = tuple(_told(each, told[each.name]) if each.name in told else each for each in pod.containers)
     if pod.requests is None:
@@ -129,7 +129,7 @@ def _allocated(pod: Pod, body: Raw) -> Pod:
 
 def _told(container: Container, entry: Raw) -> Container:
     """A container with what its status says instead of its spec."""
-    shown, spec = _mapping(entry.get("resources")), container.requests
+    shown, spec = mapping_of(entry.get("resources")), container.requests
     limits, requests = _amounts(shown.get("limits")), _amounts(shown.get("requests"))
     both = limits.keys() & requests.keys() & spec.keys()
     equal = {name for name in both if spec[name] == container.limits.get(name)}
@@ -158,18 +158,12 @@ def _instead(
 def _amounts(found: object) -> dict[str, int]:
     """CPUs and memory of a resource list; unreadable ones count as not named."""
     amounts = {}
-    for name in _RESIZED & _mapping(found).keys():
+    for name in _RESIZED & mapping_of(found).keys():
         with contextlib.suppress(MalformedError):
-            amounts[name] = parse_milli(_mapping(found)[name])
+            amounts[name] = parse_milli(mapping_of(found)[name])
     return {name: milli for name, milli in amounts.items() if milli >= 0}
 
 
 def _statuses(status: Raw) -> Iterator[Raw]:
     for key in ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses"):
-        entries = status.get(key)
-        if isinstance(entries, list):
-            yield from (entry for entry in entries if isinstance(entry, Mapping))
-
-
-def _mapping(value: object) -> Raw:
-    return value if isinstance(value, Mapping) else {}
+        yield from mappings_in(status.get(key))

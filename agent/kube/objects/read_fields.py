@@ -17,6 +17,7 @@ from typing import Any
 from agent.kube.pod_report import CONDITION, LONGEST_WORD
 from agent.model import notes
 from agent.model.claims import MOST_CLAIMS, MOST_DEVICES
+from agent.model.fields import mapping_of, mappings_in
 from agent.model.podspec import MAX_CONTAINERS, MAX_RESOURCES
 
 LONGEST = 1000
@@ -78,7 +79,7 @@ def _annotations(value: Any) -> Any:  # noqa: ANN401 - JSON
     told = {name: each[: LONGEST_WORD + 1] for name, each in ours.items()
             if name in notes.OURS and isinstance(each, str)}  # fmt: skip
     odd = {name[: notes.LONGEST_NAME]: _leaf(each) for name, each in list(ours.items()) if not isinstance(each, str)}
-    wishes = notes.kept({name: each for name, each in ours.items() if isinstance(each, str)})
+    wishes = notes.kept_texts(ours)
     marks = {name[:LONGEST]: _leaf(each) for name, each in value.items() if name.startswith(_MIRROR)}
     return {**wishes, **told, **dict(list(odd.items())[:1]), **dict(list(marks.items())[:LONGEST])}
 
@@ -111,9 +112,7 @@ def _condition(value: Any) -> Any:  # noqa: ANN401 - JSON
 def _spec(value: Any) -> Any:  # noqa: ANN401 - JSON
     """With the folders of the host, and who mounts them: so are known those that write cpusets, too."""
     found = _SPEC(value)
-    if not isinstance(value, Mapping) or not isinstance(value.get("volumes"), list):
-        return found
-    folders = [each for each in value["volumes"] if isinstance(each, Mapping) and "hostPath" in each]
+    folders = [each for each in mappings_in(mapping_of(value).get("volumes")) if "hostPath" in each]
     if not folders:
         return found
     found["volumes"] = [_VOLUME(each) for each in folders[:MAX_CONTAINERS]]
@@ -132,8 +131,7 @@ def _spec(value: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 def _mounts(container: Any) -> set[str]:  # noqa: ANN401 - JSON
-    found = container.get("volumeMounts") if isinstance(container, Mapping) else None
-    mounts = (each for each in (found if isinstance(found, list) else ()) if isinstance(each, Mapping))
+    mounts = mappings_in(mapping_of(container).get("volumeMounts"))
     return {name for each in mounts if isinstance(name := each.get("name"), str)}
 
 

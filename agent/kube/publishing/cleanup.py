@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -22,6 +22,7 @@ from agent.kube.client import KubeClient
 from agent.kube.objects.pod_objects import Raw, identity, seen
 from agent.kube.pod_report import CONDITION, FAILED
 from agent.kube.publishing.publisher import Publisher
+from agent.model.fields import mapping_of, mappings_in
 from agent.model.outcome import Reason
 
 MOST, MINUTE = 10, 60.0
@@ -77,16 +78,16 @@ def _ours(body: Raw, node: str) -> bool:
 
     The word is the pod's own uid, written together with the deadline: no template and no copy of a pod has it.
     """
-    metadata, spec, status = (_mapping(body.get(part)) for part in ("metadata", "spec", "status"))
+    metadata, spec, status = (mapping_of(body.get(part)) for part in ("metadata", "spec", "status"))
     uid = metadata.get("uid")
     return (
-        isinstance(uid, str) and uid != "" and _mapping(metadata.get("annotations")).get(FAILED) == uid
+        isinstance(uid, str) and uid != "" and mapping_of(metadata.get("annotations")).get(FAILED) == uid
         and "deletionTimestamp" not in metadata
         and (spec.get("nodeName"), spec.get("activeDeadlineSeconds")) == (node, 1)
         and (status.get("phase"), status.get("reason")) == ("Failed", DEADLINE)
         and any(
             (each.get("type"), each.get("status")) == (CONDITION, "False") and each.get("reason") in _REASONS
-            for each in _mappings(status.get("conditions"))
+            for each in mappings_in(status.get("conditions"))
         )
     )  # fmt: skip
 
@@ -101,13 +102,13 @@ def ended(body: Raw) -> float | None:
 
 
 def _times(body: Raw) -> Iterator[object]:
-    status = _mapping(body.get("status"))
-    for condition in _mappings(status.get("conditions")):
+    status = mapping_of(body.get("status"))
+    for condition in mappings_in(status.get("conditions")):
         yield condition.get("lastTransitionTime")
     for kind in ("initContainerStatuses", "containerStatuses"):
-        for container in _mappings(status.get(kind)):
-            yield _mapping(_mapping(container.get("state")).get("terminated")).get("finishedAt")
-    for write in _mappings(_mapping(body.get("metadata")).get("managedFields")):
+        for container in mappings_in(status.get(kind)):
+            yield mapping_of(mapping_of(container.get("state")).get("terminated")).get("finishedAt")
+    for write in mappings_in(mapping_of(body.get("metadata")).get("managedFields")):
         if write.get("subresource") == "status":
             yield write.get("time")
 
@@ -177,11 +178,3 @@ class Cleanup:
 
 def _uid(body: Raw) -> str:
     return identity(body)[0]
-
-
-def _mapping(value: object) -> Raw:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _mappings(value: object) -> Iterator[Raw]:
-    return (each for each in (value if isinstance(value, list) else ()) if isinstance(each, Mapping))

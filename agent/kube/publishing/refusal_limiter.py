@@ -10,16 +10,17 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from agent.model.fields import mapping_of, mappings_in
+
 HOUR = 3600.0
 MOST_OWNERS = 10_000
 
 
 def owner_of(body: Mapping[str, Any]) -> str:
     """The uid of a pod's controller, or the pod's own where it has none."""
-    metadata = body.get("metadata") or {}
-    references = metadata.get("ownerReferences")
-    for reference in references if isinstance(references, list) else ():
-        if isinstance(reference, Mapping) and reference.get("controller") is True:
+    metadata = mapping_of(body.get("metadata"))
+    for reference in mappings_in(metadata.get("ownerReferences")):
+        if reference.get("controller") is True:
             return str(reference.get("uid", ""))
     return str(metadata.get("uid", ""))
 

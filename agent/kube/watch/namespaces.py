@@ -17,7 +17,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent.errors import KubeError
-from agent.model.notes import kept
+from agent.model.fields import mapping_of
+from agent.model.notes import kept_texts
 
 TTL = 600.0
 """Seconds that an answer is good for, less up to a fifth by chance, so that nodes do not ask in step."""
@@ -77,10 +78,7 @@ class Namespaces:
             if error.status == NOT_FOUND:
                 return {}
             raise
-        notes = (body.get("metadata") or {}).get("annotations")
-        if not isinstance(notes, Mapping):
-            return {}
-        return kept({key: value for key, value in notes.items() if isinstance(value, str)})
+        return kept_texts(mapping_of(body.get("metadata")).get("annotations"))
 
     def _remember(self, name: str, found: Mapping[str, str]) -> Mapping[str, str]:
         self._failed.pop(name, None)
