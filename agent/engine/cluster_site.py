@@ -1,6 +1,6 @@
 """One node of a real cluster in a simulation: as its summary has it, or with what a question changes of it. Pure.
 
-Nodes that are alike share their managers, and nodes in the same state are decided on once (`Kinds`): a fleet of
+Nodes that are alike share their managers, and nodes in the same state are decided on once: a fleet of
 thousands has few kinds.
 """
 
@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from agent.core.admission.node import Node
 from agent.core.forecast.scheduling import CPU, MEMORY, NONE, Needs, needs_of
 from agent.engine.dry_run import DryRun
 from agent.engine.fault_isolation import sentence
-from agent.engine.node_summary import NodeSummary
+from agent.engine.node_summary import Managers, NodeSummary
 from agent.errors import SummaryError
 from agent.model.ledger import Ledger
 from agent.model.placing import BindingFacts, Placing
@@ -65,28 +64,6 @@ def takes(run: DryRun, pod: Pod, now: float) -> bool:
     return tried.runs(pod.uid) and tried.known[pod.uid].refusal is None
 
 
-@dataclass(slots=True)
-class Kinds:
-    """Managers by machine, rules and devices: made once for all nodes that are alike."""
-
-    _found: dict[tuple[int, int, str], list[tuple[NodeSummary, Rules, Node]]] = field(default_factory=dict)
-
-    def node(self, summary: NodeSummary, change: Change) -> Node:
-        """The managers of a node.
-
-        Raises:
-            SettingsError: its CPU options forbid the policy or scope of the change.
-        """
-        rules, machine = change.rules(summary.rules), summary.machine
-        shelf = self._found.setdefault((len(machine.cpus), len(machine.nodes), rules.topology.policy), [])
-        for other, with_rules, node in shelf:
-            if (other.machine, with_rules, other.inventory) == (machine, rules, summary.inventory):
-                return node
-        made = replace(summary, rules=rules).node()
-        shelf.append((summary, rules, made))
-        return made
-
-
 @dataclass(frozen=True, slots=True)
 class ClusterSite:
     """A node.
@@ -97,7 +74,7 @@ class ClusterSite:
         facts: of its Node object.
         room: Node Allocatable, resource -> thousandths.
         held: what its pods request at the beginning.
-        kinds: shared by all sites.
+        managers: shared by all sites.
         change: what the question changes of it.
     """
 
@@ -106,14 +83,14 @@ class ClusterSite:
     facts: BindingFacts
     room: Mapping[str, int]
     held: Needs
-    kinds: Kinds = field(repr=False)
+    managers: Managers = field(repr=False)
     change: Change = UNCHANGED
 
     def begin(self) -> DryRun:
         """Its engine as it is, or as it would be; raises SummaryError where no node comes of it."""
         summary = self.summary
         try:
-            node = self.kinds.node(summary, self.change)
+            node = self.managers.of(summary, self.change.rules(summary.rules))
             if self.change.empty:
                 summary = replace(summary, ledger=node.start(), waiting=())
             run = summary.begin(node)

@@ -166,9 +166,9 @@ def summarize(
 
 def encode(summary: NodeSummary) -> str:
     """A summary as text for an annotation: JSON, packed by zlib, in base 64."""
-    plain = _mapping(value_to_json(replace(summary, ledger=_each_container(summary.ledger, _brief))))
-    machine = {**_mapping(plain["machine"]), "cpus": cpus_to_json(summary.machine.cpus)}
-    body = {**plain, "version": VERSION, "machine": machine}
+    plain = Field(value_to_json(replace(summary, ledger=_each_container(summary.ledger, _brief))))
+    machine = {**plain.get("machine").mapping(), "cpus": cpus_to_json(summary.machine.cpus)}
+    body = {**plain.mapping(), "version": VERSION, "machine": machine}
     text = json.dumps(body, separators=(",", ":"), sort_keys=True)
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
@@ -183,17 +183,28 @@ def decode(text: str) -> NodeSummary:
 
 
 class Managers:
-    """The managers of many summaries: those of one kind of node are made once."""
+    """The managers of many summaries: those of one kind of node are made once.
+
+    Machine and devices of nodes that are alike are one object where one `Decoder` read them. The managers keep both,
+    so that no other object gets their identity.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, int, int], Node] = {}
+        self._known: dict[tuple[int, int], list[Node]] = {}
 
-    def of(self, summary: NodeSummary) -> Node:
-        """The managers; they keep what they were made of, so that no other object gets its identity."""
-        key = (id(summary.machine), id(summary.rules), id(summary.inventory))
-        if key not in self._known:
-            self._known[key] = summary.node()
-        return self._known[key]
+    def of(self, summary: NodeSummary, rules: Rules | None = None) -> Node:
+        """The managers of a node, or what they would be under other rules.
+
+        Raises:
+            SettingsError: the CPU options forbid the policy or scope of the rules.
+        """
+        rules = rules or summary.rules
+        shelf = self._known.setdefault((id(summary.machine), id(summary.inventory)), [])
+        found = next((each for each in shelf if each.rules == rules), None)
+        if found is None:
+            found = Node(summary.machine, rules, summary.inventory)
+            shelf.append(found)
+        return found
 
 
 class Decoder:
@@ -391,8 +402,3 @@ def _needed(inventory: DeviceInventory) -> DeviceInventory:
     ids = {device.id for devices in inventory.resources.values() for device in devices}
     groups = {address: group for address, group in inventory.groups.items() if address in ids}
     return replace(inventory, groups=groups)
-
-
-def _mapping(found: object) -> Mapping[str, object]:
-    assert isinstance(found, Mapping)  # noqa: S101 - of a dataclass
-    return found

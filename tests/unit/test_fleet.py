@@ -15,13 +15,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.app.fleet.figures import figures_of, fragmentation
-from agent.app.fleet.questions import MISALIGNED, WAITS_ON_NODE, WAITS_TO_BE_BOUND, FleetAnswers, answers, in_order
+from agent.app.fleet.questions import (
+    MISALIGNED,
+    WAITS_ON_NODE,
+    WAITS_TO_BE_BOUND,
+    Desk,
+    FleetAnswers,
+    answers,
+    in_order,
+)
 from agent.app.fleet.reading import read_fleet
 from agent.app.fleet.report import as_json, by_shape
 from agent.app.fleet.source import FileSource
 from agent.app.fleet.values import Fleet, FleetNode, Lack
 from agent.engine.dry_run import DryRun
 from agent.engine.node_summary import Decoder, decode, summarize
+from agent.kube.objects.pod_objects import seen
 from agent.observe.drawing.fleet import FleetTile, draw_fleet, word_of
 from tests.world import strategies
 from tests.world.fleets import BEGAN, asking, node, pod, summary_of, topology
@@ -79,6 +88,31 @@ def test_who_waits_and_where_it_would_fit_now(tmp_path: Path) -> None:
     assert "TopologyAffinityError" in five.advice
     (largest,) = found.largest
     assert (largest.cpus, largest.node, largest.exact) == (4, "half", True) or largest.node == "kept"
+
+
+@pytest.mark.parametrize(
+    ("limits", "told", "barred"),
+    [
+        ({"hugepages-1Gi": "2Gi"}, None, ""),
+        ({"hugepages-1Gi": "3Gi"}, None, "requested hugepages-1Gi"),
+        ({"numalign.io/nic": "1"}, None, ""),
+        ({"numalign.io/nic": "2"}, None, "requested numalign.io/nic"),
+        ({"memory": "7Gi"}, None, "requested memory"),  # 8Gi, of which 2Gi are huge pages
+        ({"hugepages-1Gi": "2Gi"}, {"cpu": 8000, "memory": 8 << 40}, "requested hugepages-1Gi"),
+        ({}, {"cpu": 0, "memory": 8 << 40}, "requested cpu"),
+    ],
+)
+def test_room_of_a_node_whose_node_object_was_not_read(
+    limits: dict[str, str], told: dict[str, int] | None, barred: str
+) -> None:
+    """Huge pages and devices are room of their own, huge pages no memory; where the Node was read it alone counts."""
+    nics = {"devices": [{"resource": "numalign.io/nic", "class": "02"}]}
+    run = DryRun(managers_of(f"{MACHINE}, 2 1Gi pages on 1, nic on 0", {**CONFIG, **nics}))
+    body = pod("p")
+    for resources in body["spec"]["containers"][0]["resources"].values():
+        resources.update(limits)
+    found = Desk(Fleet((FleetNode("n", decode(summary_of(run)), allocatable=told or {}),))).fits(seen(body).pod)
+    assert (found.nodes, found.barred) == (() if barred else ("n",), {barred: 1} if barred else {})
 
 
 def test_a_line_whose_pods_may_not_be_listed_has_places(tmp_path: Path) -> None:

@@ -14,10 +14,13 @@ from agent.app.fleet.values import FleetNode, Lack
 from agent.core.accounting.fragmentation import largest_aligned
 from agent.core.accounting.usage import NodeUse, usage
 from agent.core.admission.node import Node
-from agent.core.forecast.scheduling import CPU, MEMORY
+from agent.core.forecast.scheduling import CPU, MEMORY, room_of
 from agent.core.request.amounts import exclusive_count
 from agent.engine.node_summary import Managers, NodeSummary
 from agent.model.machine import Machine
+
+MOST_PODS = 110
+"""The kubelet's maxPods where nobody read the Node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,7 @@ def figures_of(node: FleetNode, made: Managers | None = None) -> FleetFigures:
     most = largest_aligned(used, summary.machine, whole_cores=whole)
     free = [len(each.free) for each in used]
     cpus, held = _cpus(used), sum(len(each.exclusive) for each in used)
-    allocatable = allocatable_of(node, managers)
+    allocatable = allocatable_of(node, summary, managers)
     asked = summary.held.get(CPU, 0)
     return FleetFigures(
         name=node.name, shape=shape_of(summary.machine), policy=str(summary.rules.topology.policy), cpus=cpus,
@@ -95,17 +98,16 @@ def fragmentation(free: Iterable[int], largest: int, widest: int) -> float:
     return min(1.0, max(0.0, 1 - largest / best)) if best > 0 else 0.0
 
 
-def allocatable_of(node: FleetNode, managers: Node) -> Mapping[str, int]:
-    """Node Allocatable; without the Node object, what the managers could give."""
-    if node.allocatable.get(CPU):
+def allocatable_of(node: FleetNode, summary: NodeSummary, managers: Node) -> Mapping[str, int]:
+    """Node Allocatable as the Node says it, which is all that the scheduler goes by: what it does not name is none.
+
+    Where the Node was not read, as its kubelet would work it out: reserved CPUs and memory are taken off, and huge
+    pages and devices count as resources of their own.
+    """
+    if node.allocatable:
         return {CPU: 0, MEMORY: 0, **node.allocatable}
-    summary = node.summary
-    if summary is None:
-        return {CPU: 0, MEMORY: 0}
-    memory = sum(each.resources.get(MEMORY, 0) for each in summary.machine.nodes)
-    kept = sum(book.system.get(MEMORY, 0) for book in summary.ledger.memory.nodes)
-    online = len(summary.machine.online) - len(managers.reserved)
-    return {CPU: 1000 * online, MEMORY: 1000 * max(0, memory - kept), "pods": 110_000}
+    system = sum(use.memory[MEMORY].system for use in usage(summary.ledger, managers) if MEMORY in use.memory)
+    return room_of(managers, reserved_cpu=1000 * len(managers.reserved), reserved_memory=system, most_pods=MOST_PODS)
 
 
 def shape_of(machine: Machine) -> str:

@@ -10,17 +10,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from agent.app.fleet.figures import allocatable_of
 from agent.app.fleet.objects import POD
 from agent.app.fleet.reading import read_fleet
 from agent.app.fleet.source import Body, Progress, Source, Take, silent
-from agent.app.fleet.values import Fleet, FleetNode, Lack
+from agent.app.fleet.values import Fleet, Lack
 from agent.app.simulate.cluster_options import WhatIfOptions
-from agent.core.accounting.usage import usage
-from agent.core.forecast.scheduling import MEMORY, room_of
 from agent.engine.cluster_question import ClusterAnswer, ClusterQuestion, answer
 from agent.engine.cluster_remedies import HelpfulChange, added, remedies
-from agent.engine.cluster_site import Change, ClusterSite, Kinds, held_by
-from agent.engine.node_summary import NodeSummary
+from agent.engine.cluster_site import Change, ClusterSite, held_by
+from agent.engine.node_summary import Managers
 from agent.errors import BadInputError, BadPodError, MalformedError, SettingsError
 from agent.host.workloads import read_workloads
 from agent.model.fields import Field
@@ -28,8 +27,6 @@ from agent.model.placing import BindingFacts, facts_of
 from agent.model.rules import Ceilings
 from agent.model.workload import WorkloadItem, items_from, replicas, with_defaults
 
-MOST_PODS = 110
-"""The kubelet's maxPods where nobody read the Node."""
 MOST_ADDED = 10_000
 MOST_REPLICAS = 100_000
 NAMED = 3
@@ -126,9 +123,9 @@ def answered(
         BadInputError: see `forecast`.
     """
     recorded = recorded or _Recorded(_Nowhere())
-    kinds = Kinds()
-    sites, left_out = _sites(fleet, kinds, progress)
-    question = _question(fleet, sites, recorded, options, progress, kinds)
+    managers = Managers()
+    sites, left_out = _sites(fleet, managers, progress)
+    question = _question(fleet, sites, recorded, options, progress, managers)
     for count, like in options.added:
         sites += added(next(site for site in sites if site.name == like), count)
     total = len(question.pods) + len(question.returning) + len(question.leaving)
@@ -143,7 +140,7 @@ def answered(
     return ClusterForecast(options, found, told, left_out, tuple(notes))
 
 
-def _sites(fleet: Fleet, kinds: Kinds, progress: Progress) -> tuple[list[ClusterSite], dict[str, int]]:
+def _sites(fleet: Fleet, managers: Managers, progress: Progress) -> tuple[list[ClusterSite], dict[str, int]]:
     """The nodes that can be decided by, and why others cannot."""
     sites, lacks = list[ClusterSite](), Counter[str]()
     namespaces = list(fleet.defaults)
@@ -161,22 +158,14 @@ def _sites(fleet: Fleet, kinds: Kinds, progress: Progress) -> tuple[list[Cluster
         summary = node.known
         if summary.waiting or summary.rules.ceilings != Ceilings():
             summary = summary.named(namespaces)
-        sites.append(ClusterSite(node.name, summary, facts, _room(node, summary), held_by(summary), kinds))
+        room = allocatable_of(node, summary, managers.of(summary))
+        sites.append(ClusterSite(node.name, summary, facts, room, held_by(summary), managers))
     return sites, dict(sorted(lacks.items()))
-
-
-def _room(node: FleetNode, summary: NodeSummary) -> Mapping[str, int]:
-    """Allocatable, or what the machine has less what its managers keep, where the Node was not read."""
-    if node.allocatable:
-        return node.allocatable
-    made = summary.node()
-    system = sum(use.memory[MEMORY].system for use in usage(made.start(), made) if MEMORY in use.memory)
-    return room_of(made, reserved_cpu=1000 * len(made.reserved), reserved_memory=system, most_pods=MOST_PODS)
 
 
 def _question(
     fleet: Fleet, sites: Sequence[ClusterSite], recorded: _Recorded, options: WhatIfOptions, progress: Progress,
-    kinds: Kinds,
+    managers: Managers,
 ) -> ClusterQuestion:  # fmt: skip
     wrong = list[str]()
     known = {site.name for site in sites}
@@ -189,7 +178,7 @@ def _question(
     chosen = [site for site in sites if site.name not in options.drained]
     chosen = list(_chosen(chosen, options.nodes, wrong)) if options.changes else []
     change = Change(options.policy, options.scope, options.kubelet, empty=options.comes_back)
-    wrong += _forbidden(chosen, change, kinds)
+    wrong += _forbidden(chosen, change, managers)
     if wrong:
         raise BadInputError(wrong)
     back = [site.name for site in chosen] if options.comes_back else []
@@ -257,12 +246,12 @@ def _labelled(labels: Mapping[str, str], part: str) -> bool:
     return labels.get(key) == value.removeprefix("=")
 
 
-def _forbidden(sites: Sequence[ClusterSite], change: Change, kinds: Kinds) -> Iterator[str]:
+def _forbidden(sites: Sequence[ClusterSite], change: Change, managers: Managers) -> Iterator[str]:
     """Nodes whose options forbid it: the first is named."""
     refused = list[str]()
     for site in sites:
         try:
-            kinds.node(site.summary, change)
+            managers.of(site.summary, change.rules(site.summary.rules))
         except SettingsError as error:
             refused.append(f"node {site.name}: {error}")
     if refused:
