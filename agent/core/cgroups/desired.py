@@ -336,7 +336,8 @@ class _Tree:
             cpus = cpus & self.machine.online or None
         if cpus is not None or want.mems is not None:
             exclusive = want.exclusive and cpus is not None
-            self.found[cgroup.path] = replace(want, cpus=cpus, exclusive=exclusive)
+            same = cpus == want.cpus and exclusive == want.exclusive
+            self.found[cgroup.path] = want if same else replace(want, cpus=cpus, exclusive=exclusive)
 
 
 def _fitted(mine: S, above: S | None) -> S | None:

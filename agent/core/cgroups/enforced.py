@@ -86,16 +86,12 @@ def after(observed: Observed, results: Iterable[Written]) -> Observed:
     found: dict[str, Cgroup] = {}
     changed: set[str] = set()
     for old in observed.cgroups:
-        cpus = _read(CpuSet, last.get((old.path, CPUS)))
-        mems = _read(NodeSet, last.get((old.path, MEMS)))
-        quota = last.get((old.path, QUOTA_FILES[observed.version]))
-        new = replace(
-            old, cpus=old.cpus if cpus is None else cpus, mems=old.mems if mems is None else mems,
-            quota=old.quota if quota is None else quota.read_back,
-        )  # fmt: skip
+        cpus, mems, quota = (last.get((old.path, file)) for file in (CPUS, MEMS, QUOTA_FILES[observed.version]))
+        new = old if cpus is mems is quota is None else _written(old, cpus, mems, quota)
         above = found.get(parent_of(old.path))
         if observed.version == 1:
-            new = replace(new, effective_cpus=new.cpus, effective_mems=new.mems)
+            if new is not old:
+                new = replace(new, effective_cpus=new.cpus, effective_mems=new.mems)
         elif above is not None and (new != old or above.path in changed):
             # what a cgroup of v2 has in force follows from what it asks for and what its parent has
             changed.add(old.path)
@@ -105,6 +101,15 @@ def after(observed: Observed, results: Iterable[Written]) -> Observed:
             )  # fmt: skip
         found[old.path] = new
     return replace(observed, cgroups=tuple(found.values()))
+
+
+def _written(old: Cgroup, cpus: Written | None, mems: Written | None, quota: Written | None) -> Cgroup:
+    """A cgroup with what was read back of it after writes; None: nothing was written."""
+    own, nodes = _read(CpuSet, cpus), _read(NodeSet, mems)
+    return replace(
+        old, cpus=old.cpus if own is None else own, mems=old.mems if nodes is None else nodes,
+        quota=old.quota if quota is None else quota.read_back,
+    )  # fmt: skip
 
 
 def unenforced(look: Look) -> dict[str, dict[str, str]]:

@@ -187,12 +187,21 @@ class Scheduler:
 
     def fits(self, number: int, needs: Needs) -> bool:
         """Whether a node has what the pod requests."""
-        free = self._free[number]
-        return number not in self._closed and all(free.get(name, 0) >= amount for name, amount in self._asked(needs))
+        return number in self._fitting((number,), needs)
+
+    def _fitting(self, numbers: Iterable[int], needs: Needs) -> list[int]:
+        """Those of these nodes that have what the pod requests."""
+        asked = self._asked(needs)
+        found = list[int]()
+        for number in numbers:
+            free = self._free[number]
+            if number not in self._closed and all(free.get(name, 0) >= amount for name, amount in asked):
+                found.append(number)
+        return found
 
     def order(self, needs: Needs, barred: frozenset[int] = frozenset()) -> list[int]:
         """All nodes that it fits on, best first."""
-        fit = (number for number in range(len(self._free)) if number not in barred and self.fits(number, needs))
+        fit = self._fitting((number for number in range(len(self._free)) if number not in barred), needs)
         return sorted(fit, key=lambda number: (-self._score(number, needs), number))
 
     def lacking(self, needs: Needs) -> dict[str, int]:
@@ -228,7 +237,7 @@ class Scheduler:
         else:
             changed = set(self._changes[found.seen :])
             found.seen = len(self._changes)
-        fresh = (number for number in changed if number not in barred and self.fits(number, needs))
+        fresh = self._fitting((number for number in changed if number not in barred), needs)
         entries = [(-self._score(number, needs), number, self._versions[number]) for number in fresh]
         if found.heap:
             for each in entries:
