@@ -32,35 +32,24 @@ from agent.settings.topology_options import MAX_NODES, PREFER_CLOSEST
 from agent.settings.values import (
     WHOLE,
     YES_OR_NO,
+    Attribute,
     CpuList,
+    ExclusiveCount,
     ExclusiveWish,
+    Hex4,
     HostName,
     IpAddress,
+    Namespace,
     NodeLimits,
     Options,
+    PciAddress,
+    PodPattern,
     Reservation,
     Seconds,
+    Taker,
     Thresholds,
     closed,
 )
-
-_DNS = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-Namespace = Annotated[str, Field(strict=True, pattern=rf"^{_DNS}$", description="A namespace's name.")]
-Taker = Annotated[str, Field(strict=True, pattern=rf"^(?:\*|{_DNS})$", description="A namespace's name, or *.")]
-ExclusiveCount = Annotated[StrictInt, Field(ge=0, le=MAX_ID + 1)]
-PodPattern = Annotated[
-    str,
-    Field(
-        strict=True,
-        pattern=r"^[a-z0-9*?.-]{1,253}/[a-z0-9*?.-]{1,253}$",
-        description="namespace/name, * and ? allowed.",
-    ),
-]
-Hex4 = Annotated[str, Field(strict=True, pattern=r"^(?:[0-9a-f]{4})?$")]
-Attribute = Annotated[
-    str, Field(strict=True, pattern=r"^[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?/[A-Za-z_][A-Za-z0-9_]{0,31}$")
-]
-PciAddress = Annotated[str, Field(strict=True, pattern=r"^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")]
 
 
 class Section(BaseModel):

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Annotated, Any
 
-from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import Field, PlainSerializer, PlainValidator, StrictInt, WithJsonSchema
 
 from agent.errors import MalformedError
 from agent.model.exclusive import ALLOWED, Wish, parsed
-from agent.model.idset import CpuSet
+from agent.model.idset import MAX_ID, CpuSet
 from agent.model.notes import LONGEST_LIST
 from agent.model.quantity import parse_milli
 
@@ -191,7 +191,7 @@ YES_OR_NO = {
 """Schema of an option that Go reads as a boolean."""
 WHOLE = {"type": ["string", "integer"], "pattern": "^[+]?[0-9]{1,9}$", "minimum": 0}
 """Schema of an option that is a whole number."""
-_CONTAINER = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _AMOUNTS_SHOWN = PlainSerializer(_show_amounts)
 
 Seconds = Annotated[
@@ -239,7 +239,7 @@ ExclusiveWish = Annotated[
     _schema(
         "string",
         f"{ALLOWED[0].upper()}{ALLOWED[1:]}.",
-        pattern=f"^(?:auto(?:, ?-{_CONTAINER})*|{_CONTAINER}(?:, ?{_CONTAINER})*)$",
+        pattern=f"^(?:auto(?:, ?-{_LABEL})*|{_LABEL}(?:, ?{_LABEL})*)$",
         maxLength=LONGEST_LIST,
     ),
 ]
@@ -251,3 +251,19 @@ HostName = Annotated[
     PlainValidator(_host_name),
     _schema("string", "A host name or address, without a port.", pattern=f"^{_HOST.pattern}$"),
 ]
+Namespace = Annotated[str, Field(strict=True, pattern=rf"^{_LABEL}$", description="A namespace's name.")]
+Taker = Annotated[str, Field(strict=True, pattern=rf"^(?:\*|{_LABEL})$", description="A namespace's name, or *.")]
+ExclusiveCount = Annotated[StrictInt, Field(ge=0, le=MAX_ID + 1)]
+PodPattern = Annotated[
+    str,
+    Field(
+        strict=True,
+        pattern=r"^[a-z0-9*?.-]{1,253}/[a-z0-9*?.-]{1,253}$",
+        description="namespace/name, * and ? allowed.",
+    ),
+]
+Hex4 = Annotated[str, Field(strict=True, pattern=r"^(?:[0-9a-f]{4})?$")]
+Attribute = Annotated[
+    str, Field(strict=True, pattern=r"^[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?/[A-Za-z_][A-Za-z0-9_]{0,31}$")
+]
+PciAddress = Annotated[str, Field(strict=True, pattern=r"^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")]
