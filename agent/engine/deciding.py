@@ -174,7 +174,7 @@ def _settled(
 
 def _tried(node: Node, ledger: Ledger, known: TrackedPod, judge: PressureCheck) -> Outcome:
     pod, ask = known.pod, known.ask
-    outcome = node.admit(ledger, pod, policy=ask.policy, scope=ask.scope, cpu_options=ask.cpu_options)
+    outcome = node.admit(ledger, pod, ask)
     if known.ran and not ask.move_memory:
         return outcome  # its memory is not bound in any case (S4)
     return judge(node, ledger, outcome, pod, ran=known.ran)

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from agent.core.admission.node import Node
+from agent.core.admission.pod import Trace
+from agent.core.request.annotations import NOTHING, Ask
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from agent.model.outcome import Admitted, Outcome
@@ -20,8 +22,8 @@ from tests.flow.world import MemoryStore, World, container, manifest
 class Greedy(Node):
     """Managers with a bug: pods called bad get a CPU that is reserved and shared."""
 
-    def admit(self, ledger: Ledger, pod: Pod, **options: Any) -> Outcome:  # noqa: ANN401 - as the managers take them
-        outcome = super().admit(ledger, pod, **options)
+    def admit(self, ledger: Ledger, pod: Pod, ask: Ask = NOTHING, trace: Trace | None = None) -> Outcome:
+        outcome = super().admit(ledger, pod, ask, trace)
         if not pod.name.startswith("bad") or not isinstance(outcome, Admitted):
             return outcome
         books = outcome.ledger.cpus

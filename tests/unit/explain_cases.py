@@ -167,8 +167,8 @@ def again(told: Told, found: Explanation) -> Case:
     ask = asked(told.node, told.pod)
     given = places(told.ledger, told.node.inventory, told.pod.uid) or told.given
     ledger = told.node.release(told.ledger, told.pod.uid)
-    case = Case.of(handed_over(ledger, told.pod, given) if given else ledger, told.pod, ask)
-    return replace(case, policy=found.policy, scope=ask.scope)
+    asking = replace(ask, policy=found.policy)
+    return Case(handed_over(ledger, told.pod, given) if given else ledger, told.pod, asking)
 
 
 def every() -> str:

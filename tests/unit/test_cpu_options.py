@@ -18,7 +18,7 @@ from agent.core.explain.case import Case
 from agent.core.explain.remedies import remedies
 from agent.core.explain.values import Lever, Remedy
 from agent.core.machines.synthetic import parse_synthetic
-from agent.core.request.annotations import CPU_OPTIONS, ask_of
+from agent.core.request.annotations import CPU_OPTIONS, Ask, ask_of
 from agent.errors import MalformedError, SettingsError
 from agent.model.devices import DeviceInventory
 from agent.model.go import parse_bool
@@ -96,7 +96,7 @@ def test_settings_annotations_and_explanations_agree(policy: Policy) -> None:
         except SettingsError:
             refused = True
         node = Node(MACHINE, Rules(), DeviceInventory())
-        case = Case(node.start(), pod(), policy=policy, cpu_options=options)
+        case = Case(node.start(), pod(), Ask(policy=policy, cpu_options=options))
         assert possible(case, node) is not refused, names
         if set(names) <= set(POD_OPTIONS):
             text = ",".join(f"{name}=true" for name in names)
@@ -160,7 +160,7 @@ def test_an_explanation_tries_every_option_that_a_pod_may_have() -> None:
 
     for base in ((), *((name,) for name in POD_OPTIONS)):
         tried.clear()
-        case = Watched(node.start(), pod(cpus=100), policy=Policy.BEST_EFFORT, cpu_options=chosen(*base))
+        case = Watched(node.start(), pod(cpus=100), Ask(policy=Policy.BEST_EFFORT, cpu_options=chosen(*base)))
         assert isinstance(case.admit(node), Refused)
         remedies(node, case)
         for name in POD_OPTIONS:

@@ -294,7 +294,7 @@ def test_annotations_in_remedies_are_whole() -> None:
                 key, _, value = written.partition(")")[0].partition(": ")
                 pod = replace(told.pod, annotations={**told.pod.annotations, f"numalign.io/{key}": value})
                 before = again(told, told.found)
-                asks = Case.of(before.ledger, pod, asked(told.node, pod)).admit(told.node)
+                asks = Case(before.ledger, pod, asked(told.node, pod)).admit(told.node)
                 meant = before.changed(told.node, remedy).admit(told.node)
                 assert isinstance(asks, Admitted), remedy.sentence
                 assert (asks.ledger.cpus, asks.ledger.memory) == (meant.ledger.cpus, meant.ledger.memory)

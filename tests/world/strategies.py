@@ -109,7 +109,7 @@ def worlds(draw: st.DrawFn) -> tuple[Node, Ledger, Pod]:
 
 def case_of(node: Node, ledger: Ledger, pod: Pod) -> Case:
     """The admission of a pod with its wishes."""
-    return Case.of(ledger, pod, ask_of(pod, node.rules.cpu.options, node.rules.topology.policy))
+    return Case(ledger, pod, ask_of(pod, node.rules.cpu.options, node.rules.topology.policy))
 
 
 @st.composite

@@ -22,6 +22,7 @@ from agent.core.memory.confined import yielding
 from agent.core.merge.masks import Positions
 from agent.core.merge.order import Order
 from agent.core.merge.provider import Provider
+from agent.core.request.annotations import NOTHING, Ask
 from agent.model.claims import PROVIDER as CLAIMS
 from agent.model.devices import DeviceInventory
 from agent.model.exclusive import Wish
@@ -107,25 +108,14 @@ class Node:
         """
         return Ledger(machine=self.machine.digest, cpus=self._cpus.start(), memory=self._memory.start())
 
-    def admit(
-        self,
-        ledger: Ledger,
-        pod: Pod,
-        *,
-        policy: Policy | None = None,
-        scope: Scope | None = None,
-        cpu_options: CpuOptions | None = None,
-        trace: Trace | None = None,
-    ) -> Outcome:
+    def admit(self, ledger: Ledger, pod: Pod, ask: Ask = NOTHING, trace: Trace | None = None) -> Outcome:
         """Decide on one pod.
 
         Args:
             ledger: who holds what now.
             pod: the newcomer. One that is in the ledger already keeps what it holds (Compatibility.FIXED): a restart
                 moves nothing. The kubelet admits such a pod again (defects D1, D4, D9).
-            policy: of this pod, instead of the node's (numalign.io/policy).
-            scope: of this pod, instead of the node's (numalign.io/scope).
-            cpu_options: of this pod, instead of the node's (numalign.io/cpu-options).
+            ask: policy, scope and CPU options of this pod, instead of the node's.
             trace: told of every merge.
 
         Returns:
@@ -134,12 +124,12 @@ class Node:
         fixed = self.rules.compatibility is Compatibility.FIXED
         if fixed and pod.uid in ledger.pods:
             return Admitted(ledger)
-        after, refusal = self.attempt(ledger, pod, policy=policy, scope=scope, cpu_options=cpu_options, trace=trace)
+        after, refusal = self.attempt(ledger, pod, ask, trace)
         if refusal is None:
             return Admitted(after)
         found = None
         for count, yielded in enumerate(yielding(ledger) if fixed else ()):  # all, the latest, the two latest, ...
-            more, again = self.attempt(yielded, pod, policy=policy, scope=scope, cpu_options=cpu_options)
+            more, again = self.attempt(yielded, pod, ask)
             found = more if again is None else found
             if (again is None) == bool(count):
                 break
@@ -148,14 +138,7 @@ class Node:
         return Refused(refusal, ledger if fixed else self.release(after, pod.uid))
 
     def attempt(
-        self,
-        ledger: Ledger,
-        pod: Pod,
-        *,
-        policy: Policy | None = None,
-        scope: Scope | None = None,
-        cpu_options: CpuOptions | None = None,
-        trace: Trace | None = None,
+        self, ledger: Ledger, pod: Pod, ask: Ask = NOTHING, trace: Trace | None = None
     ) -> tuple[Ledger, Refusal | None]:
         """Take what the pod asks for, as far as it goes: with a refusal the ledger holds what was taken before it.
 
@@ -164,14 +147,14 @@ class Node:
         """
         topology = replace(
             self.rules.topology,
-            policy=policy or self.rules.topology.policy,
-            scope=Scope.POD if asks(pod)[0] else scope or self.rules.topology.scope,
+            policy=ask.policy or self.rules.topology.policy,
+            scope=Scope.POD if asks(pod)[0] else ask.scope or self.rules.topology.scope,
         )
         as_whole = self.rules.pod_level_managers and pod.pod_level
         literal = self.rules.compatibility is Compatibility.KUBELET
-        by_socket = (cpu_options or self.rules.cpu.options).align_by_socket
+        by_socket = (ask.cpu_options or self.rules.cpu.options).align_by_socket
         admission = Admission(
-            pod, ledger, topology, self._providers_for(cpu_options), self.positions, self.order,
+            pod, ledger, topology, self._providers_for(ask.cpu_options), self.positions, self.order,
             as_whole=as_whole, trace=trace,
             firm=() if literal or by_socket else (self._cpus.name, self._memory.name),
         )  # fmt: skip
@@ -182,7 +165,7 @@ class Node:
             pod=pod,
             policy=topology.policy,
             scope=topology.scope,
-            asked=policy or "",
+            asked=ask.policy or "",
             affinity=admission.hints,
         )
         judged = self._judge.judged(admission.ledger, record, by_socket=by_socket)

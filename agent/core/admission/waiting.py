@@ -23,7 +23,7 @@ from agent.core.admission.node import Node
 from agent.core.admission.pressure import PressureCheck, unjudged
 from agent.core.request.annotations import Ask
 from agent.model.ledger import Ledger
-from agent.model.outcome import Admitted, Outcome, Refusal
+from agent.model.outcome import Admitted, Refusal
 from agent.model.pod import Pod
 
 MOST_DEPARTURES = 64
@@ -76,7 +76,7 @@ def crowded(line: Sequence[Waiting], most: int) -> list[Waiting]:
 
 def never(node: Node, pod: Pod, ask: Ask, prepare: Prepare = _as_it_is) -> Refusal | None:
     """Why even an empty node would refuse the pod; None when it would not."""
-    outcome = _tried(node, prepare(node.start(), pod), pod, ask)
+    outcome = node.admit(prepare(node.start(), pod), pod, ask)
     return None if isinstance(outcome, Admitted) else outcome.refusal
 
 
@@ -114,7 +114,7 @@ def let_in(
     ahead: list[Waiting] = []
     for each in in_line(line):
         before = prepare(ledger, each.pod)
-        outcome = judge(node, before, _tried(node, before, each.pod, each.ask), each.pod)
+        outcome = judge(node, before, node.admit(before, each.pod, each.ask), each.pod)
         if isinstance(outcome, Admitted) and may_pass(node, ledger, outcome.ledger, each.pod, ahead, young):
             ledger = outcome.ledger
             entered.append(each.pod)
@@ -131,8 +131,8 @@ def _harmless(node: Node, without: Ledger, within: Ledger, head: Waiting) -> boo
         for uid in decommission:
             before, after = node.release(before, uid), node.release(after, uid)
         assert newcomers <= set(after.pods)  # noqa: S101 - nobody who is only just coming in leaves
-        fitted = isinstance(_tried(node, before, head.pod, head.ask), Admitted)
-        if fitted and not isinstance(_tried(node, after, head.pod, head.ask), Admitted):
+        fitted = isinstance(node.admit(before, head.pod, head.ask), Admitted)
+        if fitted and not isinstance(node.admit(after, head.pod, head.ask), Admitted):
             return False
     return True
 
@@ -148,7 +148,3 @@ def _departures(ledger: Ledger) -> Iterator[tuple[str, ...]]:
     yield from ((pod.uid,) for pod in latest[:MOST_DEPARTURES])
     if len(latest) > 1:
         yield tuple(pod.uid for pod in latest)
-
-
-def _tried(node: Node, ledger: Ledger, pod: Pod, ask: Ask) -> Outcome:
-    return node.admit(ledger, pod, policy=ask.policy, scope=ask.scope, cpu_options=ask.cpu_options)

@@ -12,11 +12,11 @@ from agent.core.admission.node import Node
 from agent.core.admission.pod import Trace
 from agent.core.explain.values import Lever, Remedy
 from agent.core.request.amounts import is_memory
-from agent.core.request.annotations import Ask
+from agent.core.request.annotations import NOTHING, Ask
 from agent.model.ledger import Ledger
 from agent.model.outcome import Outcome
 from agent.model.pod import Pod
-from agent.model.rules import POD_OPTIONS, CpuOptions, Policy, Scope
+from agent.model.rules import POD_OPTIONS, CpuOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,29 +26,20 @@ class Case:
     Attributes:
         ledger: who holds what; the pod itself holds nothing in it, but for devices that the kubelet gave it.
         pod: the newcomer.
-        policy, scope, cpu_options: its own; None for the node's.
+        ask: its own policy, scope and CPU options.
     """
 
     ledger: Ledger
     pod: Pod
-    policy: Policy | None = None
-    scope: Scope | None = None
-    cpu_options: CpuOptions | None = None
-
-    @classmethod
-    def of(cls, ledger: Ledger, pod: Pod, ask: Ask) -> Case:
-        """With the wishes of its annotations."""
-        return cls(ledger, pod, ask.policy, ask.scope, ask.cpu_options)
+    ask: Ask = NOTHING
 
     def admit(self, node: Node, trace: Trace | None = None) -> Outcome:
         """Try it; nothing is changed."""
-        return node.admit(
-            self.ledger, self.pod, policy=self.policy, scope=self.scope, cpu_options=self.cpu_options, trace=trace
-        )
+        return node.admit(self.ledger, self.pod, self.ask, trace)
 
     def options(self, node: Node) -> CpuOptions:
         """The CPU options in force."""
-        return self.cpu_options or node.rules.cpu.options
+        return self.ask.cpu_options or node.rules.cpu.options
 
     def asking(self, container: str, resource: str, amount: int) -> Case:
         """The same pod, where one container asks for another amount (requests and limits, where they are set)."""
@@ -78,12 +69,12 @@ class Case:
     def changed(self, node: Node, remedy: Remedy) -> Case:
         """The case that a remedy speaks of."""
         if remedy.lever is Lever.POLICY:
-            return replace(self, policy=remedy.policy)
+            return replace(self, ask=replace(self.ask, policy=remedy.policy))
         if remedy.lever is Lever.SCOPE:
-            return replace(self, scope=remedy.scope)
+            return replace(self, ask=replace(self.ask, scope=remedy.scope))
         if remedy.lever is Lever.REQUEST:
             return self.asking(remedy.container, remedy.resource, remedy.amount)
         if remedy.lever is Lever.DEPARTURE:
             return self.without(node, *remedy.departures)
         options = replace(self.options(node), **{POD_OPTIONS[remedy.option].field: remedy.value})
-        return replace(self, cpu_options=options)
+        return replace(self, ask=replace(self.ask, cpu_options=options))

@@ -122,8 +122,8 @@ class _Explainer:
     def inside(self, record: PodRecord) -> Explanation:
         """In the ledger, by the managers' decision."""
         self.record = record
-        policy, scope = Policy(record.policy), Scope(record.scope)
-        run, as_of = self._reproduced(replace(self._case(), policy=policy, scope=scope))
+        admitted = replace(self.ask, policy=Policy(record.policy), scope=Scope(record.scope))
+        run, as_of = self._reproduced(replace(self._case(), ask=admitted))
         if record.adopted:
             self.notes.append("it ran before the agent: it was pinned where it could be, and never asked to leave")
         return self._placed(run, got_by(self.node, self.ledger, self.pod), as_of)
@@ -187,7 +187,7 @@ class _Explainer:
         ledger = self.ledger
         for uid in (*others, self.pod.uid):
             ledger = self.node.release(ledger, uid)
-        return Case.of(handed_over(ledger, self.pod, given) if given else ledger, self.pod, self.ask)
+        return Case(handed_over(ledger, self.pod, given) if given else ledger, self.pod, self.ask)
 
     def _run(self, case: Case) -> _Run:
         steps = list[Step]()
@@ -225,7 +225,7 @@ class _Explainer:
         self, verdict: Verdict, run: _Run, found: Found, as_of: AsOf, got: tuple[Holding, ...]
     ) -> Explanation:  # fmt: skip
         rules, case = self.node.rules, run.case
-        policy, scope = case.policy or rules.topology.policy, case.scope or rules.topology.scope
+        policy, scope = case.ask.policy or rules.topology.policy, case.ask.scope or rules.topology.scope
         confined = asks(self.pod)[0]
         facts = Facts(
             self.node, self.pod.key, verdict, policy, asked_by(self.node, self.pod), run.merges, got, run.refusal,

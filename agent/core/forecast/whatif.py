@@ -216,7 +216,7 @@ def _line(question: WhatIf, ledger: Ledger, pod: Pod) -> tuple[PodForecast, Ledg
         ), ledger
     given = kept(question.ledger, question.now.inventory, pod.uid)
     before = handed_over(ledger, pod, given) if given else ledger
-    outcome = Case.of(before, pod, ask).admit(then)
+    outcome = Case(before, pod, ask).admit(then)
     standing = PodStanding(given=given)
     if not isinstance(outcome, Admitted):
         told = explain(then, ledger, pod, ask=ask, standing=standing, search=False)

@@ -18,7 +18,7 @@ bad value never fails a pod: the node's default applies, and the problem is told
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TypeVar
 
@@ -72,6 +72,10 @@ class Ask:
     problems: tuple[Problem, ...] = ()
 
 
+NOTHING = Ask()
+"""All as the node does it."""
+
+
 def ask_of(pod: Pod, options: CpuOptions, policy: Policy) -> Ask:
     """Read a pod's annotations.
 
@@ -95,8 +99,7 @@ def ask_of(pod: Pod, options: CpuOptions, policy: Policy) -> Ask:
     reader.left(EXCLUSIVE)
     reader.left(MIXED)
     reader.unknown()
-    return Ask(**{each.name: getattr(ask, each.name) for each in fields(Ask) if each.name != "problems"},
-               problems=tuple(reader.problems))  # fmt: skip
+    return replace(ask, problems=tuple(reader.problems))
 
 
 class _Reader:
