@@ -248,7 +248,7 @@ def config_of(config: Path | None, root: str | None) -> Path | None:
 
 def config_print(config: Path | None) -> object:
     """Changes when the configuration file does; None while it cannot be read."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # it cannot be read: the next look asks again
         found = os.stat(config) if config else None  # noqa: PTH116 - because one call of three words is all
         return (found.st_mtime_ns, found.st_size, found.st_ino) if found else ()
     return None
@@ -260,6 +260,6 @@ def machine_print(root: str | None) -> object:
         return ()
     texts = []
     for path in _ONLINE:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # a kernel without that file: one print without it
             texts.append(Path(path).read_text(encoding="ascii"))
     return tuple(texts)

@@ -162,7 +162,7 @@ class Checkpoint:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(self.path, data)
         except OSError as error:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # it may not be there
                 spare.unlink()
             raise CheckpointUnwritableError(
                 str(self.path), f"cannot be saved: {error.strerror}; nothing new is granted until that is mended"
@@ -287,7 +287,7 @@ def _lock_file(path: Path) -> IO[str] | None:
     except OSError as error:
         if error.errno not in (errno.EROFS, errno.ENOSPC, errno.EDQUOT):
             raise CheckpointUnwritableError(str(path), f"cannot be made: {error.strerror}; {_ELSEWHERE}") from error
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # it is not there: the folder alone is locked
         return os.fdopen(os.open(path, os.O_RDONLY | flags))
     return None
 
@@ -310,7 +310,7 @@ def _encode(value: object) -> bytes:
 
 def boot_id(proc: str = "/proc") -> str:
     """The id of this boot, "" where the kernel tells none."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # see above
         return Path(proc, "sys/kernel/random/boot_id").read_text("ascii").strip()
     return ""
 

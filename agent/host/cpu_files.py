@@ -128,5 +128,5 @@ class CpuFiles:
 
 def forget(state: Path) -> None:
     """Everything was put back: nobody has CPUs of his own any more. Raises OSError for what cannot be removed."""
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError):  # nobody had any
         shutil.rmtree(os.fspath(state / FOLDER))

@@ -160,7 +160,7 @@ class HostFiles:
 
     def link(self, path: str) -> str:
         """The last name that a link points to ("nvme" for a driver link); "" for what is no link."""
-        with contextlib.suppress(SysfsMalformedError, OSError):
+        with contextlib.suppress(SysfsMalformedError, OSError):  # what is no link has no name
             folder, _, name = path.rpartition("/")
             target = self.store.target(self._real(f"{self.resolve(folder)}/{name}".lstrip("/")))
             return (target or "").rstrip("/").rpartition("/")[2]

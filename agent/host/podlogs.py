@@ -66,7 +66,7 @@ def read_pod_logs(root: Path, *, most: int = MOST) -> PodLogs:
     for entry in _entries(root / "containers", most):
         link = _LINK.fullmatch(entry.name)
         target = ""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # it is gone meanwhile
             target = str(Path(entry.path).readlink()) if link else ""
         pod = _POD.fullmatch(Path(target).parent.parent.name)
         if link and pod and (pod["namespace"], pod["name"]) == (link["namespace"], link["name"]):

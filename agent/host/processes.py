@@ -80,7 +80,7 @@ class Processes:
     def _end(processes: list[subprocess.Popen[bytes]]) -> None:
         for process in processes:
             if process.stdin is not None:
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError):  # it ended by itself
                     process.stdin.close()
         for process in processes:
             try:

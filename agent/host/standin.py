@@ -118,12 +118,12 @@ class ScratchStandIn:
 
     def remove_container(self, pod: Pod, name: str) -> None:
         """See StandIn."""
-        with contextlib.suppress(HostError, FileNotFoundError):
+        with contextlib.suppress(HostError, FileNotFoundError):  # it is gone already
             self._tree.remove_container(pod.uid, container_id(pod.uid, name))
 
     def remove_pod(self, uid: str) -> None:
         """See StandIn."""
-        with contextlib.suppress(HostError):
+        with contextlib.suppress(HostError):  # as above
             self._tree.remove_pod(uid)
 
     def close(self) -> None:

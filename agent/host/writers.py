@@ -54,7 +54,7 @@ def _state(path: Path) -> str:
     The kubelet writes a new file in place of the old one. A pod that has the one file mounted goes on seeing the old,
     which has no name any more: under policy none the kubelet writes it once, so something has changed.
     """
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # no such file: the kubelet has no state here
         if not path.stat().st_nlink:
             return (
                 f"the kubelet may write cpusets itself: it has replaced {path.name} since this pod began; restart "
@@ -65,6 +65,6 @@ def _state(path: Path) -> str:
 
 
 def _names(folder: Path, most: int) -> list[str]:
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # no such folder: nobody is installed there
         return bounded.names(folder, most)
     return []

@@ -188,7 +188,7 @@ def _object(response: Response) -> Any:  # noqa: ANN401 - JSON
 def refusal(response: Response) -> str:
     """The server's own sentence."""
     text, _ = _text(response)
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError):  # no JSON: its text is shown
         found = read(text)
         if isinstance(found, dict) and found.get("message"):
             return str(found["message"])[:500]

@@ -82,6 +82,6 @@ def _huge_pages(status: Mapping[str, Any]) -> int:
     amounts = 0
     for resource, size in mapping_of(status.get("capacity")).items():
         if str(resource).startswith("hugepages-"):
-            with contextlib.suppress(MalformedError):
+            with contextlib.suppress(MalformedError):  # see above
                 amounts += max(0, parse_milli(size))
     return amounts

@@ -178,5 +178,5 @@ class HttpListener(HTTPServer):
     def _drop(self, request: Any) -> None:  # noqa: ANN401 - as socketserver has it
         """Whoever reads from it or writes to it is told at once."""
         del self._open[request]
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # it was closed by the other side meanwhile
             request.shutdown(socket.SHUT_RDWR)

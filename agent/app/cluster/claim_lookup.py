@@ -173,7 +173,7 @@ class ClaimLookup:
     def _run(self) -> None:
         while True:
             wait = max(0.0, self._due[0][0] - self._clock()) if self._due else None
-            with contextlib.suppress(queue.Empty):
+            with contextlib.suppress(queue.Empty):  # nothing new came in that time
                 uid, asked = self._news.get(timeout=wait)
                 if not uid:
                     return
@@ -237,7 +237,7 @@ class ClaimLookup:
             self._why = str(error)
             if kubelet is None:
                 return None
-            with contextlib.suppress(RuntimeLinkError):
+            with contextlib.suppress(RuntimeLinkError):  # the API server's refusal is told
                 return kubelet.claims(asked.namespace, asked.name) or None
             return None
         return chosen(asked.uses, found)
@@ -250,7 +250,7 @@ class ClaimLookup:
             return self._pools
         if now - self._tried >= SLICES_APART:
             self._tried = now
-            with contextlib.suppress(KubeError):
+            with contextlib.suppress(KubeError):  # the slices of before count; asked again after a while
                 query = (("fieldSelector", f"spec.nodeName={self._node_name}"),)
                 body = self._api.call("GET", SLICES, query=query, verb="LIST resourceslices", within=(1.0, 2.0))
                 self._pools, self._listed = published(body.get("items"), self._attributes()), now

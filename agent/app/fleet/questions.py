@@ -213,7 +213,7 @@ class _AskedNode:
     @classmethod
     def of(cls, node: FleetNode, summary: NodeSummary, managers: Node) -> _AskedNode:
         total, facts = allocatable_of(node, summary, managers), None
-        with suppress(MalformedError):
+        with suppress(MalformedError):  # said as a reason why it is barred
             facts = facts_of(Field(node.body)) if node.body else BindingFacts(node.name)
         return cls(node.name, summary, managers, {key: total[key] - summary.held.get(key, 0) for key in total}, facts)
 

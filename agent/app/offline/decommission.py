@@ -159,9 +159,9 @@ class ReleaseCoordinator:
 def _node_of(pod: Mapping[str, Any]) -> str:
     """Where a pod of a DaemonSet is, or is to be: until it is scheduled, its affinity has the one node."""
     spec = pod.get("spec") or {}
-    with contextlib.suppress(KeyError, IndexError, TypeError):
+    with contextlib.suppress(KeyError, IndexError, TypeError):  # no node yet: the next one looks
         return str(spec["nodeName"])
-    with contextlib.suppress(KeyError, IndexError, TypeError):
+    with contextlib.suppress(KeyError, IndexError, TypeError):  # nor one that it is meant for
         wanted = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
         fields = wanted["nodeSelectorTerms"][0]["matchFields"]
         return str(next(iter(each["values"][0] for each in fields if each["key"] == "metadata.name"), ""))

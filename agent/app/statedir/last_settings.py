@@ -34,7 +34,7 @@ def save(state: Path, settings: Settings) -> None:
 def load(state: Path) -> Settings | None:
     """What was remembered; None where there is nothing, or nothing that can be trusted."""
     # whatever is wrong with it, the start says what is wrong with the configuration file
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError, RecursionError, SettingsError):
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError, RecursionError, SettingsError):  # see above
         found = json_file.read(state / FILE, 4 * LARGEST)
         if found["numalign"] == VERSION and found["sha256"] == _sum(found["settings"]):
             return parse(found["settings"])[0]

@@ -49,8 +49,8 @@ class NodeAllocatable:
 
 
 def load(state: Path) -> NodeAllocatable:
-    """What was remembered; Kept() where nothing readable is."""
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+    """What was remembered; an empty one where nothing readable is."""
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):  # the Node tells it again
         found = small_files.read(state / FILE, _LARGEST)
         cpu, memory = found["cpuMilli"], found["memoryBytes"]
         if all(isinstance(each, int) and not isinstance(each, bool) and each >= 0 for each in (cpu, memory)):

@@ -95,7 +95,7 @@ def _shown(at: float) -> str:
 
 def load(state: Path) -> RecoveryReport | None:
     """The report of the last start; None where there is none, or none that this version reads."""
-    with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):  # only people read it
         body = small_files.read(state / FILE, _LARGEST)
         if body.pop("version") == VERSION:
             lists = {key: tuple(map(str, body[key])) for key in ("kept", "adopted", "left", "unknown", "dropped")}

@@ -129,7 +129,7 @@ def load(state: Path) -> Mapping[str, UnplacedPod]:
 
 def unenforced(state: Path) -> dict[str, dict[str, str]]:
     """For whom the kernel did not have what he holds when that was written last: uid -> container -> why."""
-    with contextlib.suppress(OSError, ValueError, MalformedError, RecursionError):
+    with contextlib.suppress(OSError, ValueError, MalformedError, RecursionError):  # as above
         root = Field(small_files.read(state / FILE, _LARGEST))
         if root.get("version").value == VERSION:
             return {

@@ -268,7 +268,7 @@ def _give(taker: Taker, best: _Best, count: int, group: int, *, lowered: bool) -
 
 def _take_in(taker: Taker, cpus: int, count: int) -> None:
     """Take within one node; what it cannot give is noticed by the final accounting."""
-    with contextlib.suppress(CannotTake):
+    with contextlib.suppress(CannotTake):  # see above
         taker.take(packed(taker.topology, cpus & taker.free, count, spread=taker.spread, literal=taker.literal))
 
 

@@ -56,14 +56,14 @@ def find_mounts(root: str) -> Mounts:
 
 
 def _controllers(folder: str) -> list[str]:
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # no hierarchy of v2 there
         return Path(folder, "cgroup.controllers").read_text("utf-8").split()
     return []
 
 
 def _joined(base: str, controller: str) -> str:
     """The v1 hierarchy of a controller; a distribution may mount several as one, "cpu,cpuacct"."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # none is mounted there
         for name in sorted(os.listdir(base)):  # noqa: PTH208 - because only names are wanted
             if controller in name.split(","):
                 return f"{base}/{name}"

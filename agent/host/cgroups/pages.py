@@ -78,7 +78,7 @@ def _add(found: dict[int, int], stat: str, kinds: tuple[str, ...], unit: int, wh
 
 
 def _hugetlb(folder: str) -> list[str]:
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # the cgroup ended meanwhile
         names = os.listdir(folder)  # noqa: PTH208 - because only names are wanted
         return sorted(name for name in names if name.startswith("hugetlb.") and name.endswith(".numa_stat"))
     return []
@@ -92,7 +92,7 @@ def affinities(mounts: Mounts, path: str) -> dict[int, CpuSet]:
     file = "tasks" if mounts.version == 1 else "cgroup.threads"
     found = {}
     for thread in sorted(set(_ids(mounts, path, file))):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # the thread ended, or is not ours to ask
             found[thread] = CpuSet.from_ids(os.sched_getaffinity(thread))
     return found
 

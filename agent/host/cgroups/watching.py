@@ -150,7 +150,7 @@ class Watcher:
     # ---- the thread
 
     def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):
+        with contextlib.suppress(BlockingIOError):  # the pipe is full: it wakes anyway
             os.write(self._wake_out, b".")
 
     def _run(self) -> None:
@@ -196,7 +196,7 @@ class Watcher:
         handles = [self._wake_in, *([self._inotify.fd] if self._inotify else [])]
         ready, _, _ = select.select(handles, [], [], max(0.0, seconds))
         if self._wake_in in ready:
-            with contextlib.suppress(BlockingIOError):
+            with contextlib.suppress(BlockingIOError):  # somebody else emptied it
                 os.read(self._wake_in, 4096)
         if self._inotify is None or self._inotify.fd not in ready:
             return False

@@ -147,7 +147,7 @@ class Lookup:
     def _run(self) -> None:
         while True:
             wait = max(0.0, min([self._list_at, *(due for due, _, _ in self._due[:1])]) - self._clock())
-            with contextlib.suppress(queue.Empty):
+            with contextlib.suppress(queue.Empty):  # nothing new came in that time
                 what, uid = self._news.get(timeout=wait)
                 if what == "stop":
                     return

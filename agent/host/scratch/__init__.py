@@ -182,7 +182,7 @@ class Scratch:
         """A new process in a cgroup; returns its id."""
         mark = self.folder / ".last-pid"
         pid = _FIRST_PID
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the first of this folder
             pid = int(mark.read_text("utf-8")) + 1
         spare = mark.with_suffix(".new")
         spare.write_text(str(pid), "utf-8")

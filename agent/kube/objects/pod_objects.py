@@ -159,7 +159,7 @@ def _amounts(found: object) -> dict[str, int]:
     """CPUs and memory of a resource list; unreadable ones count as not named."""
     amounts = {}
     for name in _RESIZED & mapping_of(found).keys():
-        with contextlib.suppress(MalformedError):
+        with contextlib.suppress(MalformedError):  # see above
             amounts[name] = parse_milli(mapping_of(found)[name])
     return {name: milli for name, milli in amounts.items() if milli >= 0}
 

@@ -40,7 +40,7 @@ def read(text: bytes) -> Any:  # noqa: ANN401 - JSON
 
     Go writes ten thousand levels, Python reads a thousand; who may create a pod may nest its managedFields.
     """
-    with contextlib.suppress(RecursionError):
+    with contextlib.suppress(RecursionError):  # read without its depths, below
         return json.loads(text.decode("utf-8", "replace"))
     return json.loads(_shallow(text).decode("utf-8", "replace"))
 
@@ -73,7 +73,8 @@ def pod(raw: bytes, *, whole: bool = True) -> Any:  # noqa: ANN401 - JSON
         whole: which of the two.
     """
     if whole and _few(raw):
-        with _ONE if len(raw) > CHUNK else contextlib.nullcontext(), contextlib.suppress(ValueError):
+        alone = _ONE if len(raw) > CHUNK else contextlib.nullcontext()
+        with alone, contextlib.suppress(ValueError):  # no JSON: its beginning says whose it is
             return brief(read(raw))
     found = _BEGINNING.match(raw[:HEAD])
     names = {
