@@ -127,9 +127,9 @@ SLICES = (
        "real scheduler on 40 paper nodes: what was forecast is what happens"),
     Slice("release", (
         Part(tuple(f"tests/release/test_{each}.py" for each in ("release", "refused", "verify_page")), 6),
-        Part(("tests/lab/test_first_install.py",), 4),
+        Part(("tests/lab/test_first_install.py",), 4), Part(("tests/lab/test_tutorial.py",), 4),
     ), "a release into a local registry, verified, refused after one byte changed; first installs: two fail, one "
-       "comes from a registry; cosign is built for it", ("releasing",), 5),
+       "comes from a registry; the tutorial as it is typed; cosign is built for it", ("releasing",), 5),
     Slice("kernel", (
         Part(("tests/lab/referee/test_kernel.py",), 8), Part(("tests/lab/referee/test_first_act.py",), 11),
     ), "what the kernel has is what the books say, and 100 of 100 containers are pinned at their first instruction"),
