@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from agent import __version__
+from agent.app.fleet.source import READER
 from agent.cli import release, run
 from agent.settings import Settings, parse
 from tests.chart import schemas
@@ -138,6 +139,15 @@ def test_rights_are_those_that_were_proven() -> None:
             if each["kind"].startswith("Cluster") or each["kind"].startswith("Validating"):
                 each["metadata"].pop("namespace", None)
             assert mine == each, file.name
+
+
+def test_every_releases_role_for_people_ends_as_the_hint_says() -> None:
+    """`numalign fleet` cannot know the release's name: what it says of the ClusterRole holds for any."""
+    publish = ("--set", "config.fleet.publish=true")
+    for name, more in (("numalign", ()), ("r" * 53, ()), ("other", ("--set", "fullnameOverride=mine"))):
+        found = rendering.objects(rendering.render(*publish, *more, name=name))
+        assert sum(each["kind"] == "ClusterRole" and each["metadata"]["name"].endswith(READER) for each in found) == 1
+    assert yaml.safe_load((ACCESS / "fleet-reader.yaml").read_text())["metadata"]["name"].endswith(READER)
 
 
 def test_a_release_of_another_name_reaches_its_own_objects() -> None:

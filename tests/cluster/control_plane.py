@@ -26,6 +26,9 @@ from typing import Any, Self
 from tests.patience import until
 
 ADMIN = "admin-token-of-a-test"
+NOWHERE = "192.0.2.1"
+"""What the API server tells others of itself (RFC 5737: nobody's). Otherwise it needs a default route to start.
+Endpoints take no address of loopback."""
 
 
 def free_port() -> int:
@@ -177,6 +180,7 @@ class ControlPlane(Api):
         key = str(self.folder / "sa.key")
         self._start(
             "kube-apiserver", f"--etcd-servers=http://127.0.0.1:{self._etcd_port}", "--bind-address=127.0.0.1",
+            f"--advertise-address={NOWHERE}",
             f"--secure-port={self.port}", f"--cert-dir={self.folder / 'certs'}", "--authorization-mode=Node,RBAC",
             "--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={key}",
             f"--service-account-signing-key-file={key}", f"--token-auth-file={self.folder / 'tokens.csv'}",

@@ -27,8 +27,8 @@ WORDS = {TOPOLOGY: "summaries", NODE: "nodes", NAMESPACE: "namespaces", POD: "po
 PENDING = "status.phase=Pending"
 FEW = 100
 """Nodes whose pods are listed node by node."""
-READER = "numalign-fleet-reader"
-"""The ClusterRole of the chart that has the rights to these lists."""
+READER = "-fleet-reader"
+"""How the chart's ClusterRole with the rights to these lists ends; it begins with the release's name."""
 REFUSED, NOT_FOUND = frozenset({401, 403}), 404
 _LOST = {
     NODE: "labels, taints and allocatable are not known, nor which nodes are gone",
@@ -194,7 +194,7 @@ def _parsed(item: ListItem) -> Body | None:
 def _remedy(kind: str, status: int) -> str:
     if status in REFUSED:
         what = PATHS[kind].rpartition("/")[2]
-        return f"; the right to list {what} is missing: the ClusterRole {READER} has it"
+        return f"; the right to list {what} is missing: the ClusterRole whose name ends in {READER} has it"
     if status == NOT_FOUND and kind == TOPOLOGY:
         return "; the CRD noderesourcetopologies.topology.node.k8s.io is not installed: no node publishes anything"
     return ""
