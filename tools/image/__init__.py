@@ -34,9 +34,8 @@ NAME = f"numalign:{__version__}"
 """What the image is called in the archive; the chart's defaults name the same."""
 PYTHON = "3.11"
 """Debian 12's, the oldest that is supported."""
-_PIP = "pip==25.3"
-_RUNTIME, _BUILD = "deploy/lock/runtime.txt", "deploy/lock/build.txt"
-_LOCKS = (_RUNTIME, _BUILD)
+_RUNTIME, _BUILD, _INSTALLER = "deploy/lock/runtime.txt", "deploy/lock/build.txt", "deploy/lock/pip.txt"
+_LOCKS = (_RUNTIME, _BUILD, _INSTALLER)
 _SOURCES = (
     "Dockerfile", ".dockerignore", "pyproject.toml", "README.md", "LICENSE", "deploy/lock/debian.toml",
     "deploy/lock/base.txt", "tools/image/debian.py", *_LOCKS,
@@ -68,7 +67,8 @@ def wheels(arch: str = HOST) -> Path:
     if not target.exists():
         spare = CACHE / f".{target.name}"
         shutil.rmtree(spare, ignore_errors=True)  # most often it is not there
-        _pip("download", "--require-hashes", "-r", str(ROOT / _BUILD), "-d", str(spare))
+        for lock in (_BUILD, _INSTALLER):
+            _pip("download", "--require-hashes", "-r", str(ROOT / lock), "-d", str(spare))
         _pip("download", "--require-hashes", "-r", str(ROOT / _RUNTIME), "-d", str(spare), *_foreign(arch))
         spare.rename(target)
     return target
@@ -165,8 +165,7 @@ def _build_base(buildah: Buildah, arch: str) -> None:
         os.link(base(arch), folder / "base.tar")
         (folder / "Base").write_text("FROM scratch\nADD base.tar /\n")
         if arch == HOST:
-            _pip("download", _PIP, "--no-deps", "-d", str(folder))
-            with zipfile.ZipFile(next(folder.glob("pip-*.whl"))) as wheel:
+            with zipfile.ZipFile(next(wheels(HOST).glob("pip-*.whl"))) as wheel:
                 wheel.extractall(folder / "pip")  # noqa: S202 - pip's own wheel
             (folder / "Builder").write_text(f"FROM {stem}\nCOPY pip /usr/lib/python3/dist-packages\n")
         buildah("build", "--tag", stem, *of, "--file", str(folder / "Base"), str(folder))

@@ -2,16 +2,16 @@
 
     base()      the root as a tar; some seconds to two minutes, then cached
     packages()  what is in it, by name and version
-    recorded()  what was in it when somebody looked last: deploy/lock/base.txt
+    recorded()  what has to be in it: deploy/lock/base.txt
 
-deploy/lock/debian.toml says which release it is of, and which snapshot of Debian's archive. `make base` makes it anew
-and writes the record.
+The record names the archive's moment and each file with its digest, and the base is made of these files alone, on
+whatever day (tools/image/debs.py). `make base` asks Debian's archive what there is now, or at the moment that
+deploy/lock/debian.toml names, and writes the record anew.
 """
 
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import fcntl
 import hashlib
 import os
@@ -20,9 +20,12 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from tools.image import debs
 
 ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "numalign" / "image"
@@ -33,7 +36,6 @@ HOST = next((each for each, machine in MACHINES.items() if machine == platform.m
 EPOCH = 1767225600
 """Seconds: the time that an image and its files carry, whenever it is built (1 January 2026)."""
 PACKAGES = "python3,libudev1,libstdc++6,ca-certificates"
-LIVE, SNAPSHOTS = "http://deb.debian.org", "http://snapshot.debian.org/archive"
 _DROPPED = ("doc", "man", "info", "locale")
 _STATUS = "./var/lib/dpkg/status"
 _UNPACKED = (
@@ -41,6 +43,8 @@ _UNPACKED = (
     f'echo; done > "$1/{_STATUS}"'
 )
 """What was unpacked without being configured is written down as just that, for SBOM and scanners."""
+_NO_SOURCES = 'rm "$1/etc/apt/sources.list"'
+"""The root would name the folder that its packages came from."""
 Versions = Mapping[str, str]
 
 
@@ -77,21 +81,26 @@ def settings() -> tuple[str, str]:
 
 def sources(suite: str, snapshot: str) -> list[str]:
     """The archive, its updates and its security updates, as apt has them in a list."""
-    root, date = (SNAPSHOTS, f"/{snapshot}") if snapshot else (LIVE, "")
+    root, date = (debs.SNAPSHOTS, f"/{snapshot}") if snapshot else (debs.LIVE, "")
     parts = (("debian", ""), ("debian", "-updates"), ("debian-security", "-security"))
     return [f"deb {root}/{archive}{date} {suite}{part} main" for archive, part in parts]
 
 
-def recipe(arch: str, suite: str, snapshot: str) -> list[str]:
+def recipe(arch: str, suite: str, hook: str) -> list[str]:
     """What mmdebstrap is told, but for the file that it writes and the sources.
 
     Packages of another architecture are unpacked and not configured: their scripts would have to run.
+
+    Args:
+        arch: of MACHINES.
+        suite: Debian's release.
+        hook: a last command for the shell; "$1" is the root.
     """
     foreign = [] if arch == HOST else [f"--extract-hook={_UNPACKED}"]
     return [
         f"--variant={'extract' if foreign else 'essential'}", f"--architectures={arch}", f"--include={PACKAGES}",
         *(f"--dpkgopt=path-exclude=/usr/share/{each}/*" for each in _DROPPED), *foreign,
-        *(['--aptopt=Acquire::Check-Valid-Until "false"'] if snapshot else []), suite,
+        f"--{'extract' if foreign else 'customize'}-hook={hook}", suite,
     ]  # fmt: skip
 
 
@@ -99,19 +108,35 @@ def base(arch: str = HOST) -> Path:
     """The root of an architecture, as a tar."""
     target = _place(arch)
     if not target.exists():
-        suite, snapshot = settings()
-        spare = target.with_name(f".{target.name}")
-        told = (*recipe(arch, suite, snapshot), str(spare), *sources(suite, snapshot))
-        run("mmdebstrap", *told, seconds=900, SOURCE_DATE_EPOCH=str(EPOCH))
+        text, (suite, snapshot), kept = RECORD.read_text("utf-8"), settings(), CACHE / "debs"
+        files = debs.recorded(text)[arch]
+        wrong = debs.fetched(files, kept, snapshot or debs.snapshot_of(text))
+        if wrong:
+            raise ImageMissingError(f"the base of {arch}: {wrong}")
+        with tempfile.TemporaryDirectory() as folder:
+            source, spare = debs.repository(files, kept, Path(folder), suite), target.with_name(f".{target.name}")
+            told = (*recipe(arch, suite, _NO_SOURCES), str(spare), source)
+            run("mmdebstrap", *told, seconds=900, SOURCE_DATE_EPOCH=str(EPOCH))
         spare.rename(target)
     return target
 
 
 def _place(arch: str) -> Path:
     """Where the base lies. The record is part of its name: a new one makes a new base."""
-    suite, snapshot = settings()
-    told = f"{recipe(arch, suite, snapshot)} {sources(suite, snapshot)} {EPOCH} {RECORD.read_text('utf-8')}"
+    suite, _ = settings()
+    told = f"{recipe(arch, suite, _NO_SOURCES)} {EPOCH} {RECORD.read_text('utf-8')}"
     return CACHE / f"base-{suite}-{arch}-{hashlib.sha256(told.encode()).hexdigest()[:12]}.tar"
+
+
+def resolved(arch: str) -> tuple[list[debs.Deb], str]:
+    """What Debian's archive has for a base, and of which moment that is; its signatures are checked by mmdebstrap."""
+    suite, snapshot = settings()
+    with tempfile.TemporaryDirectory() as name:
+        root, lists = Path(name, "base.tar"), Path(name, "lists")
+        expired = ['--aptopt=Acquire::Check-Valid-Until "false"'] if snapshot else []
+        told = recipe(arch, suite, f'cp -r "$1/var/lib/apt/lists" {lists}')
+        run("mmdebstrap", *expired, *told, str(root), *sources(suite, snapshot), seconds=900)
+        return debs.found(packages(root), lists)
 
 
 def packages(tar: Path) -> Versions:
@@ -119,30 +144,18 @@ def packages(tar: Path) -> Versions:
     with tarfile.open(tar) as archive:
         file = archive.extractfile(_STATUS)
         text = file.read().decode() if file else ""
-    found = {}
-    for part in text.split("\n\n"):
-        fields = dict(line.split(": ", 1) for line in part.splitlines() if ": " in line and line[0] != " ")
-        if fields:
-            found[fields["Package"]] = fields["Version"]
-    return found
+    return {fields["Package"]: fields["Version"] for fields in debs.paragraphs(text)}
 
 
 def recorded(text: str | None = None) -> dict[str, dict[str, str]]:
     """Architecture -> package -> version, by the record."""
-    lines = (RECORD.read_text("utf-8") if text is None else text).splitlines()
-    found: dict[str, dict[str, str]] = {each: {} for each in MACHINES}
-    for arch, package, version in (line.split() for line in lines if line and not line.startswith("#")):
-        found[arch][package] = version
-    return found
+    found = debs.recorded(RECORD.read_text("utf-8") if text is None else text)
+    return {arch: {each.name: each.version for each in found.get(arch, [])} for arch in MACHINES}
 
 
-def record(found: Mapping[str, Versions], today: str) -> str:
-    """The text of the record."""
-    suite, snapshot = settings()
-    lines = [f"{arch} {name} {each[name]}" for arch, each in found.items() for name in sorted(each)]
-    of = f"the snapshot {snapshot}" if snapshot else f"the archive on {today}"
-    head = f"# The packages of the image's base: Debian {suite}, {of}. Made by `make base`."
-    return "\n".join([head, *lines, ""])
+def moment() -> str:
+    """Of the archive that the record is of."""
+    return debs.moment_of(RECORD.read_text("utf-8"))
 
 
 def differences(have: Versions, want: Versions) -> Iterator[str]:
@@ -153,22 +166,19 @@ def differences(have: Versions, want: Versions) -> Iterator[str]:
 
 
 def main() -> int:
-    """Make the base of each architecture anew, write the record, and say what changed."""
+    """Ask the archive, write the record, make the base of each architecture by it, and say what changed."""
     before = recorded()
     try:
         with locked():
-            for arch in MACHINES:
-                _place(arch).unlink(missing_ok=True)
-            built = {arch: base(arch) for arch in MACHINES}
-            found = {arch: packages(tar) for arch, tar in built.items()}
-            RECORD.write_text(record(found, f"{dt.datetime.now(dt.UTC):%Y-%m-%d}"), "utf-8")
-            for arch, tar in built.items():
-                tar.rename(_place(arch))
+            found = {arch: resolved(arch) for arch in MACHINES}
+            files, moment = {arch: each for arch, (each, _) in found.items()}, max(when for _, when in found.values())
+            RECORD.write_text(debs.written(files, settings()[0], moment), "utf-8")
+            made = {arch: packages(base(arch)) for arch in MACHINES}
     except ImageMissingError as error:
         print(error, file=sys.stderr)
         return 1
-    for arch, each in found.items():
-        lines = [*differences(each, before[arch])]
+    for arch, have in made.items():
+        lines = [*differences(have, before[arch])]
         print(*(f"{arch}: {line}" for line in lines or ["as it was"]), sep="\n")
     return 0
 

@@ -15,7 +15,7 @@ from tools.release import Plan, sha256, written
 
 STATEMENT, PREDICATE = "https://in-toto.io/Statement/v1", "https://slsa.dev/provenance/v1"
 BUILD = "https://numalign.io/provenance/make-release/v1"
-LOCKS = ("runtime.txt", "build.txt", "debian.toml", "base.txt")
+LOCKS = ("runtime.txt", "build.txt", "pip.txt", "debian.toml", "base.txt")
 
 
 def make(plan: Plan, files: Iterable[Path]) -> list[Path]:
@@ -32,7 +32,7 @@ def make(plan: Plan, files: Iterable[Path]) -> list[Path]:
 
 def said(plan: Plan) -> dict[str, Any]:
     """The predicate: commit, lock files, bases."""
-    suite, snapshot = debian.settings()
+    suite, _ = debian.settings()
     commit = {"name": "numalign", "digest": {"gitCommit": plan.revision}}
     locks = [
         {"name": f"deploy/lock/{each}", "digest": {"sha256": sha256(debian.ROOT / "deploy/lock" / each)}}
@@ -46,7 +46,7 @@ def said(plan: Plan) -> dict[str, Any]:
         "buildDefinition": {
             "buildType": BUILD,
             "externalParameters": {"version": plan.version, "architectures": [*image.MACHINES]},
-            "internalParameters": {"suite": suite, "snapshot": snapshot, "sourceDateEpoch": debian.EPOCH},
+            "internalParameters": {"suite": suite, "archive": debian.moment(), "sourceDateEpoch": debian.EPOCH},
             "resolvedDependencies": [
                 {**commit, **({"uri": f"git+{plan.source}@{plan.revision}"} if plan.source else {})}, *locks, *bases,
             ],
