@@ -275,7 +275,7 @@ def run(server: str, ca: Path, places: list[Place], pipe: Connection) -> None:
         ender.start()
     for ender in enders:
         ender.join(30)
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # the parent ended first
         pipe.send(_report(agents))
 
 

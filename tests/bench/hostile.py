@@ -93,7 +93,7 @@ def figures(folder: Path, processes: Processes, pods: list[Hostile]) -> Mapping[
         answers = []
         try:
             for number in range(TRIES + 1):
-                answers.append(timed(lambda name=f"innocent-{number}": _answered(node, name)))  # type: ignore[misc]
+                answers.append(timed(lambda name=f"innocent-{number}": _answered(node, name)))  # type: ignore[misc]  # mypy infers no lambda with a default
                 assert node.agent is not None
                 assert node.agent.alive
         except AssertionError:

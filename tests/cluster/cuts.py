@@ -22,14 +22,14 @@ class Cuts:
         with self._lock:
             ends, self._open = self._open, set()
         for each in ends:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # the other end closed it meanwhile
                 each.shutdown(socket.SHUT_RDWR)
             each.close()
         return len(ends) // 2
 
     def close(self) -> None:
         """End it."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the other end closed it meanwhile
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self.cut()
@@ -52,11 +52,11 @@ class Cuts:
                 threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
 
     def _pass(self, one: socket.socket, other: socket.socket) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the other end closed it meanwhile
             while data := one.recv(1 << 16):
                 other.sendall(data)
         for each in (one, other):
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # the other end closed it meanwhile
                 each.shutdown(socket.SHUT_RDWR)
             with self._lock:
                 self._open.discard(each)

@@ -120,11 +120,11 @@ class Place:
 
     def pod(self, name: str) -> Object:
         """As stored now."""
-        return self.cluster.call("GET", self.path(name))  # type: ignore[no-any-return]
+        return self.cluster.call("GET", self.path(name))  # type: ignore[no-any-return]  # JSON
 
     def patch(self, name: str, body: Object, part: str = "", kind: str = STRATEGIC) -> Object:
         """By the admin."""
-        return self.cluster.call("PATCH", self.path(name) + part, body, kind=kind)  # type: ignore[no-any-return]
+        return self.cluster.call("PATCH", self.path(name) + part, body, kind=kind)  # type: ignore[no-any-return]  # JSON
 
     def delete(self, name: str, grace: int = 0) -> None:
         """Delete a pod."""
@@ -136,7 +136,7 @@ class Place:
         """Make the cgroups of a pod and report its containers as running; the uid of its cgroup."""
         body = self.pod(name)
         uid = uid or body["metadata"]["uid"]
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(Exception):  # a pod of before that is gone already
             self.tree.pod_path(uid)
         self.tree.add_pod(uid, Qos(body["status"]["qosClass"]))
         names = containers or tuple(each["name"] for each in body["spec"]["containers"])
@@ -190,7 +190,7 @@ class Place:
     def assignment(self, name: str) -> Object:
         """What a pod carries, {} before."""
         notes = self.pod(name)["metadata"].get("annotations", {})
-        return json.loads(notes.get(ASSIGNMENT, "{}"))  # type: ignore[no-any-return]
+        return json.loads(notes.get(ASSIGNMENT, "{}"))  # type: ignore[no-any-return]  # JSON
 
     def condition(self, name: str) -> Object:
         """Our condition of a pod, {} before."""
@@ -208,7 +208,7 @@ class Place:
         """This node's NodeResourceTopology, {} before."""
         try:
             path = f"/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies/{self.name}"
-            return self.cluster.call("GET", path)  # type: ignore[no-any-return]
+            return self.cluster.call("GET", path)  # type: ignore[no-any-return]  # JSON
         except ApiError:
             return {}
 
@@ -235,7 +235,7 @@ class Agent:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         try:
-            wait(lambda: self._find("serving") or self.process.poll() is not None, what="the agent")  # type: ignore[union-attr]
+            wait(lambda: self._find("serving") or self.process.poll() is not None, what="the agent")  # type: ignore[union-attr]  # started above
             assert self.process.poll() is None, self.words()
         except BaseException:
             self.end(signal.SIGKILL)
@@ -266,10 +266,10 @@ class Agent:
 
     def _find(self, message: str) -> Mapping[str, Any]:
         for line in self.words().splitlines():
-            with contextlib.suppress(ValueError):
+            with contextlib.suppress(ValueError):  # a line that is no JSON
                 found = json.loads(line)
                 if found.get("message", found.get("msg")) == message:
-                    return found  # type: ignore[no-any-return]
+                    return found  # type: ignore[no-any-return]  # JSON
         return {}
 
     def _empty(self, queue: str) -> bool:
@@ -284,7 +284,7 @@ class Agent:
     def get(self, path: str) -> str:
         """A page of its server."""
         with urllib.request.urlopen(f"http://{self.address}{path}", timeout=60) as answer:
-            return answer.read().decode()  # type: ignore[no-any-return]
+            return answer.read().decode()  # type: ignore[no-any-return]  # JSON
 
     def metric(self, line: str) -> float:
         """The value of a line of /metrics, 0 where it is not there."""
@@ -306,7 +306,7 @@ class Agent:
 
 def _resources(body: Object, name: str) -> Object:
     found = next(each for each in body["spec"]["containers"] if each["name"] == name)
-    return found.get("resources", {})  # type: ignore[no-any-return]
+    return found.get("resources", {})  # type: ignore[no-any-return]  # JSON
 
 
 def _status(name: str, number: str, attempt: int) -> Object:

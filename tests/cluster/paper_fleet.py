@@ -154,13 +154,13 @@ class PaperFleet:
                 state.node.machine, state.ledger, state.node.rules, reserved=state.node.reserved, node=name,
                 node_uid=there["metadata"]["uid"], pods=(), summary=summary,
             )  # fmt: skip
-            with suppress(ApiError):
+            with suppress(ApiError):  # none is there, or not yet: `wait` asks again
                 self.cluster.call("DELETE", f"{PATH}/{name}")
-            wait(lambda body=body: self._made(body), what="the object")  # type: ignore[misc]
+            wait(lambda body=body: self._made(body), what="the object")  # type: ignore[misc]  # mypy infers no lambda with a default
 
     def _made(self, body: Object) -> bool:
         """The API server serves a new kind a moment after it took it."""
-        with suppress(ApiError):
+        with suppress(ApiError):  # none is there, or not yet: `wait` asks again
             self.cluster.call("POST", PATH, body)
             return True
         return False

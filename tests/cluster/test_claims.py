@@ -89,7 +89,7 @@ def test_s22_cpus_lie_beside_the_claims_device(place: Make) -> None:
 
 def test_s19_without_the_role_a_claim_stays_unknown(place: Make, cluster: ControlPlane) -> None:
     """The server refuses: the pod is placed as without a claim, and the log says why after the last try."""
-    with contextlib.suppress(ApiError):
+    with contextlib.suppress(ApiError):  # no test before made it
         cluster.call("DELETE", BINDING)
     node = place(settings=FOLLOWING)
     publish(node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -30,12 +31,12 @@ def client(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> K
     return KubeClient(ApiAccess(cluster.server, cluster.ca, token, check_name=False), "t1")
 
 
-def named(name: str, cluster: ControlPlane) -> dict[str, object]:
+def named(name: str, cluster: ControlPlane) -> dict[str, Any]:
     """The object of a node that exists."""
     (owner,) = cluster.create(node(name))
     body = zones((0, 3))
-    body["metadata"]["name"] = name  # type: ignore[index]
-    body["metadata"]["ownerReferences"][0] |= {"name": name, "uid": owner["metadata"]["uid"]}  # type: ignore[index]
+    body["metadata"]["name"] = name
+    body["metadata"]["ownerReferences"][0] |= {"name": name, "uid": owner["metadata"]["uid"]}
     return body
 
 
@@ -49,7 +50,7 @@ def test_created_then_patched_on_change_only(cluster: ControlPlane, client: Kube
     assert stored["metadata"]["ownerReferences"][0]["kind"] == "Node"
     assert not publisher.publish(body)
     assert not TopologyPublisher(client).publish(body), "a restarted agent writes nothing when nothing changed"
-    changed = {**body, "zones": body["zones"][:2]}  # type: ignore[index]
+    changed = {**body, "zones": body["zones"][:2]}
     assert publisher.publish(changed)
     after = cluster.call("GET", f"{PATH}/t1")
     assert len(after["zones"]) == 2
@@ -78,7 +79,7 @@ def test_a_change_is_one_request_and_another_writer_between_is_noticed(
     publisher.publish(body)
     counted.clear()
     for part in (slice(2), slice(3)):
-        assert publisher.publish({**body, "zones": body["zones"][part]})  # type: ignore[index]
+        assert publisher.publish({**body, "zones": body["zones"][part]})
     assert counted == [("PATCH noderesourcetopologies", 200)] * 2
     foreign = {"metadata": {"annotations": {"numalign.io/publisher": None}}, "zones": []}
     cluster.call("PATCH", f"{PATH}/t3", foreign, kind="application/merge-patch+json")
@@ -90,6 +91,6 @@ def test_a_change_is_one_request_and_another_writer_between_is_noticed(
     assert publisher.publish(body), "it is gone, so it is ours again"
     assert cluster.call("GET", f"{PATH}/t3")["zones"] == body["zones"]
     cluster.call("DELETE", f"{PATH}/t3")
-    changed = {**body, "zones": body["zones"][:1]}  # type: ignore[index]
+    changed = {**body, "zones": body["zones"][:1]}
     assert publisher.publish(changed), "deleted between two patches"
     assert len(cluster.call("GET", f"{PATH}/t3")["zones"]) == 1

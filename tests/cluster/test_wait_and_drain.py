@@ -40,12 +40,12 @@ def test_s11_a_pod_waits_in_view_and_starts_in_its_turn(cluster: ControlPlane, t
         runtime.event("synchronized")
         for name in ("first", "second"):
             node.create(name, cpu="6")
-            wait(lambda name=name: node.assignment(name), what="its grant")  # type: ignore[misc]
+            wait(lambda name=name: node.assignment(name), what="its grant")  # type: ignore[misc]  # mypy infers no lambda with a default
             assert answer(runtime, node, name) == ""
         holder = node.start("first")
         for name in ("early", "late"):
             node.create(name, cpu="6", annotations=WAITS)
-            wait(lambda name=name: node.condition(name), what="the condition")  # type: ignore[misc]
+            wait(lambda name=name: node.condition(name), what="the condition")  # type: ignore[misc]  # mypy infers no lambda with a default
         assert "numalign" in answer(runtime, node, "early")
         assert node.condition("early")["status"] == "False"
         assert "activeDeadlineSeconds" not in node.pod("early")["spec"], "it waits, it is not ended"

@@ -597,11 +597,11 @@ class Recorder:
             if "final" in this.facts:
                 self.finals.add(str(this.facts["final"]))
 
-        Refusal.__init__ = noted  # type: ignore[assignment, method-assign]
+        Refusal.__init__ = noted  # type: ignore[assignment, method-assign]  # watched while the page is made
         return self
 
     def __exit__(self, *_: object) -> None:
-        Refusal.__init__ = self._init  # type: ignore[method-assign]
+        Refusal.__init__ = self._init  # type: ignore[method-assign]  # watched while the page is made
 
     def reached(self, site: Site) -> bool:
         """Whether a refusal came from there."""

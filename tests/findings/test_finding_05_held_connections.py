@@ -28,7 +28,7 @@ def held(program: Program, count: int) -> Iterator[list[socket.socket]]:
     try:
         for _ in range(count):
             connections.append(socket.create_connection(("127.0.0.1", program.port), timeout=60))
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # the server may have closed it
                 connections[-1].sendall(b"G")
         yield connections
     finally:
@@ -46,7 +46,7 @@ def test_finding_05_probes_are_answered_beside_3000_held_connections(tmp_path: P
             for page in ("/healthz", "/readyz", "/metrics"):
                 assert program.get(page)[0] == 200
             for each in connections[::10]:  # one byte at a time keeps nobody's place
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError):  # the server may have closed it
                     each.sendall(b"E")
         assert program.figure("Threads") <= MOST_THREADS
         assert program.figure("VmHWM") <= LARGEST_KIB
@@ -56,7 +56,7 @@ def test_finding_05_probes_are_answered_beside_3000_held_connections(tmp_path: P
 def told(connection: socket.socket) -> bytes:
     """All that comes until the other side closes."""
     found = b""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # the server may have closed it
         while more := connection.recv(65536):
             found += more
     return found
@@ -71,7 +71,7 @@ def test_finding_05_a_request_has_a_deadline_as_a_whole() -> None:
 
         def drip() -> None:
             while not over.wait(0.1):
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError):  # the server may have closed it
                     client.sendall(b"G")
 
         thread = threading.Thread(target=drip)
@@ -87,7 +87,7 @@ def test_finding_05_a_request_head_is_bounded() -> None:
     host, _, port = server.address.rpartition(":")
     with contextlib.closing(server):
         with socket.create_connection((host, int(port)), timeout=60) as client:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # the server may have closed it
                 client.sendall(b"GET /x HTTP/1.0\r\n")
                 for number in range(64):
                     client.sendall(b"x%d: %s\r\n" % (number, b"y" * 60_000))

@@ -86,7 +86,7 @@ def test_finding_05_the_page_without_a_thread_is_served_later(
     node = ClusterNode(tmp_path, settings={"page": {"enabled": False}})
 
     def listens() -> bool:
-        with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+        with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):  # closed
             return True
         return False
 

@@ -133,7 +133,7 @@ def test_finding_07_devices_told_meanwhile_are_taken_in(world: World) -> None:
     assert world.engine.ledger.grant("ml", "app").devices == {}
     room_again(world)
     assert world.engine.ledger.grant("ml", "app").devices == {"vendor.com/gpu": ("g1",)}
-    assert str(world.engine.node.machine.nodes_of(world.engine.ledger.grant("ml", "app").cpus)) == "1"  # type: ignore[arg-type]
+    assert str(world.engine.node.machine.nodes_of(world.engine.ledger.grant("ml", "app").cpus)) == "1"  # type: ignore[arg-type]  # it has CPUs
 
 
 def test_finding_07_what_an_init_container_held_is_free_afterwards(tmp_path: Path) -> None:

@@ -57,8 +57,8 @@ class Node(World):
         for body in SHARED:
             self.run(body)
         self.looks, self._apply = 0, self.cgroups.apply
-        self.cgroups.apply = self._checked  # type: ignore[method-assign,assignment]
-        self.engine._enforcer.observe = self._looked  # type: ignore[method-assign]
+        self.cgroups.apply = self._checked  # type: ignore[method-assign,assignment]  # watched by this world
+        self.engine._enforcer.observe = self._looked  # type: ignore[method-assign]  # watched by this world
         self.intake = Intake(self.engine, Mute())
 
     def _looked(self) -> Observed:

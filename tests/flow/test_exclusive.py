@@ -53,7 +53,7 @@ class Node(World):
                            setup=layout or Layout(2))  # fmt: skip
         super().__init__(folder, machine=MACHINE, **more)
         self._apply = self.cgroups.apply
-        self.cgroups.apply = self._one_by_one  # type: ignore[method-assign]
+        self.cgroups.apply = self._one_by_one  # type: ignore[method-assign]  # watched by this world
         self.engine.pods_listed(set())
 
     def _one_by_one(self, writes: tuple[Write, ...], go_on: Any = lambda: True) -> tuple[Written, ...]:  # noqa: ANN401 - as it is called
@@ -88,7 +88,7 @@ class Node(World):
 
     def released(self) -> None:
         """Everything is put back: nobody has CPUs of his own from here on."""
-        self.cgroups.apply = self._apply  # type: ignore[method-assign]
+        self.cgroups.apply = self._apply  # type: ignore[method-assign]  # watched by this world
         self.engine.release()
 
     def slice_of(self, qos: Qos) -> Cgroup:

@@ -51,9 +51,9 @@ def test_no_reader_sees_grants_that_are_not_saved(tmp_path: Path, full: str) -> 
 
     def look(*given: object) -> None:
         seen.append("db" in world.engine.snapshot.ledger.pods or "db" in world.engine.snapshot.known)
-        save(*given)  # type: ignore[arg-type]
+        save(*given)  # type: ignore[arg-type]  # as they came
 
-    world.store.save = look  # type: ignore[assignment,method-assign]
+    world.store.save = look  # type: ignore[assignment,method-assign]  # watched by this test
     world.store.full = full
     world.see(manifest("db"))
     state = world.engine.snapshot

@@ -64,7 +64,7 @@ def bring(node: Node, pods: Iterable[Hostile]) -> None:
         if node.devices is not None:
             node.devices.given[SPACE, pod.name] = {"c": {"example.com/x": ["x" * 300] * 20}}
         if node.runtime is not None:
-            with contextlib.suppress(NriRefusedError, ValueError, UnicodeError):
+            with contextlib.suppress(NriRefusedError, ValueError, UnicodeError):  # refused, or without a name
                 node.runtime.run_sandbox(pod.uid, SPACE, pod.name)
 
 

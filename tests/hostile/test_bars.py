@@ -166,7 +166,7 @@ def held(addresses: Iterable[str], count: int) -> Iterator[list[socket.socket]]:
             host, _, port = address.rpartition(":")
             for _ in range(count):
                 found.append(stack.enter_context(socket.create_connection((host, int(port)), timeout=60)))
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError):  # the server may have closed it
                     found[-1].sendall(b"G")
         yield found
 

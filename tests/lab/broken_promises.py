@@ -147,7 +147,7 @@ def _nothing(*_: object, **__: object) -> None:
 
 KERNEL = f"kubepods.slice/cri-containerd-{NUMBER}.scope/cpuset.cpus.effective:"
 PROMISES: dict[str, Callable[[], object]] = {
-    "the agent becomes Ready": lambda: agent.wait_ready(Node("it crashed"), 0),  # type: ignore[arg-type]
+    "the agent becomes Ready": lambda: agent.wait_ready(Node("it crashed"), 0),  # type: ignore[arg-type]  # a stand-in with a log alone
     "the chart can be installed": helm_refuses,
     "settings are followed": never_configured,
     "a pod runs": lambda: pods(body("Failed")).wait_running("p"),
@@ -156,7 +156,7 @@ PROMISES: dict[str, Callable[[], object]] = {
     "what a pod had is given back": lambda: pods(None).wait_gone(body(), seconds=0),
     "the kernel gets what was granted": lambda: pods(
         body(**{"numalign.io/assignment": "{}"}), Node(f"{KERNEL}0-15")
-    ).wait_enforced(Node(f"{KERNEL}0-15"), "p", seconds=0),  # type: ignore[arg-type]
+    ).wait_enforced(Node(f"{KERNEL}0-15"), "p", seconds=0),  # type: ignore[arg-type]  # a stand-in with a log alone
     "ledger, kernel and annotations agree": lambda: stage(body(), look("0-15")).agreed(0),
     "annotations say what is so": lambda: stage(body(**{"numalign.io/cpus": "4-5"}), look("2-3")).agreed(0),
     "the agent says what it saw": lambda: stage().said("recovered", within=0),

@@ -35,7 +35,7 @@ def last(name: str) -> str:
 
 
 def _known() -> Mapping[str, str]:
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError):  # nothing was written yet
         found = json.loads(FILE.read_text())
         return found if isinstance(found, dict) else {}
     return {}

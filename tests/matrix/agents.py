@@ -68,7 +68,7 @@ class Agent:
 
     def _signal(self, number: signal.Signals) -> None:
         if self.alive:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError):  # it ended by itself
                 os.kill(self.pid, number)
 
 

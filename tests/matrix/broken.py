@@ -67,7 +67,7 @@ def _believed(write: Callable[..., Iterable[Write]]) -> None:
     """What the agent wrote, it takes for what is there: it reads nothing back, at no later look either."""
     said: dict[tuple[str, str], str] = {}
 
-    def applied(self: Cgroups, writes: tuple[Write, ...], *more: Any) -> tuple[Written, ...]:  # noqa: ANN401
+    def applied(self: Cgroups, writes: tuple[Write, ...], *more: Any) -> tuple[Written, ...]:  # noqa: ANN401 - passed on as it came
         done = tuple(write(self, writes, *more))
         said.update({(each.path, each.file): each.value for each in done})
         return tuple(Written(each, each.value, each.value) for each in done)
@@ -115,7 +115,7 @@ def _ledger_ignored() -> None:
 def _lies() -> None:
     """Every container with CPUs of its own is told that it has another one."""
 
-    def called(self: KubeClient, method: str, path: str, body: Any = None, **named: Any) -> Any:  # noqa: ANN401
+    def called(self: KubeClient, method: str, path: str, body: Any = None, **named: Any) -> Any:  # noqa: ANN401 - passed on as it came
         if method == "PATCH" and path.endswith("/status"):
             body = _lying(body)
         return call(self, method, path, body, **named)

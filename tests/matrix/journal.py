@@ -137,6 +137,6 @@ def _journaled(name: str, method: Callable[..., None]) -> Callable[..., None]:
 def _refused(name: str, tree: Path) -> None:
     if name != "write" or _who() != "agent":
         return
-    with contextlib.suppress(FileNotFoundError):
+    with contextlib.suppress(FileNotFoundError):  # nothing is to be refused
         number = int(getattr(errno, beside(tree, REFUSE).read_text("ascii").strip()))
         raise OSError(number, os.strerror(number))

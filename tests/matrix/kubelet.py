@@ -119,7 +119,7 @@ class Kubelet:
             pod.body = self.api.get("pods", key)
             spec = next(each for each in pod.body["spec"]["containers"] if each["name"] == container)
             self.journal.mark("resized", uid=pod.uid, container=container)
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # the cgroup is gone, or the kernel refuses: as on a node
                 self.tree.kernel_write(self.path(pod.uid, pod.numbers[container]), "cpu.max", _quota(spec))
             self._status(pod)
 
@@ -181,7 +181,7 @@ class Kubelet:
             self.runtime.create(number, record)
         self.journal.mark("container", uid=pod.uid, name=name, id=number, path=self.path(pod.uid, number))
         path = self.tree.add_container(pod.uid, number, processes=0)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the cgroup is gone, or the kernel refuses: as on a node
             self.tree.kernel_write(path, "cpu.max", _quota(spec))
         with acting("runtime"):
             for file, value in ((CPUS, record.cpus), (MEMS, record.mems)):
@@ -193,7 +193,7 @@ class Kubelet:
 
     def _drop(self, pod: Running, name: str) -> None:
         number = pod.numbers.pop(name)
-        with contextlib.suppress(HostError, OSError):
+        with contextlib.suppress(HostError, OSError):  # the cgroup is gone, or the kernel refuses: as on a node
             self.tree.remove_container(pod.uid, number)
         if self.runtime is not None:
             self.runtime.remove(number)
@@ -205,7 +205,7 @@ class Kubelet:
                 if number in pod.numbers.values():
                     for file, value in ((CPUS, cpus), (MEMS, mems)):
                         if value:
-                            with contextlib.suppress(OSError, HostError):
+                            with contextlib.suppress(OSError, HostError):  # as above
                                 self.tree.kernel_write(self.path(pod.uid, number), file, value)
 
     def _status(self, pod: Running) -> None:

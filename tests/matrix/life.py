@@ -77,7 +77,7 @@ class Steps:
         self._file = beside(tree, "die")
 
     def __call__(self, _name: str) -> None:
-        with contextlib.suppress(FileNotFoundError, ValueError):
+        with contextlib.suppress(FileNotFoundError, ValueError):  # nobody is to die
             left = int(self._file.read_text("ascii")) - 1
             if left <= 0:
                 self._file.unlink()
@@ -135,7 +135,7 @@ def _hook_disk(fault: Path, state: Path) -> None:
 
     def os_opened(path: Any, flags: int, *more: Any, **named: Any) -> int:  # noqa: ANN401 - as os.open takes them
         writes = bool(flags & (os.O_WRONLY | os.O_RDWR))
-        makes = bool(flags & os.O_TRUNC) or bool(flags & os.O_CREAT and not os.path.exists(path))  # noqa: PTH110
+        makes = bool(flags & os.O_TRUNC) or bool(flags & os.O_CREAT and not os.path.exists(path))  # noqa: PTH110 - names of os are what is watched
         check(path, writes=writes, makes=makes)
         return real_os_open(path, flags, *more, **named)
 

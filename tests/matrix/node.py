@@ -291,14 +291,14 @@ class Node:
         pod = self.kubelet.pods.get(self.key(name))
         if pod is None or container not in pod.numbers:
             return ""
-        with contextlib.suppress(OSError, NumalignError):
+        with contextlib.suppress(OSError, NumalignError):  # gone, or damaged by the fault of this run
             folder = self.tree.folder / self.kubelet.path(pod.uid, pod.numbers[container]).lstrip("/")
             return (folder / EFFECTIVE).read_text("ascii").strip()
         return ""
 
     def ledger(self) -> Ledger | None:
         """As saved; None where nothing readable is."""
-        with contextlib.suppress(NumalignError, OSError):
+        with contextlib.suppress(NumalignError, OSError):  # gone, or damaged by the fault of this run
             head = self.checkpoint.read_bytes().partition(b"\n")[0]  # holds the checksum of the rest
             if head != self._saved[0]:
                 saved = Checkpoint(self.checkpoint).load()

@@ -199,7 +199,7 @@ class Runtime:
         peer, frames = _Peer(writer), mux.Demultiplexer()
         readers = {1: ttrpc.FrameReader(), 2: ttrpc.FrameReader()}
         introduced: list[asyncio.Task[None]] = []
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the agent ended
             while data := await reader.read(1 << 16):
                 for connection, payload in frames.feed(data):
                     for message in readers[connection].feed(payload):

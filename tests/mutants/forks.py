@@ -141,7 +141,7 @@ class Forks:
             except BaseException:  # noqa: BLE001 - nothing may get back into the parent's loop
                 traceback.print_exc()
             finally:
-                with contextlib.suppress(OSError, ValueError):
+                with contextlib.suppress(OSError, ValueError):  # nobody reads its words any more
                     sys.stdout.flush()
                     sys.stderr.flush()
                 os._exit(code)
@@ -187,7 +187,7 @@ def _link(source: str, target: str) -> str:
 
 
 def _kill(group: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # they ended by themselves
         os.killpg(group, signal.SIGKILL)
 
 

@@ -67,7 +67,7 @@ class Session:
             asked = getattr(function, "_hypothesis_internal_use_settings", None)
             if asked is not None and asked.max_examples > EXAMPLES:
                 few = settings(asked, max_examples=EXAMPLES)
-                setattr(getattr(function, "__func__", function), "_hypothesis_internal_use_settings", few)  # noqa: B010
+                setattr(getattr(function, "__func__", function), "_hypothesis_internal_use_settings", few)  # noqa: B010 - a name that mypy knows nothing of
         wanted = set(kept)
         config.hook.pytest_deselected(items=[each for each in items if each not in wanted])
         items[:] = kept

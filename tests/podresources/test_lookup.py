@@ -259,7 +259,7 @@ def test_over_grpc_the_cpus_follow_the_device(kubelet: Kubelet, tmp_path: Path) 
     }
     world, reporters = World(tmp_path / "node"), Fan()
     engine: Engine = world.engine
-    world.reporters.add(reporters)  # type: ignore[arg-type]
+    world.reporters.add(reporters)  # type: ignore[arg-type]  # it passes all on
     client = PodResources(str(tmp_path / "kubelet.sock"))
     reporters.to = lookup = Lookup(client, engine)
     lookup.start()

@@ -106,7 +106,7 @@ def disturb(world: World, data: st.DataObject, times: int, *levels: Level) -> No
     """Someone else writes sets to cgroups of these levels, as far as the kernel lets them."""
     for _ in range(times):
         cgroup = data.draw(st.sampled_from([cgroup for cgroup in world.cgroups if cgroup.level in levels]))
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the kernel refuses it
             world.kernel.write(cgroup.path, "cpuset.cpus", str(CpuSet(data.draw(st.integers(1, 2**CPUS - 1)))))
             world.kernel.write(cgroup.path, "cpuset.mems", str(NodeSet(data.draw(st.integers(1, 2**NODES - 1)))))
 

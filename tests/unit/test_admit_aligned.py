@@ -47,7 +47,7 @@ def judged(
 )
 def test_what_lies_within_a_preferred_affinity_is_aligned(hint: Hint, held: dict[str, str]) -> None:
     """CPUs and memory wholly, a device by any of its nodes; nothing without a place can be out of place."""
-    assert judged(hint, **held) == (True, "")  # type: ignore[arg-type]
+    assert judged(hint, **held) == (True, "")  # type: ignore[arg-type]  # by_socket is not among them
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_what_lies_within_a_preferred_affinity_is_aligned(hint: Hint, held: dict
 )
 def test_what_lies_outside_is_named(held: dict[str, str], why: str) -> None:
     """The sentence says what lies where."""
-    assert judged(ZERO, **held) == (False, why)  # type: ignore[arg-type]
+    assert judged(ZERO, **held) == (False, why)  # type: ignore[arg-type]  # by_socket is not among them
 
 
 def test_an_affinity_that_is_not_preferred_is_not_alignment() -> None:

@@ -132,7 +132,7 @@ def test_requests_are_accounted_and_not_oversubscribed() -> None:
     provider = confiner(node)
     for uid in ("a", "b", "c", "d"):
         each = pod(uid, cpu="2500m")
-        books = provider.allocate(books, each, each.containers[0], ANY)  # type: ignore[assignment]
+        books = provider.allocate(books, each, each.containers[0], ANY)  # type: ignore[assignment]  # a refusal would fail below
         assert isinstance(books, Ledger)
     found = {uid: (str(each.nodes), each.milli) for uid, each in books.cpus.confined.items()}
     assert found == {

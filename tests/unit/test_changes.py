@@ -102,5 +102,5 @@ def test_what_no_grant_depends_on_is_no_change(field: str) -> None:
     """A name, a warning, a count."""
     old = parse_synthetic(BASE)
     changed: dict[str, object] = {"name": "x", "warnings": ("x: y",), "sockets": 9}
-    new: Machine = dataclasses.replace(old, **{field: changed[field]})  # type: ignore[arg-type]
+    new: Machine = dataclasses.replace(old, **{field: changed[field]})  # type: ignore[arg-type]  # each value is of its field
     assert changes(old, new) == ()

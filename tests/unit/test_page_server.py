@@ -248,7 +248,7 @@ def test_a_reader_that_takes_nothing_holds_nobody_up(shown: Shown, monkeypatch: 
         slow.sendall(b"GET /api/picture.svg HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert ask(page, "/api/node")[0].status == 200
         found = 0
-        with contextlib.suppress(ConnectionResetError):
+        with contextlib.suppress(ConnectionResetError):  # the server ended it, as it should
             for turn in itertools.count():
                 more = len(slow.recv(65536))
                 if not more:

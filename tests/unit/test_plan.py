@@ -274,7 +274,7 @@ def test_a_pod_managed_as_a_whole_shares_its_own_pool() -> None:
 
 def test_a_pod_that_cannot_be_worked_out_is_a_fault_and_no_plan() -> None:
     """Commands without an agent would otherwise judge the tree by a part of what it is to be."""
-    world, broken = node(2), replace(LEDGER, cpus=CpuBooks(POOL, assigned={"db": {"main": None}}))  # type: ignore[dict-item]
+    world, broken = node(2), replace(LEDGER, cpus=CpuBooks(POOL, assigned={"db": {"main": None}}))  # type: ignore[dict-item]  # broken, as the test says
     found, faults = one_by_one(broken, world.names, world.observe(), RULES, MACHINE)
     assert list(faults) == ["db"]
     assert "/kubepods/podlone" in found

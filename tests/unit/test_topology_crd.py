@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from agent.kube.fingerprint import counts, fingerprint
@@ -91,7 +93,7 @@ def ledger() -> Ledger:
     )
 
 
-def zones(ids: tuple[int, ...], *, enforcing: bool = True) -> dict[str, object]:
+def zones(ids: tuple[int, ...], *, enforcing: bool = True) -> dict[str, Any]:
     """The object for that machine and ledger."""
     rules = Rules(topology=TopologyRules(policy=Policy.SINGLE_NUMA_NODE))
     return topology_object(
@@ -102,13 +104,13 @@ def zones(ids: tuple[int, ...], *, enforcing: bool = True) -> dict[str, object]:
 def test_holes_in_node_ids_get_zones_of_zeros() -> None:
     """Ids start at 0 without holes; every zone lists every resource; costs name only nodes that exist."""
     body = zones((0, 3))
-    assert [zone["name"] for zone in body["zones"]] == ["node-0", "node-1", "node-2", "node-3"]  # type: ignore[attr-defined]
-    names = [[each["name"] for each in zone["resources"]] for zone in body["zones"]]  # type: ignore[attr-defined]
+    assert [zone["name"] for zone in body["zones"]] == ["node-0", "node-1", "node-2", "node-3"]
+    names = [[each["name"] for each in zone["resources"]] for zone in body["zones"]]
     assert names == [["cpu", "hugepages-2Mi", "memory"]] * 4
-    hole = body["zones"][1]  # type: ignore[index]
+    hole = body["zones"][1]
     assert {each["available"] for each in hole["resources"]} == {"0"}
     assert "costs" not in hole
-    assert body["zones"][3]["costs"] == [{"name": "node-0", "value": 20}, {"name": "node-3", "value": 10}]  # type: ignore[index]
+    assert body["zones"][3]["costs"] == [{"name": "node-0", "value": 20}, {"name": "node-3", "value": 10}]
 
 
 def test_the_numbers_are_capacity_allocatable_available() -> None:
@@ -118,7 +120,7 @@ def test_the_numbers_are_capacity_allocatable_available() -> None:
         zone["name"]: {
             each["name"]: (each["capacity"], each["allocatable"], each["available"]) for each in zone["resources"]
         }
-        for zone in body["zones"]  # type: ignore[attr-defined]
+        for zone in body["zones"]
     }
     assert shown["node-0"]["cpu"] == ("4", "3", "1")
     assert shown["node-3"]["cpu"] == ("4", "4", "2")
@@ -133,11 +135,11 @@ def test_an_observer_promises_nothing() -> None:
         (False, "none", "None"),
     ):
         body = zones((0,), enforcing=enforcing)
-        assert {"name": "topologyManagerPolicy", "value": policy} in body["attributes"]  # type: ignore[operator]
+        assert {"name": "topologyManagerPolicy", "value": policy} in body["attributes"]
         assert body["topologyPolicies"] == [legacy]
 
 
 def test_ids_above_63_are_left_out() -> None:
     """scheduler-plugins panics on node 64; zones end at node-63."""
     body = zones((0, 200))
-    assert len(body["zones"]) == 64  # type: ignore[arg-type]
+    assert len(body["zones"]) == 64

@@ -17,7 +17,7 @@ BEGAN = 1_700_000_000.0
 """Seconds since the epoch at the beginning of all nodes."""
 
 
-def pod_of(name: str, cpu: str = "2", *, owner: str = "", space: str = "default", **more: Any) -> Json:  # noqa: ANN401
+def pod_of(name: str, cpu: str = "2", *, owner: str = "", space: str = "default", **more: Any) -> Json:  # noqa: ANN401 - JSON
     """A Guaranteed pod; `owner` is a ReplicaSet's name, `notes` are annotations of ours, the rest is its spec's."""
     notes = {f"numalign.io/{key.replace('_', '-')}": value for key, value in more.pop("notes", {}).items()}
     amounts = {"cpu": cpu, "memory": more.pop("memory", "64Mi")}
@@ -81,7 +81,7 @@ class PaperNode:
         return [topology, node, *self.pods]
 
 
-def paper(name: str, machine: str, settings: Mapping[str, Any] | None = None, **more: Any) -> PaperNode:  # noqa: ANN401
+def paper(name: str, machine: str, settings: Mapping[str, Any] | None = None, **more: Any) -> PaperNode:  # noqa: ANN401 - JSON
     """A node without pods, whose reserved CPUs and memory are taken from allocatable."""
     run = DryRun(managers_of(machine, settings or {"reservedSystemCPUs": "0"}))
     cpus = len(run.node.machine.online) - len(run.node.reserved)
