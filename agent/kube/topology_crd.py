@@ -17,7 +17,8 @@ publishes is left alone, and that is said.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+import operator
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from agent.errors import KubeError
@@ -178,12 +179,17 @@ class TopologyPublisher:
     The object is read once. Later patches name the version that the last answer told: when somebody else wrote in
     between, the API refuses (409) and the object is read and judged again.
     https://kubernetes.io/docs/reference/using-api/api-concepts/#patch-and-update
+
+    Args:
+        client: of the API.
+        same: whether a stored summary and another one say the same of the node; the stored one stays then.
     """
 
-    def __init__(self, client: KubeClient) -> None:
-        self._client = client
+    def __init__(self, client: KubeClient, same: Callable[[str, str], bool] = operator.eq) -> None:
+        self._client, self._same = client, same
         self._last: Json | None = None
         self._version = ""
+        self._kept: dict[str, str] = {}
         self.foreign = ""
         """Who else publishes this node's object, "" for nobody."""
 
@@ -208,6 +214,7 @@ class TopologyPublisher:
 
         Raises KubeError when the API refuses or is away (also 404 when the CRD is not installed).
         """
+        body = self._as_kept(body)
         if body == self._last:
             return False
         if self._last is not None and self._version:
@@ -238,6 +245,10 @@ class TopologyPublisher:
             self.foreign = ", ".join(sorted(managers)) or "an unknown writer"
             return False
         self.foreign = ""
+        was, made = (each["annotations"].get(SUMMARY, "") for each in (metadata, body["metadata"]))
+        if was and made and was != made and self._same(was, made):
+            self._kept = {made: was}
+            body = self._as_kept(body)
         patch = _difference(stored, body)
         if patch:
             self._patch(body, patch, "")
@@ -254,6 +265,18 @@ class TopologyPublisher:
 
     def _wrote(self, body: Json, answer: Json) -> None:
         self._last, self._version = body, str(answer.get("metadata", {}).get("resourceVersion", ""))
+
+    def _as_kept(self, body: Json) -> Json:
+        """With the stored summary in place of one that says the same."""
+        was = self._kept.get(body["metadata"]["annotations"].get(SUMMARY, ""))
+        return _with_summary(body, was) if was else body
+
+
+def _with_summary(body: Json, summary: str) -> Json:
+    """The same object with another summary, and its mark."""
+    metadata = {**body["metadata"], "annotations": {**body["metadata"]["annotations"], SUMMARY: summary}}
+    others = [each for each in body["attributes"] if each["name"] != SUMMARY]
+    return {**body, "metadata": metadata, "attributes": [*others, {"name": SUMMARY, "value": mark_of(summary)}]}
 
 
 def _difference(stored: Json, body: Json) -> Json:

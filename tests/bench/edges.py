@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.app.cluster.start import read_start
+from agent.app.cluster.summary import SummaryText, says_the_same
 from agent.app.cluster.topology_loop import TopologyLoop
 from agent.core.admission.node import Node
 from agent.core.request.annotations import Ask
@@ -46,6 +47,7 @@ from agent.model.ledger import CpuBooks, Ledger, PodRecord
 from agent.model.machine import Cpu, Machine, NumaNode
 from agent.model.pod import Pod
 from agent.model.rules import Policy, Rules, TopologyRules
+from agent.settings import parse
 
 WIDTH, GIB = 64, 1 << 30
 RULES = Rules(topology=TopologyRules(policy=Policy.SINGLE_NUMA_NODE))
@@ -67,11 +69,12 @@ NODE = Node(MACHINE, RULES, DeviceInventory())
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One agent to run: its node, the node's uid, its token."""
+    """One agent to run: its node, the node's uid, its token; whether it publishes summaries."""
 
     node: str
     uid: str
     token: Path
+    summaries: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +214,11 @@ class Agent:
         self._shown: State | None = None
         self._looks = 0
         self.source = PodSource(access, place.node, self.intake, self._count)
+        chosen = parse({"fleet": {"publish": place.summaries}})[0]
         self.topology = TopologyLoop(
-            TopologyPublisher(self.client), place.node, snapshot=self.engine.snapshot, node_uid=self._uid,
-            enforcing=lambda: True, problem=logging.getLogger(__name__).error,
+            TopologyPublisher(self.client, says_the_same), place.node, snapshot=self.engine.snapshot,
+            node_uid=self._uid, enforcing=lambda: True, problem=logging.getLogger(__name__).error,
+            summary=SummaryText(lambda: chosen).of,
         )  # fmt: skip
 
     def start(self) -> None:

@@ -88,14 +88,38 @@ class Figures:
     agents_cpu: float
 
 
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Of an agent and of a pod; see Figures."""
+
+    start: Cost
+    restart: Cost
+    minute: Cost
+    pod: Cost
+
+
+def costs(phases: Iterable[Phase], agents: int) -> Costs:
+    """What needs no pods of others."""
+    named = {phase.name: phase for phase in reversed(list(phases))}  # the first of each name
+    idle, alone_idle, own, alone_own = (named[name] for name in ("idle", "alone-idle", "own", "alone-own"))
+    quiet, alone = idle.server_cpu / idle.seconds, alone_idle.server_cpu / alone_idle.seconds
+    agents_part = (own.server_cpu - quiet * own.seconds) - (alone_own.server_cpu - alone * alone_own.seconds)
+    start, restart = named["start"], named["restart"]
+    return Costs(
+        start=_per(start, agents, start.server_cpu - alone * start.seconds),
+        restart=_per(restart, agents, restart.server_cpu - alone * restart.seconds),
+        minute=_minute(idle, agents, max(0.0, (quiet - alone) * idle.seconds)),
+        pod=_pod(own, idle, agents_part),
+    )
+
+
 def figures(phases: Iterable[Phase], agents: int, present: int) -> Figures:
     """Work them out."""
     order = list(phases)
     named = {phase.name: phase for phase in reversed(order)}  # the first of each name
     idle, alone_idle = named["idle"], named["alone-idle"]
     quiet, alone = idle.server_cpu / idle.seconds, alone_idle.server_cpu / alone_idle.seconds
-    own, alone_own = named["own"], named["alone-own"]
-    agents_part = (own.server_cpu - quiet * own.seconds) - (alone_own.server_cpu - alone * alone_own.seconds)
+    one = costs(order, agents)
     busy = [phase for phase in order if phase.name == "others"]
     owns = [phase for phase in order if phase.name == "own"]
     last, alone_others = busy[-1], named["alone-others"]
@@ -109,10 +133,10 @@ def figures(phases: Iterable[Phase], agents: int, present: int) -> Figures:
     return Figures(
         agents=agents,
         present=present,
-        start=_per(named["start"], agents, named["start"].server_cpu - alone * named["start"].seconds),
-        restart=_per(named["restart"], agents, named["restart"].server_cpu - alone * named["restart"].seconds),
-        minute=_minute(idle, agents, max(0.0, (quiet - alone) * idle.seconds)),
-        pod=_pod(own, idle, agents_part),
+        start=one.start,
+        restart=one.restart,
+        minute=one.minute,
+        pod=one.pod,
         levels=levels,
         connections=idle.traffic.open / agents,
         change_alone=1000 * (alone_others.server_cpu - alone * alone_others.seconds) / alone_others.changes,

@@ -24,6 +24,7 @@ from typing import Self
 
 import yaml
 
+from agent.kube.topology_crd import PATH
 from tests.bench import crowd as c
 from tests.bench.edges import Place, Report
 from tests.bench.fleet import Fleet
@@ -46,6 +47,7 @@ class _Reading:
     report: Report
     server_cpu: float
     etcd_cpu: float
+    etcd_written: int
 
 
 class Scenario:
@@ -57,6 +59,8 @@ class Scenario:
         self.plan, self.say = plan, say
         self.phases: list[Phase] = []
         self.version = ""
+        self.object = ""
+        """One agent's NodeResourceTopology, as the server sends it."""
         self._folder = folder
         self._cluster = ControlPlane(program, folder)
         self._exit = ExitStack()
@@ -94,10 +98,12 @@ class Scenario:
             else:
                 self._phase("idle", lambda: time.sleep(plan.quiet))
                 self._phase("own", self._own)
+        self.object = self._cluster.call("GET", f"{PATH}/{c.served_name(0)}", raw=True)
         self._phase("restart", self._restart)
         self.fleet.stop()
         self._phase("alone-idle", lambda: time.sleep(plan.quiet / 2))
-        self._phase("alone-others", self._change_others)
+        if plan.levels[-1]:
+            self._phase("alone-others", self._change_others)
         self._phase("alone-own", self._own)
         return self.phases
 
@@ -137,7 +143,7 @@ class Scenario:
             )  # fmt: skip
             (folder / name).write_text(answer["status"]["token"])
             uid = line.call("GET", f"/api/v1/nodes/{name}")["metadata"]["uid"]
-            places.append(Place(name, uid, folder / name))
+            places.append(Place(name, uid, folder / name, self.plan.summaries))
         line.close()
         return places
 
@@ -239,7 +245,7 @@ class Scenario:
             _less(served, counted[0]), _less(sent, counted[1]), dict(watches),
             after.report.events - before.report.events, after.report.strangers - before.report.strangers,
             after.server_cpu - before.server_cpu, after.etcd_cpu - before.etcd_cpu,
-            after.report.cpu - before.report.cpu, self._memory(),
+            after.report.cpu - before.report.cpu, self._memory(), after.etcd_written - before.etcd_written,
         )  # fmt: skip
         self.phases.append(found)
         asked = ", ".join(f"{number} {verb}" for verb, number in found.requests.items()) or "no request"
@@ -252,7 +258,7 @@ class Scenario:
         servers = self._cluster.processes
         return _Reading(
             time.monotonic(), self._relay.traffic, report,
-            cpu_seconds(servers["kube-apiserver"]), cpu_seconds(servers["etcd"]),
+            cpu_seconds(servers["kube-apiserver"]), cpu_seconds(servers["etcd"]), self._cluster.etcd_written(),
         )  # fmt: skip
 
     def _memory(self) -> int:

@@ -24,6 +24,7 @@ class Plan:
         settle: seconds of rest after a level's pods were made.
         steps: own pods come all, run all and go all, and after each step the agents come to rest: what a pod costs is
             then one number, however slow the machine is. Else they overlap, at their rate.
+        summaries: agents publish their node's summary (`fleet.publish`).
     """
 
     agents: int = 200
@@ -37,6 +38,7 @@ class Plan:
     own: int = 200
     settle: float = 3.0
     steps: bool = False
+    summaries: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class Phase:
         events: events of pods that reached agents; `strangers`: of other nodes' pods.
         server_cpu, etcd_cpu, agents_cpu: seconds.
         server_rss: the server's memory at the end, bytes.
+        etcd_written: bytes that etcd wrote to its log, for everybody.
     """
 
     name: str
@@ -75,3 +78,4 @@ class Phase:
     etcd_cpu: float
     agents_cpu: float
     server_rss: int
+    etcd_written: int = 0

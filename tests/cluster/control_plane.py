@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import ssl
@@ -174,6 +175,12 @@ class ControlPlane(Api):
             f"--listen-client-urls={client}", f"--advertise-client-urls={client}", f"--listen-peer-urls={peer}",
             f"--initial-advertise-peer-urls={peer}", f"--initial-cluster=default={peer}",
         )  # fmt: skip
+
+    def etcd_written(self) -> int:
+        """Bytes that etcd wrote to its log since it started."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self._etcd_port}/metrics", timeout=30) as answer:
+            found = re.search(r"^etcd_disk_wal_write_bytes_total (\S+)", answer.read().decode(), re.MULTILINE)
+        return int(float(found[1])) if found else 0
 
     def start_apiserver(self) -> None:
         """Start kube-apiserver on the port that it keeps for the whole test."""

@@ -57,12 +57,12 @@ def begun(
     return fleet
 
 
-def told(plane: ControlPlane, folder: Path, pods: list[Object], strategy: Strategy) -> ClusterForecast:
+def told(kubeconfig: Path, folder: Path, pods: list[Object], strategy: Strategy) -> ClusterForecast:
     """The forecast, as the command makes it."""
     file = folder / "pods.json"
     file.write_text(json.dumps({"kind": "List", "items": pods}))
     options = WhatIfOptions(pods=(file,), strategy=strategy, smallest=False)
-    return forecast(ApiSource(Caller(plane.kubeconfig)), options)
+    return forecast(ApiSource(Caller(kubeconfig)), options)
 
 
 def forecast_of(found: ClusterForecast, fate: Fate) -> Lot:
@@ -78,7 +78,7 @@ def differences(plane: ControlPlane, folder: Path, order: str, *, nodes: int, po
     names = [f"paper-{number:02}" for number in range(nodes)]
     fleet = begun(plane, folder, nodes, before, scheduling(order, names), seed=len(order))
     manifests = [fleet.manifest(f"pod-{number}") for number in range(pods)]
-    found = told(plane, folder, manifests, ORDERS[order])
+    found = told(plane.kubeconfig, folder, manifests, ORDERS[order])
     assert len(found.answer.sites) == nodes, found.left_out
     wrong, kinds = list[str](), Counter[str]()
     for fate, body in zip(found.answer.fates, manifests, strict=True):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from agent.kube.topology_crd import SUMMARY
 from tests.bench.figures import broken, figures
 from tests.bench.load import Scenario
 from tests.bench.phases import Plan
@@ -16,10 +18,15 @@ PLAN = Plan(
 )  # fmt: skip
 
 
-def test_other_nodes_pods_cost_nothing(kube: Path, tmp_path: Path) -> None:
-    """Agents ask and get the same while 300 pods of others change; an own pod costs three requests."""
-    with Scenario(kube, tmp_path / "cluster", PLAN) as scenario:
+@pytest.mark.parametrize("summaries", [False, True])
+def test_other_nodes_pods_cost_nothing(kube: Path, tmp_path: Path, *, summaries: bool) -> None:
+    """Agents ask and get the same while 300 pods of others change; an own pod costs three requests.
+
+    Summaries add bytes and no request, and a restart writes nothing then either.
+    """
+    with Scenario(kube, tmp_path / "cluster", replace(PLAN, summaries=summaries)) as scenario:
         phases = scenario.run()
+    assert (SUMMARY in scenario.object) is summaries
     assert broken(phases, PLAN.agents) == []
     (others,) = [phase for phase in phases if phase.name == "others"]
     assert others.changes == 180, "others did change"

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.app.cluster.summary import SummaryText
+from agent.app.cluster.summary import SummaryText, says_the_same
 from agent.engine.dry_run import DryRun
 from agent.engine.node_summary import LARGEST, TOO_LARGE, VERSION, NodeSummary, decode, encode, summarize
 from agent.engine.tracked_pod import Switches
@@ -90,6 +90,21 @@ def test_a_generation_for_each_change_and_none_without() -> None:
     assert (before.changed, after.changed) == (5e8 + 1000, 5e8 + 4600)
     assert (before.held, after.held) == ({}, {"cpu": 2000, "memory": 1000 * MI, "pods": 1000})
     assert decode(made.of(run.state, False)).enforcing is False  # noqa: FBT003 - it only observes
+
+
+def test_a_restart_changes_nothing_that_is_stored() -> None:
+    """Another life of the agent numbers anew what it tells: the object keeps the text that says the same."""
+    run = DryRun(managers_of(SMALL, {"reservedSystemCPUs": "0"}))
+    before = maker()[0].of(run.state, True)  # noqa: FBT003 - it enforces
+    made, world = maker()
+    world["now"] += 60
+    after = made.of(run.state, True)  # noqa: FBT003 - it enforces
+    assert before != after
+    assert says_the_same(before, after)
+    run.see(Pod("u", "p", "n", (Container("c"),), Qos.BEST_EFFORT), 1.0)
+    assert not says_the_same(before, made.of(run.state, True))  # noqa: FBT003 - it enforces
+    for stored in ("", "x", before[:-9], packed({**unpacked(before), "version": VERSION + 1}), packed([])):
+        assert not says_the_same(stored, after), "whatever stands there"
 
 
 def test_one_that_is_too_large_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:

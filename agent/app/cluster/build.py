@@ -22,7 +22,7 @@ from agent.app.cluster.kill_switch import KillSwitch
 from agent.app.cluster.kubelet_questions import KubeletQuestions
 from agent.app.cluster.remembered_node import RememberedNode
 from agent.app.cluster.start import PATIENCE, Start, read_start
-from agent.app.cluster.summary import SummaryText
+from agent.app.cluster.summary import SummaryText, says_the_same
 from agent.app.cluster.topology_loop import TopologyLoop
 from agent.app.page.server import NodePage
 from agent.app.reporters import Measured, Reporters
@@ -186,7 +186,7 @@ def cluster_node(options: ClusterOptions, *, steps: Steps = lambda _name: None) 
         )  # fmt: skip
         events = NodeEvents(cgroups, windows, metrics, pulse.wake)
         topology = TopologyLoop(
-            TopologyPublisher(client), options.node_name, snapshot=lambda: engine.snapshot,
+            TopologyPublisher(client, says_the_same), options.node_name, snapshot=lambda: engine.snapshot,
             node_uid=lambda: node.facts.uid, enforcing=lambda: engine.acting,
             problem=lambda text: reporters.problem("topology", text),
             summary=SummaryText(lambda: setup.now.settings).of,

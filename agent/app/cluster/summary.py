@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from agent.engine.fault_isolation import Isolated, sentence
-from agent.engine.node_summary import LARGEST, TOO_LARGE, NodeSummary, encode, summarize
+from agent.engine.node_summary import LARGEST, TOO_LARGE, NodeSummary, decode, encode, summarize
 from agent.engine.state import State
+from agent.errors import SummaryError
 from agent.observe.logs import LOG
 from agent.settings import Settings
 
@@ -60,6 +61,14 @@ class SummaryText:
         if told != self._told:
             LOG.error("the node's summary is not published: %s", told, exc_info=error)
         self._told = told
+
+
+def says_the_same(stored: str, made: str) -> bool:
+    """Whether two texts differ in generation and moments alone: after a restart the one that is stored stays."""
+    try:
+        return _content(decode(stored)) == _content(decode(made))
+    except SummaryError:  # whoever wrote what is stored
+        return False
 
 
 def _content(summary: NodeSummary) -> NodeSummary:
