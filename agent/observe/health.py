@@ -113,20 +113,16 @@ class Server:
             raise HostError(
                 address, f"cannot be listened on: {error.strerror}; choose another --metrics-address"
             ) from None
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), name="http", daemon=True)
-        self._thread.start()
+        self._server.begin("http")
 
     @property
     def address(self) -> str:
         """Where it listens: host:port."""
-        host, port = self._server.server_address[:2]
-        return f"[{host!s}]:{port}" if ":" in str(host) else f"{host!s}:{port}"
+        return self._server.where
 
     def close(self) -> None:
         """Stop listening."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.end()
 
 
 def parse_address(text: str) -> tuple[str, int]:

@@ -25,6 +25,7 @@ from io import BufferedIOBase
 from socketserver import TCPServer
 from typing import Any
 
+from agent.errors import HostError
 from agent.observe.logs import LOG
 
 MOST = 32
@@ -101,6 +102,31 @@ class HttpListener(HTTPServer):
         self._workers = 0
         super().__init__(address, handler)
         self._employ()
+
+    def begin(self, name: str) -> None:
+        """Serve on a thread of its own, of this name.
+
+        Raises:
+            HostError: no thread can be had.
+        """
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.2,), name=name, daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # the limit of processes is reached
+            self.server_close()
+            raise HostError(self.where, f"cannot be served: {error}") from None
+
+    def end(self) -> None:
+        """Stop listening; what is open ends, streams too."""
+        self.shutdown()
+        self.server_close()
+        self._thread.join()
+
+    @property
+    def where(self) -> str:
+        """Host and port, as URLs have them."""
+        host, port = self.server_address[:2]
+        return f"[{host!s}]:{port}" if ":" in str(host) else f"{host!s}:{port}"
 
     def server_bind(self) -> None:
         """HTTPServer's own asks DNS for the name of its address, which may not answer yet."""

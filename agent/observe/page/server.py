@@ -72,25 +72,17 @@ class PageServer:
         except OSError as error:
             where = f"{address}:{port}"
             raise HostError(where, f"cannot be listened on: {error.strerror}; set page.port") from None
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.2,), name="page", daemon=True)
-        try:
-            self._thread.start()
-        except RuntimeError as error:  # the limit of processes is reached
-            self._server.server_close()
-            raise HostError(f"{address}:{port}", f"cannot be served: {error}") from None
+        self._server.begin("page")
 
     @property
     def address(self) -> str:
         """Where it listens, for a browser: http://127.0.0.1:9178/."""
-        name, port = self._server.server_address[:2]
-        return f"http://[{name!s}]:{port}/" if ":" in str(name) else f"http://{name!s}:{port}/"
+        return f"http://{self._server.where}/"
 
     def close(self) -> None:
         """Stop listening; open streams end within a moment."""
         self._closed.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.end()
 
 
 class _PageHandler(HttpHandler):
