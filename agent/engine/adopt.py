@@ -74,7 +74,10 @@ class Adopter:
         pool: CpuSet = CpuSet(),
     ) -> None:  # fmt: skip
         self._pool, self._parts = pool, dict[str, dict[str, CpuSet]]()
-        self._node, self.ledger, self._words, self._pods = node, base, words, tuple(pods)
+        self._node = node
+        self.ledger = base
+        self._words = words
+        self._pods = tuple(pods)
         self._judge = AlignmentCheck(node.machine, node.inventory)
         self._taken = node.reserved | CpuSet.union(
             [*(cpus for each in base.cpus.assigned.values() for cpus in each.values()), *base.cpus.pools.values()]

@@ -31,7 +31,10 @@ class Keeper:
         names: Callable[[Ledger], dict[str, tuple[str, str]]],
     ) -> None:  # fmt: skip
         self._state = state
-        self._store, self._reporter, self._steps, self._names = store, reporter, steps, names
+        self._store = store
+        self._reporter = reporter
+        self._steps = steps
+        self._names = names
 
     @property
     def state(self) -> State:

@@ -191,7 +191,10 @@ class Simulation:
         whole: bool = False, claims: Mapping[str, Claims] | None = None,
     ) -> None:  # fmt: skip
         self._claims = claims or {}
-        self._sites, self._retries, self._keep, self._progress = sites, retries, keep_nodes, progress
+        self._sites = sites
+        self._retries = retries
+        self._keep = keep_nodes
+        self._progress = progress
         self._number = {site.name: number for number, site in enumerate(sites)}
         held = [site.held for site in sites]
         self._scheduler = Scheduler([site.room for site in sites], strategy, held, strict=strict)
@@ -292,7 +295,11 @@ class Simulation:
             self._lose(number, f"it does not decide: {sentence(error)}")
             return
         self._scheduler.take(number, lot.needs)
-        lot.site, lot.uid, lot.tries, lot.bound, lot.refusal = number, pod.uid, lot.tries + 1, True, None
+        lot.site = number
+        lot.uid = pod.uid
+        lot.tries = lot.tries + 1
+        lot.bound = True
+        lot.refusal = None
         self._settle(lot)
         if not lot.bound and not any(node.waits(uid) for uid in node.known):
             self._refused[number, shape] = node.ledger, node.known[pod.uid]

@@ -114,8 +114,14 @@ class ClaimLookup:
         kubelet: Callable[[], KubeletClaims | None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._api, self._node_name, self._engine, self._machine = api, node_name, engine, machine
-        self._enabled, self._attributes, self._kubelet, self._clock = enabled, attributes, kubelet, clock
+        self._api = api
+        self._node_name = node_name
+        self._engine = engine
+        self._machine = machine
+        self._enabled = enabled
+        self._attributes = attributes
+        self._kubelet = kubelet
+        self._clock = clock
         self._news: queue.SimpleQueue[tuple[str, _Asked | None]] = queue.SimpleQueue()
         self._asked: dict[str, _Asked] = {}
         self._due: list[tuple[float, str, int]] = []

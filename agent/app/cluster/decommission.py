@@ -51,7 +51,10 @@ class Decommission:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self.asked = ""
-        self._uid, self._client, self._reporter, self._publisher = own_uid, client, reporter, publisher
+        self._uid = own_uid
+        self._client = client
+        self._reporter = reporter
+        self._publisher = publisher
         self._wake, self._clock = wake, clock
         self._spot = ("", "")  # namespace and name of our own pod
         self._request, self._answered = "", ""

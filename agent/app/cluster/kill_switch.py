@@ -27,7 +27,10 @@ class KillSwitch:
         self, engine: Engine, setup: FollowedSetup, node: RememberedNode, decommission: Decommission,
         reporters: Reporters, wake: Callable[[], None],
     ) -> None:  # fmt: skip
-        self._engine, self._setup, self._node, self._decommission = engine, setup, node, decommission
+        self._engine = engine
+        self._setup = setup
+        self._node = node
+        self._decommission = decommission
         self._reporters, self._wake = reporters, wake
         self._told = False
 

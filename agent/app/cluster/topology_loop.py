@@ -45,8 +45,14 @@ class TopologyLoop:
         node_uid: Callable[[], str], enforcing: Callable[[], bool], problem: Callable[[str], None],
         summary: Callable[[State, bool], str] = lambda _state, _enforcing: "", every: float = EVERY,
     ) -> None:  # fmt: skip
-        self._publisher, self._node, self._snapshot, self._uid = publisher, node, snapshot, node_uid
-        self._enforcing, self._problem, self._every, self._summary = enforcing, problem, every, summary
+        self._publisher = publisher
+        self._node = node
+        self._snapshot = snapshot
+        self._uid = node_uid
+        self._enforcing = enforcing
+        self._problem = problem
+        self._every = every
+        self._summary = summary
         self._stopping = threading.Event()
         self._leaving, self._withdrawn = False, False
         self._seen: tuple[object, ...] = ()

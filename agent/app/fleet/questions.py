@@ -155,7 +155,10 @@ class Desk:
             placing: where its specification lets it go.
         """
         needs = needs_of(pod).amounts
-        found, barred, refusals, asked = list[str](), dict[str, int](), dict[str, int](), 0
+        found = list[str]()
+        barred = dict[str, int]()
+        refusals = dict[str, int]()
+        asked = 0
         for each in self._known:
             why = each.barred(placing, needs)
             if why:

@@ -63,7 +63,10 @@ class FollowedSetup:
         seen, kept = self._fingerprints(), self._allocatable()
         if (seen, kept) == (self._seen, self._kept):
             return None
-        self._seen, self._kept, self._behind, before = seen, kept, True, self.now
+        self._seen = seen
+        self._kept = kept
+        self._behind = True
+        before = self.now
         self.now = now = setup.again(self._config, self.root, before, told, kept=kept)
         self._remember()
         self._behind = False

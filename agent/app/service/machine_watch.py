@@ -50,7 +50,11 @@ class MachineWatch:
         *, listen: Callable[[], Hotplug] = Hotplug, again: float = AGAIN,
     ) -> None:  # fmt: skip
         self.seen = 0
-        self._live, self._wake, self._problem, self._listen, self._again = root is None, wake, problem, listen, again
+        self._live = root is None
+        self._wake = wake
+        self._problem = problem
+        self._listen = listen
+        self._again = again
         self._hotplug: Hotplug | None = None
         self._end, self._ended = -1, -1
         self._thread: threading.Thread | None = None

@@ -166,7 +166,10 @@ class NodeService(Generic[Source]):
     def __init__(self, parts: NodeParts, source: Source, closing: ExitStack) -> None:
         self.parts, self.source, self._closing = parts, source, closing
         self.pulse, self.health, self.metrics = parts.pulse, parts.health, parts.metrics
-        self.engine, self.setup, self.cgroups, self.page = parts.engine, parts.setup, parts.cgroups, parts.page
+        self.engine = parts.engine
+        self.setup = parts.setup
+        self.cgroups = parts.cgroups
+        self.page = parts.page
         self.address = ""
         self._locality = Locality(parts.cgroups)
         self._missing: dict[str, str] = {}

@@ -27,7 +27,6 @@ from agent.model.placing import BindingFacts, facts_of
 from agent.model.rules import Ceilings
 from agent.model.workload import WorkloadItem, items_from, replicas, with_defaults
 
-MOST_ADDED = 10_000
 MOST_REPLICAS = 100_000
 NAMED = 3
 """Nodes that a sentence names."""

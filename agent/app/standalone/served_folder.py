@@ -29,7 +29,10 @@ class ServedFolder:
     """
 
     def __init__(self, path: Path, tree: ServedTree, static: StaticPods, wake: Callable[[], None]) -> None:
-        self._path, self._tree, self._static, self._wake = path, tree, static, wake
+        self._path = path
+        self._tree = tree
+        self._static = static
+        self._wake = wake
         self.now = read_folder(path)
 
     def read(self) -> None:

@@ -100,7 +100,10 @@ def resized(node: Node, ledger: Ledger, pod: Pod, options: CpuOptions | None = N
 
 class _Resize:
     def __init__(self, node: Node, ledger: Ledger, pod: Pod, options: CpuOptions | None) -> None:
-        self._node, self._ledger, self._pod, self._options = node, ledger, pod, options
+        self._node = node
+        self._ledger = ledger
+        self._pod = pod
+        self._options = options
         self._record = ledger.pods[pod.uid]
         self._cpus = node.cpu_provider(options)
         self._refused: dict[str, str] = {}

@@ -177,7 +177,10 @@ def _best_of(
         score, remainder = _remainder(left, chosen, count - each * size, group, subsets, balance)
         in_one = by_socket and _in_one_socket(taker.topology, chosen)
         if in_one if in_one != best.in_one else score < best.score:
-            best.score, best.combination, best.remainder, best.in_one = score, combination, remainder, in_one
+            best.score = score
+            best.combination = combination
+            best.remainder = remainder
+            best.in_one = in_one
     return best
 
 

@@ -99,7 +99,11 @@ class _Explainer:
     """Explains one pod."""
 
     def __init__(self, node: Node, ledger: Ledger, pod: Pod, ask: Ask, standing: PodStanding, search: bool) -> None:  # noqa: FBT001 - of this module only
-        self.node, self.ledger, self.pod, self.ask, self.standing = node, ledger, pod, ask, standing
+        self.node = node
+        self.ledger = ledger
+        self.pod = pod
+        self.ask = ask
+        self.standing = standing
         self.search = search
         pages = unplaced_pages(pod, static=node.rules.memory.static)
         self.notes = [*map(str, ask.problems), *([pages] if pages else [])]

@@ -89,7 +89,10 @@ class NriDriver:
         enforcing: Callable[[], bool] = lambda: True,
         count: Callable[[str], None] = lambda _what: None,
     ) -> None:
-        self._decisions, self._find, self._enforcing, self._count = decisions, find, enforcing, count
+        self._decisions = decisions
+        self._find = find
+        self._enforcing = enforcing
+        self._count = count
         self._starting = starting
         self._lock = threading.Lock()
         self._sandboxes: dict[str, Sandbox] = {}

@@ -87,7 +87,10 @@ class Session:
         count: Count = lambda _method, _outcome, _seconds: None,
     ) -> None:
         self._reader, self._writer = reader, writer
-        self._handler, self._worker, self._identity, self._count = handler, worker, identity, count
+        self._handler = handler
+        self._worker = worker
+        self._identity = identity
+        self._count = count
         self._frames = mux.Demultiplexer()
         self._requests, self._responses = ttrpc.FrameReader(), ttrpc.FrameReader()
         self._waiting: dict[int, asyncio.Future[nri_pb2.Response]] = {}

@@ -93,7 +93,10 @@ class Lookup:
         delays: tuple[float, ...] = DELAYS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._client, self._engine, self._name_of, self._problem = client, engine, name_of, problem
+        self._client = client
+        self._engine = engine
+        self._name_of = name_of
+        self._problem = problem
         self._resync, self._delays, self._clock = resync, delays, clock
         self._news: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
         self._due: list[tuple[float, str, int]] = []

@@ -48,7 +48,10 @@ class _Mutex:
     """Across threads and processes: a lock on a file, entered by one thread of one process, any number of times."""
 
     def __init__(self, path: Path) -> None:
-        self._path, self._thread, self._depth, self._handle = path, threading.RLock(), 0, -1
+        self._path = path
+        self._thread = threading.RLock()
+        self._depth = 0
+        self._handle = -1
 
     def __enter__(self) -> None:
         self._thread.acquire()

@@ -139,7 +139,10 @@ class Cleanup:
         rule: Callable[[], CleanupRule | None], *, count: Callable[[], None] = lambda: None,
         problem: Callable[[str], None] = lambda _text: None, now: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
-        self._client, self._publisher, self._bodies, self._rule = client, publisher, bodies, rule
+        self._client = client
+        self._publisher = publisher
+        self._bodies = bodies
+        self._rule = rule
         self._count, self._problem, self._now = count, problem, now
         self._asked: dict[str, float] = {}  # the API's uid -> when
         self._told = False

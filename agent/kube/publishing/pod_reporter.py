@@ -85,9 +85,15 @@ class PodReporter:
         hints: pod_reports.Hints = pod_reports.no_hints,
         exempt: Callable[[Pod], str] = lambda _pod: "",
     ) -> None:
-        self._publisher, self._node, self._facts, self._hints = publisher, node, facts, hints
+        self._publisher = publisher
+        self._node = node
+        self._facts = facts
+        self._hints = hints
         self._exempt = exempt
-        self._ran, self._fallback, self._acting, self._count = ran, fallback, acting, count
+        self._ran = ran
+        self._fallback = fallback
+        self._acting = acting
+        self._count = count
         self._refusals = RefusalLimiter(most_refusals, clock)
         self._lock = threading.Lock()
         self._faces: dict[str, _Face] = {}

@@ -133,7 +133,10 @@ class PodSource:
         listener: WatchListener,
         count: Count = lambda _verb, _status, _seconds: None,
     ) -> None:
-        self._access, self._node, self._listener, self._count = access, node, listener, count
+        self._access = access
+        self._node = node
+        self._listener = listener
+        self._count = count
         self.selectors = {PODS: f"spec.nodeName={node}", NODES: f"metadata.name={node}"}
         self.restarts = 0
         self.last_contact = 0.0  # time.monotonic() of the last word; 0 before the first

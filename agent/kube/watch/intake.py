@@ -90,7 +90,10 @@ class Intake:
         waits: Callable[[], bool] = lambda: False,
         adopt: Callable[[list[SeenPod], Mapping[str, AnnotatedGrant]], None] = lambda _found, _words: None,
     ) -> None:
-        self._engine, self._telling, self._namespace, self._ran = engine, event_log, namespace, ran
+        self._engine = engine
+        self._telling = event_log
+        self._namespace = namespace
+        self._ran = ran
         self._waits, self._adopt = waits, adopt
         self._begun = False
         self._early: dict[str, SeenPod] = {}
