@@ -28,6 +28,8 @@ from agent.model.rules import Policy
 
 VERSION = 1
 """Counts changes of meaning of the JSON; keys may be added without."""
+MOST_ADDED = 1000
+"""Nodes that --add may add at once."""
 NAMED = 5
 """Nodes that a row names."""
 _PARTS = {PlacedAs.RETURNING: "comes back", PlacedAs.LEAVING: "made anew", PlacedAs.NEW: ""}
@@ -38,9 +40,11 @@ def additions(values: Sequence[str]) -> tuple[tuple[int, str], ...]:
     found = []
     for value in values:
         count, colon, like = value.partition(":")
-        if not colon or not like or not count.isascii() or not count.isdecimal() or not 0 < int(count[:6]) <= 1000:  # noqa: PLR2004 - as many as a message can say
+        digits = colon and count.isascii() and count.isdecimal() and len(count) <= len(f"{MOST_ADDED}")
+        if not like or not digits or not 0 < int(count) <= MOST_ADDED:
             raise click.BadParameter(
-                f'"{value[:60]}" is no number of nodes and a node like them, such as 3:worker-1; at most 1000',
+                f'"{value[:60]}" is no number of nodes and a node like them, such as 3:worker-1; '
+                f"at most {MOST_ADDED}",
                 param_hint="--add",
             )
         found.append((int(count), like))

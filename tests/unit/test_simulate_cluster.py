@@ -236,6 +236,7 @@ def test_a_summary_from_before_a_downgrade_is_not_believed(tmp_path: Path) -> No
         ([], "nothing is asked"),
         (["--root", "two-sockets"], "--root asks machines"),
         (["--add", "x:node-0"], "is no number of nodes"),
+        (["--add", "0001000000:node-0"], "at most 1000"),
         (["--add", "2:none", "--drain", "node-0"], "--add 2:none: no node of that name"),
         (["--drain", "none"], "--drain none: there is no such node"),
         (["--policy", "restricted", "--nodes", "none"], "no node named none can be decided by"),
