@@ -59,6 +59,10 @@ bench-compare: $(READY) ## is this commit slower than BASE=REVISION? five interl
 bench-fleet: $(READY) ## numalign fleet timed: 5,000 paper nodes on a real API server (ARGS=--paper: from a file)
 	$(BIN)/python -m tests.bench.fleetview $(ARGS)
 
+.PHONY: bench-summaries
+bench-summaries: $(READY) ## what fleet.publish costs a real API server: 40 agents without and with summaries
+	$(BIN)/python -m tests.bench.summaries $(ARGS)
+
 bench-api: $(READY) ## load on a real API server: 200 agents, 5,000 nodes (ARGS=--quick: a minute; ARGS=--write: save)
 	$(BIN)/python -m tests.bench.api $(ARGS)
 

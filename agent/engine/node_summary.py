@@ -12,32 +12,28 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import json
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 from agent.core.admission.node import Node
 from agent.core.forecast.scheduling import needs_of
-from agent.core.request.exclusive import EXCLUSIVE
 from agent.core.request.exempt import Exemptions
 from agent.engine.dry_run import DryRun
+from agent.engine.nameless import digest_of, nameless, numbered, plain
 from agent.engine.state import State
 from agent.engine.tracked_pod import SWITCHES, Switches
 from agent.engine.wait_queue import queue_of
 from agent.errors import NewerSummaryError, NumalignError, SummaryError
 from agent.model.devices import DeviceInventory
-from agent.model.exclusive import parsed
 from agent.model.fields import Field
 from agent.model.idset import MAX_ID, CpuSet
-from agent.model.ledger import Ledger, PodRecord
+from agent.model.ledger import Ledger
 from agent.model.machine import Cpu, Machine
-from agent.model.notes import longest
 from agent.model.pod import Container, Pod, Qos
 from agent.model.podjson import MANY
-from agent.model.rules import Ceilings, Rules
+from agent.model.rules import Ceilings, PcieLocality, Rules
 from agent.model.valuejson import Shared, value_from_json, value_to_json, whole
 
 VERSION = 1
@@ -51,8 +47,6 @@ UNPACKED = 4 * 2**20
 
 ATTRIBUTES = ("node", "core", "package", "die", "uncore", "kind")
 """Of a CPU, beside its id."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +67,7 @@ class NodeSummary:
     """The node.
 
     Attributes:
-        machine: without what no decision reads: caches, PCI functions, names.
+        machine: without what no decision reads: caches, names, most often PCI functions.
         rules: settings that decisions depend on, the kubelet's minor with them.
         inventory: devices that are handed out, by whomever.
         ledger: grants of pods whose names are numbers.
@@ -126,11 +120,6 @@ class NodeSummary:
         return replace(self, waiting=tuple(waiting), ledger=replace(self.ledger, pods=pods))
 
 
-def digest_of(namespace: str) -> str:
-    """What stands for a namespace in a summary."""
-    return hashlib.sha256(namespace.encode()).hexdigest()[:12]
-
-
 def summarize(
     state: State, *, began: float, enforcing: bool, excluded: Iterable[str] = (), included: Iterable[str] = ()
 ) -> NodeSummary:
@@ -150,13 +139,13 @@ def summarize(
                 held[name] = held.get(name, 0) + milli
     line = sorted(queue_of(state.known, state.node.rules), key=lambda each: (each.since, each.pod.created))
     waiting = (
-        WaitingPod(replace(_plain(each.pod, f"w{number}"), namespace=digest_of(each.pod.namespace),
-                           annotations=_numbered(each.pod)), round(began + each.since, 1))
+        WaitingPod(replace(plain(each.pod, f"w{number}"), namespace=digest_of(each.pod.namespace),
+                           annotations=numbered(each.pod)), round(began + each.since, 1))
         for number, each in enumerate(line)
     )  # fmt: skip
     node = state.node
     return NodeSummary(
-        machine=_bare(node.machine), rules=node.rules,
+        machine=_bare(node.machine, node.rules), rules=node.rules,
         ledger=nameless(state.ledger, digests=node.rules.ceilings != Ceilings()),
         inventory=_needed(node.inventory), switches=state.switches, excluded=tuple(sorted(excluded)),
         included=tuple(sorted(included)), held=dict(sorted(held.items())), waiting=tuple(waiting),
@@ -286,76 +275,6 @@ def cpus_from_json(field: Field) -> tuple[Cpu, ...]:
     return tuple(value_from_json(field.at(found[number], f"[{number}]"), Cpu) for number in sorted(found))
 
 
-def nameless(ledger: Ledger, *, digests: bool) -> Ledger:
-    """The ledger with numbers for pods and containers, in order of creation, and without sentences about them.
-
-    Args:
-        ledger: the grants.
-        digests: whether pods keep `digest_of` their namespace: where namespaces have ceilings, it decides.
-    """
-    order = sorted(ledger.pods, key=lambda uid: (ledger.pods[uid].pod.created, uid))
-    pods = {uid: f"{number}" for number, uid in enumerate(order)}
-    names = {
-        uid: {each.name: f"{number}" for number, each in enumerate(ledger.pods[uid].pod.containers)} for uid in order
-    }
-
-    def by_pod(found: Mapping[str, T]) -> dict[str, T]:
-        return {pods[uid]: each for uid, each in found.items() if uid in pods}
-
-    def by_container(found: Mapping[str, Mapping[str, T]]) -> dict[str, dict[str, T]]:
-        return {
-            pods[uid]: {names[uid].get(name, name): each for name, each in own.items()}
-            for uid, own in found.items() if uid in pods
-        }  # fmt: skip
-
-    cpus, memory = ledger.cpus, ledger.memory
-    return Ledger(
-        machine="",
-        cpus=replace(
-            cpus, assigned=by_container(cpus.assigned), pools=by_pod(cpus.pools), confined=by_pod(cpus.confined)
-        ),
-        memory=replace(memory, blocks=by_container(memory.blocks), pools=by_pod(memory.pools)),
-        devices=replace(ledger.devices, held=by_container(ledger.devices.held)),
-        pods={
-            pods[uid]: _record(ledger.pods[uid], pods[uid], number, digests=digests)
-            for number, uid in enumerate(order)
-        },
-    )
-
-
-def _record(record: PodRecord, uid: str, number: int, *, digests: bool) -> PodRecord:
-    namespace = digest_of(record.pod.namespace) if digests else ""
-    pod = replace(_plain(record.pod, uid), created=float(number), namespace=namespace)
-    return PodRecord(pod, record.policy, record.scope, bind_memory=record.bind_memory)
-
-
-def _plain(pod: Pod, uid: str) -> Pod:
-    """A pod without names."""
-    containers = (
-        Container(f"{number}", each.kind, each.requests, each.limits) for number, each in enumerate(pod.containers)
-    )
-    return Pod(
-        uid, "", "", tuple(containers), pod.qos, pod.requests, pod.limits, pod.overhead, pod.created, pod.priority
-    )
-
-
-def _numbered(pod: Pod) -> Mapping[str, str]:
-    """A pod's annotations, with numbers for the containers that numalign.io/exclusive names.
-
-    What is no container of the pod gets a number that none has; of a text that is no wish nothing is told but that.
-    """
-    text = pod.annotations.get(EXCLUSIVE)
-    if text is None:
-        return pod.annotations
-    wish = parsed(text) if len(text) <= longest(EXCLUSIVE) else None
-    numbers = {each.name: f"{number}" for number, each in enumerate(pod.containers)}
-    nobody = f"{len(numbers)}"
-    if wish is None:
-        return {**pod.annotations, EXCLUSIVE: "?"}
-    names = frozenset(numbers.get(each, nobody) for each in wish.names)
-    return {**pod.annotations, EXCLUSIVE: f"{replace(wish, names=names)}"}
-
-
 def _brief(pod: Pod, container: Container) -> Container:
     """Limits of a Guaranteed pod are its requests (rule 8.1): they are left out."""
     same = pod.qos is Qos.GUARANTEED and container.limits == container.requests
@@ -393,8 +312,10 @@ def _in_namespace(pod: Pod, names: Mapping[str, str]) -> Pod:
     return replace(pod, namespace=names.get(pod.namespace, pod.namespace))
 
 
-def _bare(machine: Machine) -> Machine:
-    return replace(machine, caches=(), devices=(), name="", warnings=())
+def _bare(machine: Machine, rules: Rules) -> Machine:
+    """Without what no decision reads: PCI functions only where devices are chosen by their place on the tree."""
+    devices = machine.devices if rules.pcie is PcieLocality.CHOOSE else ()
+    return replace(machine, caches=(), devices=devices, name="", warnings=())
 
 
 def _needed(inventory: DeviceInventory) -> DeviceInventory:

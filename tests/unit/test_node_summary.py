@@ -7,6 +7,7 @@ import json
 import random
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,13 +16,17 @@ from hypothesis import strategies as st
 
 from agent.app.cluster.summary import SummaryText, says_the_same
 from agent.engine.dry_run import DryRun
+from agent.engine.nameless import nameless
 from agent.engine.node_summary import LARGEST, TOO_LARGE, VERSION, NodeSummary, decode, encode, summarize
 from agent.engine.tracked_pod import Switches
 from agent.errors import SummaryError
 from agent.kube.topology_crd import SUMMARY, _difference, mark_of, topology_object
-from agent.model.pod import Container, Pod, Qos
+from agent.model.idset import CpuSet
+from agent.model.pod import Container, ContainerKind, Pod, Qos
 from agent.settings import parse
+from tests.unit.test_pcie import MACHINE, SWITCHES, function
 from tests.world.nodes import managers_of
+from tests.world.pods import container, pod
 
 MI = 2**20
 
@@ -200,17 +205,51 @@ def test_the_object_carries_it_and_loses_it() -> None:
     assert _difference(body("old"), body("old")) == {}
 
 
+@pytest.mark.parametrize("annotation", ["numalign.io/exclusive", "numalign.io/mixed"])
 @pytest.mark.parametrize(("value", "told"), [
     ("auto", "auto"), ("auto,-side", "auto,-1"), ("side, main", "0,1"), ("auto,-secret", "auto,-2"),
     ("main,secret,other", "0,2"), ("no wish", "?"), ("main," * 200 + "side", "?"),
 ])  # fmt: skip
-def test_a_wish_names_containers_by_number_only(value: str, told: str) -> None:
+def test_a_wish_names_containers_by_number_only(annotation: str, value: str, told: str) -> None:
     """Words that are no container's name are left out, and the wish still means the same to who reads it."""
     run = DryRun(managers_of(SMALL, {"exclusiveContainers": "auto"}), Switches(most_waiting=1))
     six = {"cpu": 6000, "memory": 1000 * MI}
     run.see(Pod("0", "first", "shop", (Container("app", requests=six, limits=six),), Qos.GUARANTEED), 0.0)
-    notes = {"numalign.io/exclusive": value, "numalign.io/on-misalignment": "wait"}
+    notes = {annotation: value, "numalign.io/on-misalignment": "wait"}
     containers = (Container("main", requests=six, limits=six), Container("side"))
     run.see(Pod("1", "p", "shop", containers, Qos.BURSTABLE, created=1.0, annotations=notes), 1.0)
     (waiting,) = summarize(run.state, began=0.0, enforcing=True).waiting
-    assert waiting.pod.annotations["numalign.io/exclusive"] == told
+    assert waiting.pod.annotations[annotation] == told
+
+
+@pytest.mark.parametrize(("how", "nic"), [("tell", "0000:03:00.0"), ("choose", "0000:07:00.0")])
+def test_a_device_that_is_chosen_by_its_place_is_the_nodes_own_choice(how: str, nic: str) -> None:
+    """`pcieLocality: choose` goes by bridges: a summary has the PCI functions then, and only then."""
+    gpu = function("0000:07:00.1", "0000:06:00.0", kind="030200")
+    devices = [
+        {"resource": f"example.com/{name}", "class": number} for name, number in (("gpu", "03"), ("nic", "02"))
+    ]
+    settings = {"devices": devices, "kubeReserved": {"cpu": "1"}, "pcieLocality": how}
+    run = DryRun(managers_of(replace(MACHINE, devices=(*SWITCHES, gpu)), settings))
+    read = decode(encode(summarize(run.state, began=0.0, enforcing=True)))
+    assert bool(read.machine.devices) is (how == "choose")
+    newcomer = pod("p", container("c", cpus=2, limits={"example.com/gpu": 1, "example.com/nic": 1}))
+    for each in (run, read.begin()):
+        each.see(newcomer, 1.0)
+        assert each.ledger.grant("p", "c").devices["example.com/nic"] == (nic,)
+
+
+def test_what_init_containers_left_is_nobodys() -> None:
+    """A pod's first containers leave CPUs, memory and devices to it alone: no book tells a reader its uid."""
+    two = {"cpu": 2000, "memory": 1000 * MI}
+    first, main = (Container(name, kind, requests=two, limits=two) for name, kind in
+                   (("first", ContainerKind.INIT), ("main", ContainerKind.APP)))  # fmt: skip
+    kept = {"reservedMemory": [{"numaNode": 0, "limits": {"memory": "512Mi"}}], "kubeReserved": {"memory": "412Mi"}}
+    run = DryRun(managers_of(SMALL, {"memoryManagerPolicy": "Static", "reservedSystemCPUs": "0", **kept}))
+    run.see(Pod("its-own-uid", "p", "shop", (first, main), Qos.GUARANTEED), 1.0)
+    books = replace(run.ledger.cpus, reusable=("its-own-uid", CpuSet.of(7)))
+    ledger = nameless(replace(run.ledger, cpus=books), digests=False)
+    assert (ledger.cpus.reusable, ledger.memory.reusable, ledger.devices.reusable) == (None, None, None)
+    read = decode(encode(summarize(run.state, began=0.0, enforcing=True)))
+    assert list(read.ledger.pods) == ["0"]
+    assert "its-own-uid" not in json.dumps(unpacked(encode(summarize(run.state, began=0.0, enforcing=True))))

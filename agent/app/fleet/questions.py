@@ -15,7 +15,8 @@ from agent.app.fleet.values import Fleet, FleetNode, FleetPod
 from agent.core.admission.node import Node
 from agent.core.forecast.scheduling import CPU, needs_of
 from agent.core.request.amounts import HUGE
-from agent.engine.node_summary import Managers, NodeSummary, WaitingPod, digest_of
+from agent.engine.nameless import digest_of
+from agent.engine.node_summary import Managers, NodeSummary, WaitingPod
 from agent.errors import MalformedError
 from agent.model.fields import Field
 from agent.model.outcome import Admitted
