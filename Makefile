@@ -60,7 +60,7 @@ bench-fleet: $(READY) ## numalign fleet timed: 5,000 paper nodes on a real API s
 	$(BIN)/python -m tests.bench.fleetview $(ARGS)
 
 .PHONY: bench-summaries
-bench-summaries: $(READY) ## what fleet.publish costs a real API server: 40 agents without and with summaries
+bench-summaries: $(READY) ## what fleet.publish costs a real API server: 60 agents without and with summaries
 	$(BIN)/python -m tests.bench.summaries $(ARGS)
 
 bench-api: $(READY) ## load on a real API server: 200 agents, 5,000 nodes (ARGS=--quick: a minute; ARGS=--write: save)

@@ -131,7 +131,7 @@ class KubeError(NumalignError):
     """The API server refused."""
 
     def __init__(self, status: int, why: str) -> None:
-        super().__init__(f"API server: {status} {why}")
+        super().__init__(f"API server: {status} {why}" if status else f"API server: {why}")
         self.status, self.why = status, why
 
 

@@ -100,7 +100,7 @@ class Caller:
                 found += [kept for each in items.feed(data) if (kept := keep(each)) is not None]
             metadata = items.close().get("metadata")
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise KubeError(UNREACHABLE, f"{what}: no answer: {str(error)[:300]}") from error
+            raise KubeError(UNREACHABLE, f"{what}: {_silence(error)}") from error
         except MalformedError as error:
             raise KubeError(status, f"{what}: {error}") from error
         return found, metadata if isinstance(metadata, dict) else {}
@@ -108,6 +108,16 @@ class Caller:
     def close(self) -> None:
         """Close the connections."""
         self._api.close()  # type: ignore[no-untyped-call] # the client ships no types
+
+
+def _silence(error: Exception) -> str:
+    """Why there was no answer, without the client's own words around it."""
+    reason = getattr(error, "reason", None) or error
+    if isinstance(reason, urllib3.exceptions.ReadTimeoutError):
+        return f"nothing came for {WITHIN[1]:.0f} s"
+    if type(reason) is urllib3.exceptions.ConnectTimeoutError:  # a refused connection is a kind of it
+        return f"no connection within {WITHIN[0]:.0f} s"
+    return f"no answer: {str(reason).rpartition('): ')[2][:300]}"
 
 
 def _load(found: Configuration, kubeconfig: Path | None, context: str) -> None:

@@ -106,7 +106,8 @@ def meaning(with_them: Run, characters: int) -> Iterator[str]:
 
 def main() -> int:
     """The program."""
-    default = Plan(agents=40, processes=1, nodes=200, levels=(0,), present=20, quiet=20, own=120, steps=True)
+    # One pod an agent: two changes of a pod that come within a second would be one patch on a slow machine.
+    default = Plan(agents=60, processes=1, nodes=200, levels=(0,), present=20, quiet=20, own=60, steps=True)
     parser = argparse.ArgumentParser(prog="python -m tests.bench.summaries", description=__doc__)
     for name in ("agents", "nodes", "present", "own"):
         parser.add_argument(f"--{name}", type=int, default=getattr(default, name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -57,12 +58,12 @@ def server() -> Iterator[Server]:
         thread.join()
 
 
-def caller(server: Server, tmp_path: Path) -> Caller:
+def caller(port: int, tmp_path: Path) -> Caller:
     """Of a kubeconfig."""
     context = {"cluster": "c", "user": "u"}
     body = {
         "apiVersion": "v1", "kind": "Config", "current-context": "x",
-        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}],
+        "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
         "users": [{"name": "u", "user": {"token": "t"}}], "contexts": [{"name": "x", "context": context}],
     }  # fmt: skip
     (tmp_path / "config").write_text(yaml.safe_dump(body))
@@ -88,18 +89,18 @@ def name(item: ListItem) -> str:
 def test_pages_follow_each_other(server: Server, tmp_path: Path) -> None:
     """Each page asks with the token of the last; how many are left is told."""
     server.answers = [page("a", "b", after="1", left=1), page("c")]
-    assert list(caller(server, tmp_path).pages("/api/v1/nodes", name)) == [(["a", "b"], 1), (["c"], 0)]
+    assert list(caller(server.server_port, tmp_path).pages("/api/v1/nodes", name)) == [(["a", "b"], 1), (["c"], 0)]
     assert server.asked == [{"limit": ["2"]}, {"limit": ["2"], "continue": ["1"]}]
 
 
 def test_a_token_that_expired_begins_the_list_anew(server: Server, tmp_path: Path) -> None:
     """After 410 everything is told again; a server that expires all of them is told as it is."""
     server.answers = [page("a", "b", after="1"), GONE, page("a", "b", after="2"), page("c")]
-    found = [each for names, _ in caller(server, tmp_path).pages("/api/v1/nodes", name) for each in names]
+    found = [each for names, _ in caller(server.server_port, tmp_path).pages("/api/v1/nodes", name) for each in names]
     assert found == ["a", "b", "a", "b", "c"]
     server.answers = [page("a", after="1"), GONE] * ATTEMPTS
     with pytest.raises(KubeError, match=r"410 .*the continue parameter is too old"):
-        list(caller(server, tmp_path).pages("/api/v1/nodes", name))
+        list(caller(server.server_port, tmp_path).pages("/api/v1/nodes", name))
 
 
 @pytest.mark.parametrize(
@@ -114,12 +115,23 @@ def test_what_is_no_whole_list_is_an_error(server: Server, tmp_path: Path, answe
     """A part of a list never counts as all of it."""
     server.answers = [answer]
     with pytest.raises(KubeError, match=told):
-        list(caller(server, tmp_path).pages("/api/v1/nodes", name))
+        list(caller(server.server_port, tmp_path).pages("/api/v1/nodes", name))
+
+
+def test_a_server_that_says_nothing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asked learns after a time of silence how long that was, and nothing of the client's own words."""
+    monkeypatch.setattr("agent.kube.caller.WITHIN", (2.0, 1.0))
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        asked = caller(deaf.getsockname()[1], tmp_path)
+        with pytest.raises(KubeError, match=r"^API server: GET /x: nothing came for 1 s$"):
+            list(asked.pages("/x", name))
+    with pytest.raises(KubeError, match=r"^API server: GET /x: no answer: [^()]*refused$"):
+        list(asked.pages("/x", name))
 
 
 def test_a_server_that_is_away_is_told(server: Server, tmp_path: Path) -> None:
     """One sentence, with the path that was asked for."""
-    asking = caller(server, tmp_path)
+    asking = caller(server.server_port, tmp_path)
     server.server_close()
     with pytest.raises(KubeError, match="GET /api/v1/nodes: no answer"):
         list(asking.pages("/api/v1/nodes", name))
@@ -143,7 +155,7 @@ def test_the_pods_of_many_nodes_are_one_list(count: int, requests: int, server: 
     none = (200, b'{"items": []}')
     server.answers = [every] if requests == 1 else [one, *[none] * (count - 1)]
     told: list[Any] = []
-    ApiSource(caller(server, tmp_path)).pods_of(names, told.append)
+    ApiSource(caller(server.server_port, tmp_path)).pods_of(names, told.append)
     assert [each["metadata"]["name"] for each in told] == ["p-n0"]
     selectors = [each.get("fieldSelector") for each in server.asked]
     assert selectors == ([None] if requests == 1 else [[f"spec.nodeName={each}"] for each in names])
