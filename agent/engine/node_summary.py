@@ -103,8 +103,9 @@ class NodeSummary:
         Args:
             node: other managers for the same machine: what if it had another policy?
         """
-        exempt = Exemptions(self.excluded, self.included).why
-        run = DryRun(node or self.node(), self.switches, exempt, self.ledger)
+        why, line = Exemptions(self.excluded, self.included).why, {each.pod.uid for each in self.waiting}
+        # Who stands in line is not left alone, whatever its name was that includedPods may have named.
+        run = DryRun(node or self.node(), self.switches, lambda pod: "" if pod.uid in line else why(pod), self.ledger)
         for each in self.waiting:
             run.see(each.pod, each.since)
         return run

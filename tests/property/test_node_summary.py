@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.core.admission.node import Node
+from agent.core.request.exempt import Exemptions
 from agent.engine.dry_run import DryRun
 from agent.engine.node_summary import NodeSummary, decode, encode, summarize
 from agent.engine.tracked_pod import Switches
@@ -64,27 +65,29 @@ def nodes(draw: st.DrawFn) -> Node:
 
 
 @st.composite
-def served(draw: st.DrawFn) -> tuple[DryRun, float]:
-    """A node on which pods came and went, some of them waiting, and the time since it began."""
-    run = DryRun(draw(nodes()), Switches(most_waiting=draw(st.integers(1, 3))))
+def served(draw: st.DrawFn) -> tuple[DryRun, float, Exemptions]:
+    """A node on which pods came and went, some of them waiting, the time since it began, and whom it leaves alone."""
+    alone = Exemptions(draw(st.sampled_from([(), ("green",)])), draw(st.sampled_from([(), ("green/p*",)])))
+    run = DryRun(draw(nodes()), Switches(most_waiting=draw(st.integers(1, 3))), alone.why)
     now = 1.0
     for number in range(draw(st.integers(0, 8))):
         now += draw(st.sampled_from([1.0, 40.0]))
         run.see(draw(pods(number)), now)
         if draw(st.integers(0, 3)) == 0 and run.known:
             run.end([draw(st.sampled_from(sorted(run.known)))], now)
-    return run, now
+    return run, now, alone
 
 
-def published(run: DryRun) -> NodeSummary:
+def published(run: DryRun, alone: Exemptions) -> NodeSummary:
     """What anybody reads of the node."""
-    made = summarize(run.state, began=1000.0, enforcing=True)
+    made = summarize(run.state, began=1000.0, enforcing=True, excluded=alone.namespaces, included=alone.included)
     return decode(encode(made)).named(["blue", "green"])
 
 
 def lot(run: DryRun, pod: Pod) -> tuple[object, ...]:
     """What became of a pod: its grants, how they lie, or why there are none."""
-    record, refusal = run.ledger.pods.get(pod.uid), run.known[pod.uid].refusal
+    record, known = run.ledger.pods.get(pod.uid), run.known.get(pod.uid)
+    refusal = known.refusal if known else None
     grants: dict[str, Grant] = {each.name: run.ledger.grant(pod.uid, each.name) for each in pod.containers}
     told = (record.aligned, record.affinity, record.policy, record.scope) if record else ()
     cpus = run.ledger.cpus
@@ -94,15 +97,17 @@ def lot(run: DryRun, pod: Pod) -> tuple[object, ...]:
         cpus.mixed.get(pod.uid),
         told,
         refusal and (refusal.reason, refusal.message),
+        run.exempts(pod),
+        run.waits(pod.uid),
     )
 
 
 @settings(max_examples=150, deadline=None)
 @given(served(), st.data())
-def test_the_summary_decides_as_the_node(world: tuple[DryRun, float], data: st.DataObject) -> None:
+def test_the_summary_decides_as_the_node(world: tuple[DryRun, float, Exemptions], data: st.DataObject) -> None:
     """The next pods get the same CPUs, memory and devices from the summary as from the node, or the same refusal."""
-    run, now = world
-    there = published(run).begin()
+    run, now, alone = world
+    there = published(run, alone).begin()
     for number in range(50, 53):
         pod = data.draw(pods(number))
         run.see(pod, now + 1)
@@ -112,10 +117,10 @@ def test_the_summary_decides_as_the_node(world: tuple[DryRun, float], data: st.D
 
 @settings(max_examples=60, deadline=None)
 @given(served())
-def test_nothing_in_a_summary_names_a_pod(world: tuple[DryRun, float]) -> None:
+def test_nothing_in_a_summary_names_a_pod(world: tuple[DryRun, float, Exemptions]) -> None:
     """S20: whoever may read a node's summary learns what is held, and no pod's or namespace's name."""
-    run, _ = world
-    told = published(run)
+    run, _, alone = world
+    told = published(run, alone)
     text = zlib.decompress(base64.b64decode(encode(summarize(run.state, began=1000.0, enforcing=True)))).decode()
     words = {word for each in re.findall(r'"([^"]*)"', text) for word in re.split("[ ,]|,-|^-", each)}
     assert not words & {"blue", "green", "c0", "c1", "before", "beside", "nobody", *(f"p{n}" for n in range(9))} - (

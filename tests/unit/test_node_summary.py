@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.app.cluster.summary import SummaryText, says_the_same
+from agent.core.request.exempt import Exemptions
 from agent.engine.dry_run import DryRun
 from agent.engine.nameless import nameless
 from agent.engine.node_summary import LARGEST, TOO_LARGE, VERSION, NodeSummary, decode, encode, summarize
@@ -253,3 +254,21 @@ def test_what_init_containers_left_is_nobodys() -> None:
     read = decode(encode(summarize(run.state, began=0.0, enforcing=True)))
     assert list(read.ledger.pods) == ["0"]
     assert "its-own-uid" not in json.dumps(unpacked(encode(summarize(run.state, began=0.0, enforcing=True))))
+
+
+def test_who_waits_is_left_alone_by_no_reader() -> None:
+    """A pod that includedPods names is known to the node by its name, and stands in line without one."""
+    alone = Exemptions(("shop",), ("shop/p*",))
+    run = DryRun(managers_of(SMALL, {"topologyManagerPolicy": "single-numa-node"}), exempt=alone.why)
+    three = {"cpu": 3000, "memory": 1000 * MI}
+    for number in range(3):
+        notes = {"numalign.io/on-misalignment": "wait"}
+        containers = (Container("c", requests=three, limits=three),)
+        each = Pod(f"{number}", f"p{number}", "shop", containers, Qos.GUARANTEED, created=number, annotations=notes)
+        run.see(each, number + 1.0)
+    assert run.waits("2")
+    made = summarize(run.state, began=0.0, enforcing=True, excluded=alone.namespaces, included=alone.included)
+    there = decode(encode(made)).named(["shop"]).begin()
+    assert there.waits("w0")
+    there.end(["0"], 9.0)
+    assert there.runs("w0"), "it comes in when there is room, before anybody new"
