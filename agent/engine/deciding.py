@@ -136,7 +136,7 @@ def decided(
         return outcome.ledger, known
     if given:
         ledger = handed_over(ledger, pod, given)
-    outcome = _tried(node, ledger, known, judge)
+    outcome = _tried(node, ledger, known, judge) if new else Admitted(ledger)  # only its annotations changed
     waiting = new and waits(known, node.rules)
     young = now - switches.hold_back_others
     if isinstance(outcome, Admitted) and (not waiting or may_pass(node, ledger, outcome.ledger, pod, line, young)):

@@ -9,7 +9,10 @@ from dataclasses import replace
 
 from agent.core.cgroups.enforced import note
 from agent.core.explain import Explanation, PodStanding, explain
+from agent.core.request.exclusive import EXCLUSIVE
+from agent.core.request.mixed import MIXED
 from agent.engine.state import State
+from agent.model.pod import Pod
 
 
 def explained(state: State, uid: str, *, search: bool = True) -> Explanation | None:
@@ -25,5 +28,11 @@ def explained(state: State, uid: str, *, search: bool = True) -> Explanation | N
         return explain(state.node, state.shown, record.pod, search=search) if record else None
     standing = PodStanding(refusal=known.refusal, exempt=known.exempt, given=state.given.get(uid, {}))
     found = explain(state.node, state.shown, known.pod, ask=known.ask, standing=standing, search=search)
-    said = note(state.unenforced.get(uid, {}))
-    return replace(found, notes=(said, *found.notes)) if said else found
+    said = note(state.unenforced.get(uid, {})), _late(known.pod, record.pod) if record else ""
+    return replace(found, notes=(*filter(None, said), *found.notes)) if any(said) else found
+
+
+def _late(now: Pod, admitted: Pod) -> str:
+    """What a pod's annotations say of its containers' CPUs since it was admitted: nobody who runs is moved for it."""
+    names = [each for each in (EXCLUSIVE, MIXED) if now.annotations.get(each) != admitted.annotations.get(each)]
+    return f"{' and '.join(names)} changed after its admission, which counts for a new pod" if names else ""
