@@ -31,7 +31,7 @@ from agent.model.idset import CpuSet
 from agent.model.ledger import CpuBooks, Ledger
 from agent.model.machine import Machine
 from agent.model.outcome import Reason, Refusal
-from agent.model.pod import Container, ContainerKind, Pod
+from agent.model.pod import Container, ContainerKind, Pod, Qos
 from agent.model.rules import Compatibility, CpuOptions, Rules
 from agent.settings.cpu_options import check_machine
 
@@ -153,7 +153,7 @@ class CpuManager:
             return refusal
         if held is not None:
             return self._with(ledger, _reused(books, pod.uid, container, held))
-        taken = self._grant(books, count, affinity, reusable)
+        taken = self._bought(books, pod, count, affinity, reusable)
         if isinstance(taken, Refusal):
             return taken
         containers = {**books.assigned.get(pod.uid, {}), container.name: taken}
@@ -264,6 +264,22 @@ class CpuManager:
                 facts={"requested": count, "shared": str(books.shared)},
             )
         return taken
+
+    def _bought(self, books: CpuBooks, pod: Pod, count: int, affinity: Hint, reusable: CpuSet) -> CpuSet | Refusal:
+        """The CPUs of one more container, which may be others than what init containers left (kubelet rule 4.13).
+
+        The kubelet then keeps both, and more than the pod requested. A pod that no kubelet would pin does not get
+        more: where it would, what is left comes first.
+        """
+        taken = self._grant(books, count, affinity, reusable)
+        if isinstance(taken, Refusal) or pod.qos is Qos.GUARANTEED:
+            return taken
+        if len(CpuSet.union(books.assigned.get(pod.uid, {}).values()) | taken) <= self._pod_count(pod):
+            return taken
+        if count <= len(reusable):
+            return self._chooser.choose(reusable, count, affinity)
+        more = self._grant(books, count - len(reusable), affinity, CpuSet())
+        return more if isinstance(more, Refusal) else more | reusable
 
     def _assigned(self, books: CpuBooks, uid: str, containers: Mapping[str, CpuSet], shared: CpuSet) -> CpuBooks:
         others = {key: held for key, held in books.assigned.items() if key != uid}
