@@ -19,7 +19,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -62,6 +62,10 @@ class Told(Protocol):
         """Container -> exclusive CPUs."""
 
     @property
+    def whole(self) -> Mapping[str, str]:
+        """The same with the shared CPUs of mixed containers."""
+
+    @property
     def aligned(self) -> bool:
         """It claims exclusive CPUs."""
 
@@ -93,7 +97,7 @@ def untrue(pods: Mapping[str, Pod], stored: Mapping[str, dict[str, Any]], kernel
     """A pod that is told to have CPUs which the kernel does not give it, "" for none."""
     for key, pod in pods.items():
         words = told(stored.get(key, {}))
-        for name, cpus in words.cpus.items() if words.aligned else ():
+        for name, cpus in words.whole.items() if words.aligned else ():
             found = kernel(key, name)
             if name in pod.numbers and found != cpus:
                 return f"{key}/{name} is told that it has CPUs {cpus}, and runs on {found}"
@@ -138,6 +142,7 @@ def _disagreements(
             own, runs = ledger.grant(pod.uid, name).cpus or CpuSet(), CpuSet.parse(kernel(key, name))
             if count:
                 cpus = words.cpus.get(name, "") if words else ""
+                runs -= ledger.cpus.mixed.get(pod.uid, {}).get(name, CpuSet())
                 yield from _own(f"{key}/{name}", count, own, runs, words, cpus, apart=apart(own))
             elif not runs or not runs.issubset(ledger.cpus.shared):
                 yield f"{key}/{name} runs on {runs}, the shared pool is {ledger.cpus.shared}"
@@ -174,6 +179,7 @@ class _Container:
 
     Attributes:
         home: what the saved ledger grants it; None where it grants nothing.
+        beside: the shared CPUs that it has with them (numalign.io/mixed).
         least, most: between these its set must be; they differ while a resize is on its way.
         settled: it has run on its own set.
         changed: the agent's looks when its set changed last.
@@ -183,6 +189,7 @@ class _Container:
     uid: str
     name: str
     home: CpuSet | None = None
+    beside: CpuSet = field(default_factory=CpuSet)
     least: CpuSet = field(default_factory=CpuSet)
     most: CpuSet = field(default_factory=CpuSet)
     settled: bool = False
@@ -205,6 +212,7 @@ class _Judge:
         self.possible, self.online, self.ever_offline = CpuSet(), CpuSet(), CpuSet()
         self.resized: set[tuple[str, str]] = set()
         self.grants: dict[tuple[str, str], CpuSet] = {}
+        self.parts: dict[tuple[str, str], CpuSet] = {}
         self.looks = self.number = 0
         self.by = ""
 
@@ -215,7 +223,7 @@ class _Judge:
         elif do == "looked":
             self.looks += 1
         elif do == "saved":
-            self._saved(line["assigned"])
+            self._saved(line["assigned"], line.get("mixed", {}))
         elif do == "told":
             self._told(line)
         elif do == "container":
@@ -245,6 +253,7 @@ class _Judge:
         if line["do"] == "mkdir" and line["path"] in self.born:
             self.containers[line["path"]] = each = self.born.pop(line["path"])
             each.changed, each.home = self.looks, self.grants.get((each.uid, each.name))
+            each.beside = self.parts.get((each.uid, each.name), CpuSet())
         before, self.cpus = self.cpus, {**self.cpus, **now}
         if self.by in ("agent", "runtime"):
             self._own_write(line, before, now)
@@ -256,8 +265,8 @@ class _Judge:
 
     def _settle(self, path: str, each: _Container) -> None:
         """A container that runs on what it was granted: from now on nobody may take it away."""
-        if each.home is not None and self.cpus.get(path) == each.home - self._offline():
-            each.settled, each.least, each.most = True, each.home, each.home
+        if each.home is not None and self.cpus.get(path) == (each.home | each.beside) - self._offline():
+            each.settled, each.least, each.most = True, each.home, each.home | each.beside
 
     def _own_write(self, line: Line, before: Mapping[str, CpuSet], now: Mapping[str, CpuSet]) -> None:
         offline = self._offline()
@@ -277,11 +286,17 @@ class _Judge:
                         "taken", f"{each.uid}/{each.name} gets CPUs {gained} of {other.uid}/{other.name}; {what}"
                     )
 
-    def _saved(self, assigned: Mapping[str, Mapping[str, str]]) -> None:
+    def _saved(
+        self, assigned: Mapping[str, Mapping[str, str]], mixed: Mapping[str, Mapping[str, Sequence[str]]]
+    ) -> None:
         grants = {(uid, name): CpuSet.parse(text) for uid, each in assigned.items() for name, text in each.items()}
         self.grants = grants
+        self.parts = {
+            (uid, name): CpuSet.parse(texts[0]) for uid, each in mixed.items() for name, texts in each.items()
+        }
         self._disjoint(grants)
         for path, each in self.containers.items():
+            each.beside = self.parts.get((each.uid, each.name), each.beside)
             for (uid, name), cpus in grants.items():
                 if each.settled and uid != each.uid and not cpus.isdisjoint(each.least - self._offline()):
                     self._say("twice", f"{uid}/{name} is granted {cpus}; {each.uid}/{each.name} runs on {each.least}")

@@ -26,6 +26,7 @@ from agent.app.service.edges import Sockets
 from agent.errors import NumalignError
 from agent.host.cgroups import Cgroups
 from agent.kube.access import ApiAccess
+from agent.model.ledgerjson import MIXED
 from agent.observe import logs
 from agent.observe.logs import LOG
 from tests.matrix.broken import BREAKS
@@ -96,8 +97,9 @@ def _hook_effects(journal: Journal, steps: Steps) -> None:
         steps("replace")
         with journal.alone():  # a kill comes before both or after both
             replace(source, target, **named)
-            body = json.loads(Path(target).read_bytes().partition(b"\n")[2])
-            journal.append({"by": "agent", "do": "saved", "assigned": body["ledger"]["cpus"]["assigned"]})
+            ledger = json.loads(Path(target).read_bytes().partition(b"\n")[2])["ledger"]
+            parts = ledger.get("others", {}).get(MIXED, {})
+            journal.append({"by": "agent", "do": "saved", "assigned": ledger["cpus"]["assigned"], "mixed": parts})
 
     def synced(handle: int) -> None:
         steps("fsync")

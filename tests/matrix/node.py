@@ -68,12 +68,14 @@ class Told:
     Attributes:
         status, reason: of the condition numalign.io/Aligned, "" where it has none.
         cpus: container -> its exclusive CPUs in the annotation; containers of the shared pool are absent.
+        whole: the same with the shared CPUs that a mixed one has beside them.
         refused: the annotation says that the pod was refused.
     """
 
     status: str
     reason: str
     cpus: Mapping[str, str]
+    whole: Mapping[str, str]
     refused: bool
 
     @property
@@ -495,7 +497,7 @@ class Node:
     def _heard(self, verb: str, resource: str, body: Object, late: bool) -> None:  # noqa: FBT001 - as the server calls it
         if resource == "pods/status":
             told = _told(body)
-            facts = {"uid": body["metadata"]["uid"], "name": body["metadata"]["name"], "cpus": dict(told.cpus)}
+            facts = {"uid": body["metadata"]["uid"], "name": body["metadata"]["name"], "cpus": dict(told.whole)}
             with acting("agent"):
                 self.journal.mark("told", aligned=told.aligned, reason=told.reason, late=late, **facts)
 
@@ -541,5 +543,9 @@ def _told(body: Object) -> Told:
     condition = found[0] if found else {}
     notes = body.get("metadata", {}).get("annotations", {})
     assignment = json.loads(notes.get(ASSIGNMENT, "{}"))
-    cpus = {name: each["cpus"] for name, each in assignment.get("containers", {}).items() if each["cpus"] != "shared"}
-    return Told(condition.get("status", ""), condition.get("reason", ""), cpus, "refused" in assignment)
+    own = {name: each for name, each in assignment.get("containers", {}).items() if each["cpus"] != "shared"}
+    cpus = {name: each["cpus"] for name, each in own.items()}
+    whole = {
+        name: str(CpuSet.parse(each["cpus"]) | CpuSet.parse(each.get("sharedCpus", ""))) for name, each in own.items()
+    }
+    return Told(condition.get("status", ""), condition.get("reason", ""), cpus, whole, "refused" in assignment)

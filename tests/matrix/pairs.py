@@ -74,8 +74,9 @@ def _live(node: Node, pair: Pair) -> int:
     node.run("db", created="2026-01-01T00:00:02Z")
     node.run("web", created="2026-01-01T00:00:03Z", also={"side": "500m"})
     node.run("batch", cpu="1", requests="500m", created="2026-01-01T00:00:04Z")
-    mesh = {"annotations": {"numalign.io/exclusive": "auto"}, "also": {"proxy": ""}}
-    node.run("mesh", cpu="1", created="2026-01-01T00:00:05Z", **mesh)  # Burstable, with a CPU of its own
+    notes = {"numalign.io/exclusive": "auto", "numalign.io/mixed": "c"}
+    mesh = {"annotations": notes, "also": {"proxy": ""}}  # Burstable, with a CPU of its own and shared ones beside it
+    node.run("mesh", cpu="1", created="2026-01-01T00:00:05Z", **mesh)
     node.settle()
     before = node.pinned()
 
