@@ -1,9 +1,10 @@
 """What `fleet.publish` costs the API server: `python -m tests.bench.summaries`, or `make bench-summaries`.
 
 The agents of `tests.bench.api` run twice against a real etcd and kube-apiserver, without summaries and with them.
-Requests, bytes, CPU time and what etcd wrote are told per pod that comes, runs and goes, and what they mean for many
-nodes. CPU time is counted, so that others on the machine change the figures little. Exits with 1 where summaries
-cost a request, with 2 where there is no API server.
+Requests, bytes, CPU time and what etcd wrote are told per pod that comes, runs and goes and has a CPU of its own, and
+what they mean for many nodes. A pod that shares CPUs costs two requests that it does not cost without summaries. CPU
+time is counted, so that others on the machine change the figures little. Exits with 1 where summaries cost a request
+of the former, with 2 where there is no API server.
 """
 
 from __future__ import annotations
