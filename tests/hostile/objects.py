@@ -547,8 +547,9 @@ def distinct(pods: list[Hostile]) -> Iterator[Hostile]:
 
 @_kind("exclusive-beside-a-sidecar")
 def _beside_a_sidecar(dice: random.Random, body: Object) -> None:
-    """CPUs that a Burstable pod really gets, where its annotation is read."""
+    """CPUs that a Burstable pod really gets, where its annotation is read, often with the reserved ones beside."""
     _note(body, "exclusive", "auto")
+    _note(body, "mixed", dice.choice(("c", "c", "c,asks-for-less", "asks-for-less", "")))
     _resources(body, cpu=str(dice.randint(1, 2)), memory="8Mi")
     side = {"requests": {"cpu": "10m"}, "limits": {"cpu": "500m"}}
     body["spec"]["containers"].append({"name": "asks-for-less", "image": "none", "resources": side})

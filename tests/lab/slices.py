@@ -142,7 +142,7 @@ SLICES = (
             "test_who_starts_while_the_agent_is_away_is_named_and_put_right",
         )), 13),
         Part((f"{EXCLUSIVE}::test_with_required_plugins_nobody_starts_while_the_agent_is_away",), 6),
-        Part(("tests/lab/test_mixed.py",), 5),
+        Part(("tests/lab/test_mixed.py",), 4),
     ), "containers of Burstable pods with CPUs of their own: ten sidecars, churn, kills; own and shared ones in one"),
     Slice("pairs", _parts(PAIRS_TEST, [each.name for each in PAIRS], 7, 28), "fourteen pairs of faults"),
 )  # fmt: skip
