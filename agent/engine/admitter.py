@@ -158,13 +158,13 @@ class Admitter:
         if known is None or known.exempt or known.ended or uid not in before.ledger.pods:
             return  # looked at when the pod is decided, or tried again
         running = known.ran or any(owner == uid for owner, _ in self._enforcer.names.values())
-        step = Transition(before)
+        step = None
         with alone(f"the devices of pod {known.pod.key}", self._reporter):
             step = transitions.devices_late(before, uid, self._moment(), running=running)
             self._keeper.commit(step.state)
-        if self._state.ledger != before.ledger:
+        if step is not None and self._state.ledger != before.ledger:
             self.settle(before.ledger, [known.pod, *step.told])
-        elif step.state.ledger != before.ledger:
+        elif step is None or step.state.ledger != before.ledger:
             self._keeper.note(transitions.devices_once_more(self._state, before, uid))
 
     def free_ended(self) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agent.core.admission.node import Node
+from agent.core.request.annotations import Ask
 from agent.host.standin import container_id
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
@@ -58,13 +58,18 @@ def test_a_pod_is_decided_once_more_only_once(tmp_path: Path) -> None:
     assert made.ears.admitted_ == ["job", "job", "job"]
 
 
-def test_a_second_decision_that_breaks_a_rule_was_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("fault", ["breaks a rule of the ledger", "raises"])
+def test_a_second_decision_that_goes_wrong_was_none(
+    fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All stays as it was, that is told, and the next look decides the pod once more after all."""
     made, admit = world(tmp_path), Node.admit
     made.see(asking(policy="restricted"))
 
-    def greedy(node: Node, ledger: Ledger, pod: Pod, **options: Any) -> Outcome:  # noqa: ANN401 - as managers take them
-        outcome = admit(node, ledger, pod, **options)
+    def greedy(node: Node, ledger: Ledger, pod: Pod, ask: Ask) -> Outcome:
+        if fault == "raises":
+            raise ArithmeticError(fault)
+        outcome = admit(node, ledger, pod, ask)
         reserved = {**outcome.ledger.cpus.assigned, pod.uid: {"app": CpuSet.of(0)}}
         return replace(outcome, ledger=replace(outcome.ledger, cpus=replace(outcome.ledger.cpus, assigned=reserved)))
 
@@ -73,6 +78,7 @@ def test_a_second_decision_that_breaks_a_rule_was_none(tmp_path: Path, monkeypat
         made.engine.devices_known("job", {"app": (gpu("g1", 1),)})
     made.check()
     assert (nodes(made), len(made.ears.problems)) == ("0", 1)
+    assert ("ArithmeticError" in str(made.ears.problems)) == (fault == "raises")
     made.engine.reconcile()
     made.check()
     assert (nodes(made), made.engine.ledger.pods["job"].aligned) == ("1", {"app": True})
