@@ -5,8 +5,8 @@
 #   buildah build --build-arg BASE=my-python:3.11 -t numalign .
 #
 # BASE      what the image stands on: any Linux with Python 3.11 or newer, libudev and libstdc++; no shell, no pip.
-#           Pin it by digest: --build-arg BASE=python:3.11-slim@sha256:... `make release` makes its own from Debian's
-#           archive (deploy/lock/debian.toml), and refuses one that is not what deploy/lock/base.txt records.
+#           Pin it by digest: --build-arg BASE=python:3.11-slim@sha256:... `make release` makes its own of the
+#           files of Debian's archive that deploy/lock/base.txt names, each with its digest.
 # BUILDER   where the wheel is built and installed: the same Python at the same path, and pip. It is of the building
 #           machine's architecture: nothing of another one is run, its wheels are only unpacked.
 # PIP_...   pip's own settings, for an index of one's own or none at all (tools/image builds without a network).

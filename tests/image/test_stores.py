@@ -41,3 +41,14 @@ def test_older_stores_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         "base-bookworm-amd64-0.tar", "store-b-overlay",
     }  # fmt: skip
     assert any(each.startswith(image.store_name()) for each in left)
+
+
+def test_images_of_a_commit_have_a_store_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a build took cached steps with another commit's label, and its digest would depend on them."""
+    if shutil.which("buildah") is None:
+        pytest.skip("buildah is not here: apt-get install buildah")
+    monkeypatch.setattr(image, "CACHE", tmp_path)
+    for revision in ("", "5" * 40, ""):
+        image.kept_store(revision)
+    left = {path.name.removesuffix("-run").rpartition("-")[0] for path in tmp_path.iterdir()}
+    assert left == {image.store_name(), f"{image.store_name()}-{'5' * 12}"}

@@ -18,7 +18,7 @@ from tests.peers import tools
 from tests.release.conftest import APART, REVISION, Released
 from tools import image
 from tools.chart import rendering
-from tools.image import debian
+from tools.image import debian, debs
 from tools.release import INDEX, ReleaseError, registry, sha256, steps
 
 pytestmark = [APART, pytest.mark.timeout(1800), pytest.mark.go]
@@ -101,6 +101,10 @@ def test_the_bill_of_materials_is_what_is_in_the_image(released: Released, tmp_p
         assert python == installed(released, arch, tmp_path / arch)
         system = {each["name"]: each["version"] for each in bill["components"] if "pkg:deb/" in each["purl"]}
         assert system == debian.packages(image.base(arch))
+        files = {
+            each["name"]: each["hashes"][0]["content"] for each in bill["components"] if "pkg:deb/" in each["purl"]
+        }
+        assert files == {each.name: each.digest for each in debs.recorded(debian.RECORD.read_text())[arch]}
 
 
 def installed(released: Released, arch: str, folder: Path) -> set[str]:

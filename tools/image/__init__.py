@@ -97,19 +97,21 @@ def _build(target: Path) -> None:
         _build_in(kept_store(), target)
 
 
-def kept_store() -> Buildah:
+def kept_store(revision: str = "") -> Buildah:
     """The store with the layers of earlier builds by these sources of tools/image; called under `locked`.
 
-    Stores of other sources go, but for those that were used last.
+    Stores of other sources go, but for those that were used last. Images with the label of a commit have a store of
+    their own: buildah writes labels into cached steps, and the history of an image into its digest.
     """
+    mine = f"{store_name()}-{revision[:12]}" if revision else store_name()
     found: dict[str, list[Path]] = {}
     for path in CACHE.glob("store*"):  # store-KEY-overlay, store-KEY-overlay-run
         found.setdefault(path.name.removesuffix("-run").rpartition("-")[0], []).append(path)
-    others = sorted(found.keys() - {store_name()}, key=lambda name: max(path.stat().st_mtime for path in found[name]))
+    others = sorted(found.keys() - {mine}, key=lambda name: max(path.stat().st_mtime for path in found[name]))
     for path in (path for name in others[: 1 - _STORES] for path in found[name]):
         shutil.rmtree(path, ignore_errors=True)
-    buildah = Buildah(CACHE / store_name())
-    for path in CACHE.glob(f"{store_name()}-*"):
+    buildah = Buildah(CACHE / mine)
+    for path in CACHE.glob(f"{mine}-*"):
         os.utime(path)
     return buildah
 

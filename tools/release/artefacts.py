@@ -43,7 +43,7 @@ def images(plan: Plan) -> list[Path]:
     layout = plan.folder / "image"
     shutil.rmtree(layout, ignore_errors=True)  # of a release that was ended
     with image.locked():
-        store = image.kept_store()
+        store = image.kept_store(plan.revision)
         store.end_killed()
         for arch in image.MACHINES:
             tag = f"numalign-{arch}:release"

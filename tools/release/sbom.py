@@ -1,7 +1,7 @@
 """What is in an image, as a CycloneDX bill of materials (https://cyclonedx.org/docs/1.6/json).
 
 Python's packages are those of deploy/lock/runtime.txt that an architecture gets, each with the hash of the file
-that was installed; Debian's are those that dpkg names in the base.
+that was installed; Debian's are those that dpkg names in the base, with the digests of deploy/lock/base.txt.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from tools import image
-from tools.image import debian
+from tools.image import debian, debs
 from tools.release import Plan, ReleaseError, sha256, written
 
 RUNTIME = debian.ROOT / "deploy/lock/runtime.txt"
@@ -38,7 +38,10 @@ def bill(plan: Plan, arch: str) -> Component:
     suite, _ = debian.settings()
     purl = f"pkg:oci/numalign@{quote(digest, safe='')}?arch={arch}&tag={plan.version}"
     parts = [*libraries(arch, RUNTIME.read_text("utf-8"), image.wheels(arch))]
-    parts += [system(name, version, arch, suite) for name, version in debian.packages(image.base(arch)).items()]
+    files = {each.name: each.digest for each in debs.recorded(debian.RECORD.read_text("utf-8"))[arch]}
+    parts += [
+        system(name, version, arch, suite, files[name]) for name, version in debian.packages(image.base(arch)).items()
+    ]
     parts.append(_component("application", "numalign", plan.version, f"pkg:pypi/numalign@{plan.version}"))
     parts.sort(key=lambda each: str(each["bom-ref"]))
     return {
@@ -89,10 +92,10 @@ def libraries(arch: str, lock: str, wheels: Path) -> Iterator[Component]:
         }
 
 
-def system(name: str, version: str, arch: str, suite: str) -> Component:
-    """A package of Debian."""
+def system(name: str, version: str, arch: str, suite: str, digest: str) -> Component:
+    """A package of Debian, and the SHA-256 of its file."""
     of = f"pkg:deb/debian/{quote(name)}@{quote(version, safe='')}?arch={arch}&distro={suite}"
-    return _component("library", name, version, of)
+    return {**_component("library", name, version, of), "hashes": [{"alg": "SHA-256", "content": digest}]}
 
 
 def _component(kind: str, name: str, version: str, purl: str) -> Component:
