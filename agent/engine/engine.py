@@ -162,10 +162,11 @@ class Engine:
             if observed is not None:
                 self._enforcer.learn(before, state.node.rules, state.node.machine, observed)
 
-    def names_known(self, names: Mapping[str, tuple[str, str]]) -> None:
-        """Container ids and whose they are, learnt at start; nothing is written yet."""
+    def names_known(self, names: Mapping[str, tuple[str, str]], stood: Collection[str] | None = None) -> None:
+        """Container ids and whose they are, learnt at start; `stood`: see Reconciler. Nothing is written yet."""
         with self._lock:
             self._enforcer.names.update(names)
+            self._reconciler.stood = stood
 
     def adopt(
         self, pods: Iterable[Pod], names: Mapping[str, tuple[str, str]], words: Mapping[str, AnnotatedGrant],

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from agent.core.cgroups import enforced
+from agent.core.cgroups.burstable import standing
 from agent.core.cgroups.desired import share
 from agent.core.cgroups.enforced import Unenforced
 from agent.engine import transitions
@@ -42,6 +43,8 @@ class Reconciler:
     ) -> None:  # fmt: skip
         self._keeper, self._enforcer, self._reporter = keeper, enforcer, reporter
         self._steps, self._clock = steps, clock
+        self.stood: Collection[str] | None = None
+        """Paths of those who are told to stand on a Burstable pod's grant since no agent ran; None: look no more."""
 
     @property
     def _state(self) -> State:
@@ -110,6 +113,7 @@ class Reconciler:
         observed, state = self.observe(), self._state
         if observed is None:
             return self._unread(state.broken, but)
+        self._tell_standing(observed)
         self._enforcer.movers = {uid for uid, known in state.known.items() if known.ask.move_memory}
         try:
             results, answer = self._enforcer.enforce(
@@ -134,6 +138,17 @@ class Reconciler:
             self._keeper.note(replace(self._state, truce=truce))
             self.switch(observe_only=True, why=f"{fight}; {truce}", source=FLAPPING)
         return results
+
+    def _tell_standing(self, observed: Observed) -> None:
+        """Before the first write: who came since the start's look and stands where nobody was to put it aside."""
+        if self.stood is None or self._stopped():
+            return
+        self._enforcer.listen()
+        ledger = self._state.ledger
+        for each in standing(ledger, self._enforcer.names, observed):
+            if not each.sandbox and each.path not in self.stood:
+                self._reporter.problem("standing", each.sentence(ledger, " for moments, until now"))
+        self.stood = None
 
     def _unread(self, why: str, but: Collection[str]) -> tuple[Written, ...]:
         """The cgroups cannot be read: what is new since the last look is told as not known; older words stand."""

@@ -362,6 +362,48 @@ def test_who_started_beside_a_grant_without_an_agent_is_found(tmp_path: Path) ->
     assert after.holds("b") == str(mine)
 
 
+def test_a_pause_process_that_started_without_an_agent_is_no_trespasser(tmp_path: Path) -> None:
+    """Where the runtime holds containers back, a new pod has its sandbox alone: named as that, in the log."""
+    node = Node(tmp_path / "tree")
+    node.come(burstable("b", exclusive="auto"))
+    node.tree.add_pod("s", Qos.BURSTABLE)
+    node.tree.add_container("s", container_id("s", "pause"))
+    after = World(tmp_path / "tree", machine=MACHINE, store=node.store, pods=node.pods.values())
+    (found,) = after.recovered.standing
+    assert found.sandbox
+    text = found.sentence(after.engine.ledger, "")
+    assert text.startswith("the pause process of pod uid s started while no agent ran")
+    assert recovery_report.tell(tmp_path, after.recovered).standing == ()
+    node.tree.add_container("s", container_id("s", "app"))  # a second one: either may be a program of the pod
+    names = after.engine.names
+    both = list(standing(after.engine.ledger, names, after.cgroups.observe()))
+    assert [each.sandbox for each in both] == [False, False]
+    named = {**names, container_id("s", "app"): ("s", "app")}
+    told = {each.container: each.sandbox for each in standing(after.engine.ledger, named, after.cgroups.observe())}
+    assert told == {container_id("s", "pause"): True, container_id("s", "app"): False}
+
+
+def test_who_comes_between_the_starts_look_and_the_first_write_is_told_once(tmp_path: Path) -> None:
+    """The start has looked, the runtime is not connected: who starts then is found before the first write."""
+    node = Node(tmp_path / "tree")
+    node.come(burstable("b", exclusive="auto"))
+    mine = node.holds("b")
+    after = World(tmp_path / "tree", machine=MACHINE, store=node.store, pods=node.pods.values())
+    assert after.recovered.standing == ()
+    stranger = pod_from(manifest("s", container("app", cpu="") | SIDE, created=2))
+    after.pods["s"] = stranger
+    after.tree.add_pod("s", Qos.BURSTABLE)
+    after.tree.add_container("s", container_id("s", "app"))
+    after.engine.containers_seen(after.names())
+    after.engine.pods_seen([stranger], ran={"s"})
+    after.engine.pods_listed(set(after.pods))
+    after.engine.reconcile()
+    (text,) = [text for what, text in after.ears.problems if what == "standing"]
+    assert f"started while no agent ran and may run on CPUs {mine} of default/b for moments, until now" in text
+    after.check()
+    assert list(standing(after.engine.ledger, after.names(), after.cgroups.observe())) == []
+
+
 def test_a_start_without_a_ledger_takes_a_burstable_grant_over_from_the_cgroups(tmp_path: Path) -> None:
     """The API names the pods: its set is its grant; one that nobody names keeps its CPUs, too (S13)."""
     node = Node(tmp_path / "tree")

@@ -30,6 +30,7 @@ PODS, KILLS = (200, 20) if os.environ.get("NUMALIGN_LAB_LONG") else (16, 3)
 AT_ONCE = 4
 SHORTLY = 2.0
 """Seconds that a pod may stand there which came between the start's look at the cgroups and its first write."""
+TOLD, PAUSE = "started while no agent ran", "the pause process of"
 BURN = ["/bin/sh", "-c", "while :; do :; done"]
 REQUIRED = """
 [plugins."io.containerd.nri.v1.nri".default_validator]
@@ -192,7 +193,7 @@ def started_while_away(stage: Stage, sampler: Sampler) -> Away:
     lab.wait_enforced(node, "mine", "guaranteed")
     before, since = stage.agreed(), stage.now()
     own, others = (stage.held(each["metadata"]["name"], before) for each in (mine, guaranteed))
-    names = dict[str, str]()
+    names, words = dict[str, str](), dict[str, None]()
     for number in range(KILLS):
         killed = stage.kill()
         made = lab.create(stranger(f"stranger-{number}"), node)
@@ -200,15 +201,16 @@ def started_while_away(stage: Stage, sampler: Sampler) -> Away:
         stage.said("recovered", after=killed)
         lab.wait_running(made["metadata"]["name"])
         stage.unmoved(before, stage.agreed())
+        # at each start: the kubelet keeps the logs of two containers, and removes the others
+        words |= dict.fromkeys(line for line in stage.words(2000, since) if TOLD in line and PAUSE not in line)
     seen, sweeps = sampler.seen(), Counter[str]()
     for span in seen.spans:
         for each in span.sets.values():
             if each.kind == APP and each.pod in names:
                 assert each.cpus.isdisjoint(others), "a Guaranteed pod's CPUs are in no slice"
                 sweeps[each.pod] += (span.end - span.first) if each.cpus & own else 0
-    words = "\n".join(line for line in stage.words(2000, since) if "started while no agent ran" in line)
     seconds = {uid: count * seen.seconds / max(1, seen.count) for uid, count in sweeps.items() if count}
-    return Away(names, seconds, words)
+    return Away(names, seconds, "\n".join(words))
 
 
 @pytest.mark.timeout(7200)

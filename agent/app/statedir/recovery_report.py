@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from agent.app.statedir import json_file as small_files
-from agent.core.cgroups.burstable import Standing
 from agent.engine.recover import Recovered
 from agent.observe.logs import LOG
 
@@ -67,11 +66,13 @@ def tell(
     LOG.info("recovered", extra={"facts": {**facts, "as_saved": found.as_saved}})
     for loss in found.losses:
         LOG.warning("not carried over: %s", loss.what, extra={"facts": {"uid": loss.uid}})
-    standing = tuple(_stood(found, each, since(each.path)) for each in found.standing)
+    stood = [(each.sandbox, each.sentence(found.ledger, _shown(since(each.path)))) for each in found.standing]
+    for text in (text for sandbox, text in stood if sandbox):  # no program of the pod: for the record
+        LOG.info("%s", text)
     report = RecoveryReport(
         at=time.time(), kept=found.kept, adopted=found.adopted, left=found.running, unknown=found.unknown,
         dropped=tuple(f"pod {loss.uid}: {loss.what}" if loss.uid else loss.what for loss in found.losses),
-        quarantined=quarantined, saved=found.saved, standing=standing,
+        quarantined=quarantined, saved=found.saved, standing=tuple(text for sandbox, text in stood if not sandbox),
     )  # fmt: skip
     try:
         small_files.keep(state / FILE, {"version": VERSION, **asdict(report)})
@@ -80,17 +81,8 @@ def tell(
     return report
 
 
-def _stood(found: Recovered, each: Standing, since: float | None) -> str:
-    """Who, where, whose, and for how long already."""
-    pods = found.ledger.pods
-    whose = ", ".join(pods[uid].pod.key for uid in each.holders)
-    who = pods[each.uid].pod.key if each.uid in pods else f"uid {each.uid}"
-    when = "" if since is None else f" since about {_shown(since)}"
-    return f"pod {who} started while no agent ran and may run on CPUs {each.cpus} of {whose}{when}: {each.path}"
-
-
-def _shown(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(at))
+def _shown(since: float | None) -> str:
+    return "" if since is None else time.strftime(" since about %Y-%m-%d %H:%M:%SZ", time.gmtime(since))
 
 
 def load(state: Path) -> RecoveryReport | None:

@@ -9,6 +9,7 @@ Used by `agent.engine.recover`, `agent.engine.unlisted` and the runtime's side (
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -17,6 +18,10 @@ from agent.model.cgroup import Cgroup, Level, Observed
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from agent.model.pod import Qos
+
+CONTAINERD = "cri-containerd-"
+"""How the folders of containerd's containers begin under systemd. It makes a pod's sandbox first, and keeps it as
+long as the pod; CRI-O may keep none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,7 @@ class Standing:
         container: its id, as far as it has one.
         cpus: which CPUs.
         holders: uids of the pods that they are granted to.
+        sandbox: it is the pod's pause process: of its pod, nothing else runs that nobody can name.
     """
 
     path: str
@@ -36,6 +42,21 @@ class Standing:
     container: str
     cpus: CpuSet
     holders: tuple[str, ...]
+    sandbox: bool
+
+    def sentence(self, ledger: Ledger, when: str) -> str:
+        """Who, where, whose, and since when.
+
+        Args:
+            ledger: has the pods.
+            when: since when; "" where nobody knows.
+        """
+        pods = ledger.pods
+        whose = ", ".join(pods[uid].pod.key for uid in self.holders)
+        who = pods[self.uid].pod.key if self.uid in pods else f"uid {self.uid}"
+        what = "the pause process of pod" if self.sandbox else "pod"
+        where = f"may run on CPUs {self.cpus} of {whose}{when}: {self.path}"
+        return f"{what} {who} started while no agent ran and {where}"
 
 
 def standing(ledger: Ledger, names: Mapping[str, tuple[str, str]], observed: Observed) -> Iterator[Standing]:
@@ -47,8 +68,10 @@ def standing(ledger: Ledger, names: Mapping[str, tuple[str, str]], observed: Obs
         observed: the tree, before anything is written.
     """
     held = holders(ledger, Qos.BURSTABLE)
-    for cgroup in observed.cgroups if held else ():
-        if cgroup.level is not Level.CONTAINER or not cgroup.populated or cgroup.qos is Qos.GUARANTEED:
+    there = [each for each in observed.cgroups if held and each.level is Level.CONTAINER and each.populated]
+    nameless = Counter(each.pod_uid for each in there if each.container_id not in names)
+    for cgroup in there:
+        if cgroup.qos is Qos.GUARANTEED:
             continue
         uid, name = names.get(cgroup.container_id, ("", ""))
         if cgroup.pod_uid in held and (uid != cgroup.pod_uid or name in ledger.cpus.assigned[cgroup.pod_uid]):
@@ -56,7 +79,9 @@ def standing(ledger: Ledger, names: Mapping[str, tuple[str, str]], observed: Obs
         mine = {each: cpus & cgroup.effective_cpus for each, cpus in held.items() if cpus & cgroup.effective_cpus}
         if mine:
             cpus = CpuSet.union(mine.values())
-            yield Standing(cgroup.path, cgroup.pod_uid, cgroup.container_id, cpus, tuple(sorted(mine)))
+            made_first = cgroup.path.rpartition("/")[2].startswith(CONTAINERD)
+            sandbox = made_first and cgroup.container_id not in names and nameless[cgroup.pod_uid] == 1
+            yield Standing(cgroup.path, cgroup.pod_uid, cgroup.container_id, cpus, tuple(sorted(mine)), sandbox)
 
 
 def common(observed: Observed) -> CpuSet:
