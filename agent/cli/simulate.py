@@ -20,6 +20,7 @@ from agent.app.simulate.simulate import MachineKind, Outcome, Prepared, Simulate
 from agent.cli.output import not_written
 from agent.core.forecast.scheduling import Strategy
 from agent.errors import BadInputError
+from agent.model.fields import words_in
 from agent.model.rules import Minor, OnMisalignment, Policy, Scope
 
 NOT_ALL_IN, BAD_INPUT = 1, 2
@@ -53,7 +54,7 @@ def _words(words: type[StrEnum]) -> Callback:
 
     def convert(_context: click.Context, _option: click.Parameter, value: str | None) -> tuple[StrEnum, ...]:
         found: list[StrEnum] = []
-        for part in () if value is None else (each.strip() for each in value.split(",")):
+        for part in () if value is None else words_in(value):
             if not part:
                 raise click.BadParameter("a word is missing; write one, or several with a comma between two")
             try:

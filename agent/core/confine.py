@@ -26,6 +26,7 @@ from agent.core.merge.needs import Budget, Family, Need
 from agent.core.merge.provider import Answer
 from agent.core.request.amounts import exclusive_count, pod_exclusive_count
 from agent.core.request.annotations import ALIGN, ALIGNS
+from agent.model.fields import words_in
 from agent.model.hint import IMPOSSIBLE, Hint, Stance
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Confinement, CpuBooks, Ledger
@@ -40,7 +41,7 @@ _MEMORY = "memory"
 
 def asks(pod: Pod) -> tuple[bool, bool]:
     """Whether the pod asks to be confined, and its memory too. A malformed wish is none."""
-    wish = ",".join(word.strip() for word in pod.annotations.get(ALIGN, "").split(","))
+    wish = ",".join(words_in(pod.annotations.get(ALIGN, "")))
     return wish in ALIGNS, wish in ALIGNS and _MEMORY in wish
 
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from agent.errors import SysfsMalformedError, SysfsMissingError
 from agent.host.files import HostFiles
+from agent.model.machine import PCI_ADDRESS
 
 PCI = "sys/bus/pci/devices"
 CLASSES = {"drm": "dri/", "accel": "accel/", "nvme": "", "infiniband_verbs": "infiniband/", "uio": ""}
@@ -31,7 +32,6 @@ MOST = 64
 """Files of one device; an NVMe controller may have many namespaces."""
 _NUMBERS = re.compile(r"([0-9]{1,6}):([0-9]{1,7})")
 _NAME = re.compile(r"[A-Za-z0-9_-]+(?:/[A-Za-z0-9_-]+)*")
-_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class DeviceFiles:
     def of(self, address: str) -> Usable:
         """The device files of a PCI function; never raises, what cannot be read is a hint."""
         folder = f"{PCI}/{address}"
-        if not _ADDRESS.fullmatch(address) or not self._files.is_dir(folder):
+        if not PCI_ADDRESS.fullmatch(address) or not self._files.is_dir(folder):
             return Usable((), f"{address} is no PCI function of this machine now")
         driver = self._files.link(f"{folder}/driver")
         if not driver:

@@ -22,18 +22,16 @@ from agent.errors import HostError
 from agent.host.archives import open_root
 from agent.host.files import PROC_LIMIT, FileStore, HostFiles
 from agent.host.sysfs.discovery import discover
-from agent.model.machine import Machine
+from agent.model.machine import PCI_ADDRESS, Machine
 
 FORMAT = 1
 FACTS = "numalign-record.json"
 """In the archive's top folder: what the recording was made with and on."""
 
-_LISTED = re.compile(
-    r"(cpu|node|index|memory_tier)\d{1,5}|hugepages-\d{1,12}kB|dax\d+\.\d+|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
-)
+_LISTED = re.compile(r"(cpu|node|index|memory_tier)\d{1,5}|hugepages-\d{1,12}kB|dax\d+\.\d+|" + PCI_ADDRESS.pattern)
 _SAFE_NAME = re.compile(
     r"[a-z][a-z_]{1,23}[0-9.]{0,8}|hugepages-\d{1,12}kB|[A-Z]{3,8}[0-9A-F]{0,4}:[0-9a-f]{2,3}"
-    r"|pci[0-9a-f]{4,8}:[0-9a-f]{2}|[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]|\d{1,6}|\.\."
+    rf"|pci[0-9a-f]{{4,8}}:[0-9a-f]{{2}}|{PCI_ADDRESS.pattern}|\d{{1,6}}|\.\."
 )
 _DRIVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,31}")
 _SAFE_TEXT = re.compile(

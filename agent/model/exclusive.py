@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from agent.model.fields import LABEL, words_in
+
 AUTO, NONE = "auto", "none"
 ALLOWED = "auto, none, names of containers, or auto,-NAME"
-_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +39,13 @@ NOBODY = Wish()
 @lru_cache(maxsize=256)
 def parsed(text: str) -> Wish | None:
     """A value; None of a text that is none."""
-    words = [each.strip() for each in text.split(",")]
-    if words == [NONE]:
+    written = words_in(text)
+    if written == [NONE]:
         return NOBODY
-    auto = words[0] == AUTO
-    names = [each.removeprefix("-") for each in words[1:]] if auto else words
-    if auto and not all(each.startswith("-") for each in words[1:]):
+    auto = written[0] == AUTO
+    names = [each.removeprefix("-") for each in written[1:]] if auto else written
+    if auto and not all(each.startswith("-") for each in written[1:]):
         return None
-    if not all(_NAME.fullmatch(each) for each in names) or {AUTO, NONE} & {*names}:
+    if not all(LABEL.fullmatch(each) for each in names) or {AUTO, NONE} & {*names}:
         return None
     return Wish(auto, frozenset(names))

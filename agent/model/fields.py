@@ -4,11 +4,13 @@ Used by `agent.model.podspec` (manifests, API objects), `agent.model.ledgerjson`
 reader checks the type and returns the plain value, or raises the fault that the document's reader chose, with the
 path and what was expected.
 
-Where a wrong value counts as an absent one, `mapping_of` and `mappings_in` read it.
+Where a wrong value counts as an absent one, `mapping_of`, `mappings_in` and `seconds_of` read it.
 """
 
 from __future__ import annotations
 
+import calendar
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
@@ -17,6 +19,9 @@ from agent.errors import MalformedError
 
 SHOWN = 60
 """Characters of a bad value that an error repeats: values are untrusted and go to logs and Events."""
+LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
+"""A DNS label: the name of a container or of a namespace."""
+_TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(\.\d{1,9})?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII)
 
 
 E = TypeVar("E", bound=StrEnum)
@@ -39,6 +44,25 @@ def show(value: object) -> str:
 def plain(text: str) -> str:
     """The text in one line without control characters: names in it are untrusted, and it goes to logs and Events."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def words_in(text: str) -> list[str]:
+    """The words of a list with commas, without the spaces around each."""
+    return [each.strip() for each in text.split(",")]
+
+
+def seconds_of(value: object) -> float | None:
+    """Seconds since the epoch of an RFC 3339 time, which is how the API writes one; None for anything else."""
+    found = _TIME.fullmatch(value) if isinstance(value, str) else None
+    if not found:
+        return None
+    parts = [int(found[number]) for number in range(1, 7)]
+    bounds = ((1970, 9999), (1, 12), (1, 31), (0, 23), (0, 59), (0, 60))
+    exists = all(low <= part <= high for part, (low, high) in zip(parts, bounds, strict=True))
+    if not exists or parts[2] > calendar.monthrange(parts[0], parts[1])[1]:
+        return None
+    shift = (int(found[9]) * 3600 + int(found[10]) * 60) * (-1 if found[8] == "-" else 1) if found[8] else 0
+    return calendar.timegm((*parts, 0, 0, 0)) - shift + float(found[7] or 0)
 
 
 def mapping_of(value: object) -> Mapping[str, Any]:

@@ -12,12 +12,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cached_property
 
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.quantity import show_bytes
+
+PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+"""domain:bus:device.function, as sysfs spells it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,7 @@ class PciDevice:
     """One PCI function.
 
     Attributes:
-        address: domain:bus:device.function as sysfs spells it.
+        address: as `PCI_ADDRESS` says.
         class_code: six hex digits without 0x, e.g. "020000".
         vendor, device: four hex digits without 0x.
         driver: name of the bound driver, or "".

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 
 from agent.errors import BadPodError, MalformedError
 from agent.model import notes
-from agent.model.fields import Field, show
+from agent.model.fields import LABEL, Field, seconds_of, show
 from agent.model.pod import Container, ContainerKind, Pod, Qos, Resources, at_once, weight
 from agent.model.quantity import is_whole, parse_milli
 
@@ -32,7 +32,6 @@ MOST_WEIGHT = 10_000
 """Bytes, see `agent.model.pod.weight`: a hundred pods fit into a checkpoint of 1 MiB, whoever wrote them."""
 _INT32 = 2**31 - 1
 
-_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)
 _SUBDOMAIN = re.compile(
     r"(?=.{1,253}\Z)[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*", re.ASCII
 )
@@ -41,7 +40,6 @@ _RESOURCE = re.compile(
     r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII
 )
 _HASH = re.compile(r"[0-9a-f]{32}", re.ASCII)
-_TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(\.\d{1,9})?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII)
 _CRITICAL = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _POD_LEVEL = ("cpu", "memory")
 
@@ -67,7 +65,7 @@ def pod_from(body: Mapping[str, object]) -> Pod:
         part.mapping()
     name = _named(metadata.get("name"), _SUBDOMAIN, "a DNS subdomain name such as my-pod")
     space = metadata.get("namespace")
-    namespace = _named(space, _LABEL, "a DNS label such as default") if space else "default"
+    namespace = _named(space, LABEL, "a DNS label such as default") if space else "default"
     containers = _containers(spec)
     requests, limits = _pod_level(spec.get("resources"), containers)
     uid, static = _identity(metadata, f"{namespace}/{name}")
@@ -173,7 +171,7 @@ def _containers(spec: Field) -> tuple[Container, ...]:
     amounts = 0
     for section in ("initContainers", "containers"):
         for field in spec.get(section).items(MAX_CONTAINERS):
-            name = _named(field.get("name"), _LABEL, "a DNS label such as app")
+            name = _named(field.get("name"), LABEL, "a DNS label such as app")
             if name in names:
                 raise field.get("name").wrong(f'"{name}" is taken by another container; names are unique in a pod')
             names.add(name)
@@ -283,13 +281,7 @@ def _seconds(field: Field) -> float:
         return float(calendar.timegm(stamp()))
     if not field:
         return 0.0
-    found = _TIME.fullmatch(field.text())
-    if not found:
-        raise field.wrong(f"{show(field.value)} is not a time such as 2026-01-31T12:00:00Z")
-    parts = [int(found[number]) for number in range(1, 7)]
-    bounds = ((1970, 9999), (1, 12), (1, 31), (0, 23), (0, 59), (0, 60))
-    exists = all(low <= part <= high for part, (low, high) in zip(parts, bounds, strict=True))
-    if not exists or parts[2] > calendar.monthrange(parts[0], parts[1])[1]:
-        raise field.wrong(f"{show(field.value)} is not a time that exists")
-    shift = (int(found[9]) * 3600 + int(found[10]) * 60) * (-1 if found[8] == "-" else 1) if found[8] else 0
-    return calendar.timegm((*parts[:6], 0, 0, 0)) - shift + float(found[7] or 0)
+    found = seconds_of(field.text())
+    if found is None:
+        raise field.wrong(f"{show(field.value)} is not a time that exists, such as 2026-01-31T12:00:00Z")
+    return found

@@ -15,7 +15,9 @@ from pydantic import Field, PlainSerializer, PlainValidator, StrictInt, WithJson
 
 from agent.errors import MalformedError
 from agent.model.exclusive import ALLOWED, Wish, parsed
+from agent.model.fields import LABEL
 from agent.model.idset import MAX_ID, CpuSet
+from agent.model.machine import PCI_ADDRESS
 from agent.model.notes import LONGEST_LIST
 from agent.model.quantity import parse_milli
 
@@ -191,7 +193,7 @@ YES_OR_NO = {
 """Schema of an option that Go reads as a boolean."""
 WHOLE = {"type": ["string", "integer"], "pattern": "^[+]?[0-9]{1,9}$", "minimum": 0}
 """Schema of an option that is a whole number."""
-_LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_LABEL = LABEL.pattern
 _AMOUNTS_SHOWN = PlainSerializer(_show_amounts)
 
 Seconds = Annotated[
@@ -266,4 +268,4 @@ Hex4 = Annotated[str, Field(strict=True, pattern=r"^(?:[0-9a-f]{4})?$")]
 Attribute = Annotated[
     str, Field(strict=True, pattern=r"^[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?/[A-Za-z_][A-Za-z0-9_]{0,31}$")
 ]
-PciAddress = Annotated[str, Field(strict=True, pattern=r"^[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")]
+PciAddress = Annotated[str, Field(strict=True, pattern=f"^{PCI_ADDRESS.pattern}$")]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from itertools import islice
 from typing import Any
 
@@ -14,7 +12,7 @@ from agent.errors import MalformedError
 from agent.kube.objects.pod_objects import seen
 from agent.kube.pod_report import CONDITION, NOT_ALIGNED
 from agent.kube.topology_crd import SUMMARY, WRITER, mark_of
-from agent.model.fields import mapping_of, mappings_in, plain
+from agent.model.fields import mapping_of, mappings_in, plain, seconds_of
 from agent.model.notes import kept_texts
 from agent.model.quantity import parse_milli
 
@@ -132,9 +130,9 @@ def fleet_pod(body: Raw) -> FleetPod:
     key = f"{_word(metadata.get('namespace')) or 'default'}/{name_of(body) or '?'}"
     return FleetPod(
         pod=pod, key=key, node=node, phase=phase,
-        bound=seconds(placed.get("lastTransitionTime")) if node else 0.0,
+        bound=(seconds_of(placed.get("lastTransitionTime")) or 0.0) if node else 0.0,
         reason=_word(condition.get("reason")), message=_word(condition.get("message"), SENTENCE),
-        since=seconds(condition.get("lastTransitionTime")),
+        since=seconds_of(condition.get("lastTransitionTime")) or 0.0,
         unscheduled=_word(placed.get("message"), SENTENCE) if held else "",
         spec={key: spec[key] for key in spec if key in _SPEC} if told else {},
         problem=problem,
@@ -144,18 +142,6 @@ def fleet_pod(body: Raw) -> FleetPod:
 def misaligned(body: Raw) -> bool:
     """Whether a pod's own condition says so."""
     return _condition(mapping_of(body.get("status")), CONDITION).get("reason") == NOT_ALIGNED
-
-
-def seconds(stamp: object) -> float:
-    """Seconds since the epoch of a time as the API writes it; 0 for anything else."""
-    if not isinstance(stamp, str) or len(stamp) > 40:  # noqa: PLR2004 - with nanoseconds and a zone it has 35
-        return 0.0
-    try:
-        moment = datetime.fromisoformat(stamp)
-        found = moment.timestamp() if moment.tzinfo else 0.0
-    except (ValueError, OverflowError):
-        return 0.0
-    return found if math.isfinite(found) and found > 0 else 0.0
 
 
 def _condition(status: Raw, name: str) -> Raw:

@@ -22,7 +22,7 @@ from agent.engine.cluster_site import Change, ClusterSite, held_by
 from agent.engine.node_summary import Managers
 from agent.errors import BadInputError, BadPodError, MalformedError, SettingsError
 from agent.host.workloads import read_workloads
-from agent.model.fields import Field
+from agent.model.fields import Field, words_in
 from agent.model.placing import BindingFacts, facts_of
 from agent.model.rules import Ceilings
 from agent.model.workload import WorkloadItem, items_from, replicas, with_defaults
@@ -222,7 +222,7 @@ def _pods(fleet: Fleet, options: WhatIfOptions, known: set[str], wrong: list[str
 
 def _chosen(sites: Sequence[ClusterSite], wish: str, wrong: list[str]) -> Iterator[ClusterSite]:
     """Nodes by name, or by labels: a=b, a!=b, with commas between them."""
-    parts = [part.strip() for part in wish.split(",") if part.strip()]
+    parts = [part for part in words_in(wish) if part]
     if not parts:
         yield from sites
         return

@@ -45,7 +45,7 @@ KNOWN_PLUGINS: Mapping[str, str] = {
 }
 """Names that its socket, binary, image or label begins with, after a plugin's index ("10-") is taken off.
 As published: charts of containers/nri-plugins, manifests and chart of kubernetes-sigs/dra-driver-cpu."""
-_LABELS = "app.kubernetes.io/name", "k8s-app", "app"
+APP_LABELS = "app.kubernetes.io/name", "k8s-app", "app"
 """Labels of a pod that name the program."""
 _NRI = "/run/nri"
 """The folder of the runtime's NRI socket, by its real path."""
@@ -136,7 +136,7 @@ def pod_writes(body: object) -> str:
     if not folders:
         return ""
     labels = mapping_of(metadata.get("labels"))
-    named = [labels.get(key) for key in _LABELS]
+    named = [labels.get(key) for key in APP_LABELS]
     for container in (*mappings_in(spec.get("containers")), *mappings_in(spec.get("initContainers"))):
         if any(str(each.get("name")) in folders for each in mappings_in(container.get("volumeMounts"))):
             for name in (*named, _image(container.get("image"))):

@@ -27,7 +27,7 @@ from agent.model.claims import ClaimDevice
 from agent.model.devices import DeviceInventory
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
-from agent.model.machine import Machine
+from agent.model.machine import PCI_ADDRESS, Machine
 from agent.model.outcome import Reason, Refusal
 from agent.model.pod import ContainerKind, Pod
 from agent.model.quantity import units
@@ -129,7 +129,6 @@ VENDORS = (
 """Plugins that name accelerators by other ids than PCI addresses: resource -> PCI vendor."""
 ACCELERATORS = ("03", "12")
 """PCI base classes: display controllers and processing accelerators."""
-_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 
 
 def owners(machine: Machine, offered: Iterable[Offered]) -> dict[str, str]:
@@ -139,7 +138,7 @@ def owners(machine: Machine, offered: Iterable[Offered]) -> dict[str, str]:
     offers some under ids of its own (NVIDIA's are UUIDs): which of them it has cannot be told, so it has them all.
     """
     offered = tuple(offered)
-    found = {each.id.lower(): each.resource for each in offered if _ADDRESS.fullmatch(each.id.lower())}
+    found = {each.id.lower(): each.resource for each in offered if PCI_ADDRESS.fullmatch(each.id.lower())}
     pools: dict[str, str] = {}
     for each in sorted(offered, key=lambda device: device.resource, reverse=True):
         vendor = next((vendor for pattern, vendor in VENDORS if pattern.fullmatch(each.resource)), "")

@@ -20,10 +20,9 @@ from agent.core.machines.lstopo_element import Element
 from agent.core.machines.lstopo_nodes import SOURCE, Memory, nodes_of
 from agent.core.machines.uncore import UNCORE_LEVEL, uncore_of
 from agent.model.idset import MAX_ID, CpuSet, NodeSet
-from agent.model.machine import Cache, Cpu, Machine, PciDevice
+from agent.model.machine import PCI_ADDRESS, Cache, Cpu, Machine, PciDevice
 
 _CACHE = re.compile(r"L(\d)d?Cache")
-_BUS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII | re.IGNORECASE)
 _PCI_TYPE = re.compile(r"([0-9a-f]{4}) \[([0-9a-f]{4}):([0-9a-f]{4})\]", re.ASCII | re.IGNORECASE)
 _PACKAGES = ("Package", "Socket")
 _INSTRUCTIONS = "2"
@@ -165,7 +164,7 @@ def _devices(tree: XmlMachine, memory: Memory) -> tuple[PciDevice, ...]:
         if bridge and not address:
             continue  # the host's own
         what = _PCI_TYPE.match(each.get("pci_type"))
-        if not _BUS.fullmatch(address) or what is None:
+        if not PCI_ADDRESS.fullmatch(address) or what is None:
             raise each.wrong(
                 f'has pci_busid="{address[:40]}" and pci_type="{each.get("pci_type")[:40]}": no PCI function'
             )

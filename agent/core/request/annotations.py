@@ -25,6 +25,7 @@ from typing import TypeVar
 from agent.core.request.exclusive import EXCLUSIVE
 from agent.core.request.mixed import MIXED
 from agent.errors import MalformedError
+from agent.model.fields import words_in
 from agent.model.go import parse_bool
 from agent.model.notes import MORE, OURS, PREFIX, longest
 from agent.model.pod import Pod
@@ -147,7 +148,7 @@ class _Reader:
         if value is None:
             return None
         asked: dict[str, bool] = {}
-        for part in filter(None, (each.strip() for each in value.split(","))):
+        for part in filter(None, words_in(value)):
             name, _, switch = (each.strip() for each in part.partition("="))
             if name not in POD_OPTIONS:
                 self._wrong(CPU_OPTIONS, value, f"names {name[:40]}, which is none of {', '.join(POD_OPTIONS)}")
@@ -171,7 +172,7 @@ class _Reader:
         """Resource -> count."""
         value = self._take(DEVICES)
         found: dict[str, int] = {}
-        for part in filter(None, (each.strip() for each in (value or "").split(","))):
+        for part in filter(None, words_in(value or "")):
             name, _, count = (each.strip() for each in part.partition("="))
             if not name or not _is_count(count):
                 self._wrong(DEVICES, value or "", 'is no list like "numalign.io/nic=1"')
@@ -182,7 +183,7 @@ class _Reader:
     def check_align(self) -> None:
         """The confinement itself is `agent.core.confine`'s; here only the spelling is checked."""
         value = self._take(ALIGN)
-        if value is not None and ",".join(each.strip() for each in value.split(",")) not in ALIGNS:
+        if value is not None and ",".join(words_in(value)) not in ALIGNS:
             self._wrong(ALIGN, value, f"is none of {' | '.join(ALIGNS)}")
 
     def left(self, key: str) -> None:

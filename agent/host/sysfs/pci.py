@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from agent.errors import SysfsMalformedError
 from agent.host.sysfs.read import SysfsReader
 from agent.model.idset import CpuSet, NodeSet
-from agent.model.machine import NumaNode, PciDevice
+from agent.model.machine import PCI_ADDRESS, NumaNode, PciDevice
 
 DEVICES = "sys/bus/pci/devices"
-_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _HEX = re.compile(r"0x([0-9a-f]{4,6})")
 MAX_BRIDGES = 32
 """Deeper chains of bridges are a loop in a bad tree."""
@@ -35,7 +34,7 @@ def read_pci(reader: SysfsReader, nodes: tuple[NumaNode, ...], online: CpuSet) -
     found: list[PciDevice] = []
     places: dict[str, _PciPlace] = {}
     for name in reader.names(DEVICES):
-        if not _ADDRESS.fullmatch(name):
+        if not PCI_ADDRESS.fullmatch(name):
             reader.warn(f"{DEVICES}/{name[:80]}", "is no PCI address")
             continue
         found.append(_read_device(reader, name, nodes, online, places))
@@ -64,7 +63,7 @@ def _read_device(
         device=_hex(reader, f"{folder}/device", 4),
         driver=reader.files.link(f"{folder}/driver"),
         iommu_group=int(group) if group.isascii() and group.isdigit() else None,
-        physfn=physfn if _ADDRESS.fullmatch(physfn) else "",
+        physfn=physfn if PCI_ADDRESS.fullmatch(physfn) else "",
         parent=above[0] if above else "",
         numa_nodes=place.nodes,
         numa_source=place.source,
@@ -89,7 +88,7 @@ def _bridges(reader: SysfsReader, address: str) -> list[str]:
     except SysfsMalformedError as error:
         reader.warn(f"{DEVICES}/{address}", str(error))
         return []
-    parts = [part for part in real.split("/")[:-1] if _ADDRESS.fullmatch(part)]
+    parts = [part for part in real.split("/")[:-1] if PCI_ADDRESS.fullmatch(part)]
     return parts[::-1][:MAX_BRIDGES]
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from agent.host.sysfs.read import SysfsReader, ids_in
 from agent.model.idset import CpuSet, NodeSet
-from agent.model.machine import MemoryKind
+from agent.model.machine import PCI_ADDRESS, MemoryKind
 
 NODES = "sys/devices/system/node"
 TIERS = "sys/devices/virtual/memory_tiering"
@@ -28,7 +28,6 @@ CLEARLY = 1.5
 """Bandwidth this many times another node's is another kind of memory: DRAM generations differ by less."""
 
 _GPU_NODE = re.compile(r"^Node:\s*(\d{1,5})\s*$", re.MULTILINE)
-_PCI_ADDRESS = re.compile(r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]")
 
 
 @dataclass(frozen=True)
@@ -121,7 +120,7 @@ def _by_access(node: int, bases: list[int], sources: _Sources) -> MemoryKind:
 def _read_gpus(reader: SysfsReader) -> dict[int, str]:
     found: dict[int, str] = {}
     for address in reader.names(GPUS):
-        text = reader.text(f"{GPUS}/{address}/numa_status") if _PCI_ADDRESS.fullmatch(address) else None
+        text = reader.text(f"{GPUS}/{address}/numa_status") if PCI_ADDRESS.fullmatch(address.lower()) else None
         match = _GPU_NODE.search(text or "")
         if match:
             found[int(match[1])] = address.lower()

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from agent.core.cgroups.writers import APP_LABELS
 from agent.kube.pod_report import CONDITION, LONGEST_WORD
 from agent.model import notes
 from agent.model.claims import MOST_CLAIMS, MOST_DEVICES
@@ -26,7 +27,6 @@ MOST = 192 * 1024
 """What the specification of a pod may weigh here (`_weight`): so much is refused in any case (`podspec.noted`)."""
 _EACH = 100
 """What each part of an object counts, besides its text."""
-_LABELS = "app.kubernetes.io/name", "k8s-app", "app"
 _MIRROR = "kubernetes.io/config."
 
 Part = Callable[[Any], Any]
@@ -85,7 +85,9 @@ def _annotations(value: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 def _labels(value: Any) -> Any:  # noqa: ANN401 - JSON
-    return {key: _leaf(value[key]) for key in _LABELS if key in value} if isinstance(value, Mapping) else _leaf(value)
+    if not isinstance(value, Mapping):
+        return _leaf(value)
+    return {key: _leaf(value[key]) for key in APP_LABELS if key in value}
 
 
 def _owners(value: Any) -> Any:  # noqa: ANN401 - JSON

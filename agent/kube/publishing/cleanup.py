@@ -13,7 +13,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 
 from agent.core.request.exempt import Exemptions
@@ -22,7 +21,7 @@ from agent.kube.client import KubeClient
 from agent.kube.objects.pod_objects import Raw, identity, seen
 from agent.kube.pod_report import CONDITION, FAILED
 from agent.kube.publishing.publisher import Publisher
-from agent.model.fields import mapping_of, mappings_in
+from agent.model.fields import mapping_of, mappings_in, seconds_of
 from agent.model.outcome import Reason
 
 MOST, MINUTE = 10, 60.0
@@ -98,7 +97,7 @@ def ended(body: Raw) -> float | None:
     A status has no field for it: this is the latest of its times, and of when the API server saw it written
     (metadata.managedFields), which the kubelet did to say that the pod had ended.
     """
-    return max((found for each in _times(body) if (found := _seconds(each)) is not None), default=None)
+    return max((found for each in _times(body) if (found := seconds_of(each)) is not None), default=None)
 
 
 def _times(body: Raw) -> Iterator[object]:
@@ -111,14 +110,6 @@ def _times(body: Raw) -> Iterator[object]:
     for write in mappings_in(mapping_of(body.get("metadata")).get("managedFields")):
         if write.get("subresource") == "status":
             yield write.get("time")
-
-
-def _seconds(text: object) -> float | None:
-    try:
-        found = datetime.fromisoformat(text) if isinstance(text, str) else None
-        return found.timestamp() if found is not None and found.tzinfo is not None else None
-    except (ValueError, OverflowError):
-        return None
 
 
 class Cleanup:
