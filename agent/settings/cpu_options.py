@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from agent.errors import MalformedError, SettingsError
 from agent.model.go import parse_bool, quoted
-from agent.model.rules import NODE_OPTIONS, CpuOption, CpuOptions, Maturity, Policy
+from agent.model.rules import NODE_OPTIONS, CpuOption, CpuOptions, Maturity, Minor, Policy
 
 KEY = "cpuManagerPolicyOptions"
 
@@ -77,7 +77,9 @@ def check_machine(options: CpuOptions, policy: Policy, *, sockets: int, nodes: i
 def _available(name: str, closed: Mapping[Maturity, bool]) -> CpuOption:
     if name not in NODE_OPTIONS:
         raise SettingsError(
-            KEY, f"unknown CPU Manager Policy option: {quoted(name)}; known are {', '.join(sorted(NODE_OPTIONS))}"
+            KEY,
+            f"unknown CPU Manager Policy option: {quoted(name)}; "
+            f"kubelets up to {max(Minor)} know {', '.join(sorted(NODE_OPTIONS))}",
         )
     option = NODE_OPTIONS[name]
     if closed.get(option.maturity):

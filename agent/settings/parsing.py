@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from agent.errors import SettingsError
 from agent.model.fields import plain
+from agent.model.rules import Minor
 from agent.settings.conflicts import check_together
 from agent.settings.gates import GATES
 from agent.settings.kubelet_names import IGNORED
@@ -110,8 +111,8 @@ def _unneeded(settings: Settings) -> Iterable[str]:
 
 
 def _unknown(key: str, name: str, known: Iterable[str]) -> SettingsError:
-    why = f"is not a setting of numalign or the kubelet{_nearest(name, known)}; correct its name or remove it"
-    return SettingsError(key[:120], why)
+    whose = f"is not a setting of numalign or of a kubelet up to {max(Minor)}"
+    return SettingsError(key[:120], f"{whose}{_nearest(name, known)}; correct its name or remove it")
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from agent.errors import MalformedError, SettingsError
 from agent.model.go import parse_bool, quoted
 from agent.model.machine import Machine
-from agent.model.rules import Compatibility, Policy, Scope, TopologyRules
+from agent.model.rules import Compatibility, Minor, Policy, Scope, TopologyRules
 
 PREFER_CLOSEST = "prefer-closest-numa-nodes"
 MAX_NODES = "max-allowable-numa-nodes"
@@ -64,7 +64,7 @@ def parse_options(options: Mapping[str, str]) -> tuple[bool, int]:
             raise _fault(
                 _OPTIONS,
                 f"unknown Topology Manager Policy option: {quoted(name)}",
-                f"known are {PREFER_CLOSEST} and {MAX_NODES}",
+                f"kubelets up to {max(Minor)} know {PREFER_CLOSEST} and {MAX_NODES}",
             )
     return closest, limit
 

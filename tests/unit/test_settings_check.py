@@ -67,7 +67,10 @@ def test_the_same_as_json(tmp_path: Path) -> None:
             "cpuManagerPolicyOptions: {align-by-socket: true}\ntopologyManagerPolicy: single-numa-node", None,
             "cpuManagerPolicyOptions.align-by-socket: ",
         ),
-        ("cpuManagerPolicyOptions: {no-such: true}", None, "unknown CPU Manager Policy option"),
+        (
+            "cpuManagerPolicyOptions: {no-such: true}", None,
+            'unknown CPU Manager Policy option: "no-such"; kubelets up to 1.37 know align-by-socket, ',
+        ),
         ("compatibility: kubelet", MACHINE, "kubeReserved.cpu: [cpumanager] unable to determine reserved CPU"),
     ],
 )  # fmt: skip

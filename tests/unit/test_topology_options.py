@@ -35,7 +35,10 @@ def test_all_that_go_calls_false(value: str) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"no-such": "1"}, 'unknown Topology Manager Policy option: "no-such"; known are prefer-closest-numa-nodes'),
+        (
+            {"no-such": "1"},
+            'unknown Topology Manager Policy option: "no-such"; kubelets up to 1.37 know prefer-closest-numa-nodes',
+        ),
         (
             {"prefer-closest-numa-nodes": "yes"},
             'bad value for option "prefer-closest-numa-nodes": strconv.ParseBool: parsing "yes": invalid syntax;',
