@@ -32,7 +32,8 @@ TELL = (
 ONLINE = str(parse_synthetic(description("lab")).online)
 NODES = str(parse_synthetic(description("lab")).node_set)
 PERIOD = " 100000"
-FILES = ("cpuset.cpus.effective", "cpuset.mems", "cpuset.mems.effective", "cpu.max")
+OWN_MEMS, QUOTA = "cpuset.mems", "cpu.max"
+"""Besides the effective sets (`reading.FILES`). Quotas are in another hierarchy of v1: there none is told."""
 SETTLE = 30.0
 """Seconds until the kernel agrees with the books."""
 
@@ -98,7 +99,8 @@ class GuestNode:
         stored = self.pods[pod]
         names = [container] if container else [each["name"] for each in stored["spec"]["containers"]]
         for number in (number for name, number in _ids(stored) if name in names):
-            self.node.run(f"kill -TERM $(cat $(find /sys/fs/cgroup/kubepods.slice -name '*{number}*')/cgroup.procs)")
+            found = f"find {reading.TREE[self.node.plan.cgroups]}/kubepods* -name '*{number}*'"
+            self.node.run(f"kill -TERM $(cat $({found})/cgroup.procs)")
 
         def ended(now: Object) -> bool:
             states = {each["name"]: each["state"] for each in now["status"].get("containerStatuses", ())}
@@ -167,6 +169,8 @@ class GuestNode:
     def _settled(self, pod: str) -> dict[str, Has]:
         """Waits until the kernel agrees with the books; if it never does, what the kernel has is the answer."""
         deadline = time.monotonic() + SETTLE
+        cpus_file, mems_file = reading.FILES[self.node.plan.cgroups]
+        unbound = ("", NODES) if self.node.plan.cgroups == 1 else ("",)  # v1 has no empty sets
         while True:
             tree, stored = self._tree(), self.lab.pod(self.pods[pod]["metadata"]["name"])
             books = reading.books(self.node).get(stored["metadata"]["uid"], {})
@@ -176,26 +180,30 @@ class GuestNode:
                 files = next((files for path, files in tree.items() if number in path), None)
                 if files is None:
                     continue
-                cpus = files.get("cpuset.cpus.effective", "")
+                cpus = files.get(cpus_file, "")
                 agreed &= cpus == (books[name].cpus if name in books and books[name].cpus else pool)
                 found[name] = Has(
                     cpus=SHARED if cpus == pool else cpus,
-                    mems=files["cpuset.mems.effective"] if files.get("cpuset.mems") else ANY,
-                    quota=files.get("cpu.max", "").removesuffix(PERIOD),
+                    mems=ANY if files.get(OWN_MEMS, "") in unbound else files[mems_file],
+                    quota=self._quota(files),
                 )
             if (agreed and found) or time.monotonic() > deadline:
                 return found
             time.sleep(PATIENCE)
 
-    def _pod_quota(self, pod: Object) -> str:
-        end = f"pod{pod['metadata']['uid'].replace('-', '_')}.slice"
-        found = (files for path, files in self._tree().items() if path.endswith(end))
-        return next(found, {}).get("cpu.max", "").removesuffix(PERIOD)
+    def _pod_quota(self, pod: Object) -> str | None:
+        uid = pod["metadata"]["uid"]
+        ends = (f"pod{uid.replace('-', '_')}.slice", f"pod{uid}")
+        return self._quota(next((files for path, files in self._tree().items() if path.endswith(ends)), {}))
+
+    def _quota(self, files: Mapping[str, str]) -> str | None:
+        return None if self.node.plan.cgroups == 1 else files.get(QUOTA, "").removesuffix(PERIOD)
 
     def _tree(self) -> dict[str, dict[str, str]]:
         """Cgroup path -> file -> text, of everything below the kubelet's root."""
-        names = " ".join(f"--include={name}" for name in FILES)
-        told = self.node.run(f"cd /sys/fs/cgroup && grep -rsH '' {names} kubepods.slice; true")
+        version = self.node.plan.cgroups
+        names = " ".join(f"--include={name}" for name in (*reading.FILES[version], OWN_MEMS, QUOTA))
+        told = self.node.run(f"cd {reading.TREE[version]} && grep -rsH '' {names} kubepods*; true")
         tree: dict[str, dict[str, str]] = {}
         for line in told.splitlines():
             path, _, text = line.partition(":")
