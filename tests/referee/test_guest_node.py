@@ -35,7 +35,7 @@ def told(place: str, cgroups: int, cpus: str, mems: str, own: str) -> str:
 @pytest.mark.parametrize("driver", ["systemd", "cgroupfs"])
 @pytest.mark.parametrize("cgroups", [2, 1])
 def test_sets_and_quotas_are_read_in_every_layout(monkeypatch: pytest.MonkeyPatch, cgroups: int, driver: str) -> None:
-    """One with CPUs and a node of its own, one that shares: v1 says "all nodes" where v2 says nothing, and no quota."""
+    """One with CPUs and a node of its own, one that shares: v1 says "all nodes" where v2 says nothing, no quota."""
     parent, name = PLACES[driver]
     text = told(parent, cgroups, "0-15", "0-3", "" if cgroups == 2 else "0-3")
     text += told(f"{parent}/{name.format(BOUND)}", cgroups, "2-3", "1", "1")
