@@ -11,7 +11,7 @@ import re
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -68,10 +68,10 @@ def medians(folder: Path, name: str, tree: str) -> dict[str, float]:
     return {row: statistics.median(values) for row, values in found.items()}
 
 
-def measure(folder: Path, trees: dict[str, Path], rounds: int) -> None:
+def measure(folder: Path, trees: dict[str, Path], names: Sequence[str], rounds: int) -> None:
     """Run what is missing in the folder."""
     for number in range(1, rounds + 1):
-        for name in NAMES:
+        for name in names:
             for tree, place in trees.items():
                 kept = folder / f"{name}.{tree}.{number}"
                 if kept.exists():
@@ -92,9 +92,12 @@ def measure(folder: Path, trees: dict[str, Path], rounds: int) -> None:
 @click.option("--base", required=True, metavar="REVISION", help="What the last commit is compared with.")
 @click.option("--rounds", default=5, show_default=True)
 @click.option("--most", default=1.05, show_default=True, help="Above this ratio a row counts as slower.")
+@click.option("--only", multiple=True, type=click.Choice(NAMES), help="Run this benchmark, and no other not named.")
 @click.option("--folder", type=click.Path(path_type=Path), help="Where the rounds are kept.  [default: by revisions]")
 @click.option("--all", "everything", is_flag=True, help="Show every row and not the slower ones only.")
-def main(base: str, rounds: int, most: float, folder: Path | None, *, everything: bool) -> None:
+def main(
+    base: str, rounds: int, most: float, only: tuple[str, ...], folder: Path | None, *, everything: bool
+) -> None:
     """Compare the last commit's benchmarks with another revision's. Exit code 1 if a row is slower."""
     prints = {tree: _git("rev-parse", "--short=12", rev) for tree, rev in (("old", base), ("new", "HEAD"))}
     cache = Path.home() / ".cache/numalign/bench"
@@ -104,10 +107,10 @@ def main(base: str, rounds: int, most: float, folder: Path | None, *, everything
     for tree, place in trees.items():
         if not place.exists():
             _git("worktree", "add", "--detach", "--quiet", str(place), prints[tree])
-    measure(folder, trees, rounds)
+    measure(folder, trees, only or NAMES, rounds)
     slower = 0
     click.echo(f"median of {rounds} rounds, {prints['new']} to {prints['old']}")
-    for name in NAMES:
+    for name in only or NAMES:
         old, new = medians(folder, name, "old"), medians(folder, name, "new")
         click.echo(f"{name}: {len(old.keys() & new.keys())} rows")
         for row in (each for each in new if each in old):
