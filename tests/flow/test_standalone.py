@@ -10,6 +10,7 @@ import sys
 import urllib.request
 from pathlib import Path
 
+import psutil
 import pytest
 
 from agent.app.service.service import TICK
@@ -156,17 +157,17 @@ def test_a_missing_folder_is_one_sentence(tmp_path: Path) -> None:
         standalone_node(StandaloneOptions(pods=tmp_path / "nowhere", state=tmp_path / "state", root=MACHINE))
 
 
-def cats() -> set[int]:
-    """The processes of this user that are a cat without arguments."""
-    found = set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if (entry / "cmdline").read_bytes() == b"/bin/cat\0":
-                    found.add(int(entry.name))
-            except OSError:
-                continue
-    return found
+def cats(parent: int) -> list[psutil.Process]:
+    """The processes below one that are a cat without arguments."""
+    return [each for each in psutil.Process(parent).children(recursive=True) if each.cmdline() == ["/bin/cat"]]
+
+
+def runs(process: psutil.Process) -> bool:
+    """Whether it is still there, and no zombie that nobody has waited for."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def start(folder: Path, *options: str) -> subprocess.Popen[str]:
@@ -188,10 +189,9 @@ def test_processes_are_where_the_table_says_and_none_is_left(tmp_path: Path, end
     (tmp_path / "pods").mkdir()
     write(tmp_path / "pods", "web", container(cpu="500m"))
     write(tmp_path / "pods", "db", container(cpu="", memory=""))
-    before = cats()
     process = start(tmp_path)
-    mine = cats() - before
-    assert len(mine) >= 2
+    eventually(lambda: len(cats(process.pid)) >= 2)  # a process has no command line until its exec is over
+    mine = cats(process.pid)
     if ending == "SIGTERM":
         process.terminate()
         assert process.wait(10) == 0
@@ -199,7 +199,7 @@ def test_processes_are_where_the_table_says_and_none_is_left(tmp_path: Path, end
     else:
         process.kill()
         process.wait(10)
-    eventually(lambda: not mine & cats())
+    eventually(lambda: not any(map(runs, mine)))
     process.communicate()
 
 
