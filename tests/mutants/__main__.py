@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from tests.mutants import kept, places, report, table
-from tests.mutants.choosing import Choice, Recordings
+from tests.mutants.choosing import Choice, Recordings, blobs
 from tests.mutants.forks import Forks
 from tests.mutants.judging import KILLED, SURVIVED, Judge, Verdict, Verdicts, listed, sample
 from tests.mutants.operators import Mutant
@@ -80,7 +80,8 @@ class _Command:
         if not only:
             _say(f"no file of the product is in {', '.join(self._asked.only)}\n")
             return USAGE
-        forks = Forks(self._tree, self._scratch, max(1, self._asked.jobs))
+        tests = () if self._asked.table else tuple(blobs(self._asked.tests or places.FAST))
+        forks = Forks(self._tree, self._scratch, max(1, self._asked.jobs), files=tests)
         try:
             return self._judged(forks, files, only)
         finally:

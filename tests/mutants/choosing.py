@@ -44,7 +44,7 @@ class Recordings:
     """
 
     def __init__(self, folder: Path, commit: str, tests: Sequence[str] = FAST) -> None:
-        self._folder, self._commit, self._blobs = folder / "recordings", commit, _blobs(tests)
+        self._folder, self._commit, self._blobs = folder / "recordings", commit, blobs(tests)
         self._folder.mkdir(parents=True, exist_ok=True)
         self.seconds: dict[str, float] = {}
         self.commits: set[str] = set()
@@ -126,7 +126,8 @@ class Recordings:
                     self._where[file, function][name] = frozenset(lines)
 
 
-def _blobs(tests: Sequence[str]) -> dict[str, str]:
+def blobs(tests: Sequence[str]) -> dict[str, str]:
+    """Every file of tests in these folders -> its version."""
     lines = (line.split("\t") for line in git("ls-tree", "-r", "HEAD", *tests).splitlines())
     files = {path: about.split()[2] for about, path in lines}
     return {path: blob for path, blob in files.items() if Path(path).match("test_*.py")}

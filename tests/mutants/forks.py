@@ -10,7 +10,6 @@ import contextlib
 import importlib
 import json
 import os
-import resource
 import shutil
 import signal
 import sys
@@ -23,8 +22,9 @@ from typing import Any
 
 import pytest
 
-from tests.mutants.places import ROOT
+from tests.mutants.entering import QUIET, enter, kill, link
 from tests.mutants.session import Session
+from tests.mutants.warm import Warm
 
 LIBRARIES = (
     "hypothesis", "hypothesis.strategies", "pydantic", "yaml", "click", "click.testing", "rich.console", "rich.table",
@@ -32,11 +32,6 @@ LIBRARIES = (
     "asyncio", "asyncinotify", "kubernetes", "kopf", "http.server", "sqlite3", "unittest.mock",
 )  # fmt: skip
 PATIENCE = 10
-MEMORY, FILE = 6 << 30, 1 << 30
-QUIET = (
-    "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header", "--tb=line",
-    "-W", "ignore::pytest.PytestAssertRewriteWarning",
-)  # fmt: skip
 
 
 @dataclass
@@ -59,6 +54,10 @@ class Run:
     record: bool = False
     skip: Sequence[str] = ()
     """Tests that judge nothing."""
+    hot: bool = True
+    """Whether a process that has collected everything may run it."""
+    again: str = ""
+    """The test that noticed the same change a moment ago, or the verdict without one."""
     left: int = 0
     """How many tests its asker left out."""
     pid: int = 0
@@ -91,11 +90,15 @@ class Ended:
 
 
 class Forks:
-    """As many children at once as are asked for."""
+    """As many children at once as are asked for; `files` of tests are collected once for each of them."""
 
-    def __init__(self, tree: Path, scratch: Path, jobs: int, libraries: Sequence[str] = LIBRARIES) -> None:
-        self._tree, self._scratch, self._jobs = tree, scratch, jobs
+    def __init__(
+        self, tree: Path, scratch: Path, jobs: int, libraries: Sequence[str] = LIBRARIES, files: Sequence[str] = ()
+    ) -> None:
+        self._tree, self._scratch, self._jobs, self._files = tree, scratch, jobs, files
         self._running: dict[int, tuple[Any, Run]] = {}
+        self._asked: dict[Warm, tuple[Any, Run]] = {}
+        self._idle: list[Warm] = []
         self._count = 0
         for name in libraries:
             importlib.import_module(name)
@@ -105,29 +108,37 @@ class Forks:
         waiting = iter(runs)
         more = True
         while True:
-            while more and len(self._running) < self._jobs:
+            while more and len(self._running) + len(self._asked) < self._jobs:
                 following = next(waiting, None)
                 if following is None:
                     more = False
                 else:
                     self._start(*following)
-            if not self._running:
+            if not self._running and not self._asked:
                 return
             yield from self._ended()
+            yield from self._answered()
             time.sleep(0.01)
 
     def close(self) -> None:
         """End what runs still."""
+        for each in (*self._idle, *self._asked):
+            each.close()
+        self._idle.clear()
+        self._asked.clear()
         for pid in list(self._running):
-            _kill(pid)
+            kill(pid)
             os.waitpid(pid, 0)
         self._running.clear()
 
     def _start(self, key: Any, run: Run) -> None:  # noqa: ANN401 - the caller's own, given back as it is
+        if run.hot and self._files:
+            self._ask(key, run)
+            return
         self._count += 1
         run.place = self._scratch / str(self._count)
         copy = run.place / "n"
-        shutil.copytree(self._tree, copy, copy_function=_link)
+        shutil.copytree(self._tree, copy, copy_function=link)
         for path, text in run.change.items():
             (copy / path).unlink()
             (copy / path).write_bytes(text)
@@ -147,27 +158,52 @@ class Forks:
                 os._exit(code)
         self._running[run.pid] = (key, run)
 
+    def _ask(self, key: Any, run: Run) -> None:  # noqa: ANN401 - as above
+        if not self._idle:
+            self._count += 1
+            place = self._scratch / str(self._count)
+            self._idle.append(Warm(self._tree, place, self._files, tuple(self._asked)))
+        warm, run.began = self._idle.pop(), time.monotonic()
+        warm.ask({
+            "change": run.change, "limit": run.limit, "patience": PATIENCE * run.limit, "skip": list(run.skip),
+            "chosen": list(run.files) if run.record else [each for stage in run.stages for each in stage],
+            "record": run.record,
+        })  # fmt: skip
+        self._asked[warm] = key, run
+
+    def _answered(self) -> Iterator[tuple[Any, Run, Ended]]:
+        for warm, (key, run) in [each for each in self._asked.items() if each[0].answered()]:
+            del self._asked[warm]
+            try:
+                said = warm.answer()
+            except EOFError:
+                said = None
+                self._files = self._files if warm.ready else ()
+                warm.close()
+            else:
+                self._idle.append(warm)
+            if said is None:
+                run.hot = False
+                self._start(key, run)
+            else:
+                seconds = time.monotonic() - run.began
+                yield key, run, _told(warm.place, said["code"], bool(said["over"]), seconds)
+
     def _ended(self) -> Iterator[tuple[Any, Run, Ended]]:
         for pid, (key, run) in list(self._running.items()):
             over = time.monotonic() > run.deadline
             if over:
-                _kill(pid)
+                kill(pid)
             done, status = os.waitpid(pid, 0 if over else os.WNOHANG)
             if not done:
                 continue
             del self._running[pid]
-            _kill(pid)  # what it left behind
-            try:
-                said = json.loads((run.place / "said.json").read_bytes())
-            except (OSError, ValueError):
-                said = {"failed": [], "ran": 0, "recorded": {}}
-            log = (run.place / "log").read_text("utf-8", "replace")[-4000:] if (run.place / "log").exists() else ""
-            self._harvest(run.place / "n")
-            code = os.waitstatus_to_exitcode(status)
-            over = over or code in {-signal.SIGXCPU, 256 - signal.SIGXCPU}
-            shutil.rmtree(run.place, ignore_errors=True)
+            kill(pid)  # what it left behind
             seconds = time.monotonic() - run.began
-            yield key, run, Ended(code, over, tuple(said["failed"]), said["ran"], seconds, said["recorded"], log)
+            found = _told(run.place, os.waitstatus_to_exitcode(status), over, seconds)
+            self._harvest(run.place / "n")
+            shutil.rmtree(run.place, ignore_errors=True)
+            yield key, run, found
 
     def _harvest(self, copy: Path) -> None:
         """Tests that a child compiled are compiled for all that follow: no mutant changes one."""
@@ -178,43 +214,18 @@ class Forks:
                 shutil.copy2(each, kept)
 
 
-def _link(source: str, target: str) -> str:
+def _told(place: Path, code: int, over: bool, seconds: float) -> Ended:  # noqa: FBT001 - what is known of it
     try:
-        os.link(source, target)
-    except OSError:  # another file system
-        shutil.copy2(source, target)
-    return target
-
-
-def _kill(group: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # they ended by themselves
-        os.killpg(group, signal.SIGKILL)
-
-
-def _enter(run: Run, copy: Path) -> None:
-    """A child becomes one that has seen nothing of the product, in its copy of the tree."""
-    os.setsid()
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    log = os.open(run.place / "log", os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for number, descriptor in enumerate((nothing, log, log)):
-        os.dup2(descriptor, number)
-    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))  # not the address space: etcd maps a file of 10 GiB
-    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE, FILE))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if run.limit:
-        resource.setrlimit(resource.RLIMIT_CPU, (int(run.limit), int(run.limit) + 5))
-    os.chdir(copy)
-    os.environ["PYTHONPATH"] = str(copy)
-    os.environ.pop("CI", None)  # a missing peer is no reason to fail here
-    sys.path[:] = [str(copy), *(each for each in sys.path if each not in {"", str(ROOT)})]
-    for name in [each for each in sys.modules if each.split(".")[0] in {"agent", "tests"}]:
-        del sys.modules[name]
-    importlib.invalidate_caches()
+        said = json.loads((place / "said.json").read_bytes())
+    except (OSError, ValueError):
+        said = {"failed": [], "ran": 0, "recorded": {}}
+    log = (place / "log").read_text("utf-8", "replace")[-4000:] if (place / "log").exists() else ""
+    over = over or code in {-signal.SIGXCPU, 256 - signal.SIGXCPU}
+    return Ended(code, over, tuple(said["failed"]), said["ran"], seconds, said["recorded"], log)
 
 
 def _child(run: Run, copy: Path) -> int:
-    _enter(run, copy)
+    enter(run.place, copy, run.limit)
     for stage in run.stages[:-1]:
         pid = os.fork()
         if pid == 0:
@@ -232,9 +243,5 @@ def _pytest(run: Run, copy: Path, tests: Sequence[str] | None) -> int:
     files = run.files or dict.fromkeys(each.split("::")[0] for each in tests or ())
     words = [*QUIET, *first, "--rootdir", str(copy), f"--basetemp={run.place / 't'}", *files]
     code = int(pytest.main(words, plugins=[session]))
-    said = {
-        "failed": session.failed, "ran": len(session.passed.union(session.failed)),
-        "recorded": session.recorded() if run.record else {},
-    }  # fmt: skip
-    (run.place / "said.json").write_text(json.dumps(said), "utf-8")
+    (run.place / "said.json").write_text(json.dumps(session.said()), "utf-8")
     return code

@@ -19,6 +19,8 @@ INSIDE = ("agent/core/", "agent/engine/")
 """Where decisions are made: two of three mutants are taken from here."""
 NO_IMPORT = 4
 """pytest's exit code when conftest.py cannot be imported, since the product cannot."""
+SOON = 0.3
+"""Seconds: a test that takes as long may wait for something, in vain where the machine does other things."""
 CONTROL = 25
 """Each so manieth run is one without a change, which must survive."""
 AT_LEAST, PER_SECOND = 20.0, 2.0
@@ -187,17 +189,33 @@ class Judge:
         stages = [each for each in (choice.first, choice.rest) if each]
         seconds = sum(self._recordings.seconds.get(each, 10.0) for stage in stages for each in stage)
         limit = AT_LEAST + PER_SECOND * seconds
-        return Run({mutant.path: changed}, limit, stages=stages, left=choice.left, skip=self.false_alarms)
+        hot = mutant.name not in self._given
+        return Run({mutant.path: changed}, limit, stages=stages, left=choice.left, skip=self.false_alarms, hot=hot)
 
     def _told(self, mutant: Mutant, run: Run, ended: Ended) -> Iterator[Verdict]:
         """The verdict, unless it rests on a test that was not seen to pass, after the same ones, without a change."""
         verdict = self._verdict(mutant, run, ended)
+        if not run.again and self._hasty(verdict):
+            stages = _until(run.stages, verdict.by) if verdict.by else run.stages
+            self._next.append((mutant, replace(run, stages=stages, again=verdict.by or TIMEOUT)))
+            return
+        if run.again not in {"", TIMEOUT} and verdict.by != run.again:
+            self.false_alarms.append(run.again)  # fails now and then
+            if (fresh := self._of(mutant)) is not None:
+                self._next.append((mutant, fresh))
+            return
         if verdict.verdict != KILLED or "::" not in verdict.by or verdict.by in self._trusted:
             yield verdict
             return
         if verdict.by not in self._doubted:
             self._next.append((verdict.by, replace(run, change={}, stages=_until(run.stages, verdict.by))))
         self._doubted.setdefault(verdict.by, []).append((mutant, verdict))
+
+    def _hasty(self, verdict: Verdict) -> bool:
+        """Whether it may come of what else the machine does: it must come twice."""
+        if verdict.verdict == TIMEOUT:
+            return True
+        return verdict.verdict == KILLED and self._recordings.seconds.get(verdict.by, SOON) >= SOON
 
     def _settled(self, test: str, ended: Ended) -> Iterator[Verdict]:
         """A run without a change has ended, for a test that killed or, "", for all of a choice."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import coverage
 import pytest
 from hypothesis import Phase, settings
 
+from tests.mutants.entering import waiting_for_cpu
 from tests.mutants.places import EXAMPLES, SLOW_FIXTURES, SLOW_MARKS
 
 Where = dict[str, dict[str, list[int]]]
@@ -43,6 +45,17 @@ class Session:
                 data_file=None, config_file=False, include=[f"{self._watched}/agent/*"], messages=False
             )
             self._coverage.start()
+
+    def begin(
+        self, items: Mapping[str, pytest.Item], chosen: Sequence[str], skip: Sequence[str], watched: Path | None
+    ) -> list[pytest.Item]:
+        """In a fork of a process that has collected everything: what is to run, in its order; files where watched."""
+        self.failed.clear()
+        if watched is None:
+            return [items[each] for each in chosen if each in items and each not in skip]
+        self._watched = watched
+        self.start()
+        return [each for name, each in items.items() if name.partition("::")[0] in chosen]
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self) -> None:
@@ -77,7 +90,11 @@ class Session:
         """Lines that run from here are this test's."""
         if self._coverage is not None:
             self._coverage.switch_context(item.nodeid)
-        return (yield)
+        began, waited = time.monotonic(), waiting_for_cpu()
+        try:
+            return (yield)
+        finally:  # a machine with other work makes no test slow
+            self.seconds[item.nodeid] = max(0.0, time.monotonic() - began - (waiting_for_cpu() - waited))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A module of tests that cannot be imported notices, too."""
@@ -86,11 +103,17 @@ class Session:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Set-up, call and clean-up each bring one."""
-        self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
         if report.failed:
             self.failed.append(report.nodeid)
         elif report.when == "call" and report.passed:
             self.passed.add(report.nodeid)
+
+    def said(self) -> dict[str, Any]:
+        """What is told of the run: `failed`, `ran`, `recorded`."""
+        return {
+            "failed": self.failed, "ran": len(self.passed.union(self.failed)),
+            "recorded": self.recorded() if self._watched is not None else {},
+        }  # fmt: skip
 
     def recorded(self) -> dict[str, Any]:
         """Test -> its seconds and where it was, of those that passed."""

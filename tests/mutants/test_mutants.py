@@ -101,7 +101,7 @@ def recordings(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Recordings:
         name: {"seconds": seconds, "where": {"agent/a.py": {"room": lines}}}
         for name, (seconds, lines) in where.items()
     }
-    monkeypatch.setattr("tests.mutants.choosing._blobs", lambda _tests: {"t.py": "b10b"})
+    monkeypatch.setattr("tests.mutants.choosing.blobs", lambda _tests: {"t.py": "b10b"})
     made = Recordings(folder, "c0ffee")
     said = {"commit": "c0ffee", "failed": [], "tests": tests}
     (folder / "recordings/b10b.json.gz").write_bytes(gzip.compress(json.dumps(said).encode()))
