@@ -196,7 +196,9 @@ class Server:
             if time.monotonic() - began - waited > order["patience"]:
                 over = True
                 kill(pid)
-            time.sleep(PAUSE)
+            if self._pipe.poll(PAUSE):  # it is gone, who asked
+                kill(pid)
+                os._exit(0)
         kill(pid)  # what it left behind
         return {"code": os.waitstatus_to_exitcode(done[1]), "over": over}
 
