@@ -66,6 +66,10 @@ def test_a_family_that_nothing_serves_is_as_if_it_were_not_there(policy: str) ->
     for fixed in ({0b011: False}, {0b110: True, 0b011: False}):
         named = bits(merge(3, policy, {"a": Demand(None, 2, fixed)}, {"b": other}))
         assert bits(merge(3, policy, {"a": Demand(never, 2, fixed)}, {"b": other})) == named
+    # three nodes are wanted by another, and all three are just what the family would be about
+    one, three = {0b001: False}, Demand(None, 3, {0b111: False})
+    alone = bits(merge(3, policy, {"a": Demand(None, 1, one)}, {"b": three}))
+    assert bits(merge(3, policy, {"a": Demand(never, 1, one)}, {"b": three})) == alone
 
 
 UNEVEN = Demand(Family(0b1111, (Need(3, (1, 1, 2, 2)),)), size=1)

@@ -115,3 +115,22 @@ def test_an_amount_that_no_drop_can_cost_is_not_searched_for() -> None:
     """Devices near a node outside the domain stay whatever is dropped: one step finds the mask, where each counts."""
     needs = (Need(9, (1, 3, 2, 3, 3), ((0b10010, 3),)), Need(9, (3, 2, 3, 1, 3), ((0b01010, 2),)))
     assert Search(0b00111, [Bin(needs, 0b11111)], Order(), Budget(1)).run(1) == (0b00001, True)
+
+
+@pytest.mark.parametrize(
+    "bins",
+    [
+        pytest.param(
+            (Bin((Need(2, (1, 3, 0)), Need(4, (3, 2, 3))), 0b111),), id="of one bin, each sum alone shows it"
+        ),
+        pytest.param(
+            (Bin((Need(6, (3, 3, 2)),), 0b111), Bin((Need(5, (2, 3, 1)),), 0b111)),
+            id="of several, all sums in one price: to spare one counts as much as to spare many",
+        ),
+    ],
+)
+def test_what_cannot_be_is_told_at_once(bins: tuple[Bin, ...]) -> None:
+    """To walk the nodes first gives the same answer, and on many nodes spends all steps: it would not be proved."""
+    budget = Budget()
+    assert Search(0b111, bins, Order(), budget).run(1) == (None, True)
+    assert Budget().left - budget.left == 1
