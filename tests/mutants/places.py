@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 STATE = Path.home() / ".cache/numalign/mutants"
 FAST = (
     "tests/unit", "tests/property", "tests/flow", "tests/findings", "tests/contract", "tests/nri",
-    "tests/podresources", "tests/parity", "tests/replay",
+    "tests/podresources", "tests/parity", "tests/replay", "tests/cli", "tests/docs", "tests/pictures",
 )  # fmt: skip
 """The tiers whose tests run against a mutant."""
 SLOW_MARKS = frozenset({"lab", "cluster", "root_cgroup"})
