@@ -115,7 +115,7 @@ class _Command:
         texts = {each: kept.fingerprints((self._tree / each).read_bytes()) for each in files}
         rows = kept.read()
         if not asked.table and not asked.afresh:
-            verdicts.known = {**kept.dead(rows, wanted, texts, recordings.seconds), **verdicts.known}
+            verdicts.known = {**kept.dead(rows, wanted, texts, recordings.there), **verdicts.known}
         if asked.keep_killed:
             verdicts.known = {**verdicts.killed_before(), **verdicts.known}
         if asked.again:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.mutants.forks import Ended, Forks, Run
 from tests.mutants.operators import Mutant
-from tests.mutants.places import FAST, SLOWEST, git
+from tests.mutants.places import FAST, ROOT, SLOWEST, git
 from tests.mutants.session import by_line
 
 RECORDING, TOGETHER = 1200.0, 8
@@ -68,6 +68,14 @@ class Recordings:
         for path, blob in self._blobs.items():
             if self._file(blob).exists():
                 self._load(path, json.loads(gzip.decompress(self._file(blob).read_bytes())))
+
+    def there(self, test: str) -> bool:
+        """Whether a test is one of today's; of a file that is not asked for now, its function counts."""
+        path, _, name = test.partition("::")
+        if path in self._blobs:
+            return test in self.seconds
+        file = ROOT / path
+        return file.is_file() and f"def {name.partition('[')[0]}(" in file.read_text("utf-8")
 
     def choose(self, mutant: Mutant, source: bytes, most_seconds: float, killers: dict[str, int]) -> Choice:
         """The tests that run the statement, or, if none is known to, the function or the file."""

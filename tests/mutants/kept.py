@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tests.mutants.judging import Verdict
@@ -50,7 +50,10 @@ def read(path: Path = FILE) -> dict[str, Row]:
 
 
 def dead(
-    rows: Mapping[str, Row], wanted: Iterable[Mutant], texts: Mapping[str, Mapping[str, str]], tests: Collection[str]
+    rows: Mapping[str, Row],
+    wanted: Iterable[Mutant],
+    texts: Mapping[str, Mapping[str, str]],
+    there: Callable[[str], bool],
 ) -> dict[str, Verdict]:
     """The verdicts that still count: the function's text is the same, and the test that noticed is still there.
 
@@ -58,12 +61,12 @@ def dead(
         rows: what is kept.
         wanted: the mutants of today.
         texts: `fingerprints` of each file.
-        tests: those of today, by name.
+        there: whether a test is one of today's, by its name.
     """
     found = {}
     for mutant in wanted:
         _, text, verdict, by, commit = rows.get(mutant.name, ("", "", "", "", ""))
-        if text and text == texts[mutant.path].get(mutant.function) and ("::" not in by or by in tests):
+        if text and text == texts[mutant.path].get(mutant.function) and ("::" not in by or there(by)):
             found[mutant.name] = Verdict(
                 name=mutant.name, path=mutant.path, function=mutant.function, operator=mutant.operator,
                 line=mutant.line, before=mutant.before, after=mutant.after, verdict=verdict, by=by, tests=0, left=0,

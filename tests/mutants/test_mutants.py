@@ -119,6 +119,9 @@ def test_the_tests_that_run_the_line_are_chosen_quickest_first(
     told = made.choose(mutant, SOURCE.encode(), 60.0, {"t.py::test_first": 3}).first
     assert told == ("t.py::test_first", "t.py::test_quick")
     assert made.choose(the("free.discard(each)", "pass"), SOURCE.encode(), 60.0, {}).first == ("t.py::test_loop",)
+    here = f"tests/mutants/test_mutants.py::{test_the_tests_that_run_the_line_are_chosen_quickest_first.__name__}"
+    names = ("t.py::test_quick", "t.py::test_gone", here, f"{here}_or_not", "u.py::test")
+    assert [made.there(each) for each in names] == [True, False, True, False, False]
     assert len(made.choose(the("3", "4"), SOURCE.encode(), 60.0, {}).first) == 3, "at import: any test of the file"
 
 
@@ -252,13 +255,14 @@ def test_who_died_is_kept_until_its_function_or_its_killer_changes(tmp_path: Pat
     base = replace(VERDICT, path="a.py", by="tests/test_a.py::test_room")
     judged = [replace(base, name=each.name, function=each.function) for each in (died, lives)]
     texts = {"a.py": kept.fingerprints(source)}
+    is_there = {"tests/test_a.py::test_room"}.__contains__
     assert kept.read(path) == {}
     kept.write({}, judged, texts, "c1", path)
     rows = kept.read(path)
-    assert kept.dead(rows, found, texts, {"tests/test_a.py::test_room"}).keys() == {died.name, lives.name}
-    assert kept.dead(rows, found, texts, set()) == {}
+    assert kept.dead(rows, found, texts, is_there).keys() == {died.name, lives.name}
+    assert kept.dead(rows, found, texts, lambda _test: False) == {}
     changed = {"a.py": kept.fingerprints(other)}
-    assert kept.dead(rows, mutants("a.py", other), changed, {"tests/test_a.py::test_room"}) == {}
+    assert kept.dead(rows, mutants("a.py", other), changed, is_there) == {}
     again = [replace(judged[1], commit="c2", verdict=SURVIVED), replace(judged[0], commit="c3", verdict=SURVIVED)]
     assert [row[0] for row in kept.write(rows, again, texts, "c2", path)] == [died.name]
 
