@@ -38,7 +38,7 @@ def kill(group: int) -> None:
 def apart() -> None:
     """A session of its own, which the kernel's autogroups would otherwise give the same CPU time as all else gets."""
     os.setsid()
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # a kernel that has no autogroups
         Path("/proc/self/autogroup").write_text(str(os.getpriority(os.PRIO_PROCESS, 0)), "ascii")
 
 

@@ -99,7 +99,7 @@ def _serve(pipe: Connection, tree: Path, place: Path, files: Sequence[str]) -> N
     except BaseException:  # noqa: BLE001 - nothing may get back into the parent's loop
         traceback.print_exc()
     finally:
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError):  # nobody reads its words any more
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
