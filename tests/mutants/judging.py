@@ -23,6 +23,8 @@ SOON = 0.3
 """Seconds: a test that takes as long may wait for something, in vain where the machine does other things."""
 CONTROL = 25
 """Each so manieth run is one without a change, which must survive."""
+FEW = 4
+"""Files of tests that a process which has collected nothing tries before the others."""
 AT_LEAST, PER_SECOND = 20.0, 2.0
 """A run's limit: so many seconds, and so many more for each that its tests took when they were recorded."""
 
@@ -186,7 +188,7 @@ class Judge:
             changed = mutant.apply(source)
         except SyntaxError:
             return None
-        stages = [each for each in (choice.first, choice.rest) if each]
+        stages = [each for each in (*_parted(choice.first), choice.rest) if each]
         seconds = sum(self._recordings.seconds.get(each, 10.0) for stage in stages for each in stage)
         limit = AT_LEAST + PER_SECOND * seconds
         hot = mutant.name not in self._given
@@ -256,6 +258,13 @@ class Judge:
     def _learn(self, verdict: Verdict) -> None:
         if verdict.verdict == KILLED and "::" in verdict.by and verdict.by in self._recordings.seconds:
             self._killers.setdefault(verdict.path, Counter())[verdict.by] += 1
+
+
+def _parted(tests: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Those of the first few files, which are collected soon, and the others; a file's come one after the other."""
+    files = list(dict.fromkeys(each.split("::")[0] for each in tests))[:FEW]
+    count = sum(each.split("::")[0] in files for each in tests)
+    return tests[:count], tests[count:]
 
 
 def _until(stages: Sequence[Sequence[str]], test: str) -> list[Sequence[str]]:

@@ -213,6 +213,34 @@ def test_a_test_that_fails_without_a_change_kills_nobody(tmp_path: Path, monkeyp
     assert judge.false_alarms == ["t.py::test_quick"]
 
 
+def test_a_few_files_are_tried_before_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What collects them anew has an answer soon, mostly; what takes long, or goes on for ever, must come twice."""
+    made = recordings(tmp_path, monkeypatch)
+    (tmp_path / "tree/agent").mkdir(parents=True)
+    (tmp_path / "tree/agent/a.py").write_text(SOURCE, "utf-8")
+    made.seconds = {f"{name}.py::test": 0.1 * number for number, name in enumerate("abcdef", 1)}
+    monkeypatch.setattr(made, "_running", lambda *_: set(made.seconds))
+    forks = Played(lambda run: "e.py::test" if run.change and "e.py::test" in run.stages[-1] else "")
+    judge = Judge(tmp_path / "tree", forks, made, Verdicts(tmp_path, "c1"), commit="c1", most_seconds=60.0)
+    judge.run([the("3", "4")], float("inf"), lambda _verdict: None)
+    mutated, again, control = (run.stages for run in forks.ran)
+    assert [len(each) for each in mutated] == [4, 2]
+    assert again == control == [mutated[0], ("e.py::test",)]
+
+
+def test_what_fails_once_and_passes_again_kills_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that waits for something may wait in vain on a busy machine: from then on it judges nothing."""
+    made = recordings(tmp_path, monkeypatch)
+    (tmp_path / "tree/agent").mkdir(parents=True)
+    (tmp_path / "tree/agent/a.py").write_text(SOURCE, "utf-8")
+    forks = Played(lambda run: "t.py::test_first" if run.change and not run.again else "")
+    verdicts = Verdicts(tmp_path, "c1")
+    judge = Judge(tmp_path / "tree", forks, made, verdicts, commit="c1", most_seconds=60.0)
+    judge.run([the("len(free) - 1 >= wanted", "False")], float("inf"), lambda _verdict: None)
+    assert [each.verdict for each in verdicts.known.values()] == [SURVIVED]
+    assert judge.false_alarms == ["t.py::test_first"]
+
+
 def test_tests_that_are_skipped_judge_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What they need is not here, a control plane for example: the mutant neither lives nor dies."""
     tree = tmp_path / "tree"
