@@ -24,7 +24,7 @@ from agent.core.explain.words import on
 from agent.core.memory.books import Draft
 from agent.model.devices import DeviceInventory
 from agent.model.idset import CpuSet
-from agent.model.ledger import Block, Confinement, Ledger, PodRecord
+from agent.model.ledger import LOST_CPUS, Block, Confinement, Ledger, PodRecord
 from agent.model.rules import Compatibility
 
 
@@ -123,7 +123,7 @@ class _Claims:
             kept = asked & within
             if kept != asked:
                 rest = f"it keeps {kept}" if kept else "it runs on the shared pool"
-                self._lost(uid, name, f"it lost CPUs {asked - kept}, which are offline or another pod's; {rest}")
+                self._lost(uid, name, f"{LOST_CPUS} {asked - kept}, which are offline or another pod's; {rest}")
             if kept:
                 self.assigned.setdefault(uid, {})[name] = kept
                 mine |= kept

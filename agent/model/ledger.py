@@ -136,6 +136,10 @@ class DeviceBooks:
     reusable: tuple[str, Mapping[str, tuple[str, ...]]] | None = None
 
 
+LOST_CPUS = "it lost CPUs"
+"""How `PodRecord.why` begins for a container that a change of machine took CPUs from."""
+
+
 @dataclass(frozen=True, slots=True)
 class PodRecord:
     """What is known of a pod in the ledger.

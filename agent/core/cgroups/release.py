@@ -8,7 +8,7 @@ DisableCPUQuotaWithExclusiveCPUs), since a parent's limit binds what is below. S
 Fractional containers of the same pod keep theirs, and so does all of a pod with pod-level resources one of whose
 containers has no whole CPUs of its own (PodLevelResourceManagers): its limit is what they share. What is put back is
 computed from the pod, not remembered, and only where there is no quota now: a finite one is the kubelet's, perhaps
-newer than the ledger (an in-place resize).
+newer than the ledger (an in-place resize). So it is, too, for a container whose CPUs have all gone offline.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from agent.core.cgroups.desired import RUNTIME_INNER, Names, children_of, own_of
 from agent.core.cgroups.plan import CPUS, MEMS
 from agent.core.request.amounts import eligible
 from agent.model.cgroup import Cause, Cgroup, Level, Observed, Write
-from agent.model.ledger import Ledger
+from agent.model.ledger import LOST_CPUS, Ledger
 from agent.model.pod import Container, ContainerKind, Pod, Qos
 
 PERIOD = 100_000
@@ -76,7 +76,7 @@ def quota_plan(ledger: Ledger, names: Names, observed: Observed, *, lift: bool) 
         write = _quota(observed.version, cgroup, None)
         if write:
             writes.append(write)
-    return tuple(writes)
+    return (*writes, *_restored(ledger, names, observed, lost=True))
 
 
 def _may_be_limited(ledger: Ledger, cgroup: Cgroup) -> bool:
@@ -112,19 +112,32 @@ def _whole(container: Container) -> bool:
     return eligible(container) and container.limits.get("cpu", 0) % 1000 == 0
 
 
-def _restored(ledger: Ledger, names: Names, observed: Observed) -> list[Write]:
-    """Children first: on v1 a child's quota may not exceed its parent's (EINVAL), and a lifted parent has none."""
+def _lost_all(ledger: Ledger, uid: str) -> set[str]:
+    """Containers of a pod whose CPUs have all gone offline: they share the pool, by no resize of the kubelet's."""
+    record, own = ledger.pods.get(uid), ledger.cpus.assigned.get(uid, {})
+    whys = record.why if record else {}
+    return {name for name, why in whys.items() if name not in own and why.startswith(LOST_CPUS)}
+
+
+def _restored(ledger: Ledger, names: Names, observed: Observed, *, lost: bool = False) -> list[Write]:
+    """Children first: on v1 a child's quota may not exceed its parent's (EINVAL), and a lifted parent has none.
+
+    `lost`: only of containers that lost all of their CPUs, and of their pods where nobody else has some.
+    """
     writes: list[Write] = []
     if not _kubelet_limits(ledger, names, observed):
         return writes
     for cgroup in reversed(observed.cgroups):
         record = ledger.pods.get(cgroup.pod_uid)
-        if record is None or not own_of(ledger, cgroup.pod_uid):
+        held, losers = own_of(ledger, cgroup.pod_uid), _lost_all(ledger, cgroup.pod_uid)
+        if record is None or not (losers if lost else losers or held):
             continue
-        if cgroup.level is Level.POD:
+        if cgroup.level is Level.POD and not (lost and held):
             milli = pod_limit(record.pod)
         elif cgroup.level is Level.CONTAINER and names.get(cgroup.container_id, ("",))[0] == cgroup.pod_uid:
             name = names[cgroup.container_id][1]
+            if lost and name not in losers:
+                continue
             milli = next((c.limits.get("cpu", 0) for c in record.pod.containers if c.name == name), 0)
         else:
             continue
@@ -141,7 +154,8 @@ def _kubelet_limits(ledger: Ledger, names: Names, observed: Observed) -> bool:
         if cgroup.level is not Level.CONTAINER or uid != cgroup.pod_uid or uid not in ledger.pods:
             continue
         limited = any(c.name == name and c.limits.get("cpu") for c in ledger.pods[uid].pod.containers)
-        if limited and _unlimited(cgroup.quota) and name not in ledger.cpus.assigned.get(uid, {}):
+        shares = name not in ledger.cpus.assigned.get(uid, {}) and name not in _lost_all(ledger, uid)
+        if limited and shares and _unlimited(cgroup.quota):
             return False
     return True
 
