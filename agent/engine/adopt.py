@@ -2,8 +2,8 @@
 
     CPUs, memory   the sets that the containers run on. A set is plausible for a container that is entitled to
                    exclusive CPUs if it has exactly as many CPUs as that, all online, none reserved, and none that
-                   anybody else holds. Of a mixed container (numalign.io/mixed) without its shared part: the reserved
-                   CPUs, or the pool.
+                   anybody else holds; the shared pool is not, though it may have as many. Of a mixed container
+                   (numalign.io/mixed) without its shared part: the reserved CPUs, or the pool.
     confinement    the nodes whose CPUs the pod's cgroup has.
     devices        are in no cgroup: the pod's condition, which only we write (its annotations anybody may), says
                    which, whatever it asks for by now. It is believed where nobody else's condition or grant has one
@@ -221,7 +221,7 @@ class Adopter:
             cgroup = cgroups.get(container.name)
             cpus, part = self._apart(pod, container, cgroup.cpus if cgroup else CpuSet(), count)
             free = self._node.machine.online - self._taken - beside
-            if len(cpus) != count or not cpus.issubset(free):
+            if len(cpus) != count or not cpus.issubset(free) or cpus == self._pool:
                 return {}
             found[container.name] = cpus
             if part is not None:
