@@ -204,6 +204,13 @@ class Checkpoint:
             )
         return Saved(ledger, extra, boot, by)
 
+    def saved_at(self) -> float | None:
+        """When it was saved last, seconds since the epoch; None where there is none."""
+        try:
+            return self.path.stat().st_mtime
+        except OSError:
+            return None
+
     def _check(self, head: bytes, payload: bytes) -> None:
         """The first line against the rest."""
         try:

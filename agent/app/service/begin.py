@@ -99,7 +99,7 @@ def begin(
     found = recover(
         setup.node, loaded.ledger, observed, names, known.pods, complete=loaded.complete, words=known.words
     )
-    report = recovery_report.tell(state, found, loaded.aside, since=cgroups.since)
+    report = recovery_report.tell(state, found, loaded.aside, since=cgroups.since, saved=store.saved_at())
     engine = Engine(
         setup.node, found.ledger, cgroups=cgroups, store=CountedStore(store, metrics), reporter=reporters,
         exempt=exempt, switches=setup.switches, steps=steps, saved=found.as_saved, complete=found.complete,

@@ -52,8 +52,9 @@ class RecoveryReport:
 
 
 def tell(
-    state: Path, found: Recovered, quarantined: str = "", *, since: Since = lambda _path: None
-) -> RecoveryReport:
+    state: Path, found: Recovered, quarantined: str = "", *, since: Since = lambda _path: None,
+    saved: float | None = None,
+) -> RecoveryReport:  # fmt: skip
     """Log what a recovery did, and keep it in the state folder; returns it.
 
     Args:
@@ -61,12 +62,16 @@ def tell(
         found: what it did.
         quarantined: why the checkpoint was put aside, "" when it was not.
         since: about when a cgroup was made, by its path.
+        saved: when the checkpoint was saved, seconds since the epoch: until then an agent ran.
     """
     facts = {"kept": len(found.kept), "adopted": len(found.adopted), "unknown": len(found.unknown)}
     LOG.info("recovered", extra={"facts": {**facts, "as_saved": found.as_saved}})
     for loss in found.losses:
         LOG.warning("not carried over: %s", loss.what, extra={"facts": {"uid": loss.uid}})
-    stood = [(each.sandbox, each.sentence(found.ledger, _shown(since(each.path)))) for each in found.standing]
+    made = [(each, since(each.path)) for each in found.standing]
+    # whoever is older than the last save ran beside the agent, which was ended before it could write what it saved
+    away = [(each, at) for each, at in made if at is None or saved is None or at >= saved]
+    stood = [(each.sandbox, each.sentence(found.ledger, _shown(at))) for each, at in away]
     for text in (text for sandbox, text in stood if sandbox):  # no program of the pod: for the record
         LOG.info("%s", text)
     report = RecoveryReport(
