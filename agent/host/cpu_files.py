@@ -37,9 +37,9 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,62})", re.ASCII)
 
 
 def words_of(state: State, uid: str, container: str) -> Mapping[str, str]:
-    """What a container is told that is, or was, mixed: by the saved grants; nothing for any other."""
+    """What a container is told that is, or was, mixed: by the saved grants; nothing before there are any."""
     saved = state.saved
-    if saved is None or container not in saved.cpus.mixed.get(uid, {}):
+    if saved is None:
         return {}
     want = share(saved, uid, container, state.node.rules, state.node.machine)
     whole = want.cpus or CpuSet()
@@ -67,8 +67,8 @@ class CpuFiles:
 
     def mount(self, state: State, uid: str, container: str) -> tuple[tuple[str, str], ...]:
         """A container is created: (folder of the host, where it sees it), none where it has none or on a fault."""
-        words = words_of(state, uid, container)
-        if not words or not self._keep(uid, container, words):
+        is_mixed = state.saved is not None and container in state.saved.cpus.mixed.get(uid, {})
+        if not is_mixed or not self._keep(uid, container, words_of(state, uid, container)):
             return ()
         return ((str(self._on_host / uid / container), DESTINATION),)
 
@@ -83,14 +83,20 @@ class CpuFiles:
             return
         state = at_rest()
         saved, done = state.saved, state.settled or bool(state.unenforced)
-        for uid, parts in saved.cpus.mixed.items() if saved and done else ():
+        for uid in self._uids & saved.pods.keys() if saved and done else ():
             lacking = state.unenforced.get(uid, {})
-            for name in parts if "" not in lacking else ():
-                if (uid, name) in self._written or (self._folder / uid / name).is_dir():
-                    done = (name in lacking or self._keep(uid, name, words_of(state, uid, name))) and done
+            for name in self._told_in(uid) if "" not in lacking else ():
+                done = (name in lacking or self._keep(uid, name, words_of(state, uid, name))) and done
         for uid in self._uids - (saved or state.ledger).pods.keys() if state.listed else ():
             self._remove(uid)
         self._seen = state if done else None
+
+    def _told_in(self, uid: str) -> list[str]:
+        """The containers of a pod that have a folder: also one that lost its shared CPUs since."""
+        try:
+            return sorted(each.name for each in (self._folder / uid).iterdir() if each.is_dir())
+        except OSError:  # somebody removed it: what runs looks at what is not there any more
+            return []
 
     def _keep(self, uid: str, container: str, words: Mapping[str, str]) -> bool:
         """Replace a file unless it says that already; whether it says it now. A fault is told once."""
@@ -98,9 +104,9 @@ class CpuFiles:
             return False
         text = "".join(f"{name}={value}\n" for name, value in words.items())
         with self._lock:
-            if self._written.get((uid, container)) == text:
-                return True
             folder = self._folder / uid / container
+            if self._written.get((uid, container)) == text and (folder / FILE).is_file():
+                return True
             try:
                 for each in (self._folder, folder.parent, folder):
                     each.mkdir(mode=0o755, exist_ok=True)
