@@ -118,7 +118,8 @@ def admitted(
     if "" in unenforced:
         body["unenforced"] = unenforced[""]
     status, reason, message = _verdict(record, cpus, nodes)
-    notes = exclusive.told(record.pod, rules, holds=uid in ledger.cpus.assigned), mixed.told(record.pod, rules, parts)
+    own = ledger.cpus.assigned.get(uid, {})
+    notes = exclusive.told(record.pod, rules, holds=bool(own)), mixed.told(record.pod, rules, parts, own)
     message = _noted(message, reason, "; ".join(filter(None, notes)))
     message += _pages(record, ledger, reason)
     if unenforced:

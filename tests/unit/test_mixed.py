@@ -73,7 +73,7 @@ def test_this_machines_kernel_is_asked(tmp_path: Path, monkeypatch: pytest.Monke
 def test_nothing_is_said_where_nothing_is_asked() -> None:
     """Without the annotation there is neither a problem nor a word, and nobody takes part."""
     pod = pod_from(guaranteed("g"))
-    assert mixed.problem(pod, RULES) == mixed.told(pod, RULES, {}) == ""
+    assert mixed.problem(pod, RULES) == mixed.told(pod, RULES, {}, {"app"}) == ""
     assert not mixed.takes_part(pod, pod.containers[0], RULES)
 
 

@@ -21,7 +21,7 @@ Used by `agent.core.cpus.provider`, which takes them, and by whoever tells what 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from agent.core.request import exclusive
 from agent.core.request.amounts import exclusive_count
@@ -125,7 +125,7 @@ def parts_of(ledger: Ledger, uid: str) -> dict[str, str]:
     return {name: str(part) or POOL for name, part in ledger.cpus.mixed.get(uid, {}).items() if name in own}
 
 
-def told(pod: Pod, rules: Rules, parts: Mapping[str, str]) -> str:
+def told(pod: Pod, rules: Rules, parts: Mapping[str, str], own: Collection[str]) -> str:
     """What is to be said of a pod's mixed containers: one sentence without an end; "" for none.
 
     The pool has no numbers here: it changes with every other pod, and nobody would tell this one anew.
@@ -134,8 +134,12 @@ def told(pod: Pod, rules: Rules, parts: Mapping[str, str]) -> str:
         pod: it.
         rules: the node's.
         parts: see `parts_of`.
+        own: its containers that have CPUs of their own.
     """
+    late = sorted(names_of(pod) & set(own) - parts.keys())
     why = problem(pod, rules)
+    if late and not why:
+        why = f"{late[0]} has no shared CPUs beside its own: they are given when a pod is admitted, and not later"
     if why:
         return f"{MIXED}: {why}"
     return "; ".join(
