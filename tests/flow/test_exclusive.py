@@ -328,7 +328,7 @@ def limited(node: Node, path: str, milli: int) -> None:
 
 def quotas(node: Node) -> dict[str, int]:
     """Container ("" for the pod) -> thousandths of a CPU that its quota is worth; 0 for none."""
-    names = {container_id("b", name): name for name in ("app", "side", "pause")} | {"": ""}
+    names = {container_id("b", name): name for name in ("app", "side", "two", "pause")} | {"": ""}
     found = {}
     for each in node.cgroups.observe().cgroups:
         if each.pod_uid == "b" and each.level in (Level.POD, Level.CONTAINER):
