@@ -94,9 +94,10 @@ class CpuFiles:
     def _told_in(self, uid: str) -> list[str]:
         """The containers of a pod that have a folder: also one that lost its shared CPUs since."""
         try:
-            return sorted(each.name for each in (self._folder / uid).iterdir() if each.is_dir())
+            there = [each.name for each in (self._folder / uid).iterdir() if each.is_dir()]
         except OSError:  # somebody removed it: what runs looks at what is not there any more
             return []
+        return [name for name in sorted(there) if _NAME.fullmatch(name)]
 
     def _keep(self, uid: str, container: str, words: Mapping[str, str]) -> bool:
         """Replace a file unless it says that already; whether it says it now. A fault is told once."""

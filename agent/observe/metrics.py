@@ -138,9 +138,10 @@ SPECS: tuple[Spec, ...] = (
              "Pods that keep what they had: the node has no room for what they ask for now, or nothing can be saved. "
              "Each is tried again when something is released; `kubectl numalign why` tells what is in its way.",
              warn=1)),
+    Spec("numalign_burstable_pinned_pods", "gauge",
+         "Burstable pods that have containers with CPUs of their own (numalign.io/exclusive)."),
     Spec("numalign_mixed_containers", "gauge",
-         "Containers that have shared CPUs beside their own (numalign.io/mixed).",
-         panel=SeriesPanel("Pods", "Containers with own and shared CPUs", "Those that numalign.io/mixed names.")),
+         "Containers that have shared CPUs beside their own (numalign.io/mixed)."),
     Spec("numalign_largest_aligned_cpus", "gauge",
          "Fragmentation: the largest CPU request that still fits one NUMA node."),
     Spec("numalign_largest_aligned_bytes", "gauge",

@@ -20,6 +20,12 @@ pytestmark = pytest.mark.cluster
 ROLE = Path(__file__).parents[2] / "deploy" / "access" / "rbac-uninstall.yaml"
 SETS = f"/apis/apps/v1/namespaces/{SYSTEM}/daemonsets"
 OTHER_IMAGE = {"name": "c", "image": "other"}
+WHOLE = {"cpu": "2", "memory": "64Mi"}
+BURSTABLE = [
+    {"name": "c", "image": "none", "resources": {"requests": WHOLE, "limits": WHOLE}},
+    {"name": "side", "image": "none", "resources": {"requests": {"cpu": "100m"}}},
+]
+"""An app with whole CPUs, and what keeps its pod from being Guaranteed."""
 
 
 class Uninstaller:
@@ -81,9 +87,9 @@ def place(cluster: ControlPlane, tmp_path: Path) -> Make:
     return make
 
 
-def _pinned(place: Place, name: str) -> str:
+def _pinned(place: Place, name: str, **more: Any) -> str:  # noqa: ANN401 - of a pod's spec
     """A pod that has its own CPUs; its uid."""
-    place.create(name)
+    place.create(name, **more)
     wait(lambda: place.assignment(name), what="the word")
     uid = place.start(name)
     wait(lambda: place.effective(uid) == place.held(uid) != "", what="the pin")
@@ -97,6 +103,7 @@ def test_s18_every_node_is_put_back_and_says_so(cluster: ControlPlane, place: Ma
     hook.counts(first, second)
     with Agent(first) as one, Agent(second):
         uids = [(each, _pinned(each, "web")) for each in (first, second)]
+        mesh = _pinned(first, "mesh", annotations={"exclusive": "auto"}, containers=BURSTABLE)
         first.create("plain", cpu="500m")
         wait(lambda: first.assignment("plain"), what="the word")
         wait(lambda: first.topology() and second.topology(), what="the topology objects")
@@ -111,7 +118,9 @@ def test_s18_every_node_is_put_back_and_says_so(cluster: ControlPlane, place: Ma
             assert ASSIGNMENT not in each.pod("web")["metadata"].get("annotations", {})
             assert each.condition("web") == {}
             assert each.topology() == {}
-        assert first.assignment("plain") == {}
+        everywhere = str(first.machine.online)
+        assert [first.effective(mesh, part) for part in ("c", "side")] == [everywhere, everywhere]
+        assert (first.assignment("mesh"), first.condition("mesh"), first.assignment("plain")) == ({}, {}, {})
         assert one.metric("numalign_observe_only") == 1
         late = first.create("late")
         uid = first.start("late")

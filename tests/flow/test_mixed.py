@@ -187,6 +187,7 @@ def test_it_is_told_where_it_is_and_what_is_its_own(tmp_path: Path) -> None:
     node.come(burstable("b", exclusive="auto", mixed="app"))
     node.come(guaranteed("g", created=1))
     own = node.holds("b")
+    assert "\nnumalign_burstable_pinned_pods 1.0\n" in Metrics().page(shown(node.engine, None)).decode()
     assert "; app may also run on the shared CPUs 0" in node.message("b")
     assert f'"cpus":"{own}","sharedCpus":"0"' in str(node.report("b").annotations["numalign.io/assignment"])
     decisions = EngineDecisions(node.engine, lambda _address: Usable(()))

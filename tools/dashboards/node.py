@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tools.dashboards.panels import (
+    BESIDE,
     DRIFT,
     LARGEST_CPU,
     LOCALITY,
@@ -68,6 +69,7 @@ _PODS = (
           (Query(f"max by (resource) (numalign_largest_aligned_bytes{{{NODE}}})", "{{resource}}"),),
           "Of the memory that is not granted.", unit="bytes"),
     LOCALITY,
+    BESIDE,
 )  # fmt: skip
 _EACH_NUMA_NODE = (
     Panel("NUMA node $numa_node: CPUs by holder", "timeseries",

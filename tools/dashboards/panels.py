@@ -175,6 +175,13 @@ PODS = Panel(
     "pinned: with exclusive CPUs; shared: on the shared pool; refused: by their policy; exempt: left alone "
     "(kube-system, critical pods).", stacked=True, unit="none",
 )  # fmt: skip
+BESIDE = Panel(
+    "CPUs of their own beside others", "timeseries",
+    (Query(f"sum(numalign_burstable_pinned_pods{{{NODE}}})", "Burstable pods"),
+     Query(f"sum(numalign_mixed_containers{{{NODE}}})", "containers with shared CPUs, too")),
+    "Burstable pods have them by numalign.io/exclusive: another one that starts while the agent is away may run on "
+    "these CPUs. Containers have shared ones beside their own by numalign.io/mixed.", unit="none",
+)  # fmt: skip
 SAVES = Panel(
     "Saves of the ledger, per minute", "timeseries",
     (Query(rate("numalign_checkpoint_saves_total", "result"), "{{result}}"),),

@@ -8,6 +8,7 @@ from agent.app.service.other_writers import SOURCES
 from agent.core.accounting.fragmentation import largest_aligned
 from agent.core.accounting.usage import NodeUse, usage
 from agent.core.admission.resize import pending
+from agent.core.cgroups.desired import holders
 from agent.core.request.mixed import parts_of
 from agent.engine import tracked_pod as knowing
 from agent.engine.engine import Engine
@@ -16,6 +17,7 @@ from agent.host.node_memory import NodeMemory
 from agent.model.cgroup import Level
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
+from agent.model.pod import Qos
 from agent.model.rules import OnMisalignment
 from agent.observe.metrics import Samples
 
@@ -42,6 +44,7 @@ def shown(engine: Engine, memory: NodeMemory | None) -> dict[str, Samples]:
         "pods": pods,
         "waiting_pods": waiting,
         "pending_resizes": resizes,
+        "burstable_pinned_pods": len(holders(ledger, Qos.BURSTABLE)),
         "mixed_containers": sum(len(parts_of(ledger, uid)) for uid in ledger.cpus.mixed),
         "unenforced_pods": unenforced,
         "placed_pods": _placed(ledger),
