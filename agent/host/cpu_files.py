@@ -106,9 +106,9 @@ class CpuFiles:
         text = "".join(f"{name}={value}\n" for name, value in words.items())
         with self._lock:
             folder = self._folder / uid / container
-            if self._written.get((uid, container)) == text and (folder / FILE).is_file():
-                return True
             try:
+                if self._written.get((uid, container)) == text and (folder / FILE).is_file():
+                    return True
                 for each in (self._folder, folder.parent, folder):
                     each.mkdir(mode=0o755, exist_ok=True)
                     each.chmod(0o755)  # whoever the container runs as: the umask is the agent's affair
