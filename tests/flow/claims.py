@@ -33,6 +33,14 @@ def slices(*devices: Document, driver: str = DRIVER, generation: int = 1) -> Doc
     return {"spec": {"driver": driver, "nodeName": "n", "pool": pool, "devices": list(devices)}}
 
 
+def nowhere(*devices: Document, **spec: Any) -> Document:  # noqa: ANN401 - JSON
+    """A ResourceSlice that names no node; what it says instead."""
+    found = slices(*devices)
+    del found["spec"]["nodeName"]
+    found["spec"] |= spec
+    return found
+
+
 def result(name: str, request: str = "r", driver: str = DRIVER, **more: Any) -> Document:  # noqa: ANN401 - JSON
     """A device of an allocation."""
     return {"request": request, "driver": driver, "pool": POOL, "device": name, **more}
@@ -62,7 +70,7 @@ class Api:
             raise KubeError(0, "no answer")
         if path == SLICES:
             assert query == (("fieldSelector", "spec.nodeName=n"),)
-            return {"items": self.slices}
+            return {"items": [each for each in self.slices if each["spec"].get("nodeName") == "n"]}
         found = next((each for name, each in self.claims.items() if path == claim_path("default", name)), None)
         if found is None:
             raise KubeError(404, "not found")

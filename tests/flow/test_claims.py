@@ -18,7 +18,7 @@ from agent.kube.pod_report import ASSIGNMENT
 from agent.model.claims import ClaimDevice
 from agent.model.ledgerjson import ledger_from_json, ledger_to_json
 from agent.model.rules import Policy
-from tests.flow.claims import DRIVER, Api, Document, Kubelet, Node, claim, device, result, slices, using
+from tests.flow.claims import DRIVER, Api, Document, Kubelet, Node, claim, device, nowhere, result, slices, using
 from tests.flow.world import World, container, manifest
 from tests.patience import until
 
@@ -61,6 +61,11 @@ def cases() -> dict[str, Case]:
     sysfs = slices(device("d1", pciBusID="0000:01:00.0"))
     own = slices({"name": "d1", "attributes": {"socket": {"int": 1}}})
     share = "a671734a-e8e5-11e4-8fde-42010af09327"
+    counted = {"counterSet": "gpu", "counters": {"memory": {"value": "40Gi"}}}
+    counters = slices()
+    counters["spec"]["sharedCounters"] = [{"name": "gpu", "counters": {"memory": {"value": "80Gi"}}}]
+    parts = [{**device(name, 1), "consumesCounters": [counted]} for name in ("d1-half-0", "d1-half-1")]
+    selected = [{**device("d0", 1), "nodeName": "n"}]
     return {
         "one device": Case(
             Api(one, c=claim(result("d1"))), using("c", **STRICT), "1",
@@ -114,6 +119,16 @@ def cases() -> dict[str, Case]:
         "shared capacity": Case(
             Api(one, c=claim(result("d1", shareID=share))), using("c", **STRICT), "1",
             "n/d1 of claim c on NUMA node 1",
+        ),
+        "a part of a partitionable device": Case(
+            Api(counters, slices(*parts), c=claim(result("d1-half-1"))), using("c", **STRICT), "1",
+            "n/d1-half-1 of claim c on NUMA node 1",
+        ),
+        "slices without a node name": Case(
+            Api(nowhere(device("d1", 1), allNodes=True), nowhere(*selected, perDeviceNodeSelection=True),
+                c=claim(result("d1"), result("d0"))),
+            using("c", **STRICT), "0",
+            "d1 of claim c on no known NUMA node (no hint: no ResourceSlice of this node has it)",
         ),
         "extended resource": Case(
             Api(one, own=claim(result("d1", request="container-0-request-0"))), extended(), "1", "n/d1 of claim own"
