@@ -3,6 +3,7 @@
 Starts a real etcd and kube-apiserver on loopback, fills them with nodes and pods, runs many agents' edges against
 them, and prints what that costs per agent and per pod, and what it means for 5,000 nodes. Exits with 1 when the cost
 grows with other nodes' pods (`tests.bench.figures.broken`), with 2 when there is no API server to measure.
+`--slices` measures what claims of DRA cost instead (`tests.bench.slices`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import time
 from pathlib import Path
 
 from tests import peers
-from tests.bench import paper
+from tests.bench import paper, slices
 from tests.bench.figures import as_json, broken, figures
 from tests.bench.load import Scenario
 from tests.bench.phases import Plan
@@ -29,6 +30,8 @@ QUICK = Plan(agents=20, processes=2, nodes=200, levels=(0, 1000), quiet=6, own=2
 
 def main() -> int:
     """The program."""
+    if sys.argv[1:2] == ["--slices"]:
+        return slices.main(sys.argv[2:])
     options = _options()
     try:
         program = peers.kube()
