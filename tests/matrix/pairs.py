@@ -11,6 +11,7 @@ from typing import Any
 
 from agent.model.idset import CpuSet
 from tests.matrix.agents import Agents
+from tests.matrix.claims import FOLLOWING, elsewhere, run_beside
 from tests.matrix.faults import Pair
 from tests.matrix.node import Node
 
@@ -49,7 +50,7 @@ def run(pair: Pair, folder: Path, agents: Agents) -> Result:
     began, wrong, log, looks = time.monotonic(), "", "", 0
     lives = []
     try:
-        settings = {**pair.row.settings, **pair.column.settings}
+        settings = {**FOLLOWING, **pair.row.settings, **pair.column.settings}
         folder.mkdir()
         skew = pair.row.skew or pair.column.skew
         with Node(folder, agents, settings=settings, skew=skew, broken=pair.broken) as node:
@@ -70,7 +71,7 @@ def _live(node: Node, pair: Pair) -> int:
     row, column = pair.row, pair.column
     node.start()
     node.wait(lambda: node.runtime is None or node.runtime.connected, "NRI")
-    node.run("old", cpu="1", created="2026-01-01T00:00:01Z")
+    run_beside(node, "old", cpu="1", created="2026-01-01T00:00:01Z")
     node.run("db", created="2026-01-01T00:00:02Z")
     node.run("web", created="2026-01-01T00:00:03Z", also={"side": "500m"})
     node.run("batch", cpu="1", requests="500m", created="2026-01-01T00:00:04Z")
@@ -78,6 +79,7 @@ def _live(node: Node, pair: Pair) -> int:
     mesh = {"annotations": notes, "also": {"proxy": ""}}  # Burstable, with a CPU of its own and shared ones beside it
     node.run("mesh", cpu="1", created="2026-01-01T00:00:05Z", **mesh)
     node.settle()
+    assert not elsewhere(node, "old"), elsewhere(node, "old")
     before = node.pinned()
 
     column.begin(node)
@@ -106,15 +108,22 @@ def _live(node: Node, pair: Pair) -> int:
         node.run("late")
     node.settle()
     node.judge()
+    assert not elsewhere(node, "old"), elsewhere(node, "old")
     return looks
 
 
 def _judged(node: Node, wrong: Callable[[], str], what: str) -> int:
     """Wait for what the agent has to bring about within MOST looks at its node; how many it took."""
-    since = node.journal.file.stat().st_size
-    node.wait(lambda: not wrong(), lambda: f"{what}: {wrong()}", judging=True)
+    since, last = node.journal.file.stat().st_size, [""]
+
+    def right() -> bool:
+        found = wrong()
+        last[0] = found or last[0]
+        return not found
+
+    node.wait(right, lambda: f"{what}: {last[0]}", judging=True)
     looks = node.looks(since)
-    assert looks <= MOST, f"{what}, after {looks} looks of the agent"
+    assert looks <= MOST, f"{what}, after {looks} looks of the agent: {last[0]}"
     return looks
 
 

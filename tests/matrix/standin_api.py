@@ -34,6 +34,7 @@ SLOW = 12.0
 ERRORS = (429, 500, 422)
 FAULTS = ("away", "slow", "errors", "stale", "namespaces")
 _WATCHED = ("pods", "nodes")
+_DRA = ("resourceclaims", "resourceslices")
 _DISCOVERY: Mapping[str, Object] = {
     "/version": {"major": "1", "minor": "36"},
     "/api": {"versions": ["v1"]},
@@ -112,7 +113,7 @@ class Api:
         self.literals: dict[str, str] = {}
         """Texts of objects -> JSON that stands for them, which Python's own library cannot write."""
         self._objects: dict[str, dict[str, Object]] = {
-            name: {} for name in ("pods", "nodes", "namespaces", "noderesourcetopologies")
+            name: {} for name in ("pods", "nodes", "namespaces", "noderesourcetopologies", *_DRA)
         }
         self._lock = threading.RLock()
         self._version = itertools.count(1)
@@ -307,7 +308,10 @@ class Api:
                 version, objects = self._last, self._objects
                 if self._fault.name == "stale" and request.query.get("resourceVersion") == "0":
                     version, objects = self._old
-                found = [each for each in objects[resource].values() if self._mine(resource, each)]
+                asked = request.query.get("fieldSelector", "")
+                found = [
+                    each for each in objects[resource].values() if self._mine(resource, each) and _has(each, asked)
+                ]
                 kind = "PodList" if resource == "pods" else "NodeList"
                 return self._json(
                     {"kind": kind, "apiVersion": "v1", "metadata": {"resourceVersion": str(version)}, "items": found}
@@ -385,9 +389,9 @@ def _mutable(part: str) -> tuple[str, ...]:
 
 
 def _resource(path: str) -> str:
-    """What a path is about: "pods", "nodes", "namespaces", "events", "noderesourcetopologies"."""
+    """What a path is about: "pods", "nodes", "namespaces", "events", "noderesourcetopologies", claims and slices."""
     parts = [each for each in path.strip("/").split("/") if each]
-    for name in ("noderesourcetopologies", "events", "pods", "nodes"):
+    for name in ("noderesourcetopologies", "events", "pods", "nodes", *_DRA):
         if name in parts[2:]:
             return name
     return parts[2] if len(parts) > 2 else "discovery"
@@ -397,7 +401,13 @@ def _asked(parts: list[str], resource: str) -> str:
     """The key of the object that a path names."""
     at = parts.index(resource)
     name = parts[at + 1] if len(parts) > at + 1 else ""
-    return f"{parts[at - 1]}/{name}" if resource == "pods" else name
+    return f"{parts[at - 1]}/{name}" if resource in ("pods", "resourceclaims") else name
+
+
+def _has(body: Object, selector: str) -> bool:
+    """Whether an object is selected; fields of spec alone are looked at."""
+    parts = [each.partition("=") for each in selector.split(",") if each.startswith("spec.")]
+    return all(body.get("spec", {}).get(name.removeprefix("spec.")) == value for name, _, value in parts)
 
 
 def _key(body: Object) -> str:
