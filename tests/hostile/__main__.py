@@ -12,6 +12,7 @@ import click
 from tests import peers
 from tests.cluster.control_plane import ControlPlane
 from tests.hostile import asking, rounds
+from tests.hostile.claims import FOLLOWING
 from tests.matrix.agents import Agents
 from tests.matrix.node import Node
 
@@ -49,7 +50,7 @@ def main(*, number: int, seed: int, everything: bool, ask: bool) -> None:
                     def made(name: str, stack: ExitStack = stack) -> Node:
                         path = Path(folder, name)
                         path.mkdir()
-                        return stack.enter_context(Node(path, agents))
+                        return stack.enter_context(Node(path, agents, settings=FOLLOWING))
 
                     found = rounds.one(made, each, everything=everything)
                 wrong += bool(found)

@@ -553,3 +553,55 @@ def _beside_a_sidecar(dice: random.Random, body: Object) -> None:
     _resources(body, cpu=str(dice.randint(1, 2)), memory="8Mi")
     side = {"requests": {"cpu": "10m"}, "limits": {"cpu": "500m"}}
     body["spec"]["containers"].append({"name": "asks-for-less", "image": "none", "resources": side})
+
+
+# ---- claims of DRA
+
+
+def _claiming(body: Object, *claims: Object) -> None:
+    """A pod with claims, which its first container uses."""
+    body["spec"]["resourceClaims"] = [*body["spec"].get("resourceClaims", []), *claims]
+    used = body["spec"]["containers"][0].setdefault("resources", {}).setdefault("claims", [])
+    used += [{"name": each["name"]} for each in claims if "name" in each]
+
+
+@_kind("dra-claims-1000")
+def _many_claims(dice: random.Random, body: Object) -> None:
+    mark = dice.randrange(1 << 20)
+    _claiming(body, *({"name": f"m{each}", "resourceClaimName": f"{mark:x}-{each}"} for each in range(1000)))
+
+
+@_kind("dra-claim")
+def _one_claim(dice: random.Random, body: Object) -> None:
+    """What a tenant may have: a claim whose devices he chose."""
+    _claiming(body, {"name": "one", "resourceClaimName": f"c{dice.randrange(1 << 20):x}"})
+
+
+@_kind("dra-claim-odd")
+def _odd_claim(dice: random.Random, body: Object) -> None:
+    name: Any = dice.choice(
+        ("../../../../api/v1/secrets", "a?watch=true", "x" * 5000, "%2e%2e", "", {}, 7, "\n", "é")
+    )
+    _claiming(body, {"name": "odd", "resourceClaimName": name}, {"name": "none"}, {"resourceClaimName": "nameless"})
+
+
+@_kind("dra-claim-requests")
+def _many_requests(dice: random.Random, body: Object) -> None:
+    """A container that names more requests of a claim than a claim can have."""
+    body["spec"]["resourceClaims"] = [{"name": "one", "resourceClaimName": f"c{dice.randrange(1 << 20):x}"}]
+    used = [{"name": "one", "request": f"r{each}".ljust(63, "x")} for each in range(2000)]
+    body["spec"]["containers"][0]["resources"] = {"claims": used}
+
+
+@_kind("dra-status")
+def _claims_status(dice: random.Random, body: Object) -> None:
+    """Made from templates, or the scheduler's own: with pods/status a name may be written that is no claim's."""
+    _claiming(body, {"name": "made", "resourceClaimTemplateName": "t"})
+    names = ["../../secrets", "x" * 253, DIGITS, f"c{dice.randrange(1 << 20):x}"]
+    mapped = [
+        {"containerName": "c", "resourceName": "example.com/x", "requestName": f"r{each}"} for each in range(2000)
+    ]
+    body["status"] = {
+        "resourceClaimStatuses": [{"name": "made", "resourceClaimName": each} for each in names * 300],
+        "extendedResourceClaimStatus": {"resourceClaimName": dice.choice(names), "requestMappings": mapped},
+    }

@@ -13,6 +13,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 
 from agent.errors import MalformedError
+from tests.hostile import claims
 from tests.hostile.asking import taken
 from tests.hostile.objects import LARGEST, LITERALS, SPACE, Hostile, Object, distinct, stripped, whole
 from tests.matrix.judge import entitled
@@ -53,7 +54,9 @@ def arriving(node: Node, pods: Iterable[Hostile]) -> Iterator[Hostile]:
     """Each pod of the tenant, once it is in the API and bound to the node."""
     node.api.literals = LITERALS
     node.api.put("namespaces", {"metadata": {"name": SPACE}})
+    claims.publish(node)
     for pod in distinct(list(pods)):
+        claims.allocate(node, pod)
         node.api.put("pods", {**pod.body, "spec": {**pod.body["spec"], "nodeName": node.name}})
         yield pod
 

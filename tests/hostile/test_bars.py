@@ -20,6 +20,7 @@ import pytest
 
 from agent.errors import MalformedError
 from tests.hostile.asking import taken
+from tests.hostile.claims import FOLLOWING
 from tests.hostile.objects import HUGE, LARGEST, whole
 from tests.hostile.rounds import SEED, arriving, bring, fitting
 from tests.matrix.conftest import Make
@@ -99,7 +100,7 @@ def _get(address: str, path: str) -> bytes:
 @pytest.mark.parametrize("everything", [False, True], ids=["taken", "whatever"])
 def test_hostile_110_pods_cost_an_innocent_one_nothing(make: Make, *, everything: bool) -> None:
     """Beside 110 of what a server takes, or of anything: pinned, told, small; so after a restart, ports occupied."""
-    node, began = make(settings={"page": {"port": 0}}), time.monotonic()
+    node, began = make(settings={"page": {"port": 0}, **FOLLOWING}), time.monotonic()
     node.start()
     kinds, most = ((), HUGE) if everything else (taken(), LARGEST)
     bring(node, fitting(whole(SEED + everything, CROWD, kinds, most=most)))
@@ -124,7 +125,7 @@ def test_hostile_110_pods_cost_an_innocent_one_nothing(make: Make, *, everything
 
 def test_hostile_pods_that_run_move_nobody(make: Make) -> None:
     """Their containers are created, named and told of like anybody's, and named anew to an agent that starts."""
-    node, ran = make(), 0
+    node, ran = make(settings=FOLLOWING), 0
     node.start()
     pinned(node, "db")
     for pod in arriving(node, fitting(whole(SEED, RUNNING, taken(), most=LARGEST))):

@@ -13,6 +13,7 @@ from tests.flow.told import Told, telling
 from tests.flow.world import container, manifest
 from tests.hostile import rounds
 from tests.hostile.asking import taken
+from tests.hostile.claims import FOLLOWING
 from tests.hostile.objects import LARGEST, Hostile, plain, stripped, whole
 from tests.hostile.rounds import SEED, fitting
 from tests.matrix.conftest import Make
@@ -125,6 +126,6 @@ def test_hostile_rounds_of_the_fuzz_on_a_real_agent(make: Make, seed: int) -> No
     """`python -m tests.hostile` makes more: watch, list, runtime and kubelet, pods with annotations and without."""
 
     def made(name: str) -> Node:
-        return make(name=name)
+        return make(name=name, settings=FOLLOWING)
 
     assert not rounds.one(made, seed)
