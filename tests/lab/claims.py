@@ -31,8 +31,10 @@ NIC_OF_NODE_2 = """for each in /sys/bus/pci/devices/*; do
     read -r vendor <$each/vendor; read -r device <$each/device; read -r node <$each/numa_node
     [ "$vendor:$device:$node" = 0x8086:0x10d3:2 ] && basename $each
 done; true"""
-HEALTH = {"featureGates": {"ResourceHealthStatus": False, "ResourceHealthStatusMessage": False}}
+HEALTH = {"ResourceHealthStatus": False, "ResourceHealthStatusMessage": False}
 """Of a driver that tells nothing of its devices' health, 1.36 asks again and again, with all of its CPUs."""
+HEALTH_SINCE, EXTENDED_SINCE = 36, 36
+"""Minors in which these gates are there and on, and DRAExtendedResource is: a kubelet with an unknown one ends."""
 SOON = 120.0
 
 
@@ -60,7 +62,7 @@ class Desk:
             self.publish(node)
             if not node.guest.execute(f"systemctl is-active {UNIT}")[0]:
                 continue  # left over from a run that was ended
-            node.configure_kubelet({**node.plan.kubelet, **HEALTH})
+            node.configure_kubelet({**node.plan.kubelet, "featureGates": gates(node.plan.minor)})
             node.wait_ready()
             node.guest.send(program, PROGRAM)
             seen_from_there = f"https://{node.guest.reach.host}:{plane.port}"
@@ -193,6 +195,12 @@ class Desk:
                 words = "\n".join(self.words(node) for node in self.nodes)
                 raise LabError(f"waited {SOON:.0f} s in vain for {text}; the drivers say\n{words[-3000:]}")
             time.sleep(0.3)
+
+
+def gates(minor: int) -> dict[str, bool]:
+    """Of a kubelet of this minor, so that it serves the drivers of the lab and claims for extended resources."""
+    health = HEALTH if minor >= HEALTH_SINCE else {}
+    return {**health, **({} if minor >= EXTENDED_SINCE else {"DRAExtendedResource": True})}
 
 
 def _device(name: str, **attributes: Object) -> Object:

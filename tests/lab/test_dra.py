@@ -8,9 +8,12 @@ of two CPUs gets 2-3 on node 0, the next one 4-5 on node 1.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 
 import pytest
 
@@ -20,6 +23,8 @@ from tests.lab.cluster import Lab
 from tests.lab.node import Node
 from tests.lab.pods import Object, container, pod
 from tests.lab.reading import Sets
+from tests.lab.stage import AGENT
+from tests.patience import until
 
 ON0, ON1, ON2, ON3 = Sets("2-3", "0"), Sets("4-5", "1"), Sets("8-9", "2"), Sets("12-13", "3")
 BESIDE1, BESIDE2, BESIDE3 = Sets("6-7", "1"), Sets("10-11", "2"), Sets("14-15", "3")
@@ -27,6 +32,23 @@ NOBODY_SAYS = "unknown: its driver publishes neither a NUMA node nor a PCI addre
 GONE = "unknown: no ResourceSlice of this node has it"
 WATCHES = "unknown: admin access: it watches the device, and works wherever it runs"
 APART = "which cannot be chosen again"
+ASKING = """
+import json, sys, time
+from agent.host.podresources.client import PodResources
+kubelet, until = PodResources(), time.time() + 300
+print("asking", flush=True)
+while time.time() < until:
+    try:
+        found = kubelet.claims("default", sys.argv[1]) or {}
+    except Exception as error:
+        found = {}
+    if found:
+        print(json.dumps([time.time(), {name: [each.id for each in own] for name, own in found.items()}]), flush=True)
+        break
+    time.sleep(0.1)
+"""
+"""Asks the kubelet for a pod's claims until it knows them; says when that was, and what it said."""
+ASKED = "/run/lab-asked"
 SLICES_KEPT = 31.0
 """Seconds after which the agent has no list of slices that it takes for fresh."""
 
@@ -199,3 +221,34 @@ def test_s22_cpus_and_memory_follow_the_claim(desk: Desk, name: str) -> None:
         mine = {each["metadata"]["name"] for each in lab.pods(node)} & seen.keys()
         assert {each: lab.kernel(node, (each,))[each]["c"] for each in mine} == {each: seen[each] for each in mine}
     report.record(f"claims: {name}", ", ".join(f"{each}: {sets.cpus}" for each, sets in seen.items()))
+
+
+def _said(node: Node) -> list[str]:
+    return node.run(f"cat {ASKED}.out; true").splitlines()
+
+
+def _answered(node: Node, lines: int) -> bool:
+    return len(_said(node)) >= lines
+
+
+def test_podresources_names_the_claim_before_the_sandbox_is_made(desk: Desk) -> None:
+    """The kubelet prepares claims first: Get knows driver, pool and device then, of app containers alone."""
+    node, lab = desk.lab.numalign, desk.lab
+    desk.claim(node, "c", ("gpu2",))
+    body = body_of(node, 0, Pod("c", ON2, {}))
+    name, (own,) = body["metadata"]["name"], body["spec"]["containers"]
+    body["spec"]["initContainers"] = [{**own, "name": "before", "command": ["/bin/sleep", "5"]}]
+    node.put(f"{ASKED}.py", ASKING)
+    inside = f"nsenter -t $(pgrep -o -f '{AGENT}') -m /opt/numalign/bin/python - {name}"  # its files, not its memory
+    node.put(f"{ASKED}.sh", f"exec {inside} <{ASKED}.py >{ASKED}.out 2>&1\n")
+    node.run(f"rm -f {ASKED}.out; systemd-run --quiet --collect --unit=lab-asked bash {ASKED}.sh")
+    until(partial(_answered, node, 1), "the one who asks")
+    lab.create(body, node, scheduled=True)
+    lab.wait_running(name)
+    until(partial(_answered, node, 2), lambda: "\n".join(_said(node)))
+    at, told = json.loads(_said(node)[1])
+    conditions = {each["type"]: each for each in lab.pod(name)["status"]["conditions"]}
+    made = datetime.fromisoformat(conditions["PodReadyToStartContainers"]["lastTransitionTime"]).timestamp()
+    report.record("podresources Get: the claim was known before the sandbox was made, s", f"{made - at:.1f}")
+    assert {each: [one.rpartition("/")[2] for one in ids] for each, ids in told.items()} == {"c": ["gpu2"]}
+    assert at < made + 1, "the API tells whole seconds"
