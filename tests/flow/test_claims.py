@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from agent.app.page.values import PageInput, pods_value
 from agent.core.explain.serialize import lines
 from agent.core.forecast.whatif import Difference, WhatIf, what_if
 from agent.engine.explaining import explained
@@ -138,7 +139,7 @@ def cases() -> dict[str, Case]:
 
 @pytest.mark.parametrize("name", cases())
 def test_a_claim_is_followed(tmp_path: Path, name: str) -> None:
-    """S22: CPUs lie where the claim's devices are; the words of explain and annotation name claim and device."""
+    """S22: CPUs lie where the claim's devices are; explain, annotation and page name claim and device."""
     case = cases()[name]
     node = Node(tmp_path, case.api, machine="2 sockets x 1 node x 4 cores x 1 thread, gpu on 1")
     node.known(case.body)
@@ -151,6 +152,8 @@ def test_a_claim_is_followed(tmp_path: Path, name: str) -> None:
     assert any(case.says in each for each in said), said
     if not case.refused:
         assert "claims" in (node.world.report("job").annotations[ASSIGNMENT] or "")
+        (shown,) = pods_value(PageInput(node.world.engine.snapshot))
+        assert any(case.says in each for each in shown["claims"]), shown
     assert case.api.asked.count("LIST resourceslices") == 1
 
 
