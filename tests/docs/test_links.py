@@ -10,7 +10,7 @@ import pytest
 from tests.docs import pages
 
 
-@pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: str(page.relative_to(pages.ROOT)))
+@pytest.mark.parametrize("page", [*pages.PAGES, *pages.READ_TOO], ids=lambda page: str(page.relative_to(pages.ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     """Files are there, and so are the headings that a link names."""
     for link in pages.links(page):
