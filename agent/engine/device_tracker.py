@@ -57,7 +57,7 @@ class DeviceTracker:
         devices = merged([self.saved, self.offered, everything(self.given)])
         if not devices:
             return self.plain if current.inventory.reported else current
-        exist = self.plain.machine.node_set  # of nodes that the machine lacks nothing can be said (spec 6.1)
+        exist = self.plain.machine.node_set  # of nodes that the machine lacks nothing can be said (kubelet rule 6.1)
         located = [each._replace(nodes=each.nodes & exist) for each in devices]
         inventory = self.plain.inventory.with_reported(located)
         inventory = left_to_plugins(inventory, owners(self.plain.machine, devices))

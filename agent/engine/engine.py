@@ -239,7 +239,7 @@ class Engine:
     # ---- containers
 
     def containers_seen(self, names: Mapping[str, tuple[str, str]]) -> None:
-        """Containers appeared: id -> (pod uid, name). What init containers before them held may go (spec 5.9)."""
+        """Containers appeared: id -> (pod uid, name). What init containers before them held may go (rule 5.9)."""
         with self._lock:
             before, told_already = self._state.ledger, self._enforcer.names.items() >= names.items()
             self._enforcer.listen()

@@ -135,13 +135,13 @@ class _Claims:
             self.block_pools[uid] = whole
         for name in names:
             blocks = self.old.memory.blocks.get(uid, {}).get(name, ())
-            if not whole:  # the pod's own pool is accounted once, as a whole (spec 5.12)
+            if not whole:  # the pod's own pool is accounted once, as a whole (kubelet rule 5.12)
                 blocks = self._place(uid, name, blocks)
             if blocks:
                 self.blocks.setdefault(uid, {})[name] = blocks
 
     def _place(self, uid: str, name: str, blocks: Iterable[Block]) -> tuple[Block, ...]:
-        """Book the blocks of one container, all or none (spec 5.10); empty for none."""
+        """Book the blocks of one container, all or none (kubelet rule 5.10); empty for none."""
         draft = Draft(self.books, exact=self.exact)
         entered = []
         for block in blocks:

@@ -222,7 +222,7 @@ def released(state: State, uids: Iterable[str]) -> State:
 
 
 def started(state: State, spots: Iterable[tuple[str, str]]) -> State:
-    """Containers (pod uid, name) run: what init containers before them held may go (spec 5.9)."""
+    """Containers (pod uid, name) run: what init containers before them held may go (kubelet rule 5.9)."""
     ledger = state.ledger
     for uid, name in spots:
         ledger = state.node.container_started(ledger, uid, name)

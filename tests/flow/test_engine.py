@@ -217,7 +217,7 @@ def test_s4_pinning_adopted_pods_can_be_switched_off(tmp_path: Path) -> None:
 
 
 def test_init_containers_give_their_cpus_to_those_after_them(tmp_path: Path) -> None:
-    """When the main container starts, what only the init container held is shared again (spec 5.9)."""
+    """When the main container starts, what only the init container held is shared again (kubelet rule 5.9)."""
     world = World(tmp_path)
     world.engine.pods_listed({"job"})
     world.see(manifest("job", container(cpu="1"), inits=[container("setup", cpu="3")]))

@@ -21,7 +21,7 @@ SPARE = "spare"
 """The node that these tests start: the third guest at a time."""
 ONE_RESERVED = {**RESERVED, "reservedSystemCPUs": "0"}
 SIXTEEN_ALLOWED = {"topologyManagerPolicyOptions": {"max-allowable-numa-nodes": "16"}}
-"""As the kubelet, `compatibility: kubelet` refuses to start on more than eight nodes without it (spec 3.2)."""
+"""As the kubelet, `compatibility: kubelet` refuses to start on more than eight nodes without it (rule 3.2)."""
 PLANS = {
     "v1-cgroupfs": Plan(number=4, machine="far", cgroups=1, driver="cgroupfs", config=ONE_RESERVED),
     "v1-systemd": Plan(number=4, machine="far", cgroups=1, config=ONE_RESERVED),

@@ -165,7 +165,7 @@ class Scenario:
         self.pods.pop(uid, None)
 
     def restart(self) -> Json:
-        """The policy is rebuilt over the stored state, which is checked as spec 4.3 says."""
+        """The policy is rebuilt over the stored state, which is checked as kubelet rule 4.3 says."""
         books = self.ledger.cpus
         self.ledger = Ledger(
             machine="", cpus=CpuBooks(shared=books.shared, assigned=books.assigned, pools=books.pools)

@@ -177,7 +177,7 @@ class Scenario:
 
 
 class _Running(devices.DeviceManager):
-    """The device manager before its plugins have registered: it asks nothing of containers that run (spec 6.3)."""
+    """The device manager before its plugins have registered: it asks nothing of containers that run (rule 6.3)."""
 
     def allocate(self, ledger: Ledger, pod: Pod, container: Container, affinity: Hint) -> Ledger | Refusal:
         """Only a finished init container is allocated again, and fails if it had devices."""

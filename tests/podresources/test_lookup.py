@@ -209,7 +209,7 @@ def test_a_kubelet_without_get_is_listed_instead(desk: Desk) -> None:
 
 
 def test_pods_that_are_gone_are_forgotten(desk: Desk) -> None:
-    """A new pod of the same name is asked for anew: the answer carries no uid (spec 6.6)."""
+    """A new pod of the same name is asked for anew: the answer carries no uid (kubelet rule 6.6)."""
     desk.see()
     desk.world.engine.pods_gone(["job"])
     desk.lookup.heard("gone", "job")

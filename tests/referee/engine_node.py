@@ -144,13 +144,13 @@ class EngineNode:
         )
 
     def _limit(self, path: str, milli: int) -> None:
-        """Spec 7.4: what the kubelet and the runtime write when they make a cgroup."""
+        """Kubelet rule 7.4: what the kubelet and the runtime write when they make a cgroup."""
         quota = max(LEAST, milli * self.period // 1000) if milli else "max"
         self.world.tree.kernel_write(path, "cpu.max", f"{quota} {self.period}")
 
     @staticmethod
     def _pod_limit(pod: Pod) -> int:
-        """Spec 7.4 and 8.2: of the pod as a whole, or all its containers', none if one of them has none."""
+        """Kubelet rules 7.4 and 8.2: of the pod as a whole, or all its containers', none if one of them has none."""
         if pod.qos is Qos.BEST_EFFORT:
             return 0
         if pod.limits and "cpu" in pod.limits:

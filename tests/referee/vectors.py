@@ -68,7 +68,7 @@ _GATES = ("CPUManagerPolicyAlphaOptions", "PodLevelResourceManagers")
 
 
 def events_of(step: Step) -> Iterator[Json]:
-    """A container that ends is no event: no manager frees anything then (spec 2.4)."""
+    """A container that ends is no event: no manager frees anything then (kubelet rule 2.4)."""
     if step.create:
         yield {"op": "add", "pod": _pod(step)}
     elif step.restart:

@@ -1,4 +1,4 @@
-"""The machines of spec 12.1, and pods to put on them. Used by the tests of the CPU manager."""
+"""The machines of kubelet rule 12.1, and pods to put on them. Used by the tests of the CPU manager."""
 
 from __future__ import annotations
 

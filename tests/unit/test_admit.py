@@ -139,7 +139,7 @@ def test_a_pod_brings_its_own_policy_scope_and_options() -> None:
 
 
 def test_errors_without_a_type_are_wrapped_as_the_kubelet_does() -> None:
-    """Too few CPUs under policy none is UnexpectedAdmissionError with the wrapped sentence (spec 2.2)."""
+    """Too few CPUs under policy none is UnexpectedAdmissionError with the wrapped sentence (kubelet rule 2.2)."""
     managers, empty = node(rules(Policy.NONE, compatibility=Compatibility.KUBELET, keep_shared=False))
     refusal = refused(managers.admit(empty, pod("a", 8)))
     assert refusal.reason is Reason.UNEXPECTED
@@ -153,7 +153,7 @@ def test_errors_without_a_type_are_wrapped_as_the_kubelet_does() -> None:
     ("scope", "message"), [(Scope.POD, NO_LOCALITY_POD), (Scope.CONTAINER, NO_LOCALITY_CONTAINER)]
 )
 def test_pods_managed_as_a_whole_have_sentences_of_their_own(scope: Scope, message: str) -> None:
-    """With PodLevelResourceManagers the refusal names the scope, as the kubelet's does (spec 2.2)."""
+    """With PodLevelResourceManagers the refusal names the scope, as the kubelet's does (kubelet rule 2.2)."""
     managers, empty = node(rules(Policy.SINGLE_NUMA_NODE, scope, pod_level_managers=True))
     resources = {key: {"cpu": 6, "memory": "1Gi"} for key in ("requests", "limits")}
     assert refused(managers.admit(empty, pod("a", 5, resources=resources))).message == message

@@ -161,7 +161,7 @@ def test_release_gives_the_room_back() -> None:
 
 
 def test_all_containers_that_run_together_count() -> None:
-    """Sidecars and apps add up, a bigger init container counts alone, as the scheduler counts (spec 8.2)."""
+    """Sidecars and apps add up, a bigger init container counts alone, as the scheduler counts (kubelet rule 8.2)."""
     sidecar = {"name": "side", "restartPolicy": "Always", "resources": {"requests": {"cpu": "250m"}}}
     init = {"name": "init", "resources": {"requests": {"cpu": 3}}}
     provider = confiner(machine())

@@ -1,4 +1,4 @@
-"""The smaller set of answers of the kubelet's CPU manager (spec 12.2), where the shared folder is there."""
+"""The smaller set of answers of the kubelet's CPU manager (kubelet rule 12.2), where the shared folder is there."""
 
 from __future__ import annotations
 

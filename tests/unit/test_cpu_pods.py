@@ -1,4 +1,4 @@
-"""Pods with pod-level resources that are managed as a whole (spec 4.12), and defect D9."""
+"""Pods with pod-level resources that are managed as a whole (kubelet rule 4.12), and defect D9."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BOTH = pytest.mark.parametrize("mode", [KUBELET, FIXED])
 def test_a_pod_divides_its_own_cpus(
     whole: int, containers: list[Container], own: str, held: dict[str, str], mode: Compatibility
 ) -> None:
-    """Exclusive shares first, everybody else shares the rest; nothing is left over (spec 4.12)."""
+    """Exclusive shares first, everybody else shares the rest; nothing is left over (kubelet rule 4.12)."""
     node = Node(D2, "0", gate=True, mode=mode)
     assert node.admit(pod("p", *containers, whole=whole)) == held
     assert str(node.ledger.cpus.pools["p"]) == own
@@ -73,7 +73,7 @@ def test_a_pod_that_asks_for_more_inside_than_it_has_is_refused_and_loses_nothin
 
 
 def test_the_last_container_gives_the_pods_cpus_back() -> None:
-    """Until then they stay the pod's, whoever ended (spec 4.12)."""
+    """Until then they stay the pod's, whoever ended (kubelet rule 4.12)."""
     node = Node(D2, "0", gate=True)
     node.admit(pod("p", container("a", 1), container("b", 0), whole=2))
     node.release("p", "a")

@@ -1,4 +1,4 @@
-"""The CPU manager: the worked examples of spec 4.1, 4.5, 4.6, 4.7, 4.13, 4.14."""
+"""The CPU manager: the worked examples of kubelet rules 4.1, 4.5, 4.6, 4.7, 4.13, 4.14."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from tests.unit.cpu_machines import (
     ],
 )
 def test_reserved_cpus_are_chosen_as_grants_are(count: int, options: dict[str, Any], expected: str) -> None:
-    """Without names, the manager's own algorithm picks what the system keeps (spec 4.1)."""
+    """Without names, the manager's own algorithm picks what the system keeps (kubelet rule 4.1)."""
     rules = Rules(cpu=CpuRules(options=CpuOptions(**options), reserved_count=count), compatibility=KUBELET)
     assert str(CpuManager(D2, rules).reserved) == expected
 
@@ -92,7 +92,7 @@ def test_align_by_socket_is_refused_where_it_cannot_be() -> None:
     ],
 )
 def test_hints(on: Machine, free: str, count: int, options: dict[str, Any], expected: str) -> None:
-    """Node sets with enough free CPUs; preferred as an empty machine would need them (spec 4.5)."""
+    """Node sets with enough free CPUs; preferred as an empty machine would need them (kubelet rule 4.5)."""
     node = Node(on, **options)
     node.free(free)
     assert node.hints(count) == expected
@@ -129,7 +129,7 @@ def test_allocate(
     on: Machine, reserved: str, free: str, count: int, nodes: list[int] | None,
     options: dict[str, Any], expected: str, mode: Compatibility,
 ) -> None:  # fmt: skip
-    """Within the affinity first, then anywhere (spec 4.6): both modes alike where no defect is in play."""
+    """Within the affinity first, then anywhere (kubelet rule 4.6): both modes alike where no defect is in play."""
     node = Node(on, reserved, mode=mode, **options)
     node.free(free)
     assert node.admit(pod("p", container("c", count)), nodes) == {"c": expected}
@@ -148,7 +148,7 @@ def test_allocate(
     ],
 )  # fmt: skip
 def test_full_pcpus_only_refuses(on: Machine, reserved: str, free: str, count: int, message: str) -> None:
-    """Parts of cores, and more than there are on cores that the system does not use (spec 4.7)."""
+    """Parts of cores, and more than there are on cores that the system does not use (kubelet rule 4.7)."""
     node = Node(on, reserved, full_pcpus_only=True)
     node.free(free)
     refusal = node.admit(pod("p", container("c", count)))
@@ -188,14 +188,14 @@ def test_too_large_is_refused_with_the_kubelets_sentence() -> None:
 def test_init_containers_leave_their_cpus_to_later_ones(
     containers: list[Container], held: dict[str, str], shared: str
 ) -> None:
-    """Sidecars do not, since they go on running (spec 4.13)."""
+    """Sidecars do not, since they go on running (kubelet rule 4.13)."""
     node = Node(S1)
     assert node.admit(pod("p", *containers)) == held
     assert node.shared == shared
 
 
 def test_reusable_cpus_are_part_of_the_hints() -> None:
-    """The probe of spec 4.13: CPUs left on node 0 take node 1 alone out of the hints."""
+    """The probe of kubelet rule 4.13: CPUs left on node 0 take node 1 alone out of the hints."""
     node = Node(machine(smt(0, range(4), 8), smt(1, range(4, 8), 8)), "0")
     mine = pod("p", init("i", 2), sidecar("s", 1), container("a", 3), container("h", 0.5))
     for each in mine.containers[:2]:
@@ -207,7 +207,7 @@ def test_reusable_cpus_are_part_of_the_hints() -> None:
 
 
 def test_a_released_init_container_gives_back_what_no_other_holds() -> None:
-    """The example of spec 4.14; and what it gave back may be granted again."""
+    """The example of kubelet rule 4.14; and what it gave back may be granted again."""
     node = Node(S1)
     node.admit(pod("p", init("i", 4), container("a", 2)))
     node.release("p", "i")
@@ -241,7 +241,7 @@ def test_policy_none_grants_and_reserves_nothing() -> None:
 
 
 def test_strict_reservation_keeps_the_reserved_cpus_out_of_the_pool() -> None:
-    """At start, and after a release (spec 4.2)."""
+    """At start, and after a release (kubelet rule 4.2)."""
     node = Node(S1, "0,4", strict_reservation=True)
     assert node.shared == "1-3,5-7"
     node.admit(pod("p", container("c", 2)))

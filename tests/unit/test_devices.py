@@ -41,7 +41,7 @@ from tests.world.pods import APP, INIT, SIDECAR, container, pod
 def test_hints_of_devices(
     mode: Compatibility, places: list[list[int] | None], busy: int, count: int, hints: str
 ) -> None:
-    """The node sets that touch enough of what is free; preferred by what there is (spec 6.2)."""
+    """The node sets that touch enough of what is free; preferred by what there is (kubelet rule 6.2)."""
     rack = Rack(gpus(places), mode)
     for number in range(busy):
         # one of each node in turn is busy

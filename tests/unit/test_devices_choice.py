@@ -31,7 +31,7 @@ from tests.unit.memory_cases import nodes
 def test_choice_by_affinity(
     mode: Compatibility, places: list[list[int] | None], count: int, affinity: tuple[int, ...], got: str
 ) -> None:
-    """Nodes of the affinity, then others, then nowhere; in each by the number of devices, then by id (spec 6.3)."""
+    """Nodes of the affinity, then others, then nowhere; in each by the number of devices, then by id (rule 6.3)."""
     rack = Rack(gpus(places), mode)
     assert rack.got(asking("p", count), nodes(*affinity) if affinity else NO_HINT) == got
 

@@ -30,7 +30,7 @@ def test_init_containers_leave_their_devices(mode: Compatibility) -> None:
 
 
 def test_devices_left_by_init_containers_narrow_the_hints(mode: Compatibility) -> None:
-    """Every mask must touch them: they are used first (spec 6.2)."""
+    """Every mask must touch them: they are used first (kubelet rule 6.2)."""
     rack = Rack(gpus([[0], [1]]), mode)
     many = pod("p", one("i", 1, INIT), one("c", 1))
     assert rack.allocate(many, nodes(1), "i") is None

@@ -188,5 +188,5 @@ def test_a_change_of_settings_does_not_condemn_running_pods() -> None:
 
 
 def test_devices_of_init_containers_are_used_again() -> None:
-    """A finished init container's device goes to a later container of its pod (spec 6.4)."""
+    """A finished init container's device goes to a later container of its pod (kubelet rule 6.4)."""
     check(ledger(devices=devices(u={"i1": ("d",), "a": ("d",)})), Managers())

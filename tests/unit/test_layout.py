@@ -33,7 +33,7 @@ def test_each_layout_is_recognised(tmp_path: Path, name: str) -> None:
 
 
 def test_spec_names() -> None:
-    """The name facts of spec 7.1."""
+    """The name facts of kubelet rule 7.1."""
     systemd, plain = CgroupDriver.SYSTEMD, CgroupDriver.CGROUPFS
     assert layout.cgroup_path(systemd, ("BestEffort", "pod-6c1a4e95-6bb6")) == (
         "/BestEffort.slice/BestEffort-pod_6c1a4e95_6bb6.slice"

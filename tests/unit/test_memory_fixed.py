@@ -1,4 +1,4 @@
-"""Defects of the memory manager by number (spec 10): answered alike under KUBELET, mended under FIXED."""
+"""Defects of the memory manager by number (kubelet rule 10): answered alike under KUBELET, mended under FIXED."""
 
 from __future__ import annotations
 

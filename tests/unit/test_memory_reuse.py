@@ -22,7 +22,7 @@ from tests.world.pods import APP, HUGE_1G, INIT, SIDECAR, container, pod  # fmt:
 def test_init_containers_leave_their_memory(
     mode: Compatibility, inits: tuple[int, int], apps: tuple[int, int], left: list[int]
 ) -> None:
-    """Blocks shrink as others take their bytes over; together they stay what was taken (spec 5.8)."""
+    """Blocks shrink as others take their bytes over; together they stay what was taken (kubelet rule 5.8)."""
     desk = Desk(even(1, 16 * GIB, {HUGE_1G: 16 * GIB}), mode)
     each = [container(f"i{n}", INIT, memory=size * GIB, huge1g=size * GIB) for n, size in enumerate(inits)]
     each += [container(f"a{n}", APP, memory=size * GIB, huge1g=size * GIB) for n, size in enumerate(apps)]

@@ -20,7 +20,7 @@ from agent.model.rules import Policy, TopologyRules
 
 
 def cpus(capacity: list[int], free: list[int], request: int) -> Demand:
-    """What the CPU manager says (spec 4.5)."""
+    """What the CPU manager says (kubelet rule 4.5)."""
     domain = (1 << len(free)) - 1
     size = fewest(Family(domain, (Need(request, tuple(capacity)),)), Budget())
     return Demand(Family(domain, (Need(request, tuple(free)),)), size)
@@ -106,7 +106,7 @@ def test_different_preferred_counts_never_meet() -> None:
 
 
 def test_align_by_socket_prefers_by_sockets_touched() -> None:
-    """Spec 4.5: of two sockets, masks within one are preferred even if they have more nodes than needed."""
+    """Kubelet rule 4.5: of two sockets, masks within one are preferred even if they have more nodes than needed."""
     sockets = (0b0011, 0b1100)
     cpu = Demand(Family(0b1111, (Need(6, (2, 3, 3, 3)),)), 1, sockets=sockets, touched=1)
     memory = Demand(Family(0b1111, (Need(2, (1, 1, 1, 1)),)), size=2)
@@ -215,7 +215,7 @@ def test_without_steps_the_goal_is_that_of_a_set_that_serves() -> None:
 
 
 def test_listing_is_in_the_kubelets_order_and_refuses_wide_machines() -> None:
-    """Spec 3.1: by count, then by position; ids come back; above 16 nodes there is an error, not a wait."""
+    """Kubelet rule 3.1: by count, then by position; ids come back; above 16 nodes there is an error, not a wait."""
     demand = cpus([4, 4, 4], [4, 1, 4], 4)
     text = [f"{hint.nodes}{'p' if hint.preferred else 'n'}" for hint in listed(demand, Positions.of([5, 9, 2]))]
     assert text == ["2p", "9p", "2,5n", "2,9n", "5,9n", "2,5,9n"]

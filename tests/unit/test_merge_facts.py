@@ -1,4 +1,4 @@
-"""The merge against the facts of spec 3.5 and 3.7, said by hints."""
+"""The merge against the facts of kubelet rules 3.5 and 3.7, said by hints."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def shown(merged: Merged) -> str:
 def test_worked_examples_of_the_specification(
     nodes: int, answers: list[Answer], best_effort: str, restricted: str, single: str
 ) -> None:
-    """Spec 3.7, each row under three policies."""
+    """Kubelet rule 3.7, each row under three policies."""
     policies = ("best-effort", "restricted", "single-numa-node")
     assert tuple(shown(merge(nodes, p, *answers)) for p in policies) == (best_effort, restricted, single)
 
 
 def test_policy_none_stores_nothing_and_admits() -> None:
-    """Spec 3.6: whatever is offered, even the impossible."""
+    """Kubelet rule 3.6: whatever is offered, even the impossible."""
     assert merge(2, "none", {"cpu": IMPOSSIBLE}) == Merged(ANY_NODES, admit=True)
 
 
@@ -84,21 +84,21 @@ def test_policy_none_stores_nothing_and_admits() -> None:
     ],
 )
 def test_of_two_candidates_that_are_not_preferred(goal: int, current: str, candidate: str, winner: str) -> None:
-    """The `compare` facts of spec 3.7, in both orders: T0 says that order does not matter."""
+    """The `compare` facts of kubelet rule 3.7, in both orders: T0 says that order does not matter."""
     masks = [sum(1 << int(node) for node in text) for text in (current, candidate)]
     expected = sum(1 << int(node) for node in winner)
     assert Order().closest_to(goal, masks) == Order().closest_to(goal, masks[::-1]) == expected
 
 
 def test_the_goal_is_the_largest_of_the_smallest_counts() -> None:
-    """The B facts of spec 3.7; lists without masks do not count."""
+    """The B facts of kubelet rule 3.7; lists without masks do not count."""
     lists: list[Listed] = [[(0b11, False), (0b111, False)], [(0b111, True), (0b1111, False)], [(None, True)]]
     assert least_count(lists) == 3
     assert least_count([]) == 0
 
 
 def test_average_distances_decide_between_equal_counts() -> None:
-    """The distance facts of spec 3.7: {2,3} is closer than {0,2}, which is the smaller integer."""
+    """The distance facts of kubelet rule 3.7: {2,3} is closer than {0,2}, which is the smaller integer."""
     order = Order(FOUR)
     assert order.spread(0b0001) / 1 == 10
     assert order.spread(0b0101) / 4 == 11
@@ -109,7 +109,7 @@ def test_average_distances_decide_between_equal_counts() -> None:
 
 
 def test_single_numa_node_ignores_distances() -> None:
-    """Spec 3.5: a node that is nearer to itself does not win."""
+    """Kubelet rule 3.5: a node that is nearer to itself does not win."""
     table = [[20, 20], [20, 10]]
     offer = {"cpu": hints("0p 1p")}
     assert shown(merge(2, "single-numa-node", offer, closest=True, distances=table)) == "0p admit"
@@ -152,7 +152,7 @@ def test_a_hint_without_nodes_stands_for_no_preference_inside_a_list() -> None:
 
 
 def test_masks_without_a_common_node_leave_the_default() -> None:
-    """Spec 3.4: candidates whose mask is empty are skipped, so all nodes remain, not preferred."""
+    """Kubelet rule 3.4: candidates whose mask is empty are skipped, so all nodes remain, not preferred."""
     assert shown(merge(2, "best-effort", {"a": hints("0n")}, {"b": hints("1n")})) == "01n admit"
 
 

@@ -262,7 +262,7 @@ def test_a_status_that_claims_another_pods_container_is_not_believed() -> None:
 
 
 def test_a_pod_managed_as_a_whole_shares_its_own_pool() -> None:
-    """PodLevelResourceManagers (spec 4.12): containers may share a set; the sandbox has the node's pool."""
+    """PodLevelResourceManagers (kubelet rule 4.12): containers may share a set; the sandbox has the node's pool."""
     own = CpuSet.of(4, 5, 6)
     cpus = CpuBooks(POOL - own, assigned={"db": {"main": own, "side": own}}, pools={"db": own})
     world = node(2)

@@ -161,7 +161,7 @@ def test_s16_another_period_is_kept() -> None:
 
 
 def test_limit_of_a_pod() -> None:
-    """The facts of spec 8.2, and the pod's own limit and overhead."""
+    """The facts of kubelet rule 8.2, and the pod's own limit and overhead."""
     sides = (limited("s1", 1000, SIDE), limited("s2", 2000, SIDE), limited("s3", 3000, SIDE))
     pod = replace(POD_DB, containers=(limited("i", 5000, INIT), *sides, limited("a", 1000)))
     assert pod_limit(pod) == 7000

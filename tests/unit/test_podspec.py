@@ -46,7 +46,7 @@ def test_a_request_of_its_own_stays() -> None:
 
 
 def test_the_stored_class_wins_over_the_computed_one() -> None:
-    """status.qosClass is what the kubelet built the cgroup by (spec 8.1)."""
+    """status.qosClass is what the kubelet built the cgroup by (kubelet rule 8.1)."""
     stored = {**body(sized(cpu=1, memory=1)), "status": {"qosClass": "Burstable"}}
     assert pod_from(stored).qos is Qos.BURSTABLE
 
@@ -78,13 +78,13 @@ def test_kinds_follow_place_and_restart_policy() -> None:
 def test_quality_of_service(
     containers: list[dict[str, Any]], resources: dict[str, Any] | None, expected: Qos
 ) -> None:
-    """The class by spec 8.1: sums of cpu and memory above zero, pod-level resources alone where present."""
+    """The class by kubelet rule 8.1: sums of cpu and memory above zero, pod-level resources alone where present."""
     spec = {} if resources is None else {"resources": resources}
     assert pod_from(body(*containers, **spec)).qos is expected
 
 
 def test_sums_decide_not_pairs() -> None:
-    """Each container may request less than its limit as long as the sums are equal (spec 8.1)."""
+    """Each container may request less than its limit as long as the sums are equal (kubelet rule 8.1)."""
     pair = (
         Container("a", ContainerKind.APP, {"cpu": 1000, "memory": 5}, {"cpu": 2000, "memory": 5}),
         Container("b", ContainerKind.APP, {"cpu": 3000, "memory": 5}, {"cpu": 2000, "memory": 5}),
@@ -121,7 +121,7 @@ def test_only_our_annotations_are_kept() -> None:
 
 
 def test_a_mirror_pod_goes_by_its_hash() -> None:
-    """A static pod's cgroup carries the kubelet's hash, in the API the mirror's annotation (spec 7.1)."""
+    """A static pod's cgroup carries the kubelet's hash, in the API the mirror's annotation (kubelet rule 7.1)."""
     notes = {"kubernetes.io/config.hash": HASH, "kubernetes.io/config.mirror": HASH}
     pod = pod_from(body(metadata={"annotations": notes}))
     assert (pod.uid, pod.static) == (HASH, True)

@@ -41,7 +41,7 @@ def cpu_pod(*rows: Row) -> Pod:
     ],
 )
 def test_cpus_of_a_pod(rows: tuple[Row, ...], count: int) -> None:
-    """The most held at once: a regular init container beside the sidecars listed before it (spec 4.4)."""
+    """The most held at once: a regular init container beside the sidecars listed before it (kubelet rule 4.4)."""
     assert pod_exclusive_count(cpu_pod(*rows), Rules()) == count
 
 
@@ -55,7 +55,7 @@ def test_cpus_of_a_pod(rows: tuple[Row, ...], count: int) -> None:
     ],
 )
 def test_memory_of_a_pod(rows: tuple[Row, ...], gib: int) -> None:
-    """The same for memory and a huge page size (spec 5.3)."""
+    """The same for memory and a huge page size (kubelet rule 5.3)."""
     ordered = sorted(rows, key=lambda row: row[0] is APP)
     each = [container(f"c{n}", kind, memory=size * GIB, huge1g=size * GIB) for n, (kind, size) in enumerate(ordered)]
     assert pod_memory_requests(pod("p", *each), Rules()) == {HUGE_1G: gib * GIB, "memory": gib * GIB}
@@ -111,7 +111,7 @@ def test_fractions_of_bytes_are_seen_and_rounded_up() -> None:
 
 
 def test_effective_requests_and_limits() -> None:
-    """App 1, inits 5, sidecars 1 + 2 + 3: seven; app 100, sidecar 10, init 200: 210 (spec 8.2)."""
+    """App 1, inits 5, sidecars 1 + 2 + 3: seven; app 100, sidecar 10, init 200: 210 (kubelet rule 8.2)."""
     first = cpu_pod((INIT, 5), (SIDECAR, 1), (SIDECAR, 2), (SIDECAR, 3), (APP, 1))
     second = cpu_pod((SIDECAR, 10), (INIT, 200), (APP, 100))
     assert pod_requests(first)["cpu"] == 7000

@@ -36,7 +36,7 @@ def of(body: dict[str, Any]) -> Any:  # noqa: ANN401 - Settings, short
     ],
 )
 def test_reserved_cpus_are_counted_as_the_kubelet_does(body: dict[str, Any], count: int) -> None:
-    """KubeReserved + systemReserved rounded up; reservedSystemCPUs replaces both (spec 4.1)."""
+    """KubeReserved + systemReserved rounded up; reservedSystemCPUs replaces both (kubelet rule 4.1)."""
     assert reserved_count(of(body), SMT, 0) == count
 
 
@@ -96,7 +96,7 @@ def test_hard_eviction_is_part_of_the_reservation(body: dict[str, Any], size: in
 
 
 def test_memory_reservations_add_up() -> None:
-    """KubeReserved + systemReserved + hard eviction, in bytes: what reservedMemory must sum to (spec 5.1)."""
+    """KubeReserved + systemReserved + hard eviction, in bytes: what reservedMemory must sum to (kubelet rule 5.1)."""
     body = {"kubeReserved": {"memory": "1Gi"}, "systemReserved": {"memory": "100Mi"}}
     assert reserved_memory(of(body), SMT) == (1024 + 100 + 100) * MIB
 

@@ -13,7 +13,7 @@ from tests.unit.sysfs_cases import CPU, NODE, read, topology
 
 
 def test_uncore_caches_follow_the_kubelets_rule(tmp_path: Path) -> None:
-    """Spec 1.1: an L3 with as many CPUs as the node is the node's, a smaller or a larger one is an uncore cache."""
+    """Rule 1.1: an L3 with as many CPUs as the node is the node's, a smaller or a larger one is an uncore cache."""
     root = write_tree(tmp_path / "one", parse_synthetic("2 nodes x 4 cores"))
     assert [cpu.uncore for cpu in read(root).cpus] == [None] * 8
     root = write_tree(tmp_path / "two", parse_synthetic("2 nodes x 4 cores, 2 cpus per l3"))

@@ -1,4 +1,4 @@
-"""The worked examples of taking CPUs (spec 4.9.5, 4.10, 4.11), as tables."""
+"""The worked examples of taking CPUs (kubelet rules 4.9.5, 4.10, 4.11), as tables."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_more_than_there_is_is_refused_with_the_kubelets_sentence() -> None:
     ],
 )
 def test_d2_slices_are_overwritten_for_the_kubelet_only(nodes: int, count: int, kubelet: str, mended: str) -> None:
-    """Defect D2: a remembered combination of nodes changes, of some sizes; mended, it does not (spec 4.11)."""
+    """Defect D2: a remembered combination of nodes changes, of some sizes; mended, it does not (rule 4.11)."""
     on = CpuTopology.of(machine(*([(0, None, [cpu]) for cpu in range(n * 4, n * 4 + 4)] for n in range(nodes))))
     assert [str(CpuSet(distributed(on, on.all, count, literal=literal))) for literal in (True, False)] == [
         kubelet,

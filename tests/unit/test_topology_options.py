@@ -19,7 +19,7 @@ def machine(nodes: int, *, distances: bool = True) -> Machine:
 
 @pytest.mark.parametrize("value", ["1", "t", "T", "TRUE", "true", "True"])
 def test_all_that_go_calls_true(value: str) -> None:
-    """Spec 0.3: exactly these spellings."""
+    """Kubelet rule 0.3: exactly these spellings."""
     rules = topology_rules(
         "restricted", "pod", {"prefer-closest-numa-nodes": value, "max-allowable-numa-nodes": "16"}
     )
@@ -28,7 +28,7 @@ def test_all_that_go_calls_true(value: str) -> None:
 
 @pytest.mark.parametrize("value", ["0", "f", "F", "FALSE", "false", "False"])
 def test_all_that_go_calls_false(value: str) -> None:
-    """Spec 0.3: an option that is there and off."""
+    """Kubelet rule 0.3: an option that is there and off."""
     assert not topology_rules("best-effort", options={"prefer-closest-numa-nodes": value}).prefer_closest
 
 
@@ -58,7 +58,7 @@ def test_all_that_go_calls_false(value: str) -> None:
     ],
 )
 def test_bad_options_in_the_kubelets_words(options: dict[str, str], sentence: str) -> None:
-    """Spec 3.2 step 1, each with a remedy."""
+    """Kubelet rule 3.2 step 1, each with a remedy."""
     with pytest.raises(SettingsError) as raised:
         topology_rules("restricted", options=options)
     assert sentence in str(raised.value)
@@ -66,7 +66,7 @@ def test_bad_options_in_the_kubelets_words(options: dict[str, str], sentence: st
 
 
 def test_unknown_names_say_which_are_known() -> None:
-    """Spec 3.2 step 4: policy before scope."""
+    """Kubelet rule 3.2 step 4: policy before scope."""
     with pytest.raises(SettingsError, match='unknown policy: "strict"; one of none, best-effort, restricted'):
         topology_rules("strict", "node")
     with pytest.raises(SettingsError, match='unknown scope: "node"; one of container, pod'):
@@ -95,7 +95,7 @@ def test_only_the_kubelet_is_limited_in_nodes() -> None:
 
 
 def test_policy_none_looks_at_nothing_else_under_kubelet_compatibility() -> None:
-    """Spec 2.3; otherwise a typo is told at once, since a pod's annotation may ask for another policy."""
+    """Kubelet rule 2.3; otherwise a typo is told at once, since a pod's annotation may ask for another policy."""
     assert topology_rules("none", "typo", {"x": "y"}, compatibility=Compatibility.KUBELET) == TopologyRules()
     with pytest.raises(SettingsError, match="unknown scope"):
         topology_rules("none", "typo")

@@ -6,11 +6,11 @@ resource, the smallest preferred. A device without a node has no preference; one
 
 The provider of these hints is `agent.core.devices.provider`: devices come first in the order of the providers (rule
 2.3), whoever hands them out, since they can be moved least. Its input is the ledger's device book, filled by
-`devices_books.followed` before a pod is admitted, and the places in `DeviceInventory.reported`: so what the kubelet
+`books.followed` before a pod is admitted, and the places in `DeviceInventory.reported`: so what the kubelet
 gave is saved, survives a restart while the kubelet is away, and stands in the pod's annotation like any other grant.
 
 Here is what surrounds that: which devices are still to be told, whether CPUs lie elsewhere than a device that became
-known late, and sentences. Called by `agent.engine.devices` and `agent.host.podresources.lookup`. Pure.
+known late, and sentences. Called by `agent.engine.device_tracker` and `agent.host.podresources.lookup`. Pure.
 """
 
 from __future__ import annotations

@@ -12,8 +12,9 @@ of its own that stands for nothing. So without a shared bridge, of a function th
 bridge is a hypervisor's, only the NUMA nodes are believed, and only where they differ. None of these words promises
 that two devices reach each other directly: ACS and the IOMMU decide that.
 
-The tree is what `agent.host.pci` reads: every function names the bridge it hangs below; what hangs below none lies on
-the root bus of its host bridge. Used by `agent.core.devices`, `agent.core.explain` and the edges that tell of pods.
+The tree is what `agent.host.sysfs.pci` reads: every function names the bridge it hangs below; what hangs below none
+lies on the root bus of its host bridge. Used by `agent.core.devices`, `agent.core.explain` and the edges that tell
+of pods.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     legacy   root/cpuset is a v1 hierarchy; cpu and memory lie beside it, alone or joined ("cpu,cpuacct")
     hybrid   v1 with a v2 hierarchy for systemd's own use: v1 for us, since the controller is there
 
-See https://docs.kernel.org/admin-guide/cgroup-v2.html#mounting and spec 7.1.
+See https://docs.kernel.org/admin-guide/cgroup-v2.html#mounting and kubelet rule 7.1.
 """
 
 from __future__ import annotations

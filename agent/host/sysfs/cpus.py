@@ -35,7 +35,7 @@ class CpuFacts:
         online, offline, isolated: sets; offline ones are there but not online.
         core, die, package: CPU -> lowest online CPU of its unit.
         package_id: CPU -> the kernel's physical_package_id, -1 where it has none.
-        sockets: what cAdvisor counts (spec 1.1): distinct "physical id" of /proc/cpuinfo, else distinct package ids.
+        sockets: what cAdvisor counts (rule 1.1): distinct "physical id" of /proc/cpuinfo, else distinct package ids.
     """
 
     online: CpuSet

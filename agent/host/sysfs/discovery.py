@@ -62,7 +62,7 @@ def _package_ids(facts: CpuFacts) -> dict[int, int]:
 
 
 def _cores_in_nodes(reader: SysfsReader, core: dict[int, int], node_of: dict[int, int]) -> dict[int, int]:
-    """Cores cut at the borders of NUMA nodes, as cAdvisor groups inside a node (spec 1.1)."""
+    """Cores cut at the borders of NUMA nodes, as cAdvisor groups inside a node (kubelet rule 1.1)."""
     first: dict[tuple[int, int], int] = {}
     cut = {cpu: first.setdefault((core[cpu], node_of[cpu]), cpu) for cpu in sorted(core)}
     for cpu in sorted(core):

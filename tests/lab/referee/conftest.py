@@ -38,7 +38,7 @@ def grounds(lab: Lab) -> Iterator[dict[str, Ground]]:
     for ground in made.values():
         lab.clear(ground.node)
         ground.huge_pages()
-        # A kubelet whose memory manager finds other pages than in its state file does not start (spec 5.11).
+        # A kubelet whose memory manager finds other pages than in its state file does not start (kubelet rule 5.11).
         ground.node.run("systemctl stop kubelet; rm -f /var/lib/kubelet/*_manager_state; systemctl start kubelet")
         ground.wait_kubelet()
     made[lab.numalign.name].restart()
