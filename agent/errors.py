@@ -52,7 +52,9 @@ class BadDocumentError(MalformedError):
 
     def __init__(self, why: str, line: int = 0, context: str = "") -> None:
         super().__init__(f"is not YAML{f' in line {line}' if line else ''}: {why}")
-        self.why, self.line, self.context = why, line, context
+        self.why = why
+        self.line = line
+        self.context = context
 
 
 class BadInputError(MalformedError):

@@ -61,7 +61,8 @@ def _words(words: type[StrEnum]) -> Callback:
                 word = words(part)
             except ValueError:
                 raise click.BadParameter(f'"{part[:60]}" is none of {", ".join(words)}') from None
-            found += [word] if word not in found else []
+            if word not in found:
+                found.append(word)
         return tuple(found)
 
     return convert

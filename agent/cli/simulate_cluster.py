@@ -178,7 +178,8 @@ def _workloads(found: ClusterForecast) -> TextGrid:
         name = owner + (f" ({_PARTS[part]})" if _PARTS[part] else "")
         rows.append((Cell(name), Cell(f"{len(fates):,}"), Cell(f"{len(fit):,}", colour), Cell(_places(where))))
         spread = sum(fate.state is PodState.NOT_ALIGNED for fate in fit)
-        rows += [Below(f"{spread} of them not aligned", "yellow")] if spread else []
+        if spread:
+            rows.append(Below(f"{spread} of them not aligned", "yellow"))
         rows += [Below(text, "red") for text in _whys(found, numbers)]
     return TextGrid(("pods of", "pods", "fit", "where"), tuple(rows), right=frozenset({1, 2}))
 

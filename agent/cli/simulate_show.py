@@ -214,7 +214,8 @@ def pods_grid(result: Result, sites: Sequence[str]) -> TextGrid:
         colour = _WORDS[fate.state][1]
         rows.append((Cell(fate.item.pod.key), *place, Cell(_word(fate.state), colour), Cell(nodes), Cell(cpus)))
         said = why(fate, len(sites))
-        rows += [Below(said, colour)] if said else []
+        if said:
+            rows.append(Below(said, colour))
     return TextGrid(("pod", *(("node",) if several else ()), "result", "NUMA", "CPUs"), tuple(rows))
 
 

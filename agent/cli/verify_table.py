@@ -41,7 +41,8 @@ def _grid(lines: Iterable[ReportLine]) -> TextGrid:
         rows.append(
             (Cell(_name(line)), Cell(line.file), own, Cell(line.asked or "-"), Cell(line.effective or "-"), cause)
         )
-        rows += [Below(f"left so: {line.kept}", "dim")] if line.kept else []
+        if line.kept:
+            rows.append(Below(f"left so: {line.kept}", "dim"))
     return TextGrid(("cgroup", "file", "ledger says", "asked for", "in force", "why it differs"), tuple(rows))
 
 

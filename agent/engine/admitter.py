@@ -47,7 +47,9 @@ class Admitter:
         reporter: Reporter,
         moment: Callable[[], Moment],
     ) -> None:
-        self._keeper, self._reconciler, self._enforcer = keeper, reconciler, enforcer
+        self._keeper = keeper
+        self._reconciler = reconciler
+        self._enforcer = enforcer
         self._reporter, self._moment = reporter, moment
 
     @property

@@ -85,7 +85,8 @@ class Adopter:
         self._asks: dict[str, dict[str, dict[str, int]]] = {}
         for uid, pod in pods.items():
             with Isolated(lambda _error: None):  # left to admission, which tells of it
-                self._asks |= {uid: asks} if (asks := node.devices_asked(pod)) else {}
+                if asks := node.devices_asked(pod):
+                    self._asks[uid] = asks
         self._devices = self._believed()
         self._confined: dict[str, tuple[NodeSet, bool]] = {}
         self.untold: dict[str, str] = {}
@@ -179,7 +180,8 @@ class Adopter:
         found: dict[str, dict[str, tuple[str, ...]]] = {}
         for name, by in self._words.get(uid, AnnotatedGrant()).devices.items():
             held = {resource: tuple(sorted(own.get(resource, set()) & set(ids))) for resource, ids in by.items()}
-            found |= {name: kept} if (kept := {resource: ids for resource, ids in held.items() if ids}) else {}
+            if kept := {resource: ids for resource, ids in held.items() if ids}:
+                found[name] = kept
         return found
 
     def _no_word(self, uid: str) -> str:

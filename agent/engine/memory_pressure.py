@@ -31,7 +31,9 @@ class MemoryPressure:
     """
 
     def __init__(self, room: Room | None, cgroups: CgroupTree, problem: Callable[[str], None]) -> None:
-        self._room, self._cgroups, self._problem = room, cgroups, problem
+        self._room = room
+        self._cgroups = cgroups
+        self._problem = problem
         self._wrong = ""
 
     def judge(self) -> PressureCheck:

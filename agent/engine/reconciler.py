@@ -41,7 +41,9 @@ class Reconciler:
         self, keeper: Keeper, enforcer: Enforcer, reporter: Reporter, steps: Steps,
         clock: Callable[[], float],
     ) -> None:  # fmt: skip
-        self._keeper, self._enforcer, self._reporter = keeper, enforcer, reporter
+        self._keeper = keeper
+        self._enforcer = enforcer
+        self._reporter = reporter
         self._steps, self._clock = steps, clock
         self.stood: Collection[str] | None = None
         """Paths of those who are told to stand on a Burstable pod's grant since no agent ran; None: look no more."""

@@ -138,7 +138,8 @@ def recover(
         if only is not None and pod.uid not in only:
             continue
         with Isolated(lambda _error: None):  # left to admission, which tells of it
-            adopted += [pod.uid] if adopter.adopt(pod, by_pod[pod.uid], of_pods.get(pod.uid)) else []
+            if adopter.adopt(pod, by_pod[pod.uid], of_pods.get(pod.uid)):
+                adopted.append(pod.uid)
     adopter.confine()
     as_saved = saved is not None and not adopted and not overtaken and _stands(base, node)
     migrated = None if as_saved else migrate(adopter.ledger, node)

@@ -202,7 +202,9 @@ class Simulation:
         self._lots: list[_Lot] = []
         self._bars: dict[Placing, tuple[frozenset[int], Mapping[str, int]]] = {}
         self._lost: dict[int, str] = {}
-        self._now, self._strict, self._whole = now, strict, whole
+        self._now = now
+        self._strict = strict
+        self._whole = whole
         self._refused: dict[tuple[int, Hashable], tuple[Ledger, TrackedPod]] = {}
 
     def run(self, events: Iterable[Event]) -> Result:

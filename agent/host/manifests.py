@@ -196,7 +196,9 @@ class Follower:
     """After a change, so long is waited for the next: an editor writes a file in several steps."""
 
     def __init__(self, folder: Path, changed: Callable[[], None], *, rescan: float = 30.0) -> None:
-        self._folder, self._changed, self._rescan = folder, changed, rescan
+        self._folder = folder
+        self._changed = changed
+        self._rescan = rescan
         self._stopping = threading.Event()
         self._inotify = Inotify()
         try:

@@ -203,7 +203,9 @@ class _Packer:
             return
         self._seen.add(where)
         member = tarfile.TarInfo(f"{self._name}/{where}")
-        member.type, member.size, member.linkname = kind, len(data), target
+        member.type = kind
+        member.size = len(data)
+        member.linkname = target
         member.mode = 0o755 if kind == tarfile.DIRTYPE else 0o644
         self._tar.addfile(member, io.BytesIO(data))
 

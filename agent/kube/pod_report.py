@@ -234,7 +234,8 @@ def _devices_told(uid: str, ledger: Ledger, machine: Machine) -> str:
     words = []
     for name, own in sorted(ledger.devices.held.get(uid, {}).items()):
         mine = [f"{resource}={','.join(ids)}" for resource, ids in sorted(own.items()) if ids and pci.issuperset(ids)]
-        words += [name, *mine] if mine else []
+        if mine:
+            words += [name, *mine]
     return f"devices {' '.join(words)}; " if words else ""
 
 

@@ -254,7 +254,9 @@ class Shown:
     """
 
     def __init__(self, make: Callable[[str], bytes], clock: Callable[[], float] = time.monotonic) -> None:
-        self._make, self._clock, self._lock = make, clock, threading.Lock()
+        self._make = make
+        self._clock = clock
+        self._lock = threading.Lock()
         self._texts: dict[str, tuple[float, bytes]] = {}
 
     def __call__(self, accept: str = "") -> tuple[str, bytes]:

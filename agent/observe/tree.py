@@ -182,7 +182,8 @@ def _on_node(scene: Scene, node: NumaNode) -> Iterator[Text]:
     for holder in scene.holders:
         cpus, memory = holder.cpus & node.cpus, holder.memory.get(node.id, {})
         parts = [cpu_list(cpus)] if cpus else []
-        parts += ["shared CPUs"] if node.id in holder.confined else []
+        if node.id in holder.confined:
+            parts.append("shared CPUs")
         parts += [
             f"{size(amount)}{'' if r == 'memory' else ' ' + r}" for r, amount in sorted(memory.items()) if amount
         ]

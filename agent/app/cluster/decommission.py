@@ -104,7 +104,9 @@ class Decommission:
             written = engine.release()
             self._released = Released(written, remaining(written, cgroups.observe()))
             self._reporter.leave()
-            self._request, self._until, self._next = asked, self._clock() + PATIENCE, 0.0
+            self._request = asked
+            self._until = self._clock() + PATIENCE
+            self._next = 0.0
         withdrawn = topology(True)  # noqa: FBT003 - a question's own yes
         told = withdrawn and not self._publisher.untold
         if self._answered != asked and self._clock() >= self._next and (told or self._clock() >= self._until):

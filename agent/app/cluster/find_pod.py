@@ -28,7 +28,9 @@ class PodFinder:
         self, client: KubeClient, namespaces: Namespaces, engine: Engine,
         known: Callable[[Mapping[str, Any], SeenPod], None], problem: Callable[[str], None],
     ) -> None:  # fmt: skip
-        self._client, self._namespaces, self._engine = client, namespaces, engine
+        self._client = client
+        self._namespaces = namespaces
+        self._engine = engine
         self._known, self._problem = known, problem
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="find")
 

@@ -31,7 +31,9 @@ class KubeletQuestions:
         """Whether to ask; `now` is in seconds of a steady clock."""
         found = self._identity()
         if found not in (None, self._seen):
-            self._seen, self._at, self._tries = found, now, TRIES
+            self._seen = found
+            self._at = now
+            self._tries = TRIES
         return now >= self._at
 
     def asked(self, now: float, *, answered: bool) -> None:

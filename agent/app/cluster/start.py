@@ -93,7 +93,8 @@ def _pods(answer: Mapping[str, Any], spaces: Mapping[str, Mapping[str, str]]) ->
                 pods.append(found.pod)
                 names |= {each: (found.pod.uid, name) for each, name in found.containers.items()}
                 word = word_of(body)
-                words |= {found.pod.uid: word} if word else {}
+                if word:
+                    words[found.pod.uid] = word
     return Start(pods=tuple(pods), names=names, words=words)
 
 

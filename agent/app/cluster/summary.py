@@ -27,9 +27,13 @@ class SummaryText:
         self, settings: Callable[[], Settings], clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:  # fmt: skip
-        self._settings, self._clock, self._wall = settings, clock, wall
+        self._settings = settings
+        self._clock = clock
+        self._wall = wall
         self._last: NodeSummary | None = None
-        self._text, self._told, self._generation = "", "", 0
+        self._text = ""
+        self._told = ""
+        self._generation = 0
 
     def of(self, state: State, enforcing: bool) -> str:  # noqa: FBT001 - what the loop knows
         """The text for a state; "" where none is wanted, the same as before where nothing changed."""

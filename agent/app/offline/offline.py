@@ -124,7 +124,8 @@ def open_leftovers(where: Locations, *, needs_ledger: bool) -> Leftovers:
     different = differs(saved.ledger, saved.extra, found.machine) if saved else ""
     if saved is not None and different is None:
         different = f"the ledger is of machine {saved.ledger.machine}, this one is {found.machine.digest}"
-    notes += [different] if different else []
+    if different:
+        notes.append(different)
     if found.switches.observe_only:
         notes.append("the settings say observe only: the agent writes nothing, so that drift stays")
     cgroups, real = _tree(where, live=where.root is None)

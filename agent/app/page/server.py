@@ -130,4 +130,6 @@ class NodePage:
         """Stop serving."""
         if self._server is not None:
             self._server.close()
-        self._server, self._settings, self.address = None, None, ""
+        self._server = None
+        self._settings = None
+        self.address = ""

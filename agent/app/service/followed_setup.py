@@ -38,7 +38,9 @@ class FollowedSetup:
         allocatable: Callable[[], NodeAllocatable | None] = lambda: None,
     ) -> None:  # fmt: skip
         self.root = root
-        self._config, self._state, self._hotplug = config, state, hotplug
+        self._config = config
+        self._state = state
+        self._hotplug = hotplug
         self._allocatable = allocatable
         self._behind = False
         self._seen = self._fingerprints()

@@ -34,7 +34,9 @@ class NodeEvents:
     """
 
     def __init__(self, cgroups: Cgroups, open_windows: Windows, metrics: Metrics, wake: Callable[[], None]) -> None:
-        self._windows, self._metrics, self._wake = open_windows, metrics, wake
+        self._windows = open_windows
+        self._metrics = metrics
+        self._wake = wake
         self._changed = threading.Event()
         self._settle = SETTLE_V1 if cgroups.version == 1 else 0.0
         self._watcher = Watcher(cgroups.mounts, self._told, kubepods=cgroups.kubepods, problem=self._problem)

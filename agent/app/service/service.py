@@ -164,8 +164,12 @@ class NodeService(Generic[Source]):
     """
 
     def __init__(self, parts: NodeParts, source: Source, closing: ExitStack) -> None:
-        self.parts, self.source, self._closing = parts, source, closing
-        self.pulse, self.health, self.metrics = parts.pulse, parts.health, parts.metrics
+        self.parts = parts
+        self.source = source
+        self._closing = closing
+        self.pulse = parts.pulse
+        self.health = parts.health
+        self.metrics = parts.metrics
         self.engine = parts.engine
         self.setup = parts.setup
         self.cgroups = parts.cgroups

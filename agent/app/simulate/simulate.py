@@ -216,7 +216,8 @@ def _variants(options: SimulateOptions) -> tuple[Variant, ...]:
             "exclusiveContainers": exclusive,
         }  # fmt: skip
         named = {key: str(value) for key, value in changes.items() if value is not None}
-        named |= {"compatibility": f"{Answers.KUBELET}-{options.kubelet}"} if options.kubelet else {}
+        if options.kubelet:
+            named["compatibility"] = f"{Answers.KUBELET}-{options.kubelet}"
         settings = parse({**_document(base), **named})[0] if named else base
         many = (
             (len(options.configs), Path(config).stem), (len(options.scopes), str(settings.topology_manager_scope)),

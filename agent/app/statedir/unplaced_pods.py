@@ -80,7 +80,9 @@ class UnplacedPods:
                     LOG.warning("who was refused is not kept for numalign explain: %s", error)
                 self._told = True
                 return
-            self._pods, self._lacking, self._told = pods, lacking, False
+            self._pods = pods
+            self._lacking = lacking
+            self._told = False
         self._seen = snapshot
 
     def _with(self, snapshot: State) -> dict[str, UnplacedPod]:

@@ -234,9 +234,11 @@ class _Resize:
             grown.append(str(found - held))
         pods = self._ledger.others.get(GROWN, {})
         mine = {each: texts for each, texts in pods.get(self._pod.uid, {}).items() if each != name}
-        mine |= {name: tuple(grown)} if grown else {}
+        if grown:
+            mine[name] = tuple(grown)
         pods = {uid: texts for uid, texts in pods.items() if uid != self._pod.uid}
-        pods |= {self._pod.uid: mine} if mine else {}
+        if mine:
+            pods[self._pod.uid] = mine
         others = {each: held for each, held in self._ledger.others.items() if each != GROWN}
         self._ledger = replace(self._ledger, others={**others, GROWN: pods} if pods else others)
 

@@ -266,7 +266,8 @@ def explained(refusal: Refusal, ledger: Ledger, inventory: DeviceInventory, pod:
     for each in mine:
         common &= each.nodes or NodeSet()
     given = [f"the kubelet gave {', '.join(map(_named, devices))}"] if devices else []
-    given += [f"the pod holds {', '.join(map(claims_named, claims))}"] if claims else []
+    if claims:
+        given.append(f"the pod holds {', '.join(map(claims_named, claims))}")
     why = "no NUMA node is near all of them" if not common else "the rest of the pod finds no room there"
     message = f"{refusal.message}: {' and '.join(given)}, which cannot be chosen again; {why}"
     facts = {**refusal.facts, "devices": [f"{each.resource} {each.id}" for each in devices]}

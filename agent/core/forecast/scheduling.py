@@ -141,7 +141,9 @@ class Scheduler:
         self._scored = [[room.get(CPU, 0), room.get(MEMORY, 0)] for room in rooms]  # what is free as scores count it
         self._strategy, self._strict = strategy, strict
         self._counted = frozenset(name for room in rooms for name in room)
-        self._versions, self._changes, self._closed = [0] * len(rooms), list[int](), set[int]()
+        self._versions = [0] * len(rooms)
+        self._changes = list[int]()
+        self._closed = set[int]()
         self._rankings: dict[tuple[Needs, frozenset[int]], _Ranking] = {}
         self._lacks: dict[Needs, tuple[int, dict[str, int]]] = {}
         for number, needs in enumerate(held):

@@ -77,7 +77,9 @@ class Search:
     ) -> None:
         self._prices = Prices(domain, tuple(bins))
         self._nodes = self._prices.nodes
-        self._order, self._budget, self._limits = order, budget, limits
+        self._order = order
+        self._budget = budget
+        self._limits = limits
         self._near = order.distances is not None
         self._plain = not self._near and not limits
         self._rest = [0]  # by rank: the mask of all nodes from there on

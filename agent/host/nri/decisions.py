@@ -81,7 +81,9 @@ class EngineDecisions:
         files: CpuFiles | None = None,
     ) -> None:
         self._files = files
-        self._engine, self._usable, self._live = engine, usable, live
+        self._engine = engine
+        self._usable = usable
+        self._live = live
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="nri-news", daemon=True)
 

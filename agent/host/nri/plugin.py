@@ -47,7 +47,9 @@ class Plugin:
         delays: Callable[[], Iterator[float]] = backoffs,
     ) -> None:
         self._socket, self._handler = socket, handler
-        self._identity, self._count, self._delays = identity or Identity(), count, delays
+        self._identity = identity or Identity()
+        self._count = count
+        self._delays = delays
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="nri-handler")
         self._thread = threading.Thread(target=self._run, name="nri", daemon=True)
         self._stopping = threading.Event()

@@ -97,7 +97,9 @@ class Lookup:
         self._engine = engine
         self._name_of = name_of
         self._problem = problem
-        self._resync, self._delays, self._clock = resync, delays, clock
+        self._resync = resync
+        self._delays = delays
+        self._clock = clock
         self._news: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
         self._due: list[tuple[float, str, int]] = []
         self._given: dict[str, Given] = {}

@@ -65,7 +65,8 @@ def parse_cpuinfo(text: str) -> CpuInfo:
     for match in _CPUINFO.finditer(text):
         number = int(match[2] or match[3])
         if match[1] == "processor":
-            cpus += [number] if number <= MAX_ID else []
+            if number <= MAX_ID:
+                cpus.append(number)
         elif cpus:
             ids[match[1]][cpus[-1]] = number
     return CpuInfo(tuple(cpus), ids["physical id"], ids["core id"], x86=bool(_X86.search(text)))

@@ -101,7 +101,9 @@ class PodList:
     """
 
     def __init__(self, keep: Callable[[Any], Any] = lambda body: body) -> None:
-        self._items, self._pods, self._kept = Items(), list[Any](), keep
+        self._items = Items()
+        self._pods = list[Any]()
+        self._kept = keep
 
     def feed(self, data: bytes) -> None:
         """More bytes."""

@@ -134,7 +134,9 @@ class Cleanup:
         self._publisher = publisher
         self._bodies = bodies
         self._rule = rule
-        self._count, self._problem, self._now = count, problem, now
+        self._count = count
+        self._problem = problem
+        self._now = now
         self._asked: dict[str, float] = {}  # the API's uid -> when
         self._told = False
 

@@ -27,7 +27,9 @@ class PodRequests:
     """
 
     def __init__(self, client: KubeClient, node: str, now: Callable[[], datetime]) -> None:
-        self._client, self._node, self._now = client, node, now
+        self._client = client
+        self._node = node
+        self._now = now
 
     def write(self, report: PodReport, last: PodReport | None) -> KubeError | None:
         """Make a pod carry a report; returns why it carries the condition without the annotations, None if both.

@@ -80,7 +80,9 @@ class Publisher:
         dropped: Callable[[str], None] = lambda _why: None,
         refused: Callable[[str], None] = lambda _what: None,
     ) -> None:
-        self._pods, self._clock, self._refused = PodRequests(client, node, now), clock, refused
+        self._pods = PodRequests(client, node, now)
+        self._clock = clock
+        self._refused = refused
         self._wake = threading.Condition()
         self._reports: dict[str, PodReport] = {}
         self._told: dict[str, PodReport] = {}

@@ -25,7 +25,9 @@ class WatchHeartbeat:
     """
 
     def __init__(self, content: aiohttp.StreamReader, tell: Callable[[], None], *, pods: bool = False) -> None:
-        self._content, self._tell, self._pods = content, tell, pods
+        self._content = content
+        self._tell = tell
+        self._pods = pods
 
     async def iter_chunked(self, size: int) -> AsyncIterator[bytes]:
         """As the original; of pods, whole lines."""

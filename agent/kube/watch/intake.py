@@ -98,7 +98,9 @@ class Intake:
         self._begun = False
         self._early: dict[str, SeenPod] = {}
         self._words: dict[str, AnnotatedGrant] = {}
-        self._node, self._failed, self._heard = node, failed, heard
+        self._node = node
+        self._failed = failed
+        self._heard = heard
         self._queue: queue.Queue[tuple[str, object]] = queue.Queue()
         self._uids: dict[str, str] = {}  # the API's uid -> ours, of those that were set aside, too
         self._left: set[str] = set()  # of the API's uids: deleted since the list that is awaited was read
@@ -200,7 +202,8 @@ class Intake:
             self._missing.discard(found.api_uid)
             self._telling.pod_known(body, found)
             word = word_of(body) if self._waiting() else None
-            self._words |= {found.pod.uid: word} if word else {}
+            if word:
+                self._words[found.pod.uid] = word
             return found
         return None
 

@@ -197,7 +197,10 @@ class Box:
     def place(self, x: float, y: float, w: float, h: float) -> None:
         """Give the box its place and arrange what is in it; w and h are at least the measured size."""
         more = h - self.h if self.grow else 0
-        self.x, self.y, self.w, self.h = x, y, w, h
+        self.x = x
+        self.y = y
+        self.w = w
+        self.h = h
         room = w - 2 * self.pad
         for line in self.lines:
             line.shorten(room)

@@ -134,7 +134,8 @@ def _containers(ledger: Ledger, uid: str) -> Iterator[str]:
     for name in sorted({*assigned, *held, *blocks}):
         mine = assigned.get(name, CpuSet())
         parts = [cpu_list(mine)] if mine else []
-        parts += [f"shared CPUs {beside[name]}" if beside[name] != POOL else "shared pool"] if name in beside else []
+        if name in beside:
+            parts.append(f"shared CPUs {beside[name]}" if beside[name] != POOL else "shared pool")
         parts += [text for block in blocks.get(name, ()) if block.size for text in _from(block)]
         parts += [", ".join(ids) for _, ids in sorted(held.get(name, {}).items()) if ids]
         if parts:
