@@ -101,7 +101,7 @@ def as_json(question: WhatIf, answer: Forecast) -> dict[str, Any]:
             "gains": [_gain(each) for each in gained(question, answer)],
         },
         "order": answer.order, "ordersTried": list(answer.tried),
-        "pods": [_line(line) for line in answer.lines],
+        "pods": [_row(line) for line in answer.lines],
         "counts": {change.value: answer.count(change) for change in Difference},
         "aligned": {"now": answer.aligned[0], "then": answer.aligned[1]},
         "largestAligned": {"now": dict(answer.before), "then": dict(answer.after)},
@@ -125,7 +125,7 @@ def _gain(gain: Gain) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _line(line: PodForecast) -> dict[str, Any]:
+def _row(line: PodForecast) -> dict[str, Any]:
     return {
         "pod": line.pod, "uid": line.uid, "change": line.change.value, "now": dict(line.now), "then": dict(line.then),
         "numaNodesNow": str(line.nodes_now), "numaNodesThen": str(line.nodes_then),

@@ -58,7 +58,7 @@ def _as_json(left: Leftovers, report: VerifyReport, lines: tuple[ReportLine, ...
     return {
         "ok": not report.drifted,
         "drift": dict(report.by_cause),
-        "cgroups": [_line(line) for line in lines],
+        "cgroups": [_row(line) for line in lines],
         "threads": [
             {"path": each.path, "pod": each.pod, "container": each.container, "thread": each.thread,
              "cpus": each.cpus, "of": each.of}
@@ -69,7 +69,7 @@ def _as_json(left: Leftovers, report: VerifyReport, lines: tuple[ReportLine, ...
     }  # fmt: skip
 
 
-def _line(line: ReportLine) -> Mapping[str, Any]:
+def _row(line: ReportLine) -> Mapping[str, Any]:
     return {
         "path": line.path, "file": line.file, "level": line.level.value, "pod": line.pod,
         "container": line.container, "wanted": line.wanted, "asked": line.asked, "effective": line.effective,

@@ -39,7 +39,7 @@ from agent.model.rules import Rules
 _MEMORY = "memory"
 
 
-def asks(pod: Pod) -> tuple[bool, bool]:
+def align_requested(pod: Pod) -> tuple[bool, bool]:
     """Whether the pod asks to be confined, and its memory too. A malformed wish is none."""
     wish = ",".join(words_in(pod.annotations.get(ALIGN, "")))
     return wish in ALIGNS, wish in ALIGNS and _MEMORY in wish
@@ -198,7 +198,7 @@ class Confiner:
 
     def milli(self, pod: Pod) -> int:
         """Thousandths of a CPU to account; 0 for a pod that is not confined: it does not ask, or has nothing to."""
-        asked, _ = asks(pod)
+        asked, _ = align_requested(pod)
         if not asked or not self._rules.cpu.static or pod.qos is Qos.BEST_EFFORT:
             return 0
         gate = self._rules.pod_level_managers
@@ -216,7 +216,7 @@ class Confiner:
 
     def limit(self, pod: Pod) -> int:
         """Bytes of memory to bind; 0 when it is not asked for, or when some container has no limit (S7)."""
-        if not asks(pod)[1]:
+        if not align_requested(pod)[1]:
             return 0
         if _MEMORY in (pod.limits or {}):
             return units((pod.limits or {})[_MEMORY])

@@ -119,7 +119,7 @@ def decided(
         given: the devices that the kubelet gave it.
         unwritable: why nothing new can be saved, "" when it can.
         switches: the engine's settings.
-        now: on the clock of Known.since.
+        now: on the clock of TrackedPod.since.
         line: who waits for room already, without this pod.
         judge: holds the admission against the nodes' real memory (safety.md S7).
 

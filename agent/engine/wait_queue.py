@@ -133,7 +133,7 @@ def turn(
         known: every known pod.
         switches: the engine's settings.
         given: devices that the kubelet gave, by pod.
-        now: on the clock of Known.since.
+        now: on the clock of TrackedPod.since.
         judge: holds admissions against the nodes' real memory (safety.md S7).
     """
     lots, told = dict[str, TrackedPod](), list[Pod]()

@@ -48,12 +48,12 @@ def node_facts(body: Mapping[str, Any]) -> NodeFacts:
     """Read a Node. What cannot be understood counts as not said; as kill switch any word but a no is a yes."""
     metadata, status = mapping_of(body.get("metadata")), mapping_of(body.get("status"))
     asked = mapping_of(metadata.get("annotations")).get(OBSERVE_ONLY)
-    memory = _kept(status, "memory")
+    memory = _reserved(status, "memory")
     if memory is not None:
         memory = max(0, memory - _huge_pages(status))
     return NodeFacts(
         uid=str(metadata.get("uid", "")),
-        cpu_milli=_kept(status, "cpu"),
+        cpu_milli=_reserved(status, "cpu"),
         memory=None if memory is None else units(memory),
         observe_only="" if asked is None or asked in _OFF else str(asked)[:60],
         resources=frozenset(name for name in mapping_of(status.get("allocatable")) if "/" in name),
@@ -66,7 +66,7 @@ def _version(found: object) -> str:
     return re.sub(r"[^!-~]", "?", found[:LONGEST_VERSION]) if isinstance(found, str) else ""
 
 
-def _kept(status: Mapping[str, Any], resource: str) -> int | None:
+def _reserved(status: Mapping[str, Any], resource: str) -> int | None:
     """Capacity less allocatable in thousandths; never below nothing."""
     amounts = []
     for part in ("capacity", "allocatable"):

@@ -75,7 +75,7 @@ def pod_from(body: Mapping[str, object]) -> Pod:
         name=name,
         namespace=namespace,
         containers=containers,
-        qos=_told(status) if status.value else qos_of(containers, requests, limits),
+        qos=_reported_qos(status) if status.value else qos_of(containers, requests, limits),
         requests=requests,
         limits=limits,
         overhead=_quantities(spec.get("overhead")),
@@ -140,7 +140,7 @@ def _named(field: Field, pattern: re.Pattern[str], what: str) -> str:
     return text
 
 
-def _told(field: Field) -> Qos:
+def _reported_qos(field: Field) -> Qos:
     try:
         return Qos(field.text())
     except ValueError:

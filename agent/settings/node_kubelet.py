@@ -22,7 +22,7 @@ def followed(answers: Answers, version: str = "") -> Minor:
     """Whose answers are given: the minor that the settings name, or the known one nearest to the node's kubelet."""
     if answers.minor:
         return answers.minor
-    told = _told(version)
+    told = _parsed(version)
     if told is None:
         return UNTOLD
     if told in _KNOWN:
@@ -34,7 +34,7 @@ def doubt(answers: Answers, version: str = "") -> str:
     """Why the answers may not be those of the node's kubelet, as a sentence; "" where they are."""
     if answers.mode is not Compatibility.KUBELET or answers.minor:
         return ""
-    minor, told = followed(answers, version), _told(version)
+    minor, told = followed(answers, version), _parsed(version)
     if told in _KNOWN:
         return ""
     if told is None:
@@ -47,7 +47,7 @@ def doubt(answers: Answers, version: str = "") -> str:
     )
 
 
-def _told(version: str) -> tuple[int, int] | None:
+def _parsed(version: str) -> tuple[int, int] | None:
     found = _VERSION.fullmatch(version)
     return (int(found[1]), int(found[2])) if found else None
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
-from agent.core.admission.pod import _told
+from agent.core.admission.pod import _wrapped
 from agent.core.admission.resize import resized
 from agent.core.cpus.provider import CpuManager
 from agent.core.devices.books import UNTOLD
@@ -478,13 +478,13 @@ def _sharing(name: str, kind: Any = APP) -> Any:  # noqa: ANN401 - a container
 
 def _asked(desk: Desk, of: Pod, affinity: Hint) -> str:
     refusal = desk.allocate(of, affinity)
-    return _told(refusal).message if refusal else ""
+    return _wrapped(refusal).message if refusal else ""
 
 
 def _pool(desk: Desk, of: Pod) -> str:
     assert isinstance(desk.provider, MemoryManager)
     taken = desk.provider.allocate_pod(desk.ledger, of, nodes(0))
-    return _told(taken).message if isinstance(taken, Refusal) else ""
+    return _wrapped(taken).message if isinstance(taken, Refusal) else ""
 
 
 def _empty(of: Pod) -> str:
@@ -492,12 +492,12 @@ def _empty(of: Pod) -> str:
     manager = CpuManager(_even(), Rules(pod_level_managers=True))
     node = managers_of(TWO, WHOLE)
     taken = manager.allocate_pod(node.start(), of, nodes(0))
-    return _told(taken).message if isinstance(taken, Refusal) else ""
+    return _wrapped(taken).message if isinstance(taken, Refusal) else ""
 
 
 def _devices(rack: Rack, of: Pod) -> str:
     refusal = rack.allocate(of, nodes(0))
-    return _told(refusal).message if refusal else ""
+    return _wrapped(refusal).message if refusal else ""
 
 
 def _later(rack: Rack, inventory: DeviceInventory, of: Pod) -> str:

@@ -8,7 +8,7 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.admission.waiting import Waiting, crowded, in_line
+from agent.core.admission.waiting import Waiting, by_arrival, crowded
 from agent.core.request.annotations import Ask
 from agent.model.podspec import pod_from
 
@@ -29,13 +29,13 @@ def test_finding_15_the_rule_of_places(line: list[tuple[str, int, int]], most: i
     """As many wait as may; nobody yields to a namespace with as many; the latest of each go; order is no matter."""
     places = [waiting(number, *each) for number, each in enumerate(line)]
     out = [each.pod.uid for each in crowded(places, most)]
-    kept = [each for each in in_line(places) if each.pod.uid not in out]
+    kept = [each for each in by_arrival(places) if each.pod.uid not in out]
     assert len(kept) == min(most, len(line))
     left = Counter(each.pod.namespace for each in kept)
     lost = Counter(each.pod.namespace for each in places if each.pod.uid in out)
     for space in lost:
         assert all(left[other] <= left[space] + 1 for other in left), "shares differ by one place at most"
-        mine = [each.pod.uid for each in in_line(places) if each.pod.namespace == space]
+        mine = [each.pod.uid for each in by_arrival(places) if each.pod.namespace == space]
         assert set(mine[len(mine) - lost[space] :]) == set(mine) & set(out), "the latest of it"
     dice.shuffle(places)
     assert [each.pod.uid for each in crowded(places, most)] == out

@@ -26,7 +26,7 @@ from agent.app.cluster.summary import SummaryText, says_the_same
 from agent.app.cluster.topology_loop import TopologyLoop
 from agent.app.page.server import NodePage
 from agent.app.reporters import Measured, Reporters
-from agent.app.service.begin import Begun, Known, begin
+from agent.app.service.begin import Begun, StartFacts, begin
 from agent.app.service.edges import DeviceHints, NodeEdges, Sockets
 from agent.app.service.followed_setup import FollowedSetup
 from agent.app.service.machine_watch import MachineWatch
@@ -129,7 +129,7 @@ def cluster_node(options: ClusterOptions, *, steps: Steps = lambda _name: None) 
         def exempt(pod: Pod) -> str:
             return exemptions().why(pod)
 
-        known = Known(pods=[pod for pod in start.pods if not exempt(pod)], names=start.names, words=start.words)
+        known = StartFacts(pods=[pod for pod in start.pods if not exempt(pod)], names=start.names, words=start.words)
         begun = begin(
             setup.now, known, state=options.state, config=options.config, store=store, cgroups=cgroups,
             reporters=reporters, metrics=metrics, memory=memory, exempt=exempt, steps=steps,

@@ -26,7 +26,7 @@ from agent.observe.metrics import Metrics
 
 
 @dataclass(frozen=True, kw_only=True)
-class Known:
+class StartFacts:
     """What is known at a start beside checkpoint and cgroups.
 
     Attributes:
@@ -71,7 +71,7 @@ class Begun:
 
 
 def begin(
-    setup: Setup, known: Known, *, state: Path, config: Path | None, store: Checkpoint, cgroups: Cgroups,
+    setup: Setup, known: StartFacts, *, state: Path, config: Path | None, store: Checkpoint, cgroups: Cgroups,
     reporters: Reporters, metrics: Metrics, memory: NodeMemory | None, exempt: Exempt, steps: Steps,
 ) -> Begun:  # fmt: skip
     """Recover, and make the engine.

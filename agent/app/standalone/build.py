@@ -13,7 +13,7 @@ from agent import __version__
 from agent.app import setup as setups
 from agent.app.page.server import NodePage
 from agent.app.reporters import Measured, Reporters
-from agent.app.service.begin import Known, begin
+from agent.app.service.begin import StartFacts, begin
 from agent.app.service.edges import AUTO, DeviceHints, NodeEdges, Sockets
 from agent.app.service.followed_setup import FollowedSetup
 from agent.app.service.machine_watch import MachineWatch
@@ -96,9 +96,9 @@ def standalone_node(options: StandaloneOptions, *, steps: Steps = lambda _name: 
             return setup.now.exemptions(static=False).why(pod)
 
         begun = begin(
-            setup.now, Known(pods=served.pods(), names=served.names()), state=options.state, config=options.config,
-            store=store, cgroups=tree.cgroups, reporters=reporters, metrics=metrics, memory=memory, exempt=exempt,
-            steps=steps,
+            setup.now, StartFacts(pods=served.pods(), names=served.names()),
+            state=options.state, config=options.config, store=store, cgroups=tree.cgroups, reporters=reporters,
+            metrics=metrics, memory=memory, exempt=exempt, steps=steps,
         )  # fmt: skip
         engine = begun.engine
         cpu_files = CpuFiles(options.state)

@@ -141,7 +141,7 @@ def unenforced(state: Path) -> dict[str, dict[str, str]]:
     return {}
 
 
-def known(state: Path) -> dict[str, TrackedPod]:
+def tracked(state: Path) -> dict[str, TrackedPod]:
     """Those who are outside and not gone, as the engine knew them; their wishes are not kept."""
     return {
         uid: TrackedPod(each.pod, Ask(), refusal=each.standing.refusal, exempt=each.standing.exempt)

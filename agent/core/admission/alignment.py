@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from enum import Enum, auto
 
-from agent.core.confine import asks
+from agent.core.confine import align_requested
 from agent.core.devices.claims import claims_of
 from agent.model.devices import DeviceInventory
 from agent.model.hint import ANY_NODES
@@ -153,7 +153,7 @@ class AlignmentCheck:
 
     def _unconfined(self, ledger: Ledger, record: PodRecord) -> str:
         """Why a pod that asks to be confined is not, or not wholly; "" when it is, or does not ask."""
-        asked, memory = asks(record.pod)
+        asked, memory = align_requested(record.pod)
         if not asked:
             return ""
         confinement = ledger.cpus.confined.get(record.pod.uid)

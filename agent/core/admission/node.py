@@ -13,7 +13,7 @@ from dataclasses import replace
 from agent.core.accounting.ceiling import over
 from agent.core.admission.alignment import AlignmentCheck
 from agent.core.admission.pod import Admission, Trace
-from agent.core.confine import Confiner, asks
+from agent.core.confine import Confiner, align_requested
 from agent.core.cpus import provider as cpus
 from agent.core.devices import provider as devices
 from agent.core.devices.choose import Preference
@@ -148,7 +148,7 @@ class Node:
         topology = replace(
             self.rules.topology,
             policy=ask.policy or self.rules.topology.policy,
-            scope=Scope.POD if asks(pod)[0] else ask.scope or self.rules.topology.scope,
+            scope=Scope.POD if align_requested(pod)[0] else ask.scope or self.rules.topology.scope,
         )
         as_whole = self.rules.pod_level_managers and pod.pod_level
         literal = self.rules.compatibility is Compatibility.KUBELET

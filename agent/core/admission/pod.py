@@ -115,7 +115,7 @@ class Admission:
             for provider in self._providers:
                 taken = provider.allocate(self.ledger, self._pod, container, hint)
                 if isinstance(taken, Refusal):
-                    return _told(replace(taken, container=taken.container or container.name))
+                    return _wrapped(replace(taken, container=taken.container or container.name))
                 self.ledger = taken
         return None
 
@@ -132,7 +132,7 @@ class Admission:
         for provider in self._providers:
             taken = provider.allocate_pod(self.ledger, self._pod, hint)
             if isinstance(taken, Refusal):
-                return _told(taken)
+                return _wrapped(taken)
             self.ledger = taken
         return None
 
@@ -166,7 +166,7 @@ class Admission:
         return Refusal(Reason.TOPOLOGY, message, container, facts)
 
 
-def _told(refusal: Refusal) -> Refusal:
+def _wrapped(refusal: Refusal) -> Refusal:
     """An error without a type of its own is wrapped as the kubelet wraps it (kubelet rule 2.2)."""
     if refusal.reason is not Reason.UNEXPECTED:
         return refusal

@@ -40,31 +40,31 @@ def _as_it_is(ledger: Ledger, _pod: Pod) -> Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """One pod in line; `since` is any monotonic clock's seconds."""
+    """One pod in the wait queue; `since` is any monotonic clock's seconds."""
 
     pod: Pod
     ask: Ask
     since: float
 
 
-def in_line(line: Sequence[Waiting]) -> list[Waiting]:
+def by_arrival(queue: Sequence[Waiting]) -> list[Waiting]:
     """In order of arrival; of those who came together, the older pod, then the smaller uid."""
-    return sorted(line, key=lambda each: (each.since, each.pod.created, each.pod.uid))
+    return sorted(queue, key=lambda each: (each.since, each.pod.created, each.pod.uid))
 
 
-def overdue(line: Sequence[Waiting], now: float, limit: float) -> list[Waiting]:
+def overdue(queue: Sequence[Waiting], now: float, limit: float) -> list[Waiting]:
     """Those who have waited longer than the limit."""
-    return [each for each in in_line(line) if now - each.since > limit]
+    return [each for each in by_arrival(queue) if now - each.since > limit]
 
 
-def crowded(line: Sequence[Waiting], most: int) -> list[Waiting]:
+def crowded(queue: Sequence[Waiting], most: int) -> list[Waiting]:
     """Who has no place where at most so many may wait.
 
     While there are more, the namespace with the most of them gives up its latest; of several such namespaces, the one
     whose latest came last. So nobody loses a place to a namespace that has as many, and the head keeps its own as
     long as another namespace, or another pod of its own, can give one up.
     """
-    left, out = in_line(line), list[Waiting]()
+    left, out = by_arrival(queue), list[Waiting]()
     while len(left) > most:
         places = Counter(each.pod.namespace for each in left)
         fullest = max(places.values())
@@ -88,13 +88,13 @@ def may_pass(
     It delays the first of them by nothing: the first of those that hold it back, which are its own namespace's, and
     of the others' those who came after `young`.
     """
-    holding = (each for each in in_line(ahead) if each.since > young or each.pod.namespace == pod.namespace)
+    holding = (each for each in by_arrival(ahead) if each.since > young or each.pod.namespace == pod.namespace)
     head = next(holding, None)
     return head is None or _harmless(node, without, within, head)
 
 
 def let_in(
-    node: Node, ledger: Ledger, line: Sequence[Waiting], prepare: Prepare = _as_it_is,
+    node: Node, ledger: Ledger, queue: Sequence[Waiting], prepare: Prepare = _as_it_is,
     judge: PressureCheck = unjudged, young: float = -inf,
 ) -> tuple[Ledger, tuple[Pod, ...]]:  # fmt: skip
     """Let in whoever fits now, in order, without harm to those before them.
@@ -102,7 +102,7 @@ def let_in(
     Args:
         node: the managers.
         ledger: the grants.
-        line: who waits.
+        queue: who waits.
         prepare: the ledger that a pod is admitted to (devices that the kubelet gave it already are in it).
         judge: holds it against the nodes' real memory (safety rule S7).
         young: whoever came after it holds back pods of other namespaces, too.
@@ -112,7 +112,7 @@ def let_in(
     """
     entered: list[Pod] = []
     ahead: list[Waiting] = []
-    for each in in_line(line):
+    for each in by_arrival(queue):
         before = prepare(ledger, each.pod)
         outcome = judge(node, before, node.admit(before, each.pod, each.ask), each.pod)
         if isinstance(outcome, Admitted) and may_pass(node, ledger, outcome.ledger, each.pod, ahead, young):

@@ -236,7 +236,7 @@ def too_late(ledger: Ledger, uid: str, sentences: Mapping[str, str]) -> Ledger:
     """The ledger with the reason why a pod that runs already does not lie with its devices."""
     record = ledger.pods[uid]
     why = {
-        name: f"{sentence}; {_teller(sentence)} when the container's place was decided already"
+        name: f"{sentence}; {_source(sentence)} when the container's place was decided already"
         for name, sentence in sentences.items()
     }
     record = replace(
@@ -245,7 +245,7 @@ def too_late(ledger: Ledger, uid: str, sentences: Mapping[str, str]) -> Ledger:
     return replace(ledger, pods={**ledger.pods, uid: record})
 
 
-def _teller(sentence: str) -> str:
+def _source(sentence: str) -> str:
     return "the claim's device became known" if " of claim " in sentence else "the kubelet named the device"
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from agent.core.admission.node import Node
 from agent.core.admission.pod import Step
 from agent.core.admission.waiting import BEHIND
-from agent.core.confine import asks
+from agent.core.confine import align_requested
 from agent.core.devices.claims import told
 from agent.core.devices.kubelet import Given, explained, handed_over, kept
 from agent.core.devices.nearness import pairs_of, sentences
@@ -230,7 +230,7 @@ class _Explainer:
     ) -> Explanation:  # fmt: skip
         rules, case = self.node.rules, run.case
         policy, scope = case.ask.policy or rules.topology.policy, case.ask.scope or rules.topology.scope
-        confined = asks(self.pod)[0]
+        confined = align_requested(self.pod)[0]
         facts = Facts(
             self.node, self.pod.key, verdict, policy, asked_by(self.node, self.pod), run.merges, got, run.refusal,
             self.ask.on_misalignment or rules.on_misalignment, hypothetical=self.standing.hypothetical,

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from agent.core.admission.node import Node
-from agent.core.confine import asks
+from agent.core.confine import align_requested
 from agent.core.explain.candidates import holders_of, is_aligned, most_of, nodes_held, possible, requests_of, unit_of
 from agent.core.explain.case import Case
 from agent.core.explain.grants import gives, held_words
@@ -134,7 +134,7 @@ class _Search:
     def scopes(self) -> Iterator[Remedy]:
         now = self.case.ask.scope or self.node.rules.topology.scope
         policy = self.case.ask.policy or self.node.rules.topology.policy
-        if asks(self.case.pod)[0] or policy is Policy.NONE:
+        if align_requested(self.case.pod)[0] or policy is Policy.NONE:
             return
         other = Scope.POD if now is Scope.CONTAINER else Scope.CONTAINER
         remedy = Remedy(Lever.SCOPE, "", scope=other)

@@ -175,7 +175,7 @@ def _answer(question: WhatIf, order: str, pods: Iterable[Pod], tried: tuple[str,
     then, lines = question.then, dict[str, PodForecast]()
     ledger = then.start()
     for pod in pods:
-        lines[pod.uid], ledger = _line(question, ledger, pod)
+        lines[pod.uid], ledger = _forecast(question, ledger, pod)
     return Forecast(
         order, tried, tuple(lines[pod.uid] for pod in question.pods()), ledger,
         _left(question.now, question.ledger), _left(then, ledger),
@@ -198,7 +198,7 @@ def _left(node: Node, ledger: Ledger) -> dict[str, int]:
     return largest_aligned(usage(ledger, node), node.machine, whole_cores=whole)
 
 
-def _line(question: WhatIf, ledger: Ledger, pod: Pod) -> tuple[PodForecast, Ledger]:
+def _forecast(question: WhatIf, ledger: Ledger, pod: Pod) -> tuple[PodForecast, Ledger]:
     """One pod's turn; the ledger after it."""
     then, record = question.then, question.ledger.pods.get(pod.uid)
     ask = ask_of(pod, then.rules.cpu.options, then.rules.topology.policy)

@@ -118,7 +118,7 @@ def _allocated(pod: Pod, body: Raw) -> Pod:
         return pod
     status = mapping_of(body.get("status"))
     told = {str(each.get("name")): each for each in _statuses(status)}
-    containers = tuple(_told(each, told[each.name]) if each.name in told else each for each in pod.containers)
+    containers = tuple(_in_status(each, told[each.name]) if each.name in told else each for each in pod.containers)
     if pod.requests is None:
         return replace(pod, containers=containers)
     admitted = _amounts(status.get("allocatedResources"))  # the pod's overhead is in it
@@ -127,7 +127,7 @@ def _allocated(pod: Pod, body: Raw) -> Pod:
     return replace(pod, containers=containers, requests=requests, limits=pod.limits and limits)
 
 
-def _told(container: Container, entry: Raw) -> Container:
+def _in_status(container: Container, entry: Raw) -> Container:
     """A container with what its status says instead of its spec."""
     shown, spec = mapping_of(entry.get("resources")), container.requests
     limits, requests = _amounts(shown.get("limits")), _amounts(shown.get("requests"))
