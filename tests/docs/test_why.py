@@ -9,15 +9,15 @@ from functools import cache
 import pytest
 
 from agent.model.outcome import Reason
-from tests.docs import pages, refusals
+from tests.docs import pages, refusal_sites, refusals
 
 PAGE = pages.DOCS / "why.md"
 
 
 @cache
-def produced() -> tuple[dict[str, str], refusals.Recorder]:
+def produced() -> tuple[dict[str, str], refusal_sites.Recorder]:
     """Every case brought about once: its sentence, and where in the code refusals were made."""
-    with refusals.Recorder() as recorder:
+    with refusal_sites.Recorder() as recorder:
         return {name: made() for name, made in refusals.CASES.items()}, recorder
 
 
@@ -50,17 +50,17 @@ def test_every_sentence_of_the_page_is_the_products() -> None:
 def test_every_place_that_refuses_is_on_the_page() -> None:
     """Each call that makes a refusal in core and engine was reached by a case; so was each end of a wait."""
     _, recorder = produced()
-    assert [site for site in refusals.sites() if not recorder.reached(site)] == []
-    assert set(refusals.finals()) == recorder.finals
+    assert [site for site in refusal_sites.sites() if not recorder.reached(site)] == []
+    assert set(refusal_sites.finals()) == recorder.finals
 
 
 def test_every_text_of_the_code_is_on_the_page() -> None:
     """The constants of modules that refuse, and all that a resize can be told: each is the form of some sentence."""
     said = produced()[0].values()
-    for name, text in refusals.texts():
+    for name, text in refusal_sites.texts():
         form = re.escape(text).replace(r"\{\}", ".+")
         assert any(re.search(form, each) for each in said), name
-    for text in refusals.resize_texts():
+    for text in refusal_sites.resize_texts():
         form = re.escape(f"resize not followed{text}").replace(r"\*", ".+")
         assert any(re.fullmatch(form, each) for each in said), text
 

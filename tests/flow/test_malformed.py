@@ -175,7 +175,7 @@ def test_a_damaged_checkpoint(tmp_path: Path, run: Run, damage: Callable[[bytes]
     code, out, err = run(*once(tmp_path))
     assert code == 0
     assert sentence in err
-    assert "it was put aside as checkpoint.json.corrupt-" in out
+    assert "it was put aside as checkpoint.json.corrupt-" in " ".join(out.split()), "whatever the width, and the path"
     assert json.loads(store.read_bytes().partition(b"\n")[2])["ledger"]["cpus"] == before
     assert len(list((tmp_path / "state").glob("checkpoint.json.corrupt-*"))) == 1
 

@@ -1,7 +1,7 @@
 """Discovery: a machine from its /sys (and a little of its /proc), live or recorded.
 
 Called by `agent.host.machines`, the run loop and every test. One reader serves all trees; nothing outside the given
-files is opened. Parts: sysfs_cpus, sysfs_caches, sysfs_nodes, sysfs_tiers, sysfs_kinds, pci.
+files is opened. Parts: cpus, caches, nodes, tiers, kinds, pci.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ import contextlib
 import importlib.metadata
 import logging
 import random
+import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -38,7 +39,6 @@ from agent.kube.objects.pod_objects import identity
 from agent.kube.objects.pod_stream import PodList
 from agent.kube.objects.read_fields import brief
 from agent.kube.watch.heartbeat import WatchHeartbeat
-from agent.kube.watch.keepalive import keepalive_socket
 
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
 RESTART_FIRST, RESTART_CAP = 1.0, 60.0
@@ -48,9 +48,11 @@ SILENCE = 130.0, 150.0
 """Seconds without a word after which a watch is opened again. The server counts the minute to its bookmark from
 when it accepted the watch, kopf this time from before it asked: were they close, a server that is slow would see
 all agents come back at once. Two bookmarks must be missing, and no two agents agree on when. A connection whose
-other end is gone is noticed sooner, by TCP (`agent.kube.watch.keepalive`)."""
+other end is gone is noticed sooner, by TCP (`keepalive_socket`)."""
 TLS_GOODBYE = 0.1
 """Seconds that a closed TLS connection gets for its last bytes before the event loop ends."""
+KEEPALIVE_IDLE, KEEPALIVE_EVERY, KEEPALIVE_TIMES = 30, 10, 3
+"""Seconds of silence before the first probe, seconds between two, and how many may stay without an answer."""
 
 _KOPF = importlib.metadata.version("kopf")
 _log = logging.getLogger(__name__)
@@ -309,3 +311,17 @@ def _already(found: dict[str, Any]) -> Callable[..., Awaitable[dict[str, Any]]]:
         return found
 
     return json
+
+
+def keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket on which a silent loss of the other end (a failed node, a forgetful load balancer) shows in a minute.
+
+    https://man7.org/linux/man-pages/man7/tcp.7.html
+    """
+    family, kind, protocol, _, _ = address
+    made = socket.socket(family=family, type=kind, proto=protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_EVERY)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_TIMES)
+    return made
