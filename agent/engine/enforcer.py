@@ -16,7 +16,7 @@ from dataclasses import replace
 from itertools import groupby
 
 from agent.core.cgroups import drift
-from agent.core.cgroups.desired import Names, Want, left_over, managed, one_by_one, parent_of, without
+from agent.core.cgroups.desired import DesiredSets, Names, left_over, managed, one_by_one, parent_of, without
 from agent.core.cgroups.enforced import Look, after, unenforced
 from agent.core.cgroups.naming import latest, named, nameless
 from agent.core.cgroups.plan import CPUS, MEMS, plan
@@ -150,7 +150,7 @@ class Enforcer:
         self.names = named(ledger, self.names, observed)
         self._read = (self._read | set(self.living)) & self.names.keys()
         names = named(ledger, self.names, observed, complete=all_named)
-        wanted = self._wants(ledger, names, observed, rules, machine)
+        wanted = self._desired_sets(ledger, names, observed, rules, machine)
         if self.faults:
             ledger = without(ledger, self.faults)
         held = self.held(observed, wanted)
@@ -173,9 +173,9 @@ class Enforcer:
         lacking.update({uid: {"": f"its cgroups are left as they are: {text}"} for uid, text in self.faults.items()})
         return results, KernelAnswered(lacking, self.faults, self.unbound, self.given_up, why, self.backoff.due)
 
-    def _wants(
+    def _desired_sets(
         self, ledger: Ledger, names: Names, observed: Observed, rules: Rules, machine: Machine
-    ) -> dict[str, Want]:
+    ) -> dict[str, DesiredSets]:
         wanted, faults = one_by_one(ledger, names, observed, rules, machine)
         self.faults = {uid: sentence(error) for uid, error in faults.items()}
         if managed(ledger, rules):
@@ -191,7 +191,7 @@ class Enforcer:
         self._found_in_order(one_by_one(ledger, names, observed, rules, machine)[0], observed)
 
     def _repair(
-        self, writes: tuple[Write, ...], wanted: Mapping[str, Want], observed: Observed, machine: Machine,
+        self, writes: tuple[Write, ...], wanted: Mapping[str, DesiredSets], observed: Observed, machine: Machine,
         shared: CpuSet,
     ) -> tuple[Written, ...]:  # fmt: skip
         """Carry out a plan, but for what has its time to come yet."""
@@ -200,7 +200,7 @@ class Enforcer:
         self._errors = {key: error for key, error in self._errors.items() if key in needed}
         labelled = drift.label(writes, drift.find(wanted, self._last, observed, machine))
         before = dict(self._last)
-        exclusive = [each for each in observed.cgroups if wanted.get(each.path, Want()).exclusive]
+        exclusive = [each for each in observed.cgroups if wanted.get(each.path, DesiredSets()).exclusive]
         standing = _Standing(
             {each.path: each.pod_uid for each in exclusive},
             {each.path: each.cpus for each in exclusive if self._put(each)},
@@ -236,17 +236,17 @@ class Enforcer:
         self._nameless_since = {each: since.get(each, first) for each in nameless(self.names, observed)}
         return {each for each, seen in self._nameless_since.items() if now - seen >= STARTS}
 
-    def _found_in_order(self, wanted: Mapping[str, Want], observed: Observed) -> None:
+    def _found_in_order(self, wanted: Mapping[str, DesiredSets], observed: Observed) -> None:
         """A set that is as it should be counts as written: by NRI, or by this agent before it was started again.
 
         Without that, nobody else's write would be seen as one until the agent had a reason to write there itself.
         """
         for cgroup in observed.cgroups:
-            want = wanted.get(cgroup.path, Want())
-            if want.cpus is not None and cgroup.cpus == want.cpus:
-                self._last[cgroup.path, CPUS] = str(want.cpus)
-            if want.mems is not None and cgroup.mems == want.mems:
-                self._last[cgroup.path, MEMS] = str(want.mems)
+            desired = wanted.get(cgroup.path, DesiredSets())
+            if desired.cpus is not None and cgroup.cpus == desired.cpus:
+                self._last[cgroup.path, CPUS] = str(desired.cpus)
+            if desired.mems is not None and cgroup.mems == desired.mems:
+                self._last[cgroup.path, MEMS] = str(desired.mems)
 
     def release(self, ledger: Ledger, observed: Observed) -> tuple[Written, ...]:
         """Put everything back (safety.md S17); the kill switch keeps nobody from that."""
@@ -319,11 +319,11 @@ class Enforcer:
         """
         return any(number in self._nameless for names in tuple(self.heard) for number in names)
 
-    def held(self, observed: Observed, wanted: Mapping[str, Want]) -> Mapping[str, NodeSet]:
+    def held(self, observed: Observed, wanted: Mapping[str, DesiredSets]) -> Mapping[str, NodeSet]:
         """Where the pages of containers lie whose memory is to be bound and is not yet (safety.md S4)."""
         held: dict[str, NodeSet] = {}
         for cgroup in observed.cgroups:
-            mems = wanted.get(cgroup.path, Want()).mems
+            mems = wanted.get(cgroup.path, DesiredSets()).mems
             if cgroup.level is not Level.CONTAINER or mems is None or cgroup.mems == mems:
                 continue
             if cgroup.pod_uid in self.movers:

@@ -41,9 +41,9 @@ def words_of(state: State, uid: str, container: str) -> Mapping[str, str]:
     saved = state.saved
     if saved is None:
         return {}
-    want = share(saved, uid, container, state.node.rules, state.node.machine)
-    whole = want.cpus or CpuSet()
-    own = whole - want.shared if want.exclusive else CpuSet()
+    desired = share(saved, uid, container, state.node.rules, state.node.machine)
+    whole = desired.cpus or CpuSet()
+    own = whole - desired.shared if desired.exclusive else CpuSet()
     return assigned(own, whole - own)
 
 

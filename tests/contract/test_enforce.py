@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.cgroups.desired import wants
+from agent.core.cgroups.desired import desired_sets
 from agent.core.cgroups.plan import plan
 from agent.core.cgroups.release import quota_plan, release_plan
 from agent.host.cgroups import Cgroups, Kernel
@@ -78,7 +78,7 @@ GRANTED = ledger_of({UID: {"app": CpuSet.of(1)}}, CpuSet.of(0))
 
 def planned(node: Node, ledger: Ledger) -> tuple[Write, ...]:
     """The plan for the tree as it is now."""
-    return plan(node.cgroups.observe(), wants(ledger, NAMES, node.cgroups.observe(), RULES, MACHINE))
+    return plan(node.cgroups.observe(), desired_sets(ledger, NAMES, node.cgroups.observe(), RULES, MACHINE))
 
 
 def test_a_plan_is_carried_out_and_reads_back(node: Node) -> None:
@@ -260,7 +260,7 @@ def test_a_burstable_pods_cpu_is_its_own(node: Node) -> None:
     for each, quota in ((WEB, "100000"), ("e" * 64, "50000")):
         assert write(node.tree, node.path(each), file, quota) == "ok"
     observed = node.cgroups.observe()
-    writes = plan(observed, wants(BURSTABLE, names, observed, RULES, MACHINE))
+    writes = plan(observed, desired_sets(BURSTABLE, names, observed, RULES, MACHINE))
     writes += quota_plan(BURSTABLE, names, observed, lift=True)
     assert {w.error for w in node.cgroups.apply(writes)} == {""}
     own, both = CpuSet.of(1), CpuSet.of(0, 1)

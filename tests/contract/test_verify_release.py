@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from agent.cli import group
-from agent.core.cgroups.desired import wants
+from agent.core.cgroups.desired import desired_sets
 from agent.core.cgroups.plan import plan
 from agent.core.cgroups.release import quota_plan
 from agent.errors import AnotherAgentError, HostError, SettingsError
@@ -58,7 +58,7 @@ class Site:
         Checkpoint(self.folder / "state" / "checkpoint.json").save(LEDGER)
         cgroups = Cgroups(self.tree.root, kernel=self.tree.kernel, kubepods=f"{self.tree.base}/kubepods")
         found = cgroups.observe()
-        done = cgroups.apply(plan(found, wants(LEDGER, NAMES, found, RULES, MACHINE)))
+        done = cgroups.apply(plan(found, desired_sets(LEDGER, NAMES, found, RULES, MACHINE)))
         return done + cgroups.apply(quota_plan(LEDGER, NAMES, found, lift=True))
 
     def run(self, *arguments: str) -> Result:
@@ -203,7 +203,7 @@ def test_s15_a_threads_own_affinity_is_told_and_is_no_drift(site: Site) -> None:
     assert "its own affair" in site.run("verify").stdout
     cgroups = Cgroups(site.tree.root, kubepods=f"{site.tree.base}/kubepods")
     everywhere = Ledger(MACHINE.digest, wide, pods=LEDGER.pods)
-    assert plan(cgroups.observe(), wants(everywhere, NAMES, cgroups.observe(), RULES, MACHINE)) == ()
+    assert plan(cgroups.observe(), desired_sets(everywhere, NAMES, cgroups.observe(), RULES, MACHINE)) == ()
     assert os.sched_getaffinity(site.pids[WEB]) == {1}
 
 

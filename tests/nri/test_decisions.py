@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.cgroups.desired import Want
+from agent.core.cgroups.desired import DesiredSets
 from agent.core.devices.kubelet import Offered
 from agent.errors import SandboxRefused
 from agent.host.device_nodes import DeviceNode, Usable
@@ -84,10 +84,14 @@ def test_s2_s4_nobody_else_is_held(tmp_path: Path) -> None:
     world = World(tmp_path, exempt=lambda pod: "ours" if pod.name == "big" else "")
     decisions = EngineDecisions(world.engine, usable)
     refused_for(world, "fail")
-    assert (decisions.knows("big"), decisions.verdict("big"), decisions.want("big", "app")) == (True, "", Want())
+    assert (decisions.knows("big"), decisions.verdict("big"), decisions.want("big", "app")) == (
+        True,
+        "",
+        DesiredSets(),
+    )
     world.see(manifest("old", container(cpu="6"), policy="single-numa-node", on_misalignment="fail"), ran=["old"])
     assert (decisions.verdict("old"), decisions.verdict("nobody"), decisions.knows("nobody")) == ("", "", False)
-    assert decisions.want("nobody", "app") == Want()
+    assert decisions.want("nobody", "app") == DesiredSets()
     assert decisions.devices("nobody", "app") == ({}, ())
 
 
@@ -105,9 +109,9 @@ def test_sets_of_containers(world: World, decisions: EngineDecisions) -> None:
         manifest("db", container(), container("log", cpu="500m")),
         manifest("web", container(cpu="", memory=""), created=1),
     )
-    assert decisions.want("db", "app") == Want(CpuSet.parse("1-2"), exclusive=True)
-    assert decisions.want("db", "log") == Want(CpuSet.parse("0,3-7"))
-    assert decisions.want("web", "app") == Want()
+    assert decisions.want("db", "app") == DesiredSets(CpuSet.parse("1-2"), exclusive=True)
+    assert decisions.want("db", "log") == DesiredSets(CpuSet.parse("0,3-7"))
+    assert decisions.want("web", "app") == DesiredSets()
 
 
 def test_memory_is_bound_where_it_is_managed(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.cgroups.desired import Want
+from agent.core.cgroups.desired import DesiredSets
 from agent.errors import SandboxRefused
 from agent.host.device_nodes import DeviceNode
 from agent.host.nri.driver import NriDriver
@@ -24,8 +24,8 @@ PATIENT = Identity(answer_within=30.0)
 
 POD = Sandbox(id="s", name="p", namespace="n", uid="u")
 CONTAINER = RuntimeContainer(id="c", sandbox_id="s", name="app", state=ContainerState.RUNNING)
-EXCLUSIVE = Want(cpus=CpuSet.parse("2-3"), mems=NodeSet.of(1), exclusive=True)
-SHARED = Want(cpus=CpuSet.parse("0-1"))
+EXCLUSIVE = DesiredSets(cpus=CpuSet.parse("2-3"), mems=NodeSet.of(1), exclusive=True)
+SHARED = DesiredSets(cpus=CpuSet.parse("0-1"))
 
 
 class Engine:
@@ -47,7 +47,7 @@ class Engine:
     def verdict(self, uid: str) -> str:
         return self.refusal if uid in self.known else ""
 
-    def want(self, uid: str, container: str) -> Want:
+    def want(self, uid: str, container: str) -> DesiredSets:
         return self.wanted
 
     def quota_lifted(self, uid: str, container: str) -> bool:
@@ -116,7 +116,7 @@ def test_s22_self_handed_devices_are_usable(driver: NriDriver, engine: Engine) -
 
 def test_a_mixed_container_is_told_which_cpus_are_its_own(driver: NriDriver, engine: Engine) -> None:
     """Own and shared CPUs in one set, and both by name in its environment, beside what its devices add."""
-    engine.wanted = Want(cpus=CpuSet.parse("0,2-3"), exclusive=True, shared=CpuSet.of(0))
+    engine.wanted = DesiredSets(cpus=CpuSet.parse("0,2-3"), exclusive=True, shared=CpuSet.of(0))
     engine.handed = ({"PCIDEVICE_NUMALIGN_IO_NIC": "0000:01:00.0"}, ())
     adjustment = driver.create_container(POD, CONTAINER)
     assert str(adjustment.cpus) == "0,2-3"

@@ -7,7 +7,7 @@ import contextlib
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.cgroups.desired import mixed_part, wants
+from agent.core.cgroups.desired import desired_sets, mixed_part
 from agent.core.cgroups.enforced import after
 from agent.core.cgroups.plan import plan
 from agent.model.cgroup import Level, Write, Written
@@ -91,7 +91,7 @@ def ledgers(draw: st.DrawFn, world: World) -> Ledger:
 def enforce(world: World, ledger: Ledger) -> None:
     """Carry out the plan; what is known from the writes alone is what the kernel shows then."""
     before = world.observe()
-    writes = plan(before, wants(ledger, world.names, before, RULES, MACHINE))
+    writes = plan(before, desired_sets(ledger, world.names, before, RULES, MACHINE))
     results = [carried_out(world, write) for write in writes]
     assert after(before, results) == world.observe()
 
@@ -139,10 +139,10 @@ def test_s6_nobody_enters_granted_cpus_on_the_way(data: st.DataObject, version: 
     world = data.draw(worlds(version))
     before, target = data.draw(ledgers(world)), data.draw(ledgers(world))
     enforce(world, before)
-    assert plan(world.observe(), wants(before, world.names, world.observe(), RULES, MACHINE)) == ()
+    assert plan(world.observe(), desired_sets(before, world.names, world.observe(), RULES, MACHINE)) == ()
     disturb(world, data, times, Level.POD, Level.CONTAINER, Level.INNER)
     last = trespasses(world, (before, target))
-    for write in plan(world.observe(), wants(target, world.names, world.observe(), RULES, MACHINE)):
+    for write in plan(world.observe(), desired_sets(target, world.names, world.observe(), RULES, MACHINE)):
         carry_out(world, write)
         now = trespasses(world, (before, target))
         assert now <= last, write
@@ -163,7 +163,7 @@ def test_s6_nobody_enters_a_burstable_pods_cpus_on_the_way(data: st.DataObject, 
     for now, then in ((before, after), (after, data.draw(ledgers(world)))):
         enforce(world, now)
         last = trespasses(world, (now, then))
-        for write in plan(world.observe(), wants(then, world.names, world.observe(), RULES, MACHINE)):
+        for write in plan(world.observe(), desired_sets(then, world.names, world.observe(), RULES, MACHINE)):
             carry_out(world, write)
             assert trespasses(world, (now, then)) <= last, write
             last = trespasses(world, (now, then))
@@ -184,7 +184,7 @@ def test_any_state_is_mended_by_one_plan(data: st.DataObject, version: int) -> N
 
 def check_end(world: World, ledger: Ledger) -> None:
     """The tree is what the ledger says: a second plan is empty, and everyone runs where they should."""
-    assert plan(world.observe(), wants(ledger, world.names, world.observe(), RULES, MACHINE)) == ()
+    assert plan(world.observe(), desired_sets(ledger, world.names, world.observe(), RULES, MACHINE)) == ()
     for cgroup in world.observe().cgroups:
         if cgroup.level not in (Level.CONTAINER, Level.INNER):
             continue
@@ -227,7 +227,7 @@ def test_s6_a_pod_that_was_moved_onto_a_grant_leaves_it_before_its_containers_do
     world.kernel.write("/kubepods/podp1", "cpuset.cpus", "14-15")
     seen = trespasses(world, (before, target))
     assert seen
-    for write in plan(world.observe(), wants(target, world.names, world.observe(), RULES, MACHINE)):
+    for write in plan(world.observe(), desired_sets(target, world.names, world.observe(), RULES, MACHINE)):
         carry_out(world, write)
         assert trespasses(world, (before, target)) <= seen, write
         seen = trespasses(world, (before, target))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.cgroups.desired import Want, share
+from agent.core.cgroups.desired import DesiredSets, share
 from agent.core.confine import Confiner, accounted, kept_back
 from agent.core.memory import provider as memory_manager
 from agent.core.merge.demand import Demand, listed
@@ -221,7 +221,7 @@ def test_s7_memory_is_never_bound_to_no_nodes() -> None:
     node, each = machine(), pod(align="numa,memory")
     books = ledger(node, u1=Confinement(NodeSet(), (), memory=True))
     books = replace(books, pods={"u1": PodRecord(each, "none", "container")})
-    assert share(books, "u1", "app", Rules(), node) == Want(cpus=node.online)
+    assert share(books, "u1", "app", Rules(), node) == DesiredSets(cpus=node.online)
 
 
 def test_a_pod_that_runs_unbound_is_kept_whatever_its_limit() -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.cgroups.desired import wants
+from agent.core.cgroups.desired import desired_sets
 from agent.core.cgroups.drift import Last, classify, find, label
 from agent.core.cgroups.plan import CPUS, plan
 from agent.model.cgroup import Cause, Drift
@@ -23,7 +23,7 @@ def enforced(version: int) -> tuple[World, Last]:
     """A node where the ledger is in force, and what was written."""
     world = node(version)
     enforce(world)
-    wanted = wants(LEDGER, world.names, world.observe(), RULES, MACHINE)
+    wanted = desired_sets(LEDGER, world.names, world.observe(), RULES, MACHINE)
     return world, {(path, "cpuset.cpus"): str(want.cpus) for path, want in wanted.items()}
 
 
@@ -35,7 +35,7 @@ def drifts(world: World, last: Last, machine: Machine = MACHINE) -> list[tuple[s
 def found(world: World, last: Last, machine: Machine = MACHINE) -> tuple[Drift, ...]:
     """Every drift."""
     observed = world.observe()
-    return find(wants(LEDGER, world.names, observed, RULES, machine), last, observed, machine)
+    return find(desired_sets(LEDGER, world.names, observed, RULES, machine), last, observed, machine)
 
 
 @V2_OR_V1
@@ -53,7 +53,7 @@ def test_another_writer(version: int) -> None:
     world.kernel.write(MAIN, "cpuset.cpus", "5-6")
     assert drifts(world, last) == [(MAIN, Cause.DRIFT_FOREIGN)]
     writes = label(
-        plan(world.observe(), wants(LEDGER, world.names, world.observe(), RULES, MACHINE)), found(world, last)
+        plan(world.observe(), desired_sets(LEDGER, world.names, world.observe(), RULES, MACHINE)), found(world, last)
     )
     assert {(write.path, write.cause) for write in writes} == {(MAIN, Cause.DRIFT_FOREIGN)}
 
@@ -122,7 +122,7 @@ def test_a_new_grant_is_no_drift(version: int) -> None:
         LEDGER, cpus=replace(LEDGER.cpus, assigned={"db": {"main": CpuSet.of(4)}}, shared=POOL | CpuSet.of(5))
     )
     observed = world.observe()
-    wanted = wants(changed, world.names, observed, RULES, MACHINE)
+    wanted = desired_sets(changed, world.names, observed, RULES, MACHINE)
     assert find(wanted, last, observed, MACHINE) == ()
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.cgroups.desired import Want, one_by_one, share, wants
+from agent.core.cgroups.desired import DesiredSets, desired_sets, one_by_one, share
 from agent.core.cgroups.plan import plan
 from agent.model.cgroup import Cause, Level, Write
 from agent.model.idset import CpuSet, NodeSet
@@ -46,7 +46,7 @@ def planned(world: World, ledger: Ledger = LEDGER, rules: Rules = RULES) -> list
     """Path, file and value of each write."""
     return [
         (w.path, w.file, w.value)
-        for w in plan(world.observe(), wants(ledger, world.names, world.observe(), rules, MACHINE))
+        for w in plan(world.observe(), desired_sets(ledger, world.names, world.observe(), rules, MACHINE))
     ]
 
 
@@ -57,7 +57,7 @@ def in_force(world: World) -> dict[str, str]:
 
 def enforce(world: World, ledger: Ledger = LEDGER, rules: Rules = RULES) -> tuple[Write, ...]:
     """Carry out the plan."""
-    writes = plan(world.observe(), wants(ledger, world.names, world.observe(), rules, MACHINE))
+    writes = plan(world.observe(), desired_sets(ledger, world.names, world.observe(), rules, MACHINE))
     for write in writes:
         carry_out(world, write)
     return writes
@@ -115,7 +115,7 @@ def test_s21_a_container_that_cannot_be_written_is_held_by_its_pod() -> None:
     enforce(world)
     for path in ("/kubepods/burstable", "/kubepods/burstable/podweb/web"):
         world.kernel.write(path, "cpuset.cpus", "0-15")
-    for write in plan(world.observe(), wants(LEDGER, world.names, world.observe(), RULES, MACHINE)):
+    for write in plan(world.observe(), desired_sets(LEDGER, world.names, world.observe(), RULES, MACHINE)):
         if not write.path.endswith(("/web", "/burstable")):
             carry_out(world, write)
     assert in_force(world)["web"] == str(POOL)
@@ -130,7 +130,7 @@ def test_s6_first_the_pool_shrinks_then_the_grant(version: int) -> None:
         LEDGER, cpus=CpuBooks(CpuSet.from_ids(range(4, 16)), assigned={"db": {"main": CpuSet.of(0, 1, 2, 3)}})
     )
     for ledger in (LEDGER, moved, replace(LEDGER, cpus=CpuBooks(POOL | OWN))):
-        for write in plan(world.observe(), wants(ledger, world.names, world.observe(), RULES, MACHINE)):
+        for write in plan(world.observe(), desired_sets(ledger, world.names, world.observe(), RULES, MACHINE)):
             if write.path == f"{POD}/main":
                 others = [
                     c for c in world.observe().cgroups if c.level is Level.CONTAINER and c.container_id != "main"
@@ -138,7 +138,7 @@ def test_s6_first_the_pool_shrinks_then_the_grant(version: int) -> None:
                 granted = ledger.cpus.assigned.get("db", {}).get("main", CpuSet())
                 assert all(c.effective_cpus.isdisjoint(granted) for c in others)
             carry_out(world, write)
-        assert plan(world.observe(), wants(ledger, world.names, world.observe(), RULES, MACHINE)) == ()
+        assert plan(world.observe(), desired_sets(ledger, world.names, world.observe(), RULES, MACHINE)) == ()
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -153,7 +153,7 @@ def test_s6_who_was_moved_onto_cpus_leaves_them_before_they_are_granted(version:
     for path in ("/kubepods/podlone/lone", *(["/kubepods/podlone"] if version == 2 else [])):
         world.kernel.write(path, "cpuset.cpus", str(OWN))
     seen = []
-    for write in plan(world.observe(), wants(LEDGER, world.names, world.observe(), RULES, MACHINE)):
+    for write in plan(world.observe(), desired_sets(LEDGER, world.names, world.observe(), RULES, MACHINE)):
         carry_out(world, write)
         now = {c.container_id: c.effective_cpus for c in world.observe().cgroups if c.level is Level.CONTAINER}
         seen.append((str(now["lone"]), now["main"] & now["lone"]))
@@ -229,16 +229,14 @@ def test_s4_memory_is_not_bound_where_pages_lie_elsewhere() -> None:
     enforce(world)
 
     def mems(held: dict[str, NodeSet], ledger: Ledger = ledger) -> list[str]:
-        return [
-            w.value
-            for w in plan(world.observe(), wants(ledger, world.names, world.observe(), RULES, MACHINE), held=held)
-        ]
+        sets = desired_sets(ledger, world.names, world.observe(), RULES, MACHINE)
+        return [write.value for write in plan(world.observe(), sets, held=held)]
 
     assert mems({}) == mems({f"{POD}/main": NodeSet.of(1)}) == ["1"]
     assert mems({f"{POD}/main": NodeSet.of(0, 1)}) == []
     adopted = replace(ledger, pods={"db": replace(RECORD, bind_memory=False)})
     assert mems({}, adopted) == []
-    assert share(adopted, "db", "main", RULES, MACHINE) == Want(OWN, None, exclusive=True)
+    assert share(adopted, "db", "main", RULES, MACHINE) == DesiredSets(OWN, None, exclusive=True)
 
 
 def test_v1_parents_span_their_childrens_nodes() -> None:
@@ -279,7 +277,7 @@ def test_a_pod_that_cannot_be_worked_out_is_a_fault_and_no_plan() -> None:
     assert list(faults) == ["db"]
     assert "/kubepods/podlone" in found
     with pytest.raises(type(faults["db"])):
-        wants(broken, world.names, world.observe(), RULES, MACHINE)
+        desired_sets(broken, world.names, world.observe(), RULES, MACHINE)
 
 
 def test_an_empty_pool_is_never_written() -> None:
@@ -296,7 +294,7 @@ def test_an_offline_cpu_is_not_asked_for_on_v1() -> None:
         online = MACHINE.online - CpuSet.of(5)
         world.kernel.online(online, NodeSet.of(0, 1, 2, 3))
         machine: Machine = replace(MACHINE, cpus=tuple(cpu for cpu in MACHINE.cpus if cpu.id != 5))
-        assert plan(world.observe(), wants(LEDGER, world.names, world.observe(), RULES, machine)) == ()
+        assert plan(world.observe(), desired_sets(LEDGER, world.names, world.observe(), RULES, machine)) == ()
         assert in_force(world)["main"] == "4"
 
 
@@ -308,7 +306,7 @@ def test_an_applications_own_levels_are_its_own() -> None:
     enforce(world)
     assert in_force(world)["app"] == "4"
     assert planned(world) == []
-    wanted = wants(LEDGER, world.names, replace(world.observe(), version=2), RULES, MACHINE)
+    wanted = desired_sets(LEDGER, world.names, replace(world.observe(), version=2), RULES, MACHINE)
     assert f"{POD}/main/app" not in wanted
 
 
@@ -318,7 +316,7 @@ def test_causes_and_old_values_are_told() -> None:
     enforce(world)
     world.kernel.write("/kubepods/burstable", "cpuset.cpus", "0-15")
     world.kernel.write(f"{POD}/main", "cpuset.cpus", "4")
-    assert plan(world.observe(), wants(LEDGER, world.names, world.observe(), RULES, MACHINE)) == (
+    assert plan(world.observe(), desired_sets(LEDGER, world.names, world.observe(), RULES, MACHINE)) == (
         Write("/kubepods/burstable", "cpuset.cpus", str(POOL), "0-15", Cause.POOL),
         Write(f"{POD}/main", "cpuset.cpus", "4-5", "4", Cause.GRANT),
     )

@@ -17,7 +17,7 @@ from agent.app import setup
 from agent.app.offline.folder import saved_in, setup_of
 from agent.app.standalone.runtime import names_of
 from agent.app.trees import AUTO, MOUNT, SCRATCH
-from agent.core.cgroups.desired import wants
+from agent.core.cgroups.desired import desired_sets
 from agent.core.cgroups.naming import named
 from agent.core.cgroups.verify import CgroupCase, VerifyReport, check
 from agent.core.machines.identity import differs
@@ -95,7 +95,9 @@ class Leftovers:
             for cgroup in self.observed.cgroups:
                 if cgroup.level is Level.CONTAINER:
                     affinities[cgroup.path] = self.cgroups.affinities(cgroup.path)
-        held = enforcer.held(self.observed, wants(self.ledger, self.names, self.observed, node.rules, node.machine))
+        held = enforcer.held(
+            self.observed, desired_sets(self.ledger, self.names, self.observed, node.rules, node.machine)
+        )
         case = CgroupCase(self.ledger, self.names, self.observed, node.rules, node.machine, held)
         return check(replace(case, lift_quota=self.setup.switches.lift_quota, affinities=affinities))
 

@@ -43,7 +43,7 @@ RUNTIME_INNER = "container"
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
+class DesiredSets:
     """What one cgroup shall ask for; None leaves it as it is.
 
     Attributes:
@@ -63,7 +63,7 @@ class Want:
     told: CpuSet | None = None
 
 
-def share(ledger: Ledger, uid: str, container: str, rules: Rules, machine: Machine) -> Want:
+def share(ledger: Ledger, uid: str, container: str, rules: Rules, machine: Machine) -> DesiredSets:
     """What one container shall have, by name: its exclusive CPUs or its pod's part of the pool, and its nodes.
 
     `cpus` is None when CPUs are not managed, `mems` when its memory is not bound. An unknown pod or container (""
@@ -71,14 +71,14 @@ def share(ledger: Ledger, uid: str, container: str, rules: Rules, machine: Machi
     """
     mems = _mems(ledger, uid, container, rules)
     if not managed(ledger, rules):
-        return Want(mems=mems)
+        return DesiredSets(mems=mems)
     own = ledger.cpus.assigned.get(uid, {}).get(container) if container else None
     if own:
         part = mixed_part(ledger, uid, container, machine)
-        return Want(own | part, mems, exclusive=True, shared=part)
+        return DesiredSets(own | part, mems, exclusive=True, shared=part)
     pool = pool_of(ledger, uid, machine)
     told = byte_order.told(pool, own_of(ledger, uid)) if pool else None
-    return Want(pool, mems, told=told if told != pool else None)
+    return DesiredSets(pool, mems, told=told if told != pool else None)
 
 
 def mixed_part(ledger: Ledger, uid: str, container: str, machine: Machine) -> CpuSet:
@@ -97,13 +97,15 @@ def managed(ledger: Ledger, rules: Rules) -> bool:
     return rules.cpu.static or bool(ledger.cpus.assigned or ledger.cpus.pools or ledger.cpus.confined)
 
 
-def left_over(wanted: Mapping[str, Want], written: Mapping[str, str], observed: Observed) -> dict[str, Want]:
+def left_over(
+    wanted: Mapping[str, DesiredSets], written: Mapping[str, str], observed: Observed
+) -> dict[str, DesiredSets]:
     """`wanted`, where sets of CPUs are not managed any more: those that this agent wrote become what kubepods has.
 
     Whoever wrote another set since is left alone.
 
     Args:
-        wanted: as `wants` has it.
+        wanted: as `desired_sets` has it.
         written: path -> the set that this agent wrote there last.
         observed: the tree.
     """
@@ -111,7 +113,7 @@ def left_over(wanted: Mapping[str, Want], written: Mapping[str, str], observed: 
     found = dict(wanted)
     for each in observed.cgroups if top else ():
         if top and each.cpus and each.level is not Level.KUBEPODS and written.get(each.path) == str(each.cpus):
-            found[each.path] = replace(found.get(each.path, Want()), cpus=top.effective_cpus)
+            found[each.path] = replace(found.get(each.path, DesiredSets()), cpus=top.effective_cpus)
     return found
 
 
@@ -158,7 +160,9 @@ def _mems(ledger: Ledger, uid: str, container: str, rules: Rules) -> NodeSet | N
     return granted
 
 
-def wants(ledger: Ledger, names: Names, observed: Observed, rules: Rules, machine: Machine) -> dict[str, Want]:
+def desired_sets(
+    ledger: Ledger, names: Names, observed: Observed, rules: Rules, machine: Machine
+) -> dict[str, DesiredSets]:
     """What every observed cgroup shall ask for; cgroups to be left alone are absent. In the order of `observed`.
 
     Raises what `one_by_one` has as a fault.
@@ -171,7 +175,7 @@ def wants(ledger: Ledger, names: Names, observed: Observed, rules: Rules, machin
 
 def one_by_one(
     ledger: Ledger, names: Names, observed: Observed, rules: Rules, machine: Machine
-) -> tuple[dict[str, Want], dict[str, Exception]]:
+) -> tuple[dict[str, DesiredSets], dict[str, Exception]]:
     """The same, and pods (by uid) of which it could not be worked out, each with the fault: theirs are absent."""
     tree = _Tree(ledger, names, observed, rules, machine)
     for cgroup in observed.cgroups:
@@ -219,7 +223,7 @@ class _Tree:
     observed: Observed
     rules: Rules
     machine: Machine
-    found: dict[str, Want] = field(default_factory=dict)
+    found: dict[str, DesiredSets] = field(default_factory=dict)
     faults: dict[str, Exception] = field(default_factory=dict)
     """Pods that could not be worked out, by uid: one pod's fault leaves the rest of the tree as it is to be."""
 
@@ -243,7 +247,7 @@ class _Tree:
         # Burstable pods that ask; of one without a folder yet, too: it may have one before this is written
         own = CpuSet.union([*(self._held(pod) for pod in pods), *self._elsewhere(cgroup.qos)])
         if self.pool and (named or own):
-            self._want(cgroup, Want(self.pool | own, structural=self.v1 or bool(own)))
+            self._set(cgroup, DesiredSets(self.pool | own, structural=self.v1 or bool(own)))
         for pod in pods:
             self._pod(pod, named=self.v1 or bool(own) or bool(pod.cpus))
 
@@ -275,7 +279,7 @@ class _Tree:
         # inside a cgroup namespace the kernel lets nobody write its root (nsdelegate, EPERM).
         stray = base is not None and any(kid.cpus - base - own for kid in self.kids.get(cgroup.path, ()))
         if base is not None and (named or own or stray or uid in self.ledger.cpus.confined):
-            self._want(cgroup, Want(base | own, structural=self.v1 or bool(own)))
+            self._set(cgroup, DesiredSets(base | own, structural=self.v1 or bool(own)))
         for container in self.kids.get(cgroup.path, ()):
             self._container(container, named=self.v1 or bool(own) or bool(container.cpus))
 
@@ -284,14 +288,14 @@ class _Tree:
         if uid != cgroup.pod_uid:
             name = ""  # nobody's container, or a status that claims another pod's: the pool, like a sandbox
         if name == UNSURE:
-            want = self._left_alone(cgroup)
+            desired = self._left_alone(cgroup)
         else:
-            want = share(self.ledger, cgroup.pod_uid, name, self.rules, self.machine)
-            if name and want.mems is None and self._unbound(cgroup):
-                want = replace(want, mems=self.machine.node_set)
-        self._want(cgroup, want if want.exclusive or named else Want(mems=want.mems))
+            desired = share(self.ledger, cgroup.pod_uid, name, self.rules, self.machine)
+            if name and desired.mems is None and self._unbound(cgroup):
+                desired = replace(desired, mems=self.machine.node_set)
+        self._set(cgroup, desired if desired.exclusive or named else DesiredSets(mems=desired.mems))
         for inner in self.kids.get(cgroup.path, ()):
-            self._inner(inner, cgroup, want)
+            self._inner(inner, cgroup, desired)
 
     def _unbound(self, cgroup: Cgroup) -> bool:
         """Whether a container still has the nodes that its pod's wish bound it to, and is not bound any more (S7)."""
@@ -299,7 +303,7 @@ class _Tree:
         loose = confined is not None and confined.memory and record is not None and not record.bind_memory
         return loose and confined is not None and cgroup.mems == confined.nodes
 
-    def _left_alone(self, cgroup: Cgroup) -> Want:
+    def _left_alone(self, cgroup: Cgroup) -> DesiredSets:
         """One that may hold a grant of its pod: what it has of the pool and of the grants that nobody claims."""
         uid = cgroup.pod_uid
         pool = pool_of(self.ledger, uid, self.machine) if self.rules.cpu.static else None
@@ -307,9 +311,9 @@ class _Tree:
         claimed = {name for owner, name in spots if owner == uid}
         grants = self.ledger.cpus.assigned.get(uid, {})
         part = CpuSet.union(mixed_part(self.ledger, uid, name, self.machine) for name in grants.keys() - claimed)
-        return Want(_fitted(cgroup.cpus, pool and pool | unclaimed(grants, claimed) | part))
+        return DesiredSets(_fitted(cgroup.cpus, pool and pool | unclaimed(grants, claimed) | part))
 
-    def _inner(self, cgroup: Cgroup, parent: Cgroup, above: Want) -> None:
+    def _inner(self, cgroup: Cgroup, parent: Cgroup, above: DesiredSets) -> None:
         """Levels below a container: the runtime's own follows it; deeper ones are the application's (as in S15).
 
         On v2 the kernel intersects the application's sets with ours. On v1 they would keep ours from shrinking
@@ -319,25 +323,25 @@ class _Tree:
         if mine:
             named = self.v1 or above.exclusive or bool(cgroup.cpus)
             mems = above.mems if self.v1 or cgroup.mems else None
-            want = Want(above.cpus if named else None, mems, exclusive=above.exclusive, shared=above.shared)
+            desired = DesiredSets(above.cpus if named else None, mems, exclusive=above.exclusive, shared=above.shared)
         elif self.v1:
             mems = _fitted(cgroup.mems, above.mems)
-            want = replace(above, cpus=_fitted(cgroup.cpus, above.cpus), mems=mems, told=None)
+            desired = replace(above, cpus=_fitted(cgroup.cpus, above.cpus), mems=mems, told=None)
         else:
             return
-        self._want(cgroup, want)
+        self._set(cgroup, desired)
         for inner in self.kids.get(cgroup.path, ()):
-            self._inner(inner, cgroup, want)
+            self._inner(inner, cgroup, desired)
 
-    def _want(self, cgroup: Cgroup, want: Want) -> None:
+    def _set(self, cgroup: Cgroup, desired: DesiredSets) -> None:
         """Keep what is possible on this kernel: v1 refuses a CPU that is offline (EINVAL), v2 remembers it."""
-        cpus = want.cpus
+        cpus = desired.cpus
         if cpus is not None and self.v1:
             cpus = cpus & self.machine.online or None
-        if cpus is not None or want.mems is not None:
-            exclusive = want.exclusive and cpus is not None
-            same = cpus == want.cpus and exclusive == want.exclusive
-            self.found[cgroup.path] = want if same else replace(want, cpus=cpus, exclusive=exclusive)
+        if cpus is not None or desired.mems is not None:
+            exclusive = desired.exclusive and cpus is not None
+            same = cpus == desired.cpus and exclusive == desired.exclusive
+            self.found[cgroup.path] = desired if same else replace(desired, cpus=cpus, exclusive=exclusive)
 
 
 def _fitted(mine: S, above: S | None) -> S | None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from agent.core.cgroups.byte_order import misread
-from agent.core.cgroups.desired import Want, parent_of
+from agent.core.cgroups.desired import DesiredSets, parent_of
 from agent.core.cgroups.plan import CPUS, MEMS
 from agent.errors import MalformedError
 from agent.model.cgroup import Cause, Cgroup, Drift, Observed, Write
@@ -21,7 +21,7 @@ Last = Mapping[tuple[str, str], str]
 """(path, file) -> the text last written there by this agent and read back."""
 
 
-def find(wanted: Mapping[str, Want], last: Last, observed: Observed, machine: Machine) -> tuple[Drift, ...]:
+def find(wanted: Mapping[str, DesiredSets], last: Last, observed: Observed, machine: Machine) -> tuple[Drift, ...]:
     """Every difference between what was wanted *and written* and what is there, in the order of `observed`.
 
     A set that was never written, or that the runtime was answered, is no drift but work to do: not in the result.
@@ -29,10 +29,10 @@ def find(wanted: Mapping[str, Want], last: Last, observed: Observed, machine: Ma
     parents = {cgroup.path: cgroup for cgroup in observed.cgroups}
     found = []
     for cgroup in observed.cgroups:
-        want = wanted.get(cgroup.path, Want())
-        for file, target in ((CPUS, want.cpus), (MEMS, want.mems)):
+        desired = wanted.get(cgroup.path, DesiredSets())
+        for file, target in ((CPUS, desired.cpus), (MEMS, desired.mems)):
             cause = None
-            if target is not None and not (file == CPUS and cgroup.cpus == want.told):
+            if target is not None and not (file == CPUS and cgroup.cpus == desired.told):
                 cause = classify(file, target, last, cgroup, parents.get(parent_of(cgroup.path)), machine)
             if cause is not None:
                 asked, effective = _sets(cgroup, file)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from agent.core.cgroups.desired import Names, S, Want, own_of, parent_of, pool_of
+from agent.core.cgroups.desired import DesiredSets, Names, S, own_of, parent_of, pool_of
 from agent.core.cgroups.naming import UNSURE
 from agent.core.cgroups.plan import CPUS, MEMS
 from agent.core.cgroups.release import QUOTA_FILES
@@ -52,7 +52,7 @@ class Look:
     """What is judged.
 
     Attributes:
-        ledger, names, machine: as in `agent.core.cgroups.desired.wants`.
+        ledger, names, machine: as in `agent.core.cgroups.desired.desired_sets`.
         wanted: what every cgroup shall have.
         tree: as it is now (see `after`).
         errors: of writes that were not done.
@@ -67,7 +67,7 @@ class Look:
     ledger: Ledger
     names: Names
     machine: Machine
-    wanted: Mapping[str, Want]
+    wanted: Mapping[str, DesiredSets]
     tree: Observed
     errors: Errors
     unbound: Mapping[str, NodeSet]
@@ -175,9 +175,9 @@ def _holds(ledger: Ledger, uid: str) -> bool:
 
 
 def _why(look: Look, cgroup: Cgroup, strays: Iterable[tuple[Cgroup, CpuSet]]) -> str:
-    want = look.wanted.get(cgroup.path, Want())
-    if want.exclusive and want.cpus is not None:
-        why = _own(look, cgroup, want.cpus, want.cpus - want.shared, strays)
+    desired = look.wanted.get(cgroup.path, DesiredSets())
+    if desired.exclusive and desired.cpus is not None:
+        why = _own(look, cgroup, desired.cpus, desired.cpus - desired.shared, strays)
         if why:
             return why
     elif cgroup.pod_uid in look.ledger.cpus.confined:
@@ -185,18 +185,20 @@ def _why(look: Look, cgroup: Cgroup, strays: Iterable[tuple[Cgroup, CpuSet]]) ->
         if pool is not None and not cgroup.effective_cpus.issubset(pool):
             at = _blamed(look, cgroup.path) if cgroup.cpus.issubset(pool) else cgroup.path
             return _differs(look, cgroup.path, CPUS, str(cgroup.effective_cpus), str(pool), at)
-    if want.mems is None or cgroup.path in look.soon:
+    if desired.mems is None or cgroup.path in look.soon:
         return ""
-    if cgroup.mems == want.mems:
-        elsewhere = cgroup.effective_mems - want.mems
-        return f"its memory may lie on NUMA nodes {elsewhere}, and not on {want.mems}: {_ABOVE}" if elsewhere else ""
+    if cgroup.mems == desired.mems:
+        elsewhere = cgroup.effective_mems - desired.mems
+        return (
+            f"its memory may lie on NUMA nodes {elsewhere}, and not on {desired.mems}: {_ABOVE}" if elsewhere else ""
+        )
     pages = look.unbound.get(cgroup.container_id)
     if pages is not None:
         return (
-            f"its memory is not bound to NUMA nodes {want.mems}: it has pages on nodes {pages}, which the kernel "
+            f"its memory is not bound to NUMA nodes {desired.mems}: it has pages on nodes {pages}, which the kernel "
             "would move at once; make the pod anew, or let them be moved (numalign.io/move-memory)"
         )
-    return _differs(look, cgroup.path, MEMS, str(cgroup.effective_mems), str(want.mems))
+    return _differs(look, cgroup.path, MEMS, str(cgroup.effective_mems), str(desired.mems))
 
 
 def _own(look: Look, cgroup: Cgroup, cpus: CpuSet, alone: CpuSet, strays: Iterable[tuple[Cgroup, CpuSet]]) -> str:
@@ -219,8 +221,8 @@ def _strays(look: Look) -> Iterator[tuple[Cgroup, CpuSet]]:
     for cgroup in look.tree.cgroups:
         if cgroup.level is not Level.CONTAINER:
             continue
-        want = look.wanted.get(cgroup.path, Want())
-        allowed = want.cpus if want.cpus is not None else pool_of(look.ledger, cgroup.pod_uid, look.machine)
+        desired = look.wanted.get(cgroup.path, DesiredSets())
+        allowed = desired.cpus if desired.cpus is not None else pool_of(look.ledger, cgroup.pod_uid, look.machine)
         stray = cgroup.effective_cpus - (allowed or CpuSet())
         if stray:
             yield cgroup, stray

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from operator import and_
 
-from agent.core.cgroups.desired import Want, children_of, parent_of
+from agent.core.cgroups.desired import DesiredSets, children_of, parent_of
 from agent.model.cgroup import Cause, Cgroup, Level, Observed, Write
 from agent.model.idset import CpuSet, NodeSet
 
@@ -38,12 +38,12 @@ Held = Mapping[str, NodeSet]
 """Cgroup path -> the nodes that hold its pages."""
 
 
-def plan(observed: Observed, wanted: Mapping[str, Want], *, held: Held | None = None) -> tuple[Write, ...]:
+def plan(observed: Observed, wanted: Mapping[str, DesiredSets], *, held: Held | None = None) -> tuple[Write, ...]:
     """The writes, in order, that give every cgroup what is wanted of it; none when nothing differs.
 
     Args:
         observed: the tree as last read.
-        wanted: what each cgroup shall have (`agent.core.cgroups.desired.wants`).
+        wanted: what each cgroup shall have (`agent.core.cgroups.desired.desired_sets`).
         held: where containers' pages lie already, as far as known. A container with pages outside the nodes it would
             be bound to keeps its nodes: the kernel would move the pages at once and stall it (safety rule S4). The
             caller leaves out those whose pod asks to be moved.
@@ -73,14 +73,14 @@ class _Pen:
 class _Cpus:
     """The passes for cpuset.cpus."""
 
-    def __init__(self, observed: Observed, wanted: Mapping[str, Want]) -> None:
+    def __init__(self, observed: Observed, wanted: Mapping[str, DesiredSets]) -> None:
         self.v1 = observed.version == 1
-        self.wanted = {path: want for path, want in wanted.items() if want.cpus is not None}
-        self.target = {path: want.cpus or CpuSet() for path, want in self.wanted.items()}
+        self.wanted = {path: desired for path, desired in wanted.items() if desired.cpus is not None}
+        self.target = {path: desired.cpus or CpuSet() for path, desired in self.wanted.items()}
         self.order = [cgroup for cgroup in observed.cgroups if cgroup.path in self.wanted]
         self.kids = children_of(observed)
         self.asked = {cgroup.path: cgroup.cpus for cgroup in observed.cgroups}
-        granting = frozenset(path for path, want in self.wanted.items() if want.exclusive)
+        granting = frozenset(path for path, desired in self.wanted.items() if desired.exclusive)
         self.pen = _Pen(CPUS, self.asked, granting | {parent_of(path) for path in granting})
         self.shared = [c.path for c in self.order if not self._exclusive(c.path) and not self._structural(c.path)]
         # A container and what lies below it change together.
@@ -220,7 +220,7 @@ class _Cpus:
         return any(self.asked[kid] != self.target[kid] or self._inner_differs(kid) for kid in kids)
 
 
-def _mems(observed: Observed, wanted: Mapping[str, Want], held: Held) -> tuple[Write, ...]:
+def _mems(observed: Observed, wanted: Mapping[str, DesiredSets], held: Held) -> tuple[Write, ...]:
     """The writes of cpuset.mems. On v1 parents must span their children, so they widen where they do not."""
     asked = {cgroup.path: cgroup.mems for cgroup in observed.cgroups}
     target = _mems_targets(observed, wanted, held)
@@ -241,7 +241,7 @@ def _mems(observed: Observed, wanted: Mapping[str, Want], held: Held) -> tuple[W
     return tuple(pen.done)
 
 
-def _mems_targets(observed: Observed, wanted: Mapping[str, Want], held: Held) -> dict[str, NodeSet]:
+def _mems_targets(observed: Observed, wanted: Mapping[str, DesiredSets], held: Held) -> dict[str, NodeSet]:
     """The nodes to bind, by path; without what may not move (safety rule S4), nor what lies below such a cgroup."""
     target: dict[str, NodeSet] = {}
     for cgroup in observed.cgroups:  # parents first

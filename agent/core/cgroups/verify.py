@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from agent.core.cgroups import drift
-from agent.core.cgroups.desired import Names, Want, own_of, parent_of, wants
+from agent.core.cgroups.desired import DesiredSets, Names, desired_sets, own_of, parent_of
 from agent.core.cgroups.plan import CPUS, MEMS, Held, plan
 from agent.core.cgroups.release import quota_plan
 from agent.model.cgroup import Cause, Cgroup, Level, Observed
@@ -120,23 +120,23 @@ class CgroupCase:
 
 def check(case: CgroupCase) -> VerifyReport:
     """Compare."""
-    wanted = wants(case.ledger, case.names, case.observed, case.rules, case.machine)
+    wanted = desired_sets(case.ledger, case.names, case.observed, case.rules, case.machine)
     lines = [*_sets(case, wanted), *_quotas(case)]
     place = {cgroup.path: number for number, cgroup in enumerate(case.observed.cgroups)}
     lines.sort(key=lambda line: place[line.path])
     return VerifyReport(tuple(lines), tuple(_narrow(case)), tuple(_nameless(case)))
 
 
-def _sets(case: CgroupCase, wanted: Mapping[str, Want]) -> Iterable[ReportLine]:
+def _sets(case: CgroupCase, wanted: Mapping[str, DesiredSets]) -> Iterable[ReportLine]:
     writes = plan(case.observed, wanted, held=case.held)
     planned = {(write.path, write.file) for write in writes}
     parents = {cgroup.path: cgroup for cgroup in case.observed.cgroups}
     for cgroup in case.observed.cgroups:
-        want = wanted.get(cgroup.path, Want())
+        desired = wanted.get(cgroup.path, DesiredSets())
         parent = parents.get(parent_of(cgroup.path))
         both: tuple[tuple[str, IdSet | None, IdSet, IdSet], ...] = (
-            (CPUS, want.cpus, cgroup.cpus, cgroup.effective_cpus),
-            (MEMS, want.mems, cgroup.mems, cgroup.effective_mems),
+            (CPUS, desired.cpus, cgroup.cpus, cgroup.effective_cpus),
+            (MEMS, desired.mems, cgroup.mems, cgroup.effective_mems),
         )
         for file, target, asked, effective in both:
             if target is None:
@@ -149,7 +149,7 @@ def _sets(case: CgroupCase, wanted: Mapping[str, Want]) -> Iterable[ReportLine]:
                 kept = f"its pages lie on nodes {pages}: they would be moved at once (S4)"
             yield ReportLine(
                 cgroup.path, file, cgroup.level, *_who(case, cgroup), str(target), str(asked), str(effective),
-                exclusive=want.exclusive, cause=cause, kept=kept,
+                exclusive=desired.exclusive, cause=cause, kept=kept,
             )  # fmt: skip
 
 

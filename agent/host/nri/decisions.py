@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 from agent.core.cgroups.byte_order import told
-from agent.core.cgroups.desired import Want, holders, own_of, share
+from agent.core.cgroups.desired import DesiredSets, holders, own_of, share
 from agent.core.cgroups.release import lifted
 from agent.core.devices.kubelet import is_extended
 from agent.core.request.mixed import assigned
@@ -114,7 +114,7 @@ class EngineDecisions:
         where = f"container {known.refusal.container}: " if known.refusal.container else ""
         return f"{where}{known.refusal.message}"
 
-    def want(self, uid: str, container: str) -> Want:
+    def want(self, uid: str, container: str) -> DesiredSets:
         """The sets of one container.
 
         A container whose pod holds no CPU of its own is not named: it inherits the pool that is written to the slices
@@ -124,20 +124,20 @@ class EngineDecisions:
         snapshot = self._engine.snapshot
         known, saved = snapshot.known.get(uid), snapshot.saved
         if known is None or saved is None:
-            return Want()
+            return DesiredSets()
         beside = known.pod.qos is Qos.BURSTABLE and bool(holders(saved, Qos.BURSTABLE))
         if known.exempt and not beside:
-            return Want()
+            return DesiredSets()
         machine = snapshot.node.machine
-        want = share(saved, uid, container, snapshot.node.rules, machine)
+        desired = share(saved, uid, container, snapshot.node.rules, machine)
         # the machine may have lost some of it since: the runtime would fail the container for that
-        cpus = want.cpus & machine.online if want.cpus else None
-        mems = want.mems if want.mems and want.mems.issubset(machine.node_set) else None
+        cpus = desired.cpus & machine.online if desired.cpus else None
+        mems = desired.mems if desired.mems and desired.mems.issubset(machine.node_set) else None
         if not cpus or not (beside or own_of(saved, uid)):
-            return Want(mems=mems)
-        if not want.exclusive:
+            return DesiredSets(mems=mems)
+        if not desired.exclusive:
             cpus = told(cpus, own_of(saved, uid))
-        return Want(cpus, mems, exclusive=want.exclusive, shared=want.shared & machine.online)
+        return DesiredSets(cpus, mems, exclusive=desired.exclusive, shared=desired.shared & machine.online)
 
     def quota_lifted(self, uid: str, container: str) -> bool:
         """Whether a container runs without a CFS quota (S16)."""
@@ -148,8 +148,8 @@ class EngineDecisions:
 
     def mixed(self, uid: str, container: str) -> Mapping[str, str]:
         """What tells a mixed container which of its CPUs are its own (numalign.io/mixed); nothing for any other."""
-        want = self.want(uid, container)
-        return assigned(want.cpus - want.shared, want.shared) if want.cpus and want.exclusive and want.shared else {}
+        sets = self.want(uid, container)
+        return assigned(sets.cpus - sets.shared, sets.shared) if sets.cpus and sets.exclusive and sets.shared else {}
 
     def folders(self, uid: str, container: str) -> tuple[tuple[str, str], ...]:
         """The folder that a mixed container is given: (of the host, where it sees it)."""

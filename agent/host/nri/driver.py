@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from agent.core.cgroups.desired import Want
+from agent.core.cgroups.desired import DesiredSets
 from agent.engine.fault_isolation import Isolated
 from agent.errors import SandboxRefused
 from agent.host.device_nodes import DeviceNode
@@ -37,7 +37,7 @@ class Decisions(Protocol):
     def verdict(self, uid: str) -> str:
         """The sentence that keeps a pod from starting, "" when it may start."""
 
-    def want(self, uid: str, container: str) -> Want:
+    def want(self, uid: str, container: str) -> DesiredSets:
         """The sets of one container."""
 
     def quota_lifted(self, uid: str, container: str) -> bool:
@@ -169,23 +169,24 @@ class NriDriver:
         if not self._decisions.knows(sandbox.uid):
             self._count("unknown")
             return Adjustment()
-        want = self._decisions.want(sandbox.uid, container.name)
+        desired = self._decisions.want(sandbox.uid, container.name)
         env, devices = self._decisions.devices(sandbox.uid, container.name)
         env = {**env, **self._decisions.mixed(sandbox.uid, container.name)}
-        self._count("pinned" if want.exclusive else "shared")
-        lifted = want.exclusive and self._decisions.quota_lifted(sandbox.uid, container.name)
+        self._count("pinned" if desired.exclusive else "shared")
+        lifted = desired.exclusive and self._decisions.quota_lifted(sandbox.uid, container.name)
         folders = self._decisions.folders(sandbox.uid, container.name)
         return Adjustment(
-            cpus=want.cpus, mems=want.mems, quota=-1 if lifted else None, env=env, devices=devices, folders=folders
+            cpus=desired.cpus, mems=desired.mems, quota=-1 if lifted else None,
+            env=env, devices=devices, folders=folders,
         )  # fmt: skip
 
     def update_container(self, sandbox: Sandbox, container: RuntimeContainer) -> Adjustment:
         """The kubelet resizes: our sets go on top, or its own would come back."""
         if not self._enforcing() or not self._decisions.knows(sandbox.uid):
             return Adjustment()
-        want = self._decisions.want(sandbox.uid, container.name)
-        lifted = want.exclusive and self._decisions.quota_lifted(sandbox.uid, container.name)
-        return Adjustment(cpus=want.cpus, mems=want.mems, quota=-1 if lifted else None)
+        desired = self._decisions.want(sandbox.uid, container.name)
+        lifted = desired.exclusive and self._decisions.quota_lifted(sandbox.uid, container.name)
+        return Adjustment(cpus=desired.cpus, mems=desired.mems, quota=-1 if lifted else None)
 
     def event(self, name: str, sandbox: Sandbox, container: RuntimeContainer | None) -> None:
         """Ends; what they held is freed when the cgroups are gone."""
@@ -199,11 +200,11 @@ class NriDriver:
         """What differs between the runtime's record of an exclusive container and what it holds."""
         if not self._decisions.knows(uid):
             return None
-        want = self._decisions.want(uid, name)
-        if not want.exclusive:
+        desired = self._decisions.want(uid, name)
+        if not desired.exclusive:
             return None  # the pool is written to slices; a set of its own would have to be kept up to date (S9)
-        cpus = want.cpus if _differs(container.cpus, want.cpus) else None
-        mems = want.mems if _differs(container.mems, want.mems) else None
+        cpus = desired.cpus if _differs(container.cpus, desired.cpus) else None
+        mems = desired.mems if _differs(container.mems, desired.mems) else None
         return Adjustment(cpus=cpus, mems=mems) if cpus is not None or mems is not None else None
 
 
