@@ -15,7 +15,7 @@ import tty
 from collections.abc import Callable, Sequence
 
 from tests import peers
-from tests.lab import cells, cluster, green, needs, outcomes, report, sampling, slices
+from tests.lab import cells, cluster, green, needs, outcomes, places, report, sampling, slices
 from tests.lab.cluster import Lab
 from tests.lab.needs import LabError, PromiseError
 from tests.lab.places import ROOT, RUN, logs
@@ -29,6 +29,7 @@ examples:
   python -m tests.lab run --keep -k cpu  the same for some tests, and leave the lab running
   python -m tests.lab ci 40              what CI runs: the core, and what 40 minutes have room for of a slice
   python -m tests.lab cell 1.34-v2-systemd   the lab with such kubelets; what came of it goes to the docs
+  python -m tests.lab cell all           every such cell that has not passed at this commit
   python -m tests.lab up                 build and start; prints how to use it with kubectl
   python -m tests.lab shell numalign     a root shell in a guest (leave it with exit)
   python -m tests.lab down               end everything; only logs stay
@@ -67,7 +68,7 @@ def main() -> int:
     ci = commands.add_parser("ci", help="what CI runs, in so many minutes")
     ci.add_argument("minutes", type=float, help="for everything: building, starting, testing")
     cell = commands.add_parser("cell", help="a lab with other kubelets or cgroups: see tests/lab/cells.py")
-    cell.add_argument("name", choices=list(cells.BY_NAME))
+    cell.add_argument("name", choices=[*cells.BY_NAME, ALL])
     shell = commands.add_parser("shell", help="a root shell in a guest")
     shell.add_argument("node", nargs="?", default=cluster.NUMALIGN)
     commands.add_parser("down", help="end everything")
@@ -77,7 +78,8 @@ def main() -> int:
     actions: dict[str, Callable[[], int]] = {
         "needs": _needs, "up": lambda: _up(Progress()), "down": _down,
         "run": lambda: _run(Progress(), lambda: _asked([*asked.pytest, *rest]), keep=asked.keep),
-        "ci": lambda: _ci(Progress(), asked.minutes), "cell": lambda: _cell(Progress(), cells.BY_NAME[asked.name]),
+        "ci": lambda: _ci(Progress(), asked.minutes),
+        "cell": lambda: _all_cells() if asked.name == ALL else _cell(Progress(), cells.BY_NAME[asked.name]),
         "shell": lambda: _shell(asked.node),
     }  # fmt: skip
     try:
@@ -90,6 +92,8 @@ def main() -> int:
         return LAB_FAULT
 
 
+ALL = "all"
+"""Instead of a cell's name."""
 FAILED, LAB_FAULT = 1, 3
 """Exit codes. Both are red; the second one says that no test began."""
 
@@ -162,11 +166,20 @@ def _cell(progress: Progress, cell: cells.Cell) -> int:
         lab = Lab.find()
         if lab is not None:
             versions.update(cells.versions(lab.nodes.values()))
-        return [*cells.CELL_TESTS]
+        return [*cell.tests]
 
     code = _run(progress, drawn, keep=False)
     cells.keep(cell, outcomes.read(), versions)
     return code
+
+
+def _all_cells() -> int:
+    """Every cell that has not passed at this commit, each by its own command; the worst exit code."""
+    due = cells.due(cells.read(), places.commit(cells.KEPT))
+    commands = ([sys.executable, "-m", "tests.lab", "cell", each.name] for each in due)
+    codes = [subprocess.run(each, cwd=ROOT, check=False).returncode for each in commands]
+    (RUN / "cells.md").write_text(cells.table(cells.read()))
+    return max(codes, default=0)
 
 
 def _asked(arguments: Sequence[str]) -> list[str]:

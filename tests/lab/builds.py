@@ -29,7 +29,10 @@ TOOLS = {
     "helm": f"helm.sh/helm/v3/cmd/helm@{HELM}",
 }
 GUEST_TOOLS = ("containerd", "containerd-shim-runc-v2", "ctr")
-SUITE = "bookworm"
+LINUX = {"6.1": "bookworm", "6.12": "trixie"}
+"""The guests' kernel, and the release of Debian that has it."""
+OWN_LINUX = "6.1"
+"""Of the lab as it always is."""
 PACKAGES = (
     "systemd-sysv", "udev", "dbus", "kmod", "iproute2", "iptables", "procps", "runc", "containernetworking-plugins",
     "python3", "ca-certificates", "linux-image-cloud-amd64",
@@ -97,22 +100,23 @@ def tool(name: str) -> Path:
     return target
 
 
-def root() -> Path:
-    """The guests' file system as Debian makes it, a tar."""
-    target = CACHE / f"root-{digest(SUITE, *PACKAGES)}.tar"
+def root(linux: str = OWN_LINUX) -> Path:
+    """The guests' file system as Debian makes it, a tar; of the release that has this kernel."""
+    suite = LINUX[linux]
+    target = CACHE / f"root-{digest(suite, *PACKAGES)}.tar"
     with making(target) as part:
         if part:
             options = [f"--dpkgopt=path-exclude=/usr/share/{each}/*" for each in LEFT_OUT]
             made = part.with_suffix(".tar")  # mmdebstrap takes the format from the name
             include = f"--include={','.join(PACKAGES)}"
-            run("build", program("mmdebstrap"), "--variant=minbase", include, *options, SUITE, made)
+            run("build", program("mmdebstrap"), "--variant=minbase", include, *options, suite, made)
             made.rename(part)
     return target
 
 
-def disk() -> Disk:
+def disk(linux: str = OWN_LINUX) -> Disk:
     """The disk that guests boot from (each through an overlay of its own), and its kernel."""
-    system, kube = root(), peers.kube()
+    system, kube = root(linux), peers.kube()
     own = HERE / "guest"
     programs = {name: tool(name) for name in GUEST_TOOLS}
     name = digest(system.name, kube.name, own, SIZE, *(path.name for path in programs.values()))

@@ -1,37 +1,39 @@
-"""Kubelets, cgroups and drivers that the lab was run with: each a cell, a lab of its own; and the page about them.
+"""Kinds of nodes that the lab was run with: each a cell, a lab of its own; and the page about them.
 
     python -m tests.lab cell 1.34-v2-systemd    a lab with such kubelets, the tests of CELL_TESTS, the end
+    python -m tests.lab cell all                every cell that has not passed at this commit, one after the other
     python -m tests.lab.cells --write           the page (deploy/docs/support.md) from what ran (cells.json)
 
-Each pair of two factors' values stands in a cell: all four minors with both versions of cgroups and both drivers, and
-these with each other. The control plane is the lab's own in all of them.
+Each pair of two factors' values that can exist stands in a cell, in at most fourteen cells. The control plane is the
+lab's own in all of them.
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
+from tests.lab.builds import LINUX, OWN_LINUX
 from tests.lab.node import Node, Plan
 from tests.lab.outcomes import PASSED, Outcome
-from tests.lab.places import ROOT
+from tests.lab.places import ROOT, commit
 from tests.peers import KUBERNETES
 from tests.peers.kubelets import RELEASES
 
 PAGE = ROOT / "deploy" / "docs" / "support.md"
-RESULTS = Path(__file__).with_name("cells.json")
+KEPT = "tests/lab/cells.json"
+RESULTS = ROOT / KEPT
 SEQUENCE = "tests/lab/referee/test_sequences.py::test_both_nodes_do_what_the_sequence_expects"
 CELL_TESTS = (
     "tests/lab/test_first.py",
     *(f"{SEQUENCE}[{name}]" for name in ("cpu-counts", "cpu-mixed-pod", "memory-pods", "topology-single", "restart")),
 )
 """What each cell is asked: numalign's node and the node whose kubelet pins do the same, and the kernel shows it."""
+RELOAD = "tests/lab/test_reload.py"
 
 
 @dataclass(frozen=True)
@@ -42,28 +44,42 @@ class Cell:
         minor: of the kubelet.
         cgroups: 1 or 2.
         driver: of cgroups.
+        linux: version of the kernel.
     """
 
     minor: int
     cgroups: int
     driver: str
+    linux: str = OWN_LINUX
 
     @property
     def name(self) -> str:
-        """Like 1.34-v2-systemd."""
-        return f"1.{self.minor}-v{self.cgroups}-{self.driver}"
+        """Like 1.34-v2-systemd, or 1.34-v2-systemd-6.12 with another kernel than the lab's own."""
+        return f"1.{self.minor}-v{self.cgroups}-{self.driver}" + ("" if self.linux == OWN_LINUX else f"-{self.linux}")
+
+    @property
+    def tests(self) -> tuple[str, ...]:
+        """What it is asked: a newer Linux comes with a newer systemd, too."""
+        return CELL_TESTS if self.linux == OWN_LINUX else (*CELL_TESTS, RELOAD)
 
     def plans(self, standard: Mapping[str, Plan]) -> dict[str, Plan]:
         """The lab's nodes as this cell has them."""
-        return {name: replace(each, minor=self.minor, cgroups=self.cgroups, driver=self.driver)
-                for name, each in standard.items()}  # fmt: skip
+        mine = {"minor": self.minor, "cgroups": self.cgroups, "driver": self.driver, "linux": self.linux}
+        return {name: replace(each, **mine) for name, each in standard.items()}  # type: ignore[arg-type] # its fields
 
 
+FACTORS: Mapping[str, tuple[int | str, ...]] = {
+    "minor": tuple(RELEASES), "cgroups": (1, 2), "driver": ("systemd", "cgroupfs"), "linux": tuple(LINUX),
+}  # fmt: skip
+IMPOSSIBLE = {"cgroups": 1, "linux": "6.12"}
+"""Debian builds its Linux 6.12 without the cpuset and memory controllers of v1."""
 CELLS = tuple(
-    Cell(minor, cgroups, driver)
+    Cell(minor, *each)
     for minor in RELEASES
-    for cgroups, driver in (
-        ((2, "systemd"), (1, "cgroupfs")) if minor % 2 == 0 else ((2, "cgroupfs"), (1, "systemd"))
+    for each in (
+        ((2, "systemd"), (1, "cgroupfs"), (2, "cgroupfs", "6.12"))
+        if minor % 2 == 0
+        else ((2, "cgroupfs"), (1, "systemd"), (2, "systemd", "6.12"))
     )
 )
 BY_NAME = {each.name: each for each in CELLS}
@@ -73,7 +89,7 @@ def keep(cell: Cell, found: Sequence[Outcome], versions: Mapping[str, str]) -> N
     """Write down what came of a cell, and make the page."""
     known = read()
     known[cell.name] = {
-        "day": f"{datetime.now(UTC):%Y-%m-%d}", "commit": commit(), "versions": dict(versions),
+        "day": f"{datetime.now(UTC):%Y-%m-%d}", "commit": commit(KEPT), "versions": dict(versions),
         "passed": sum(each.word == PASSED for each in found),
         "red": sorted(each.name.rpartition("::")[2] for each in found if each.word != PASSED),
     }  # fmt: skip
@@ -99,16 +115,27 @@ def read() -> dict[str, Any]:
     return found
 
 
-def commit() -> str:
-    """Of the work tree, with a "+" where it was changed."""
-    command = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
-    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    return told.stdout.strip() or "unknown"
+def due(known: Mapping[str, Any], now: str) -> list[Cell]:
+    """The cells that have not passed at a commit."""
+    return [each for each in CELLS if _passed(known.get(each.name)) != now]
+
+
+def _passed(result: Mapping[str, Any] | None) -> str:
+    """The commit at which a cell passed; "" where it did not."""
+    return str(result["commit"]) if result and not result["red"] else ""
+
+
+def table(known: Mapping[str, Any]) -> str:
+    """A row for each cell."""
+    rows = [
+        f"| 1.{cell.minor} | v{cell.cgroups} | {cell.driver} | {cell.linux} | {_told(known.get(cell.name))} |"
+        for cell in CELLS
+    ]
+    return "\n".join(["| kubelet | cgroups | driver | Linux | |", "|---|---|---|---|---|", *rows])
 
 
 def page(known: Mapping[str, Any]) -> str:
     """The page."""
-    rows = [f"| 1.{cell.minor} | v{cell.cgroups} | {cell.driver} | {_told(known.get(cell.name))} |" for cell in CELLS]
     tested = ", ".join(f"`{each.partition('::')[2].partition('[')[2].rstrip(']') or each}`" for each in CELL_TESTS)
     return f"""# Which kubelets numalign was run beside
 
@@ -118,16 +145,20 @@ containerd. The control plane is Kubernetes {KUBERNETES.removeprefix("v")}; Kube
 is newer, so that the rows of 1.37 are a first look. What the kubelets of all four minors decide is compared without a
 cluster, too ([parity](dev/kubelet-rules.md)).
 
-| kubelet | cgroups | driver | |
-|---|---|---|---|
-{chr(10).join(rows)}
+{table(known)}
 
-What each row is asked: {tested}.
+What each row is asked: {tested}. Rows of Linux 6.12 are asked `{RELOAD}`, too:
+systemd 257 sets the cpusets of its units anew when it reads them again (systemd issue 40438), and numalign must
+repair that.
 
-Not tried: CRI-O, Linux other than 6.1, 64-bit ARM.
+Linux 6.1 is the kernel of Debian 12, with systemd 252. Linux 6.12 is that of Debian 13, with systemd 257. Debian
+builds its Linux 6.12 without the cpuset and memory controllers of cgroups v1, so that no row has both.
+
+Not tried: CRI-O, 64-bit ARM.
 
 This page is made by `python -m tests.lab.cells --write`. `python -m tests.lab cell 1.34-v2-systemd` runs a row and
-writes down what came of it.
+writes down what came of it; `1.34-v2-cgroupfs-6.12` names a row of Linux 6.12. `cell all` runs the rows that have not
+passed at this commit.
 """
 
 

@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from tests.lab import agent, builds, cells, images, procs, store
@@ -16,6 +17,7 @@ from tests.lab.driving import KUBELET, NUMALIGN, Object, Pods, agree
 from tests.lab.node import Node, Plan
 from tests.lab.places import RUN
 from tests.lab.plane import Plane
+from tests.peers import kubelets
 
 PLANS = {NUMALIGN: Plan(kind="numalign", number=2), KUBELET: Plan(kind="kubelet", number=3)}
 CELL = "NUMALIGN_LAB_CELL"
@@ -162,10 +164,14 @@ def built(progress: Callable[[str], None]) -> dict[str, float]:
     from tests import peers  # noqa: PLC0415 - named for its time only
 
     times: dict[str, float] = {}
+    minors = sorted({plan.minor for plan in plans().values()} - {kubelets.OWN})
+    kernels = sorted({plan.linux for plan in plans().values()})
     parts: tuple[tuple[str, Callable[[], object]], ...] = (
-        ("Kubernetes components", peers.kube), ("containerd, helm", builds.tools), ("Debian root", builds.root),
-        ("guests' disk", builds.disk), ("play image", images.play), ("numalign image", agent.archive),
-        ("images' disk", _images),
+        ("Kubernetes components", peers.kube), ("containerd, helm", builds.tools),
+        *((f"kubelet 1.{each}", partial(kubelets.kubelet, each)) for each in minors),
+        *((f"Debian {builds.LINUX[each]}", partial(builds.root, each)) for each in kernels),
+        *((f"guests' disk, Linux {each}", partial(builds.disk, each)) for each in kernels),
+        ("play image", images.play), ("numalign image", agent.archive), ("images' disk", _images),
     )  # fmt: skip
     for name, build in parts:
         with _Timed(times, name):

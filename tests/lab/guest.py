@@ -49,6 +49,7 @@ class Reach:
         server, kubelet: ports of loopback that lead to the guest's 7000 and 10250.
         machine: name of its shape.
         cgroups: version of its cgroups, 1 or 2.
+        linux: version of its kernel, a key of `builds.LINUX`.
     """
 
     number: int
@@ -57,6 +58,7 @@ class Reach:
     kubelet: int
     machine: str
     cgroups: int = 2
+    linux: str = builds.OWN_LINUX
 
     @property
     def address(self) -> str:
@@ -87,9 +89,11 @@ class Guest:
         self.resting = False
 
     @classmethod
-    def create(cls, name: str, number: int, machine: Machine, *, cgroups: int = 2) -> Guest:
+    def create(
+        cls, name: str, number: int, machine: Machine, *, cgroups: int = 2, linux: str = builds.OWN_LINUX
+    ) -> Guest:
         """A guest with a fresh disk; nothing runs yet."""
-        reach = Reach(number, secrets.token_hex(16), free_port(), free_port(), machine.name, cgroups)
+        reach = Reach(number, secrets.token_hex(16), free_port(), free_port(), machine.name, cgroups, linux)
         guest = cls(name, reach)
         guest.folder.mkdir(parents=True, exist_ok=True)
         (guest.folder / "reach.json").write_text(json.dumps(asdict(reach)))
@@ -114,7 +118,7 @@ class Guest:
         """
         began = time.monotonic()
         for attempt in range(1, ATTEMPTS + 1):
-            builds.overlay(builds.disk().image, self.folder / "disk.qcow2")
+            builds.overlay(builds.disk(self.reach.linux).image, self.folder / "disk.qcow2")
             builds.overlay(images, self.folder / "images.qcow2")
             self.power()
             try:
@@ -179,7 +183,7 @@ class Guest:
         )
         return [
             program("qemu-system-x86_64"), *COMMON, *machine.arguments,
-            "-kernel", builds.disk().kernel, "-append", words.strip(),
+            "-kernel", builds.disk(reach.linux).kernel, "-append", words.strip(),
             "-device", "nvme,id=nvme,serial=lab,bus=pcie.0", *_disk(folder, "disk", 1), *_disk(folder, "images", 2),
             "-netdev", f"user,id=net,{net},{ports}",
             "-device", "virtio-net-pci,netdev=net,bus=pcie.0",

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import yaml
 
 from tests.cluster.control_plane import ApiError
-from tests.lab import images
+from tests.lab import builds, images
 from tests.lab.guest import Guest
 from tests.lab.needs import LabError
 from tests.lab.places import RUN
@@ -59,6 +59,7 @@ class Plan:
         kubelet: further KubeletConfiguration.
         config: numalign's own settings besides STATIC.
         minor: of the kubelet; the control plane is always of the lab's own.
+        linux: version of the guest's kernel, a key of `builds.LINUX`.
     """
 
     kind: Kind = "numalign"
@@ -70,6 +71,7 @@ class Plan:
     kubelet: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
     minor: int = kubelets.OWN
+    linux: str = builds.OWN_LINUX
 
 
 class Node:
@@ -89,7 +91,7 @@ class Node:
     @classmethod
     def create(cls, name: str, plan: Plan, plane: Plane) -> Node:
         """A node that is off."""
-        guest = Guest.create(name, plan.number, MACHINES[plan.machine], cgroups=plan.cgroups)
+        guest = Guest.create(name, plan.number, MACHINES[plan.machine], cgroups=plan.cgroups, linux=plan.linux)
         (RUN / name / "plan.json").write_text(json.dumps(asdict(plan)))
         return cls(name, plan, guest, plane)
 

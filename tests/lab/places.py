@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -19,6 +20,16 @@ def logs() -> Path:
     folder = RUN / "logs"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def commit(kept: str) -> str:
+    """The last one that changed more than documentation and a file of results, with a "+" where files differ."""
+    paths = [".", ":!deploy/docs", f":!{kept}"]
+    found, changed = (
+        subprocess.run(["git", *command, "--", *paths], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        for command in (("log", "-1", "--abbrev=10", "--format=%h"), ("diff", "--name-only", "HEAD"))
+    )
+    return found.strip() + ("+" if changed.strip() else "")
 
 
 def digest(*parts: str | bytes | Path) -> str:

@@ -7,31 +7,62 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab import cells
-from tests.lab.cells import BY_NAME, CELLS, PAGE, page, read
+from agent.model.rules import Minor
+from tests.lab import builds, cells
+from tests.lab.cells import BY_NAME, CELLS, FACTORS, IMPOSSIBLE, PAGE, RELOAD, due, page, read
 from tests.lab.cluster import CELL, KUBELET, NUMALIGN, PLANS, plans
 from tests.lab.outcomes import FAILED, PASSED, Outcome
+from tests.lab.places import ROOT
 from tests.peers import go, kubelets, tools
 from tests.peers.kubelets import RELEASES
 
-FACTORS = {"minor": tuple(RELEASES), "cgroups": (1, 2), "driver": ("systemd", "cgroupfs")}
-
 
 def test_each_pair_of_two_factors_stands_in_a_cell() -> None:
-    """Every minor with both cgroups and both drivers, and these with each other, in no more than fourteen cells."""
+    """Each two values that can exist together stand in one of at most fourteen cells, and none that cannot."""
     for one, other in combinations(FACTORS, 2):
         there = {(getattr(each, one), getattr(each, other)) for each in CELLS}
-        assert there == set(product(FACTORS[one], FACTORS[other]))
+        never = {(IMPOSSIBLE.get(one), IMPOSSIBLE.get(other))}
+        assert there == set(product(FACTORS[one], FACTORS[other])) - never
     assert len(CELLS) == len(BY_NAME) <= 14
+    assert FACTORS["minor"] == tuple(RELEASES) == tuple(Minor)
 
 
 def test_a_cell_names_the_nodes_of_its_lab(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both nodes have its kubelet, cgroups and driver; without a cell the lab is as it always is."""
     assert plans() == PLANS
-    monkeypatch.setenv(CELL, "1.35-v1-systemd")
-    found = plans()
-    assert {(each.minor, each.cgroups, each.driver) for each in found.values()} == {(35, 1, "systemd")}
-    assert (found[NUMALIGN].kind, found[KUBELET].kind) == ("numalign", "kubelet")
+    for name, wanted in (
+        ("1.35-v1-systemd", (35, 1, "systemd", "6.1")), ("1.34-v2-cgroupfs-6.12", (34, 2, "cgroupfs", "6.12")),
+    ):  # fmt: skip
+        monkeypatch.setenv(CELL, name)
+        found = plans()
+        assert {(each.minor, each.cgroups, each.driver, each.linux) for each in found.values()} == {wanted}
+        assert (found[NUMALIGN].kind, found[KUBELET].kind) == ("numalign", "kubelet")
+
+
+def test_the_newer_linux_is_asked_what_its_systemd_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its cells have one more test, and its guests another disk than the lab's own, of another release."""
+    assert {each.linux: RELOAD in each.tests for each in CELLS} == {"6.1": False, "6.12": True}
+    assert all((ROOT / each.partition("::")[0]).exists() for cell in CELLS for each in cell.tests)
+    monkeypatch.setattr(builds, "CACHE", tmp_path)
+    made = list[object]()
+
+    def run(_log: str, *words: str | Path) -> None:
+        made.append(words[-2])
+        Path(words[-1]).touch()
+
+    monkeypatch.setattr(builds, "program", lambda name: name)
+    monkeypatch.setattr(builds, "run", run)
+    roots = [builds.root(each) for each in builds.LINUX]
+    assert (len(set(roots)), made) == (2, ["bookworm", "trixie"])
+
+
+def test_what_is_due_has_not_passed_at_this_commit() -> None:
+    """A row that was never run, that is red, or that passed elsewhere; "cell all" runs these."""
+    known = {
+        "1.34-v2-systemd": {"commit": "abc", "red": []}, "1.34-v1-cgroupfs": {"commit": "abc", "red": ["test_a"]},
+        "1.35-v1-systemd": {"commit": "abd", "red": []},
+    }  # fmt: skip
+    assert due(known, "abc") == [each for each in CELLS if each.name != "1.34-v2-systemd"]
 
 
 def test_the_page_is_made_of_what_ran() -> None:
@@ -48,7 +79,7 @@ def test_a_row_says_what_ran_or_that_nothing_did(tmp_path: Path, monkeypatch: py
     found = [Outcome("tests/lab/test_first.py::test_a", PASSED), Outcome("tests/lab/test_first.py::test_b", FAILED)]
     cells.keep(BY_NAME["1.34-v2-systemd"], found, {"kubelet": "1.34.4", "containerd": "2.4.2"})
     rows = [line for line in cells.PAGE.read_text().splitlines() if line.startswith("| 1.")]
-    assert rows[0].startswith("| 1.34 | v2 | systemd | run on kubelet 1.34.4, containerd 2.4.2; ")
+    assert rows[0].startswith("| 1.34 | v2 | systemd | 6.1 | run on kubelet 1.34.4, containerd 2.4.2; ")
     assert rows[0].endswith(": 1 passed; **not passed: test_b** |")
     assert all(row.endswith("| not tried |") for row in rows[1:])
     assert len(rows) == len(CELLS)

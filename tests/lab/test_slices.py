@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab.cells import CELLS
 from tests.lab.places import HERE, ROOT
 from tests.lab.slices import BEFORE, CORE, HOUR, PAGE, SLICES, chosen, least, page
 
@@ -20,8 +21,9 @@ def test_every_run_fits_into_its_time() -> None:
 
 
 def test_every_test_of_the_lab_is_run_by_some_run() -> None:
-    """A file with tests that need the lab is in the core or in a slice."""
-    known = {test.partition("::")[0] for each in (CORE, *SLICES) for test in each.tests}
+    """A file with tests that need the lab is in the core or in a slice, or is asked of a cell (make lab-all)."""
+    asked = [*(each.tests for each in (CORE, *SLICES)), *(each.tests for each in CELLS)]
+    known = {test.partition("::")[0] for tests in asked for test in tests}
     assert all((ROOT / file).is_file() for file in known)
     asking = {
         str(path.relative_to(ROOT))

@@ -1,6 +1,6 @@
 """All of the lab, one part after the other: `make lab-all`, or `python -m tests.lab.whole`.
 
-It takes seven hours on two cores. What a part came to is kept in `whole.json` beside this file at once, so that a run
+It takes ten hours on two cores. What a part came to is kept in `whole.json` beside this file at once, so that a run
 that was ended goes on where it was: a part that passed at this commit is not run again. The developers' page is made
 from that file, and names the commit of each part. Whatever does not pass is red here as it is in CI.
 """
@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.lab import outcomes, report, sampling, slices
+from tests.lab import outcomes, places, report, sampling, slices
 from tests.lab.places import HERE, ROOT, RUN
 
 KEPT = HERE / "whole.json"
@@ -80,6 +80,8 @@ STAGES = (
           "broken.md"),
     Stage("swapped", "two passes of the plan swapped, ten runs", 45,
           ("-m", "tests.lab.broken", "swapped", "--times", "10"), "broken.md"),
+    Stage("cells", "other kubelets, cgroups and kernels: each row of the support page that has not passed", 170,
+          ("-m", "tests.lab", "cell", "all"), "cells.md"),
 )  # fmt: skip
 
 
@@ -105,13 +107,8 @@ class Result:
 
 
 def commit() -> str:
-    """The last one that changed more than documentation and reports, with a "+" where files differ from it."""
-    paths = [".", ":!deploy/docs", f":!{KEPT.relative_to(ROOT)}"]
-    found, changed = (
-        subprocess.run(["git", *command, "--", *paths], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-        for command in (("log", "-1", "--abbrev=10", "--format=%h"), ("diff", "--name-only", "HEAD"))
-    )
-    return found.strip() + ("+" if changed.strip() else "")
+    """Of the work tree; see `places.commit`."""
+    return places.commit(f"{KEPT.relative_to(ROOT)}")
 
 
 def read(path: Path = KEPT) -> dict[str, Result]:
