@@ -28,6 +28,8 @@ RESERVED: dict[str, Any] = {
     "reservedMemory": [{"numaNode": 0, "limits": {"memory": "150Mi"}}],
 }  # fmt: skip
 """What the system keeps: the same words for the kubelet with managers and for numalign."""
+QUICK_RESTARTS = 35
+"""The first minor whose gate KubeletCrashLoopBackOffMax is on."""
 STATIC: dict[str, Any] = {
     "cpuManagerPolicy": "static", "memoryManagerPolicy": "Static", "topologyManagerPolicy": "single-numa-node",
     **RESERVED,
@@ -271,8 +273,8 @@ def kubelet_config(plan: Plan) -> dict[str, Any]:
         "tlsCertFile": "/etc/kubernetes/pki/kubelet.crt", "tlsPrivateKeyFile": "/etc/kubernetes/pki/kubelet.key",
         "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock", "cgroupDriver": plan.driver,
         "staticPodPath": "/etc/kubernetes/manifests", "clusterDNS": [], "resolvConf": "/etc/resolv.conf",
-        # An agent that is killed again and again starts again within seconds.
-        "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},
+        # An agent that is killed again and again starts again within seconds. An older kubelet ends with this word.
+        **({"crashLoopBackOff": {"maxContainerRestartPeriod": "1s"}} if plan.minor >= QUICK_RESTARTS else {}),
         **({"failCgroupV1": False} if plan.cgroups == 1 else {}),
         **(STATIC if plan.kind == "kubelet" else {}),
     }  # fmt: skip

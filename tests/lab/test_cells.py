@@ -11,6 +11,7 @@ from agent.model.rules import Minor
 from tests.lab import builds, cells
 from tests.lab.cells import BY_NAME, CELLS, FACTORS, IMPOSSIBLE, PAGE, RELOAD, due, page, read
 from tests.lab.cluster import CELL, KUBELET, NUMALIGN, PLANS, plans
+from tests.lab.node import Plan, kubelet_config
 from tests.lab.outcomes import FAILED, PASSED, Outcome
 from tests.lab.places import ROOT
 from tests.peers import go, kubelets, tools
@@ -54,6 +55,13 @@ def test_the_newer_linux_is_asked_what_its_systemd_does(tmp_path: Path, monkeypa
     monkeypatch.setattr(builds, "run", run)
     roots = [builds.root(each) for each in builds.LINUX]
     assert (len(set(roots)), made) == (2, ["bookworm", "trixie"])
+
+
+def test_a_kubelet_is_told_nothing_that_stops_its_start() -> None:
+    """1.34 refuses crashLoopBackOff, whose gate is off there; 1.35 and later refuse cgroups v1 unless told not to."""
+    told = {each: kubelet_config(Plan(minor=each.minor, cgroups=each.cgroups)) for each in CELLS}
+    assert {each.minor for each, words in told.items() if "crashLoopBackOff" in words} == {35, 36, 37}
+    assert all(words.get("failCgroupV1", True) is (each.cgroups == 2) for each, words in told.items())
 
 
 def test_what_is_due_has_not_passed_at_this_commit() -> None:
