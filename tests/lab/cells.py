@@ -139,26 +139,26 @@ def page(known: Mapping[str, Any]) -> str:
     tested = ", ".join(f"`{each.partition('::')[2].partition('[')[2].rstrip(']') or each}`" for each in CELL_TESTS)
     return f"""# Which kubelets numalign was run beside
 
-Each row is a cluster of two emulated machines with four NUMA nodes: on one the kubelet pins, on the other numalign,
-with `compatibility: kubelet`. The same pods go to both, and must get the same CPUs and memory. The runtime is
-containerd. The control plane is Kubernetes {KUBERNETES.removeprefix("v")}; Kubernetes does not support a kubelet that
-is newer, so that the rows of 1.37 are a first look. What the kubelets of all four minors decide is compared without a
-cluster, too ([parity](dev/kubelet-rules.md)).
+Each row is a cluster of two emulated machines, each with four NUMA nodes. On one machine the kubelet pins. On the
+other numalign pins, with `compatibility: kubelet`. The tests send the same pods to both machines. Both machines must
+give these pods the same CPUs and memory. The runtime is containerd. The control plane is
+Kubernetes {KUBERNETES.removeprefix("v")}. Kubernetes does not support a kubelet that is newer, so the rows of 1.37
+are a first look. Other tests compare the decisions of the kubelets of all four minors without a cluster
+([parity](dev/kubelet-rules.md)).
 
 {table(known)}
 
-What each row is asked: {tested}. Rows of Linux 6.12 are asked `{RELOAD}`, too:
-systemd 257 sets the cpusets of its units anew when it reads them again (systemd issue 40438), and numalign must
-repair that.
+Each row runs {tested}. The rows of Linux 6.12 also run `{RELOAD}`:
+when systemd 257 reads its units again, it sets their cpusets anew (systemd issue 40438). numalign must repair that.
 
-Linux 6.1 is the kernel of Debian 12, with systemd 252. Linux 6.12 is that of Debian 13, with systemd 257. Debian
-builds its Linux 6.12 without the cpuset and memory controllers of cgroups v1, so that no row has both.
+Debian 12 has Linux 6.1 and systemd 252. Debian 13 has Linux 6.12 and systemd 257. Debian builds its Linux 6.12
+without the cpuset and memory controllers of cgroups v1, so no row has both.
 
-Not tried: CRI-O, 64-bit ARM.
+We did not try CRI-O or 64-bit ARM.
 
-This page is made by `python -m tests.lab.cells --write`. `python -m tests.lab cell 1.34-v2-systemd` runs a row and
-writes down what came of it; `1.34-v2-cgroupfs-6.12` names a row of Linux 6.12. `cell all` runs the rows that have not
-passed at this commit.
+`python -m tests.lab.cells --write` makes this page. `python -m tests.lab cell 1.34-v2-systemd` runs a row and writes
+down the result; `1.34-v2-cgroupfs-6.12` names a row of Linux 6.12. `cell all` runs the rows that have not passed at
+this commit.
 """
 
 
