@@ -94,45 +94,47 @@ _AGENT_ROW = "The agent: runtime, API server, ledger"
 SPECS: tuple[Spec, ...] = (
     Spec("numalign_admissions_total", "counter", "Decisions on pods: aligned, misaligned or refused, and why.",
          ("policy", "outcome", "reason"), _REFUSALS),
-    Spec("numalign_releases_total", "counter", "Pods whose grants were given back."),
+    Spec("numalign_releases_total", "counter", "Pods whose grants numalign released."),
     Spec("numalign_writes_total", "counter",
-         "Writes to cgroup files; drift-* causes are repairs, of which drift-emptied (systemd emptied a slice that "
-         "holds nothing) is no fault. Results: ok, vanished (the container ended), hangs, occupied, forbidden, or "
+         "Writes to cgroup files. The causes drift-* are repairs. drift-emptied is no fault: systemd emptied a slice "
+         "that holds nothing. Results: ok, vanished (the container ended), hangs, occupied, forbidden, or "
          "the kernel's error.",
          ("file", "cause", "result"), _REPAIRS),
     Spec("numalign_problems_total", "counter", "Faults that are no pod's doing.", ("what",)),
-    Spec("numalign_annotation_errors_total", "counter", "Annotations of pods that could not be followed."),
+    Spec("numalign_annotation_errors_total", "counter", "Annotations of pods that numalign could not follow."),
     Spec("numalign_operation_seconds", "histogram", "How long an operation of the engine took, or an answer to the "
          "runtime (CreateContainer, ...).", ("operation",)),
     Spec("numalign_start_to_pin_seconds", "histogram",
          "From a container's cgroup folder to its set, where NRI had not written it before."),
     Spec("numalign_nri_answers_total", "counter", "Answers to the runtime: pinned, shared, refused, observed, "
-         "unknown (not decided yet) or late (answered without the decision); the last two are pinned through their "
-         "cgroups.", ("what",),
+         "unknown (numalign has not decided yet) or late (it answered without the decision). numalign pins the last "
+         "two through their cgroups.", ("what",),
          panel=SeriesPanel(_AGENT_ROW, "Answers to the runtime (NRI), per minute", "Empty without NRI.")),
-    Spec("numalign_pod_actions_total", "counter", "What was done to refused pods: fail, evict, delete (long after "
-         "fail: refusals.deleteAfter), or storm-run and storm-wait where its owner had too many refused.",
+    Spec("numalign_pod_actions_total", "counter", "What numalign did to refused pods: fail, evict, delete (long "
+         "after fail: refusals.deleteAfter), or storm-run and storm-wait where the owner had too many refused pods.",
          ("action",), _STORMS),
-    Spec("numalign_malformed_total", "counter", "Objects that could not be read.", ("kind",)),
+    Spec("numalign_malformed_total", "counter", "Objects that numalign could not read.", ("kind",)),
     Spec("numalign_api_requests_total", "counter", "Requests to the API server; code 0: no answer.",
          ("verb", "code"),
          panel=SeriesPanel(_AGENT_ROW, "Requests to the API server, per minute",
                            "Code 0: no answer. Empty without a cluster.")),
     Spec("numalign_api_request_seconds", "histogram", "How long the API server took to answer.", ("verb",)),
     Spec("numalign_api_refused_total", "counter", "What the API server does not take though its pod is there: status "
-         "(annotations and condition), fail, evict or delete; once per pod, and tried again.", ("what",),
+         "(annotations and condition), fail, evict or delete. It counts once per pod, and numalign tries again.",
+         ("what",),
          (("status",), ("fail",))),
-    Spec("numalign_events_dropped_total", "counter", "Events that were not recorded: the object had enough within an "
-         "hour (rate), too many waited (queue), or the API server did not take it (refused).", ("why",),
+    Spec("numalign_events_dropped_total", "counter", "Events that numalign did not record: the object had enough "
+         "within an hour (rate), too many waited (queue), or the API server did not take it (refused).", ("why",),
          (("rate",), ("queue",), ("refused",))),
     Spec("numalign_checkpoint_saves_total", "counter", "Saves of the ledger.", ("result",), _SAVES),
     Spec("numalign_checkpoint_save_seconds", "histogram", "How long a save of the ledger took, synced to disk."),
-    Spec("numalign_queue_length", "gauge", "What waits to be decided (intake) or told (publisher).", ("queue",),
+    Spec("numalign_queue_length", "gauge", "What numalign has yet to decide (intake) or tell (publisher).",
+         ("queue",),
          panel=SeriesPanel(_AGENT_ROW, "Waits to be decided or told",
                            "Should be 0 nearly always. Empty without a cluster.")),
     Spec("numalign_waiting_pods", "gauge", "Pods that wait for room (onMisalignment: wait)."),
     Spec("numalign_pending_resizes", "gauge",
-         "Pods that keep what they had, since their resize in place could not be followed: no room, or no save.",
+         "Pods that keep what they had, since numalign could not follow their resize in place: no room, or no save.",
          panel=SeriesPanel(
              "Pods", "Resizes that were not followed",
              "Pods that keep what they had: the node has no room for what they ask for now, or nothing can be saved. "
@@ -155,31 +157,31 @@ SPECS: tuple[Spec, ...] = (
     Spec("numalign_reserved_mismatch_millicpus", "gauge", "The same in thousandths of a CPU.",
          instead="numalign_reserved_mismatch_cpus"),
     Spec("numalign_api_silent_seconds", "gauge",
-         "Since the API server said something on the watch, a bookmark a minute; absent before."),
-    Spec("numalign_cpus", "gauge", "CPUs of a NUMA node by use, as granted; free ones are shared too.",
+         "Seconds since the API server said something on the watch. It sends a bookmark a minute. Absent before."),
+    Spec("numalign_cpus", "gauge", "CPUs of a NUMA node by use, as granted. Free ones count as shared, too.",
          ("numa_node", "use")),
     Spec("numalign_memory_bytes", "gauge", "Memory of a NUMA node by use, as granted: system, granted or free. The "
          "use total is deprecated, since it is the sum of the others: numalign_memory_capacity_bytes replaces it.",
          ("numa_node", "resource", "use")),
     Spec("numalign_memory_capacity_bytes", "gauge", "All memory of a NUMA node.", ("numa_node", "resource")),
     Spec("numalign_memory_available_bytes", "gauge",
-         "Memory of a NUMA node that is free or can be freed without swapping, as the kernel tells it.",
+         "Memory of a NUMA node that is free or that the kernel says it can free without swapping.",
          ("numa_node",)),
     Spec("numalign_pods", "gauge", "Pods that the agent knows: pinned, shared, refused, exempt, ended.", ("state",)),
     Spec("numalign_placed_pods", "gauge",
-         "Pods that were granted CPUs, memory or devices, and whether these lie as their policy wants.",
+         "Pods that numalign granted CPUs, memory or devices, and whether these lie as their policy wants.",
          ("alignment",)),
     Spec("numalign_unenforced_pods", "gauge",
-         "Pods that were granted something which the kernel does not have: their condition is NotEnforced."),
+         "Pods that numalign granted something that the kernel does not have. Their condition is NotEnforced."),
     Spec("numalign_manifest_errors", "gauge", "Manifests of the followed folder that are no pods now."),
     Spec("numalign_hanging_writes", "gauge",
          "Writes of memory nodes that have not returned: the kernel moves pages, or is stuck; at most 32."),
-    Spec("numalign_ready", "gauge", "1 when recovered, and checkpoint and cgroups can be used."),
+    Spec("numalign_ready", "gauge", "1 when numalign has recovered, and can use checkpoint and cgroups."),
     Spec("numalign_observe_only", "gauge",
-         "1 when nothing is written: the kill switch is on, or somebody else writes cpusets."),
+         "1 when numalign writes nothing: the kill switch is on, or somebody else writes cpusets."),
     Spec("numalign_other_writers", "gauge",
-         "1 when somebody else writes cpusets, by how that was found: files on the node, the kubelet's configz, pods "
-         "of the node, ResourceSlices of the node, or sets that change back and forth (flapping).", ("found",)),
+         "1 when somebody else writes cpusets, by how numalign found that: files on the node, the kubelet's configz, "
+         "pods of the node, ResourceSlices of the node, or sets that change back and forth (flapping).", ("found",)),
     Spec("numalign_build_info", "gauge", "Always 1; the version is the label.", ("version",)),
     Spec("numalign_answers_info", "gauge",
          "Always 1; the label says whose answers pods get: fixed, or a minor of the kubelet, like kubelet-1.37.",
@@ -299,8 +301,8 @@ def table() -> str:
     """All metrics as a Markdown page: `python -m agent.observe.metrics`, kept in deploy/docs/metrics.md."""
     lines = [
         "# Metrics", "",
-        "Made by `make metrics` from agent/observe/metrics.py. Every label has few values: a NUMA node, a resource,",
-        "a file, a cause, a reason, a code. No metric names a pod, a namespace or a container.", "",
+        "`make metrics` makes this page from agent/observe/metrics.py. Every label has few values: a NUMA node, a",
+        "resource, a file, a cause, a reason, a code. No metric names a pod, a namespace or a container.", "",
         "| Metric | Type | Labels | Meaning |", "|---|---|---|---|",
     ]  # fmt: skip
     for spec in SPECS:
@@ -308,11 +310,11 @@ def table() -> str:
         lines.append(f"| `{spec.name}` | {spec.kind} | {labels} | {spec.about} |")
     lines += [
         "",
-        "Beside these are `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds` and the",
-        "other metrics of the agent's process that Prometheus' clients have in common. A deprecated metric is served",
-        "for one more version.",
+        "The agent also serves `process_cpu_seconds_total`, `process_resident_memory_bytes`, `process_open_fds` and",
+        "the other metrics of a process that Prometheus' clients have in common. It serves a deprecated metric for",
+        "one more version.",
         "",
-        "The text is Prometheus' own format, or OpenMetrics 1.0 where the request's `Accept` asks for it.",
+        "The text is Prometheus' own format, or OpenMetrics 1.0 if the request's `Accept` asks for it.",
     ]
     return "\n".join(lines) + "\n"
 

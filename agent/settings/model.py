@@ -59,7 +59,7 @@ class Section(BaseModel):
 
 
 class DeviceSettings(Section):
-    """PCI devices that numalign hands out itself as a resource; every field that is set must match."""
+    """PCI devices that numalign hands out itself as a resource; every field that you set must match."""
 
     resource: Annotated[
         str,
@@ -84,9 +84,7 @@ class DeviceSettings(Section):
     ] = ""
     vendor: Annotated[Hex4, Field(description="PCI vendor id.")] = ""
     device: Annotated[Hex4, Field(description="PCI device id.")] = ""
-    driver: Annotated[
-        str, Field(strict=True, pattern=r"^[A-Za-z0-9_.-]{0,64}$", description="The driver bound to it.")
-    ] = ""
+    driver: Annotated[str, Field(strict=True, pattern=r"^[A-Za-z0-9_.-]{0,64}$", description="Its driver.")] = ""
     addresses: Annotated[tuple[PciAddress, ...], Field(max_length=1024, description="PCI addresses.")] = ()
     namespaces: Annotated[
         tuple[Taker, ...],
@@ -132,21 +130,21 @@ class NodeReservation(Section):
 class WaitingSettings(Section):
     """Bounds of onMisalignment: wait (safety rule S11)."""
 
-    limit: Annotated[Seconds, Field(description="A pod that waited longer is refused.")] = 600.0
+    limit: Annotated[Seconds, Field(description="numalign refuses a pod that waited longer.")] = 600.0
     sandboxes_per_minute: Annotated[
         StrictInt,
         Field(
             ge=1,
             le=600,
-            description="Refused sandboxes of this node; each retry of the kubelet makes one. A fifth of it, rounded "
-            "down, may wait at once, at least one; namespaces share these places evenly.",
+            description="Refused sandboxes of this node; each retry of the kubelet makes one. A fifth as many pods, "
+            "rounded down, may wait at once, at least one. Namespaces share these places evenly.",
         ),
     ] = 30
     hold_back_others: Annotated[
         Seconds,
         Field(
-            description="So long a waiting pod holds back later pods of other namespaces that would delay it; those "
-            "of its own namespace for as long as it waits."
+            description="How long a waiting pod holds back later pods of other namespaces that would delay it. It "
+            "holds back those of its own namespace as long as it waits."
         ),
     ] = 60.0
 
@@ -177,7 +175,7 @@ class RefusalSettings(Section):
     delete_after: Annotated[
         Seconds | None,
         Field(
-            description="Pods that numalign ended (fail) are deleted so long after their end, like 24h. Unset: "
+            description="How long after their end numalign deletes pods that it ended (fail), like 24h. Unset: "
             "never. The chart's rbac.cleanup allows it."
         ),
     ] = None
@@ -189,8 +187,8 @@ class DraSettings(Section):
     enabled: Annotated[
         StrictBool,
         Field(
-            description="Whether claims are followed. The chart then lets the agents read claims, of all namespaces "
-            "under RBAC."
+            description="Whether numalign follows claims. The chart then lets the agents read claims, of all "
+            "namespaces under RBAC."
         ),
     ] = False
     numa_attributes: Annotated[
@@ -198,7 +196,7 @@ class DraSettings(Section):
         Field(
             max_length=16,
             description="Drivers' own attributes that name a device's NUMA node, or a list of them, as DOMAIN/NAME. "
-            "resource.kubernetes.io/numaNode is always read, and first.",
+            "numalign always reads resource.kubernetes.io/numaNode first.",
         ),
     ] = ()
 
@@ -206,12 +204,12 @@ class DraSettings(Section):
 class Page(Section):
     """The node page (safety rule S20): who holds what on this node, with pods' names, read only."""
 
-    enabled: Annotated[StrictBool, Field(description="Whether the page is served.")] = True
+    enabled: Annotated[StrictBool, Field(description="Whether the agent serves the page.")] = True
     address: Annotated[
         IpAddress,
-        Field(description="Loopback by default, reached by kubectl port-forward; 0.0.0.0 or :: shows it to all."),
+        Field(description="Loopback by default: use kubectl port-forward. 0.0.0.0 or :: shows it to all."),
     ] = "127.0.0.1"
-    port: Annotated[StrictInt, Field(ge=0, le=65535, description="0 takes a free one, told in the log.")] = 9178
+    port: Annotated[StrictInt, Field(ge=0, le=65535, description="0 takes a free one; the log says which.")] = 9178
     hosts: Annotated[
         tuple[HostName, ...],
         Field(max_length=64, description="Host names to answer to beside loopback's, against DNS rebinding."),
@@ -225,7 +223,7 @@ class FleetSettings(Section):
         StrictBool,
         Field(
             description="Whether the NodeResourceTopology object carries a summary of the node: machine, rules, what "
-            "is held. No pod is named in it."
+            "pods hold. It names no pod."
         ),
     ] = False
 
@@ -237,7 +235,7 @@ class Settings(Section):
         Policy, Field(description="How strictly a pod's CPUs, memory and devices must share NUMA nodes.")
     ] = Policy.BEST_EFFORT
     topology_manager_scope: Annotated[
-        Scope, Field(description="What is aligned as one: each container, or the pod as a whole.")
+        Scope, Field(description="What numalign aligns as one: each container, or the pod as a whole.")
     ] = Scope.CONTAINER
     topology_manager_policy_options: Annotated[
         Options,
@@ -257,12 +255,13 @@ class Settings(Section):
         ),
     ] = Field(default_factory=dict)
     cpu_manager_reconcile_period: Annotated[
-        Seconds, Field(ge=1.0, description="How often the cgroups are compared with the ledger.")
+        Seconds, Field(ge=1.0, description="How often numalign compares the cgroups with the ledger.")
     ] = 10.0
     reserved_system_cpus: Annotated[
         CpuList | None,
         Field(
-            alias="reservedSystemCPUs", description="CPUs that are granted to nobody; replaces the reserved number."
+            alias="reservedSystemCPUs",
+            description="CPUs that numalign grants to nobody; they replace the reserved number.",
         ),
     ] = None
     exclusive_containers: Annotated[
@@ -283,27 +282,28 @@ class Settings(Section):
         Field(
             alias="mixedSharedCPUs",
             description=(
-                "What a container has beside its own CPUs that asks for that (numalign.io/mixed), and may use beyond "
-                "its limit: reserved, the reserved CPUs; pool, the shared pool, on Linux 6.2 and newer only; none, "
-                "nothing."
+                "What a container that asks for shared CPUs (numalign.io/mixed) has beside its own, and may use "
+                "beyond its limit: reserved, the reserved CPUs; pool, the shared pool, on Linux 6.2 and newer only; "
+                "none, nothing."
             ),
         ),
     ] = MixedCpus.RESERVED
     memory_manager_policy: Annotated[
-        MemoryPolicy, Field(description="Static: memory of Guaranteed pods is granted by NUMA node and bound.")
+        MemoryPolicy, Field(description="Static: numalign grants Guaranteed pods memory by NUMA node, and binds it.")
     ] = MemoryPolicy.NONE
     reserved_memory: Annotated[
         tuple[NodeReservation, ...],
-        Field(max_length=1024, description="Memory kept back on each NUMA node. Unset: it follows from the Node."),
+        Field(max_length=1024, description="Memory that each NUMA node keeps back. Unset: it follows from the Node."),
     ] = ()
     feature_gates: Annotated[
-        dict[StrictStr, StrictBool], Field(description="Those of the kubelet that its managers read.")
+        dict[StrictStr, StrictBool], Field(description="Feature gates of the kubelet that its managers read.")
     ] = Field(default_factory=dict)
     kube_reserved: Annotated[
-        Reservation, Field(description="Kept for the kubelet and the runtime. Unset: capacity less allocatable.")
+        Reservation,
+        Field(description="What the node keeps for kubelet and runtime. Unset: capacity less allocatable."),
     ] = Field(default_factory=dict)
-    system_reserved: Annotated[Reservation, Field(description="Kept for the rest of the system.")] = Field(
-        default_factory=dict
+    system_reserved: Annotated[Reservation, Field(description="What the node keeps for the rest of the system.")] = (
+        Field(default_factory=dict)
     )
     eviction_hard: Annotated[
         Thresholds | None, Field(description="Unset: memory.available 100Mi, as the kubelet.")
@@ -324,38 +324,41 @@ class Settings(Section):
     ] = Enforcement.AUTO
     observe_only: Annotated[
         StrictBool,
-        Field(description="The kill switch: nothing is written, refused or held; results are published."),
+        Field(description="The kill switch: numalign writes, refuses and holds nothing. It publishes results."),
     ] = False
     compatibility: Annotated[
         Answers,
         Field(
             description=(
-                "kubelet: answer alike even where the kubelet errs, as the node's own does, or the minor that is "
-                "named; fixed: mended, the same for all."
+                "kubelet: numalign answers as the node's own kubelet does, kubelet-MINOR: as that minor does, even "
+                "where they err; fixed: mended, the same for all."
             )
         ),
     ] = Answers.FIXED
     devices: Annotated[
         tuple[DeviceSettings, ...],
-        Field(max_length=256, description="PCI devices that numalign hands out itself; all fields set must match."),
+        Field(max_length=256, description="PCI devices that numalign hands out; all fields that you set must match."),
     ] = ()
     pcie_locality: Annotated[
         PcieLocality,
         Field(
             description="How near the devices of a pod are on the PCIe tree (PIX, PXB, PHB, NODE, SYS): tell says so "
-            "in explain, the annotation and the page; with choose, devices that numalign hands out are also chosen "
-            "by fewest hops to what the container holds already, after the NUMA nodes."
+            "in explain, the annotation and the page; with choose, the fewest hops to what the container "
+            "holds already also decide which devices numalign hands out, after the NUMA nodes."
         ),
     ] = PcieLocality.OFF
     excluded_namespaces: Annotated[
         tuple[Namespace, ...],
-        Field(max_length=1024, description="Their pods are left alone; our own always is."),
+        Field(
+            max_length=1024, description="numalign leaves their pods alone, and always those of its own namespace."
+        ),
     ] = ("kube-system",)
     included_pods: Annotated[
         tuple[PodPattern, ...],
         Field(
             max_length=1024,
-            description="Pods that would be left alone otherwise (kube-system, static, critical), as namespace/name.",
+            description="Pods that numalign would leave alone otherwise (kube-system, static, critical), as "
+            "namespace/name.",
         ),
     ] = ()
     pin_adopted: Annotated[
@@ -368,14 +371,14 @@ class Settings(Section):
         OnMemoryShortage,
         Field(
             description=(
-                "Where memory to be bound does not fit what a NUMA node really has: the pod's memory is not bound "
-                "(widen), the pod is refused (refuse), or the ledger's books alone decide (open). What a pod's own "
-                "annotation asks for is widened under open, too."
+                "If memory to bind does not fit what a NUMA node really has: numalign does not bind the pod's memory "
+                "(widen), refuses the pod (refuse), or lets the ledger's books alone decide (open). Under open, "
+                "too, it widens what a pod's own annotation asks for."
             )
         ),
     ] = OnMemoryShortage.OPEN
     lift_cpu_quota: Annotated[
-        StrictBool, Field(description="No CFS quota for pods with exclusive CPUs, as the kubelet does.")
+        StrictBool, Field(description="Pods with exclusive CPUs have no CFS quota, as with the kubelet.")
     ] = True
     exclusive_cpus: Annotated[ExclusiveSettings, Field(alias="exclusiveCPUs")] = ExclusiveSettings()
     waiting: WaitingSettings = WaitingSettings()

@@ -19,20 +19,22 @@ from agent.settings.parsing import schema
 KUBELET = "https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/"
 HEAD = f"""# Settings
 
-Made by `make settings` from agent/settings/model.py. One YAML file: `config:` of the chart, or `--config FILE`. Names
-and values of [KubeletConfiguration]({KUBELET})
-are taken as they are, so that the managers' part of a kubelet's file can be pasted; other valid keys of a kubelet are
-ignored with a warning; what nobody knows is an error. Changes take effect while the agent runs, within a second, and
-never move a running pod. A wrong file changes nothing but the kill switch: the old settings stay, `observeOnly: true`
-is obeyed, and the agent says why. `numalign config check FILE` says it beforehand.
+`make settings` makes this page from agent/settings/model.py. All settings are one YAML file: `config:` of the chart,
+or `--config FILE`. numalign takes names and values of
+[KubeletConfiguration]({KUBELET})
+as they are, so you can paste the managers' part of a kubelet's file. It ignores other valid keys of a kubelet with a
+warning. A key that nobody knows is an error. Changes take effect while the agent runs, within a second. They never
+move a running pod. A wrong file changes nothing but the kill switch: the agent keeps the old settings, obeys
+`observeOnly: true`, and says why. `numalign config check FILE` says it beforehand.
 """
 _RULE = re.compile(r" \(safety rule S\d+\)")
 OPTIONS = f"""
 ## {CPU_OPTIONS}
 
 The kubelet has a gate for alpha options (`CPUManagerPolicyAlphaOptions`) and one for beta options
-(`CPUManagerPolicyBetaOptions`). Here both are open unless `featureGates` closes them; under `compatibility: kubelet`
-the first is closed unless it opens it. Pods set options by the annotation `numalign.io/cpu-options`.
+(`CPUManagerPolicyBetaOptions`). In numalign both are open unless `featureGates` closes them. Under
+`compatibility: kubelet` numalign closes the first unless `featureGates` opens it. Pods set options by the
+annotation `numalign.io/cpu-options`.
 
 | Option | In the kubelet | A pod may set it | Not together with |
 |---|---|---|---|"""
