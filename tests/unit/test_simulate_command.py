@@ -174,6 +174,13 @@ def test_the_table_names_what_counts(tmp_path: Path) -> None:
         assert text in result.output
 
 
+def test_the_table_says_of_which_resource_there_is_too_little(tmp_path: Path) -> None:
+    """One pod that fits nowhere is enough: who reads the table sees what is missing."""
+    found = call(tmp_path, pods=[pod("huge", "40"), pod("one")]).output
+    (row,) = (line.split() for line in found.splitlines() if "too little" in line)
+    assert row == ["too", "little", "cpu", "yes"]
+
+
 def test_one_node_as_a_picture(tmp_path: Path) -> None:
     """--draw writes the drawing that `topology` makes, with the pods on it."""
     target = tmp_path / "node.svg"
