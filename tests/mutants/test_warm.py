@@ -75,7 +75,10 @@ NAMES = tuple(f"{FILE}::{each}" for each in ("test_twice", "test_room", "test_la
 def tree(tmp_path: Path) -> Path:
     """A product of two files, and a file of tests."""
     tree = tmp_path / "tree"
-    for name, text in (("agent/__init__.py", ""), ("agent/a.py", PRODUCT), ("agent/late.py", LATE), (FILE, TESTS)):
+    for name, text in (
+        ("agent/__init__.py", ""), ("agent/a.py", PRODUCT), ("agent/late.py", LATE), ("tests/__init__.py", ""),
+        (FILE, TESTS),
+    ):  # fmt: skip
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_text(text, "utf-8")
     (tree / "pyproject.toml").write_text("[tool.pytest]\naddopts = ['--import-mode=importlib']\n", "utf-8")
