@@ -13,6 +13,8 @@ newer than the ledger (an in-place resize). So it is, too, for a container whose
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 from agent.core.cgroups.desired import RUNTIME_INNER, Names, children_of, own_of
 from agent.core.cgroups.plan import CPUS, MEMS
 from agent.core.request.amounts import eligible
@@ -112,11 +114,14 @@ def _whole(container: Container) -> bool:
     return eligible(container) and container.limits.get("cpu", 0) % 1000 == 0
 
 
-def _lost_all(ledger: Ledger, uid: str) -> set[str]:
-    """Containers of a pod whose CPUs have all gone offline: they share the pool, by no resize of the kubelet's."""
-    record, own = ledger.pods.get(uid), ledger.cpus.assigned.get(uid, {})
-    whys = record.why if record else {}
-    return {name for name, why in whys.items() if name not in own and why.startswith(LOST_CPUS)}
+def _lost_all(ledger: Ledger) -> dict[str, set[str]]:
+    """Pod -> its containers whose CPUs have all gone offline: they share the pool, by no resize of the kubelet's."""
+    found: dict[str, set[str]] = {}
+    for uid, record in ledger.pods.items():
+        for name, why in record.why.items():
+            if why.startswith(LOST_CPUS) and name not in ledger.cpus.assigned.get(uid, {}):
+                found.setdefault(uid, set()).add(name)
+    return found
 
 
 def _restored(ledger: Ledger, names: Names, observed: Observed, *, lost: bool = False) -> list[Write]:
@@ -125,11 +130,12 @@ def _restored(ledger: Ledger, names: Names, observed: Observed, *, lost: bool = 
     `lost`: only of containers that lost all of their CPUs, and of their pods where nobody else has some.
     """
     writes: list[Write] = []
-    if not _kubelet_limits(ledger, names, observed):
+    lost_all = _lost_all(ledger)
+    if (lost and not lost_all) or not _kubelet_limits(ledger, names, observed, lost_all):
         return writes
     for cgroup in reversed(observed.cgroups):
         record = ledger.pods.get(cgroup.pod_uid)
-        held, losers = own_of(ledger, cgroup.pod_uid), _lost_all(ledger, cgroup.pod_uid)
+        held, losers = own_of(ledger, cgroup.pod_uid), lost_all.get(cgroup.pod_uid, ())
         if record is None or not (losers if lost else losers or held):
             continue
         if cgroup.level is Level.POD and not (lost and held):
@@ -147,14 +153,16 @@ def _restored(ledger: Ledger, names: Names, observed: Observed, *, lost: bool = 
     return writes
 
 
-def _kubelet_limits(ledger: Ledger, names: Names, observed: Observed) -> bool:
+def _kubelet_limits(
+    ledger: Ledger, names: Names, observed: Observed, lost_all: Mapping[str, Collection[str]]
+) -> bool:
     """Whether the kubelet sets quotas at all (cpuCFSQuota): it does not if a limited shared container has none."""
     for cgroup in observed.cgroups:
         uid, name = names.get(cgroup.container_id, ("", ""))
         if cgroup.level is not Level.CONTAINER or uid != cgroup.pod_uid or uid not in ledger.pods:
             continue
         limited = any(c.name == name and c.limits.get("cpu") for c in ledger.pods[uid].pod.containers)
-        shares = name not in ledger.cpus.assigned.get(uid, {}) and name not in _lost_all(ledger, uid)
+        shares = name not in ledger.cpus.assigned.get(uid, {}) and name not in lost_all.get(uid, ())
         if limited and shares and _unlimited(cgroup.quota):
             return False
     return True
