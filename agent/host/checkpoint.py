@@ -208,7 +208,7 @@ class Checkpoint:
         """When it was saved last, seconds since the epoch; None where there is none."""
         try:
             return self.path.stat().st_mtime
-        except OSError:
+        except OSError:  # there is none yet, or it cannot be looked at: then nobody is left out of what is told
             return None
 
     def _check(self, head: bytes, payload: bytes) -> None:

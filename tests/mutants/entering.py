@@ -46,7 +46,7 @@ def waiting_for_cpu(pid: int | str = "self") -> float:
     """Seconds that the main thread of a process was ready and got no CPU."""
     try:
         return int(Path(f"/proc/{pid}/schedstat").read_text("ascii").split()[1]) / 1e9
-    except (OSError, IndexError, ValueError):
+    except (OSError, IndexError, ValueError):  # it ended, or this kernel does not count it
         return 0.0
 
 

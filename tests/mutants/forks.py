@@ -176,7 +176,7 @@ class Forks:
             del self._asked[warm]
             try:
                 said = warm.answer()
-            except EOFError:
+            except EOFError:  # the process ended: its run is asked of another
                 said = None
                 self._files = self._files if warm.ready else ()
                 warm.close()
@@ -217,7 +217,7 @@ class Forks:
 def _told(place: Path, code: int, over: bool, seconds: float) -> Ended:  # noqa: FBT001 - what is known of it
     try:
         said = json.loads((place / "said.json").read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # it was ended before it had said anything: its code and its log tell
         said = {"failed": [], "ran": 0, "recorded": {}}
     log = (place / "log").read_text("utf-8", "replace")[-4000:] if (place / "log").exists() else ""
     over = over or code in {-signal.SIGXCPU, 256 - signal.SIGXCPU}

@@ -59,7 +59,7 @@ class Warm:
         if not self.ready and self._pipe.poll():
             try:
                 self.ready = self._pipe.recv() is not None
-            except EOFError:
+            except EOFError:  # it ended
                 return True  # `answer` tells
         return self.ready and self._pipe.poll()
 
@@ -162,7 +162,7 @@ class Server:
             file = str(self._tree / path)
             try:
                 changes = hot.changed(file, (self._pristine / path).read_bytes(), text)
-            except (hot.ElsewhereError, SyntaxError):
+            except (hot.ElsewhereError, SyntaxError):  # left to a process that imports anew
                 return None
             if file in self._ran and not hot.fits(changes, self._functions, self._ran[file]):
                 return None
