@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TextIO
 
 import click
-from rich.console import Console
 
 from agent.app.service.machine_watch import second_opinion
 from agent.cli.output import not_written
@@ -24,9 +23,6 @@ from agent.host.checkpoint import Checkpoint
 from agent.host.machines import open_machine
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
-from agent.observe.drawing import draw
-from agent.observe.drawing.holders import holders
-from agent.observe.tree import tree
 
 UNBOUND = 4096
 """Columns of output that is no terminal: lines are cut by whoever reads it."""
@@ -113,10 +109,16 @@ def _ledger(path: Path, machine: Machine) -> Ledger:
 
 def _print(stream: TextIO, machine: Machine, ledger: Ledger | None, output: str, *, full: bool) -> None:
     if output == "svg":
+        from agent.observe.drawing import draw  # noqa: PLC0415 - drawn only where it is asked for
+
         stream.write(draw(machine, ledger, full=full))
     elif output == "json":
         stream.write(json.dumps(_facts(machine, ledger), indent=2) + "\n")
     else:
+        from rich.console import Console  # noqa: PLC0415 - rich is loaded only where a tree is shown
+
+        from agent.observe.tree import tree  # noqa: PLC0415 - as above
+
         bound = stream.isatty() or "COLUMNS" in os.environ
         console = Console(file=stream, width=None if bound else UNBOUND, highlight=False, emoji=False, markup=False)
         for part in tree(machine, ledger, full=full):
@@ -127,6 +129,8 @@ def _facts(machine: Machine, ledger: Ledger | None) -> dict[str, object]:
     """The machine's facts; with a ledger also who holds what, in the order of admission."""
     facts: dict[str, object] = to_facts(machine)
     if ledger is not None:
+        from agent.observe.drawing.holders import holders  # noqa: PLC0415 - loads the drawing, as above
+
         facts["holders"] = [
             {
                 "pod": holder.name,
