@@ -9,4 +9,5 @@ shapes   the machines                 cluster  all of it, up and down
 procs    what outlives a command      agent    numalign on a node
 driving  pods in, CPUs and nodes out  reading  books and cgroups of a node
 store    a disk with images           report   run/lab/report.md
+cells    kinds of nodes, the table    crio     CRI-O as a guest's runtime
 """

@@ -1,6 +1,7 @@
 """Programs and disks of the lab, built once and kept in ~/.cache/numalign/lab, named by version or content.
 
 tools()       containerd, its shim, ctr, helm: `go install` by version
+crio()        CRI-O and its helper, for guests that have it in place of containerd
 root()        Debian's file system for the guests, as a tar
 disk()        root and programs as an ext4 file, and the kernel that boots it
 """
@@ -13,13 +14,14 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests import peers
 from tests.lab.needs import LabError, program
 from tests.lab.places import CACHE, HERE, digest, logs
+from tests.peers.tools import module
 
 CONTAINERD, HELM = "v2.4.2", "v3.22.0"
 TOOLS = {
@@ -29,6 +31,14 @@ TOOLS = {
     "helm": f"helm.sh/helm/v3/cmd/helm@{HELM}",
 }
 GUEST_TOOLS = ("containerd", "containerd-shim-runc-v2", "ctr")
+CRIO, CRIO_MODULE = "v1.34.0", "github.com/cri-o/cri-o"
+CRIO_TAGS = (
+    "containers_image_ostree_stub,containers_image_openpgp,exclude_graphdriver_btrfs,btrfs_noversion,netgo,osusergo"
+)
+"""What leaves out the C libraries that it can do without: GPGME, Btrfs; seccomp, SELinux and AppArmor by default."""
+RUNTIMES: Mapping[str, tuple[str, ...]] = {"containerd": (), "crio": ("conmon",)}
+"""A guest's runtime, and what it needs of Debian besides PACKAGES."""
+OWN_RUNTIME = "containerd"
 LINUX = {"6.1": "bookworm", "6.12": "trixie"}
 """The guests' kernel, and the release of Debian that has it."""
 OWN_LINUX = "6.1"
@@ -100,25 +110,54 @@ def tool(name: str) -> Path:
     return target
 
 
-def root(linux: str = OWN_LINUX) -> Path:
+def crio() -> dict[str, Path]:
+    """CRI-O, which is C in part, and pinns, which is C; linked statically, since guests have other releases' libc."""
+    places = crio_places()
+    if not shutil.which("cc"):
+        raise LabError("CRI-O is C in part, and there is no compiler: apt-get install gcc libc6-dev")
+    source = module(CRIO_MODULE, CRIO)
+    with making(places["crio"]) as part:
+        if part:
+            # In its own folder, with the sums of its own release: the module proxy does not know all of them.
+            flags = "-ldflags=-s -w -linkmode external -extldflags -static"
+            options = ("-mod=readonly", "-buildvcs=false", "-trimpath", "-tags", CRIO_TAGS, flags, "-o", part)
+            run("build", "go", "build", *options, "./cmd/crio", env={"CGO_ENABLED": "1"}, cwd=source)
+    with making(places["pinns"]) as part:
+        if part:
+            sources = sorted((source / "pinns" / "src").glob("*.c"))
+            run("build", "cc", "-std=c99", "-Os", "-static", "-s", "-o", part, *sources)
+    return places
+
+
+def crio_places() -> dict[str, Path]:
+    """Where CRI-O and pinns are kept once they are built."""
+    return {name: CACHE / "tools" / f"{name}-{CRIO}" for name in ("crio", "pinns")}
+
+
+def root_place(linux: str, runtime: str) -> Path:
+    """Where the guests' file system is kept once it is made."""
+    return CACHE / f"root-{digest(LINUX[linux], *PACKAGES, *RUNTIMES[runtime])}.tar"
+
+
+def root(linux: str = OWN_LINUX, runtime: str = OWN_RUNTIME) -> Path:
     """The guests' file system as Debian makes it, a tar; of the release that has this kernel."""
-    suite = LINUX[linux]
-    target = CACHE / f"root-{digest(suite, *PACKAGES)}.tar"
+    suite, packages = LINUX[linux], (*PACKAGES, *RUNTIMES[runtime])
+    target = root_place(linux, runtime)
     with making(target) as part:
         if part:
             options = [f"--dpkgopt=path-exclude=/usr/share/{each}/*" for each in LEFT_OUT]
             made = part.with_suffix(".tar")  # mmdebstrap takes the format from the name
-            include = f"--include={','.join(PACKAGES)}"
+            include = f"--include={','.join(packages)}"
             run("build", program("mmdebstrap"), "--variant=minbase", include, *options, suite, made)
             made.rename(part)
     return target
 
 
-def disk(linux: str = OWN_LINUX) -> Disk:
+def disk(linux: str = OWN_LINUX, runtime: str = OWN_RUNTIME) -> Disk:
     """The disk that guests boot from (each through an overlay of its own), and its kernel."""
-    system, kube = root(linux), peers.kube()
+    system, kube = root(linux, runtime), peers.kube()
     own = HERE / "guest"
-    programs = {name: tool(name) for name in GUEST_TOOLS}
+    programs = crio() if runtime == "crio" else {name: tool(name) for name in GUEST_TOOLS}
     name = digest(system.name, kube.name, own, SIZE, *(path.name for path in programs.values()))
     image, kernel = CACHE / f"disk-{name}.img", CACHE / f"vmlinuz-{name}"
     with making(image) as part:

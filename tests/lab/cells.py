@@ -13,11 +13,11 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.lab.builds import LINUX, OWN_LINUX
+from tests.lab.builds import CRIO, LINUX, OWN_LINUX, OWN_RUNTIME, RUNTIMES
 from tests.lab.node import Node, Plan
 from tests.lab.outcomes import PASSED, Outcome
 from tests.lab.places import ROOT, commit
@@ -44,18 +44,21 @@ class Cell:
         minor: of the kubelet.
         cgroups: 1 or 2.
         driver: of cgroups.
+        runtime: of containers.
         linux: version of the kernel.
     """
 
     minor: int
     cgroups: int
     driver: str
+    runtime: str = OWN_RUNTIME
     linux: str = OWN_LINUX
 
     @property
     def name(self) -> str:
-        """Like 1.34-v2-systemd, or 1.34-v2-systemd-6.12 with another kernel than the lab's own."""
-        return f"1.{self.minor}-v{self.cgroups}-{self.driver}" + ("" if self.linux == OWN_LINUX else f"-{self.linux}")
+        """Like 1.34-v2-systemd, or 1.34-v2-systemd-crio-6.12 with what is not the lab's own."""
+        more = (each for each in (self.runtime, self.linux) if each not in (OWN_RUNTIME, OWN_LINUX))
+        return "-".join((f"1.{self.minor}", f"v{self.cgroups}", self.driver, *more))
 
     @property
     def tests(self) -> tuple[str, ...]:
@@ -64,24 +67,27 @@ class Cell:
 
     def plans(self, standard: Mapping[str, Plan]) -> dict[str, Plan]:
         """The lab's nodes as this cell has them."""
-        mine = {"minor": self.minor, "cgroups": self.cgroups, "driver": self.driver, "linux": self.linux}
-        return {name: replace(each, **mine) for name, each in standard.items()}  # type: ignore[arg-type] # its fields
+        return {name: replace(each, **asdict(self)) for name, each in standard.items()}
 
 
 FACTORS: Mapping[str, tuple[int | str, ...]] = {
-    "minor": tuple(RELEASES), "cgroups": (1, 2), "driver": ("systemd", "cgroupfs"), "linux": tuple(LINUX),
+    "minor": tuple(RELEASES), "cgroups": (1, 2), "driver": ("systemd", "cgroupfs"),
+    "runtime": tuple(RUNTIMES), "linux": tuple(LINUX),
 }  # fmt: skip
 IMPOSSIBLE = {"cgroups": 1, "linux": "6.12"}
 """Debian builds its Linux 6.12 without the cpuset and memory controllers of v1."""
 CELLS = tuple(
     Cell(minor, *each)
-    for minor in RELEASES
+    for minor, more in zip(RELEASES, (
+        ((2, "cgroupfs", "crio", "6.12"),),
+        ((2, "systemd", "crio", "6.12"),),
+        ((2, "systemd", "crio"), (2, "cgroupfs", "containerd", "6.12")),
+        ((1, "cgroupfs", "crio"), (2, "systemd", "containerd", "6.12")),
+    ), strict=True)
     for each in (
-        ((2, "systemd"), (1, "cgroupfs"), (2, "cgroupfs", "6.12"))
-        if minor % 2 == 0
-        else ((2, "cgroupfs"), (1, "systemd"), (2, "systemd", "6.12"))
+        *(((2, "systemd"), (1, "cgroupfs")) if minor % 2 == 0 else ((2, "cgroupfs"), (1, "systemd"))), *more,
     )
-)
+)  # fmt: skip
 BY_NAME = {each.name: each for each in CELLS}
 
 
@@ -102,9 +108,9 @@ def versions(nodes: Iterable[Node]) -> dict[str, str]:
     node = next(iter(nodes))
     info = node.plane.call("GET", f"/api/v1/nodes/{node.name}")["status"]["nodeInfo"]
     systemd = node.run("systemctl --version | head -1").split()[1]
+    runtime, _, version = info["containerRuntimeVersion"].partition("://")
     return {
-        "kubelet": info["kubeletVersion"].removeprefix("v"),
-        "containerd": info["containerRuntimeVersion"].rpartition("://")[2].removeprefix("v"),
+        "kubelet": info["kubeletVersion"].removeprefix("v"), runtime: version.removeprefix("v"),
         "Linux": info["kernelVersion"], "systemd": systemd,
     }  # fmt: skip
 
@@ -128,10 +134,11 @@ def _passed(result: Mapping[str, Any] | None) -> str:
 def table(known: Mapping[str, Any]) -> str:
     """A row for each cell."""
     rows = [
-        f"| 1.{cell.minor} | v{cell.cgroups} | {cell.driver} | {cell.linux} | {_told(known.get(cell.name))} |"
+        f"| 1.{cell.minor} | v{cell.cgroups} | {cell.driver} | {cell.runtime} | {cell.linux} "
+        f"| {_told(known.get(cell.name))} |"
         for cell in CELLS
     ]
-    return "\n".join(["| kubelet | cgroups | driver | Linux | |", "|---|---|---|---|---|", *rows])
+    return "\n".join(["| kubelet | cgroups | driver | runtime | Linux | |", "|---|---|---|---|---|---|", *rows])
 
 
 def page(known: Mapping[str, Any]) -> str:
@@ -141,7 +148,7 @@ def page(known: Mapping[str, Any]) -> str:
 
 Each row is a cluster of two emulated machines, each with four NUMA nodes. On one machine the kubelet pins. On the
 other numalign pins, with `compatibility: kubelet`. The tests send the same pods to both machines. Both machines must
-give these pods the same CPUs and memory. The runtime is containerd. The control plane is
+give these pods the same CPUs and memory. The control plane is
 Kubernetes {KUBERNETES.removeprefix("v")}. Kubernetes does not support a kubelet that is newer, so the rows of 1.37
 are a first look. Other tests compare the decisions of the kubelets of all four minors without a cluster
 ([parity](dev/kubelet-rules.md)).
@@ -154,11 +161,12 @@ when systemd 257 reads its units again, it sets their cpusets anew (systemd issu
 Debian 12 has Linux 6.1 and systemd 252. Debian 13 has Linux 6.12 and systemd 257. Debian builds its Linux 6.12
 without the cpuset and memory controllers of cgroups v1, so no row has both.
 
-We did not try CRI-O or 64-bit ARM.
+The runtime `crio` is CRI-O {CRIO.removeprefix("v")} with runc and conmon of Debian. The lab builds it without
+seccomp, SELinux and AppArmor. We did not try 64-bit ARM.
 
 `python -m tests.lab.cells --write` makes this page. `python -m tests.lab cell 1.34-v2-systemd` runs a row and writes
-down the result; `1.34-v2-cgroupfs-6.12` names a row of Linux 6.12. `cell all` runs the rows that have not passed at
-this commit.
+down the result; `1.36-v2-systemd-crio` names a row of CRI-O, and `1.36-v2-cgroupfs-6.12` one of Linux 6.12. `cell all`
+runs the rows that have not passed at this commit.
 """
 
 

@@ -76,7 +76,12 @@ class Lab(Pods):
 
     def _serves(self, name: str, plan: Plan) -> bool:
         node = self.nodes.get(name)
-        return node is not None and node.plan == plan and node.guest.running and node.images == _images().name
+        return (
+            node is not None
+            and node.plan == plan
+            and node.guest.running
+            and node.images == _images(plan.runtime).name
+        )
 
     def add(self, name: str, plan: Plan, progress: Callable[[str], None] = lambda _text: None) -> Node:
         """Start a node, and numalign on it if that is its kind."""
@@ -84,7 +89,7 @@ class Lab(Pods):
             self.remove(name)
         node = Node.create(name, plan, self.plane)
         self.nodes[name] = node
-        for step, seconds in node.start(_images(), progress).items():
+        for step, seconds in node.start(_images(plan.runtime), progress).items():
             self.times[f"{name}: {step}"] = seconds
         progress(f"{name}: Ready")
         if plan.kind == "numalign":
@@ -141,9 +146,9 @@ class Lab(Pods):
         return _Timed(self.times, what)
 
 
-def _images() -> Path:
+def _images(runtime: str = builds.OWN_RUNTIME) -> Path:
     """The disk with the images of now."""
-    return store.image_disk([images.play(), agent.archive()])
+    return store.image_disk([images.play(), agent.archive()], runtime)
 
 
 class _Timed:
@@ -165,13 +170,14 @@ def built(progress: Callable[[str], None]) -> dict[str, float]:
 
     times: dict[str, float] = {}
     minors = sorted({plan.minor for plan in plans().values()} - {kubelets.OWN})
-    kernels = sorted({plan.linux for plan in plans().values()})
+    systems = sorted({(plan.linux, plan.runtime) for plan in plans().values()})
     parts: tuple[tuple[str, Callable[[], object]], ...] = (
         ("Kubernetes components", peers.kube), ("containerd, helm", builds.tools),
         *((f"kubelet 1.{each}", partial(kubelets.kubelet, each)) for each in minors),
-        *((f"Debian {builds.LINUX[each]}", partial(builds.root, each)) for each in kernels),
-        *((f"guests' disk, Linux {each}", partial(builds.disk, each)) for each in kernels),
-        ("play image", images.play), ("numalign image", agent.archive), ("images' disk", _images),
+        *((f"Debian {builds.LINUX[linux]}, {each}", partial(builds.root, linux, each)) for linux, each in systems),
+        *((f"guests' disk, Linux {linux}, {each}", partial(builds.disk, linux, each)) for linux, each in systems),
+        ("play image", images.play), ("numalign image", agent.archive),
+        *((f"images' disk, {each}", partial(_images, each)) for each in sorted({each for _, each in systems})),
     )  # fmt: skip
     for name, build in parts:
         with _Timed(times, name):

@@ -220,7 +220,7 @@ class Pods:
         (number,) = [each["containerID"] for each in pod["status"]["containerStatuses"] if each["name"] == container]
         identity = number.rpartition("/")[2]
         quoted = command.replace("'", "'\\''")
-        return node.run(f"ctr -n k8s.io tasks exec --exec-id x$RANDOM$RANDOM {identity} /bin/sh -c '{quoted}'")
+        return node.run(f"{node.in_container(identity)} /bin/sh -c '{quoted}'")
 
     def _named(
         self, node: Node, found: Mapping[str, dict[str, Sets]], pods: Iterable[str]

@@ -50,6 +50,7 @@ class Reach:
         machine: name of its shape.
         cgroups: version of its cgroups, 1 or 2.
         linux: version of its kernel, a key of `builds.LINUX`.
+        runtime: of containers, a key of `builds.RUNTIMES`.
     """
 
     number: int
@@ -59,6 +60,12 @@ class Reach:
     machine: str
     cgroups: int = 2
     linux: str = builds.OWN_LINUX
+    runtime: str = builds.OWN_RUNTIME
+
+    @property
+    def disk(self) -> builds.Disk:
+        """What it boots."""
+        return builds.disk(self.linux, self.runtime)
 
     @property
     def address(self) -> str:
@@ -90,10 +97,12 @@ class Guest:
 
     @classmethod
     def create(
-        cls, name: str, number: int, machine: Machine, *, cgroups: int = 2, linux: str = builds.OWN_LINUX
-    ) -> Guest:
+        cls, name: str, number: int, machine: Machine, *, cgroups: int = 2, linux: str = builds.OWN_LINUX,
+        runtime: str = builds.OWN_RUNTIME,
+    ) -> Guest:  # fmt: skip
         """A guest with a fresh disk; nothing runs yet."""
-        reach = Reach(number, secrets.token_hex(16), free_port(), free_port(), machine.name, cgroups, linux)
+        token, ports = secrets.token_hex(16), (free_port(), free_port())
+        reach = Reach(number, token, *ports, machine.name, cgroups, linux, runtime)
         guest = cls(name, reach)
         guest.folder.mkdir(parents=True, exist_ok=True)
         (guest.folder / "reach.json").write_text(json.dumps(asdict(reach)))
@@ -118,7 +127,7 @@ class Guest:
         """
         began = time.monotonic()
         for attempt in range(1, ATTEMPTS + 1):
-            builds.overlay(builds.disk(self.reach.linux).image, self.folder / "disk.qcow2")
+            builds.overlay(self.reach.disk.image, self.folder / "disk.qcow2")
             builds.overlay(images, self.folder / "images.qcow2")
             self.power()
             try:
@@ -183,7 +192,7 @@ class Guest:
         )
         return [
             program("qemu-system-x86_64"), *COMMON, *machine.arguments,
-            "-kernel", builds.disk(reach.linux).kernel, "-append", words.strip(),
+            "-kernel", reach.disk.kernel, "-append", words.strip(),
             "-device", "nvme,id=nvme,serial=lab,bus=pcie.0", *_disk(folder, "disk", 1), *_disk(folder, "images", 2),
             "-netdev", f"user,id=net,{net},{ports}",
             "-device", "virtio-net-pci,netdev=net,bus=pcie.0",

@@ -1,4 +1,4 @@
-"""A guest that is a node: containerd, a CNI bridge, a kubelet, and what they need of the control plane."""
+"""A guest that is a node: a container runtime, a CNI bridge, a kubelet, and what they need of the control plane."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Literal
 import yaml
 
 from tests.cluster.control_plane import ApiError
-from tests.lab import builds, images
+from tests.lab import builds, crio, images
 from tests.lab.guest import Guest
 from tests.lab.needs import LabError
 from tests.lab.places import RUN
@@ -44,6 +44,7 @@ for chain in PREROUTING OUTPUT; do
 done
 """
 """Runs in the guest before the runtime starts."""
+SOCKETS = {"containerd": "/run/containerd/containerd.sock", "crio": crio.SOCKET}
 Kind = Literal["numalign", "kubelet", "none"]
 
 
@@ -57,11 +58,12 @@ class Plan:
         number: of its network; no two nodes share one.
         cgroups: version, 1 or 2.
         driver: of cgroups: systemd or cgroupfs.
-        nri: whether containerd speaks NRI (its default).
+        nri: whether the runtime speaks NRI (its default).
         kubelet: further KubeletConfiguration.
         config: numalign's own settings besides STATIC.
         minor: of the kubelet; the control plane is always of the lab's own.
         linux: version of the guest's kernel, a key of `builds.LINUX`.
+        runtime: containerd or crio.
     """
 
     kind: Kind = "numalign"
@@ -74,6 +76,7 @@ class Plan:
     config: Mapping[str, Any] = field(default_factory=dict)
     minor: int = kubelets.OWN
     linux: str = builds.OWN_LINUX
+    runtime: str = builds.OWN_RUNTIME
 
 
 class Node:
@@ -93,7 +96,9 @@ class Node:
     @classmethod
     def create(cls, name: str, plan: Plan, plane: Plane) -> Node:
         """A node that is off."""
-        guest = Guest.create(name, plan.number, MACHINES[plan.machine], cgroups=plan.cgroups, linux=plan.linux)
+        guest = Guest.create(
+            name, plan.number, MACHINES[plan.machine], cgroups=plan.cgroups, linux=plan.linux, runtime=plan.runtime
+        )
         (RUN / name / "plan.json").write_text(json.dumps(asdict(plan)))
         return cls(name, plan, guest, plane)
 
@@ -130,11 +135,18 @@ class Node:
         return times
 
     def _runtime(self) -> None:
-        self.put("/etc/containerd/config.toml", containerd_config(self.plan))
+        for path, text in runtime_files(self.plan).items():
+            self.put(path, text)
         self.put("/etc/cni/net.d/10-lab.conflist", json.dumps(network(self.plan.number)))
         address = f"{self.guest.reach.host}:{self.plane.port}"
         self.put("/etc/lab.sh", PREPARE.format(name=self.name, service=SERVICE, address=address))
-        self.run("systemctl enable --now containerd", seconds=300)
+        self.run(f"systemctl enable --now {self.plan.runtime}", seconds=300)  # reads new units, too
+
+    def in_container(self, number: str) -> str:
+        """How a command in a guest begins that runs in a container, by its id."""
+        if self.plan.runtime == "crio":
+            return f"runc --root {crio.RUNC} exec {number}"
+        return f"ctr -n k8s.io tasks exec --exec-id x$RANDOM$RANDOM {number}"
 
     def load(self, archive: Path) -> None:
         """Give the runtime one more image; minutes for a large one (images of the start are on a disk)."""
@@ -220,6 +232,13 @@ class Node:
         self.guest.off()
 
 
+def runtime_files(plan: Plan) -> Mapping[str, str]:
+    """Path -> text of what the runtime of a guest needs."""
+    if plan.runtime == "crio":
+        return crio.files(plan.driver, nri=plan.nri)
+    return {"/etc/containerd/config.toml": containerd_config(plan)}
+
+
 def containerd_config(plan: Plan) -> str:
     """config.toml (https://github.com/containerd/containerd/blob/main/docs/cri/config.md)."""
     # An emulated machine on a busy host: NRI's own limits (2 s and 5 s) would drop any plugin now and then.
@@ -271,7 +290,7 @@ def kubelet_config(plan: Plan) -> dict[str, Any]:
         },
         "authorization": {"mode": "Webhook"},
         "tlsCertFile": "/etc/kubernetes/pki/kubelet.crt", "tlsPrivateKeyFile": "/etc/kubernetes/pki/kubelet.key",
-        "containerRuntimeEndpoint": "unix:///run/containerd/containerd.sock", "cgroupDriver": plan.driver,
+        "containerRuntimeEndpoint": f"unix://{SOCKETS[plan.runtime]}", "cgroupDriver": plan.driver,
         "staticPodPath": "/etc/kubernetes/manifests", "clusterDNS": [], "resolvConf": "/etc/resolv.conf",
         # An agent that is killed again and again starts again within seconds. An older kubelet ends with this word.
         **({"crashLoopBackOff": {"maxContainerRestartPeriod": "1s"}} if plan.minor >= QUICK_RESTARTS else {}),

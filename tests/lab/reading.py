@@ -17,6 +17,10 @@ FILES = {2: ("cpuset.cpus.effective", "cpuset.mems.effective"), 1: ("cpuset.effe
 TREE = {2: "/sys/fs/cgroup", 1: "/sys/fs/cgroup/cpuset"}
 
 
+MONITOR = "crio-conmon-"
+"""How the cgroup of CRI-O's monitor of a container begins, which lies beside the container's in some layouts."""
+
+
 class Sets(NamedTuple):
     """CPUs and memory nodes as lists like "2-3,8"; "" for none."""
 
@@ -90,7 +94,7 @@ def kernel(node: Node, pods: Iterable[dict[str, Any]]) -> Books:
         path, _, value = line.partition(":")
         folder, _, file = path.rpartition("/")
         found = re.search(r"([0-9a-f]{64})(\.scope)?$", folder)
-        if found:
+        if found and MONITOR not in folder:
             by_id.setdefault(found[1], {})[file] = value
     sets: Books = {}
     for pod in pods:

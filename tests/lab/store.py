@@ -1,5 +1,7 @@
 """A disk with container images as the guests' runtime keeps them, filled by the same containerd on this machine.
 
+For CRI-O buildah fills it, which keeps images in the same way (containers/storage).
+
 Importing an image of 230 MB in an emulated machine takes minutes, here seconds. The machine's own containerd, if it
 has one, is not touched: root, state and sockets are in a folder of their own, and nothing of the network is used.
 """
@@ -12,7 +14,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from tests.lab.builds import folder_disk, run, tool
+from tests.lab import crio
+from tests.lab.builds import OWN_RUNTIME, folder_disk, run, tool
 from tests.lab.needs import LabError
 from tests.lab.places import digest, logs
 
@@ -31,9 +34,16 @@ disabled_plugins = ["io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime
 PATIENCE = 60.0
 
 
-def image_disk(archives: Iterable[Path]) -> Path:
-    """The disk with these images (docker-archives whose names say what is in them)."""
+def image_disk(archives: Iterable[Path], runtime: str = OWN_RUNTIME) -> Path:
+    """The disk with these images (docker-archives whose names say what is in them), as a runtime keeps them."""
     files = sorted(archives)
+    if runtime == "crio":
+
+        def pull(folder: Path) -> None:
+            with tempfile.TemporaryDirectory(prefix="lab-") as state:
+                crio.fill(folder, files, Path(state))
+
+        return folder_disk(f"images-{digest(SIZE, crio.STORE, *(file.name for file in files))}", SIZE, pull)
 
     def fill(folder: Path) -> None:
         # A short path: a socket's may have 108 characters.

@@ -32,11 +32,14 @@ def test_a_cell_names_the_nodes_of_its_lab(monkeypatch: pytest.MonkeyPatch) -> N
     """Both nodes have its kubelet, cgroups and driver; without a cell the lab is as it always is."""
     assert plans() == PLANS
     for name, wanted in (
-        ("1.35-v1-systemd", (35, 1, "systemd", "6.1")), ("1.34-v2-cgroupfs-6.12", (34, 2, "cgroupfs", "6.12")),
-    ):  # fmt: skip
+        ("1.35-v1-systemd", (35, 1, "systemd", "containerd", "6.1")),
+        ("1.34-v2-cgroupfs-crio-6.12", (34, 2, "cgroupfs", "crio", "6.12")),
+        ("1.37-v2-systemd-6.12", (37, 2, "systemd", "containerd", "6.12")),
+    ):
         monkeypatch.setenv(CELL, name)
         found = plans()
-        assert {(each.minor, each.cgroups, each.driver, each.linux) for each in found.values()} == {wanted}
+        kinds = {(each.minor, each.cgroups, each.driver, each.runtime, each.linux) for each in found.values()}
+        assert kinds == {wanted}
         assert (found[NUMALIGN].kind, found[KUBELET].kind) == ("numalign", "kubelet")
 
 
@@ -53,8 +56,8 @@ def test_the_newer_linux_is_asked_what_its_systemd_does(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(builds, "program", lambda name: name)
     monkeypatch.setattr(builds, "run", run)
-    roots = [builds.root(each) for each in builds.LINUX]
-    assert (len(set(roots)), made) == (2, ["bookworm", "trixie"])
+    roots = [builds.root(linux, runtime) for linux in builds.LINUX for runtime in builds.RUNTIMES]
+    assert (len(set(roots)), made) == (4, ["bookworm", "bookworm", "trixie", "trixie"])
 
 
 def test_a_kubelet_is_told_nothing_that_stops_its_start() -> None:
@@ -87,7 +90,7 @@ def test_a_row_says_what_ran_or_that_nothing_did(tmp_path: Path, monkeypatch: py
     found = [Outcome("tests/lab/test_first.py::test_a", PASSED), Outcome("tests/lab/test_first.py::test_b", FAILED)]
     cells.keep(BY_NAME["1.34-v2-systemd"], found, {"kubelet": "1.34.4", "containerd": "2.4.2"})
     rows = [line for line in cells.PAGE.read_text().splitlines() if line.startswith("| 1.")]
-    assert rows[0].startswith("| 1.34 | v2 | systemd | 6.1 | run on kubelet 1.34.4, containerd 2.4.2; ")
+    assert rows[0].startswith("| 1.34 | v2 | systemd | containerd | 6.1 | run on kubelet 1.34.4, containerd 2.4.2; ")
     assert rows[0].endswith(": 1 passed; **not passed: test_b** |")
     assert all(row.endswith("| not tried |") for row in rows[1:])
     assert len(rows) == len(CELLS)

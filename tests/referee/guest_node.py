@@ -208,7 +208,8 @@ class GuestNode:
         for line in told.splitlines():
             path, _, text = line.partition(":")
             folder, _, file = path.rpartition("/")
-            tree.setdefault(folder, {})[file] = text
+            if reading.MONITOR not in folder:
+                tree.setdefault(folder, {})[file] = text
         return tree
 
 
