@@ -133,11 +133,17 @@ def _ci(progress: Progress, minutes: float) -> int:
         progress: told of each step.
         minutes: that there are for all of it.
     """
-    began, chosen = time.monotonic(), slices.of_this_run()
+    began, chosen, turn = time.monotonic(), slices.of_this_run(), int(time.time() // slices.HOUR)
+    cell = slices.cell(os.environ.get(cluster.CELL, ""), minutes, turn) if chosen is slices.CELL else None
+    if cell is not None:
+        os.environ[cluster.CELL] = cell.name
+        progress(f"cell {cell.name}, {cells.building(cell):.0f} minutes for what this machine does not keep of it")
 
     def drawn() -> list[str]:
+        if cell is not None:
+            return [*cell.tests]
         left = minutes - (time.monotonic() - began) / 60
-        found = slices.drawn(chosen, left, int(time.time() // slices.HOUR))
+        found = slices.drawn(chosen, left, turn)
         progress(f"{left:.0f} minutes are left for tests; on the list, {found.minutes:.0f} minutes: {found}")
         report.LEFT_OUT.write_text(json.dumps(found.left_out))
         return [*found.tests]

@@ -17,11 +17,12 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.lab.builds import CRIO, LINUX, OWN_LINUX, OWN_RUNTIME, RUNTIMES
+from tests.lab.builds import CRIO, LINUX, OWN_LINUX, OWN_RUNTIME, RUNTIMES, crio_places, root_place
+from tests.lab.needs import LabError
 from tests.lab.node import Node, Plan
 from tests.lab.outcomes import PASSED, Outcome
 from tests.lab.places import ROOT, commit
-from tests.peers import KUBERNETES
+from tests.peers import KUBERNETES, kubelets
 from tests.peers.kubelets import RELEASES
 
 PAGE = ROOT / "deploy" / "docs" / "support.md"
@@ -34,6 +35,10 @@ CELL_TESTS = (
 )
 """What each cell is asked: numalign's node and the node whose kubelet pins do the same, and the kernel shows it."""
 RELOAD = "tests/lab/test_reload.py"
+BOOT, MINUTES = 4.0, 10.0
+"""Until a cell's nodes are Ready, and for its tests, on two quiet cores."""
+SYSTEM_MINUTES, KUBELET_MINUTES, CRIO_MINUTES = 7.0, 10.0, 8.0
+"""For the lab's programs and disks, another minor's kubelet and CRI-O, where this machine does not keep them."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,35 @@ CELLS = tuple(
     )
 )  # fmt: skip
 BY_NAME = {each.name: each for each in CELLS}
+
+
+def building(cell: Cell) -> float:
+    """Minutes for what a cell needs and this machine does not keep."""
+    system = not root_place(cell.linux, cell.runtime).exists()
+    kubelet = cell.minor != kubelets.OWN and not kubelets.place(cell.minor).exists()
+    crio = cell.runtime == "crio" and not all(each.exists() for each in crio_places().values())
+    return SYSTEM_MINUTES * system + KUBELET_MINUTES * kubelet + CRIO_MINUTES * crio
+
+
+def of_turn(known: Mapping[str, Any], turn: int, minutes: float) -> Cell:
+    """The cell whose turn it is in CI, or the next one that there is time for.
+
+    A cell that did not pass when it was run last has no turn: a red run says that something broke.
+
+    Args:
+        known: what came of the cells.
+        turn: a number that grows by one.
+        minutes: for building what is missing, the start, the tests and the end.
+
+    Raises:
+        LabError: there is no time for any.
+    """
+    passed = [each for each in CELLS if _passed(known.get(each.name))]
+    first = turn % len(passed) if passed else 0
+    for each in (*passed[first:], *passed[:first]):
+        if building(each) + BOOT + MINUTES <= minutes:
+            return each
+    raise LabError(f"no cell that passed once takes {minutes:.0f} minutes or less: nothing was tested")
 
 
 def keep(cell: Cell, found: Sequence[Outcome], versions: Mapping[str, str]) -> None:
@@ -165,8 +199,8 @@ The runtime `crio` is CRI-O {CRIO.removeprefix("v")} with runc and conmon of Deb
 seccomp, SELinux and AppArmor. We did not try 64-bit ARM.
 
 `python -m tests.lab.cells --write` makes this page. `python -m tests.lab cell 1.34-v2-systemd` runs a row and writes
-down the result; `1.36-v2-systemd-crio` names a row of CRI-O, and `1.36-v2-cgroupfs-6.12` one of Linux 6.12. `cell all`
-runs the rows that have not passed at this commit.
+down the result; `1.36-v2-systemd-crio` names a row of CRI-O, and `1.36-v2-cgroupfs-6.12` one of Linux 6.12.
+`cell all` runs the rows that have not passed at this commit.
 """
 
 

@@ -1,4 +1,4 @@
-"""What of the lab one run of CI has time for: a core that every run takes, and one slice of the rest by rotation.
+"""What of the lab one run of CI has time for: a core, and one slice of the rest by rotation.
 
 CI has ninety minutes on two cores. The slice is chosen by the hour, so that runs of a day take all of them, or by
 NUMALIGN_LAB_SLICE (a number or a name). `python -m tests.lab ci MINUTES` draws up the list of a run before its first
@@ -14,6 +14,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tests.lab import cells
+from tests.lab.cells import Cell
 from tests.lab.needs import LabError
 from tests.lab.pairs import PAIRS
 from tests.lab.places import ROOT
@@ -101,6 +103,12 @@ RULES = "tests/lab/test_rules.py"
 EXCLUSIVE = "tests/lab/test_exclusive.py"
 CLAIMS = "tests/lab/test_dra.py::test_s22_cpus_and_memory_follow_the_claim"
 PAIRS_TEST = "tests/lab/test_pairs.py::test_two_faults_at_once"
+CELL = Slice(
+    "cell", (Part((), cells.MINUTES),),
+    "one kind of node of [the support page](../support.md): another kubelet, runtime, cgroups or Linux", (),
+    cells.KUBELET_MINUTES + cells.CRIO_MINUTES,
+)  # fmt: skip
+"""A lab of its own, in place of the one that all others need: it takes no core."""
 SLICES = (
     Slice("sequences", _parts(SEQUENCES, [each.name for each in chosen_sequences()], 3, 17),
           "the core of the referee's sequences"),
@@ -145,6 +153,7 @@ SLICES = (
         Part(("tests/lab/test_mixed.py",), 4),
     ), "containers of Burstable pods with CPUs of their own: ten sidecars, churn, kills; own and shared ones in one"),
     Slice("pairs", _parts(PAIRS_TEST, [each.name for each in PAIRS], 7, 28), "fourteen pairs of faults"),
+    CELL,
 )  # fmt: skip
 SLOWER, AFTER = 1.2, 2.0
 """How much longer the tests may take than they did when they were measured; minutes for the report and the end."""
@@ -199,9 +208,27 @@ def drawn(slice_: Slice, minutes: float, turn: int) -> Drawn:
     return Drawn(tuple(tests), tuple(test for part in left_out for test in part.tests), minutes_)
 
 
+def cell(wish: str, minutes: float, turn: int) -> Cell:
+    """The cell of a run of the slice CELL.
+
+    Args:
+        wish: of NUMALIGN_LAB_CELL, "" for the rotation.
+        minutes: for all of it.
+        turn: a number that grows: hours since the epoch.
+
+    Raises:
+        LabError: there is no time for any.
+        SystemExit: there is no such cell.
+    """
+    if wish and wish not in cells.BY_NAME:
+        raise SystemExit(f"there is no cell {wish}; there are {', '.join(cells.BY_NAME)}")
+    return cells.BY_NAME[wish] if wish else cells.of_turn(cells.read(), turn // len(SLICES), minutes / SLOWER - AFTER)
+
+
 def least(slice_: Slice) -> float:
     """Minutes of the core, any one part of a slice, and what it builds: what every run must have room for."""
-    return CORE.minutes + slice_.building + max(each.minutes for each in slice_.parts)
+    core = 0 if slice_ is CELL else CORE.minutes
+    return core + slice_.building + max(each.minutes for each in slice_.parts)
 
 
 def of_this_run() -> Slice:
@@ -219,6 +246,7 @@ def page() -> str:
         f"| {before + least(each):.0f} |"
         for each in SLICES
     ]
+    building = f"a kubelet takes {cells.KUBELET_MINUTES:.0f} minutes, CRI-O {cells.CRIO_MINUTES:.0f}"
     return f"""# What CI runs, and how long it takes
 
 `.ci/run` installs what it needs, runs `make test`, and then a part of the lab. CI stops a run after 90 minutes, so
@@ -239,6 +267,11 @@ the first four rows, and what a slice needs, for nothing.
 | slice | building for it | its minutes | parts | a run with one part, from a bare machine |
 |---|---:|---:|---:|---:|
 {chr(10).join(slices)}
+
+The slice `cell` starts its own lab in place of the usual one, so it runs without the core. Each time the next cell of
+the support page has its turn. A cell takes turns once it has passed. Where there is no time to build its programs
+({building}), the next cell that there is time for runs in its place.
+With `{CHOICE}=cell`, `NUMALIGN_LAB_CELL=1.36-v1-cgroupfs` chooses the cell.
 
 This page is made by `python -m tests.lab.slices --write`.
 """

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
-from tests.lab.cells import CELLS
+from tests.lab import __main__ as command
+from tests.lab import builds, cells, green, slices
+from tests.lab.cells import BOOT, BY_NAME, CELLS, MINUTES, building, of_turn
+from tests.lab.cluster import CELL, plans
+from tests.lab.needs import LabError
 from tests.lab.places import HERE, ROOT
 from tests.lab.slices import BEFORE, CORE, HOUR, PAGE, SLICES, chosen, least, page
+from tests.peers import kubelets
 
 LONGEST = 85
 """Minutes of a whole run; CI ends one after 90."""
@@ -45,3 +54,63 @@ def test_a_day_takes_all_slices_in_turn() -> None:
 def test_the_table_of_minutes_is_as_written() -> None:
     """The developers' page says what is here."""
     assert PAGE.read_text() == page(), "python -m tests.lab.slices --write"
+
+
+PASSED: Any = {"commit": "abc", "red": []}
+KNOWN: Any = {
+    "1.34-v2-systemd": PASSED, "1.35-v1-systemd": {**PASSED, "red": ["test_a"]}, "1.36-v1-cgroupfs": PASSED,
+    "1.37-v2-cgroupfs": PASSED,
+}  # fmt: skip
+
+
+def test_a_cell_that_passed_has_its_turn_and_leaves_it_where_there_is_no_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that is red or not tried has none; a cell that must be built first gives way, and no time at all is red."""
+    monkeypatch.setattr(cells, "building", lambda cell: 10.0 * (cell.minor != kubelets.OWN))
+    ready = BOOT + MINUTES
+    names = [of_turn(KNOWN, turn, ready + 10).name for turn in range(4)]
+    assert names == ["1.34-v2-systemd", "1.36-v1-cgroupfs", "1.37-v2-cgroupfs", "1.34-v2-systemd"]
+    assert {of_turn(KNOWN, turn, ready).name for turn in range(4)} == {"1.36-v1-cgroupfs"}
+    for known, minutes in ((KNOWN, ready - 1), ({}, 1000.0)):
+        with pytest.raises(LabError, match="nothing was tested"):
+            of_turn(known, 0, minutes)
+
+
+def test_what_a_machine_keeps_of_a_cell_takes_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a bare machine the system, the kubelet and CRI-O count; each counts no more once it is there."""
+    for module in (builds, kubelets):
+        monkeypatch.setattr(module, "CACHE", tmp_path)
+    cell, own = BY_NAME["1.34-v2-cgroupfs-crio-6.12"], BY_NAME["1.36-v2-systemd"]
+    assert (building(own), building(cell)) == (7, 7 + 10 + 8)
+    (tmp_path / "tools").mkdir()
+    for path, left in (
+        (builds.root_place("6.12", "crio"), 18), (kubelets.place(34), 8), (builds.crio_places()["crio"], 8),
+        (builds.crio_places()["pinns"], 0),
+    ):  # fmt: skip
+        path.touch()
+        assert building(cell) == left
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_the_slice_of_cells_starts_a_lab_of_the_cell_and_is_red_when_it_is(
+    monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """Its nodes are the cell's, its list has the cell's tests and nothing else, and its exit code is the run's."""
+    started, kept, quiet = list[Any](), list[str](), Mock()
+
+    def run(_progress: object, drawn: Any, *, keep: bool) -> int:  # noqa: ANN401 - a function of nothing
+        started.append((drawn(), {(each.minor, each.cgroups, each.driver) for each in plans().values()}, keep))
+        return code
+
+    monkeypatch.setattr(command, "_run", run)
+    monkeypatch.setattr(green, "keep", kept.extend)
+    monkeypatch.setenv(slices.CHOICE, "cell")
+    monkeypatch.setenv(CELL, "1.36-v1-cgroupfs")
+    monkeypatch.setenv("NUMALIGN_LAB_REFEREE", os.environ.get("NUMALIGN_LAB_REFEREE", "1"))
+    assert command._ci(quiet, 30.0) == code
+    assert started == [([*BY_NAME["1.36-v1-cgroupfs"].tests], {(36, 1, "cgroupfs")}, False)]
+    assert kept == ([] if code else ["slice cell"])
+    monkeypatch.setenv(CELL, "1.20-v1")
+    with pytest.raises(SystemExit, match=re.escape("there is no cell 1.20-v1")):
+        command._ci(quiet, 30.0)

@@ -23,17 +23,16 @@ OWN = int(KUBERNETES.split(".")[1])
 RELEASES = {34: "v1.34.4", 35: "v1.35.4", OWN: KUBERNETES, 37: "v1.37.2"}
 MODULE = "k8s.io/kubernetes"
 STAGED = "./staging/"
+SOURCE = HERE / "kubelet" / "main.go"
 
 
 def kubelet(minor: int) -> Path:
     """The program of a minor of RELEASES that is not the lab's own; raises PeerMissingError."""
-    version = RELEASES[minor]
-    source = HERE / "kubelet" / "main.go"
-    target = CACHE / f"kubelet-{version}-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}"
+    version, target = RELEASES[minor], place(minor)
     with locked(target):
         if not target.exists():
             with tempfile.TemporaryDirectory() as folder:
-                shutil.copy(source, folder)
+                shutil.copy(SOURCE, folder)
                 (Path(folder) / "go.mod").write_text(module_of(version))
                 part = target.with_suffix(f".{os.getpid()}")
                 named = "k8s.io/component-base/version"
@@ -42,6 +41,11 @@ def kubelet(minor: int) -> Path:
                 compiled(f"kubelet {version}", "build", *options, ".", cwd=Path(folder))
                 part.rename(target)
     return target
+
+
+def place(minor: int) -> Path:
+    """Where the program of a minor is kept once it is built."""
+    return CACHE / f"kubelet-{RELEASES[minor]}-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]}"
 
 
 def module_of(version: str) -> str:
