@@ -7,6 +7,7 @@ a recorded tree. It is imported when needed: it loads libudev, which a container
 from __future__ import annotations
 
 import errno
+from ctypes.util import find_library
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,13 +38,13 @@ class Hotplug:
 
     def __init__(self) -> None:
         """Start to listen; raises HostError when libudev is missing or the socket is refused."""
-        pyudev = _pyudev()
+        pyudev, context = _pyudev()
         try:
-            self._monitor = pyudev.Monitor.from_netlink(pyudev.Context(), source="kernel")
+            self._monitor = pyudev.Monitor.from_netlink(context, source="kernel")
             for subsystem in SUBSYSTEMS:
                 self._monitor.filter_by(subsystem)
             self._monitor.start()
-        except (OSError, ImportError) as error:
+        except OSError as error:
             raise HostError("udev", f"cannot listen for hot-plug events: {error}") from error
 
     def fileno(self) -> int:
@@ -71,11 +72,11 @@ def cross_check(devices: tuple[PciDevice, ...]) -> tuple[str, ...]:
 
     Raises HostError when libudev is missing.
     """
-    pyudev = _pyudev()
+    _, context = _pyudev()
     ours = {device.address: device for device in devices}
     found: list[str] = []
     seen: set[str] = set()
-    for entry in pyudev.Context().list_devices(subsystem="pci"):
+    for entry in context.list_devices(subsystem="pci"):
         address = str(entry.sys_name)
         seen.add(address)
         device = ours.get(address)
@@ -102,9 +103,18 @@ def _udev_hex(entry: Any, name: str, digits: int) -> str:  # noqa: ANN401 - beca
     return text.removeprefix("0x").rjust(digits, "0")
 
 
-def _pyudev() -> Any:  # noqa: ANN401 - because pyudev ships no types
+def _pyudev() -> tuple[Any, Any]:  # because pyudev ships no types
+    """The module and a context of it; raises HostError when libudev cannot be loaded."""
     try:
         import pyudev  # noqa: PLC0415 - because it loads libudev, which discovery must not need
-    except ImportError as error:
+        from pyudev._ctypeslib import utils  # noqa: PLC0415 - the same
+
+        utils.find_library = _library
+        return pyudev, pyudev.Context()
+    except (ImportError, OSError) as error:
         raise HostError("libudev", f"cannot be loaded: {error}; install libudev1, or run without hot-plug") from error
-    return pyudev
+
+
+def _library(name: str) -> str:
+    """The file of a library. pyudev asks ldconfig alone, which images for another architecture do not have."""
+    return find_library(name) or f"lib{name}.so.1"

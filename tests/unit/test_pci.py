@@ -192,6 +192,25 @@ def test_lost_events_are_a_reason_to_look_again(monkeypatch: pytest.MonkeyPatch)
     assert listener.drain() == (udev.Uevent("lost", "", ""),)
 
 
+@LIVE
+def test_libudev_is_found_without_ldconfig(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The image for another architecture has no ldconfig, which pyudev asks alone: the loader knows the name."""
+    _udev()
+    monkeypatch.setattr(udev, "find_library", lambda _name: None)
+    assert udev.Hotplug().fileno() >= 0
+    assert udev.cross_check(open_machine(None).devices) == ()
+
+
+def test_a_libudev_that_cannot_be_loaded_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For both who ask it: hot-plug and the second opinion."""
+    _udev()
+    monkeypatch.setattr(udev, "find_library", lambda _name: "libnowhere.so.1")
+    with pytest.raises(HostError, match="install libudev1"):
+        udev.Hotplug()
+    with pytest.raises(HostError, match="install libudev1"):
+        udev.cross_check(())
+
+
 def test_without_libudev_there_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """A container without the library: hot-plug is off, and the error says what to install."""
     monkeypatch.setitem(sys.modules, "pyudev", None)
