@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from agent.core.cgroups.enforced import Unenforced
-from agent.core.request.annotations import Ask
+from agent.core.request.annotations import PodSettings
 from agent.engine.fault_isolation import Isolated
 from agent.engine.ports import Reporter
 from agent.model.cgroup import Written
@@ -32,17 +32,17 @@ class Reporters:
         """One more, told from now on."""
         self._reporters = (*self._reporters, reporter)
 
-    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
+    def admitted(self, pod: Pod, ledger: Ledger, settings: PodSettings, unenforced: Unenforced) -> None:
         """See Reporter."""
-        self._each(lambda reporter: reporter.admitted(pod, ledger, ask, unenforced))
+        self._each(lambda reporter: reporter.admitted(pod, ledger, settings, unenforced))
 
-    def enforced(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
+    def enforced(self, pod: Pod, ledger: Ledger, settings: PodSettings, unenforced: Unenforced) -> None:
         """See Reporter."""
-        self._each(lambda reporter: reporter.enforced(pod, ledger, ask, unenforced))
+        self._each(lambda reporter: reporter.enforced(pod, ledger, settings, unenforced))
 
-    def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> OnMisalignment | None:
+    def refused(self, pod: Pod, refusal: Refusal, settings: PodSettings) -> OnMisalignment | None:
         """See Reporter."""
-        milder = self._each(lambda reporter: reporter.refused(pod, refusal, ask))
+        milder = self._each(lambda reporter: reporter.refused(pod, refusal, settings))
         return next((wish for wish in milder if wish is not None), None)
 
     def released(self, uid: str) -> None:

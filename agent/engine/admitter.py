@@ -207,12 +207,12 @@ class Admitter:
         state = self._state
         for known in pods:
             if known.refusal is not None:
-                milder = self._reporter.refused(known.pod, known.refusal, known.ask)
+                milder = self._reporter.refused(known.pod, known.refusal, known.settings)
                 if milder is not None:
                     self.soften(known.pod.uid, milder)
             elif known.pod.uid in state.ledger.pods:
                 unenforced = state.unenforced.get(known.pod.uid, {})
-                self._reporter.admitted(known.pod, state.shown, known.ask, unenforced)
+                self._reporter.admitted(known.pod, state.shown, known.settings, unenforced)
 
     def soften(self, uid: str, wish: OnMisalignment) -> None:
         """From now on something milder is done to a refused pod (safety rule S12)."""

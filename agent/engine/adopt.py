@@ -26,7 +26,7 @@ from agent.core.admission.node import Node
 from agent.core.devices.books import UNTOLD, in_use
 from agent.core.request import mixed
 from agent.core.request.amounts import exclusive_count
-from agent.core.request.annotations import Ask, ask_of
+from agent.core.request.annotations import PodSettings, pod_settings
 from agent.core.request.exclusive import memory_takes_part
 from agent.engine.fault_isolation import Isolated
 from agent.model.cgroup import Cgroup
@@ -82,11 +82,11 @@ class Adopter:
         self._taken = node.reserved | CpuSet.union(
             [*(cpus for each in base.cpus.assigned.values() for cpus in each.values()), *base.cpus.pools.values()]
         )
-        self._asks: dict[str, dict[str, dict[str, int]]] = {}
+        self._device_requests: dict[str, dict[str, dict[str, int]]] = {}
         for uid, pod in pods.items():
             with Isolated(lambda _error: None):  # left to admission, which tells of it
-                if asks := node.devices_asked(pod):
-                    self._asks[uid] = asks
+                if requests := node.devices_asked(pod):
+                    self._device_requests[uid] = requests
         self._devices = self._believed()
         self._confined: dict[str, tuple[NodeSet, bool]] = {}
         self.untold: dict[str, str] = {}
@@ -100,10 +100,11 @@ class Adopter:
             cgroups: of its containers, by name.
             whole: of the pod.
         """
+        refused = self._words.get(pod.uid, AnnotatedGrant()).refused
         found = self._cpus(pod, cgroups)
         devices = self._devices.get(pod.uid, {})
         nodes_kept = self._kept_on(pod, found, whole)
-        untold = pod.uid in self._asks and not devices and not self._words.get(pod.uid, AnnotatedGrant()).refused
+        untold = pod.uid in self._device_requests and not devices and not refused
         if not (found or devices or nodes_kept or untold):
             return False
         nodes = {name: self._node.machine.nodes_of(cpus) for name, cpus in found.items()}
@@ -185,7 +186,7 @@ class Adopter:
         return found
 
     def _no_word(self, uid: str) -> str:
-        asked = sorted({resource for by in self._asks[uid].values() for resource in by})
+        asked = sorted({resource for by in self._device_requests[uid].values() for resource in by})
         return (
             f"{UNTOLD}: nothing of {', '.join(asked)} is handed out while it runs; "
             "the saved ledger was lost, and no word of numalign on the pod says it"
@@ -200,12 +201,12 @@ class Adopter:
 
     def _record(self, pod: Pod, nodes: Mapping[str, NodeSet]) -> PodRecord:
         topology, word = self._node.rules.topology, self._words.get(pod.uid, AnnotatedGrant())
-        ask: Ask = ask_of(pod, self._node.rules.cpu.options, topology.policy)
-        policy = word.policy if word.policy in set(Policy) else ask.policy or topology.policy
+        settings: PodSettings = pod_settings(pod, self._node.rules.cpu.options, topology.policy)
+        policy = word.policy if word.policy in set(Policy) else settings.policy or topology.policy
         return PodRecord(
             pod=pod, policy=policy,
-            scope=word.scope if word.scope in set(Scope) else ask.scope or topology.scope,
-            asked=word.asked if word.asked in set(Policy) else ask.policy or "",
+            scope=word.scope if word.scope in set(Scope) else settings.scope or topology.scope,
+            asked=word.asked if word.asked in set(Policy) else settings.policy or "",
             affinity={name: Hint(each, preferred=len(each) == 1) for name, each in sorted(nodes.items())},
             adopted=True,
         )  # fmt: skip

@@ -12,7 +12,7 @@ from agent.core.admission.waiting import BEHIND, Waiting, may_pass
 from agent.core.devices.kubelet import Given, explained, handed_over
 from agent.core.request import exclusive, mixed
 from agent.core.request.amounts import exclusive_count
-from agent.core.request.annotations import DEVICES, PIN, Ask, Problem, ask_of
+from agent.core.request.annotations import DEVICES, PIN, PodSettings, Problem, pod_settings
 from agent.engine.device_tracker import unheld
 from agent.engine.fault_isolation import sentence
 from agent.engine.tracked_pod import Switches, TrackedPod, on_shared_pool, same, wants_anything
@@ -34,19 +34,19 @@ SANDBOX = (
 )
 
 
-def asked(node: Node, pod: Pod) -> Ask:
+def checked_settings(node: Node, pod: Pod) -> PodSettings:
     """A pod's annotations, checked, also against what is handed out here: nobody would notice a device not given.
 
     Annotations that cannot even be read ask for nothing: they are read at every start, for every pod of the ledger.
     """
     try:
-        return _asked(node, pod)
+        return _checked_settings(node, pod)
     except Exception as error:  # noqa: BLE001 - of whatever kind: a tenant wrote them (engine.alone)
-        return Ask(problems=(Problem(PREFIX, "", f"cannot be read: {sentence(error)}"),))
+        return PodSettings(problems=(Problem(PREFIX, "", f"cannot be read: {sentence(error)}"),))
 
 
-def _asked(node: Node, pod: Pod) -> Ask:
-    ask = ask_of(pod, node.rules.cpu.options, node.rules.topology.policy)
+def _checked_settings(node: Node, pod: Pod) -> PodSettings:
+    settings = pod_settings(pod, node.rules.cpu.options, node.rules.topology.policy)
     problems = []
     for name, why in (
         (exclusive.EXCLUSIVE, exclusive.problem(pod, node.rules)),
@@ -54,7 +54,7 @@ def _asked(node: Node, pod: Pod) -> Ask:
     ):
         if why:
             problems.append(Problem(name, pod.annotations[name], why, exclusive.THEN))
-    for resource in sorted(ask.devices):
+    for resource in sorted(settings.devices):
         if resource in node.inventory.reported:
             why = f"names {resource}, which a device plugin of the kubelet hands out: ask for it in the limits"
         elif resource not in node.inventory.resources:
@@ -70,7 +70,7 @@ def _asked(node: Node, pod: Pod) -> Ask:
         if not node.rules.may_take(resource, pod.namespace, by_limit=True):
             why = f"asks for what this Node does not advertise, so that nobody counted it: {_may_not(resource, pod)}"
             problems.append(Problem("limits", resource, why))
-    return replace(ask, problems=(*ask.problems, *problems)) if problems else ask
+    return replace(settings, problems=(*settings.problems, *problems)) if problems else settings
 
 
 def set_aside(node: Node, ledger: Ledger, known: TrackedPod) -> tuple[Ledger, TrackedPod]:
@@ -129,10 +129,10 @@ def decided(
     settled = _settled(node, ledger, known, unwritable=unwritable, switches=switches)
     if settled is not None:
         return settled
-    pod, ask, ran = known.pod, known.ask, known.ran
+    pod, settings, ran = known.pod, known.settings, known.ran
     new = pod.uid not in ledger.pods
     if not new and changed(ledger.pods[pod.uid].pod, pod):
-        outcome = judge(node, ledger, Admitted(resized(node, ledger, pod, ask.cpu_options).ledger), pod)
+        outcome = judge(node, ledger, Admitted(resized(node, ledger, pod, settings.cpu_options).ledger), pod)
         return outcome.ledger, known
     if given:
         ledger = handed_over(ledger, pod, given)
@@ -149,7 +149,7 @@ def decided(
     if waiting:
         ledger = unheld(node, ledger, pod.uid)
         return ledger, queued(known, refusal, now, node=node, given=given)
-    if ran or (ask.on_misalignment or node.rules.on_misalignment) is OnMisalignment.RUN:
+    if ran or (settings.on_misalignment or node.rules.on_misalignment) is OnMisalignment.RUN:
         why = f"{refusal.reason}: {refusal.message}"
         ledger = on_shared_pool(ledger, pod, node, why, adopted=ran)
     return unheld(node, ledger, pod.uid), replace(known, refusal=refusal)
@@ -160,7 +160,7 @@ def _settled(
 ) -> tuple[Ledger, TrackedPod] | None:
     """Of a pod about which there is nothing to decide; None of any other."""
     pod, held = known.pod, ledger.pods.get(known.pod.uid)
-    if known.exempt or not known.ask.pin or (known.ran and not switches.pin_adopted):
+    if known.exempt or not known.settings.pin or (known.ran and not switches.pin_adopted):
         return ledger if held else on_shared_pool(ledger, pod, node, "", adopted=known.ran), known
     if unwritable and wants_anything(pod, node.rules):
         if held:  # it runs, and keeps what it has until what it asks for now can be saved
@@ -173,9 +173,9 @@ def _settled(
 
 
 def _tried(node: Node, ledger: Ledger, known: TrackedPod, judge: PressureCheck) -> Outcome:
-    pod, ask = known.pod, known.ask
-    outcome = node.admit(ledger, pod, ask)
-    if known.ran and not ask.move_memory:
+    pod, settings = known.pod, known.settings
+    outcome = node.admit(ledger, pod, settings)
+    if known.ran and not settings.move_memory:
         return outcome  # its memory is not bound in any case (S4)
     return judge(node, ledger, outcome, pod, ran=known.ran)
 
@@ -183,5 +183,5 @@ def _tried(node: Node, ledger: Ledger, known: TrackedPod, judge: PressureCheck) 
 def _adopted(ledger: Ledger, known: TrackedPod) -> Ledger:
     """A pod that ran before the agent: its memory is not bound unless it asks, the kernel would move it (S4)."""
     record = ledger.pods[known.pod.uid]
-    record = replace(record, adopted=True, bind_memory=record.bind_memory and known.ask.move_memory)
+    record = replace(record, adopted=True, bind_memory=record.bind_memory and known.settings.move_memory)
     return replace(ledger, pods={**ledger.pods, known.pod.uid: record})

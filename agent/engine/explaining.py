@@ -27,7 +27,7 @@ def explained(state: State, uid: str, *, search: bool = True) -> Explanation | N
     if known is None:
         return explain(state.node, state.shown, record.pod, search=search) if record else None
     standing = PodStanding(refusal=known.refusal, exempt=known.exempt, given=state.given.get(uid, {}))
-    found = explain(state.node, state.shown, known.pod, ask=known.ask, standing=standing, search=search)
+    found = explain(state.node, state.shown, known.pod, settings=known.settings, standing=standing, search=search)
     said = note(state.unenforced.get(uid, {})), _late(known.pod, record.pod) if record else ""
     return replace(found, notes=(*filter(None, said), *found.notes)) if any(said) else found
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from agent.core.cgroups.enforced import Unenforced
-from agent.core.request.annotations import Ask
+from agent.core.request.annotations import PodSettings
 from agent.model.cgroup import Observed, Write, Written
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal
@@ -53,16 +53,16 @@ class Store(Protocol):
 class Reporter(Protocol):
     """Who is told. Called under the engine's lock: hand over and return."""
 
-    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
+    def admitted(self, pod: Pod, ledger: Ledger, settings: PodSettings, unenforced: Unenforced) -> None:
         """A pod holds what the ledger says (which may be nothing exclusive), in the kernel too but for `unenforced`.
 
         Of a pod none of whose containers exist yet nothing is known of the kernel.
         """
 
-    def enforced(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
+    def enforced(self, pod: Pod, ledger: Ledger, settings: PodSettings, unenforced: Unenforced) -> None:
         """What the kernel has of a pod's grants changed: all of it, or not what is named."""
 
-    def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> OnMisalignment | None:
+    def refused(self, pod: Pod, refusal: Refusal, settings: PodSettings) -> OnMisalignment | None:
         """A pod was refused; what happens to it is for whoever listens.
 
         Returns something milder than its wish where its owner was refused too often (safety rule S12), else None.

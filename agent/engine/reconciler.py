@@ -116,7 +116,7 @@ class Reconciler:
         if observed is None:
             return self._unread(state.broken, but)
         self._tell_standing(observed)
-        self._enforcer.movers = {uid for uid, known in state.known.items() if known.ask.move_memory}
+        self._enforcer.movers = {uid for uid, known in state.known.items() if known.settings.move_memory}
         try:
             results, answer = self._enforcer.enforce(
                 state.ledger, state.node.rules, state.node.machine, observed, self._stopped,
@@ -170,7 +170,8 @@ class Reconciler:
         state = step.state
         self._keeper.note(state)
         for pod in step.told:
-            self._reporter.enforced(pod, state.shown, state.known[pod.uid].ask, state.unenforced.get(pod.uid, {}))
+            settings, unenforced = state.known[pod.uid].settings, state.unenforced.get(pod.uid, {})
+            self._reporter.enforced(pod, state.shown, settings, unenforced)
 
     def _unbound(self, container: str) -> str:
         """A container that runs, and whose memory is not bound to the nodes that it was granted, in a sentence."""

@@ -356,12 +356,12 @@ class Simulation:
             return Fate(lot.item, PodState.UNSCHEDULABLE, lacking=lacking, barred=barred)
         node = self._nodes[lot.site]
         known, record = lot.refusal or node.known[lot.uid], node.ledger.pods.get(lot.uid)
-        problems = tuple(str(each) for each in known.ask.problems)
+        problems = tuple(str(each) for each in known.settings.problems)
         if record is None:
             state = PodState.WAITING if lot.bound else PodState.REFUSED
         elif known.refusal is not None:
             state = PodState.OVERRULED
-        elif known.exempt or not known.ask.pin:
+        elif known.exempt or not known.settings.pin:
             state = PodState.LEFT_ALONE
         elif not _holds(node, lot.uid):
             state = PodState.SHARED

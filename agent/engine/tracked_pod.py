@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from agent.core.admission.node import Node
 from agent.core.admission.resize import PREFIX as RESIZE
 from agent.core.request import exclusive
-from agent.core.request.annotations import Ask
+from agent.core.request.annotations import PodSettings
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod, Qos
@@ -49,7 +49,7 @@ class TrackedPod:
 
     Attributes:
         pod: as last seen.
-        ask: its annotations, checked.
+        settings: its annotations, checked.
         refusal: why it was refused, None when it is in.
         exempt: why it is left alone (safety.md S2), "" when it is not.
         ran: it ran before the agent knew it.
@@ -61,7 +61,7 @@ class TrackedPod:
     """
 
     pod: Pod
-    ask: Ask
+    settings: PodSettings
     refusal: Refusal | None = None
     exempt: str = ""
     ran: bool = False
@@ -81,9 +81,11 @@ def on_shared_pool(ledger: Ledger, pod: Pod, node: Node, why: str, *, adopted: b
     return replace(ledger, pods={**ledger.pods, pod.uid: record})
 
 
-def softer(ask: Ask, wish: OnMisalignment | None) -> Ask:
+def softer(settings: PodSettings, wish: OnMisalignment | None) -> PodSettings:
     """What a pod asks for, or something milder that is done instead; nothing is milder than to run."""
-    return ask if wish is None or ask.on_misalignment is OnMisalignment.RUN else replace(ask, on_misalignment=wish)
+    if wish is None or settings.on_misalignment is OnMisalignment.RUN:
+        return settings
+    return replace(settings, on_misalignment=wish)
 
 
 def as_told(ledger: Ledger, known: Mapping[str, TrackedPod], unwritable: str) -> Ledger:
@@ -115,10 +117,10 @@ def same_room(old: Pod, new: Pod) -> bool:
 
 def asks_nothing(known: TrackedPod, rules: Rules) -> bool:
     """Whether there is nothing to refuse: a pod is left alone (safety.md S2), or shares the pool by its own wish."""
-    return bool(known.exempt) or not known.ask.pin or not wants_anything(known.pod, rules)
+    return bool(known.exempt) or not known.settings.pin or not wants_anything(known.pod, rules)
 
 
 def wants_anything(pod: Pod, rules: Rules) -> bool:
     """Whether a pod could be granted something that must be saved first."""
     extended = any("/" in name for each in pod.containers for name in each.limits)
-    return pod.qos is Qos.GUARANTEED or bool(pod.annotations) or extended or exclusive.asks(pod, rules)
+    return pod.qos is Qos.GUARANTEED or bool(pod.annotations) or extended or exclusive.requested(pod, rules)

@@ -15,8 +15,8 @@ from agent.core.admission.node import Node
 from agent.core.admission.pressure import PressureCheck, unjudged
 from agent.core.cgroups.enforced import Unenforced
 from agent.core.devices.kubelet import Given, Offered
-from agent.core.request.annotations import Ask
-from agent.engine.deciding import asked, decided, set_aside, was_set_aside
+from agent.core.request.annotations import PodSettings
+from agent.engine.deciding import checked_settings, decided, set_aside, was_set_aside
 from agent.engine.device_tracker import DeviceTracker, reported_before
 from agent.engine.fault_isolation import sentence
 from agent.engine.migrate import Migrated, migrate
@@ -99,7 +99,10 @@ def begun(node: Node, ledger: Ledger, switches: Switches, *, saved: bool, comple
         complete: see State.
     """
     device_tracker = DeviceTracker(node, reported_before(ledger, node))
-    known = {uid: TrackedPod(each.pod, asked(node, each.pod), ran=each.adopted) for uid, each in ledger.pods.items()}
+    known = {
+        uid: TrackedPod(each.pod, checked_settings(node, each.pod), ran=each.adopted)
+        for uid, each in ledger.pods.items()
+    }
     return State(
         ledger,
         device_tracker.node(node),
@@ -165,9 +168,9 @@ def tried(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
 
 def decide(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
     """Put a pod into the ledger, or a refusal beside it; told are others that have no place in line any more."""
-    before, rules = state.known.get(pod.uid) or TrackedPod(pod, Ask()), state.node.rules
+    before, rules = state.known.get(pod.uid) or TrackedPod(pod, PodSettings()), state.node.rules
     known = TrackedPod(
-        pod, softer(asked(state.node, pod), before.softer), exempt=at.exempt(pod), ran=ran,
+        pod, softer(checked_settings(state.node, pod), before.softer), exempt=at.exempt(pod), ran=ran,
         since=before.since, softer=before.softer,
     )  # fmt: skip
     final = refused_for_good(before, known, rules)
@@ -191,20 +194,20 @@ def put_aside(state: State, pod: Pod, *, ran: bool) -> State:
 def as_known(state: State, pod: Pod, *, ran: bool) -> TrackedPod:
     """A pod as it is known; a new one with what it asks for."""
     known = state.known.get(pod.uid)
-    return replace(known, pod=pod) if known else TrackedPod(pod, asked(state.node, pod), ran=ran)
+    return replace(known, pod=pod) if known else TrackedPod(pod, checked_settings(state.node, pod), ran=ran)
 
 
 def adopted(state: State, found: Recovered) -> State:
     """Pods that run were found, with what they run on, and the ledger lacked them."""
     pods = [found.ledger.pods[uid].pod for uid in found.adopted]
-    known = (TrackedPod(pod, asked(state.node, pod), ran=True) for pod in pods)
+    known = (TrackedPod(pod, checked_settings(state.node, pod), ran=True) for pod in pods)
     return state.with_pods(*known, ledger=found.ledger)
 
 
 def left_behind(state: State, observed: Observed, there: Collection[str]) -> Transition:
     """Who runs is known. Containers of pods that nobody knows keep their CPUs until their cgroups have gone."""
     ledger, left = keep(state.node, state.ledger, observed, there)
-    gone = (TrackedPod(ledger.pods[uid].pod, Ask(), ran=True, ended=True) for uid in left)
+    gone = (TrackedPod(ledger.pods[uid].pod, PodSettings(), ran=True, ended=True) for uid in left)
     return Transition(replace(state, ledger=ledger, complete=True).with_pods(*gone), problems=tuple(left.values()))
 
 
@@ -306,7 +309,7 @@ def changed(state: State, node: Node, switches: Switches | None, exempt: Exempt)
     node = device_tracker.node(node)
     migrated = migrate(state.ledger, node)
     known = {
-        uid: replace(each, ask=softer(asked(node, each.pod), each.softer), exempt=exempt(each.pod))
+        uid: replace(each, settings=softer(checked_settings(node, each.pod), each.softer), exempt=exempt(each.pod))
         for uid, each in state.known.items()
     }
     new = replace(

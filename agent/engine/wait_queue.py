@@ -46,13 +46,13 @@ def most_waiting(sandboxes_per_minute: int) -> int:
 
 def waits(known: TrackedPod, rules: Rules) -> bool:
     """Whether a refused pod's wish is to wait."""
-    return not known.ran and (known.ask.on_misalignment or rules.on_misalignment) is OnMisalignment.WAIT
+    return not known.ran and (known.settings.on_misalignment or rules.on_misalignment) is OnMisalignment.WAIT
 
 
 def queue_of(known: Mapping[str, TrackedPod], rules: Rules, but: str = "") -> list[Waiting]:
     """Who stands in line, without one pod."""
     return [
-        Waiting(each.pod, each.ask, each.since)
+        Waiting(each.pod, each.settings, each.since)
         for uid, each in known.items()
         if uid != but and each.refusal and not each.ended and not each.unsaved
         and FINAL not in each.refusal.facts and waits(each, rules)
@@ -62,7 +62,7 @@ def queue_of(known: Mapping[str, TrackedPod], rules: Rules, but: str = "") -> li
 def queued(known: TrackedPod, refusal: Refusal, now: float, *, node: Node, given: Given | None) -> TrackedPod:
     """A refused pod whose wish is to wait: in line, or refused for good. It waits from now on, if it does not yet."""
     prepare = _prepare({known.pod.uid: given} if given else {})
-    hopeless = never(node, known.pod, known.ask, prepare)
+    hopeless = never(node, known.pod, known.settings, prepare)
     if hopeless is not None:
         hopeless = explained(hopeless, prepare(node.start(), known.pod), node.inventory, known.pod)
         text = f"{hopeless.message}; not even an empty node has room for it, so it does not wait"
@@ -78,8 +78,8 @@ def refused_for_good(before: TrackedPod, now: TrackedPod, rules: Rules) -> Refus
     refusal = before.refusal
     if refusal is None or FINAL not in refusal.facts or not same_room(before.pod, now.pod):
         return None
-    wish = now.ask.on_misalignment or rules.on_misalignment
-    return None if now.exempt or now.ran or not now.ask.pin or wish is OnMisalignment.RUN else refusal
+    wish = now.settings.on_misalignment or rules.on_misalignment
+    return None if now.exempt or now.ran or not now.settings.pin or wish is OnMisalignment.RUN else refusal
 
 
 def crowded_out(known: Mapping[str, TrackedPod], rules: Rules, most: int) -> dict[str, TrackedPod]:
@@ -102,8 +102,8 @@ def softened(known: TrackedPod, wish: OnMisalignment, now: float) -> TrackedPod:
     if known.refusal is None:
         return known
     facts = {name: fact for name, fact in known.refusal.facts.items() if name != FINAL}
-    ask, refusal = softer(known.ask, wish), replace(known.refusal, facts=facts)
-    return replace(known, ask=ask, softer=wish, refusal=refusal, since=now)
+    settings, refusal = softer(known.settings, wish), replace(known.refusal, facts=facts)
+    return replace(known, settings=settings, softer=wish, refusal=refusal, since=now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def turn(
     lots, told = dict[str, TrackedPod](), list[Pod]()
     for uid in pending(ledger):
         if uid in known and not known[uid].ended:
-            done = resized(node, ledger, ledger.pods[uid].pod, known[uid].ask.cpu_options)
+            done = resized(node, ledger, ledger.pods[uid].pod, known[uid].settings.cpu_options)
             if done.ledger.pods[uid] != ledger.pods[uid]:
                 ledger = done.ledger
                 told.append(known[uid].pod)

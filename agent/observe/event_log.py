@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from agent.core.admission.alignment import kind_of
 from agent.core.cgroups.enforced import Unenforced
-from agent.core.request.annotations import Ask
+from agent.core.request.annotations import PodSettings
 from agent.model.cgroup import VANISHED, Cause, Write, Written
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal
@@ -46,20 +46,20 @@ class EventLog:
         self._refused: dict[tuple[str, str], tuple[str, str]] = {}  # (path, file) -> (value, error)
         self._emptied: dict[str, str] = {}  # path -> EMPTIED
 
-    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
+    def admitted(self, pod: Pod, ledger: Ledger, settings: PodSettings, unenforced: Unenforced) -> None:
         """See Reporter."""
         record = ledger.pods[pod.uid]
         holds = {name: str(cpus) for name, cpus in sorted(ledger.cpus.assigned.get(pod.uid, {}).items())}
         aligned = all(record.aligned.values()) and not record.why
         outcome, reason = ("aligned", "") if aligned else ("misaligned", kind_of(record))
         self._metrics.count("admissions_total", record.policy, outcome, reason)
-        self._annotations(pod, ask)
+        self._annotations(pod, settings)
         facts = {"pod": pod.key, "uid": pod.uid, "cpus": holds, "aligned": aligned, "why": dict(record.why)}
         LOG.info("admitted", extra={"facts": {key: value for key, value in facts.items() if value not in ({}, "")}})
         if unenforced:
-            self.enforced(pod, ledger, ask, unenforced)
+            self.enforced(pod, ledger, settings, unenforced)
 
-    def enforced(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:  # noqa: ARG002 - of the protocol
+    def enforced(self, pod: Pod, ledger: Ledger, settings: PodSettings, unenforced: Unenforced) -> None:  # noqa: ARG002 - of the protocol
         """See Reporter."""
         facts = {"pod": pod.key, "uid": pod.uid}
         for container, why in sorted(unenforced.items()):
@@ -67,10 +67,10 @@ class EventLog:
         if not unenforced:
             LOG.info("in force", extra={"facts": facts})
 
-    def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:
+    def refused(self, pod: Pod, refusal: Refusal, settings: PodSettings) -> None:
         """See Reporter."""
-        self._metrics.count("admissions_total", ask.policy or self._policy(), "refused", refusal.reason.value)
-        self._annotations(pod, ask)
+        self._metrics.count("admissions_total", settings.policy or self._policy(), "refused", refusal.reason.value)
+        self._annotations(pod, settings)
         facts = {"pod": pod.key, "uid": pod.uid, "reason": refusal.reason.value, "container": refusal.container}
         LOG.warning("refused: %s", refusal.message, extra={"facts": {**facts, **refusal.facts}})
 
@@ -122,8 +122,8 @@ class EventLog:
         self._metrics.count("problems_total", what)
         LOG.error("%s", text, extra={"facts": {"what": what}})
 
-    def _annotations(self, pod: Pod, ask: Ask) -> None:
-        for problem in ask.problems:
+    def _annotations(self, pod: Pod, settings: PodSettings) -> None:
+        for problem in settings.problems:
             self._metrics.count("annotation_errors_total")
             LOG.warning("%s", problem, extra={"facts": {"pod": pod.key}})
 

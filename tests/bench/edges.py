@@ -28,7 +28,7 @@ from agent.app.cluster.start import read_start
 from agent.app.cluster.summary import SummaryText, says_the_same
 from agent.app.cluster.topology_loop import TopologyLoop
 from agent.core.admission.node import Node
-from agent.core.request.annotations import Ask
+from agent.core.request.annotations import PodSettings
 from agent.engine.device_tracker import DeviceTracker
 from agent.engine.state import State
 from agent.engine.tracked_pod import TrackedPod
@@ -121,7 +121,7 @@ class AdmitsAtOnce:
         """What the topology's loop reads; the same object while nothing changes."""
         with self.lock:
             if self.shown.ledger is not self.ledger:
-                known = {uid: TrackedPod(record.pod, Ask()) for uid, record in self.ledger.pods.items()}
+                known = {uid: TrackedPod(record.pod, PodSettings()) for uid, record in self.ledger.pods.items()}
                 self.shown = State(self.ledger, NODE, DeviceTracker(NODE), known)
             return self.shown
 
@@ -133,7 +133,7 @@ class AdmitsAtOnce:
                     self._admit(pod, adopted=pod.uid in ran)
                 ledger = self.ledger
             if self.reporter is not None:
-                self.reporter.admitted(pod, ledger, Ask())
+                self.reporter.admitted(pod, ledger, PodSettings())
 
     def pods_gone(self, uids: list[str]) -> None:
         """Free what they hold."""

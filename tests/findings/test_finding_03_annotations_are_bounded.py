@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.request.annotations import ask_of
+from agent.core.request.annotations import pod_settings
 from agent.engine.tracked_pod import TrackedPod
 from agent.errors import BadPodError, CheckpointUnwritableError
 from agent.host.checkpoint import Checkpoint
@@ -105,7 +105,7 @@ def test_finding_03_an_old_checkpoint_with_fat_annotations_loads_and_shrinks(tmp
     world.store.saved = ledger_from_json(body)
     after = World(tmp_path, store=world.store, pods=world.pods.values())
     assert after.holds("db") == "1-2"
-    assert after.engine.known["db"].ask.policy is Policy.RESTRICTED
+    assert after.engine.known["db"].settings.policy is Policy.RESTRICTED
     path = tmp_path / "state" / "checkpoint.json"
     assert Checkpoint(path).save(after.engine.ledger) < 4096
 
@@ -150,14 +150,14 @@ def test_finding_03_what_is_kept_of_annotations_is_short_and_told() -> None:
         noted(policy="restricted" + " " * 5000 + "x", **{f"a{each:05}": "v" * 100 for each in range(1000)})("p", 1)
     ).pod
     assert sum(len(key) + len(value) for key, value in pod.annotations.items()) < 500
-    ask = ask_of(pod, CpuOptions(), Policy.NONE)
-    assert ask.policy is None
-    texts = list(map(str, ask.problems))
+    settings = pod_settings(pod, CpuOptions(), Policy.NONE)
+    assert settings.policy is None
+    texts = list(map(str, settings.problems))
     assert [text.partition(":")[0] for text in texts] == ["numalign.io/policy", "numalign.io/a00000"]
     assert "goes on beyond 100 characters" in texts[0]
     assert "and 995 more" in texts[1]
     assert all(len(text) < 500 for text in texts)
-    assert TrackedPod(pod, ask).pod.annotations["numalign.io/a00000"] == ""
+    assert TrackedPod(pod, settings).pod.annotations["numalign.io/a00000"] == ""
 
 
 def test_finding_03_longer_good_values_are_followed() -> None:
@@ -168,6 +168,6 @@ def test_finding_03_longer_good_values_are_followed() -> None:
     ))  # fmt: skip
     devices = ",".join(f"numalign.io/some-longer-name-{number}=16" for number in range(12))
     pod = seen(noted(**{"cpu-options": options, "devices": devices})("p", 1)).pod
-    ask = ask_of(pod, CpuOptions(), Policy.NONE)
-    assert ask.problems == ()
-    assert len(ask.devices) == 12
+    settings = pod_settings(pod, CpuOptions(), Policy.NONE)
+    assert settings.problems == ()
+    assert len(settings.devices) == 12

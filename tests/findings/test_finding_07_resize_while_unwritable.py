@@ -11,7 +11,7 @@ import pytest
 
 from agent.core.admission.alignment import kind_of
 from agent.core.devices.kubelet import Offered
-from agent.core.request.annotations import Ask
+from agent.core.request.annotations import PodSettings
 from agent.engine.tracked_pod import TrackedPod, as_told
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
@@ -35,12 +35,12 @@ class Words(Ears):
         super().__init__()
         self.why: dict[str, Mapping[str, str]] = {}
 
-    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask, *more: Any) -> None:  # noqa: ANN401 - whatever else is told
-        super().admitted(pod, ledger, ask, *more)
+    def admitted(self, pod: Pod, ledger: Ledger, settings: PodSettings, *more: Any) -> None:  # noqa: ANN401 - whatever else is told
+        super().admitted(pod, ledger, settings, *more)
         self.why[pod.uid] = ledger.pods[pod.uid].why
 
-    def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:
-        super().refused(pod, refusal, ask)
+    def refused(self, pod: Pod, refusal: Refusal, settings: PodSettings) -> None:
+        super().refused(pod, refusal, settings)
         self.why[pod.uid] = {"": f"refused: {refusal.message}"}
 
 
@@ -170,6 +170,6 @@ def test_finding_07_what_was_not_aligned_does_not_become_so(world: World) -> Non
     record = replace(ledger.pods["two"], aligned={"a": False, "b": True})
     ledger = replace(ledger, pods={**ledger.pods, "two": record})
     pod = pod_from(manifest("two", container("a"), container("b", cpu="3"), created=2))
-    told = as_told(ledger, {"two": TrackedPod(pod, Ask(), unsaved=True)}, FULL).pods["two"]
+    told = as_told(ledger, {"two": TrackedPod(pod, PodSettings(), unsaved=True)}, FULL).pods["two"]
     assert told.aligned == {"a": False, "b": False}
     assert list(told.why) == ["b"]

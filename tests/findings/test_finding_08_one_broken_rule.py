@@ -10,7 +10,7 @@ import pytest
 
 from agent.core.admission.node import Node
 from agent.core.admission.pod import Trace
-from agent.core.request.annotations import NOTHING, Ask
+from agent.core.request.annotations import NOTHING, PodSettings
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from agent.model.outcome import Admitted, Outcome
@@ -22,8 +22,8 @@ from tests.flow.world import MemoryStore, World, container, manifest
 class Greedy(Node):
     """Managers with a bug: pods called bad get a CPU that is reserved and shared."""
 
-    def admit(self, ledger: Ledger, pod: Pod, ask: Ask = NOTHING, trace: Trace | None = None) -> Outcome:
-        outcome = super().admit(ledger, pod, ask, trace)
+    def admit(self, ledger: Ledger, pod: Pod, settings: PodSettings = NOTHING, trace: Trace | None = None) -> Outcome:
+        outcome = super().admit(ledger, pod, settings, trace)
         if not pod.name.startswith("bad") or not isinstance(outcome, Admitted):
             return outcome
         books = outcome.ledger.cpus

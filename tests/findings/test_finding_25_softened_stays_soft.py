@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.request.annotations import Ask
+from agent.core.request.annotations import PodSettings
 from agent.model.rules import OnMisalignment
 from tests.flow.tenants import Shared
 from tests.flow.world import World, container, manifest
@@ -59,7 +59,7 @@ def test_finding_25_a_change_of_annotations_does_not_harden_it(node: Shared) -> 
     for change in ({"scope": "pod"}, {"policy": "restricted"}, {"on_misalignment": "evict"}):
         node.hear(replica("two", 3, **change))
         assert node.queue.actions == [("fail", "one")]
-        assert node.engine.known["two"].ask.on_misalignment is OnMisalignment.WAIT
+        assert node.engine.known["two"].settings.on_misalignment is OnMisalignment.WAIT
 
 
 def test_finding_25_it_may_ask_for_something_milder_still(node: Shared) -> None:
@@ -73,7 +73,7 @@ def test_finding_25_other_settings_do_not_harden_it(node: Shared) -> None:
     """The machine is read again: it still waits."""
     node.hear(replica("two", 3))
     node.engine.changed(node.node())
-    assert node.engine.known["two"].ask.on_misalignment is OnMisalignment.WAIT
+    assert node.engine.known["two"].settings.on_misalignment is OnMisalignment.WAIT
     assert node.queue.actions == [("fail", "one")]
 
 
@@ -83,7 +83,7 @@ def test_finding_25_after_an_hour_it_is_still_soft() -> None:
     talk = reporter(queue, OnMisalignment.FAIL, most_refusals=1, fallback=OnMisalignment.WAIT, clock=lambda: now[0])
 
     def refused(name: str) -> OnMisalignment | None:
-        return talk.refused(known(talk, body(name, "rs")), REFUSAL, Ask())
+        return talk.refused(known(talk, body(name, "rs")), REFUSAL, PodSettings())
 
     assert [refused("one"), refused("two")] == [None, OnMisalignment.WAIT]
     assert queue.actions == [("fail", "uid-one")]
@@ -101,7 +101,7 @@ def test_finding_25_the_engine_alone_keeps_it(tmp_path: Path) -> None:
     world.see(manifest("p", container(cpu="6"), policy=ONE_NODE, on_misalignment="fail"))
     world.engine.soften("p", OnMisalignment.WAIT)
     world.see(manifest("p", container(cpu="6"), policy=ONE_NODE, on_misalignment="fail", scope="pod"))
-    assert world.engine.known["p"].ask.on_misalignment is OnMisalignment.WAIT
+    assert world.engine.known["p"].settings.on_misalignment is OnMisalignment.WAIT
 
 
 def test_finding_25_it_survives_a_restart_of_the_agent(

@@ -17,7 +17,7 @@ from agent.app.offline.queries import manifests, open_queries
 from agent.app.standalone.build import StandaloneOptions, standalone_node
 from agent.app.statedir import unplaced_pods as unplaced
 from agent.cli import explain_show, group
-from agent.engine.deciding import asked
+from agent.engine.deciding import checked_settings
 from agent.engine.device_tracker import DeviceTracker
 from agent.engine.state import State
 from agent.engine.tracked_pod import TrackedPod
@@ -224,7 +224,7 @@ def test_refused_pods_stay_known_after_they_are_gone(left: Left, tmp_path: Path)
     assert found.explain(refused.pod).notes[0] == "the pod is gone; all numbers are those of now"
     anew = replace(refused, pod=replace(refused.pod, uid="anew", created=refused.pod.created + 1))
     assert replace(desk, outside={**gone, "anew": anew}).find("shop/checkout").uid == "anew"
-    inside = TrackedPod(refused.pod, asked(desk.node, refused.pod))
+    inside = TrackedPod(refused.pod, checked_settings(desk.node, refused.pod))
     book.follow(State(desk.ledger, desk.node, DeviceTracker(desk.node), {uid: inside}))
     assert unplaced.load(tmp_path) == {}
 

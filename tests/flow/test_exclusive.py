@@ -282,7 +282,7 @@ def test_a_mistake_is_told_and_the_pod_runs_as_before(tmp_path: Path, value: str
     node.come(burstable("b", exclusive=value))
     assert node.holds("b") == ""
     assert words in node.message("b")
-    assert [words in str(each) for each in node.engine.known["b"].ask.problems] == [True]
+    assert [words in str(each) for each in node.engine.known["b"].settings.problems] == [True]
     assert node.condition("b") == "True SharedPool"
 
 

@@ -55,7 +55,7 @@ def test_a_text_that_is_no_list_gives_nothing_and_is_told_in_one_sentence(tmp_pa
     assert [bool(node.holds(uid)) for uid in ("e", "n", "m")] == [False, False, True]
     assert node.engine.ledger.cpus.mixed == {}
     for uid, name in (("e", "exclusive"), ("n", "exclusive"), ("m", "mixed")):
-        (problem,) = node.engine.known[uid].ask.problems
+        (problem,) = node.engine.known[uid].settings.problems
         assert problem.annotation == f"numalign.io/{name}"
         assert len(str(problem)) < 400
         assert node.message(uid).count(f"numalign.io/{name}") == 1

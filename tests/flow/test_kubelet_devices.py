@@ -204,7 +204,7 @@ def test_an_annotation_that_asks_for_what_is_not_handed_out_is_told(tmp_path: Pa
         settings={"devices": [{"resource": "numalign.io/nic", "class": "02", "namespaces": ["*"]}]},
     )
     made.see(manifest("job", devices=f"numalign.io/nick=1,{GPU}=1"))
-    problems = [str(each) for each in made.engine.known["job"].ask.problems]
+    problems = [str(each) for each in made.engine.known["job"].settings.problems]
     assert problems == [
         f'numalign.io/devices: "numalign.io/nick=1,{GPU}=1" {why}; the default of the node applies'
         for why in (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.core.admission.node import Node
-from agent.core.request.annotations import Ask
+from agent.core.request.annotations import PodSettings
 from agent.host.standin import container_id
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
@@ -66,10 +66,10 @@ def test_a_second_decision_that_goes_wrong_was_none(
     made, admit = world(tmp_path), Node.admit
     made.see(asking(policy="restricted"))
 
-    def greedy(node: Node, ledger: Ledger, pod: Pod, ask: Ask) -> Outcome:
+    def greedy(node: Node, ledger: Ledger, pod: Pod, settings: PodSettings) -> Outcome:
         if fault == "raises":
             raise ArithmeticError(fault)
-        outcome = admit(node, ledger, pod, ask)
+        outcome = admit(node, ledger, pod, settings)
         reserved = {**outcome.ledger.cpus.assigned, pod.uid: {"app": CpuSet.of(0)}}
         return replace(outcome, ledger=replace(outcome.ledger, cpus=replace(outcome.ledger.cpus, assigned=reserved)))
 

@@ -138,7 +138,7 @@ def test_a_mistake_is_told_and_the_pod_runs_as_before(tmp_path: Path, notes: dic
     node.come(burstable("b", **notes))
     assert bool(node.holds("b")) == ("exclusive" in notes)
     assert f"numalign.io/mixed: {words}" in node.message("b")
-    assert [words in str(each) for each in node.engine.known["b"].ask.problems] == [True]
+    assert [words in str(each) for each in node.engine.known["b"].settings.problems] == [True]
     assert whole(node, "b") == (cpus(node.holds("b")) or ALL)
 
 

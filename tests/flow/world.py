@@ -19,7 +19,7 @@ from agent.core.admission.node import Node
 from agent.core.cgroups.desired import mixed_part
 from agent.core.cgroups.enforced import Unenforced
 from agent.core.machines.synthetic import parse_synthetic
-from agent.core.request.annotations import Ask
+from agent.core.request.annotations import PodSettings
 from agent.engine.adopt import AnnotatedGrant
 from agent.engine.engine import Engine
 from agent.engine.memory_pressure import Room
@@ -77,16 +77,16 @@ class Ears:
     told: dict[str, str] = field(default_factory=dict)
     """The CPUs that each pod was told last, of all its containers."""
 
-    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
+    def admitted(self, pod: Pod, ledger: Ledger, settings: PodSettings, unenforced: Unenforced) -> None:
         self.admitted_.append(pod.uid)
-        self.enforced(pod, ledger, ask, unenforced)
+        self.enforced(pod, ledger, settings, unenforced)
 
-    def enforced(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
+    def enforced(self, pod: Pod, ledger: Ledger, settings: PodSettings, unenforced: Unenforced) -> None:
         self.unenforced[pod.uid] = dict(unenforced)
         self.words.append(pod.uid)
         self.told[pod.uid] = str(CpuSet.union(ledger.cpus.assigned.get(pod.uid, {}).values()))
 
-    def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:
+    def refused(self, pod: Pod, refusal: Refusal, settings: PodSettings) -> None:
         self.refused_[pod.uid] = refusal
 
     def released(self, uid: str) -> None:

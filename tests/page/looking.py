@@ -7,7 +7,7 @@ from dataclasses import replace
 from agent.app.page.values import PageInput
 from agent.core.admission.node import Node
 from agent.core.machines.synthetic import parse_synthetic
-from agent.core.request.annotations import Ask
+from agent.core.request.annotations import PodSettings
 from agent.engine.device_tracker import DeviceTracker
 from agent.engine.state import State
 from agent.engine.tracked_pod import TrackedPod
@@ -51,7 +51,7 @@ def some_pods(*names: str, machine: str = "a machine") -> PageInput:
             created=number,
         )
         last = name == names[-1]
-        known[pod.uid] = TrackedPod(pod, Ask(), refusal=refusal if last else None)
+        known[pod.uid] = TrackedPod(pod, PodSettings(), refusal=refusal if last else None)
         if not last:
             records[pod.uid] = PodRecord(pod, "best-effort", "container", aligned={name: number % 2 == 0},
                                          affinity={name: Hint(NodeSet.from_ids([0]), preferred=True)},

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.core.admission.waiting import Waiting, by_arrival, crowded
-from agent.core.request.annotations import Ask
+from agent.core.request.annotations import PodSettings
 from agent.model.podspec import pod_from
 
 LINES = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 3), st.integers(0, 2)), max_size=14)
@@ -20,7 +20,8 @@ def waiting(number: int, namespace: str, since: int, created: int) -> Waiting:
     """One in line."""
     stamp = f"2026-01-01T00:00:0{created}Z"
     metadata = {"name": "p", "uid": f"p{number}", "namespace": namespace, "creationTimestamp": stamp}
-    return Waiting(pod_from({"metadata": metadata, "spec": {"containers": [{"name": "c"}]}}), Ask(), float(since))
+    pod = pod_from({"metadata": metadata, "spec": {"containers": [{"name": "c"}]}})
+    return Waiting(pod, PodSettings(), float(since))
 
 
 @settings(max_examples=300, deadline=None)

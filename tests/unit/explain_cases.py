@@ -28,7 +28,7 @@ from agent.core.devices.kubelet import Given, Offered, handed_over, places
 from agent.core.explain import Explanation, PodStanding, explain
 from agent.core.explain.case import Case
 from agent.core.request.exempt import Exemptions
-from agent.engine.deciding import asked, decided
+from agent.engine.deciding import checked_settings, decided
 from agent.engine.tracked_pod import SWITCHES, TrackedPod
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
@@ -105,7 +105,7 @@ def carried_out(case: Mapping[str, Any]) -> Told:
         number += 1
         pod = pod_of(body, number)
         exempt = Exemptions().why(pod)
-        known = TrackedPod(pod, asked(node, pod), exempt=exempt, ran=ran)
+        known = TrackedPod(pod, checked_settings(node, pod), exempt=exempt, ran=ran)
         ledger, known = decided(
             node, ledger, known, given=given if body is case["pod"] else None, unwritable="", switches=SWITCHES,
             now=1000.0, line=line or [],
@@ -118,7 +118,7 @@ def carried_out(case: Mapping[str, Any]) -> Told:
     for place, body in enumerate(case.get("line", [])):
         known = come(body)
         assert known.refusal is not None, f"{body['name']} need not wait"
-        line.append(Waiting(known.pod, known.ask, float(place)))
+        line.append(Waiting(known.pod, known.settings, float(place)))
     if not case.get("seen", True):
         number += 1
         pod = pod_of(case["pod"], number)
@@ -129,7 +129,7 @@ def carried_out(case: Mapping[str, Any]) -> Told:
     for name in case.get("ended", []):
         ledger = node.release(ledger, name)
     standing = PodStanding(refusal=known.refusal, exempt=known.exempt, given=given)
-    found = explain(node, ledger, known.pod, ask=known.ask, standing=standing)
+    found = explain(node, ledger, known.pod, settings=known.settings, standing=standing)
     return Told(node, ledger, known.pod, found, given)
 
 
@@ -164,10 +164,10 @@ def _offered(case: Mapping[str, Any]) -> Iterator[Offered]:
 
 def again(told: Told, found: Explanation) -> Case:
     """The admission that the remedies of an explanation were found on."""
-    ask = asked(told.node, told.pod)
+    settings = checked_settings(told.node, told.pod)
     given = places(told.ledger, told.node.inventory, told.pod.uid) or told.given
     ledger = told.node.release(told.ledger, told.pod.uid)
-    asking = replace(ask, policy=found.policy)
+    asking = replace(settings, policy=found.policy)
     return Case(handed_over(ledger, told.pod, given) if given else ledger, told.pod, asking)
 
 

@@ -12,7 +12,7 @@ from agent.core.admission.alignment import UNPREFERRED
 from agent.core.admission.node import Node
 from agent.core.admission.pod import NO_LOCALITY, NO_LOCALITY_CONTAINER, NO_LOCALITY_POD, Step
 from agent.core.machines.synthetic import parse_synthetic
-from agent.core.request.annotations import Ask
+from agent.core.request.annotations import PodSettings
 from agent.model.devices import Device, DeviceInventory
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
@@ -109,7 +109,7 @@ def test_a_refusal_is_a_value_and_leaves_the_ledger_as_it_was() -> None:
 def test_the_four_policies(policy: Policy, *, fits: bool) -> None:
     """Three CPUs that only two nodes together have: two policies let the pod in, and say it is not aligned."""
     managers, empty = node(rules(policy))
-    used = admitted(managers.admit(empty, pod("a", 2, 2), Ask(policy=Policy.RESTRICTED)))
+    used = admitted(managers.admit(empty, pod("a", 2, 2), PodSettings(policy=Policy.RESTRICTED)))
     outcome = managers.admit(used, pod("b", 3))
     assert isinstance(outcome, Admitted) is fits
     if fits:
@@ -125,13 +125,14 @@ def test_a_pod_brings_its_own_policy_scope_and_options() -> None:
         managers.admit(
             empty,
             pod("a", 2, 1),
-            Ask(Policy.SINGLE_NUMA_NODE, Scope.POD, cpu_options=CpuOptions(distribute_across_numa=True)),
+            PodSettings(Policy.SINGLE_NUMA_NODE, Scope.POD, cpu_options=CpuOptions(distribute_across_numa=True)),
         )
     )
     record = ledger.pods["a"]
     assert (record.policy, record.scope, record.asked) == ("single-numa-node", "pod", "single-numa-node")
     assert {str(hint.nodes) for hint in record.affinity.values()} == {"0"}
-    spread = admitted(managers.admit(empty, pod("b", 5), Ask(cpu_options=CpuOptions(distribute_across_numa=True))))
+    distribute = PodSettings(cpu_options=CpuOptions(distribute_across_numa=True))
+    spread = admitted(managers.admit(empty, pod("b", 5), distribute))
     plain = admitted(managers.admit(empty, pod("b", 5)))
     assert [str(each.grant("b", "c0").cpus) for each in (spread, plain)] == ["1-2,4-6", "1,4-7"]
     assert [str(each.cpus.shared) for each in (spread, plain)] == ["0,3,7", "0,2-3"]
@@ -209,7 +210,7 @@ def test_confined_pods_and_exclusive_ones_leave_each_other_room() -> None:
     check(full, managers)
     late = pod("c", "2500m", notes={"numalign.io/align": "numa"})
     assert refused(managers.admit(full, late)).reason is Reason.TOPOLOGY
-    unconfined = admitted(managers.admit(full, late, Ask(policy=Policy.BEST_EFFORT)))
+    unconfined = admitted(managers.admit(full, late, PodSettings(policy=Policy.BEST_EFFORT)))
     assert "it is not confined" in unconfined.pods["c"].why[""]
 
 

@@ -18,7 +18,7 @@ from agent.core.explain.case import Case
 from agent.core.explain.remedies import remedies
 from agent.core.explain.values import Lever, Remedy
 from agent.core.machines.synthetic import parse_synthetic
-from agent.core.request.annotations import CPU_OPTIONS, Ask, ask_of
+from agent.core.request.annotations import CPU_OPTIONS, PodSettings, pod_settings
 from agent.errors import MalformedError, SettingsError
 from agent.model.devices import DeviceInventory
 from agent.model.go import parse_bool
@@ -96,13 +96,13 @@ def test_settings_annotations_and_explanations_agree(policy: Policy) -> None:
         except SettingsError:
             refused = True
         node = Node(MACHINE, Rules(), DeviceInventory())
-        case = Case(node.start(), pod(), Ask(policy=policy, cpu_options=options))
+        case = Case(node.start(), pod(), PodSettings(policy=policy, cpu_options=options))
         assert possible(case, node) is not refused, names
         if set(names) <= set(POD_OPTIONS):
             text = ",".join(f"{name}=true" for name in names)
-            ask = ask_of(pod(text), CpuOptions(), policy)
-            assert ask.cpu_options == (None if refused or not text else options), names
-            assert bool(ask.problems) is refused, names
+            settings = pod_settings(pod(text), CpuOptions(), policy)
+            assert settings.cpu_options == (None if refused or not text else options), names
+            assert bool(settings.problems) is refused, names
 
 
 @pytest.mark.parametrize("name", NODE_OPTIONS)
@@ -112,7 +112,7 @@ def test_every_option_is_known_everywhere(name: str) -> None:
     assert cpu_options({name: "true"}) == chosen(name)
     words = schema()["properties"][KEY]["description"].rstrip(".").split(", ")
     assert words == list(NODE_OPTIONS)
-    problems = ask_of(pod(f"{name}=true"), CpuOptions(), Policy.NONE).problems
+    problems = pod_settings(pod(f"{name}=true"), CpuOptions(), Policy.NONE).problems
     assert bool(problems) is not option.per_pod
     for value in (True, False):
         base = replace(CpuOptions(), **{option.field: value})
@@ -160,7 +160,7 @@ def test_an_explanation_tries_every_option_that_a_pod_may_have() -> None:
 
     for base in ((), *((name,) for name in POD_OPTIONS)):
         tried.clear()
-        case = Watched(node.start(), pod(cpus=100), Ask(policy=Policy.BEST_EFFORT, cpu_options=chosen(*base)))
+        case = Watched(node.start(), pod(cpus=100), PodSettings(policy=Policy.BEST_EFFORT, cpu_options=chosen(*base)))
         assert isinstance(case.admit(node), Refused)
         remedies(node, case)
         for name in POD_OPTIONS:

@@ -12,7 +12,7 @@ from urllib3 import HTTPResponse
 
 from agent.app.offline.decommission import UNTOUCHED, NodeProgress, ReleaseCoordinator, sentence
 from agent.cli.release_cluster import ReleaseOptions, release_cluster
-from agent.core.request.annotations import APART, RELEASE, RELEASED, ask_of
+from agent.core.request.annotations import APART, RELEASE, RELEASED, pod_settings
 from agent.errors import KubeError
 from agent.kube import client
 from agent.kube.client import KubeClient
@@ -163,7 +163,7 @@ def test_annotations_for_the_runtime_and_for_agents_are_no_typing_errors() -> No
     notes = dict.fromkeys(APART, "true")
     metadata = {"uid": "u", "name": "cni", "namespace": "kube-system", "annotations": notes}
     body = {"metadata": metadata, "spec": {"containers": [{"name": "c"}]}}
-    assert ask_of(pod_from(body), CpuOptions(), Policy.BEST_EFFORT).problems == ()
+    assert pod_settings(pod_from(body), CpuOptions(), Policy.BEST_EFFORT).problems == ()
 
 
 WAITING = {"name": "agent", "state": {"waiting": {"reason": "ImagePullBackOff"}}, "lastState": {}, "restartCount": 0}

@@ -18,7 +18,7 @@ from agent.core.explain.remedies import TRIES, _Search
 from agent.core.explain.serialize import lines, to_json
 from agent.core.explain.values import AsOf, Candidate, Explanation, HintList, Lever, LossReason, Verdict
 from agent.core.explain.words import size, spread
-from agent.engine.deciding import asked
+from agent.engine.deciding import checked_settings
 from agent.engine.device_tracker import DeviceTracker
 from agent.engine.explaining import explained
 from agent.engine.state import State
@@ -105,7 +105,7 @@ def test_the_engine_explains_what_it_knows() -> None:
     """A snapshot explains its pods: refused and waiting, in, left alone, and none that it does not know."""
     case = next(case for _, case in ALL if case["name"] == "it waits for room")
     told = carried_out(case)
-    known = TrackedPod(told.pod, asked(told.node, told.pod), refusal=told.found.refusal)
+    known = TrackedPod(told.pod, checked_settings(told.node, told.pod), refusal=told.found.refusal)
     snapshot = State(told.ledger, told.node, DeviceTracker(told.node), {told.pod.uid: known})
     found = explained(snapshot, told.pod.uid)
     assert found is not None
@@ -294,7 +294,7 @@ def test_annotations_in_remedies_are_whole() -> None:
                 key, _, value = written.partition(")")[0].partition(": ")
                 pod = replace(told.pod, annotations={**told.pod.annotations, f"numalign.io/{key}": value})
                 before = again(told, told.found)
-                asks = Case(before.ledger, pod, asked(told.node, pod)).admit(told.node)
+                asks = Case(before.ledger, pod, checked_settings(told.node, pod)).admit(told.node)
                 meant = before.changed(told.node, remedy).admit(told.node)
                 assert isinstance(asks, Admitted), remedy.sentence
                 assert (asks.ledger.cpus, asks.ledger.memory) == (meant.ledger.cpus, meant.ledger.memory)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.request.annotations import Ask, Problem
+from agent.core.request.annotations import PodSettings, Problem
 from agent.kube.objects.pod_objects import seen
 from agent.kube.pod_report import ASSIGNMENT, CONDITION, CPUS, NODES, admitted, carried
 from agent.model.ledger import DeviceBooks
@@ -29,9 +29,9 @@ def test_a_pod_that_is_not_aligned_has_an_event_once(queue: Queue) -> None:
     """`kubectl describe` shows it; after a restart it is not said again; aligned pods have none."""
     it = reporter(queue)
     pod = known(it, body())
-    it.admitted(pod, ledger(pod, c="4-5"), Ask())
+    it.admitted(pod, ledger(pod, c="4-5"), PodSettings())
     assert queue.notices == []
-    it.admitted(pod, ledger(pod, aligned=False, c="3-4"), Ask())
+    it.admitted(pod, ledger(pod, aligned=False, c="3-4"), PodSettings())
     (notice,) = queue.notices
     assert (notice.kind, notice.reason, notice.about.name) == ("Warning", "NotAligned", "p")
     assert notice.message == "c: spread over two nodes"
@@ -41,7 +41,7 @@ def test_a_pod_that_is_not_aligned_has_an_event_once(queue: Queue) -> None:
     again["status"]["conditions"] = [condition]
     later = reporter(fresh := Queue())
     pod = known(later, again)
-    later.admitted(pod, ledger(pod, aligned=False, c="3-4"), Ask())
+    later.admitted(pod, ledger(pod, aligned=False, c="3-4"), PodSettings())
     assert fresh.notices == []
 
 
@@ -49,7 +49,7 @@ def test_the_story_of_an_aligned_pod(queue: Queue) -> None:
     """JSON for machines, short ones for columns, a condition for people."""
     it = reporter(queue)
     pod = known(it, body())
-    it.admitted(pod, ledger(pod, c="4-5"), Ask())
+    it.admitted(pod, ledger(pod, c="4-5"), PodSettings())
     (report,) = queue.pod_reports
     assert json.loads(report.annotations[ASSIGNMENT] or "") == {
         "policy": "restricted", "scope": "container", "asked": "restricted",
@@ -64,8 +64,8 @@ def test_the_story_of_a_misaligned_and_of_a_shared_pod(queue: Queue) -> None:
     """Not aligned says why; a pod without exclusive resources says so and carries no empty columns."""
     it = reporter(queue)
     pod = known(it, body())
-    it.admitted(pod, ledger(pod, aligned=False, c="3-4"), Ask())
-    it.admitted(pod, ledger(pod), Ask())
+    it.admitted(pod, ledger(pod, aligned=False, c="3-4"), PodSettings())
+    it.admitted(pod, ledger(pod), PodSettings())
     bad, shared = queue.pod_reports
     assert (bad.status, bad.message) == ("False", "c: spread over two nodes")
     assert bad.annotations[NODES] == "0-1"
@@ -79,8 +79,8 @@ def test_s22_a_device_that_cannot_be_opened_is_called_a_hint(queue: Queue) -> No
     pod = known(it, body())
     grants = ledger(pod, c="4-5")
     held = {pod.uid: {"c": {"numalign.io/nic": ("0000:01:00.0",)}}}
-    it.admitted(pod, replace(grants, devices=DeviceBooks(held)), Ask())
-    it.admitted(pod, grants, Ask())
+    it.admitted(pod, replace(grants, devices=DeviceBooks(held)), PodSettings())
+    it.admitted(pod, grants, PodSettings())
     hinted, plain = (
         json.loads(report.annotations[ASSIGNMENT] or "")["containers"]["c"] for report in queue.pod_reports
     )
@@ -98,7 +98,7 @@ def test_what_a_pod_carries_is_not_sent_again(queue: Queue) -> None:
     carrying["status"]["conditions"] = [condition]
     assert carried(carrying, report)
     known(it, carrying)
-    it.admitted(pod, ledger(pod, c="4-5"), Ask())
+    it.admitted(pod, ledger(pod, c="4-5"), PodSettings())
     assert queue.already == [report]
 
 
@@ -106,7 +106,7 @@ def test_problems_of_annotations_and_of_the_node_are_events(queue: Queue) -> Non
     """A bad annotation is told on its pod, a failing checkpoint on the Node."""
     it = reporter(queue)
     pod = known(it, body())
-    it.admitted(pod, ledger(pod), Ask(problems=(Problem("numalign.io/policy", "x", "is none of ..."),)))
+    it.admitted(pod, ledger(pod), PodSettings(problems=(Problem("numalign.io/policy", "x", "is none of ..."),)))
     it.problem("checkpoint", "the disk is full")
     it.pod_malformed(body(), str(seen_error()))
     reasons = [(notice.about.kind, notice.reason) for notice in queue.notices]
@@ -128,11 +128,11 @@ def test_a_static_pod_is_told_under_the_apis_uid(queue: Queue) -> None:
     raw = body(annotations={"kubernetes.io/config.hash": "0" * 32, "kubernetes.io/config.mirror": "0" * 32})
     pod = known(it, raw)
     assert pod.uid == "0" * 32
-    it.admitted(pod, ledger(pod), Ask())
+    it.admitted(pod, ledger(pod), PodSettings())
     assert queue.pod_reports[0].uid == "uid-p"
     it.pod_gone(pod.uid)
     assert queue.forgotten == ["uid-p"]
-    it.admitted(pod, ledger(pod), Ask())
+    it.admitted(pod, ledger(pod), PodSettings())
     assert len(queue.pod_reports) == 1
 
 
@@ -157,10 +157,10 @@ def test_after_leaving_what_the_kernel_says_is_told_no_more(queue: Queue) -> Non
     """The node is released: a late answer of the kernel writes no word on a pod that nobody minds any longer."""
     it = reporter(queue)
     pod = known(it, body())
-    it.admitted(pod, ledger(pod, c="4-5"), Ask())
-    it.enforced(pod, ledger(pod, c="6-7"), Ask(), {})
+    it.admitted(pod, ledger(pod, c="4-5"), PodSettings())
+    it.enforced(pod, ledger(pod, c="6-7"), PodSettings(), {})
     assert len(queue.pod_reports) == 2, "what the kernel says is told while the agent is there"
     it.leave()
     told = len(queue.pod_reports)
-    it.enforced(pod, ledger(pod, c="4-5"), Ask(), {})
+    it.enforced(pod, ledger(pod, c="4-5"), PodSettings(), {})
     assert len(queue.pod_reports) == told

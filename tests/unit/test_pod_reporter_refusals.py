@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.request.annotations import Ask
+from agent.core.request.annotations import PodSettings
 from agent.engine.wait_queue import FINAL
 from agent.kube.publishing.refusal_limiter import HOUR, MOST_OWNERS, RefusalLimiter, owner_of
 from agent.model.rules import OnMisalignment
@@ -36,7 +36,7 @@ def test_what_becomes_of_a_refused_pod(
     """The pod's own wish goes before the node's setting; the reason is told in any case."""
     it = reporter(queue, setting)
     pod = known(it, body())
-    it.refused(pod, REFUSAL, Ask(on_misalignment=asked))
+    it.refused(pod, REFUSAL, PodSettings(on_misalignment=asked))
     assert queue.actions == expected
     assert queue.pod_reports[0].reason == "TopologyAffinityError"
     assert [notice.reason for notice in queue.notices] == ["TopologyAffinityError"]
@@ -46,7 +46,7 @@ def test_s4_a_pod_that_ran_before_us_is_only_reported(queue: Queue) -> None:
     """S4: whatever the setting, a pod that ran when the agent came is not killed."""
     it = reporter(queue, OnMisalignment.FAIL, ran=lambda _uid: True)
     pod = known(it, body(creationTimestamp="2019-01-01T00:00:00Z"))
-    it.refused(pod, REFUSAL, Ask())
+    it.refused(pod, REFUSAL, PodSettings())
     assert queue.actions == []
     assert queue.pod_reports
 
@@ -54,7 +54,7 @@ def test_s4_a_pod_that_ran_before_us_is_only_reported(queue: Queue) -> None:
 def test_s3_an_observer_kills_nothing(queue: Queue) -> None:
     """S3: with the kill switch on, reports are told and nothing is done."""
     it = reporter(queue, OnMisalignment.FAIL, acting=lambda: False)
-    it.refused(known(it, body()), REFUSAL, Ask())
+    it.refused(known(it, body()), REFUSAL, PodSettings())
     assert queue.actions == []
     assert queue.pod_reports
 
@@ -63,13 +63,13 @@ def test_s12_no_replica_storm(queue: Queue) -> None:
     """S12: beyond the limit of one owner within an hour the pods are left running, with a word; others are not."""
     now = [0.0]
     it = reporter(queue, OnMisalignment.FAIL, most_refusals=2, clock=lambda: now[0])
-    said = [it.refused(known(it, body(f"a{number}", owner="rs-1")), REFUSAL, Ask()) for number in range(4)]
-    said.append(it.refused(known(it, body("b", owner="rs-2")), REFUSAL, Ask()))
+    said = [it.refused(known(it, body(f"a{number}", owner="rs-1")), REFUSAL, PodSettings()) for number in range(4)]
+    said.append(it.refused(known(it, body("b", owner="rs-2")), REFUSAL, PodSettings()))
     assert [uid for _, uid in queue.actions] == ["uid-a0", "uid-a1", "uid-b"]
     assert [notice.reason for notice in queue.notices].count("TooManyRefusals") == 2
     assert said == [None, None, OnMisalignment.RUN, OnMisalignment.RUN, None], "what is done instead"
     now[0] = HOUR + 1
-    it.refused(known(it, body("a9", owner="rs-1")), REFUSAL, Ask())
+    it.refused(known(it, body("a9", owner="rs-1")), REFUSAL, PodSettings())
     assert queue.actions[-1] == ("fail", "uid-a9")
 
 
@@ -94,9 +94,9 @@ def test_s11_a_pod_refused_for_good_does_not_wait(queue: Queue) -> None:
     """One that waits is left to the runtime's answer; one that can never fit, or waited too long, is ended."""
     it = reporter(queue, OnMisalignment.WAIT)
     pod = known(it, body())
-    it.refused(pod, REFUSAL, Ask())
+    it.refused(pod, REFUSAL, PodSettings())
     assert queue.actions == []
-    it.refused(pod, replace(REFUSAL, facts={FINAL: "never"}), Ask())
+    it.refused(pod, replace(REFUSAL, facts={FINAL: "never"}), PodSettings())
     assert queue.actions == [("fail", "uid-p")]
 
 
@@ -106,7 +106,7 @@ def test_what_was_done_before_a_restart_is_not_done_again(queue: Queue) -> None:
     done = body("done")
     done["spec"]["activeDeadlineSeconds"] = 1
     for raw in (done, body("leaving", deletionTimestamp="2026-01-01T00:00:00Z")):
-        it.refused(known(it, raw), REFUSAL, Ask())
+        it.refused(known(it, raw), REFUSAL, PodSettings())
     assert queue.actions == []
 
 
@@ -116,8 +116,8 @@ def test_s18_a_refusal_after_leaving_tells_and_ends_nobody(queue: Queue) -> None
     pod = known(it, body())
     it.leave()
     queue.pod_reports.clear()
-    it.refused(pod, REFUSAL, Ask())
+    it.refused(pod, REFUSAL, PodSettings())
     assert (queue.pod_reports, queue.notices, queue.actions) == ([], [], [])
     it.leave(decommission=False)
-    it.refused(pod, REFUSAL, Ask())
+    it.refused(pod, REFUSAL, PodSettings())
     assert queue.actions == [("fail", "uid-p")]

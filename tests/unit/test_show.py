@@ -81,7 +81,7 @@ def test_a_reason_is_said_once_per_pod() -> None:
     node = a_node()
     pod = pod_from(manifest("big", container("a", cpu="9"), container("b", cpu="9")))
     why = Refusal(Reason.UNEXPECTED, "not enough of it")
-    known = {"big": TrackedPod(pod, ask=None, refusal=why)}  # type: ignore[arg-type]  # what it asked for is not shown
+    known = {"big": TrackedPod(pod, settings=None, refusal=why)}  # type: ignore[arg-type]  # what it asked for is not shown
     view = view_of(node.start(), node, known)
     assert [row.state for row in view.rows] == ["refused", "refused"]
     assert text_of(view).count("not enough of it") == 1

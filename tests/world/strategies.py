@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agent.core.admission.node import Node
 from agent.core.explain.case import Case
-from agent.core.request.annotations import ask_of
+from agent.core.request.annotations import pod_settings
 from agent.errors import SettingsError
 from agent.model.ledger import Ledger
 from agent.model.outcome import Admitted
@@ -109,7 +109,7 @@ def worlds(draw: st.DrawFn) -> tuple[Node, Ledger, Pod]:
 
 def case_of(node: Node, ledger: Ledger, pod: Pod) -> Case:
     """The admission of a pod with its wishes."""
-    return Case(ledger, pod, ask_of(pod, node.rules.cpu.options, node.rules.topology.policy))
+    return Case(ledger, pod, pod_settings(pod, node.rules.cpu.options, node.rules.topology.policy))
 
 
 @st.composite

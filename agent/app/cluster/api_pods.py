@@ -163,7 +163,7 @@ class ApiPods:
 
     def _refused_again(self, known: TrackedPod) -> None:
         if known.refusal is not None and not known.ended:
-            milder = self.pod_reporter.refused(known.pod, known.refusal, known.ask)
+            milder = self.pod_reporter.refused(known.pod, known.refusal, known.settings)
             if milder is not None:
                 self.engine.soften(known.pod.uid, milder)
 
@@ -174,7 +174,7 @@ class ApiPods:
         def retell(known: TrackedPod) -> None:
             uid = known.pod.uid
             if uid in state.shown.pods and not known.ended and known.refusal is None:
-                self.pod_reporter.retold(known.pod, state.shown, known.ask, state.unenforced.get(uid, {}))
+                self.pod_reporter.retold(known.pod, state.shown, known.settings, state.unenforced.get(uid, {}))
 
         self._each(retell)
 

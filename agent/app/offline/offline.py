@@ -21,7 +21,7 @@ from agent.core.cgroups.desired import desired_sets
 from agent.core.cgroups.naming import named
 from agent.core.cgroups.verify import CgroupCase, VerifyReport, check
 from agent.core.machines.identity import differs
-from agent.core.request.annotations import ask_of
+from agent.core.request.annotations import pod_settings
 from agent.engine.enforcer import Enforcer
 from agent.engine.recover import names_in
 from agent.errors import CheckpointCorruptError, CheckpointTooNewError, HostError, SettingsError
@@ -88,7 +88,7 @@ class Leftovers:
         enforcer.movers = {
             uid
             for uid, record in self.ledger.pods.items()
-            if ask_of(record.pod, node.rules.cpu.options, topology.policy).move_memory
+            if pod_settings(record.pod, node.rules.cpu.options, topology.policy).move_memory
         }
         affinities: dict[str, Mapping[int, CpuSet]] = {}
         if threads and self.real:

@@ -17,7 +17,7 @@ from agent.app.statedir.unplaced_pods import UnplacedPod
 from agent.core.admission.node import Node
 from agent.core.cgroups.enforced import Unenforced, note
 from agent.core.explain import Explanation, PodStanding, explain
-from agent.engine.deciding import asked
+from agent.engine.deciding import checked_settings
 from agent.engine.device_tracker import DeviceTracker, reported_before
 from agent.errors import SettingsError
 from agent.host.checkpoint import Checkpoint
@@ -82,7 +82,7 @@ class OfflineQueries:
         if pod.uid not in self.outside:
             standing = replace(standing, exempt=self.exempt(pod))
         found = explain(
-            self.node, self.ledger, pod, ask=asked(self.node, pod), search=search,
+            self.node, self.ledger, pod, settings=checked_settings(self.node, pod), search=search,
             standing=replace(standing, hypothetical=hypothetical),
         )  # fmt: skip
         said = (

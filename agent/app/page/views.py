@@ -157,7 +157,7 @@ def notes_of(known: Mapping[str, TrackedPod], rules: Rules) -> list[tuple[str, s
     for each in known.values():
         words = [unplaced_pages(each.pod, static=rules.memory.static), whole_but_shared(each.pod, rules)]
         words = [] if each.refusal or each.exempt else words
-        found += [(each.pod.key, text) for text in (*map(str, each.ask.problems), *words) if text]
+        found += [(each.pod.key, text) for text in (*map(str, each.settings.problems), *words) if text]
     return found
 
 

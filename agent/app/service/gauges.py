@@ -31,7 +31,7 @@ def shown(engine: Engine, memory: NodeMemory | None) -> dict[str, Samples]:
     pods, waiting, unenforced = dict.fromkeys(STATES, 0), 0, 0
     for uid, each in snapshot.known.items():
         pods[_state(uid, each, ledger)] += 1
-        wish = each.ask.on_misalignment or node.rules.on_misalignment
+        wish = each.settings.on_misalignment or node.rules.on_misalignment
         unenforced += not (each.ended or each.exempt) and bool(snapshot.unenforced.get(uid))
         waiting += not each.ended and each.refusal is not None and wish is OnMisalignment.WAIT
     resizes = sum(uid in snapshot.known and not snapshot.known[uid].ended for uid in pending(ledger))

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from agent.app.statedir import json_file as small_files
 from agent.core.explain import PodStanding
-from agent.core.request.annotations import Ask
+from agent.core.request.annotations import PodSettings
 from agent.engine.state import State
 from agent.engine.tracked_pod import TrackedPod
 from agent.errors import MalformedError
@@ -144,7 +144,7 @@ def unenforced(state: Path) -> dict[str, dict[str, str]]:
 def tracked(state: Path) -> dict[str, TrackedPod]:
     """Those who are outside and not gone, as the engine knew them; their wishes are not kept."""
     return {
-        uid: TrackedPod(each.pod, Ask(), refusal=each.standing.refusal, exempt=each.standing.exempt)
+        uid: TrackedPod(each.pod, PodSettings(), refusal=each.standing.refusal, exempt=each.standing.exempt)
         for uid, each in load(state).items()
         if not each.gone
     }

@@ -22,7 +22,7 @@ from agent.core.memory.confined import yielding
 from agent.core.merge.masks import Positions
 from agent.core.merge.order import Order
 from agent.core.merge.provider import Provider
-from agent.core.request.annotations import NOTHING, Ask
+from agent.core.request.annotations import NOTHING, PodSettings
 from agent.model.claims import PROVIDER as CLAIMS
 from agent.model.devices import DeviceInventory
 from agent.model.exclusive import Wish
@@ -108,14 +108,14 @@ class Node:
         """
         return Ledger(machine=self.machine.digest, cpus=self._cpus.start(), memory=self._memory.start())
 
-    def admit(self, ledger: Ledger, pod: Pod, ask: Ask = NOTHING, trace: Trace | None = None) -> Outcome:
+    def admit(self, ledger: Ledger, pod: Pod, settings: PodSettings = NOTHING, trace: Trace | None = None) -> Outcome:
         """Decide on one pod.
 
         Args:
             ledger: who holds what now.
             pod: the newcomer. One that is in the ledger already keeps what it holds (Compatibility.FIXED): a restart
                 moves nothing. The kubelet admits such a pod again (defects D1, D4, D9).
-            ask: policy, scope and CPU options of this pod, instead of the node's.
+            settings: policy, scope and CPU options of this pod, instead of the node's.
             trace: told of every merge.
 
         Returns:
@@ -124,12 +124,12 @@ class Node:
         fixed = self.rules.compatibility is Compatibility.FIXED
         if fixed and pod.uid in ledger.pods:
             return Admitted(ledger)
-        after, refusal = self.attempt(ledger, pod, ask, trace)
+        after, refusal = self.attempt(ledger, pod, settings, trace)
         if refusal is None:
             return Admitted(after)
         found = None
         for count, yielded in enumerate(yielding(ledger) if fixed else ()):  # all, the latest, the two latest, ...
-            more, again = self.attempt(yielded, pod, ask)
+            more, again = self.attempt(yielded, pod, settings)
             found = more if again is None else found
             if (again is None) == bool(count):
                 break
@@ -138,7 +138,7 @@ class Node:
         return Refused(refusal, ledger if fixed else self.release(after, pod.uid))
 
     def attempt(
-        self, ledger: Ledger, pod: Pod, ask: Ask = NOTHING, trace: Trace | None = None
+        self, ledger: Ledger, pod: Pod, settings: PodSettings = NOTHING, trace: Trace | None = None
     ) -> tuple[Ledger, Refusal | None]:
         """Take what the pod asks for, as far as it goes: with a refusal the ledger holds what was taken before it.
 
@@ -147,14 +147,14 @@ class Node:
         """
         topology = replace(
             self.rules.topology,
-            policy=ask.policy or self.rules.topology.policy,
-            scope=Scope.POD if align_requested(pod)[0] else ask.scope or self.rules.topology.scope,
+            policy=settings.policy or self.rules.topology.policy,
+            scope=Scope.POD if align_requested(pod)[0] else settings.scope or self.rules.topology.scope,
         )
         as_whole = self.rules.pod_level_managers and pod.pod_level
         literal = self.rules.compatibility is Compatibility.KUBELET
-        by_socket = (ask.cpu_options or self.rules.cpu.options).align_by_socket
+        by_socket = (settings.cpu_options or self.rules.cpu.options).align_by_socket
         admission = Admission(
-            pod, ledger, topology, self._providers_for(ask.cpu_options), self.positions, self.order,
+            pod, ledger, topology, self._providers_for(settings.cpu_options), self.positions, self.order,
             as_whole=as_whole, trace=trace,
             firm=() if literal or by_socket else (self._cpus.name, self._memory.name),
         )  # fmt: skip
@@ -165,7 +165,7 @@ class Node:
             pod=pod,
             policy=topology.policy,
             scope=topology.scope,
-            asked=ask.policy or "",
+            asked=settings.policy or "",
             affinity=admission.hints,
         )
         judged = self._judge.judged(admission.ledger, record, by_socket=by_socket)

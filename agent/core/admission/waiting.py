@@ -21,7 +21,7 @@ from math import inf
 
 from agent.core.admission.node import Node
 from agent.core.admission.pressure import PressureCheck, unjudged
-from agent.core.request.annotations import Ask
+from agent.core.request.annotations import PodSettings
 from agent.model.ledger import Ledger
 from agent.model.outcome import Admitted, Refusal
 from agent.model.pod import Pod
@@ -43,7 +43,7 @@ class Waiting:
     """One pod in the wait queue; `since` is any monotonic clock's seconds."""
 
     pod: Pod
-    ask: Ask
+    settings: PodSettings
     since: float
 
 
@@ -74,9 +74,9 @@ def crowded(queue: Sequence[Waiting], most: int) -> list[Waiting]:
     return out
 
 
-def never(node: Node, pod: Pod, ask: Ask, prepare: Prepare = _as_it_is) -> Refusal | None:
+def never(node: Node, pod: Pod, settings: PodSettings, prepare: Prepare = _as_it_is) -> Refusal | None:
     """Why even an empty node would refuse the pod; None when it would not."""
-    outcome = node.admit(prepare(node.start(), pod), pod, ask)
+    outcome = node.admit(prepare(node.start(), pod), pod, settings)
     return None if isinstance(outcome, Admitted) else outcome.refusal
 
 
@@ -114,7 +114,7 @@ def let_in(
     ahead: list[Waiting] = []
     for each in by_arrival(queue):
         before = prepare(ledger, each.pod)
-        outcome = judge(node, before, node.admit(before, each.pod, each.ask), each.pod)
+        outcome = judge(node, before, node.admit(before, each.pod, each.settings), each.pod)
         if isinstance(outcome, Admitted) and may_pass(node, ledger, outcome.ledger, each.pod, ahead, young):
             ledger = outcome.ledger
             entered.append(each.pod)
@@ -131,8 +131,8 @@ def _harmless(node: Node, without: Ledger, within: Ledger, head: Waiting) -> boo
         for uid in decommission:
             before, after = node.release(before, uid), node.release(after, uid)
         assert newcomers <= set(after.pods)  # noqa: S101 - nobody who is only just coming in leaves
-        fitted = isinstance(node.admit(before, head.pod, head.ask), Admitted)
-        if fitted and not isinstance(node.admit(after, head.pod, head.ask), Admitted):
+        fitted = isinstance(node.admit(before, head.pod, head.settings), Admitted)
+        if fitted and not isinstance(node.admit(after, head.pod, head.settings), Admitted):
             return False
     return True
 

@@ -31,7 +31,7 @@ from agent.core.machines.tiers import Reach
 from agent.core.merge.masks import Positions
 from agent.core.merge.provider import Answer, Offer
 from agent.core.request.amounts import exclusive_count, pod_exclusive_count, pod_limits
-from agent.core.request.annotations import DEVICES, ask_of
+from agent.core.request.annotations import DEVICES, pod_settings
 from agent.model.devices import DeviceInventory
 from agent.model.hint import IMPOSSIBLE, NO_PREFERENCE, Hint
 from agent.model.idset import NodeSet
@@ -161,7 +161,7 @@ class DeviceManager:
         """How many of each resource that is ours a container asks for, or with None the pod."""
         limits, may = dict[str, int](), self._rules.may_take
         if DEVICES in pod.annotations and (container is None or container is _first_app(pod)):
-            noted = ask_of(pod, CpuOptions(), Policy.NONE).devices
+            noted = pod_settings(pod, CpuOptions(), Policy.NONE).devices
             limits.update({name: size for name, size in noted.items() if may(name, pod.namespace)})
         given = pod_limits(pod, overhead=False) if container is None else container.limits
         limits.update(

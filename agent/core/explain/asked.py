@@ -47,7 +47,7 @@ def why_shared(node: Node, pod: Pod, container: Container) -> str:
         why = "the pod is BestEffort: it requests nothing"
     elif exclusive_count(pod, container, node.rules):
         why = ""
-    elif pod.qos is Qos.BURSTABLE and not exclusive.asks(pod, node.rules):
+    elif pod.qos is Qos.BURSTABLE and not exclusive.requested(pod, node.rules):
         because = burstable_for(pod)
         why = (
             f"the pod is Burstable{f', since {because}' if because else ''}; only Guaranteed pods, whose containers "

@@ -47,7 +47,7 @@ def requests_of(node: Node, pod: Pod) -> Iterator[tuple[Container, str, int]]:
 def possible(case: Case, node: Node) -> bool:
     """Whether the options go together; as `agent.core.request.annotations` checks them."""
     now = case.options(node)
-    policy = case.ask.policy or node.rules.topology.policy
+    policy = case.settings.policy or node.rules.topology.policy
     return not now.clash() and not now.barred(policy)
 
 

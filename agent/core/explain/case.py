@@ -12,7 +12,7 @@ from agent.core.admission.node import Node
 from agent.core.admission.pod import Trace
 from agent.core.explain.values import Lever, Remedy
 from agent.core.request.amounts import is_memory
-from agent.core.request.annotations import NOTHING, Ask
+from agent.core.request.annotations import NOTHING, PodSettings
 from agent.model.ledger import Ledger
 from agent.model.outcome import Outcome
 from agent.model.pod import Pod
@@ -26,20 +26,20 @@ class Case:
     Attributes:
         ledger: who holds what; the pod itself holds nothing in it, but for devices that the kubelet gave it.
         pod: the newcomer.
-        ask: its own policy, scope and CPU options.
+        settings: its own policy, scope and CPU options.
     """
 
     ledger: Ledger
     pod: Pod
-    ask: Ask = NOTHING
+    settings: PodSettings = NOTHING
 
     def admit(self, node: Node, trace: Trace | None = None) -> Outcome:
         """Try it; nothing is changed."""
-        return node.admit(self.ledger, self.pod, self.ask, trace)
+        return node.admit(self.ledger, self.pod, self.settings, trace)
 
     def options(self, node: Node) -> CpuOptions:
         """The CPU options in force."""
-        return self.ask.cpu_options or node.rules.cpu.options
+        return self.settings.cpu_options or node.rules.cpu.options
 
     def asking(self, container: str, resource: str, amount: int) -> Case:
         """The same pod, where one container asks for another amount (requests and limits, where they are set)."""
@@ -69,12 +69,12 @@ class Case:
     def changed(self, node: Node, remedy: Remedy) -> Case:
         """The case that a remedy speaks of."""
         if remedy.lever is Lever.POLICY:
-            return replace(self, ask=replace(self.ask, policy=remedy.policy))
+            return replace(self, settings=replace(self.settings, policy=remedy.policy))
         if remedy.lever is Lever.SCOPE:
-            return replace(self, ask=replace(self.ask, scope=remedy.scope))
+            return replace(self, settings=replace(self.settings, scope=remedy.scope))
         if remedy.lever is Lever.REQUEST:
             return self.asking(remedy.container, remedy.resource, remedy.amount)
         if remedy.lever is Lever.DEPARTURE:
             return self.without(node, *remedy.departures)
         options = replace(self.options(node), **{POD_OPTIONS[remedy.option].field: remedy.value})
-        return replace(self, ask=replace(self.ask, cpu_options=options))
+        return replace(self, settings=replace(self.settings, cpu_options=options))

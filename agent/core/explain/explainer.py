@@ -28,7 +28,7 @@ from agent.core.explain.summary import Facts, answer, fate
 from agent.core.explain.supply import Counter
 from agent.core.explain.values import AsOf, Explanation, HintSource, Holding, Merge, Verdict
 from agent.core.request.amounts import unplaced_pages
-from agent.core.request.annotations import Ask, ask_of
+from agent.core.request.annotations import PodSettings, pod_settings
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.outcome import Admitted, Reason, Refusal
 from agent.model.pod import Pod
@@ -70,7 +70,7 @@ def explain(
     ledger: Ledger,
     pod: Pod,
     *,
-    ask: Ask | None = None,
+    settings: PodSettings | None = None,
     standing: PodStanding = _UNKNOWN,
     search: bool = True,
 ) -> Explanation:
@@ -80,15 +80,15 @@ def explain(
         node: the managers.
         ledger: who holds what now; the pod may be in it or not.
         pod: the pod; of one in the ledger, the ledger's own record of it is taken.
-        ask: its wishes; read from its annotations if not given.
+        settings: its own; read from its annotations if not given.
         standing: what else is known of it.
         search: look for remedies; many admissions are tried for that (`agent.core.explain.remedies`).
     """
     record = ledger.pods.get(pod.uid)
     pod = record.pod if record else pod
-    ask = ask or ask_of(pod, node.rules.cpu.options, node.rules.topology.policy)
-    explainer = _Explainer(node, ledger, pod, ask, standing, search)
-    if standing.exempt or not ask.pin:
+    settings = settings or pod_settings(pod, node.rules.cpu.options, node.rules.topology.policy)
+    explainer = _Explainer(node, ledger, pod, settings, standing, search=search)
+    if standing.exempt or not settings.pin:
         return explainer.left_alone()
     if record is None:
         return explainer.outside()
@@ -98,15 +98,17 @@ def explain(
 class _Explainer:
     """Explains one pod."""
 
-    def __init__(self, node: Node, ledger: Ledger, pod: Pod, ask: Ask, standing: PodStanding, search: bool) -> None:  # noqa: FBT001 - of this module only
+    def __init__(
+        self, node: Node, ledger: Ledger, pod: Pod, settings: PodSettings, standing: PodStanding, *, search: bool
+    ) -> None:
         self.node = node
         self.ledger = ledger
         self.pod = pod
-        self.ask = ask
+        self.settings = settings
         self.standing = standing
         self.search = search
         pages = unplaced_pages(pod, static=node.rules.memory.static)
-        self.notes = [*map(str, ask.problems), *([pages] if pages else [])]
+        self.notes = [*map(str, settings.problems), *([pages] if pages else [])]
         self.record: PodRecord | None = None
 
     def left_alone(self) -> Explanation:
@@ -126,8 +128,8 @@ class _Explainer:
     def inside(self, record: PodRecord) -> Explanation:
         """In the ledger, by the managers' decision."""
         self.record = record
-        admitted = replace(self.ask, policy=Policy(record.policy), scope=Scope(record.scope))
-        run, as_of = self._reproduced(replace(self._case(), ask=admitted))
+        admitted = replace(self.settings, policy=Policy(record.policy), scope=Scope(record.scope))
+        run, as_of = self._reproduced(replace(self._case(), settings=admitted))
         if record.adopted:
             self.notes.append("it ran before the agent: it was pinned where it could be, and never asked to leave")
         return self._placed(run, got_by(self.node, self.ledger, self.pod), as_of)
@@ -191,7 +193,7 @@ class _Explainer:
         ledger = self.ledger
         for uid in (*others, self.pod.uid):
             ledger = self.node.release(ledger, uid)
-        return Case(handed_over(ledger, self.pod, given) if given else ledger, self.pod, self.ask)
+        return Case(handed_over(ledger, self.pod, given) if given else ledger, self.pod, self.settings)
 
     def _run(self, case: Case) -> _Run:
         steps = list[Step]()
@@ -229,11 +231,11 @@ class _Explainer:
         self, verdict: Verdict, run: _Run, found: Found, as_of: AsOf, got: tuple[Holding, ...]
     ) -> Explanation:  # fmt: skip
         rules, case = self.node.rules, run.case
-        policy, scope = case.ask.policy or rules.topology.policy, case.ask.scope or rules.topology.scope
+        policy, scope = case.settings.policy or rules.topology.policy, case.settings.scope or rules.topology.scope
         confined = align_requested(self.pod)[0]
         facts = Facts(
             self.node, self.pod.key, verdict, policy, asked_by(self.node, self.pod), run.merges, got, run.refusal,
-            self.ask.on_misalignment or rules.on_misalignment, hypothetical=self.standing.hypothetical,
+            self.settings.on_misalignment or rules.on_misalignment, hypothetical=self.standing.hypothetical,
             runs=self.record is not None, adopted=bool(self.record and self.record.adopted),
             fits_now=run.ledger is not None and not (run.refusal and BEHIND in run.refusal.message),
         )  # fmt: skip
@@ -242,9 +244,9 @@ class _Explainer:
         near = pairs_of(holding, self.pod.uid, self.node.machine, rules) if holding is not None else ()
         return Explanation(
             self.pod.key, self.pod.uid, self.pod.qos.value, verdict, summary,
-            policy=policy, policy_from=_source(self.ask.policy, policy, rules.topology.policy),
+            policy=policy, policy_from=_source(self.settings.policy, policy, rules.topology.policy),
             scope=Scope.POD if confined else scope,
-            scope_from=HintSource.CONFINED if confined else _source(self.ask.scope, scope, rules.topology.scope),
+            scope_from=HintSource.CONFINED if confined else _source(self.settings.scope, scope, rules.topology.scope),
             fate=fate(facts), reasons=reasons, asked=facts.asked, merges=run.merges, got=got, refusal=run.refusal,
             remedies=found.remedies, searched=found.searched, as_of=as_of,
             notes=(*self.notes, *told(holding or run.case.ledger, self.pod.uid), *sentences(near)),

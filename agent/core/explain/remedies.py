@@ -118,7 +118,7 @@ class _Search:
     # ---- levers
 
     def policies(self) -> Iterator[Remedy]:
-        now = self.case.ask.policy or self.node.rules.topology.policy
+        now = self.case.settings.policy or self.node.rules.topology.policy
         others = STRICTNESS[STRICTNESS.index(now) + 1 :]
         if self.aligned:  # a less strict policy aligns nothing better, but none aligns nothing at all
             others = (Policy.BEST_EFFORT,) if now is Policy.NONE else ()
@@ -132,8 +132,8 @@ class _Search:
             self.searched.append("no less strict policy lets it in")
 
     def scopes(self) -> Iterator[Remedy]:
-        now = self.case.ask.scope or self.node.rules.topology.scope
-        policy = self.case.ask.policy or self.node.rules.topology.policy
+        now = self.case.settings.scope or self.node.rules.topology.scope
+        policy = self.case.settings.policy or self.node.rules.topology.policy
         if align_requested(self.case.pod)[0] or policy is Policy.NONE:
             return
         other = Scope.POD if now is Scope.CONTAINER else Scope.CONTAINER

@@ -31,7 +31,7 @@ from agent.core.explain.explainer import refusal_in
 from agent.core.explain.grants import gives, got_by, grants_of
 from agent.core.explain.summary import bare_reason
 from agent.core.request.amounts import exclusive_count, unplaced_pages
-from agent.core.request.annotations import ask_of
+from agent.core.request.annotations import pod_settings
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
 from agent.model.outcome import Admitted
@@ -201,7 +201,7 @@ def _left(node: Node, ledger: Ledger) -> dict[str, int]:
 def _forecast(question: WhatIf, ledger: Ledger, pod: Pod) -> tuple[PodForecast, Ledger]:
     """One pod's turn; the ledger after it."""
     then, record = question.then, question.ledger.pods.get(pod.uid)
-    ask = ask_of(pod, then.rules.cpu.options, then.rules.topology.policy)
+    settings = pod_settings(pod, then.rules.cpu.options, then.rules.topology.policy)
     refused = record is None or refusal_in(record) is not None
     now = gives(question.now, question.ledger, pod) if record is not None else {}
     line = PodForecast(
@@ -209,17 +209,17 @@ def _forecast(question: WhatIf, ledger: Ledger, pod: Pod) -> tuple[PodForecast, 
         aligned_now=None if refused else _aligned(question.now, question.ledger, pod),
     )  # fmt: skip
     undecided = record is not None and not record.affinity and not refused
-    why = question.exempt(pod) or ("" if ask.pin else "its annotation numalign.io/pin is false")
+    why = question.exempt(pod) or ("" if settings.pin else "its annotation numalign.io/pin is false")
     if why or undecided:
         return replace(
             line, change=Difference.LEFT_ALONE, aligned_now=None, why=why or "nothing was decided on it"
         ), ledger
     given = kept(question.ledger, question.now.inventory, pod.uid)
     before = handed_over(ledger, pod, given) if given else ledger
-    outcome = Case(before, pod, ask).admit(then)
+    outcome = Case(before, pod, settings).admit(then)
     standing = PodStanding(given=given)
     if not isinstance(outcome, Admitted):
-        told = explain(then, ledger, pod, ask=ask, standing=standing, search=False)
+        told = explain(then, ledger, pod, settings=settings, standing=standing, search=False)
         change = Difference.STILL_REFUSED if refused else Difference.REFUSED
         return replace(line, change=change, why=bare_reason(told)), ledger
     after, aligned = outcome.ledger, _aligned(then, outcome.ledger, pod)
@@ -231,5 +231,5 @@ def _forecast(question: WhatIf, ledger: Ledger, pod: Pod) -> tuple[PodForecast, 
         return replace(line, change=Difference.LET_IN, why="there would be room for it"), after
     if grants_of(after, pod) == grants_of(question.ledger, pod) and line.aligned_now == aligned:
         return line, after
-    told = explain(then, ledger, pod, ask=ask, standing=standing, search=False)
+    told = explain(then, ledger, pod, settings=settings, standing=standing, search=False)
     return replace(line, change=Difference.ELSEWHERE, why=bare_reason(told)), after

@@ -194,7 +194,7 @@ class MemoryManager:
 
     def _manages(self, books: MemoryBooks, pod: Pod) -> bool:
         """Whether a pod's containers can have memory of their own at all."""
-        eligible = pod.qos is Qos.GUARANTEED or exclusive.asks(pod, self._rules)
+        eligible = pod.qos is Qos.GUARANTEED or exclusive.requested(pod, self._rules)
         return bool(books.nodes) and eligible and (self._pod_level_managers or not pod.pod_level)
 
     def _serves(self, books: MemoryBooks, pod: Pod, container: Container) -> bool:

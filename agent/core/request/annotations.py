@@ -60,8 +60,8 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """What one pod asks for; None and empty mean the node's default."""
+class PodSettings:
+    """What one pod sets for itself by its annotations; None and empty mean the node's default."""
 
     policy: Policy | None = None
     scope: Scope | None = None
@@ -73,11 +73,11 @@ class Ask:
     problems: tuple[Problem, ...] = ()
 
 
-NOTHING = Ask()
+NOTHING = PodSettings()
 """All as the node does it."""
 
 
-def ask_of(pod: Pod, options: CpuOptions, policy: Policy) -> Ask:
+def pod_settings(pod: Pod, options: CpuOptions, policy: Policy) -> PodSettings:
     """Read a pod's annotations.
 
     Args:
@@ -87,7 +87,7 @@ def ask_of(pod: Pod, options: CpuOptions, policy: Policy) -> Ask:
     """
     reader = _Reader(pod.annotations)
     asked_policy = reader.word(POLICY, Policy)
-    ask = Ask(
+    settings = PodSettings(
         policy=asked_policy,
         scope=reader.word(SCOPE, Scope),
         on_misalignment=reader.word(ON_MISALIGNMENT, OnMisalignment),
@@ -100,7 +100,7 @@ def ask_of(pod: Pod, options: CpuOptions, policy: Policy) -> Ask:
     reader.left(EXCLUSIVE)
     reader.left(MIXED)
     reader.unknown()
-    return replace(ask, problems=tuple(reader.problems))
+    return replace(settings, problems=tuple(reader.problems))
 
 
 class _Reader:

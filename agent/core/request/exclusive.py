@@ -43,7 +43,7 @@ def too_long(text: str) -> bool:
     return len(text) > longest(EXCLUSIVE)
 
 
-def asks(pod: Pod, rules: Rules) -> bool:
+def requested(pod: Pod, rules: Rules) -> bool:
     """Whether a pod asks for what only this annotation or setting gives: CPUs of a pod that is not Guaranteed."""
     return pod.qos is not Qos.GUARANTEED and wish_of(pod, rules) != NOBODY
 
@@ -126,7 +126,7 @@ def told(pod: Pod, rules: Rules, *, holds: bool) -> str:
     why = problem(pod, rules)
     if why:
         return f"{EXCLUSIVE}: {why}"
-    if pod.qos is not Qos.BURSTABLE or not (holds or asks(pod, rules)):
+    if pod.qos is not Qos.BURSTABLE or not (holds or requested(pod, rules)):
         return ""
     if holds:
         return "the pod stays Burstable: its OOM score and its rank in an eviction are as without"

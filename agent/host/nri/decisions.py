@@ -109,7 +109,7 @@ class EngineDecisions:
         known = snapshot.known.get(uid)
         if known is None or known.refusal is None or known.exempt or known.ran or uid in snapshot.ledger.pods:
             return ""
-        if (known.ask.on_misalignment or snapshot.node.rules.on_misalignment) not in HOLDING:
+        if (known.settings.on_misalignment or snapshot.node.rules.on_misalignment) not in HOLDING:
             return ""
         where = f"container {known.refusal.container}: " if known.refusal.container else ""
         return f"{where}{known.refusal.message}"

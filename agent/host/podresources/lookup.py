@@ -24,7 +24,7 @@ from typing import Protocol
 
 from agent.core.cgroups.enforced import Unenforced
 from agent.core.devices.kubelet import Given, Offered, awaited
-from agent.core.request.annotations import Ask
+from agent.core.request.annotations import PodSettings
 from agent.engine.fault_isolation import Isolated, sentence
 from agent.engine.state import State
 from agent.errors import RuntimeLinkError
@@ -112,14 +112,14 @@ class Lookup:
 
     # ---- Reporter: called under the engine's lock
 
-    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:  # noqa: ARG002 - of the protocol
+    def admitted(self, pod: Pod, ledger: Ledger, settings: PodSettings, unenforced: Unenforced) -> None:  # noqa: ARG002 - of the protocol
         """A pod was decided."""
         self._news.put(("decided", pod.uid))
 
-    def enforced(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
+    def enforced(self, pod: Pod, ledger: Ledger, settings: PodSettings, unenforced: Unenforced) -> None:
         """Of no interest."""
 
-    def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:  # noqa: ARG002 - of the protocol
+    def refused(self, pod: Pod, refusal: Refusal, settings: PodSettings) -> None:  # noqa: ARG002 - of the protocol
         """As well; it may run all the same, and a waiting one is tried again with what is known then."""
         self._news.put(("decided", pod.uid))
 

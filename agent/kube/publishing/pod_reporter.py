@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from agent.core.cgroups.enforced import IN_FORCE, Unenforced
-from agent.core.request.annotations import Ask
+from agent.core.request.annotations import PodSettings
 from agent.engine.wait_queue import FINAL
 from agent.kube import pod_report as pod_reports
 from agent.kube.objects.kept_fields import slim
@@ -165,14 +165,14 @@ class PodReporter:
 
     # ---- from the engine
 
-    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced = IN_FORCE) -> None:
+    def admitted(self, pod: Pod, ledger: Ledger, settings: PodSettings, unenforced: Unenforced = IN_FORCE) -> None:
         """Annotations and the condition."""
         face = self._face(pod.uid)
         if face is not None and not self._left and not self._exempt(pod):
             self._admitted(face, pod.uid, ledger, unenforced)
-            self._problems(face, ask)
+            self._problems(face, settings)
 
-    def enforced(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:  # noqa: ARG002 - of the protocol
+    def enforced(self, pod: Pod, ledger: Ledger, settings: PodSettings, unenforced: Unenforced) -> None:  # noqa: ARG002 - of the protocol
         """The same again, since the kernel says something else now."""
         face = self._face(pod.uid)
         if face is not None and not self._left and not self._exempt(pod):
@@ -186,7 +186,7 @@ class PodReporter:
             self._publisher.record(Notice(about, "Warning", told.reason, told.message))
         self._tell(face, told)
 
-    def retold(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced = IN_FORCE) -> None:
+    def retold(self, pod: Pod, ledger: Ledger, settings: PodSettings, unenforced: Unenforced = IN_FORCE) -> None:
         """After a restart: what a pod of the saved ledger must carry, in case nobody could tell it before.
 
         One that was refused and runs on the shared pool keeps the words of its refusal.
@@ -195,16 +195,16 @@ class PodReporter:
         notes = (face.body.get("metadata") or {}).get("annotations") if face else None
         if '"refused":' in str((notes or {}).get(pod_reports.ASSIGNMENT, "")) and ledger.pods[pod.uid].why:
             return
-        self.admitted(pod, ledger, ask, unenforced)
+        self.admitted(pod, ledger, settings, unenforced)
 
-    def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> OnMisalignment | None:
+    def refused(self, pod: Pod, refusal: Refusal, settings: PodSettings) -> OnMisalignment | None:
         """The reason, and what happens to the pod; the fallback where its owner had too many refused (S12)."""
         face = self._face(pod.uid)
         if face is None or self._left:
             return None
         _, rules = self._facts()
-        policy, scope = ask.policy or rules.topology.policy, ask.scope or rules.topology.scope
-        wish = ask.on_misalignment or rules.on_misalignment
+        policy, scope = settings.policy or rules.topology.policy, settings.scope or rules.topology.scope
+        wish = settings.on_misalignment or rules.on_misalignment
         if wish is OnMisalignment.WAIT and FINAL in refusal.facts:
             wish = OnMisalignment.FAIL
         ends = self._ends(face, wish)
@@ -215,7 +215,7 @@ class PodReporter:
         self._tell(face, told)
         about = Regarding("Pod", face.namespace, face.name, face.api_uid)
         self._publisher.record(Notice(about, "Warning", refusal.reason.value, refusal.message))
-        self._problems(face, ask)
+        self._problems(face, settings)
         if ends and instead:
             self._softened(face, wish)
             return self._fallback
@@ -255,10 +255,10 @@ class PodReporter:
             self._publisher.known(told)  # later the body may be older than what was told since
         self._publisher.tell(told)
 
-    def _problems(self, face: _Face, ask: Ask) -> None:
-        if ask.problems:
+    def _problems(self, face: _Face, settings: PodSettings) -> None:
+        if settings.problems:
             about = Regarding("Pod", face.namespace, face.name, face.api_uid)
-            text = "; ".join(map(str, ask.problems))
+            text = "; ".join(map(str, settings.problems))
             self._publisher.record(Notice(about, "Warning", "BadAnnotation", text[: pod_reports.MAX_MESSAGE]))
 
     def _ends(self, face: _Face, wish: OnMisalignment) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.core.cgroups.enforced import Unenforced
-from agent.core.request.annotations import Ask
+from agent.core.request.annotations import PodSettings
 from agent.model.cgroup import VANISHED, Written
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal
@@ -74,13 +74,13 @@ class Recent:
         """Oldest first."""
         return tuple(self._faults.copy())
 
-    def admitted(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
+    def admitted(self, pod: Pod, ledger: Ledger, settings: PodSettings, unenforced: Unenforced) -> None:
         """See Reporter; the snapshot has it."""
 
-    def enforced(self, pod: Pod, ledger: Ledger, ask: Ask, unenforced: Unenforced) -> None:
+    def enforced(self, pod: Pod, ledger: Ledger, settings: PodSettings, unenforced: Unenforced) -> None:
         """See Reporter; the snapshot has it."""
 
-    def refused(self, pod: Pod, refusal: Refusal, ask: Ask) -> None:
+    def refused(self, pod: Pod, refusal: Refusal, settings: PodSettings) -> None:
         """See Reporter; the snapshot has it."""
 
     def released(self, uid: str) -> None:

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.request.annotations import Ask, ask_of
+from agent.core.request.annotations import PodSettings, pod_settings
 from agent.model.notes import MORE
 from agent.model.pod import Container
 from agent.model.rules import CpuOptions, OnMisalignment, Policy, Scope
 from tests.world.pods import pod
 
 
-def ask(options: CpuOptions | None = None, /, **annotations: str) -> Ask:
+def read(options: CpuOptions | None = None, /, **annotations: str) -> PodSettings:
     """What a pod with these annotations (without the prefix, _ for -) asks for."""
     named = {f"numalign.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
-    return ask_of(pod("u", Container("c"), annotations=named), options or CpuOptions(), Policy.BEST_EFFORT)
+    return pod_settings(pod("u", Container("c"), annotations=named), options or CpuOptions(), Policy.BEST_EFFORT)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def ask(options: CpuOptions | None = None, /, **annotations: str) -> Ask:
 def test_a_typing_error_in_a_name_is_told_in_one_sentence(names: list[str], more: str, why: str) -> None:
     """Nobody would notice an annotation that does nothing: it is named, with those that there are."""
     named = {f"numalign.io/{name}": "on" for name in names} | ({MORE: more} if more else {})
-    (problem,) = ask_of(pod("u", Container("c"), annotations=named), CpuOptions(), Policy.BEST_EFFORT).problems
+    (problem,) = pod_settings(pod("u", Container("c"), annotations=named), CpuOptions(), Policy.BEST_EFFORT).problems
     assert str(problem).startswith(f"numalign.io/{names[0]}: is no annotation of numalign")
     known = sorted(f"numalign.io/{name}" for name in ("policy", "scope", "pin", "devices", "move-memory"))
     said, _, also = problem.why.partition("move-memory")
@@ -43,15 +43,15 @@ def test_a_typing_error_in_a_name_is_told_in_one_sentence(names: list[str], more
 
 def test_a_pod_that_asks_nothing_gets_the_defaults() -> None:
     """No annotation, no opinion, no problem."""
-    assert ask() == Ask()
+    assert read() == PodSettings()
 
 
 def test_every_annotation_is_understood() -> None:
     """All of them together."""
-    assert ask(
+    assert read(
         policy="restricted", scope="pod", on_misalignment="wait", cpu_options="full-pcpus-only=true",
         devices="numalign.io/nic=2, a.b/c=1", align="numa, memory", pin="false", move_memory="true",
-    ) == Ask(
+    ) == PodSettings(
         policy=Policy.RESTRICTED, scope=Scope.POD, on_misalignment=OnMisalignment.WAIT,
         cpu_options=CpuOptions(full_pcpus_only=True), devices={"numalign.io/nic": 2, "a.b/c": 1}, pin=False,
         move_memory=True,
@@ -61,10 +61,10 @@ def test_every_annotation_is_understood() -> None:
 def test_a_pods_options_are_laid_over_the_nodes() -> None:
     """What the pod does not name stays as the node has it; naming false turns an option off."""
     base = CpuOptions(full_pcpus_only=True, strict_reservation=True)
-    assert ask(base, cpu_options="align-by-socket=1").cpu_options == CpuOptions(
+    assert read(base, cpu_options="align-by-socket=1").cpu_options == CpuOptions(
         full_pcpus_only=True, strict_reservation=True, align_by_socket=True
     )
-    assert ask(base, cpu_options="full-pcpus-only=false").cpu_options == CpuOptions(strict_reservation=True)
+    assert read(base, cpu_options="full-pcpus-only=false").cpu_options == CpuOptions(strict_reservation=True)
 
 
 @pytest.mark.parametrize(
@@ -86,27 +86,28 @@ def test_a_pods_options_are_laid_over_the_nodes() -> None:
 )
 def test_a_mistake_is_told_and_the_default_applies(key: str, value: str, told: str) -> None:
     """The problem names the annotation, the value and what is allowed; nothing else of the pod changes."""
-    result = ask(**{key: value})
+    result = read(**{key: value})
     (problem,) = result.problems
     assert told in str(problem)
     assert "default of the node applies" in str(problem)
-    assert ask() == Ask(**{name: getattr(result, name) for name in Ask.__slots__ if name != "problems"})
+    others = {name: getattr(result, name) for name in PodSettings.__slots__ if name != "problems"}
+    assert read() == PodSettings(**others)
 
 
 def test_align_by_socket_excludes_single_numa_node() -> None:
     """As at the kubelet's start, but per pod."""
-    result = ask(policy="single-numa-node", cpu_options="align-by-socket=true")
+    result = read(policy="single-numa-node", cpu_options="align-by-socket=true")
     assert result.cpu_options is None
     assert "single-numa-node" in str(result.problems[0])
 
 
 def test_what_the_agent_wrote_itself_is_no_problem() -> None:
     """The result annotations come back with every event of the pod."""
-    assert ask(assignment="{}", cpus="1", numa_nodes="0") == Ask()
+    assert read(assignment="{}", cpus="1", numa_nodes="0") == PodSettings()
 
 
 @given(annotations=st.dictionaries(st.sampled_from(["policy", "cpu_options", "devices", "align", "x"]), st.text()))
 def test_no_text_raises(annotations: dict[str, str]) -> None:
     """Any text is understood or a problem."""
-    for problem in ask(**annotations).problems:
+    for problem in read(**annotations).problems:
         assert problem.annotation.startswith("numalign.io/")
