@@ -25,7 +25,7 @@ from agent.engine.tracked_pod import Switches
 from agent.engine.wait_queue import most_waiting
 from agent.errors import NumalignError, SettingsError
 from agent.host.machines import open_machine
-from agent.host.settings_file import asks_to_observe_only, read_settings
+from agent.host.settings_file import observe_only_set, read_settings
 from agent.model.devices import DeviceInventory
 from agent.model.machine import Machine
 from agent.model.rules import Enforcement
@@ -161,7 +161,7 @@ def instead_of(config: Path, last: Settings, error: NumalignError) -> tuple[Sett
 
     The kill switch is obeyed all the same (S3): who turns it on in a hurry may mistype something beside it.
     """
-    if not asks_to_observe_only(config):
+    if not observe_only_set(config):
         return last, f"the old settings stay: {error}"
     stopped = last.model_copy(update={"observe_only": True})
     return stopped, f"the old settings stay, with observeOnly: true: {error}"

@@ -119,9 +119,9 @@ def _details(target: Console, found: Explanation) -> None:
                 _paragraph(target, part)
             else:
                 target.print(part)
-    if found.got:
+    if found.holdings:
         _heading(target, "Holding" if found.verdict is not Verdict.REFUSED else "Has")
-        target.print(_got(found.got))
+        target.print(_got(found.holdings))
     if found.refusal is not None:
         _heading(target, "In the kubelet's words")
         _paragraph(target, f"{found.refusal.reason.value}: {found.refusal.message}".removesuffix("."))
@@ -136,7 +136,7 @@ def _table(*columns: str) -> Table:
 
 def _asked(found: Explanation) -> Table:
     table = _table("container", "CPUs", "memory to place", "devices")
-    for each in found.asked:
+    for each in found.requests:
         kind = "" if each.kind == "app" else f" ({each.kind})"
         cpus = f"{each.cpus} of its own" if each.cpus else f"{millis(each.milli)}, shared" if each.milli else "shared"
         memory = ", ".join(f"{size(count)} {name}" for name, count in each.memory.items()) or "-"
@@ -147,7 +147,7 @@ def _asked(found: Explanation) -> Table:
 
 def _merge(merge: Merge) -> Iterator[Table | str]:
     table = _table("hint provider", "asks for", "free, by NUMA node", "preferred node sets", "others")
-    for said in merge.said:
+    for said in merge.hint_lists:
         name = said.provider if said.resource in ("", "cpu", "memory") else f"{said.provider}: {said.resource}"
         if said.stand is Candidate.INDIFFERENT and not said.resource:
             continue  # nothing of this kind is asked for

@@ -14,7 +14,7 @@ from agent.cli.where import config_option, root_option, state_dir_option
 from agent.core.forecast.gains import Gain, gains, sentences
 from agent.core.forecast.whatif import Difference, Forecast, PodForecast, WhatIf, what_if
 from agent.errors import SettingsError
-from agent.model.exclusive import ALLOWED, Wish, parsed
+from agent.model.exclusive import ALLOWED, Selection, parsed
 from agent.model.rules import Policy, Scope
 
 REFUSED = 1
@@ -79,7 +79,7 @@ def command(
     sys.exit(REFUSED if answer.count(Difference.REFUSED) else 0)
 
 
-def _question(desk: OfflineQueries, policy: Policy | None, scope: Scope | None, wish: Wish | None) -> WhatIf:
+def _question(desk: OfflineQueries, policy: Policy | None, scope: Scope | None, wish: Selection | None) -> WhatIf:
     return WhatIf(
         desk.node, desk.node.with_topology(policy, scope, wish), desk.ledger,
         outside=[

@@ -81,7 +81,7 @@ def _foot(node: StandaloneService, view: NodeView) -> Iterator[str]:
 
 def _notes(node: StandaloneService) -> Iterator[str]:
     """What pods ask for that is not followed as they wrote it."""
-    found = notes_of(node.engine.known, node.engine.node.rules)
+    found = notes_of(node.engine.pods, node.engine.node.rules)
     yield from (f"note: {pod}: {text}" for pod, text in found[:MOST_NOTES])
     if len(found) > MOST_NOTES:
         yield f"note: and {len(found) - MOST_NOTES} more; numalign explain POD says them"

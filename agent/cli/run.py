@@ -173,12 +173,12 @@ def serve(node: StandaloneService, output: str) -> None:
 def show(node: StandaloneService, output: str) -> int:
     """Print the result; the exit code that it stands for."""
     words = node.source.runtime.words if node.source.runtime else {}
-    view = view_of(node.engine.ledger, node.engine.node, node.engine.known, words)
+    view = view_of(node.engine.ledger, node.engine.node, node.engine.pods, words)
     wrong = [str(each) for each in node.source.folder.wrong]
     if output == "json":
         machine = node.setup.now.machine
         facts = {"name": machine.name, "digest": machine.digest, "cpus": len(machine.cpus)}
-        notes = notes_of(node.engine.known, node.engine.node.rules)
+        notes = notes_of(node.engine.pods, node.engine.node.rules)
         said = {"notes": [{"pod": pod, "text": text} for pod, text in notes], "wrong": wrong}
         click.echo(json.dumps({"machine": facts, **as_json(view), **said}, indent=2))
     else:

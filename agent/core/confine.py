@@ -66,7 +66,7 @@ def limits(ledger: Ledger, but: str = "") -> Counter[int]:
     return total
 
 
-def kept_back(books: CpuBooks, machine: Machine, reserved: CpuSet) -> CpuSet:
+def counted_on(books: CpuBooks, machine: Machine, reserved: CpuSet) -> CpuSet:
     """Shared CPUs that must not become exclusive, because confined pods count on them.
 
     Per node as many whole CPUs as their requests come to. Which ones does not matter to the pods, so it is those that
@@ -139,7 +139,7 @@ class Confiner:
         )
         return self._with(ledger, {**ledger.cpus.confined, pod.uid: confinement})
 
-    def kept(self, ledger: Ledger, pod: Pod, nodes: NodeSet, *, bound: bool) -> Ledger:
+    def adopt(self, ledger: Ledger, pod: Pod, nodes: NodeSet, *, bound: bool) -> Ledger:
         """Account a pod that runs confined to these nodes already; as it was where they lack the room.
 
         Args:

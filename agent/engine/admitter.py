@@ -93,8 +93,8 @@ class Admitter:
     def let_in(self) -> None:
         """Room may have appeared: whoever waits for it is tried, in order of arrival (safety.md S11)."""
         before, told, passed = self._state, list[Pod](), set[str]()
-        line = queue_of(before.known, before.node.rules)
-        came = {uid: before.known[uid].since if uid in before.known else 0.0 for uid in pending(before.ledger)}
+        line = queue_of(before.pods, before.node.rules)
+        came = {uid: before.pods[uid].since if uid in before.pods else 0.0 for uid in pending(before.ledger)}
         came |= {each.pod.uid: each.since for each in line}  # a resize that waits has no place in the line
         aside = before.retries.later(self._moment().now)  # until their turn comes the line goes on without them
         moving = came.keys() - aside
@@ -104,7 +104,7 @@ class Admitter:
             step = transitions.let_in(self._state, (moving - passed - {*uids}) | aside, self._moment())
             self._keeper.commit(step.state)
             passed.update(uids)
-            told.extend(step.told)
+            told.extend(step.to_report)
 
         if moving and not before.unwritable:
             one_by_one(sorted(moving, key=lambda uid: (came[uid], uid)), enter, self._failed)
@@ -136,16 +136,16 @@ class Admitter:
         def together(some: Sequence[Pod]) -> None:
             step = transitions.each_in_order(self._state, some, one)
             self._keeper.commit(step.state)
-            told.extend(step.told)
+            told.extend(step.to_report)
             for text in step.problems:
                 self._reporter.problem("set-aside", text)
 
         def aside(pod: Pod, error: Exception) -> None:
             self._failed(pod.uid, error, pod.key)
-            known = transitions.as_known(self._state, pod, ran=pod.uid in ran)
+            known = transitions.tracked(self._state, pod, ran=pod.uid in ran)
             with alone(f"pod {pod.key}", self._reporter):
                 self._keeper.commit(transitions.put_aside(self._state, pod, ran=pod.uid in ran))
-            if pod.uid not in self._state.known:
+            if pod.uid not in self._state.pods:
                 self._keeper.note(self._state.with_pods(replace(known, unsaved=True)))
             told.append(pod)
 
@@ -156,7 +156,7 @@ class Admitter:
     def given(self, uid: str, before: State) -> None:
         """What a pod was given (devices, claims) is known in a state, and may place the pod anew."""
         self._keeper.note(before)
-        known = before.known.get(uid)
+        known = before.pods.get(uid)
         if known is None or known.exempt or known.ended or uid not in before.ledger.pods:
             return  # looked at when the pod is decided, or tried again
         running = known.ran or any(owner == uid for owner, _ in self._enforcer.names.values())
@@ -165,14 +165,14 @@ class Admitter:
             step = transitions.devices_late(before, uid, self._moment(), running=running)
             self._keeper.commit(step.state)
         if step is not None and self._state.ledger != before.ledger:
-            self.settle(before.ledger, [known.pod, *step.told])
+            self.settle(before.ledger, [known.pod, *step.to_report])
         elif step is None or step.state.ledger != before.ledger:
             self._keeper.note(transitions.devices_once_more(self._state, before, uid))
 
     def free_ended(self) -> None:
         """Release pods that ended and whose cgroups are gone; forget them."""
         state, freed = self._state, list[str]()
-        ended = [uid for uid, known in state.known.items() if known.ended]
+        ended = [uid for uid, known in state.pods.items() if known.ended]
         observed = self._reconciler.observe() if ended and state.listed else None
         if observed is None:
             return
@@ -200,7 +200,7 @@ class Admitter:
         if self._state.stands or self._keeper.save():
             self._reconciler.enforce(but={pod.uid for pod in told})
         unbound = [each.pod for each in self._state.ledger.pods.values() if _less_bound(before, each)]
-        self.tell(replace(self._state.known[pod.uid], pod=pod) for pod in (*told, *unbound))
+        self.tell(replace(self._state.pods[pod.uid], pod=pod) for pod in (*told, *unbound))
 
     def tell(self, pods: Iterable[TrackedPod]) -> None:
         """Tell what became of pods."""
@@ -216,7 +216,7 @@ class Admitter:
 
     def soften(self, uid: str, wish: OnMisalignment) -> None:
         """From now on something milder is done to a refused pod (safety rule S12)."""
-        if uid in self._state.known:
+        if uid in self._state.pods:
             self._keeper.note(transitions.made_softer(self._state, uid, wish, self._moment().now))
 
     def _failed(self, uid: str, error: Exception, key: str = "") -> None:
@@ -224,7 +224,7 @@ class Admitter:
         state = self._state
         self._keeper.note(replace(state, retries=state.retries.wrong(uid, self._moment().now)))
         if uid not in state.retries.tries:
-            key = key or state.known[uid].pod.key
+            key = key or state.pods[uid].pod.key
             self._reporter.problem("set-aside", f"pod {key} is set aside, and tried again later: {sentence(error)}")
 
 

@@ -85,7 +85,7 @@ class Adopter:
         self._device_requests: dict[str, dict[str, dict[str, int]]] = {}
         for uid, pod in pods.items():
             with Isolated(lambda _error: None):  # left to admission, which tells of it
-                if requests := node.devices_asked(pod):
+                if requests := node.devices_requested(pod):
                     self._device_requests[uid] = requests
         self._devices = self._believed()
         self._confined: dict[str, tuple[NodeSet, bool]] = {}
@@ -143,7 +143,7 @@ class Adopter:
         for uid, (nodes, bound) in self._confined.items():
             with Isolated(lambda _error: None):
                 record = self.ledger.pods[uid]
-                ledger = self._node.confiner.kept(self.ledger, record.pod, nodes, bound=bound)
+                ledger = self._node.confiner.adopt(self.ledger, record.pod, nodes, bound=bound)
                 self.ledger = self._judged(ledger, record)
 
     # ---- what pods say

@@ -61,7 +61,7 @@ def takes(run: DryRun, pod: Pod, now: float) -> bool:
         tried.see(pod, now)
     except Exception:  # noqa: BLE001 - whatever a summary holds costs its node only
         return False
-    return tried.runs(pod.uid) and tried.known[pod.uid].refusal is None
+    return tried.runs(pod.uid) and tried.pods[pod.uid].refusal is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +144,10 @@ class Alike:
     def first(self, run: DryRun) -> DryRun:
         """The first node that came in the state of this one: what it decides, this one would decide."""
         ledger = run.ledger
-        key = (id(run.node), len(ledger.pods), len(run.known), str(ledger.cpus.shared), *_free(ledger))
+        key = (id(run.node), len(ledger.pods), len(run.pods), str(ledger.cpus.shared), *_free(ledger))
         shelf = self._shelves.setdefault(key, [])
         for other in shelf:
-            if other.ledger == ledger and other.known == run.known:
+            if other.ledger == ledger and other.pods == run.pods:
                 return other
         shelf.append(run)
         return run

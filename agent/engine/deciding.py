@@ -15,7 +15,7 @@ from agent.core.request.amounts import exclusive_count
 from agent.core.request.annotations import DEVICES, PIN, PodSettings, Problem, pod_settings
 from agent.engine.device_tracker import unheld
 from agent.engine.fault_isolation import sentence
-from agent.engine.tracked_pod import Switches, TrackedPod, on_shared_pool, same, wants_anything
+from agent.engine.tracked_pod import Switches, TrackedPod, could_be_granted, on_shared_pool, same
 from agent.engine.wait_queue import queued, waits
 from agent.model.ledger import Ledger
 from agent.model.notes import PREFIX
@@ -162,7 +162,7 @@ def _settled(
     pod, held = known.pod, ledger.pods.get(known.pod.uid)
     if known.exempt or not known.settings.pin or (known.ran and not switches.pin_adopted):
         return ledger if held else on_shared_pool(ledger, pod, node, "", adopted=known.ran), known
-    if unwritable and wants_anything(pod, node.rules):
+    if unwritable and could_be_granted(pod, node.rules):
         if held:  # it runs, and keeps what it has until what it asks for now can be saved
             return ledger, replace(known, unsaved=not same(held.pod, pod))
         refusal = Refusal(Reason.UNEXPECTED, f"nothing new is granted: {unwritable}")

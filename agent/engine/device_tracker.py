@@ -41,7 +41,7 @@ class DeviceTracker:
         given: pod uid -> what it holds of plugins' devices.
         claims: pod uid -> what its claims gave it.
         again: pods that were decided once more already.
-        told: sentences that were told already.
+        reported: sentences that were told already.
     """
 
     plain: Node
@@ -50,7 +50,7 @@ class DeviceTracker:
     given: Mapping[str, Given] = field(default_factory=dict)
     claims: Mapping[str, Claims] = field(default_factory=dict)
     again: frozenset[str] = frozenset()
-    told: frozenset[str] = frozenset()
+    reported: frozenset[str] = frozenset()
 
     def node(self, current: Node) -> Node:
         """The managers with all devices that are known now; `current` itself when it knows them."""
@@ -64,7 +64,7 @@ class DeviceTracker:
         known = current.machine is self.plain.machine and current.rules is self.plain.rules
         return current if known and inventory == current.inventory else self.plain.with_inventory(inventory)
 
-    def tell(self, uid: str, given: Given) -> DeviceTracker:
+    def with_given(self, uid: str, given: Given) -> DeviceTracker:
         """Take in what a pod holds. What it held before by an earlier word stays in the ledger, so it stays known."""
         saved = merged([self.saved, everything({uid: self.given.get(uid, {})})])
         return replace(self, saved=saved, given={**self.given, uid: given})
@@ -90,8 +90,8 @@ class DeviceTracker:
         """Take in what plugins offer; sentences on what the settings select of it, each told once (safety.md S22)."""
         offered = tuple(offered)
         found = clashes(self.plain.inventory, self.plain.machine, merged([offered, everything(self.given)]))
-        new = tuple(each for each in found if each not in self.told)
-        return replace(self, offered=offered, told=frozenset(found)), new
+        new = tuple(each for each in found if each not in self.reported)
+        return replace(self, offered=offered, reported=frozenset(found)), new
 
     def once_more(self, uid: str) -> DeviceTracker:
         """A pod is decided once more."""

@@ -57,13 +57,13 @@ class DryRun:
         return self._state.ledger
 
     @property
-    def known(self) -> Mapping[str, TrackedPod]:
+    def pods(self) -> Mapping[str, TrackedPod]:
         """Every pod that was bound to this node and has not ended, by uid."""
-        return self._state.known
+        return self._state.pods
 
     def follow(self, uid: str, claims: Claims) -> None:
         """It is known which devices a pod's claims give it; before the pod is seen."""
-        self._state = transitions.claims_told(self._state, uid, claims)
+        self._state = transitions.claims_reported(self._state, uid, claims)
 
     def see(self, pod: Pod, now: float) -> None:
         """A pod is bound to this node. `now` counts seconds from any beginning, and is above 0."""
@@ -80,7 +80,7 @@ class DryRun:
     def pass_time(self, now: float) -> None:
         """Whoever is in starts; those that wait are tried; who has waited too long is refused for good."""
         self._start()
-        while queue_of(self.known, self.node.rules):
+        while queue_of(self.pods, self.node.rules):
             before = self.ledger
             self._state = transitions.let_in(self._state, (), Moment(now, self._exempt)).state
             self._start()
@@ -105,7 +105,7 @@ class DryRun:
 
     def waits(self, uid: str) -> bool:
         """Whether the pod stands in line."""
-        known = self.known.get(uid)
+        known = self.pods.get(uid)
         if known is None or known.refusal is None or self.runs(uid):
             return False
         return FINAL not in known.refusal.facts and waits(known, self.node.rules)

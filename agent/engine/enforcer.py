@@ -61,7 +61,7 @@ class Enforcer:
         self._cgroups, self._steps = cgroups, steps
         self.names: dict[str, tuple[str, str]] = {}
         """Container id -> (pod uid, container name)."""
-        self.heard: deque[Mapping[str, tuple[str, str]]] = deque()
+        self.announced: deque[Mapping[str, tuple[str, str]]] = deque()
         """More names, from `hear`."""
         self.living: Collection[str] = ()
         """Ids of the containers that were there at the last look."""
@@ -109,7 +109,7 @@ class Enforcer:
         Returns when no write in their pods is on its way that was planned without them; a kernel that hangs is waited
         for briefly.
         """
-        self.heard.append(names)
+        self.announced.append(names)
         pods = tuple(f"{path}/" for number, path in self._nameless.items() if number in names)
         if pods:
             with self._turn:
@@ -117,8 +117,8 @@ class Enforcer:
 
     def listen(self) -> None:
         """What was heard counts from now on."""
-        while self.heard:
-            self.names |= self.heard.popleft()
+        while self.announced:
+            self.names |= self.announced.popleft()
 
     def unseen(self) -> set[str]:
         """Uids of pods of which a container was named whose cgroup was never read."""
@@ -153,7 +153,7 @@ class Enforcer:
         wanted = self._desired_sets(ledger, names, observed, rules, machine)
         if self.faults:
             ledger = without(ledger, self.faults)
-        held = self.held(observed, wanted)
+        held = self.page_nodes(observed, wanted)
         self._notice({each.container_id: held[each.path] for each in observed.cgroups if each.path in held})
         results: tuple[Written, ...] = ()
         lift = lift_quota and rules.cpu.static
@@ -317,9 +317,9 @@ class Enforcer:
         The runtime names its containers when a plugin registers, and takes their sets from the answer: what was
         planned without the names would move them off their CPUs again, and who is to leave CPUs leaves them first.
         """
-        return any(number in self._nameless for names in tuple(self.heard) for number in names)
+        return any(number in self._nameless for names in tuple(self.announced) for number in names)
 
-    def held(self, observed: Observed, wanted: Mapping[str, DesiredSets]) -> Mapping[str, NodeSet]:
+    def page_nodes(self, observed: Observed, wanted: Mapping[str, DesiredSets]) -> Mapping[str, NodeSet]:
         """Where the pages of containers lie whose memory is to be bound and is not yet (safety.md S4)."""
         held: dict[str, NodeSet] = {}
         for cgroup in observed.cgroups:

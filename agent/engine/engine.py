@@ -97,10 +97,10 @@ class Engine:
             return self._state.node
 
     @property
-    def known(self) -> Mapping[str, TrackedPod]:
+    def pods(self) -> Mapping[str, TrackedPod]:
         """Every pod that the engine knows, by uid; takes the lock."""
         with self._lock:
-            return self._state.known
+            return self._state.pods
 
     @property
     def names(self) -> Mapping[str, tuple[str, str]]:
@@ -162,7 +162,7 @@ class Engine:
             if observed is not None:
                 self._enforcer.learn(before, state.node.rules, state.node.machine, observed)
 
-    def names_known(self, names: Mapping[str, tuple[str, str]], stood: Collection[str] | None = None) -> None:
+    def names_at_start(self, names: Mapping[str, tuple[str, str]], stood: Collection[str] | None = None) -> None:
         """Container ids and whose they are, learnt at start; `stood`: see Reconciler. Nothing is written yet."""
         with self._lock:
             self._enforcer.names.update(names)
@@ -218,12 +218,12 @@ class Engine:
             if first:
                 self._keeper.save()
             self.all_named()
-            self.pods_gone([uid for uid in self._state.known if uid not in uids])
+            self.pods_gone([uid for uid in self._state.pods if uid not in uids])
 
     def retry(self, uids: Iterable[str]) -> None:
         """Try refused and unsaved pods again, in order of creation; those that are in now are told."""
         with self._lock:
-            known = [self._state.known[uid] for uid in uids if uid in self._state.known]
+            known = [self._state.pods[uid] for uid in uids if uid in self._state.pods]
             self._admitter.again([each for each in known if each.refusal is not None or each.unsaved])
 
     def let_in(self) -> None:
@@ -259,7 +259,7 @@ class Engine:
             if self._state.ledger != before or not told_already or self._enforcer.given_up:
                 self._reconciler.enforce()
 
-    def containers_heard(self, names: Mapping[str, tuple[str, str]]) -> None:
+    def containers_announced(self, names: Mapping[str, tuple[str, str]]) -> None:
         """The runtime is about to make containers: known to the next write, whoever holds the lock until then."""
         self._enforcer.hear(names)
 
@@ -286,16 +286,16 @@ class Engine:
 
     # ---- devices
 
-    def devices_known(self, uid: str, given: Given) -> None:
+    def devices_reported(self, uid: str, given: Given) -> None:
         """The kubelet told which devices it gave a pod. One that is decided already may be decided once more."""
         with self._lock:
-            self._admitter.given(uid, transitions.devices_told(self._state, uid, given))
+            self._admitter.given(uid, transitions.devices_reported(self._state, uid, given))
 
-    def claims_known(self, uid: str, claims: Claims) -> None:
+    def claims_reported(self, uid: str, claims: Claims) -> None:
         """It became known which devices a pod's claims gave it; else as for those of the kubelet."""
         with self._lock:
-            self._admitter.given(uid, transitions.claims_told(self._state, uid, claims))
-            known = self._state.known.get(uid)
+            self._admitter.given(uid, transitions.claims_reported(self._state, uid, claims))
+            known = self._state.pods.get(uid)
             if known is not None and known.refusal is not None and uid not in self._state.ledger.pods:
                 self.retry([uid])  # one that can never be with this claim does not wait (safety.md S11)
 
@@ -323,7 +323,7 @@ class Engine:
                 self.changed(*self._state.pending)
             self._admitter.free_ended()
             due = self._state.retries.due(self._clock())
-            self._admitter.again([self._state.known[uid] for uid in due if uid in self._state.known])
+            self._admitter.again([self._state.pods[uid] for uid in due if uid in self._state.pods])
             if not self._state.unwritable or self._keeper.save():
                 self._follow_unsaved()
             self.let_in()
@@ -354,8 +354,8 @@ class Engine:
                 self._reporter.problem("lost", text)
             less = {loss.uid for loss in migrated.losses}
             self._reconciler.enforce(but=less)
-            self._admitter.tell(known for uid, known in self._state.known.items() if uid in less and not known.ended)
-            left_alone = [uid for uid, known in self._state.known.items() if known.exempt]
+            self._admitter.tell(known for uid, known in self._state.pods.items() if uid in less and not known.ended)
+            left_alone = [uid for uid, known in self._state.pods.items() if known.exempt]
             self.retry(left_alone)  # no refusal of theirs stands any more (safety.md S2)
             return migrated
 
@@ -387,7 +387,7 @@ class Engine:
 
     def _follow_unsaved(self) -> None:
         """What could not be saved can be now: what the kubelet gave first, since it may place a pod anew."""
-        unsaved = [uid for uid, known in self._state.known.items() if known.unsaved]
+        unsaved = [uid for uid, known in self._state.pods.items() if known.unsaved]
         starts = self._state.starts
         self._keeper.note(replace(self._state, starts={}))
         if starts:

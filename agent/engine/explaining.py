@@ -23,7 +23,7 @@ def explained(state: State, uid: str, *, search: bool = True) -> Explanation | N
         uid: the pod.
         search: look for remedies, too; that tries many admissions.
     """
-    known, record = state.known.get(uid), state.shown.pods.get(uid)
+    known, record = state.pods.get(uid), state.shown.pods.get(uid)
     if known is None:
         return explain(state.node, state.shown, record.pod, search=search) if record else None
     standing = PodStanding(refusal=known.refusal, exempt=known.exempt, given=state.given.get(uid, {}))

@@ -134,11 +134,11 @@ def summarize(
         included: includedPods of the settings.
     """
     held: dict[str, int] = {}
-    for known in state.known.values():
+    for known in state.pods.values():
         if not known.ended:
             for name, milli in needs_of(known.pod).amounts:
                 held[name] = held.get(name, 0) + milli
-    line = sorted(queue_of(state.known, state.node.rules), key=lambda each: (each.since, each.pod.created))
+    line = sorted(queue_of(state.pods, state.node.rules), key=lambda each: (each.since, each.pod.created))
     waiting = (
         WaitingPod(replace(plain(each.pod, f"w{number}"), namespace=digest_of(each.pod.namespace),
                            annotations=numbered(each.pod)), round(began + each.since, 1))

@@ -116,7 +116,7 @@ class Reconciler:
         if observed is None:
             return self._unread(state.broken, but)
         self._tell_standing(observed)
-        self._enforcer.movers = {uid for uid, known in state.known.items() if known.settings.move_memory}
+        self._enforcer.movers = {uid for uid, known in state.pods.items() if known.settings.move_memory}
         try:
             results, answer = self._enforcer.enforce(
                 state.ledger, state.node.rules, state.node.machine, observed, self._stopped,
@@ -166,11 +166,11 @@ class Reconciler:
     def _tell_lacking(
         self, lacking: Mapping[str, Unenforced], but: Collection[str], *, given_up: bool = False
     ) -> None:
-        step = transitions.told_lacking(self._state, lacking, self._clock(), but, given_up=given_up)
+        step = transitions.report_lacking(self._state, lacking, self._clock(), but, given_up=given_up)
         state = step.state
         self._keeper.note(state)
-        for pod in step.told:
-            settings, unenforced = state.known[pod.uid].settings, state.unenforced.get(pod.uid, {})
+        for pod in step.to_report:
+            settings, unenforced = state.pods[pod.uid].settings, state.unenforced.get(pod.uid, {})
             self._reporter.enforced(pod, state.shown, settings, unenforced)
 
     def _unbound(self, container: str) -> str:

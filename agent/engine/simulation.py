@@ -153,7 +153,7 @@ class Result:
 
 
 @dataclass
-class _Lot:
+class _PodRun:
     """A pod on its way."""
 
     item: WorkloadItem
@@ -199,7 +199,7 @@ class Simulation:
         held = [site.held for site in sites]
         self._scheduler = Scheduler([site.room for site in sites], strategy, held, strict=strict)
         self._nodes = Engines(sites)
-        self._lots: list[_Lot] = []
+        self._lots: list[_PodRun] = []
         self._bars: dict[Placing, tuple[frozenset[int], Mapping[str, int]]] = {}
         self._lost: dict[int, str] = {}
         self._now = now
@@ -227,17 +227,17 @@ class Simulation:
             keep = self._keep and bool(item.node)
             for each in self._each_node(item) if item.every_node else [item]:
                 only = self._number[each.node] if keep or item.every_node else None
-                lot = _Lot(each, needs_of(each.pod), only, keep)
+                lot = _PodRun(each, needs_of(each.pod), only, keep)
                 self._lots.append(lot)
                 self._place(lot)
                 if self._whole and not self._let_in(lot):
                     return
             self._progress()
 
-    def _let_in(self, lot: _Lot) -> bool:
+    def _let_in(self, lot: _PodRun) -> bool:
         """Whether a pod runs as its policy wants."""
         node = self._nodes[lot.site] if lot.bound and lot.site is not None else None
-        return node is not None and node.runs(lot.uid) and node.known[lot.uid].refusal is None
+        return node is not None and node.runs(lot.uid) and node.pods[lot.uid].refusal is None
 
     def _each_node(self, item: WorkloadItem) -> list[WorkloadItem]:
         """A DaemonSet's pods: one for each node that it may run on."""
@@ -251,7 +251,7 @@ class Simulation:
             found = self._bars[placing] = frozenset(whys), dict(sorted(Counter(whys.values()).items()))
         return found
 
-    def _place(self, lot: _Lot) -> None:
+    def _place(self, lot: _PodRun) -> None:
         """Bind a pod to a node and let it decide; again on others while retries are left."""
         retries = self._retries if lot.item.owner and lot.only is None else 0
         barred = frozenset[int]() if lot.only is not None else self._barred(lot.item.placing)[0]
@@ -277,7 +277,7 @@ class Simulation:
         self._lost[number] = why
         self._scheduler.close(number)
 
-    def _bind(self, lot: _Lot, number: int) -> None:
+    def _bind(self, lot: _PodRun, number: int) -> None:
         self._now += MOMENT
         pod = again(lot.item, lot.tries).pod if lot.tries else lot.item.pod
         node = self._nodes[number]
@@ -303,10 +303,10 @@ class Simulation:
         lot.bound = True
         lot.refusal = None
         self._settle(lot)
-        if not lot.bound and not any(node.waits(uid) for uid in node.known):
-            self._refused[number, shape] = node.ledger, node.known[pod.uid]
+        if not lot.bound and not any(node.waits(uid) for uid in node.pods):
+            self._refused[number, shape] = node.ledger, node.pods[pod.uid]
 
-    def _settle(self, lot: _Lot) -> None:
+    def _settle(self, lot: _PodRun) -> None:
         """A pod that was refused for good has failed: the scheduler counts it no more."""
         if lot.site is None or not lot.bound:
             return
@@ -347,7 +347,7 @@ class Simulation:
             if lot.site is None and not lot.ended:
                 self._place(lot)
 
-    def _fate(self, lot: _Lot) -> Fate:
+    def _fate(self, lot: _PodRun) -> Fate:
         if lot.ended:
             return Fate(lot.item, PodState.ENDED, lot.site, tries=lot.tries)
         if lot.site is None:
@@ -355,7 +355,7 @@ class Simulation:
             lacking = self._scheduler.lacking(lot.needs)
             return Fate(lot.item, PodState.UNSCHEDULABLE, lacking=lacking, barred=barred)
         node = self._nodes[lot.site]
-        known, record = lot.refusal or node.known[lot.uid], node.ledger.pods.get(lot.uid)
+        known, record = lot.refusal or node.pods[lot.uid], node.ledger.pods.get(lot.uid)
         problems = tuple(str(each) for each in known.settings.problems)
         if record is None:
             state = PodState.WAITING if lot.bound else PodState.REFUSED

@@ -15,7 +15,7 @@ from agent.core.cgroups.enforced import Unenforced
 from agent.core.devices.kubelet import Given
 from agent.engine.device_tracker import DeviceTracker
 from agent.engine.retries import Retries, Truce
-from agent.engine.tracked_pod import SWITCHES, Switches, TrackedPod, as_told
+from agent.engine.tracked_pod import SWITCHES, Switches, TrackedPod, with_unsaved_changes
 from agent.engine.unenforced_pods import UnenforcedPods
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
@@ -29,7 +29,7 @@ class State:
         ledger: the grants.
         node: the managers, with the devices that the kubelet reports.
         device_tracker: the kubelet's words on devices.
-        known: every known pod, by uid.
+        pods: every known pod, by uid.
         switches: the engine's own settings.
         saved: the grants as the store has them, for who puts them into effect; None where it has none. Another
             machine's or other settings' grants are in `ledger` though they could not be saved.
@@ -55,7 +55,7 @@ class State:
     ledger: Ledger
     node: Node
     device_tracker: DeviceTracker
-    known: Mapping[str, TrackedPod] = field(default_factory=dict)
+    pods: Mapping[str, TrackedPod] = field(default_factory=dict)
     switches: Switches = SWITCHES
     saved: Ledger | None = None
     names_saved: Mapping[str, tuple[str, str]] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class State:
     @cached_property
     def shown(self) -> Ledger:
         """The grants with a word on each pod whose change could not be saved, for people."""
-        return as_told(self.ledger, self.known, self.unwritable)
+        return with_unsaved_changes(self.ledger, self.pods, self.unwritable)
 
     @property
     def listening(self) -> bool:
@@ -110,17 +110,17 @@ class State:
     @property
     def unenforced(self) -> Mapping[str, Unenforced]:
         """What was told of pods for whom the kernel does not have what the ledger says, by uid."""
-        return self.unenforced_pods.told
+        return self.unenforced_pods.reported
 
     def with_pods(self, *pods: TrackedPod, ledger: Ledger | None = None) -> State:
         """With pods as they are known now, and other grants where some are named."""
-        known = {**self.known, **{each.pod.uid: each for each in pods}} if pods else self.known
-        return replace(self, known=known, ledger=self.ledger if ledger is None else ledger)
+        known = {**self.pods, **{each.pod.uid: each for each in pods}} if pods else self.pods
+        return replace(self, pods=known, ledger=self.ledger if ledger is None else ledger)
 
     def without(self, uids: Collection[str]) -> State:
         """Without pods that are gone, and hold nothing."""
         return replace(
-            self, known={uid: each for uid, each in self.known.items() if uid not in uids},
+            self, pods={uid: each for uid, each in self.pods.items() if uid not in uids},
             device_tracker=self.device_tracker.without(uids), unenforced_pods=self.unenforced_pods.without(uids),
             retries=self.retries.without(uids),
         )  # fmt: skip

@@ -88,7 +88,7 @@ def softer(settings: PodSettings, wish: OnMisalignment | None) -> PodSettings:
     return replace(settings, on_misalignment=wish)
 
 
-def as_told(ledger: Ledger, known: Mapping[str, TrackedPod], unwritable: str) -> Ledger:
+def with_unsaved_changes(ledger: Ledger, known: Mapping[str, TrackedPod], unwritable: str) -> Ledger:
     """The ledger with a word on each pod that runs and whose change could not be saved: for readers only."""
     told = {}
     for uid, each in known.items():
@@ -115,12 +115,12 @@ def same_room(old: Pod, new: Pod) -> bool:
     return (old.containers, old.requests, old.limits) == (new.containers, new.requests, new.limits)
 
 
-def asks_nothing(known: TrackedPod, rules: Rules) -> bool:
+def nothing_to_refuse(known: TrackedPod, rules: Rules) -> bool:
     """Whether there is nothing to refuse: a pod is left alone (safety.md S2), or shares the pool by its own wish."""
-    return bool(known.exempt) or not known.settings.pin or not wants_anything(known.pod, rules)
+    return bool(known.exempt) or not known.settings.pin or not could_be_granted(known.pod, rules)
 
 
-def wants_anything(pod: Pod, rules: Rules) -> bool:
+def could_be_granted(pod: Pod, rules: Rules) -> bool:
     """Whether a pod could be granted something that must be saved first."""
     extended = any("/" in name for each in pod.containers for name in each.limits)
     return pod.qos is Qos.GUARANTEED or bool(pod.annotations) or extended or exclusive.requested(pod, rules)

@@ -22,7 +22,7 @@ from agent.engine.fault_isolation import sentence
 from agent.engine.migrate import Migrated, migrate
 from agent.engine.recover import Recovered
 from agent.engine.state import State
-from agent.engine.tracked_pod import Exempt, Switches, TrackedPod, asks_nothing, same, softer
+from agent.engine.tracked_pod import Exempt, Switches, TrackedPod, nothing_to_refuse, same, softer
 from agent.engine.unlisted import keep
 from agent.engine.wait_queue import crowded_out, queue_of, refused_for_good, softened, turn
 from agent.model.cgroup import Observed
@@ -58,12 +58,12 @@ class Transition:
 
     Attributes:
         state: the next one.
-        told: pods of whom something new is to be told, in order.
+        to_report: pods of whom something new is to be told, in order.
         problems: sentences on what is wrong.
     """
 
     state: State
-    told: tuple[Pod, ...] = ()
+    to_report: tuple[Pod, ...] = ()
     problems: tuple[str, ...] = ()
 
 
@@ -119,10 +119,11 @@ def unsaved(before: State, new: State) -> State:
     refusal = Refusal(Reason.UNEXPECTED, f"nothing new is granted: {new.unwritable}")
     marked = []
     for uid in new.ledger.pods.keys() - before.ledger.pods.keys():
-        known = new.known[uid]
-        marked.append(replace(known, refusal=None if asks_nothing(known, new.node.rules) else refusal, unsaved=True))
-    for uid in before.ledger.pods.keys() & new.known.keys():
-        known, was = new.known[uid], before.ledger.pods[uid]
+        known = new.pods[uid]
+        why = None if nothing_to_refuse(known, new.node.rules) else refusal
+        marked.append(replace(known, refusal=why, unsaved=True))
+    for uid in before.ledger.pods.keys() & new.pods.keys():
+        known, was = new.pods[uid], before.ledger.pods[uid]
         if new.ledger.pods.get(uid) != was and not same(known.pod, was.pod):
             marked.append(replace(known, unsaved=True))  # it asks for what the ledger does not have
     return new.with_pods(*marked, ledger=before.ledger)
@@ -140,18 +141,18 @@ def seen(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
         at: the moment.
         ran: it runs already: adopted, never refused (safety.md S4).
     """
-    known, record = state.known.get(pod.uid), state.ledger.pods.get(pod.uid)
+    known, record = state.pods.get(pod.uid), state.ledger.pods.get(pod.uid)
     pod = as_the_kubelet_sees(pod, state.node.rules, known.pod if known else record.pod if record else None)
     if known is not None and not known.ended and same(known.pod, pod):
         return Transition(state.with_pods(replace(known, pod=pod)))
     step = tried(state, pod, at, ran=ran or (known is not None and known.ran))
-    return replace(step, told=(pod, *step.told))
+    return replace(step, to_report=(pod, *step.to_report))
 
 
 def tried_again(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
     """A pod is decided on once more; it is told of when it is in now."""
     step = tried(state, pod, at, ran=ran)
-    return step if step.state.known[pod.uid].refusal is not None else replace(step, told=(pod, *step.told))
+    return step if step.state.pods[pod.uid].refusal is not None else replace(step, to_report=(pod, *step.to_report))
 
 
 def tried(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
@@ -168,7 +169,7 @@ def tried(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
 
 def decide(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
     """Put a pod into the ledger, or a refusal beside it; told are others that have no place in line any more."""
-    before, rules = state.known.get(pod.uid) or TrackedPod(pod, PodSettings()), state.node.rules
+    before, rules = state.pods.get(pod.uid) or TrackedPod(pod, PodSettings()), state.node.rules
     known = TrackedPod(
         pod, softer(checked_settings(state.node, pod), before.softer), exempt=at.exempt(pod), ran=ran,
         since=before.since, softer=before.softer,
@@ -178,22 +179,22 @@ def decide(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
         return Transition(state.with_pods(replace(known, refusal=final)))
     ledger, known = decided(
         state.node, state.ledger, known, given=state.given.get(pod.uid), unwritable=state.unwritable,
-        switches=state.switches, now=at.now, line=queue_of(state.known, rules, but=pod.uid), judge=at.judge,
+        switches=state.switches, now=at.now, line=queue_of(state.pods, rules, but=pod.uid), judge=at.judge,
     )  # fmt: skip
     state = state.with_pods(known, ledger=ledger)
-    out = crowded_out(state.known, rules, state.switches.most_waiting)
+    out = crowded_out(state.pods, rules, state.switches.most_waiting)
     return Transition(state.with_pods(*out.values()), tuple(each.pod for uid, each in out.items() if uid != pod.uid))
 
 
 def put_aside(state: State, pod: Pod, *, ran: bool) -> State:
     """A pod that could not be decided on keeps what it holds, or runs on the shared pool."""
-    ledger, known = set_aside(state.node, state.ledger, as_known(state, pod, ran=ran))
+    ledger, known = set_aside(state.node, state.ledger, tracked(state, pod, ran=ran))
     return state.with_pods(known, ledger=ledger)
 
 
-def as_known(state: State, pod: Pod, *, ran: bool) -> TrackedPod:
+def tracked(state: State, pod: Pod, *, ran: bool) -> TrackedPod:
     """A pod as it is known; a new one with what it asks for."""
-    known = state.known.get(pod.uid)
+    known = state.pods.get(pod.uid)
     return replace(known, pod=pod) if known else TrackedPod(pod, checked_settings(state.node, pod), ran=ran)
 
 
@@ -213,7 +214,7 @@ def left_behind(state: State, observed: Observed, there: Collection[str]) -> Tra
 
 def ended(state: State, uids: Iterable[str]) -> State:
     """Pods left the API. What they hold is freed when their cgroups have gone (safety.md S13)."""
-    return state.with_pods(*(replace(state.known[uid], ended=True) for uid in uids if uid in state.known))
+    return state.with_pods(*(replace(state.pods[uid], ended=True) for uid in uids if uid in state.pods))
 
 
 def released(state: State, uids: Iterable[str]) -> State:
@@ -237,36 +238,36 @@ def started(state: State, spots: Iterable[tuple[str, str]]) -> State:
 
 def let_in(state: State, behind: Collection[str], at: Moment) -> Transition:
     """Room may have appeared: whoever waits is tried, in order of arrival (safety.md S11), but for those `behind`."""
-    known = {uid: each for uid, each in state.known.items() if uid not in behind}
+    known = {uid: each for uid, each in state.pods.items() if uid not in behind}
     found = turn(state.node, state.ledger, known, state.switches, state.given, at.now, at.judge)
-    return Transition(state.with_pods(*found.changed.values(), ledger=found.ledger), found.told)
+    return Transition(state.with_pods(*found.changed.values(), ledger=found.ledger), found.to_report)
 
 
 def made_softer(state: State, uid: str, wish: OnMisalignment, now: float) -> State:
     """From now on something milder is done to a refused pod; without a place in line (safety.md S11) it runs."""
-    new = state.with_pods(softened(state.known[uid], wish, now))
-    if len(queue_of(new.known, new.node.rules)) > new.switches.most_waiting:
-        new = state.with_pods(softened(state.known[uid], OnMisalignment.RUN, now))
+    new = state.with_pods(softened(state.pods[uid], wish, now))
+    if len(queue_of(new.pods, new.node.rules)) > new.switches.most_waiting:
+        new = state.with_pods(softened(state.pods[uid], OnMisalignment.RUN, now))
     return new
 
 
 # ---- devices
 
 
-def devices_told(state: State, uid: str, given: Given) -> State:
+def devices_reported(state: State, uid: str, given: Given) -> State:
     """The kubelet told which devices it gave a pod."""
-    device_tracker = state.device_tracker.tell(uid, given)
+    device_tracker = state.device_tracker.with_given(uid, given)
     return replace(state, device_tracker=device_tracker, node=device_tracker.node(state.node))
 
 
-def claims_told(state: State, uid: str, claims: Claims) -> State:
+def claims_reported(state: State, uid: str, claims: Claims) -> State:
     """It became known which devices a pod's claims gave it.
 
     It may be told before the pod is decided. One that never comes takes no room for long: of many, unknown ones go.
     """
     tracker = state.device_tracker
     if len(tracker.claims) >= MOST_CLAIMED:
-        tracker = replace(tracker, claims={each: of for each, of in tracker.claims.items() if each in state.known})
+        tracker = replace(tracker, claims={each: of for each, of in tracker.claims.items() if each in state.pods})
     return replace(state, device_tracker=tracker.claim(uid, claims))
 
 
@@ -282,14 +283,14 @@ def devices_late(state: State, uid: str, at: Moment, *, running: bool) -> Transi
     ledger, again = state.device_tracker.late(state.node, state.ledger, uid, started=running)
     if not again:
         return Transition(replace(state, ledger=ledger))
-    known = state.known[uid]
+    known = state.pods[uid]
     free = replace(state, ledger=state.node.release(ledger, uid), device_tracker=state.device_tracker.once_more(uid))
     return decide(free, known.pod, at, ran=known.ran)
 
 
 def devices_once_more(state: State, before: State, uid: str) -> State:
     """That could not be checked or saved: it is as it was before, and is told once more with the next look."""
-    return replace(state, device_tracker=before.device_tracker).with_pods(replace(before.known[uid], unsaved=True))
+    return replace(state, device_tracker=before.device_tracker).with_pods(replace(before.pods[uid], unsaved=True))
 
 
 def devices_offered(state: State, offered: Iterable[Offered]) -> Transition:
@@ -310,10 +311,10 @@ def changed(state: State, node: Node, switches: Switches | None, exempt: Exempt)
     migrated = migrate(state.ledger, node)
     known = {
         uid: replace(each, settings=softer(checked_settings(node, each.pod), each.softer), exempt=exempt(each.pod))
-        for uid, each in state.known.items()
+        for uid, each in state.pods.items()
     }
     new = replace(
-        state, ledger=migrated.ledger, node=node, device_tracker=device_tracker, known=known,
+        state, ledger=migrated.ledger, node=node, device_tracker=device_tracker, pods=known,
         switches=switches or state.switches, pending=None,
     )  # fmt: skip
     return new, migrated
@@ -336,14 +337,14 @@ def answered(state: State, event: KernelAnswered) -> Transition:
     """The kernel answered: what is wrong with pods of which nothing can be worked out is told once."""
     problems = []
     for uid in sorted(event.faults.keys() - state.faults.keys()):
-        key = state.known[uid].pod.key if uid in state.known else uid
+        key = state.pods[uid].pod.key if uid in state.pods else uid
         problems.append(f"the cgroups of pod {key} are left as they are: {event.faults[uid]}")
     settled = not (event.lacking or event.given_up or event.stopped)
     new = replace(state, fault="", faults=event.faults, unbound=event.unbound, repair_due=event.due, settled=settled)
     return Transition(new, problems=tuple(problems))
 
 
-def told_lacking(
+def report_lacking(
     state: State, lacking: Mapping[str, Unenforced], now: float, but: Collection[str], *, given_up: bool = False
 ) -> Transition:
     """For whom the kernel does not have what was granted; told are those of whom that is another word than before.
@@ -356,7 +357,7 @@ def told_lacking(
         given_up: the plan was.
     """
     unenforced_pods, uids = state.unenforced_pods.turn(lacking, now, but, given_up=given_up)
-    known, pods = state.known, state.ledger.pods
+    known, pods = state.pods, state.ledger.pods
     told = [
         pods[uid].pod
         for uid in uids
@@ -371,7 +372,7 @@ def each_in_order(state: State, pods: Sequence[Pod], decide_one: Callable[[State
     for pod in pods:
         step = decide_one(state, pod)
         state = step.state
-        told += step.told
+        told += step.to_report
         problems += step.problems
     return Transition(
         replace(state, retries=state.retries.without([pod.uid for pod in pods])), tuple(told), tuple(problems)

@@ -35,12 +35,12 @@ class UnenforcedPods:
     """Which pods are told to lack something, and why.
 
     Attributes:
-        told: uid -> container -> why.
+        reported: uid -> container -> why.
         lapses: how often each pod lacked something.
         passing: uids of pods whose word is no lapse.
     """
 
-    told: Mapping[str, Unenforced] = field(default_factory=dict)
+    reported: Mapping[str, Unenforced] = field(default_factory=dict)
     lapses: Mapping[str, _Lapses] = field(default_factory=dict)
     passing: frozenset[str] = frozenset()
 
@@ -56,8 +56,8 @@ class UnenforcedPods:
             given_up: the plan was.
         """
         all_lapses, passing, changed = dict[str, _Lapses](), set(self.passing), list[str]()
-        for uid in sorted(found.keys() | self.told.keys()):
-            new, old = found.get(uid, {}), self.told.get(uid, {})
+        for uid in sorted(found.keys() | self.reported.keys()):
+            new, old = found.get(uid, {}), self.reported.get(uid, {})
             stands = bool(old) and uid not in passing
             if new == old or (given_up and (stands or uid not in at_once)):
                 continue
@@ -74,14 +74,14 @@ class UnenforcedPods:
             changed.append(uid)
         if not changed and (given_up or not passing):
             return self, changed
-        both = {**self.told, **{uid: dict(found.get(uid, {})) for uid in changed}}
+        both = {**self.reported, **{uid: dict(found.get(uid, {})) for uid in changed}}
         told = {uid: why for uid, why in both.items() if why}
         return UnenforcedPods(told, {**self.lapses, **all_lapses}, frozenset(passing if given_up else ())), changed
 
     def without(self, uids: Collection[str]) -> UnenforcedPods:
         """Pods are gone."""
         return UnenforcedPods(
-            {uid: why for uid, why in self.told.items() if uid not in uids},
+            {uid: why for uid, why in self.reported.items() if uid not in uids},
             {uid: each for uid, each in self.lapses.items() if uid not in uids},
             self.passing.difference(uids),
         )

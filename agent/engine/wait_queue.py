@@ -113,12 +113,12 @@ class QueuePass:
     Attributes:
         ledger: the grants.
         changed: pods whose lot changed, by uid.
-        told: pods of whom something new is to be told, in order.
+        to_report: pods of whom something new is to be told, in order.
     """
 
     ledger: Ledger
     changed: Mapping[str, TrackedPod] = field(default_factory=dict)
-    told: tuple[Pod, ...] = ()
+    to_report: tuple[Pod, ...] = ()
 
 
 def turn(

@@ -55,7 +55,7 @@ def read_settings(path: Path) -> tuple[Settings, tuple[str, ...]]:
         raise SettingsError(f"{path}: {error.key}" if error.key else str(path), _why(error)) from None
 
 
-def asks_to_observe_only(path: Path) -> bool:
+def observe_only_set(path: Path) -> bool:
     """Whether a file that may be wrong otherwise has the kill switch on; False where it is no YAML."""
     try:
         document = _document(path)

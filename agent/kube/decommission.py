@@ -130,7 +130,7 @@ def _waits(container: Mapping[str, Any]) -> bool:
     return not (container.get("restartCount") or last or {"running", "terminated"} & {*state})
 
 
-def nodes_told(client: KubeClient) -> frozenset[str]:
+def nodes_with_reports(client: KubeClient) -> frozenset[str]:
     """Names of the nodes on which a pod carries a word of an agent: one was there, and may have confined pods.
 
     Raises:

@@ -119,7 +119,7 @@ def admitted(
         body["unenforced"] = unenforced[""]
     status, reason, message = _verdict(record, cpus, nodes)
     own = ledger.cpus.assigned.get(uid, {})
-    notes = exclusive.told(record.pod, rules, holds=bool(own)), mixed.told(record.pod, rules, parts, own)
+    notes = exclusive.note(record.pod, rules, holds=bool(own)), mixed.note(record.pod, rules, parts, own)
     message = _noted(message, reason, "; ".join(filter(None, notes)))
     message += _pages(record, ledger, reason)
     if unenforced:
@@ -179,7 +179,7 @@ def nothing(uid: str, namespace: str, name: str) -> PodReport:
     return PodReport(uid, namespace, name, annotations=keys, status="", reason="", message="")
 
 
-def word_of(body: Mapping[str, Any]) -> AnnotatedGrant | None:
+def annotated_grant(body: Mapping[str, Any]) -> AnnotatedGrant | None:
     """What a pod, as the API shows it, carries of an earlier agent; None where it carries no condition.
 
     Who made the pod can write its annotations, so that they say nothing of devices: those are in the condition, as a

@@ -12,7 +12,7 @@ ALLOWED = "auto, none, names of containers, or auto,-NAME"
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class Selection:
     """What is asked for.
 
     Attributes:
@@ -32,12 +32,12 @@ class Wish:
         return ",".join([AUTO, *(f"-{each}" for each in names)] if self.auto else names) or NONE
 
 
-NOBODY = Wish()
+NOBODY = Selection()
 """`none`."""
 
 
 @lru_cache(maxsize=256)
-def parsed(text: str) -> Wish | None:
+def parsed(text: str) -> Selection | None:
     """A value; None of a text that is none."""
     written = words_in(text)
     if written == [NONE]:
@@ -48,4 +48,4 @@ def parsed(text: str) -> Wish | None:
         return None
     if not all(LABEL.fullmatch(each) for each in names) or {AUTO, NONE} & {*names}:
         return None
-    return Wish(auto, frozenset(names))
+    return Selection(auto, frozenset(names))

@@ -48,7 +48,7 @@ def longest(name: str) -> int:
     return LONGEST_LIST if name in LISTS else LONGEST_WORD
 
 
-def kept(annotations: Mapping[str, str]) -> dict[str, str]:
+def bounded(annotations: Mapping[str, str]) -> dict[str, str]:
     """What is kept, sorted by name; the same again when given its own answer."""
     found = {
         name: _printable(annotations[name][: longest(name) + 1])
@@ -63,9 +63,9 @@ def kept(annotations: Mapping[str, str]) -> dict[str, str]:
     return dict(sorted({**found, **({MORE: str(more)} if more else {})}.items()))
 
 
-def kept_texts(annotations: object) -> dict[str, str]:
+def bounded_texts(annotations: object) -> dict[str, str]:
     """What is kept of annotations of which nothing is refused: what is no text counts as absent."""
-    return kept({name: text for name, text in mapping_of(annotations).items() if isinstance(text, str)})
+    return bounded({name: text for name, text in mapping_of(annotations).items() if isinstance(text, str)})
 
 
 def read(field: Field) -> dict[str, str]:
@@ -77,7 +77,7 @@ def read(field: Field) -> dict[str, str]:
                 step = f".{name[:LONGEST_NAME]}"
                 raise field.at(value, step).wrong(f"must be a text, not {show(value)}; put it in quotes")
             ours[name] = value
-    return kept(ours)
+    return bounded(ours)
 
 
 def _printable(text: str) -> str:

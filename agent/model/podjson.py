@@ -13,7 +13,7 @@ from typing import TypeVar
 from agent.errors import MalformedError
 from agent.model.fields import Field
 from agent.model.idset import IdSet
-from agent.model.notes import kept
+from agent.model.notes import bounded
 from agent.model.pod import Container, ContainerKind, Pod, Qos
 
 MANY = 1_000_000
@@ -68,7 +68,7 @@ def pod_from_json(field: Field, uid: str) -> Pod:
         created=_seconds(field.get("created")),
         priority=amount(field.get("priority")),
         static=field.get("static").flag(),
-        annotations=kept(each(field.get("annotations"), lambda value: value.text(MANY))),  # older versions: all
+        annotations=bounded(each(field.get("annotations"), lambda value: value.text(MANY))),  # older versions: all
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from enum import IntEnum, StrEnum
 from typing import Annotated, get_type_hints
 
-from agent.model.exclusive import NOBODY, Wish
+from agent.model.exclusive import NOBODY, Selection
 from agent.model.idset import CpuSet
 
 
@@ -300,7 +300,7 @@ class Rules:
     enforcement: Enforcement = Enforcement.AUTO
     advertised: frozenset[str] | None = None
     pcie: PcieLocality = PcieLocality.OFF
-    exclusive: Wish = NOBODY
+    exclusive: Selection = NOBODY
     exclusive_namespaces: tuple[str, ...] = ("*",)
     mixed: MixedCpus = MixedCpus.RESERVED
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from agent.errors import BadPodError
 from agent.model.fields import Field, show
-from agent.model.notes import kept, read
+from agent.model.notes import bounded, read
 from agent.model.placing import ANYWHERE, OF_A_DAEMON, Placing, placing_of
 from agent.model.pod import Pod
 from agent.model.podspec import MANIFEST_UIDS, pod_from
@@ -116,7 +116,7 @@ def namespace_defaults(body: Mapping[str, object]) -> tuple[str, dict[str, str]]
 def with_defaults(item: WorkloadItem, defaults: Mapping[str, Mapping[str, str]]) -> WorkloadItem:
     """With its namespace's annotations (`namespace_defaults`) below its own; an agent's words are no wish."""
     own = item.pod.annotations
-    asked = kept({**defaults.get(item.pod.namespace, {}), **own})
+    asked = bounded({**defaults.get(item.pod.namespace, {}), **own})
     return item if asked == own else replace(item, pod=replace(item.pod, annotations=asked))
 
 

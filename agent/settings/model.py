@@ -35,7 +35,7 @@ from agent.settings.values import (
     Attribute,
     CpuList,
     ExclusiveCount,
-    ExclusiveWish,
+    ExclusiveSelection,
     Hex4,
     HostName,
     IpAddress,
@@ -265,7 +265,7 @@ class Settings(Section):
         ),
     ] = None
     exclusive_containers: Annotated[
-        ExclusiveWish,
+        ExclusiveSelection,
         Field(
             description=(
                 "Which containers of pods that are not Guaranteed get their whole CPUs for themselves, where neither "

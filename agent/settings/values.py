@@ -14,7 +14,7 @@ from typing import Annotated, Any
 from pydantic import Field, PlainSerializer, PlainValidator, StrictInt, WithJsonSchema
 
 from agent.errors import MalformedError
-from agent.model.exclusive import ALLOWED, Wish, parsed
+from agent.model.exclusive import ALLOWED, Selection, parsed
 from agent.model.fields import LABEL
 from agent.model.idset import MAX_ID, CpuSet
 from agent.model.machine import PCI_ADDRESS
@@ -151,7 +151,7 @@ def _host_name(value: object) -> str:
     return value.lower()
 
 
-def _exclusive(value: object) -> Wish:
+def _exclusive(value: object) -> Selection:
     found = parsed(value) if isinstance(value, str) and len(value) <= LONGEST_LIST else None
     if found is None:
         raise _unfit(f"{_shown(value)} is none of {ALLOWED}")
@@ -234,8 +234,8 @@ Options = Annotated[
     PlainValidator(_options),
     _schema("object", "Option to text.", additionalProperties={"type": ["string", "boolean", "integer"]}),
 ]
-ExclusiveWish = Annotated[
-    Wish,
+ExclusiveSelection = Annotated[
+    Selection,
     PlainValidator(_exclusive),
     PlainSerializer(str),
     _schema(

@@ -153,7 +153,7 @@ class AdmitsAtOnce:
         """Whoever is not listed is gone."""
         self.pods_gone(sorted(set(self.ledger.pods) - uids))
 
-    def containers_heard(self, names: Mapping[str, tuple[str, str]]) -> None:
+    def containers_announced(self, names: Mapping[str, tuple[str, str]]) -> None:
         """See the intake's Engine."""
 
     def containers_seen(self, names: Mapping[str, tuple[str, str]]) -> None:

@@ -88,7 +88,7 @@ def start(node: Node, pods: list[Pod], cgroups: Cgroups, store: Checkpoint) -> S
     engine = Engine(
         node, found.ledger, cgroups=cgroups, store=store, reporter=reporter, saved=found.as_saved, complete=True
     )
-    engine.names_known(names)
+    engine.names_at_start(names)
     engine.reconcile()
     return Start(time.perf_counter() - began, reporter.count, len(failed))
 
@@ -121,7 +121,7 @@ def following(site: Real, windows: Windows, reporter: Silent) -> Iterator[Engine
     engine = Engine(
         site.node, saved.ledger, cgroups=site.cgroups, store=site.store, reporter=reporter, saved=True, complete=True
     )
-    engine.names_known(names_of(site.pods))
+    engine.names_at_start(names_of(site.pods))
     wake, over = threading.Event(), threading.Event()
 
     def told(changes: Changes) -> None:
@@ -214,7 +214,7 @@ def pool(table: Table, folder: Path, *, own: bool) -> None:
     engine = Engine(
         site.node, saved.ledger, cgroups=site.cgroups, store=site.store, reporter=reporter, saved=True, complete=True
     )
-    engine.names_known(names_of(site.pods))
+    engine.names_at_start(names_of(site.pods))
     engine.pods_seen(site.pods)
     engine.reconcile()
     times = list[float]()

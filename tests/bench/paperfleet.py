@@ -39,7 +39,7 @@ def filled(rnd: random.Random, shape: int, share: float) -> DryRun:
         container = Container("app", requests=amounts, limits=amounts)
         run.see(Pod(f"{number}", f"app-{number}", "shop", (container,), Qos.GUARANTEED, created=number), number)
         taken += cpu
-    run.end([uid for uid in run.known if rnd.random() < 0.2], number + 1.0)
+    run.end([uid for uid in run.pods if rnd.random() < 0.2], number + 1.0)
     return run
 
 

@@ -206,7 +206,7 @@ class PaperFleet:
         world = self.worlds[where]
         world.see(found)
         if uid not in world.engine.ledger.pods:
-            world.engine.pods_listed([each for each in world.engine.known if each != uid])  # the kubelet failed it
+            world.engine.pods_listed([each for each in world.engine.pods if each != uid])  # the kubelet failed it
             self.cluster.call(
                 "PATCH", f"/api/v1/namespaces/default/pods/{name}/status", {"status": {"phase": "Failed"}}, kind=MERGE
             )
@@ -227,7 +227,7 @@ class PaperFleet:
         world, uid = self.worlds[found["spec"]["nodeName"]], found["metadata"]["uid"]
         self.delete(name)
         world.end(uid)
-        there = [each for each in world.engine.known if each != uid]
+        there = [each for each in world.engine.pods if each != uid]
         world.engine.pods_listed(there)
         world.engine.reconcile()
 

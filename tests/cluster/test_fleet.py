@@ -72,7 +72,7 @@ def test_the_clusterrole_is_enough_and_pages_are_all_read(fleet: ControlPlane, t
     found = read_fleet(ApiSource(caller), lambda *each: told.append(each))
     ours = [each for each in found.nodes if each.name in NAMES]
     assert [each.name for each in ours] == list(NAMES)
-    assert all(each.known is not None and each.body for each in ours)
+    assert all(each.usable_summary is not None and each.body for each in ours)
     assert [each.key for each in found.unbound if each.key.startswith("shop/")] == ["shop/open"]
     assert found.notes == ()
     counts = [done for what, done, _ in told if what == "summaries"]
@@ -89,7 +89,7 @@ def test_without_rights_the_role_is_named(fleet: ControlPlane, tmp_path: Path) -
     ):
         read_fleet(ApiSource(Caller(kubeconfig(fleet, "fleet-none", tmp_path))))
     found = read_fleet(ApiSource(Caller(kubeconfig(fleet, "fleet-half", tmp_path))))
-    assert [each.name for each in found.nodes if each.known and each.name in NAMES] == list(NAMES)
+    assert [each.name for each in found.nodes if each.usable_summary and each.name in NAMES] == list(NAMES)
     assert len(found.notes) == 3
     for note, what in zip(found.notes, ("nodes", "namespaces", "pods"), strict=True):
         assert f"the right to list {what} {HAS_IT}" in note

@@ -97,7 +97,7 @@ def as_bound(plane: ControlPlane, folder: Path, *, nodes: int, pods: int, before
     """The scheduler as it comes, pods at once: each node decides as its summary does on the pods that it gets."""
     fleet = begun(plane, folder, nodes, before, dict(PLAIN), seed=3)
     read = read_fleet(ApiSource(Caller(plane.kubeconfig)))
-    runs = {each.name: each.known.begin() for each in read.nodes if each.known is not None}
+    runs = {each.name: each.usable_summary.begin() for each in read.nodes if each.usable_summary is not None}
     assert len(runs) == nodes
     manifests = {f"pod-{number}": fleet.manifest(f"pod-{number}") for number in range(pods)}
     plane.create(*manifests.values())

@@ -84,14 +84,14 @@ def test_annotation_and_condition_arrive_in_one_request(
     """One patch per change; the same report again is none; the transition time moves with the status only."""
     (body,) = cluster.create(pod("one", "p1"))
     first = report(body, "2-3")
-    publisher.tell(first)
+    publisher.publish(first)
     wait(lambda: not publisher.waiting)
     stored = read(cluster, "one")
     assert carried(stored, first)
     since = stored["status"]["conditions"][0]["lastTransitionTime"]
     assert since
-    publisher.tell(first)
-    publisher.tell(replace(first, message="other words"))
+    publisher.publish(first)
+    publisher.publish(replace(first, message="other words"))
     wait(lambda: not publisher.waiting)
     assert counted == [("PATCH pods/status", 200)] * 2
     assert read(cluster, "one")["status"]["conditions"][0]["lastTransitionTime"] == since
@@ -104,8 +104,8 @@ def test_a_restarted_agent_writes_nothing_that_is_there(
     (body,) = cluster.create(pod("seen", "p1"))
     mine = report(body, "4")
     assert not carried(body, mine)
-    publisher.known(mine)
-    publisher.tell(mine)
+    publisher.carried_already(mine)
+    publisher.publish(mine)
     time.sleep(0.2)
     assert not publisher.waiting
     assert counted == []
@@ -119,7 +119,7 @@ def test_the_next_pod_of_the_same_name_is_not_touched(
     cluster.call("DELETE", "/api/v1/namespaces/default/pods/db-0")
     (new,) = cluster.create(pod("db-0", "p1"))
     assert new["metadata"]["uid"] != old["metadata"]["uid"]
-    publisher.tell(report(old, "5"))
+    publisher.publish(report(old, "5"))
     publisher.fail(old["metadata"]["uid"], "default", "db-0")
     wait(lambda: len(counted) >= 2 and not publisher.waiting)
     assert counted[0][1] in {409, 422}
@@ -178,7 +178,7 @@ def test_an_outage_ends_in_one_request_per_pod(cluster: ControlPlane, publisher:
     cluster.kill("kube-apiserver")
     for turn in range(3):
         for body in bodies:
-            publisher.tell(report(body, str(turn)))
+            publisher.publish(report(body, str(turn)))
         time.sleep(0.3)
     assert publisher.waiting == 20
     cluster.start_apiserver()
@@ -205,7 +205,7 @@ def test_stop_ends_the_thread_with_the_server_away(access: ApiAccess, monkeypatc
     away = ApiAccess("https://127.0.0.1:1", access.ca, access.token_file, check_name=False)
     publisher = Publisher(KubeClient(away, "p1"), "p1")
     publisher.start()
-    publisher.tell(PodReport("u", "default", "n", {}, "True", CONDITION, ""))
+    publisher.publish(PodReport("u", "default", "n", {}, "True", CONDITION, ""))
     publisher.stop(within=patience.PATIENCE)
     assert not [thread for thread in threading.enumerate() if thread is publisher._thread and thread.is_alive()]
 

@@ -151,7 +151,7 @@ def test_an_overflowing_queue_is_made_good_by_looking(tree: Tree) -> None:
             assert go.wait(1700)
             seen(changes)
 
-        watcher.told = busy
+        watcher.on_changes = busy
         first = tree.make("/kubepods/podfirst")
         assert stopped.wait(PATIENCE)
         noise = f"{watcher.mounts.cpuset}{top}/noise"
@@ -161,7 +161,7 @@ def test_an_overflowing_queue_is_made_good_by_looking(tree: Tree) -> None:
         lost = tree.make("/kubepods/podlost")
         go.set()
         assert seen.until(lambda: set(seen.appeared) == {first, lost})
-        watcher.told = seen
+        watcher.on_changes = seen
         later = tree.make("/kubepods/podlost/c")
         assert seen.until(lambda: later in seen.appeared)
 

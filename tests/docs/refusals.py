@@ -105,7 +105,7 @@ def kubelets_devices() -> str:
     world.see(manifest("train", {"name": "app", "resources": {"limits": {"cpu": "2", "memory": "64Mi", GPU: 2}}}))
     offered = tuple(Offered(GPU, f"g{number}", NodeSet.of(number)) for number in (0, 1))
     world.engine.devices_offered(offered)
-    world.engine.devices_known("train", {"app": offered})
+    world.engine.devices_reported("train", {"app": offered})
     return world.ears.refused_["train"].message
 
 
@@ -327,7 +327,7 @@ def waits_behind_others() -> str:
     world.see(one("a", "2"))
     world.see(one("first", "3", created=1))
     world.see(one("second", "1", created=2))
-    refusal = world.engine.known["second"].refusal
+    refusal = world.engine.pods["second"].refusal
     return refusal.message if refusal else ""
 
 

@@ -43,7 +43,7 @@ def test_the_pods_say_what_the_page_shows(node: World) -> None:
     assert node.report("pinned").message in SHOWN
     assert node.effective("pinned") == "1"
     node.see(pod("refused", 2))
-    refusal = node.engine.known["refused"].refusal
+    refusal = node.engine.pods["refused"].refusal
     assert refusal is not None
     assert refusal.message in SHOWN
     assert refusal.reason is Reason.CEILING

@@ -191,7 +191,7 @@ def test_finding_01_a_look_at_a_pod_that_goes_wrong_ends_no_publisher() -> None:
     api.answer = answer
     publisher = Publisher(api, "n1", clock=lambda: now[0])  # type: ignore[arg-type] # what of the client is used
     for name in ("odd", "good"):
-        publisher.tell(PodReport(name, "ns", name, {"numalign.io/cpus": "1"}, "True", "Aligned", "1"))
+        publisher.publish(PodReport(name, "ns", name, {"numalign.io/cpus": "1"}, "True", "Aligned", "1"))
     for _ in range(20):
         now[0] += publisher.turn() or 0.0
     assert publisher.waiting == 1, "the odd one waits for its next try"

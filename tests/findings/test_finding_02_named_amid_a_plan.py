@@ -52,7 +52,7 @@ def name_at_the_first_write(world: World, names: dict[str, tuple[str, str]]) -> 
     def named(path: str, _file: str, _value: str) -> None:
         written.append(path)
         if len(written) == 1:
-            world.engine.containers_heard(names)
+            world.engine.containers_announced(names)
 
     world.kernel.before = named
     return written

@@ -46,7 +46,7 @@ def test_finding_02_before_the_first_list_counts_nothing_is_told_that_was_not_re
     world.tree.add_pod("db", Qos.GUARANTEED)
     world.tree.add_container("db", number)
     world.kernel.refuse(errno.EBUSY)
-    world.engine.containers_heard({number: ("db", "app")})
+    world.engine.containers_announced({number: ("db", "app")})
     world.engine.adopt([pod_from(db)], {number: ("db", "app")}, {})
     world.see(db, ran=["db"])
     assert world.ears.admitted_ == ["db"]

@@ -140,7 +140,7 @@ def test_finding_02_a_container_that_is_named_while_a_plan_is_carried_out_stays_
         write(hierarchy, path, file, value)
         written.append(path)
         if [each for each in new if each in path]:
-            after.engine.containers_heard({number: ("two", name) for number, name in new.items()})
+            after.engine.containers_announced({number: ("two", name) for number, name in new.items()})
             for number, name in new.items():
                 cgroup = next(each for each in after.cgroups.observe().cgroups if each.container_id == number)
                 before.tree.kernel_write(cgroup.path, "cpuset.cpus", own[name])

@@ -105,7 +105,7 @@ def test_finding_03_an_old_checkpoint_with_fat_annotations_loads_and_shrinks(tmp
     world.store.saved = ledger_from_json(body)
     after = World(tmp_path, store=world.store, pods=world.pods.values())
     assert after.holds("db") == "1-2"
-    assert after.engine.known["db"].settings.policy is Policy.RESTRICTED
+    assert after.engine.pods["db"].settings.policy is Policy.RESTRICTED
     path = tmp_path / "state" / "checkpoint.json"
     assert Checkpoint(path).save(after.engine.ledger) < 4096
 

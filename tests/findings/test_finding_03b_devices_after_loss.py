@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent.core.cgroups.desired import own_of
-from agent.kube.pod_report import ASSIGNMENT, CONDITION, admitted, word_of
+from agent.kube.pod_report import ASSIGNMENT, CONDITION, admitted, annotated_grant
 from agent.model.podspec import pod_from
 from tests.flow.world import World, container, manifest
 
@@ -39,7 +39,7 @@ def told(world: World, body: dict[str, Any]) -> dict[str, Any]:
 
 def lost(before: World, *bodies: Mapping[str, Any]) -> World:
     """The next agent, without a checkpoint; the API server has these pods."""
-    words = {body["metadata"]["uid"]: word for body in bodies if (word := word_of(body))}
+    words = {body["metadata"]["uid"]: word for body in bodies if (word := annotated_grant(body))}
     after = World(before.tree.folder, machine=MACHINE, settings=SETTINGS, pods=before.pods.values(), words=words)
     after.engine.pods_seen(before.pods.values(), ran=after.recovered.running)
     after.engine.pods_listed(set(before.pods))
@@ -174,7 +174,7 @@ def test_finding_03b_a_disk_of_a_namespace_that_may_not_take_it_any_more_is_in_u
     """The settings changed while it ran: it keeps its disk without the checkpoint, too."""
     before = node(tmp_path, disk("db", namespace="old"))
     narrowed = {"devices": [{**SETTINGS["devices"][0], "namespaces": ["new"]}]}
-    word = word_of(told(before, disk("db", namespace="old")))
+    word = annotated_grant(told(before, disk("db", namespace="old")))
     assert word is not None
     after = World(tmp_path, machine=MACHINE, settings=narrowed, pods=before.pods.values(), words={"db": word})
     after.engine.pods_listed({"db"})

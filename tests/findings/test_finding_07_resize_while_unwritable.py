@@ -12,7 +12,7 @@ import pytest
 from agent.core.admission.alignment import kind_of
 from agent.core.devices.kubelet import Offered
 from agent.core.request.annotations import PodSettings
-from agent.engine.tracked_pod import TrackedPod, as_told
+from agent.engine.tracked_pod import TrackedPod, with_unsaved_changes
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal
@@ -129,7 +129,7 @@ def test_finding_07_devices_told_meanwhile_are_taken_in(world: World) -> None:
     world.engine.devices_offered([Offered("vendor.com/gpu", "g1", NodeSet.of(1))])
     world.see(manifest("ml", container(cpu="2"), created=2))
     world.store.full = FULL
-    world.engine.devices_known("ml", {"app": (Offered("vendor.com/gpu", "g1", NodeSet.of(1)),)})
+    world.engine.devices_reported("ml", {"app": (Offered("vendor.com/gpu", "g1", NodeSet.of(1)),)})
     assert world.engine.ledger.grant("ml", "app").devices == {}
     room_again(world)
     assert world.engine.ledger.grant("ml", "app").devices == {"vendor.com/gpu": ("g1",)}
@@ -170,6 +170,6 @@ def test_finding_07_what_was_not_aligned_does_not_become_so(world: World) -> Non
     record = replace(ledger.pods["two"], aligned={"a": False, "b": True})
     ledger = replace(ledger, pods={**ledger.pods, "two": record})
     pod = pod_from(manifest("two", container("a"), container("b", cpu="3"), created=2))
-    told = as_told(ledger, {"two": TrackedPod(pod, PodSettings(), unsaved=True)}, FULL).pods["two"]
+    told = with_unsaved_changes(ledger, {"two": TrackedPod(pod, PodSettings(), unsaved=True)}, FULL).pods["two"]
     assert told.aligned == {"a": False, "b": False}
     assert list(told.why) == ["b"]

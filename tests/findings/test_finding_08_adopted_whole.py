@@ -32,7 +32,7 @@ def test_finding_08_who_can_be_adopted_is(tmp_path: Path) -> None:
     again = World(tmp_path / "tree", store=Picky())
     again.pods = {uid: pod for uid, pod in world.pods.items() if uid != "gone"}
     again.engine.adopt(again.pods.values(), again.names(), {})
-    assert set(again.engine.ledger.pods) == set(again.engine.known) == {"one", "two"}
+    assert set(again.engine.ledger.pods) == set(again.engine.pods) == {"one", "two"}
     again.engine.pods_seen(again.pods.values(), ran=set(again.pods))
     again.engine.pods_listed(set(again.pods))
     again.check()

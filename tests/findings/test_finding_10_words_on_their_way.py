@@ -19,16 +19,16 @@ def test_finding_10_the_last_word_stands_whatever_is_on_its_way(*, lost: bool) -
 
     def answer(_method: str, _path: str, body: object) -> Mapping[str, object]:
         if "NotEnforced" in str(body):
-            desk.publisher.tell(RIGHT)
+            desk.publisher.publish(RIGHT)
             if lost:
                 raise TimeoutError("it was carried out")
         return {"metadata": {"uid": "u"}}
 
     desk = Desk(answer)
-    desk.publisher.tell(RIGHT)
+    desk.publisher.publish(RIGHT)
     desk.publisher.turn()
     desk.now += 16
-    desk.publisher.tell(WRONG)
+    desk.publisher.publish(WRONG)
     for _ in range(8):
         desk.now += 16
         desk.publisher.turn()
@@ -45,12 +45,12 @@ def test_finding_10_a_word_that_was_lost_on_its_way_is_not_taken_for_untold() ->
         return {"metadata": {"uid": "u"}}
 
     desk = Desk(answer)
-    desk.publisher.tell(RIGHT)
+    desk.publisher.publish(RIGHT)
     desk.publisher.turn()
     desk.now += 16
-    desk.publisher.tell(WRONG)
+    desk.publisher.publish(WRONG)
     desk.publisher.turn()
-    desk.publisher.tell(RIGHT)
+    desk.publisher.publish(RIGHT)
     for _ in range(8):
         desk.now += 16
         desk.publisher.turn()

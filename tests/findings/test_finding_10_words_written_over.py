@@ -50,14 +50,14 @@ TRUE, FORGED = report("2-3"), report("0-63")
 def test_finding_10_words_that_somebody_wrote_over_are_told_again() -> None:
     """Once, within a minute or so, and only after the pod was seen with them: older events say nothing."""
     desk = Desk()
-    desk.publisher.tell(TRUE)
+    desk.publisher.publish(TRUE)
     desk.until(1001.0)
     desk.seen(FORGED)  # an event from before the words arrived
     desk.until(1500.0)
     assert desk.patches == 1
     desk.seen(TRUE)
     desk.seen(FORGED)
-    desk.publisher.tell(TRUE)  # the engine looks again, and says the same
+    desk.publisher.publish(TRUE)  # the engine looks again, and says the same
     desk.until(1500.0 + 20)
     assert desk.patches == 1
     desk.until(1500.0 + 70)
@@ -70,7 +70,7 @@ def test_finding_10_words_that_somebody_wrote_over_are_told_again() -> None:
 def test_finding_10_a_fight_over_words_costs_a_few_requests_an_hour() -> None:
     """Whoever writes over them at once, each time, is answered more and more rarely."""
     desk = Desk()
-    desk.publisher.tell(TRUE)
+    desk.publisher.publish(TRUE)
     desk.until(1001.0)
     answered = 0
     for second in range(int(HOUR)):
@@ -85,7 +85,7 @@ def test_finding_10_a_fight_over_words_costs_a_few_requests_an_hour() -> None:
 def test_finding_10_words_that_are_back_are_not_told_again() -> None:
     """An older event came after a newer one, or its owner put them back: nothing is sent."""
     desk = Desk()
-    desk.publisher.tell(TRUE)
+    desk.publisher.publish(TRUE)
     desk.until(1001.0)
     desk.seen(TRUE)
     desk.seen(FORGED)
@@ -97,11 +97,11 @@ def test_finding_10_words_that_are_back_are_not_told_again() -> None:
 def test_finding_10_a_new_word_is_told_at_once_all_the_same() -> None:
     """A pod whose words were written over is told what changed as ever."""
     desk = Desk()
-    desk.publisher.tell(TRUE)
+    desk.publisher.publish(TRUE)
     desk.until(1001.0)
     desk.seen(TRUE)
     desk.seen(FORGED)
-    desk.publisher.tell(report("4-5"))
+    desk.publisher.publish(report("4-5"))
     desk.until(1005.0)
     assert desk.api.condition("p")["message"] == "4-5"
 
@@ -145,9 +145,9 @@ def test_finding_10_what_is_done_to_pods_counts_once_the_api_server_took_it(tmp_
 def test_finding_10_events_from_before_a_newer_word_are_no_fight() -> None:
     """The watch shows the older word before and after the newer one is sent: nobody wrote over anything."""
     desk = Desk()
-    desk.publisher.tell(TRUE)
+    desk.publisher.publish(TRUE)
     desk.until(1000.1)
-    desk.publisher.tell(report("4-5"))
+    desk.publisher.publish(report("4-5"))
     desk.seen(TRUE)
     desk.until(1005.0)
     desk.seen(TRUE)

@@ -58,7 +58,7 @@ def denying(status: int, *, uid: str = "u", gone: bool = False) -> Answer:
 def test_finding_14_what_is_refused_is_kept_and_tried_again_when_it_may_be(status: int) -> None:
     """Another's admission policy denies report and `fail`: both go out when it lets them."""
     desk = Desk(denying(status))
-    desk.publisher.tell(WORD)
+    desk.publisher.publish(WORD)
     desk.publisher.fail("u", "ns", "p")
     desk.run(5)
     assert desk.publisher.waiting == 2
@@ -74,13 +74,13 @@ def test_finding_14_what_is_refused_is_kept_and_tried_again_when_it_may_be(statu
 def test_finding_14_a_refusal_is_told_once_and_tried_rarely() -> None:
     """One Warning for each thing that is refused; later and later, ten minutes at last: three requests each."""
     desk = Desk(denying(422))
-    desk.publisher.tell(WORD)
+    desk.publisher.publish(WORD)
     desk.run(3600)
     events = desk.api.events("p")
     assert [(event["reason"], event["type"]) for event in events] == [("NotTold", "Warning")]
     assert "must-have-team" in events[0]["message"]
     assert len(desk.patches()) <= 3 * 20
-    assert desk.publisher.told("u")
+    assert desk.publisher.has_report("u")
 
 
 def test_finding_14_annotations_that_are_full_leave_the_condition() -> None:
@@ -92,7 +92,7 @@ def test_finding_14_annotations_that_are_full_leave_the_condition() -> None:
         return {"metadata": {"uid": "u"}}
 
     desk = Desk(answer)
-    desk.publisher.tell(WORD)
+    desk.publisher.publish(WORD)
     desk.publisher.fail("u", "ns", "p")
     desk.run(5)
     assert desk.publisher.waiting == 1, "the annotations, which are tried again rarely"
@@ -129,10 +129,10 @@ def test_finding_14_no_annotation_tells_what_is_over_while_the_new_one_is_refuse
     """The old value is taken off, the condition is the new one; the new value comes as soon as it is taken."""
     carrier = Carrier()
     desk = Desk(carrier)
-    desk.publisher.tell(WORD)
+    desk.publisher.publish(WORD)
     desk.run(5)
     carrier.refuses = lambda asked: any(value is not None for value in asked.values())
-    desk.publisher.tell(NEXT)
+    desk.publisher.publish(NEXT)
     desk.run(5)
     assert carrier.annotations == {}
     assert carrier.conditions[-1]["reason"] == "Aligned"
@@ -147,14 +147,14 @@ def test_finding_14_where_nothing_may_be_written_to_annotations_the_condition_is
     carrier = Carrier()
     carrier.refuses = lambda _annotations: True
     desk = Desk(carrier)
-    desk.publisher.tell(WORD)
+    desk.publisher.publish(WORD)
     desk.run(1200)
-    desk.publisher.tell(NEXT)
+    desk.publisher.publish(NEXT)
     desk.run(5)
     assert carrier.conditions[-1]["reason"] == "Aligned"
     assert [bool(each.get("lastTransitionTime")) for each in carrier.conditions] == [True, True]
     assert len(desk.patches()) <= 20
-    desk.publisher.tell(NEXT)  # the same again: nothing is sent before its time
+    desk.publisher.publish(NEXT)  # the same again: nothing is sent before its time
     before = len(desk.patches())
     desk.run(5)
     assert len(desk.patches()) == before
@@ -168,11 +168,11 @@ def test_finding_14_where_nothing_may_be_written_to_annotations_the_condition_is
 def test_finding_14_a_pod_that_is_gone_is_forgotten(answer: Answer) -> None:
     """Another pod has its name, or none: nothing is tried again, and nobody is warned."""
     desk = Desk(answer)
-    desk.publisher.tell(WORD)
+    desk.publisher.publish(WORD)
     desk.publisher.fail("u", "ns", "p")
     desk.run(60)
     assert desk.publisher.waiting == 0
-    assert not desk.publisher.told("u")
+    assert not desk.publisher.has_report("u")
     assert [method for method, _, _ in desk.api.requests] == ["PATCH", "GET"]
     assert not desk.refused
 
@@ -184,6 +184,6 @@ def test_finding_14_nobody_can_say_whether_it_is_there() -> None:
         raise KubeError(422 if method == "PATCH" else 500, path)
 
     desk = Desk(answer)
-    desk.publisher.tell(WORD)
+    desk.publisher.publish(WORD)
     desk.run(60)
     assert desk.publisher.waiting >= 1

@@ -66,7 +66,7 @@ def limited(name: str, count: int = 1, **more: Any) -> dict[str, Any]:  # noqa: 
 
 def problems(of: World, uid: str) -> str:
     """What is told of a pod's wishes."""
-    return " ".join(str(each) for each in of.engine.known[uid].settings.problems)
+    return " ".join(str(each) for each in of.engine.pods[uid].settings.problems)
 
 
 def test_finding_17_by_default_nobody_takes_a_device_by_annotation(tmp_path: Path) -> None:

@@ -167,8 +167,8 @@ def test_finding_18_deeds_come_before_words_and_words_before_events() -> None:
     desk = Desk()
     for number in range(20):
         desk.notices(f"evil{number}", ["bad"])
-        desk.publisher.tell(report(f"evil{number}", "tenant"))
-    desk.publisher.tell(report("ok"))
+        desk.publisher.publish(report(f"evil{number}", "tenant"))
+    desk.publisher.publish(report("ok"))
     desk.publisher.fail("doomed", "default", "doomed")
     for _ in range(3):
         desk.publisher.turn()
@@ -186,7 +186,7 @@ def test_finding_18_a_pod_that_changes_all_the_time_is_told_once_a_second(aligne
     """Its last word wins; one that never had its CPUs is no reason to hurry either."""
     desk = Desk()
     for number in range(100):
-        desk.publisher.tell(report("evil", "tenant", str(number), aligned=aligned))
+        desk.publisher.publish(report("evil", "tenant", str(number), aligned=aligned))
         desk.until(desk.now + 0.1)
     desk.until(desk.now + 2)
     sent = [body["metadata"]["annotations"]["numalign.io/cpus"] for _, _, body in desk.api.requests]
@@ -197,15 +197,15 @@ def test_finding_18_a_pod_that_changes_all_the_time_is_told_once_a_second(aligne
 def test_finding_18_that_a_pod_has_its_cpus_no_more_waits_for_nothing_but_its_namespaces_turn() -> None:
     """Told a moment ago that it has them, beside a crowd of its namespace that was told nothing: it is told first."""
     desk = Desk()
-    desk.publisher.tell(report("db"))
+    desk.publisher.publish(report("db"))
     desk.until(desk.now + 0.1)
     for number in range(300):
-        desk.publisher.tell(report(f"crowd{number}"))
-    desk.publisher.tell(report("db", text="other"))  # rests, as it was told less than a second ago
-    desk.publisher.tell(report("db", aligned=False))
+        desk.publisher.publish(report(f"crowd{number}"))
+    desk.publisher.publish(report("db", text="other"))  # rests, as it was told less than a second ago
+    desk.publisher.publish(report("db", aligned=False))
     desk.publisher.turn()
     assert desk.api.condition("db")["status"] == "False"
-    desk.publisher.tell(report("db"))
+    desk.publisher.publish(report("db"))
     desk.until(desk.now + 0.5)
     assert desk.api.condition("db")["status"] == "False", "that it has them again waits as everything else does"
     desk.until(desk.now + 1.0)
@@ -216,7 +216,7 @@ def test_finding_18_that_a_pod_has_its_cpus_no_more_waits_for_nothing_but_its_na
 def test_finding_18_what_corrects_a_claim_is_told_no_faster_when_it_failed() -> None:
     """The API server is in trouble: neither that a pod lost its CPUs nor another word for it shortens the pause."""
     desk = Desk()
-    desk.publisher.tell(report("db"))
+    desk.publisher.publish(report("db"))
     desk.until(desk.now + 5)
 
     def answer(*_: object) -> dict[str, Any]:
@@ -224,7 +224,7 @@ def test_finding_18_what_corrects_a_claim_is_told_no_faster_when_it_failed() -> 
 
     desk.api.answer = answer
     for number in range(100):
-        desk.publisher.tell(report("db", text=str(number), aligned=False))
+        desk.publisher.publish(report("db", text=str(number), aligned=False))
         desk.until(desk.now + 0.1)
     assert len(desk.api.requests) <= 9
 
@@ -271,7 +271,7 @@ def test_finding_18_failures_are_tried_again_later_and_later_with_jitter() -> No
         raise KubeError(0, "no answer")
 
     desk.api.answer = answer
-    desk.publisher.tell(report("p"))
+    desk.publisher.publish(report("p"))
     desk.until(1600.0)
     delays = [after - before for before, after in itertools.pairwise(times)]
     full = [min(60.0, 0.5 * 2.0**number) for number in range(len(delays))]
@@ -286,11 +286,11 @@ def test_finding_18_a_newer_word_that_comes_while_the_older_is_sent_is_sent_afte
 
     def answer(*_: object) -> dict[str, Any]:
         desk.api.answer = lambda *_: {}
-        desk.publisher.tell(report("p", text="new"))
+        desk.publisher.publish(report("p", text="new"))
         return {}
 
     desk.api.answer = answer
-    desk.publisher.tell(report("p", text="old"))
+    desk.publisher.publish(report("p", text="old"))
     desk.until(1010.0)
     sent = [body["metadata"]["annotations"]["numalign.io/cpus"] for _, _, body in desk.api.requests]
     assert sent == ["old", "new"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from agent.core.devices.kubelet import Given, Offered
 from agent.engine.state import State
 from agent.errors import InvariantError
-from agent.host.podresources.client import Held, HeldDevice
+from agent.host.podresources.client import DevicesByContainer, HeldDevice
 from agent.host.podresources.lookup import Lookup
 from agent.model.idset import NodeSet
 from agent.observe.health import Health
@@ -23,10 +23,10 @@ GPU = "vendor.com/gpu"
 class Kubelet:
     """Gave every pod one device; lists nothing."""
 
-    def list(self) -> dict[tuple[str, str], Held]:
+    def list(self) -> dict[tuple[str, str], DevicesByContainer]:
         return {}
 
-    def get(self, _namespace: str, name: str) -> Held | None:
+    def get(self, _namespace: str, name: str) -> DevicesByContainer | None:
         return {"app": (HeldDevice(GPU, name, NodeSet.of(1)),)}
 
     def allocatable(self) -> tuple[HeldDevice, ...]:
@@ -46,9 +46,9 @@ class Sink:
         found = self.world.engine.snapshot
         self.asked += 1
         gone = self.vanishing if self.asked > 2 else set()
-        return replace(found, known={uid: each for uid, each in found.known.items() if uid not in gone})
+        return replace(found, pods={uid: each for uid, each in found.pods.items() if uid not in gone})
 
-    def devices_known(self, uid: str, _given: Given) -> None:
+    def devices_reported(self, uid: str, _given: Given) -> None:
         self.told.append(uid)
         if uid in self.wrong:
             raise InvariantError("a rule that never breaks was broken")

@@ -59,7 +59,7 @@ def test_finding_25_a_change_of_annotations_does_not_harden_it(node: Shared) -> 
     for change in ({"scope": "pod"}, {"policy": "restricted"}, {"on_misalignment": "evict"}):
         node.hear(replica("two", 3, **change))
         assert node.queue.actions == [("fail", "one")]
-        assert node.engine.known["two"].settings.on_misalignment is OnMisalignment.WAIT
+        assert node.engine.pods["two"].settings.on_misalignment is OnMisalignment.WAIT
 
 
 def test_finding_25_it_may_ask_for_something_milder_still(node: Shared) -> None:
@@ -73,7 +73,7 @@ def test_finding_25_other_settings_do_not_harden_it(node: Shared) -> None:
     """The machine is read again: it still waits."""
     node.hear(replica("two", 3))
     node.engine.changed(node.node())
-    assert node.engine.known["two"].settings.on_misalignment is OnMisalignment.WAIT
+    assert node.engine.pods["two"].settings.on_misalignment is OnMisalignment.WAIT
     assert node.queue.actions == [("fail", "one")]
 
 
@@ -101,7 +101,7 @@ def test_finding_25_the_engine_alone_keeps_it(tmp_path: Path) -> None:
     world.see(manifest("p", container(cpu="6"), policy=ONE_NODE, on_misalignment="fail"))
     world.engine.soften("p", OnMisalignment.WAIT)
     world.see(manifest("p", container(cpu="6"), policy=ONE_NODE, on_misalignment="fail", scope="pod"))
-    assert world.engine.known["p"].settings.on_misalignment is OnMisalignment.WAIT
+    assert world.engine.pods["p"].settings.on_misalignment is OnMisalignment.WAIT
 
 
 def test_finding_25_it_survives_a_restart_of_the_agent(
@@ -122,7 +122,7 @@ def test_s12_refused_for_good_and_softened_to_wait_it_stands_in_line(node: Share
     """Not even an empty node has room for it, so it is refused for good; softened, it waits like others."""
     node.hear(replica("never", 3, cpu="6", on_misalignment="wait"))
     assert node.queue.actions == [("fail", "one")]
-    known = node.engine.known["never"]
+    known = node.engine.pods["never"]
     assert known.refusal is not None
     assert "final" not in known.refusal.facts
     assert not node.starts("never")

@@ -14,7 +14,7 @@ from agent.errors import BadPodError
 from agent.kube.objects.pod_objects import SeenPod, seen
 from agent.kube.objects.pod_stream import Lines, PodList, read
 from agent.kube.objects.read_fields import MOST, brief
-from agent.kube.pod_report import softened, word_of
+from agent.kube.pod_report import annotated_grant, softened
 from agent.kube.publishing.cleanup import ended
 from agent.kube.publishing.refusal_limiter import owner_of
 from agent.model.podspec import MAX_CONTAINERS
@@ -56,7 +56,7 @@ def test_hostile_a_brief_pod_is_judged_as_the_whole(number: int) -> None:
     assert judged(short) == expected
     assert owner_of(short)[:1000] == owner_of(body)[:1000]
     assert (ended(short), softened(short)) == (ended(body), softened(body))
-    assert word_of(short) == word_of(body)
+    assert annotated_grant(short) == annotated_grant(body)
 
 
 def test_hostile_a_list_is_read_however_it_is_cut() -> None:

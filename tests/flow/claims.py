@@ -98,7 +98,7 @@ class Node:
     ) -> None:  # fmt: skip
         dra = {"enabled": True, "numaAttributes": [OWN]}
         self.world = World(folder, settings={"dra": dra, **(settings or {})}, **more)
-        self.world.engine.pods_listed(set(self.world.engine.known))
+        self.world.engine.pods_listed(set(self.world.engine.pods))
         self.time = 100.0
         self.lookup = ClaimLookup(
             api, "n", self.world.engine, lambda: self.world.machine, enabled=lambda: True,
@@ -108,7 +108,7 @@ class Node:
     def known(self, body: Document) -> None:
         """The watch brings a pod, and its claims are looked up until that is done."""
         self.world.see(body)
-        self.lookup.pod_known(body, seen(body))
+        self.lookup.pod_seen(body, seen(body))
         self.turn()
 
     def turn(self, seconds: float = 0.0) -> None:
@@ -116,7 +116,7 @@ class Node:
         self.time += seconds
         while not self.lookup._news.empty():
             uid, asked = self.lookup._news.get()
-            self.lookup.heard(uid, asked)
+            self.lookup.handle(uid, asked)
         self.lookup.work()
         self.world.check()
 

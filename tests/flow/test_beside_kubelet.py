@@ -94,7 +94,7 @@ def test_a_static_pod_from_its_manifest_to_its_cgroup(
             thread.start()
             peer.event("synchronized")
             pod = {"id": "s", "name": "web-n1", "namespace": "default", "uid": "hash"}
-            assert "hash" not in node.engine.snapshot.known
+            assert "hash" not in node.engine.snapshot.pods
             tree.add_pod("hash", Qos.GUARANTEED)  # as the kubelet does, before any sandbox
             assert "error" not in peer.ask("run_pod_sandbox", pod=pod)
             assert until(lambda: str(node.engine.ledger.grant("hash", "app").cpus) == "4-5")

@@ -36,7 +36,7 @@ BOTH = pytest.mark.parametrize("version", [1, 2])
 class Mute:
     """Who keeps what the API knows of each pod; not asked about here."""
 
-    def pod_known(self, body: Raw, found: SeenPod) -> None:
+    def pod_seen(self, body: Raw, found: SeenPod) -> None:
         pass
 
     def pod_malformed(self, body: Raw, why: str) -> None:
@@ -149,7 +149,7 @@ def test_s6_pods_that_run_already_when_they_come_write_the_pool_once(
     node.pods |= {uid: pod_from(manifest(uid)) for uid in BURST}
     node.born()
     if named:
-        node.engine.names_known(node.names())
+        node.engine.names_at_start(node.names())
     counted = node.burst(Intake.pod_changed, "app")
     assert {counted[path] for path in node.shared() & counted.keys()} == {1}
     assert {node.effective(uid) for uid in BURST} == {node.holds(uid) for uid in BURST}

@@ -259,7 +259,7 @@ def test_s11_one_that_can_never_be_does_not_wait(tmp_path: Path, ahead: bool) ->
         for name in ("a", "b"):
             node.world.see(manifest(name, container(cpu="3")))
     node.known(using("c", policy="single-numa-node", on_misalignment="wait"))
-    refusal = node.world.engine.known["job"].refusal
+    refusal = node.world.engine.pods["job"].refusal
     assert refusal is not None
     assert refusal.facts["final"] == "never"
     assert "device gpu.example.com/n/d0 of claim c on NUMA node 0" in refusal.message
@@ -273,7 +273,7 @@ def test_one_that_waits_keeps_its_claim(tmp_path: Path) -> None:
     node.known(using("c", name="big", cpu="4", **STRICT))
     node.world.start("big")
     node.known(using("c", policy="single-numa-node", on_misalignment="wait"))
-    refusal = node.world.engine.known["job"].refusal
+    refusal = node.world.engine.pods["job"].refusal
     assert refusal is not None
     assert "final" not in refusal.facts
     assert (
@@ -283,7 +283,7 @@ def test_one_that_waits_keeps_its_claim(tmp_path: Path) -> None:
     node.world.end("big")
     node.world.engine.pods_gone(["big"])
     node.world.engine.reconcile()
-    assert (node.on(), node.world.engine.known["job"].refusal) == ("1", None)
+    assert (node.on(), node.world.engine.pods["job"].refusal) == ("1", None)
 
 
 def test_a_request_of_a_claim_is_what_the_container_has(tmp_path: Path) -> None:
@@ -327,7 +327,7 @@ def test_the_thread_goes_on_after_a_fault(tmp_path: Path, monkeypatch: pytest.Mo
     node.world.see(wrong, using("c", **STRICT))
     node.lookup.start()
     for body in (wrong, using("c", **STRICT)):
-        node.lookup.pod_known(body, seen(body))
+        node.lookup.pod_seen(body, seen(body))
     until(lambda: node.on() == "1", "the other pod")
     assert node.lookup.stop()
 
@@ -352,7 +352,7 @@ def test_claims_of_pods_that_never_come_are_forgotten(tmp_path: Path) -> None:
     node.known(using("c", **STRICT))
     engine = node.world.engine
     for number in range(MOST_CLAIMED + 10):
-        engine.claims_known(f"ghost{number}", {"app": (ClaimDevice("c", DRIVER, "n", "d1"),)})
+        engine.claims_reported(f"ghost{number}", {"app": (ClaimDevice("c", DRIVER, "n", "d1"),)})
     remembered = engine.snapshot.device_tracker.claims
     assert (len(remembered) <= MOST_CLAIMED, "job" in remembered) == (True, True)
 

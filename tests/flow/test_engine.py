@@ -69,7 +69,7 @@ def test_a_refused_pod_that_shall_fail_is_in_no_book(tmp_path: Path) -> None:
     world = World(tmp_path, machine=SMALL)
     world.see(manifest("big", container(cpu="9"), policy="single-numa-node", on_misalignment="fail"))
     assert "big" not in world.engine.ledger.pods
-    assert world.engine.known["big"].refusal is not None
+    assert world.engine.pods["big"].refusal is not None
 
 
 def test_a_waiting_pod_is_admitted_once_there_is_room(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_s13_nothing_is_freed_while_its_cgroup_lives(tmp_path: Path) -> None:
     world.engine.reconcile()
     assert world.holds("db") == ""
     assert world.ears.released_ == ["db"]
-    assert "db" not in world.engine.known
+    assert "db" not in world.engine.pods
     world.check()
 
 
@@ -234,7 +234,7 @@ def test_a_malformed_annotation_falls_back_and_is_told(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.see(manifest("db", policy="single-numa"))
     assert world.holds("db") == "1-2"
-    assert "is none of" in str(world.engine.known["db"].settings.problems[0])
+    assert "is none of" in str(world.engine.pods["db"].settings.problems[0])
 
 
 def test_s17_release_puts_everything_back(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from agent.app.statedir import recovery_report
 from agent.core.cgroups.burstable import standing
-from agent.core.cgroups.byte_order import misread, told
+from agent.core.cgroups.byte_order import for_runtime, misread
 from agent.core.request import exclusive
 from agent.engine.recover import LISTED, recover
 from agent.host.checkpoint import Checkpoint
@@ -168,9 +168,10 @@ def test_a_new_pods_folder_is_named_before_its_containers(tmp_path: Path) -> Non
     found = next(c for c in node.cgroups.observe().cgroups if c.level is Level.POD and c.pod_uid == "o")
     assert found.cpus == found.effective_cpus == node.engine.ledger.cpus.shared
     decisions = EngineDecisions(node.engine, lambda _address: Usable(()))
-    assert decisions.want("o", "app").cpus == node.engine.ledger.cpus.shared
-    assert decisions.want("b", "side").cpus == told(node.engine.ledger.cpus.shared, CpuSet.parse(node.holds("b")))
-    assert decisions.want("b", "app").cpus == CpuSet.parse(node.holds("b"))
+    assert decisions.desired("o", "app").cpus == node.engine.ledger.cpus.shared
+    part = for_runtime(node.engine.ledger.cpus.shared, CpuSet.parse(node.holds("b")))
+    assert decisions.desired("b", "side").cpus == part
+    assert decisions.desired("b", "app").cpus == CpuSet.parse(node.holds("b"))
 
 
 @pytest.mark.parametrize("cpu", ["1", "9", "17"])
@@ -182,7 +183,7 @@ def test_s6_an_old_runc_puts_no_sidecar_onto_its_pods_own_cpus(tmp_path: Path, c
     own, pool = CpuSet.parse(node.holds("b")), node.engine.ledger.cpus.shared
     path = node.path("b", "side")
     assert misread(pool) & own.bits, "the whole pool would do harm"
-    answer = EngineDecisions(node.engine, lambda _address: Usable(())).want("b", "side").cpus
+    answer = EngineDecisions(node.engine, lambda _address: Usable(())).desired("b", "side").cpus
     assert answer
     assert answer.issubset(pool)
     for _ in range(2):
@@ -228,7 +229,7 @@ def test_nobody_is_named_where_no_burstable_pod_has_cpus(tmp_path: Path) -> None
     node.come(guaranteed("g"))
     node.come(burstable("b"))
     decisions = EngineDecisions(node.engine, lambda _address: Usable(()))
-    assert decisions.want("b", "app").cpus is None
+    assert decisions.desired("b", "app").cpus is None
     assert not any(c.cpus for c in node.cgroups.observe().cgroups if c.pod_uid == "b")
 
 
@@ -282,7 +283,7 @@ def test_a_mistake_is_told_and_the_pod_runs_as_before(tmp_path: Path, value: str
     node.come(burstable("b", exclusive=value))
     assert node.holds("b") == ""
     assert words in node.message("b")
-    assert [words in str(each) for each in node.engine.known["b"].settings.problems] == [True]
+    assert [words in str(each) for each in node.engine.pods["b"].settings.problems] == [True]
     assert node.condition("b") == "True SharedPool"
 
 

@@ -55,7 +55,7 @@ def test_a_text_that_is_no_list_gives_nothing_and_is_told_in_one_sentence(tmp_pa
     assert [bool(node.holds(uid)) for uid in ("e", "n", "m")] == [False, False, True]
     assert node.engine.ledger.cpus.mixed == {}
     for uid, name in (("e", "exclusive"), ("n", "exclusive"), ("m", "mixed")):
-        (problem,) = node.engine.known[uid].settings.problems
+        (problem,) = node.engine.pods[uid].settings.problems
         assert problem.annotation == f"numalign.io/{name}"
         assert len(str(problem)) < 400
         assert node.message(uid).count(f"numalign.io/{name}") == 1
@@ -132,7 +132,7 @@ def test_a_container_that_starts_again_has_what_its_pod_was_admitted_with(tmp_pa
     decisions = EngineDecisions(node.engine, lambda _address: Usable(()), files=CpuFiles(tmp_path / "state"))
 
     def answer() -> tuple[Any, ...]:
-        return tuple(ask("b", name) for ask in (decisions.want, decisions.mixed, decisions.folders)
+        return tuple(ask("b", name) for ask in (decisions.desired, decisions.mixed, decisions.folders)
                      for name in ("app", "side"))  # fmt: skip
 
     first = answer()
@@ -157,7 +157,7 @@ def test_an_ephemeral_container_shares_whatever_it_is_called(tmp_path: Path) -> 
         (found,) = (each for each in node.cgroups.observe().cgroups if each.container_id == number)
         assert found.effective_cpus == node.engine.ledger.cpus.shared == ALL - cpus(node.holds("b"))
     decisions = EngineDecisions(node.engine, lambda _address: Usable(()))
-    want = decisions.want("b", "debugger")
+    want = decisions.desired("b", "debugger")
     assert (want.exclusive, want.shared, decisions.mixed("b", "debugger")) == (False, CpuSet(), {})
     assert decisions.folders("b", "debugger") == ()
 
@@ -173,7 +173,7 @@ def test_a_container_of_another_name_inherits_nothing(tmp_path: Path) -> None:
     assert node.engine.ledger.cpus == books
     decisions = EngineDecisions(node.engine, lambda _address: Usable(()))
     assert decisions.mixed("b", "new") == {}
-    want = decisions.want("b", "new")
+    want = decisions.desired("b", "new")
     assert want.cpus is not None
     assert (want.exclusive, want.cpus.isdisjoint(cpus(held))) == (False, True)
 

@@ -200,7 +200,7 @@ def test_an_annotation_that_goes_lets_a_pod_in_that_waits_for_own_cpus(tmp_path:
     assert "b" not in node.engine.ledger.pods
     node.come(burstable("b", cpu="8", created=2))
     assert CpuSet.parse(node.effective("b")) == node.engine.ledger.cpus.shared
-    assert node.engine.known["b"].refusal is None
+    assert node.engine.pods["b"].refusal is None
 
 
 def test_an_init_container_alone_has_own_cpus_and_the_app_shares(tmp_path: Path) -> None:

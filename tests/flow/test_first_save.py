@@ -41,7 +41,7 @@ def _asked(folder: Path, *command: str) -> int:
 def test_a_fresh_node_answers_before_its_first_pod(tmp_path: Path, config: str) -> None:
     """Started and no pod seen: state, verify and plan answer; also where nothing may be written to cgroups."""
     with _standalone(tmp_path, config) as node:
-        assert not node.engine.known
+        assert not node.engine.pods
         assert _asked(tmp_path, "state") == 0
         assert _asked(tmp_path, "verify") == 0
         assert _asked(tmp_path, "plan", "--policy", "restricted") == 0

@@ -22,7 +22,7 @@ from tests.flow.world import MemoryStore, World, container, manifest
 def test_cpus_follow_the_device_under_every_policy(tmp_path: Path, policy: str, scope: str) -> None:
     """The device is on node 1, so are the CPUs, and the pod is aligned; policy none aligns nothing and says so."""
     made = world(tmp_path, gpu("g0", 0), gpu("g1", 1), settings={"topologyManagerScope": scope})
-    made.engine.devices_known("job", {"app": (gpu("g1", 1),)})
+    made.engine.devices_reported("job", {"app": (gpu("g1", 1),)})
     made.see(asking(policy=policy))
     record = made.engine.ledger.pods["job"]
     assert (nodes(made), record.aligned, dict(record.why)) == ("1", {"app": True}, {})
@@ -32,7 +32,7 @@ def test_cpus_follow_the_device_under_every_policy(tmp_path: Path, policy: str, 
 def test_policy_none_says_that_cpus_and_device_are_apart(tmp_path: Path) -> None:
     """Nobody merges under policy none; what came of it is told."""
     made = world(tmp_path)
-    made.engine.devices_known("job", {"app": (gpu("g1", 1),)})
+    made.engine.devices_reported("job", {"app": (gpu("g1", 1),)})
     made.see(asking(policy="none"))
     record = made.engine.ledger.pods["job"]
     assert (nodes(made), record.aligned) == ("0", {"app": False})
@@ -46,7 +46,7 @@ def test_policy_none_says_that_cpus_and_device_are_apart(tmp_path: Path) -> None
 def test_devices_of_two_nodes_of_none_and_of_unknown_ones(tmp_path: Path, device: Offered, lies: str) -> None:
     """Near two nodes either will do; without a node, or on one that the machine lacks, there is no preference."""
     made = world(tmp_path)
-    made.engine.devices_known("job", {"app": (device,)})
+    made.engine.devices_reported("job", {"app": (device,)})
     made.see(asking(policy="single-numa-node"))
     assert (nodes(made), made.engine.ledger.pods["job"].aligned) == (lies, {"app": True})
 
@@ -57,7 +57,7 @@ def test_devices_of_two_nodes_of_none_and_of_unknown_ones(tmp_path: Path, device
 def test_s22_a_refusal_names_the_devices(tmp_path: Path, policy: str, *, enters: bool) -> None:
     """S22: two devices on two nodes never lie on one; the sentence names them. Best effort lets the pod in."""
     made = world(tmp_path)
-    made.engine.devices_known("job", {"app": (gpu("g0", 0), gpu("g1", 1))})
+    made.engine.devices_reported("job", {"app": (gpu("g0", 0), gpu("g1", 1))})
     made.see(asking(gpus=2, policy=policy, on_misalignment="fail"))
     assert ("job" in made.engine.ledger.pods) is enters
     if not enters:
@@ -76,7 +76,7 @@ def test_a_full_node_is_named_as_the_reason(tmp_path: Path) -> None:
     made = world(tmp_path)
     made.see(manifest("first", container(cpu="4")))
     assert nodes(made, "first") == "1"
-    made.engine.devices_known("job", {"app": (gpu("g1", 1),)})
+    made.engine.devices_reported("job", {"app": (gpu("g1", 1),)})
     made.see(asking(policy="single-numa-node", on_misalignment="wait", created=1))
     assert made.ears.refused_["job"].message.endswith("the rest of the pod finds no room there")
     made.engine.pods_gone(["first"])
@@ -88,7 +88,7 @@ def test_nonsense_from_the_kubelet_breaks_no_rule(tmp_path: Path) -> None:
     """A container that the pod lacks, and one device in two containers: left out, the first counts."""
     made = world(tmp_path)
     body = manifest("job", container("a"), container("b"))
-    made.engine.devices_known("job", {"b": (gpu("g1", 1),), "a": (gpu("g1", 1),), "ghost": (gpu("g0", 0),)})
+    made.engine.devices_reported("job", {"b": (gpu("g1", 1),), "a": (gpu("g1", 1),), "ghost": (gpu("g0", 0),)})
     made.see(body)
     assert made.engine.ledger.devices.held == {"job": {"a": {GPU: ("g1",)}}}
 
@@ -97,7 +97,7 @@ def test_what_the_kubelet_gave_survives_a_restart_and_a_reconfiguration(tmp_path
     """It is saved; with the kubelet away after a restart nothing is lost; new settings keep what was reported."""
     store = MemoryStore()
     made = world(tmp_path, gpu("g1", 1), store=store)
-    made.engine.devices_known("job", {"app": (gpu("g1", 1),)})
+    made.engine.devices_reported("job", {"app": (gpu("g1", 1),)})
     made.run(asking())
     made.engine.changed(made.node(topologyManagerPolicy="restricted"))
     assert made.engine.node.inventory.reported == {GPU}
@@ -110,13 +110,13 @@ def test_after_a_restart_with_the_kubelet_away_its_resource_is_still_its_own(tmp
     """A saved device says whose the resource is: a new pod that asks for one is placed, without a preference."""
     store = MemoryStore()
     made = world(tmp_path, gpu("g1", 1), store=store)
-    made.engine.devices_known("job", {"app": (gpu("g1", 1),)})
+    made.engine.devices_reported("job", {"app": (gpu("g1", 1),)})
     made.run(asking())
     again = World(tmp_path, store=store, pods=[pod_from(asking())])
     again.see(asking(), asking("next", created=1, policy="single-numa-node", on_misalignment="fail"))
     assert (again.ears.refused_, nodes(again, "next")) == ({}, "0")
     again.engine.devices_offered([gpu("g1", 1), gpu("g2", 1)])
-    again.engine.devices_known("next", {"app": (gpu("g2", 1),)})
+    again.engine.devices_reported("next", {"app": (gpu("g2", 1),)})
     assert nodes(again, "next") == "1"
 
 
@@ -204,7 +204,7 @@ def test_an_annotation_that_asks_for_what_is_not_handed_out_is_told(tmp_path: Pa
         settings={"devices": [{"resource": "numalign.io/nic", "class": "02", "namespaces": ["*"]}]},
     )
     made.see(manifest("job", devices=f"numalign.io/nick=1,{GPU}=1"))
-    problems = [str(each) for each in made.engine.known["job"].settings.problems]
+    problems = [str(each) for each in made.engine.pods["job"].settings.problems]
     assert problems == [
         f'numalign.io/devices: "numalign.io/nick=1,{GPU}=1" {why}; the default of the node applies'
         for why in (

@@ -23,7 +23,7 @@ def test_late_word_moves_a_pod_that_does_not_run(tmp_path: Path) -> None:
     made = world(tmp_path)
     made.see(asking(policy="restricted"))
     assert nodes(made) == "0"
-    made.engine.devices_known("job", {"app": (gpu("g1", 1),)})
+    made.engine.devices_reported("job", {"app": (gpu("g1", 1),)})
     made.check()
     record = made.engine.ledger.pods["job"]
     assert (nodes(made), record.aligned, dict(record.why)) == ("1", {"app": True}, {})
@@ -35,7 +35,7 @@ def test_late_word_moves_nothing_that_runs(tmp_path: Path) -> None:
     made = world(tmp_path)
     made.run(asking(policy="restricted"))
     before = made.effective("job")
-    made.engine.devices_known("job", {"app": (gpu("g1", 1),)})
+    made.engine.devices_reported("job", {"app": (gpu("g1", 1),)})
     made.check()
     record = made.engine.ledger.pods["job"]
     assert (made.effective("job"), record.aligned) == (before, {"app": False})
@@ -50,9 +50,9 @@ def test_a_pod_is_decided_once_more_only_once(tmp_path: Path) -> None:
     """Whatever the kubelet says next, a place is not changed a third time."""
     made = world(tmp_path)
     made.see(asking(gpus=2, policy="best-effort"))
-    made.engine.devices_known("job", {"app": (gpu("g1", 1),)})
+    made.engine.devices_reported("job", {"app": (gpu("g1", 1),)})
     assert nodes(made) == "1"
-    made.engine.devices_known("job", {"app": (gpu("g1", 1), gpu("g0", 0))})
+    made.engine.devices_reported("job", {"app": (gpu("g1", 1), gpu("g0", 0))})
     assert nodes(made) == "1"
     assert not made.engine.ledger.pods["job"].aligned["app"]
     assert made.ears.admitted_ == ["job", "job", "job"]
@@ -75,7 +75,7 @@ def test_a_second_decision_that_goes_wrong_was_none(
 
     with monkeypatch.context() as wrong:
         wrong.setattr(Node, "admit", greedy)
-        made.engine.devices_known("job", {"app": (gpu("g1", 1),)})
+        made.engine.devices_reported("job", {"app": (gpu("g1", 1),)})
     made.check()
     assert (nodes(made), len(made.ears.problems)) == ("0", 1)
     assert ("ArithmeticError" in str(made.ears.problems)) == (fault == "raises")
@@ -90,20 +90,20 @@ def test_late_word_can_refuse_a_pod_that_does_not_run(tmp_path: Path) -> None:
     made.see(manifest("first", container(cpu="4")))
     made.see(asking(policy="single-numa-node", on_misalignment="fail", created=1))
     assert nodes(made) == "0"
-    made.engine.devices_known("job", {"app": (gpu("g1", 1),)})
+    made.engine.devices_reported("job", {"app": (gpu("g1", 1),)})
     made.check()
     assert "job" not in made.engine.ledger.pods
     assert "g1 of vendor.com/gpu" in made.ears.refused_["job"].message
-    assert made.engine.snapshot.known["job"].refusal is not None
+    assert made.engine.snapshot.pods["job"].refusal is not None
 
 
 def test_a_device_goes_to_the_next_pod_when_the_kubelet_says_so(tmp_path: Path) -> None:
     """The kubelet frees a device a moment before the cgroup is gone; two pods never hold it here."""
     made = world(tmp_path)
-    made.engine.devices_known("old", {"app": (gpu("g1", 1),)})
+    made.engine.devices_reported("old", {"app": (gpu("g1", 1),)})
     made.run(asking("old"))
     made.engine.pods_gone(["old"])
-    made.engine.devices_known("new", {"app": (gpu("g1", 1),)})
+    made.engine.devices_reported("new", {"app": (gpu("g1", 1),)})
     made.see(asking("new", created=1))
     made.check()
     assert {uid: dict(held) for uid, held in made.engine.ledger.devices.held.items()} == {
@@ -118,9 +118,9 @@ def test_a_full_disk_leaves_a_late_pod_as_it_was(tmp_path: Path) -> None:
     made.see(asking(policy="restricted"))
     before = made.engine.ledger
     store.full = "no space left"
-    made.engine.devices_known("job", {"app": (gpu("g1", 1),)})
+    made.engine.devices_reported("job", {"app": (gpu("g1", 1),)})
     assert made.engine.ledger == made.engine.snapshot.ledger == before
-    assert made.engine.snapshot.known["job"].refusal is None
+    assert made.engine.snapshot.pods["job"].refusal is None
 
 
 def test_readers_see_decisions_before_slow_writes(tmp_path: Path) -> None:
@@ -146,14 +146,14 @@ def test_names_of_removed_containers_are_dropped(tmp_path: Path) -> None:
     number = container_id("job", "app")
     made.tree.remove_container("job", number)
     made.engine.container_gone(number)
-    made.engine.devices_known("job", {"app": (gpu("g1", 1),)})
+    made.engine.devices_reported("job", {"app": (gpu("g1", 1),)})
     assert nodes(made) == "1"
 
 
 def test_a_pod_carries_no_word_of_devices_that_only_the_kubelet_knows(tmp_path: Path) -> None:
     """The word is for a start without a checkpoint, where the kubelet tells of its own devices again."""
     made = world(tmp_path, gpu("g0", 0))
-    made.engine.devices_known("job", {"app": (gpu("g0", 0),)})
+    made.engine.devices_reported("job", {"app": (gpu("g0", 0),)})
     made.run(asking(policy="restricted"))
     assert made.engine.ledger.devices.held["job"] == {"app": {GPU: ("g0",)}}
     assert "devices" not in made.report("job").message
@@ -164,5 +164,5 @@ def test_late_word_on_a_pod_that_is_left_alone_is_none(tmp_path: Path) -> None:
     made = world(tmp_path, exempt=lambda _pod: "namespace kube-system is left alone")
     made.see(asking(policy="restricted"))
     ledger, words = made.engine.ledger, list(made.ears.words)
-    made.engine.devices_known("job", {"app": (gpu("g1", 1),)})
+    made.engine.devices_reported("job", {"app": (gpu("g1", 1),)})
     assert (made.engine.ledger, made.ears.words) == (ledger, words)

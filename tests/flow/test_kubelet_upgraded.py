@@ -22,7 +22,7 @@ SETTINGS: dict[str, Any] = {
 def told(agent: ClusterService, version: str) -> None:
     """The watch brings the Node, whose kubelet has this version."""
     agent.source.intake.node_changed({"metadata": {"uid": "n1"}, "status": {"nodeInfo": {"kubeletVersion": version}}})
-    until(lambda: agent.source.node.kept.kubelet == version)
+    until(lambda: agent.source.node.remembered.kubelet == version)
     wanted = version.removeprefix("v").rpartition(".")[0]
     until(lambda: str(agent.engine.node.rules.minor) == wanted)
 

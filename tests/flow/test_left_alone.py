@@ -89,8 +89,8 @@ class Node(World):
         assert self.starts(uid)
         self.engine.changed(self.node(), replace(self.engine.switches, waiting_limit=-1.0))
         self.engine.reconcile()
-        assert self.engine.known[uid].refusal is None
-        assert uid not in {each.pod.uid for each in queue_of(self.engine.known, self.engine.node.rules)}
+        assert self.engine.pods[uid].refusal is None
+        assert uid not in {each.pod.uid for each in queue_of(self.engine.pods, self.engine.node.rules)}
         assert self.holds(uid) == ""
         assert uid not in {who for _, who in self.queue.actions}
         assert self.starts(uid)
@@ -101,7 +101,7 @@ def test_s21_who_asks_for_the_same_is_refused(tmp_path: Path, wish: OnMisalignme
     """What the other tests rest on: a pod that nobody needs does not get in here, whoever says what becomes of it."""
     node = Node(tmp_path / "tree", wish)
     node.hear(pod("app"), pod("job", wish))
-    assert [node.engine.known[uid].refusal is not None for uid in ("app", "job")] == [True, True]
+    assert [node.engine.pods[uid].refusal is not None for uid in ("app", "job")] == [True, True]
     assert node.starts("app") is node.starts("job") is (wish is OnMisalignment.EVICT)
     assert len(node.queue.actions) == (0 if wish is OnMisalignment.WAIT else 2)
 
@@ -128,7 +128,7 @@ def test_s21_the_runtime_may_come_before_the_watch(tmp_path: Path, name: str, wi
     node.driver = NriDriver(node.decisions, find=lambda *_: node.decisions.decide(found, within=10.0))
     assert node.starts(name)
     assert node.decisions.stop(PATIENCE)
-    assert name in node.engine.known
+    assert name in node.engine.pods
     node.untouched(name)
 
 
@@ -137,7 +137,7 @@ def test_s21_the_agents_own_pod_cannot_be_named(tmp_path: Path, wish: OnMisalign
     """Where includedPods names everybody, the agent's own pod is left alone all the same."""
     node = Node(tmp_path / "tree", wish, "*")
     node.hear(pod("numalign", wish), pod("kube-proxy", wish, namespace="kube-system"))
-    assert node.engine.known["kube-proxy"].refusal is not None
+    assert node.engine.pods["kube-proxy"].refusal is not None
     node.untouched("numalign")
 
 

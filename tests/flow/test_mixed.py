@@ -138,7 +138,7 @@ def test_a_mistake_is_told_and_the_pod_runs_as_before(tmp_path: Path, notes: dic
     node.come(burstable("b", **notes))
     assert bool(node.holds("b")) == ("exclusive" in notes)
     assert f"numalign.io/mixed: {words}" in node.message("b")
-    assert [words in str(each) for each in node.engine.known["b"].settings.problems] == [True]
+    assert [words in str(each) for each in node.engine.pods["b"].settings.problems] == [True]
     assert whole(node, "b") == (cpus(node.holds("b")) or ALL)
 
 
@@ -162,7 +162,7 @@ def test_page_tree_and_explain_show_both_parts(tmp_path: Path) -> None:
         node.come(guaranteed("m", cpu="18", mixed="app"))
         own = node.holds("m")
         ledger, managers = node.engine.ledger, node.engine.node
-        (row,) = [row_json(each) for each in view_of(ledger, managers, node.engine.known).rows]
+        (row,) = [row_json(each) for each in view_of(ledger, managers, node.engine.pods).rows]
         assert (row["cpus"], row["sharedBeside"]) == (own, part)
         assert words in holders(ledger)[0].containers[0]
         page = Metrics().page(shown(node.engine, None)).decode()
@@ -191,7 +191,7 @@ def test_it_is_told_where_it_is_and_what_is_its_own(tmp_path: Path) -> None:
     assert "; app may also run on the shared CPUs 0" in node.message("b")
     assert f'"cpus":"{own}","sharedCpus":"0"' in str(node.report("b").annotations["numalign.io/assignment"])
     decisions = EngineDecisions(node.engine, lambda _address: Usable(()))
-    assert decisions.want("b", "app").cpus == cpus(own) | RESERVED
+    assert decisions.desired("b", "app").cpus == cpus(own) | RESERVED
     assert decisions.mixed("b", "app") == {mixed.OWN_CPUS: own, mixed.SHARED_CPUS: "0"}
     assert decisions.mixed("b", "side") == decisions.mixed("g", "app") == decisions.mixed("no", "app") == {}
 

@@ -67,7 +67,7 @@ def test_a_restart_without_the_api_keeps_pods_pinned(tmp_path: Path) -> None:
     before = running(tmp_path, store)
     after = World(tmp_path, store=store)
     after.tree.kernel_write(before.path("db", "app"), "cpuset.cpus", "0-7")
-    after.engine.names_known(before.names())
+    after.engine.names_at_start(before.names())
     after.engine.reconcile()
     assert before.effective("db") == "1-2"
 

@@ -27,7 +27,7 @@ def test_a_state_that_a_reader_holds_never_changes(tmp_path: Path) -> None:
     world.see(manifest("p0", container(cpu="2"), policy="single-numa-node"))
     hold()
     world.see(asking(created=9))
-    world.engine.devices_known("job", {"app": (gpu("g1", 1),)})
+    world.engine.devices_reported("job", {"app": (gpu("g1", 1),)})
     hold()
     world.engine.switch(observe_only=True, why="another plugin")
     hold()
@@ -50,12 +50,12 @@ def test_no_reader_sees_grants_that_are_not_saved(tmp_path: Path, full: str) -> 
     save = world.store.save
 
     def look(*given: object) -> None:
-        seen.append("db" in world.engine.snapshot.ledger.pods or "db" in world.engine.snapshot.known)
+        seen.append("db" in world.engine.snapshot.ledger.pods or "db" in world.engine.snapshot.pods)
         save(*given)  # type: ignore[arg-type]  # as they came
 
     world.store.save = look  # type: ignore[assignment,method-assign]  # watched by this test
     world.store.full = full
     world.see(manifest("db"))
     state = world.engine.snapshot
-    assert (set(seen), "db" in state.known, "db" in state.ledger.pods) == ({False}, True, not full)
+    assert (set(seen), "db" in state.pods, "db" in state.ledger.pods) == ({False}, True, not full)
     assert state.saved == world.store.saved == state.ledger

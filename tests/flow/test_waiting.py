@@ -56,7 +56,7 @@ def test_s11_a_small_pod_neither_passes_to_the_harm_of_the_head_nor_is_blocked_b
     """A backfill that would delay the head waits; one that would not goes in at once."""
     world.run(manifest("holder", container(cpu="2")))
     world.see(manifest("head", container(cpu="3"), created=1, policy="none", on_misalignment="wait"))
-    head = world.engine.known["head"].refusal
+    head = world.engine.pods["head"].refusal
     assert head is not None
     assert "requested=3, available=1" in head.message
     world.see(manifest("small", container(cpu="1"), created=2, **WAIT))
@@ -69,7 +69,7 @@ def test_s11_a_small_pod_neither_passes_to_the_harm_of_the_head_nor_is_blocked_b
 def test_s11_what_can_never_fit_is_refused_at_once(world: World) -> None:
     """Nobody waits for more than an empty node has; the refusal is for good and says so."""
     world.see(manifest("huge", container(cpu="9"), **WAIT))
-    refusal = world.engine.known["huge"].refusal
+    refusal = world.engine.pods["huge"].refusal
     assert refusal is not None
     assert refusal.facts[FINAL] == "never"
     assert "empty node" in verdicts(world).verdict("huge")
@@ -101,7 +101,7 @@ def test_s11_on_a_full_disk_nobody_waits_in_vain(world: World, monkeypatch: pyte
     now = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: now + 61)
     world.engine.reconcile()
-    refusal = world.engine.known["late"].refusal
+    refusal = world.engine.pods["late"].refusal
     assert refusal is not None
     assert FINAL not in refusal.facts
 
@@ -112,7 +112,7 @@ def test_s11_the_rate_of_sandboxes_is_capped(world: World) -> None:
     world.run(manifest("holder"))
     for number in range(4):
         world.see(manifest(f"w{number}", created=number + 1, **WAIT))
-    finals = [uid for uid, known in world.engine.known.items() if known.refusal and FINAL in known.refusal.facts]
+    finals = [uid for uid, known in world.engine.pods.items() if known.refusal and FINAL in known.refusal.facts]
     assert finals == ["w3"]
 
 

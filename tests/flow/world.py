@@ -163,7 +163,7 @@ class World:
             reporter=self.reporters, exempt=exempt, switches=Switches(**switches), steps=self.steps.append,
             saved=self.recovered.as_saved, complete=self.recovered.complete, room=room, clock=clock,
         )  # fmt: skip
-        self.engine.names_known(names, {each.path for each in self.recovered.standing if not each.sandbox})
+        self.engine.names_at_start(names, {each.path for each in self.recovered.standing if not each.sandbox})
         self.engine.inherit(self.recovered.before)
         self.engine.keep()
 

@@ -61,8 +61,8 @@ def summary_where(lab: Lab, until: Callable[[NodeSummary], object], what: str) -
     deadline, last = time.monotonic() + WITHIN, ""
     while time.monotonic() < deadline:
         found = read_fleet(ApiSource(Caller(lab.plane.kubeconfig))).node(lab.numalign.name)
-        if found is not None and found.known is not None and until(found.known):
-            return found.known
+        if found is not None and found.usable_summary is not None and until(found.usable_summary):
+            return found.usable_summary
         last = found.why if found is not None else "there is no such node"
         time.sleep(0.5)
     raise PromiseError(f"the summary of {lab.numalign.name} does not tell {what} after {WITHIN:.0f} s: {last}")

@@ -49,7 +49,7 @@ def test_a_container_that_the_runtime_makes_is_nobodys_at_no_moment(tmp_path: Pa
     world.engine.pods_listed(set())
     world.see(manifest("db"))
     number = container_id("db", "app")
-    world.engine.containers_heard({number: ("db", "app")})
+    world.engine.containers_announced({number: ("db", "app")})
     world.tree.add_pod("db", Qos.GUARANTEED)
     world.tree.add_container("db", number)
     world.engine.reconcile()

@@ -84,14 +84,14 @@ def test_s2_s4_nobody_else_is_held(tmp_path: Path) -> None:
     world = World(tmp_path, exempt=lambda pod: "ours" if pod.name == "big" else "")
     decisions = EngineDecisions(world.engine, usable)
     refused_for(world, "fail")
-    assert (decisions.knows("big"), decisions.verdict("big"), decisions.want("big", "app")) == (
+    assert (decisions.knows("big"), decisions.verdict("big"), decisions.desired("big", "app")) == (
         True,
         "",
         DesiredSets(),
     )
     world.see(manifest("old", container(cpu="6"), policy="single-numa-node", on_misalignment="fail"), ran=["old"])
     assert (decisions.verdict("old"), decisions.verdict("nobody"), decisions.knows("nobody")) == ("", "", False)
-    assert decisions.want("nobody", "app") == DesiredSets()
+    assert decisions.desired("nobody", "app") == DesiredSets()
     assert decisions.devices("nobody", "app") == ({}, ())
 
 
@@ -109,9 +109,9 @@ def test_sets_of_containers(world: World, decisions: EngineDecisions) -> None:
         manifest("db", container(), container("log", cpu="500m")),
         manifest("web", container(cpu="", memory=""), created=1),
     )
-    assert decisions.want("db", "app") == DesiredSets(CpuSet.parse("1-2"), exclusive=True)
-    assert decisions.want("db", "log") == DesiredSets(CpuSet.parse("0,3-7"))
-    assert decisions.want("web", "app") == DesiredSets()
+    assert decisions.desired("db", "app") == DesiredSets(CpuSet.parse("1-2"), exclusive=True)
+    assert decisions.desired("db", "log") == DesiredSets(CpuSet.parse("0,3-7"))
+    assert decisions.desired("web", "app") == DesiredSets()
 
 
 def test_memory_is_bound_where_it_is_managed(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_memory_is_bound_where_it_is_managed(tmp_path: Path) -> None:
     }  # fmt: skip
     world = World(tmp_path, machine=MACHINE, settings=settings)
     world.see(manifest("db"))
-    want = EngineDecisions(world.engine, usable).want("db", "app")
+    want = EngineDecisions(world.engine, usable).desired("db", "app")
     assert (want.cpus, want.mems, want.exclusive) == (CpuSet.parse("1-2"), NodeSet.of(0), True)
 
 
@@ -163,7 +163,7 @@ def test_s22_the_kubelets_devices_are_its_own_business(world: World, decisions: 
     """S22: what a plugin handed out is in the container already; nothing of it is added."""
     given = Offered("numalign.io/nic", "0000:ff:00.0", NodeSet.of(1))
     world.engine.devices_offered([given])
-    world.engine.devices_known("job", {"app": (given,)})
+    world.engine.devices_reported("job", {"app": (given,)})
     world.see(manifest("job"))
     assert world.engine.ledger.grant("job", "app").devices == {"numalign.io/nic": ("0000:ff:00.0",)}
     assert decisions.devices("job", "app") == ({}, ())
@@ -184,7 +184,7 @@ def test_s8_s9_answers_do_not_wait_for_a_write_that_hangs(world: World, decision
     assert held.wait(PATIENCE)
     assert decisions.knows("db")
     assert decisions.verdict("db") == ""
-    assert decisions.want("db", "app").exclusive
+    assert decisions.desired("db", "app").exclusive
     assert decisions.quota_lifted("db", "app")
     assert decisions.devices("db", "app") == ({}, ())
     decisions.containers_named({"c1": ("db", "app")})
@@ -213,7 +213,7 @@ def test_names_reach_the_engine_and_leave_it(world: World, decisions: EngineDeci
 def test_a_pod_that_is_found_in_time_is_decided(world: World, decisions: EngineDecisions) -> None:
     """RunPodSandbox comes before the watch: the pod is handed in and decided while the runtime waits."""
     assert decisions.decide(pod_from(manifest("quick")), within=10.0)
-    assert decisions.want("quick", "app").exclusive
+    assert decisions.desired("quick", "app").exclusive
 
 
 def test_a_fault_ends_nothing(world: World, decisions: EngineDecisions, caplog: pytest.LogCaptureFixture) -> None:

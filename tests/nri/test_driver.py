@@ -47,7 +47,7 @@ class Engine:
     def verdict(self, uid: str) -> str:
         return self.refusal if uid in self.known else ""
 
-    def want(self, uid: str, container: str) -> DesiredSets:
+    def desired(self, uid: str, container: str) -> DesiredSets:
         return self.wanted
 
     def quota_lifted(self, uid: str, container: str) -> bool:

@@ -105,7 +105,7 @@ class Served:
     def wait(self, names: set[str]) -> None:
         """Until the engine knows pods of these names."""
         engine = self.node.engine
-        patience.until(lambda: names <= {each.pod.key for each in engine.snapshot.known.values()}, "the decisions")
+        patience.until(lambda: names <= {each.pod.key for each in engine.snapshot.pods.values()}, "the decisions")
 
     def remove(self, name: str, namespace: str = "default") -> None:
         """Take a manifest away."""
@@ -119,7 +119,7 @@ class Served:
 
     def write(self, name: str, file: str, value: str) -> None:
         """Somebody else writes to the cgroup of a pod's container, once that is there."""
-        uid = next(uid for uid, known in self.node.engine.snapshot.known.items() if known.pod.name == name)
+        uid = next(uid for uid, known in self.node.engine.snapshot.pods.items() if known.pod.name == name)
         root, end = self.state / "cgroup", time.monotonic() + 10
         while True:
             cgroups = self.node.cgroups.observe().cgroups

@@ -94,7 +94,7 @@ def test_no_range_is_broken_in_an_explanation(browser: Browser, tmp_path: Path) 
         for number in range(8):
             served.add(pod(f"p{number}", "8", "1Gi"))
         served.add(pod("late", "12", "1Gi", annotations={"numalign.io/policy": "single-numa-node"}))
-        uid = next(uid for uid, each in served.node.engine.snapshot.known.items() if each.pod.name == "late")
+        uid = next(uid for uid, each in served.node.engine.snapshot.pods.items() if each.pod.name == "late")
         browser.size(400, 900)
         browser.fresh(f"{served.url}#pod/{uid}")
         browser.until("document.querySelector('#why li') !== null")

@@ -13,7 +13,7 @@ from agent.engine.engine import Engine
 from agent.engine.state import State
 from agent.errors import RuntimeLinkError
 from agent.host.podresources import podresources_pb2 as pb
-from agent.host.podresources.client import Held, HeldDevice, PodResources
+from agent.host.podresources.client import DevicesByContainer, HeldDevice, PodResources
 from agent.host.podresources.lookup import DELAYS, RESYNC, Lookup
 from agent.model.idset import NodeSet
 from tests import patience
@@ -30,7 +30,7 @@ class Client:
     """A kubelet of the test's choice, which counts what it is asked."""
 
     def __init__(self) -> None:
-        self.pods: dict[tuple[str, str], Held] = {}
+        self.pods: dict[tuple[str, str], DevicesByContainer] = {}
         self.offers: tuple[HeldDevice, ...] = ()
         self.away = ""
         self.no_get = False
@@ -41,11 +41,11 @@ class Client:
         if self.away:
             raise RuntimeLinkError(self.away)
 
-    def list(self) -> dict[tuple[str, str], Held]:
+    def list(self) -> dict[tuple[str, str], DevicesByContainer]:
         self._ask("list")
         return dict(self.pods)
 
-    def get(self, namespace: str, name: str) -> Held | None:
+    def get(self, namespace: str, name: str) -> DevicesByContainer | None:
         self._ask(f"get {namespace}/{name}")
         if self.no_get:
             raise RuntimeLinkError("podresources Get: UNKNOWN: PodResources API Get method disabled")
@@ -81,10 +81,10 @@ class Desk:
         """The engine's."""
         return self.world.engine.snapshot
 
-    def devices_known(self, uid: str, given: Given) -> None:
+    def devices_reported(self, uid: str, given: Given) -> None:
         """Note it and pass it on."""
         self.told.append((uid, given))
-        self.world.engine.devices_known(uid, given)
+        self.world.engine.devices_reported(uid, given)
 
     def devices_offered(self, offered: tuple[Offered, ...]) -> None:
         """Note it and pass it on."""
@@ -97,7 +97,7 @@ class Desk:
         if gpus:
             body["resources"]["limits"][GPU] = str(gpus)
         self.world.see(manifest(name, body))
-        self.lookup.heard("decided", name)
+        self.lookup.handle("decided", name)
 
     def wait(self, seconds: float) -> list[str]:
         """Time passes; what the kubelet was asked meanwhile."""
@@ -124,7 +124,7 @@ def test_a_pod_is_asked_for_until_the_kubelet_knows(desk: Desk) -> None:
     assert desk.wait(DELAYS[1]) == ["get default/job"]
     assert desk.told == [("job", {"app": (TOLD,)})]
     assert desk.world.holds("job") == "4-5"
-    desk.lookup.heard("decided", "job")
+    desk.lookup.handle("decided", "job")
     assert desk.wait(5.0) == []
 
 
@@ -135,10 +135,10 @@ def test_a_pod_that_is_about_to_start_is_asked_for_at_once(desk: Desk) -> None:
         desk.wait(delay)
     desk.client.pods["default", "job"] = {"app": (ON_ONE,)}
     assert desk.wait(0) == []
-    desk.lookup.heard("starting", "job")
+    desk.lookup.handle("starting", "job")
     assert desk.wait(0) == ["get default/job"]
     assert len(desk.told) == 1
-    desk.lookup.heard("starting", "job")
+    desk.lookup.handle("starting", "job")
     assert desk.wait(5.0) == []
 
 
@@ -212,7 +212,7 @@ def test_pods_that_are_gone_are_forgotten(desk: Desk) -> None:
     """A new pod of the same name is asked for anew: the answer carries no uid (kubelet rule 6.6)."""
     desk.see()
     desk.world.engine.pods_gone(["job"])
-    desk.lookup.heard("gone", "job")
+    desk.lookup.handle("gone", "job")
     assert desk.wait(DELAYS[0]) == []
 
 

@@ -16,7 +16,7 @@ from agent.errors import MalformedError
 from agent.kube.objects.pod_objects import identity, seen, uid_of
 from agent.kube.objects.pod_stream import Lines, pod
 from agent.kube.objects.read_fields import brief
-from agent.kube.pod_report import ASSIGNMENT, CONDITION, FAILED, softened, word_of
+from agent.kube.pod_report import ASSIGNMENT, CONDITION, FAILED, annotated_grant, softened
 from agent.kube.publishing.cleanup import ended
 from agent.kube.publishing.refusal_limiter import owner_of
 from tests.unit.test_podspec import BAD
@@ -104,7 +104,7 @@ def answers(body: Any) -> tuple[object, ...]:  # noqa: ANN401 - JSON
         found: object = seen(body)
     except MalformedError as error:
         return re.sub(r"\d+", "N", sentence(error)), uid_of(body) if identity(body)[0] else None
-    return found, word_of(body), softened(body), owner_of(body), pod_writes(body), ended(body), uid_of(body)
+    return found, annotated_grant(body), softened(body), owner_of(body), pod_writes(body), ended(body), uid_of(body)
 
 
 def same(body: Any) -> None:  # noqa: ANN401 - JSON

@@ -46,7 +46,7 @@ def told(merge: Merge) -> None:
     if merge.rule in {MergeRule.ONLY, MergeRule.NARROWER, MergeRule.CLOSER, MergeRule.LOWER}:
         assert merge.preferred
         assert merge.winner is not None
-        for said in merge.said:
+        for said in merge.hint_lists:
             if said.hints is not None and merge.winner and any(h.nodes is not None for h in said.hints):
                 assert any(hint.preferred and hint.nodes == merge.winner for hint in said.hints)
     for loser in merge.losers:
@@ -64,7 +64,7 @@ def test_a_newcomer_is_told_what_it_would_get(world: tuple[Node, Ledger, Pod]) -
     outcome = case.admit(node)
     assert (found.verdict is Verdict.REFUSED) == (not isinstance(outcome, Admitted))
     if isinstance(outcome, Admitted):
-        assert {got.container: got.cpus for got in found.got} == {
+        assert {got.container: got.cpus for got in found.holdings} == {
             each.name: outcome.ledger.grant(pod.uid, each.name).cpus for each in pod.containers
         }
         assert (found.verdict is Verdict.NOT_PREFERRED) == (not is_aligned(outcome.ledger, pod))
@@ -87,7 +87,7 @@ def test_pods_in_the_ledger_keep_what_they_have(world: tuple[Node, Ledger, Pod])
     node, ledger, _ = world
     for uid, record in ledger.pods.items():
         found = explain(node, ledger, record.pod, search=False)
-        assert {got.container: got.cpus for got in found.got} == {
+        assert {got.container: got.cpus for got in found.holdings} == {
             each.name: ledger.grant(uid, each.name).cpus for each in record.pod.containers
         }
         if found.as_of is AsOf.ADMISSION and len(found.merges) == 1:

@@ -38,7 +38,7 @@ def test_no_rule_breaks(words: list[tuple[str, Given]], policy: Policy) -> None:
     plain = Node(MACHINE, Rules(TopologyRules(policy), CpuRules(reserved_count=1)), DeviceInventory())
     following, node, ledger = DeviceTracker(plain), plain, plain.start()
     for uid, told in words:
-        following = following.tell(uid, told)
+        following = following.with_given(uid, told)
         node = following.node(node)
         if uid in ledger.pods:
             ledger, again = following.late(node, ledger, uid, started=False)

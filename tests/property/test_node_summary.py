@@ -17,7 +17,7 @@ from agent.engine.dry_run import DryRun
 from agent.engine.node_summary import NodeSummary, decode, encode, summarize
 from agent.engine.tracked_pod import Switches
 from agent.errors import SettingsError
-from agent.model.exclusive import Wish
+from agent.model.exclusive import Selection
 from agent.model.ledger import Grant
 from agent.model.pod import Container, ContainerKind, Pod, Qos
 from agent.model.rules import Ceilings, Compatibility, Minor, MixedCpus, PcieLocality
@@ -54,7 +54,7 @@ def nodes(draw: st.DrawFn) -> Node:
     ceilings = Ceilings(draw(st.integers(0, 6)), {"blue": draw(st.integers(0, 6))})
     rules = replace(
         node.rules, ceilings=ceilings if draw(st.booleans()) else Ceilings(),
-        mixed=draw(st.sampled_from(MixedCpus)), exclusive=Wish(auto=draw(st.booleans())),
+        mixed=draw(st.sampled_from(MixedCpus)), exclusive=Selection(auto=draw(st.booleans())),
         pcie=draw(st.sampled_from(PcieLocality)), compatibility=draw(st.sampled_from(Compatibility)),
         minor=draw(st.sampled_from(Minor)), cpu=replace(node.rules.cpu, options=draw(strategies.cpu_options)),
         exclusive_namespaces=draw(st.sampled_from([("*",), ("blue",), ("blue", "green")])),
@@ -73,8 +73,8 @@ def served(draw: st.DrawFn) -> tuple[DryRun, float, Exemptions]:
     for number in range(draw(st.integers(0, 8))):
         now += draw(st.sampled_from([1.0, 40.0]))
         run.see(draw(pods(number)), now)
-        if draw(st.integers(0, 3)) == 0 and run.known:
-            run.end([draw(st.sampled_from(sorted(run.known)))], now)
+        if draw(st.integers(0, 3)) == 0 and run.pods:
+            run.end([draw(st.sampled_from(sorted(run.pods)))], now)
     return run, now, alone
 
 
@@ -86,7 +86,7 @@ def published(run: DryRun, alone: Exemptions) -> NodeSummary:
 
 def lot(run: DryRun, pod: Pod) -> tuple[object, ...]:
     """What became of a pod: its grants, how they lie, or why there are none."""
-    record, known = run.ledger.pods.get(pod.uid), run.known.get(pod.uid)
+    record, known = run.ledger.pods.get(pod.uid), run.pods.get(pod.uid)
     refusal = known.refusal if known else None
     grants: dict[str, Grant] = {each.name: run.ledger.grant(pod.uid, each.name) for each in pod.containers}
     told = (record.aligned, record.affinity, record.policy, record.scope) if record else ()

@@ -120,7 +120,7 @@ def test_the_simulation_equals_the_engine(machine: str, config: dict[str, Any], 
             result = simulated(world.node(), done)
             assert result.nodes[0].ledger == world.engine.ledger
             for fate in result.fates:
-                known = world.engine.known.get(fate.item.pod.uid)
+                known = world.engine.pods.get(fate.item.pod.uid)
                 assert (known is None) == (fate.state is PodState.ENDED)
                 if known is not None:
                     assert known.refusal == fate.refusal

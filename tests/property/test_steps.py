@@ -104,7 +104,7 @@ def test_what_cannot_happen_is_refused(before: list[Event], event: Event, now: f
 
 
 def _forgets(state: State, *_: object, **__: object) -> Transition:
-    return Transition(replace(state, known={}))
+    return Transition(replace(state, pods={}))
 
 
 def _moves(state: State, *_: object, **__: object) -> Transition:
@@ -112,7 +112,7 @@ def _moves(state: State, *_: object, **__: object) -> Transition:
 
 
 def _waits_from_tomorrow(state: State, *_: object, **__: object) -> Transition:
-    return Transition(state.with_pods(*(replace(each, since=1e6) for each in state.known.values())))
+    return Transition(state.with_pods(*(replace(each, since=1e6) for each in state.pods.values())))
 
 
 @pytest.mark.parametrize(
@@ -133,19 +133,19 @@ def test_a_pod_that_is_set_aside_keeps_nobody_from_his_turn() -> None:
     """Something goes wrong with a pod whose resize is pending: the others have their turn all the same."""
     grows = [Seen(listed("in", "3")), Seen(listed("other", "3")), Seen(listed("in", "6"))]
     state = after(*grows, WAITS, Ended("other"), Freed("other"))
-    state = replace(state, known={uid: each for uid, each in state.known.items() if uid != "other"})
+    state = replace(state, pods={uid: each for uid, each in state.pods.items() if uid != "other"})
     assert pending(state.ledger) == ("in",)
     turned = transitions.let_in(state, {"in"}, Moment(9.0, lambda _pod: ""))
-    assert (turned.state.ledger, turned.told) == (state.ledger, ())
+    assert (turned.state.ledger, turned.to_report) == (state.ledger, ())
 
 
 def test_who_holds_nothing_is_told_nothing_of_the_kernel() -> None:
     """A pod that waits, one that ended and one that nobody knows lack nothing that they were told to have."""
     state = after(IN, WAITS, Seen(listed("gone")), Ended("gone"))
     lacking = {uid: {"app": "somebody else writes its CPUs"} for uid in ("in", "waits", "gone", "nobody")}
-    turned = transitions.told_lacking(state, lacking, 9.0, ())
-    assert [pod.uid for pod in turned.told] == ["in"]
-    assert transitions.told_lacking(state, lacking, 9.0, ["in"]).told == ()
+    turned = transitions.report_lacking(state, lacking, 9.0, ())
+    assert [pod.uid for pod in turned.to_report] == ["in"]
+    assert transitions.report_lacking(state, lacking, 9.0, ["in"]).to_report == ()
 
 
 def test_nobody_is_put_on_cpus_where_another_stands_though_there_is_no_pool() -> None:
@@ -188,7 +188,7 @@ class Steps(RuleBasedStateMachine):
     def some(self, data: st.DataObject, which: Callable[[Any], bool]) -> str:
         """One of the pods of which something is true, "" for none."""
         assert self.state is not None
-        uids = sorted(uid for uid, each in self.state.known.items() if which(each))
+        uids = sorted(uid for uid, each in self.state.pods.items() if which(each))
         return data.draw(st.sampled_from(uids)) if uids else ""
 
     @rule(wishes=st.lists(WISHES, min_size=1, max_size=4))
@@ -198,14 +198,14 @@ class Steps(RuleBasedStateMachine):
             self.count += 1
             self.happens(Seen(listed(f"p{self.count:02}", cpu, self.count, on_misalignment=wish), ran=ran))
 
-    @precondition(lambda self: self.state and self.state.known)
+    @precondition(lambda self: self.state and self.state.pods)
     @rule(data=st.data(), cpu=st.sampled_from(["1", "2", "3", "4"]))
     def resizes(self, data: st.DataObject, cpu: str) -> None:
         """A pod asks for other CPUs."""
         assert self.state is not None
         uid = self.some(data, lambda each: not each.ended and each.pod.qos == "Guaranteed" and each.pod.containers)
-        if uid and all(each.requests["cpu"] % 1000 == 0 for each in self.state.known[uid].pod.containers):
-            old = self.state.known[uid].pod
+        if uid and all(each.requests["cpu"] % 1000 == 0 for each in self.state.pods[uid].pod.containers):
+            old = self.state.pods[uid].pod
             new = listed(uid, cpu, int(uid[1:]), **{
                 key.removeprefix("numalign.io/").replace("-", "_"): text for key, text in old.annotations.items()
             })  # fmt: skip
@@ -278,7 +278,7 @@ class Steps(RuleBasedStateMachine):
     def whoever_waits_holds_nothing(self) -> None:
         """A pod in the line is in no ledger."""
         if self.state is not None:
-            line = {each.pod.uid for each in queue_of(self.state.known, self.state.node.rules)}
+            line = {each.pod.uid for each in queue_of(self.state.pods, self.state.node.rules)}
             assert not line & self.state.ledger.pods.keys()
 
 

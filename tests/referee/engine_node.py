@@ -92,7 +92,7 @@ class EngineNode:
                 offered = [Offered(resource, each, NodeSet.of(devices[each])) for each in free]
                 found[container.name] = (*found.get(container.name, ()), *offered)
         if any(found.values()):
-            self.world.engine.devices_known(pod.uid, found)
+            self.world.engine.devices_reported(pod.uid, found)
 
     def look(self, pod: str) -> Mapping[str, Has]:
         """The cgroups that are there."""

@@ -137,7 +137,7 @@ def shown(case: Mapping[str, Any]) -> Iterator[str]:
     """What numalign explains beside the sentences: what each provider said, who won each merge by what, who lost."""
     for merge in carried_out(case).found.merges:
         yield f"{case['name']}, {merge.container or 'the pod'}"
-        for said in merge.said:
+        for said in merge.hint_lists:
             counts = [said.size, said.least, said.preferred_count, said.other_count]
             numbers = f" (size, least, preferred, others: {counts})" if said.hints is not None else ""
             yield f"  {said.provider} {said.resource or '-'}, {said.stand.value}: {said.sentence}{numbers}"

@@ -91,5 +91,5 @@ def reporter(queue: Queue, setting: OnMisalignment = OnMisalignment.RUN, **more:
 def known(reporter: PodReporter, raw: Raw) -> Pod:
     """Make a pod known, as the intake does."""
     found = seen(raw)
-    reporter.pod_known(raw, found)
+    reporter.pod_seen(raw, found)
     return found.pod

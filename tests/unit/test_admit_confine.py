@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent.core.cgroups.desired import DesiredSets, share
-from agent.core.confine import Confiner, accounted, kept_back
+from agent.core.confine import Confiner, accounted, counted_on
 from agent.core.memory import provider as memory_manager
 from agent.core.merge.demand import Demand, listed
 from agent.core.merge.masks import Positions
@@ -228,9 +228,9 @@ def test_a_pod_that_runs_unbound_is_kept_whatever_its_limit() -> None:
     """Its memory may lie anywhere, so that no node needs room for it; bound, it would not have fitted."""
     node = machine()
     each = pod(align="numa,memory", limit="9Gi")
-    after = confiner(node).kept(ledger(node), each, NodeSet.of(1), bound=False)
+    after = confiner(node).adopt(ledger(node), each, NodeSet.of(1), bound=False)
     assert after.cpus.confined["u1"] == Confinement(NodeSet.of(1), ((1, 1500),))
-    assert confiner(node).kept(ledger(node), each, NodeSet.of(1), bound=True) == ledger(node)
+    assert confiner(node).adopt(ledger(node), each, NodeSet.of(1), bound=True) == ledger(node)
 
 
 def test_a_pod_that_the_cpu_manager_serves_as_a_whole_is_not_confined() -> None:
@@ -248,9 +248,9 @@ def test_whole_cpus_are_kept_back_for_confined_pods() -> None:
     """1.5 CPUs keep two back: first of a core that is broken, then the highest number."""
     node = machine()
     books = ledger(node, CpuSet.of(1), u1=Confinement(NodeSet.of(0), ((0, 1500),))).cpus
-    assert kept_back(books, node, CpuSet()) == CpuSet.of(0, 3)
-    assert kept_back(books, node, CpuSet.of(0)) == CpuSet.of(2, 3)
-    assert kept_back(CpuBooks(node.online), node, CpuSet()) == CpuSet()
+    assert counted_on(books, node, CpuSet()) == CpuSet.of(0, 3)
+    assert counted_on(books, node, CpuSet.of(0)) == CpuSet.of(2, 3)
+    assert counted_on(CpuBooks(node.online), node, CpuSet()) == CpuSet()
 
 
 def test_a_pods_own_exclusive_cpus_come_out_of_the_same_room() -> None:

@@ -56,7 +56,7 @@ def test_pods_with_claims_that_ended_leave_room_for_others() -> None:
             return {"items": []} if "slices" in path else {"status": {"allocation": {"devices": {"results": []}}}}
 
     class Engine:
-        def claims_known(self, uid: str, _claims: Claims) -> None:
+        def claims_reported(self, uid: str, _claims: Claims) -> None:
             told.append(uid)
 
     machine = managers_of(SMALL, {}).machine
@@ -64,11 +64,11 @@ def test_pods_with_claims_that_ended_leave_room_for_others() -> None:
 
     def seen(uid: str, *, ended: bool = False) -> None:
         pod = Pod(uid, uid, "shop", (), Qos.BURSTABLE)
-        lookup.pod_known(
+        lookup.pod_seen(
             body, SeenPod(pod=pod, ended=ended, started=False, deleting=False, containers={}, api_uid=uid)
         )
         while not lookup._news.empty():
-            lookup.heard(*lookup._news.get())
+            lookup.handle(*lookup._news.get())
         lookup.work()
 
     lookup._begun = True

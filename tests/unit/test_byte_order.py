@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.cgroups.byte_order import misread, told
+from agent.core.cgroups.byte_order import for_runtime, misread
 from agent.model.idset import CpuSet
 
 
@@ -26,14 +26,14 @@ def test_what_systemd_has_of_a_set(cpus: str, systemd: str) -> None:
 ])  # fmt: skip
 def test_the_part_that_is_told(shared: str, own: str, part: str) -> None:
     """No more is left out than must be; nothing where nothing would remain."""
-    assert told(CpuSet.parse(shared), CpuSet.parse(own)) == CpuSet.parse(part)
+    assert for_runtime(CpuSet.parse(shared), CpuSet.parse(own)) == CpuSet.parse(part)
 
 
 @given(st.integers(0, 2**200), st.integers(0, 2**200))
 def test_neither_reading_has_another_containers_cpus(shared: int, own: int) -> None:
     """Read right or in reverse: none of the CPUs that others of the pod have, unless no part would do."""
     pool, others = CpuSet(shared & ~own), CpuSet(own)
-    part = told(pool, others)
+    part = for_runtime(pool, others)
     assert part.issubset(pool)
     assert bool(part) == bool(pool)
     assert part == pool or not misread(part) & own

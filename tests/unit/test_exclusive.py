@@ -6,18 +6,18 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.explain.asked import why_shared
+from agent.core.explain.requested import why_shared
 from agent.core.request import exclusive
 from agent.core.request.amounts import exclusive_count, memory_requests, pod_exclusive_count
-from agent.model.exclusive import NOBODY, Wish, parsed
-from agent.model.notes import kept
+from agent.model.exclusive import NOBODY, Selection, parsed
+from agent.model.notes import bounded
 from agent.model.pod import Container, ContainerKind, Pod, Qos
 from agent.model.rules import Rules
 from agent.settings import parse
 from tests.world.nodes import managers_of
 from tests.world.pods import pod
 
-AUTO = Rules(exclusive=Wish(auto=True))
+AUTO = Rules(exclusive=Selection(auto=True))
 GIB = 1 << 30
 EQUAL = "request and limit must be equal"
 
@@ -82,7 +82,7 @@ def test_who_takes_part_in_a_burstable_pod(value: str | None, expected: dict[str
 def test_a_guaranteed_pod_can_only_take_it_from_some(value: str | None, expected: list[str]) -> None:
     """`none` opts out, a list pins these alone; what cannot be read changes nothing, nor does the node's setting."""
     guaranteed = asking(value, APP, ONE, part("half", "500"), qos=Qos.GUARANTEED)
-    for rules in (Rules(), AUTO, Rules(exclusive=Wish(names=frozenset({"one"})))):
+    for rules in (Rules(), AUTO, Rules(exclusive=Selection(names=frozenset({"one"})))):
         assert list(counts(guaranteed, rules)) == expected
 
 
@@ -91,7 +91,7 @@ def test_the_setting_holds_where_pod_and_namespace_are_silent() -> None:
     assert list(counts(asking(None), AUTO)) == ["init", "side", "app", "one"]
     assert counts(asking("none"), AUTO) == {}
     assert counts(asking("?"), AUTO) == counts(asking(None), AUTO)
-    assert counts(asking(None), Rules(exclusive=Wish(names=frozenset({"app"})))) == {"app": 8}
+    assert counts(asking(None), Rules(exclusive=Selection(names=frozenset({"app"})))) == {"app": 8}
     assert counts(asking(None, qos=Qos.BEST_EFFORT), Rules()) == {}
 
 
@@ -148,12 +148,12 @@ def test_each_mistake_has_its_sentence(value: str, containers: tuple[Container, 
 
 def test_what_is_told_beside_the_grant() -> None:
     """What stays Burstable's, the mistake, or why there is nothing; nothing of who does not ask."""
-    assert exclusive.told(asking("auto"), Rules(), holds=True).startswith("the pod stays Burstable: its OOM score")
-    assert exclusive.told(asking("typo"), Rules(), holds=False).startswith("numalign.io/exclusive: names typo")
-    assert exclusive.told(asking(None), Rules(), holds=False) == ""
-    assert exclusive.told(asking(None, APP, qos=Qos.GUARANTEED), AUTO, holds=True) == ""
+    assert exclusive.note(asking("auto"), Rules(), holds=True).startswith("the pod stays Burstable: its OOM score")
+    assert exclusive.note(asking("typo"), Rules(), holds=False).startswith("numalign.io/exclusive: names typo")
+    assert exclusive.note(asking(None), Rules(), holds=False) == ""
+    assert exclusive.note(asking(None, APP, qos=Qos.GUARANTEED), AUTO, holds=True) == ""
     half = asking("auto", part("app", "1500"), PROXY)
-    assert exclusive.told(half, Rules(), holds=False) == (
+    assert exclusive.note(half, Rules(), holds=False) == (
         "no CPUs of its own: app: it requests 1500m CPU, and only whole CPUs are given to one container alone"
     )
 
@@ -170,7 +170,7 @@ def test_values_are_read_and_shown_alike() -> None:
 def test_the_setting_takes_the_same_values() -> None:
     """It is parsed at the start, shown again as written, and refused with its values named."""
     settings, _ = parse({"exclusiveContainers": "auto,-istio-proxy", "exclusiveNamespaces": ["db", "ml"]})
-    assert settings.exclusive_containers == Wish(auto=True, names=frozenset({"istio-proxy"}))
+    assert settings.exclusive_containers == Selection(auto=True, names=frozenset({"istio-proxy"}))
     assert (settings.shown()["exclusiveContainers"], settings.exclusive_namespaces) == (
         "auto,-istio-proxy",
         ("db", "ml"),
@@ -211,7 +211,7 @@ def test_explain_says_who_may_not_ask() -> None:
 def test_a_value_that_is_too_long_is_told_so_and_asks_for_nothing() -> None:
     """Only its beginning is kept, which may read as something else: the node's setting holds, as without it."""
     long = asking(f"app,{','.join(['one'] * 200)}")
-    cut = replace(long, annotations=kept(long.annotations))
+    cut = replace(long, annotations=bounded(long.annotations))
     for found in (long, cut):
         assert exclusive.problem(found, Rules()) == "goes on beyond 500 characters"
         assert counts(found) == {}

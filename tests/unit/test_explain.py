@@ -137,7 +137,7 @@ def test_amounts_in_words() -> None:
 def test_large_machines_are_summarised() -> None:
     """With sixteen nodes no hint is listed: counts, sums and the rule are told instead."""
     found = carried_out(next(case for case in PLACEMENTS if case["machine"].startswith("4 sockets x 4"))).found
-    said: HintList = found.merges[0].said[0]
+    said: HintList = found.merges[0].hint_lists[0]
     assert (said.stand, said.hints, said.size, said.least) == (Candidate.HINTS, None, 1, 2)
     assert sum(said.free.values()) == 16
     assert found.merges[0].rule_text.endswith("2 NUMA nodes, as many as the neediest of them takes at least")
@@ -177,7 +177,7 @@ def test_what_a_hint_list_says(machine: str, options: dict[str, str], held: int,
         ],
         "pod": {"name": "solver", "limits": {"cpu": cpus, "memory": "1Gi"}},
     })  # fmt: skip
-    assert told.found.merges[0].said[0].sentence == sentence
+    assert told.found.merges[0].hint_lists[0].sentence == sentence
 
 
 def test_why_a_node_set_lost_is_told_of_each() -> None:
@@ -207,7 +207,7 @@ def test_free_memory_is_what_the_memory_manager_counts(compatibility: str, free:
         }],
         "pod": {"name": "solver", "limits": {"cpu": 1, "memory": "4Gi"}},
     })  # fmt: skip
-    _, memory, *_ = told.found.merges[0].said
+    _, memory, *_ = told.found.merges[0].hint_lists
     assert memory.sentence.startswith(f"4Gi of memory; free: NUMA node 0 has {free}, 1 has 8Gi.")
 
 

@@ -59,11 +59,11 @@ def test_each_lack_is_named_and_costs_no_other_node(tmp_path: Path) -> None:
         "again": Lack.STALE, "big": Lack.TOO_LARGE, "cut": Lack.BROKEN, "gone": Lack.GONE, "good": None,
         "new": Lack.NEWER, "off": Lack.MISSING, "silent": Lack.MISSING,
     }  # fmt: skip
-    assert all(each.why and each.known is None for each in fleet.nodes if each.lack)
+    assert all(each.why and each.usable_summary is None for each in fleet.nodes if each.lack)
     good = fleet.node("good")
     assert good is not None
-    assert good.known is not None
-    assert good.known.held["cpu"] == 2000
+    assert good.usable_summary is not None
+    assert good.usable_summary.held["cpu"] == 2000
     assert (good.allocatable["cpu"], good.ready, good.body["spec"]["unschedulable"]) == (8000, True, False)
 
 
@@ -175,4 +175,4 @@ def test_no_odd_value_is_more_than_a_lack(seed: int, value: object) -> None:
 
     whole = read_fleet(Given(), clock=lambda: NOW).node("whole")
     assert whole is not None
-    assert whole.known is not None
+    assert whole.usable_summary is not None

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agent.core.forecast.gains import gains, sentences
-from agent.model.exclusive import Wish
+from agent.model.exclusive import Selection
 from agent.model.pod import Container, Pod, Qos
 from agent.model.rules import Rules
 from tests.world.pods import pod
 
-AUTO = Rules(exclusive=Wish(auto=True))
+AUTO = Rules(exclusive=Selection(auto=True))
 
 
 def part(name: str, request: int, limit: int) -> Container:

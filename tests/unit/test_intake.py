@@ -43,13 +43,13 @@ class World:
     def pods_listed(self, uids: frozenset[str]) -> None:
         self.calls.append(("listed", sorted(uids)))
 
-    def containers_heard(self, names: Mapping[str, tuple[str, str]]) -> None:
+    def containers_announced(self, names: Mapping[str, tuple[str, str]]) -> None:
         """See the intake's Engine."""
 
     def containers_seen(self, names: Mapping[str, tuple[str, str]]) -> None:
         self.calls.append(("containers", dict(names)))
 
-    def pod_known(self, body: Raw, found: SeenPod) -> None:
+    def pod_seen(self, body: Raw, found: SeenPod) -> None:
         pass
 
     def pod_malformed(self, body: Raw, why: str) -> None:

@@ -13,7 +13,7 @@ def test_it_is_asked_at_the_start_and_then_seldom(tmp_path: Path) -> None:
     socket.touch()
     questions = KubeletQuestions(lambda: str(socket))
     assert questions.due(100.0)
-    questions.asked(100.0, answered=True)
+    questions.record(100.0, answered=True)
     assert not questions.due(100.0 + SELDOM - 1)
     assert questions.due(100.0 + SELDOM)
 
@@ -23,16 +23,16 @@ def test_a_kubelet_that_started_anew_is_asked_until_it_answers(tmp_path: Path) -
     socket = tmp_path / "kubelet.sock"
     socket.touch()
     questions = KubeletQuestions(lambda: str(socket))
-    questions.asked(100.0, answered=True)
+    questions.record(100.0, answered=True)
     socket.unlink()
     assert not questions.due(110.0), "it is down: there is nobody to ask"
     (tmp_path / "new").touch()
     (tmp_path / "new").rename(socket)
     assert questions.due(120.0)
-    questions.asked(120.0, answered=False)
+    questions.record(120.0, answered=False)
     assert not questions.due(120.0 + SOON - 1)
     assert questions.due(120.0 + SOON)
-    questions.asked(140.0, answered=True)
+    questions.record(140.0, answered=True)
     assert not questions.due(140.0 + SOON)
 
 
@@ -42,7 +42,7 @@ def test_one_that_must_not_be_asked_is_left_in_peace(tmp_path: Path) -> None:
     now = 0.0
     for _ in range(TRIES):
         assert questions.due(now)
-        questions.asked(now, answered=False)
+        questions.record(now, answered=False)
         now += SOON
     assert not questions.due(now)
     assert questions.due(now + SELDOM)

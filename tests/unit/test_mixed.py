@@ -14,7 +14,7 @@ from agent.errors import MalformedError, SettingsError
 from agent.model.idset import CpuSet
 from agent.model.ledger import CpuBooks, Ledger
 from agent.model.ledgerjson import MIXED, ledger_from_json, ledger_to_json
-from agent.model.notes import kept
+from agent.model.notes import bounded
 from agent.model.podspec import pod_from
 from agent.model.rules import CpuRules, MixedCpus, Rules
 from agent.settings import parse
@@ -73,7 +73,7 @@ def test_this_machines_kernel_is_asked(tmp_path: Path, monkeypatch: pytest.Monke
 def test_nothing_is_said_where_nothing_is_asked() -> None:
     """Without the annotation there is neither a problem nor a word, and nobody takes part."""
     pod = pod_from(guaranteed("g"))
-    assert mixed.problem(pod, RULES) == mixed.told(pod, RULES, {}, {"app"}) == ""
+    assert mixed.problem(pod, RULES) == mixed.note(pod, RULES, {}, {"app"}) == ""
     assert not mixed.takes_part(pod, pod.containers[0], RULES)
 
 
@@ -117,6 +117,6 @@ def test_a_saved_part_that_is_none_is_refused() -> None:
 def test_a_list_that_is_too_long_is_told_so_and_asks_for_nothing() -> None:
     """Only its beginning is kept, which may name other containers: nobody is mixed, whole or cut."""
     long = pod_from(burstable("b", exclusive="auto", mixed=f"app,{','.join(['one'] * 200)}"))
-    for found in (long, replace(long, annotations=kept(long.annotations))):
+    for found in (long, replace(long, annotations=bounded(long.annotations))):
         assert mixed.problem(found, RULES) == "goes on beyond 500 characters"
         assert mixed.names_of(found) == frozenset()

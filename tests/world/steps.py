@@ -61,7 +61,7 @@ class Seen:
     def impossible(self, state: State) -> str:
         if not self.uid:
             return "it has no uid"
-        known = state.known.get(self.uid)
+        known = state.pods.get(self.uid)
         same = known is None or _identity(known.pod) == _identity(self.pod)
         return "" if same else "it is another pod of this uid"
 
@@ -76,13 +76,13 @@ class TriedAgain:
     uid: str
 
     def impossible(self, state: State) -> str:
-        known = state.known.get(self.uid)
+        known = state.pods.get(self.uid)
         if known is None:
             return UNKNOWN
         return "" if (known.refusal or known.unsaved) and not known.ended else "it is in, or has ended"
 
     def make(self, state: State, at: Moment) -> Transition:
-        known = state.known[self.uid]
+        known = state.pods[self.uid]
         return transitions.tried_again(state, known.pod, at, ran=known.ran)
 
 
@@ -93,7 +93,7 @@ class Ended:
     uid: str
 
     def impossible(self, state: State) -> str:
-        known = state.known.get(self.uid)
+        known = state.pods.get(self.uid)
         return UNKNOWN if known is None else "it has ended already" if known.ended else ""
 
     def make(self, state: State, at: Moment) -> Transition:
@@ -107,7 +107,7 @@ class Freed:
     uid: str
 
     def impossible(self, state: State) -> str:
-        known = state.known.get(self.uid)
+        known = state.pods.get(self.uid)
         if known is None:
             return UNKNOWN
         return "" if known.ended else "it has not ended: nothing is freed while its cgroup lives (safety.md S13)"
@@ -154,7 +154,7 @@ class Softened:
     wish: OnMisalignment
 
     def impossible(self, state: State) -> str:
-        known = state.known.get(self.uid)
+        known = state.pods.get(self.uid)
         if known is None:
             return UNKNOWN
         return "" if known.refusal and not known.ended else "it was not refused, or has ended"
@@ -177,7 +177,7 @@ class DevicesTold:
         return "" if self.uid else "it has no uid"
 
     def make(self, state: State, at: Moment) -> Transition:
-        told, known = transitions.devices_told(state, self.uid, self.given), state.known.get(self.uid)
+        told, known = transitions.devices_reported(state, self.uid, self.given), state.pods.get(self.uid)
         if known is None or known.exempt or known.ended or self.uid not in told.ledger.pods:
             return Transition(told)
         return transitions.devices_late(told, self.uid, at, running=self.running or known.ran)
@@ -232,7 +232,7 @@ def step(state: State, event: Event, now: float, exempt: Exempt = lambda _pod: "
         AssertionError: the next state breaks a rule of its own.
     """
     why = event.impossible(state)
-    if now <= 0 or now < max((each.since for each in state.known.values()), default=0.0):
+    if now <= 0 or now < max((each.since for each in state.pods.values()), default=0.0):
         why = f"the time goes back to {now}"
     if why:
         raise ImpossibleError(f"{event}: {why}")
@@ -243,7 +243,7 @@ def step(state: State, event: Event, now: float, exempt: Exempt = lambda _pod: "
 
 def outcome_of(state: State, uid: str) -> Outcome:
     """Whether a pod that the state knows is in, as the managers would say it."""
-    refusal = state.known[uid].refusal
+    refusal = state.pods[uid].refusal
     if uid in state.ledger.pods or refusal is None:
         return Admitted(state.ledger)
     return Refused(refusal, state.ledger)
@@ -258,17 +258,17 @@ def _check(before: State, event: Event, now: float, done: Transition) -> None:
     """What is true after every step."""
     after = done.state
     invariants.check(after.ledger, after.node, earlier=tuple(before.ledger.pods))
-    assert after.ledger.pods.keys() <= after.known.keys(), "somebody holds something whom nobody knows"
-    for uid, known in after.known.items():
+    assert after.ledger.pods.keys() <= after.pods.keys(), "somebody holds something whom nobody knows"
+    for uid, known in after.pods.items():
         assert known.pod.uid == uid
         assert uid in after.ledger.pods or known.refusal is not None or known.ended, (
             f"{uid} is neither in nor refused"
         )
         assert known.since <= now, f"{uid} waits from later on"
-    assert all(pod.uid in after.known for pod in done.told), "something is told of a pod that nobody knows"
-    places = max(after.switches.most_waiting, len(queue_of(before.known, before.node.rules)))
+    assert all(pod.uid in after.pods for pod in done.to_report), "something is told of a pod that nobody knows"
+    places = max(after.switches.most_waiting, len(queue_of(before.pods, before.node.rules)))
     if not isinstance(event, Changed):  # a shorter line counts from the next decision on
-        assert len(queue_of(after.known, after.node.rules)) <= places, "more pods wait than may (safety.md S11)"
+        assert len(queue_of(after.pods, after.node.rules)) <= places, "more pods wait than may (safety.md S11)"
         _nobody_else_moved(before, event, after)
 
 

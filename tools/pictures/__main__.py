@@ -39,7 +39,7 @@ def pictures() -> dict[str, str]:
         )
         with standalone_node(options) as node:
             node.once()
-            view = view_of(node.engine.ledger, node.engine.node, node.engine.known)
+            view = view_of(node.engine.ledger, node.engine.node, node.engine.pods)
             found = {name: _tables(node, view, width) for name, width in TABLES.items()}
             found[DRAWING] = draw(node.engine.node.machine, node.engine.ledger, reserved=node.engine.node.reserved)
     return found

@@ -59,7 +59,7 @@ def shoot(folder: Path, examples: Path) -> list[Path]:
         browser.until(LIVE)
         browser.run("new Promise((resolve) => setTimeout(resolve, 300))")
         made.append(browser.shot(folder / "page-narrow.png"))
-        uid = next(uid for uid, each in served.node.engine.snapshot.known.items() if each.pod.name == "solver-0")
+        uid = next(uid for uid, each in served.node.engine.snapshot.pods.items() if each.pod.name == "solver-0")
         browser.size(WIDE, 640)
         browser.fresh(f"{served.url}#pod/{uid}", prefers_color_scheme="light")
         browser.until(f"{LIVE} && document.querySelector('#why > div h3') !== null")

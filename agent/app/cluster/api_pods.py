@@ -144,7 +144,7 @@ class ApiPods:
         return {
             "queue_length": {"intake": self.intake.waiting, "publisher": self.publisher.waiting},
             "manifest_errors": 0,
-            **of_mismatch(node_allocatable.mismatch(self.engine.snapshot.node, self.node.kept)),
+            **of_mismatch(node_allocatable.mismatch(self.engine.snapshot.node, self.node.remembered)),
             **({"api_silent_seconds": time.monotonic() - heard} if heard else {}),
         }
 
@@ -180,15 +180,15 @@ class ApiPods:
 
     def _each(self, work: Callable[[TrackedPod], None]) -> None:
         """For each pod that is known; one pod's fault is its own."""
-        for known in self.engine.snapshot.known.values():
+        for known in self.engine.snapshot.pods.values():
             with Isolated(partial(_untold, known)):
                 work(known)
 
     def _tell_reserved(self) -> None:
         node = self.engine.snapshot.node
-        for text in node_allocatable.sentences(self.setup.now.settings, node, self.node.kept):
+        for text in node_allocatable.sentences(self.setup.now.settings, node, self.node.remembered):
             LOG.info("%s", text)
-        text = node_allocatable.mismatch_sentence(node, self.node.kept)
+        text = node_allocatable.mismatch_sentence(node, self.node.remembered)
         if text:
             self.reporters.problem("reservation", text)
 
@@ -200,7 +200,7 @@ class ApiPods:
         self._mind_pods()
         if self.place.host_ip and self.questions.due(time.monotonic()):
             configuration = kubelet_configuration(self.place.access, self.place.host_ip)
-            self.questions.asked(time.monotonic(), answered=configuration is not None)
+            self.questions.record(time.monotonic(), answered=configuration is not None)
             if configuration is not None:
                 mind_kubelet(self.engine, configuration)
         if time.monotonic() >= self.slices_at:
@@ -214,7 +214,7 @@ class ApiPods:
         if self.intake.synced.is_set():
             found = writing_pods(self.pod_reporter.bodies())
             mind_pods(self.engine, found)
-            kept = replace(self.node.kept, writers=found[:MOST_NAMED])  # for a start without the API server
+            kept = replace(self.node.remembered, writers=found[:MOST_NAMED])  # for a start without the API server
             self.node.keep(kept)
 
 

@@ -117,7 +117,7 @@ def cluster_node(options: ClusterOptions, *, steps: Steps = lambda _name: None) 
         start = read_start(client, options.node_name, namespaces.annotations, options.patience)
         node = RememberedNode(options.state, start.node)
         hotplug = MachineWatch(options.root, pulse.wake, lambda text: reporters.problem("hot-plug", text))
-        setup = FollowedSetup(options.config, options.root, options.state, hotplug, lambda: node.kept)
+        setup = FollowedSetup(options.config, options.root, options.state, hotplug, lambda: node.remembered)
         cgroups = _cgroups(options)
         memory = None if options.root else NodeMemory()
 
@@ -157,7 +157,7 @@ def cluster_node(options: ClusterOptions, *, steps: Steps = lambda _name: None) 
         decommission.begin(start.pods)
         kill_switch = KillSwitch(engine, setup, node, decommission, reporters, pulse.wake)
         _tell_start(begun, start)
-        mind_pods(engine, start.writers if start.listed else node.kept.writers)
+        mind_pods(engine, start.writers if start.listed else node.remembered.writers)
         kill_switch.turn()
         setups.tell_wrong(setup.now, reporters)
 
@@ -174,7 +174,7 @@ def cluster_node(options: ClusterOptions, *, steps: Steps = lambda _name: None) 
             waits=lambda: not engine.snapshot.listening, adopt=_adopter(engine, begun.ran),
         )  # fmt: skip
         finder = PodFinder(
-            client, namespaces, engine, listeners.pod_known, lambda text: reporters.problem("threads", text)
+            client, namespaces, engine, listeners.pod_seen, lambda text: reporters.problem("threads", text)
         )
         closing.callback(finder.close)
         edges = NodeEdges(

@@ -69,7 +69,7 @@ class Api(Protocol):
 class ClaimTaker(Protocol):
     """What of the engine is used."""
 
-    def claims_known(self, uid: str, claims: Claims) -> None:
+    def claims_reported(self, uid: str, claims: Claims) -> None:
         """A pod's devices."""
 
 
@@ -81,7 +81,7 @@ class KubeletClaims(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _PodWithClaims:
     """A pod with claims."""
 
     namespace: str
@@ -122,8 +122,8 @@ class ClaimLookup:
         self._attributes = attributes
         self._kubelet = kubelet
         self._clock = clock
-        self._news: queue.SimpleQueue[tuple[str, _Asked | None]] = queue.SimpleQueue()
-        self._asked: dict[str, _Asked] = {}
+        self._news: queue.SimpleQueue[tuple[str, _PodWithClaims | None]] = queue.SimpleQueue()
+        self._asked: dict[str, _PodWithClaims] = {}
         self._due: list[tuple[float, str, int]] = []
         self._pools: Pools | None = None
         self._listed, self._tried = float("-inf"), float("-inf")
@@ -134,14 +134,14 @@ class ClaimLookup:
 
     # ---- PodListener: called on the intake's thread
 
-    def pod_known(self, body: Raw, found: SeenPod) -> None:
+    def pod_seen(self, body: Raw, found: SeenPod) -> None:
         """A pod was read; one with claims is looked up, once. One that has ended needs nothing more."""
         if found.ended:
             self.pod_gone(found.pod.uid)
         elif self._enabled():
             uses = uses_of(body)
             if uses:
-                self._news.put((found.pod.uid, _Asked(found.pod.namespace, found.pod.name, uses)))
+                self._news.put((found.pod.uid, _PodWithClaims(found.pod.namespace, found.pod.name, uses)))
                 self._begin()
 
     def pod_gone(self, uid: str) -> None:
@@ -183,10 +183,10 @@ class ClaimLookup:
                 uid, asked = self._news.get(timeout=wait)
                 if not uid:
                     return
-                self.heard(uid, asked)
+                self.handle(uid, asked)
             self.work()
 
-    def heard(self, uid: str, asked: _Asked | None) -> None:
+    def handle(self, uid: str, asked: _PodWithClaims | None) -> None:
         """A pod with claims was read, or a pod is gone."""
         if asked is None:
             self._asked.pop(uid, None)
@@ -208,7 +208,7 @@ class ClaimLookup:
             if not done and not last:
                 heapq.heappush(self._due, (self._clock() + DELAYS[attempt + 1], uid, attempt + 1))
 
-    def _look_up(self, uid: str, asked: _Asked, *, last: bool) -> bool:
+    def _look_up(self, uid: str, asked: _PodWithClaims, *, last: bool) -> bool:
         """One try; whether there is nothing left to find out."""
         claims = self._claims(asked)
         if claims is None:
@@ -224,10 +224,10 @@ class ClaimLookup:
         pools = self._published(devices)
         if pools is None and not last:
             return False
-        self._engine.claims_known(uid, located(claims, pools, self._machine()))
+        self._engine.claims_reported(uid, located(claims, pools, self._machine()))
         return True
 
-    def _claims(self, asked: _Asked) -> Claims | None:
+    def _claims(self, asked: _PodWithClaims) -> Claims | None:
         """What a pod's claims gave it: by the API server, else by the kubelet; None while nobody says."""
         found: dict[str, tuple[AllocationResult, ...]] = {}
         try:
@@ -278,10 +278,10 @@ class PodListeners:
     def __init__(self, first: PodListener, claims: ClaimLookup) -> None:
         self._first, self._claims = first, claims
 
-    def pod_known(self, body: Raw, found: SeenPod) -> None:
+    def pod_seen(self, body: Raw, found: SeenPod) -> None:
         """A pod was read."""
-        self._first.pod_known(body, found)
-        self._claims.pod_known(body, found)
+        self._first.pod_seen(body, found)
+        self._claims.pod_seen(body, found)
 
     def pod_malformed(self, body: Raw, why: str) -> None:
         """A pod was set aside."""

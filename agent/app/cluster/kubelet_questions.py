@@ -36,7 +36,7 @@ class KubeletQuestions:
             self._tries = TRIES
         return now >= self._at
 
-    def asked(self, now: float, *, answered: bool) -> None:
+    def record(self, now: float, *, answered: bool) -> None:
         """It was asked."""
         self._tries = 0 if answered else max(0, self._tries - 1)
         self._at = now + (SOON if self._tries else SELDOM)

@@ -22,19 +22,19 @@ class RememberedNode:
 
     Attributes:
         facts: as told last.
-        kept: as remembered.
+        remembered: as remembered.
     """
 
     def __init__(self, state: Path, facts: NodeFacts | None) -> None:
         self._state, self._news = state, facts is not None
         self.facts = facts or NodeFacts()
-        self.kept: NodeAllocatable = node_allocatable.load(state)
+        self.remembered: NodeAllocatable = node_allocatable.load(state)
         self.follow()
 
     @property
     def observe_only(self) -> bool:
         """Whether the Node's annotation stops the agent: the one that was heard last, or, before, the remembered."""
-        return bool(self.kept.observe_only or self.facts.observe_only)
+        return bool(self.remembered.observe_only or self.facts.observe_only)
 
     def hear(self, body: Mapping[str, Any]) -> NodeFacts:
         """The watch told of the Node."""
@@ -49,8 +49,8 @@ class RememberedNode:
         self._news = False
         facts = self.facts
         found = replace(
-            self.kept, observe_only=facts.observe_only, resources=facts.resources,
-            kubelet=facts.kubelet or self.kept.kubelet,
+            self.remembered, observe_only=facts.observe_only, resources=facts.resources,
+            kubelet=facts.kubelet or self.remembered.kubelet,
         )  # fmt: skip
         if facts.cpu_milli is not None and facts.memory is not None:
             found = replace(found, cpu_milli=facts.cpu_milli, memory=facts.memory, known=True)
@@ -59,8 +59,8 @@ class RememberedNode:
 
     def keep(self, found: NodeAllocatable) -> None:
         """Remember this."""
-        if found != self.kept:
-            self.kept = found
+        if found != self.remembered:
+            self.remembered = found
             try:
                 node_allocatable.save(self._state, found)
             except OSError as error:

@@ -19,7 +19,7 @@ from agent.errors import KubeError
 from agent.kube.client import KubeClient, pod_list
 from agent.kube.nodes import NodeFacts, node_facts
 from agent.kube.objects.pod_objects import SeenPod, seen
-from agent.kube.pod_report import word_of
+from agent.kube.pod_report import annotated_grant
 from agent.model.fields import mapping_of
 from agent.model.pod import Pod
 from agent.observe.logs import LOG
@@ -92,7 +92,7 @@ def _pods(answer: Mapping[str, Any], spaces: Mapping[str, Mapping[str, str]]) ->
             if not found.ended:
                 pods.append(found.pod)
                 names |= {each: (found.pod.uid, name) for each, name in found.containers.items()}
-                word = word_of(body)
+                word = annotated_grant(body)
                 if word:
                     words[found.pod.uid] = word
     return Start(pods=tuple(pods), names=names, words=words)

@@ -103,12 +103,12 @@ class TopologyLoop:
         if time.monotonic() > self._look:
             self._look, self._seen = time.monotonic() + _about(AGAIN), ()
             self._publisher.forget()
-        seen = (shot.shown, shot.node, shot.known, uid, enforcing)
+        seen = (shot.shown, shot.node, shot.pods, uid, enforcing)
         if len(self._seen) == len(seen) and all(old is new for old, new in zip(self._seen, seen, strict=True)):
             return False
         body = topology_object(
             shot.node.machine, shot.shown, shot.node.rules, reserved=shot.node.reserved, node=self._node,
-            node_uid=uid, pods=[each.pod for each in shot.known.values() if not each.ended], enforcing=enforcing,
+            node_uid=uid, pods=[each.pod for each in shot.pods.values() if not each.ended], enforcing=enforcing,
             devices=devices_per_node(shot.shown, shot.node.inventory), summary=self._summary(shot, enforcing),
         )  # fmt: skip
         written = self._publisher.publish(body)

@@ -64,7 +64,7 @@ class FleetFigures:
 
 def figures_of(node: FleetNode, made: Managers | None = None) -> FleetFigures:
     """The figures of a node; `made` is shared by all of a fleet."""
-    summary = node.known
+    summary = node.usable_summary
     if summary is None:
         shape = shape_of(node.summary.machine) if node.summary else ""
         return FleetFigures(node.name, shape, lack=node.lack, why=node.why)

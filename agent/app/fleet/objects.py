@@ -13,7 +13,7 @@ from agent.kube.objects.pod_objects import seen
 from agent.kube.pod_report import CONDITION, NOT_ALIGNED
 from agent.kube.topology_crd import SUMMARY, WRITER, mark_of
 from agent.model.fields import mapping_of, mappings_in, plain, seconds_of
-from agent.model.notes import kept_texts
+from agent.model.notes import bounded_texts
 from agent.model.quantity import parse_milli
 
 Raw = Mapping[str, Any]
@@ -112,7 +112,7 @@ def node_object(body: Raw) -> NodeObject:
 
 def defaults_of(body: Raw) -> dict[str, str]:
     """Our annotations of a Namespace: the defaults of its pods."""
-    return kept_texts(mapping_of(body.get("metadata")).get("annotations"))
+    return bounded_texts(mapping_of(body.get("metadata")).get("annotations"))
 
 
 def fleet_pod(body: Raw) -> FleetPod:

@@ -145,7 +145,9 @@ class Desk:
     def __init__(self, fleet: Fleet) -> None:
         made = Managers()
         self._known = [
-            _AskedNode.of(each, each.known, made.of(each.known)) for each in fleet.nodes if each.known is not None
+            _CandidateNode.of(each, summary, made.of(summary))
+            for each in fleet.nodes
+            if (summary := each.usable_summary) is not None
         ]
 
     def fits(self, pod: Pod, placing: Placing = ANYWHERE) -> Fits:
@@ -184,7 +186,7 @@ class Desk:
                 groups.setdefault(each.policy, []).append(each)
         return tuple(self._of(policy, groups[policy], known) for policy in sorted(groups))
 
-    def _of(self, policy: str, group: list[FleetFigures], known: Mapping[str, _AskedNode]) -> Largest:
+    def _of(self, policy: str, group: list[FleetFigures], known: Mapping[str, _CandidateNode]) -> Largest:
         best, where, tries = 0, "", 0
         single = policy == "single-numa-node"
 
@@ -205,7 +207,7 @@ class Desk:
 
 
 @dataclass(slots=True)
-class _AskedNode:
+class _CandidateNode:
     """A node that can be decided by."""
 
     name: str
@@ -215,7 +217,7 @@ class _AskedNode:
     facts: BindingFacts | None
 
     @classmethod
-    def of(cls, node: FleetNode, summary: NodeSummary, managers: Node) -> _AskedNode:
+    def of(cls, node: FleetNode, summary: NodeSummary, managers: Node) -> _CandidateNode:
         total, facts = allocatable_of(node, summary, managers), None
         with suppress(MalformedError):  # said as a reason why it is barred
             facts = facts_of(Field(node.body)) if node.body else BindingFacts(node.name)
@@ -240,7 +242,7 @@ class _AskedNode:
             record = run.ledger.pods.get(PROBE)
             if record is not None:
                 return "" if all(record.aligned.values()) and not record.why else "would be misaligned"
-            refusal = run.known[PROBE].refusal
+            refusal = run.pods[PROBE].refusal
         except Exception as error:  # noqa: BLE001 - a summary that breaks a decision costs its node only
             return f"cannot be decided: {type(error).__name__}"
         return refusal.reason.value if refusal else "left alone"
@@ -318,7 +320,7 @@ def _waiting(fleet: Fleet, asked: _PodKinds) -> Iterable[Trouble]:
     """The lines of the nodes; their pods have names where they may be listed."""
     found = []
     for node in fleet.nodes:
-        summary = node.known
+        summary = node.usable_summary
         for place, each in enumerate(summary.waiting if summary else ()):
             listed = next((one for one in node.pods if _same(each, one)), None)
             named = listed or FleetPod(each.pod, f"{node.name}/#{place + 1}", node.name)

@@ -25,7 +25,7 @@ from agent.app.fleet.source import Progress, Source, silent
 from agent.app.fleet.values import Fleet, FleetNode, FleetPod, Lack
 from agent.engine.node_summary import TOO_LARGE, Decoder, NodeSummary
 from agent.errors import NewerSummaryError, SummaryError
-from agent.model.notes import kept
+from agent.model.notes import bounded
 
 LATE = 60.0
 """Seconds within which an agent publishes what it learns: a pod that was bound longer ago must be in the summary."""
@@ -135,7 +135,7 @@ class _Found:
         defaults = self.defaults.get(found.key.partition("/")[0])
         if not defaults or found.pod is None:
             return found
-        return replace(found, pod=replace(found.pod, annotations=kept({**defaults, **found.pod.annotations})))
+        return replace(found, pod=replace(found.pod, annotations=bounded({**defaults, **found.pod.annotations})))
 
     def _node(self, name: str, pods: list[FleetPod], now: float) -> FleetNode:
         nothing = (

@@ -81,7 +81,7 @@ class FleetNode:
     pods: tuple[FleetPod, ...] = ()
 
     @property
-    def known(self) -> NodeSummary | None:
+    def usable_summary(self) -> NodeSummary | None:
         """The summary where it can be decided by."""
         return None if self.lack else self.summary
 

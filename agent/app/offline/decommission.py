@@ -27,7 +27,7 @@ from agent.kube.decommission import (
     annotate,
     answer_of,
     never_began,
-    nodes_told,
+    nodes_with_reports,
     request_of,
 )  # fmt: skip
 
@@ -112,7 +112,7 @@ class ReleaseCoordinator:
 
     def _excuse(self, agents: Agents, words: dict[str, NodeProgress]) -> None:
         """Do not wait for nodes that no agent ever touched; those that one did, and that have none, get a name."""
-        told = nodes_told(self.client)
+        told = nodes_with_reports(self.client)
         silent = [node for node, word in words.items() if word.answer is None and not word.untouched]
         for node in silent:
             if node not in told:

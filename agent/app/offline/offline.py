@@ -95,7 +95,7 @@ class Leftovers:
             for cgroup in self.observed.cgroups:
                 if cgroup.level is Level.CONTAINER:
                     affinities[cgroup.path] = self.cgroups.affinities(cgroup.path)
-        held = enforcer.held(
+        held = enforcer.page_nodes(
             self.observed, desired_sets(self.ledger, self.names, self.observed, node.rules, node.machine)
         )
         case = CgroupCase(self.ledger, self.names, self.observed, node.rules, node.machine, held)

@@ -106,7 +106,7 @@ def _settings(rules: Rules) -> dict[str, Any]:
 def _repair(seen: PageInput, repair: RecentRepair) -> dict[str, Any]:
     """A repair, told by the pod's name where the path has one."""
     uid, container = _owner(seen, repair.path)
-    known = seen.snapshot.known.get(uid)
+    known = seen.snapshot.pods.get(uid)
     record = seen.snapshot.shown.pods.get(uid)
     pod = known.pod.key if known else record.pod.key if record else ""
     cause = _CAUSES.get(repair.cause, repair.cause)
@@ -131,12 +131,12 @@ def _owner(seen: PageInput, path: str) -> tuple[str, str]:
 def pods_value(seen: PageInput) -> list[dict[str, Any]]:
     """The pods of /api/pods: in order of creation."""
     snapshot = seen.snapshot
-    view = view_of(snapshot.shown, snapshot.node, snapshot.known)
+    view = view_of(snapshot.shown, snapshot.node, snapshot.pods)
     drawn = {holder.uid: holder for holder in holders(snapshot.shown)}
     repairs = Counter(_owner(seen, each.path)[0] for each in seen.repairs)
     found = []
     for uid, rows in groupby(view.rows, key=lambda row: row.uid):
-        known = snapshot.known.get(uid)
+        known = snapshot.pods.get(uid)
         mine = list(rows)
         found.append({**_pod(seen, uid, known, mine, drawn.get(uid)), "repairs": repairs[uid]})
     return found

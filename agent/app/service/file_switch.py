@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from agent.app.setup import config_print
-from agent.host.settings_file import asks_to_observe_only
+from agent.host.settings_file import observe_only_set
 
 
 class FileSwitch:
@@ -28,6 +28,6 @@ class FileSwitch:
         print_, asks = self._seen
         now = config_print(self._config)
         if now != print_:
-            asks = self._config is not None and asks_to_observe_only(self._config)
+            asks = self._config is not None and observe_only_set(self._config)
             self._seen = now, asks
         return asks

@@ -29,12 +29,12 @@ def shown(engine: Engine, memory: NodeMemory | None) -> dict[str, Samples]:
     snapshot = engine.snapshot
     ledger, node = snapshot.shown, snapshot.node
     pods, waiting, unenforced = dict.fromkeys(STATES, 0), 0, 0
-    for uid, each in snapshot.known.items():
+    for uid, each in snapshot.pods.items():
         pods[_state(uid, each, ledger)] += 1
         wish = each.settings.on_misalignment or node.rules.on_misalignment
         unenforced += not (each.ended or each.exempt) and bool(snapshot.unenforced.get(uid))
         waiting += not each.ended and each.refusal is not None and wish is OnMisalignment.WAIT
-    resizes = sum(uid in snapshot.known and not snapshot.known[uid].ended for uid in pending(ledger))
+    resizes = sum(uid in snapshot.pods and not snapshot.pods[uid].ended for uid in pending(ledger))
     nodes = usage(ledger, node)
     largest = largest_aligned(nodes, node.machine, whole_cores=node.rules.cpu.options.full_pcpus_only)
     available = memory.available(node.machine.node_set) if memory else {}

@@ -40,7 +40,7 @@ from agent.operation import operation
 
 TICK = 0.25
 """Seconds between looks at settings, machine and Node: the kill switch works within a second (safety rule S3)."""
-KNOWN = {
+READINESS = {
     "pods": "a complete list of pods has been decided on",
     "names": "the API server or the runtime has named all containers",
 }
@@ -334,7 +334,7 @@ class NodeService(Generic[Source]):
 
     def _tell_missing(self, missing: Mapping[str, str]) -> None:
         """What an agent that just began does not know yet, and that it is known now: once each."""
-        for name, known in KNOWN.items():
+        for name, known in READINESS.items():
             text, before = missing.get(name, ""), self._missing.get(name, "")
             self.health.set(name, text)
             if text and not before:

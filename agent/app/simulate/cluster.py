@@ -146,7 +146,7 @@ def _sites(fleet: Fleet, managers: Managers, progress: Progress) -> tuple[list[C
     for number, node in enumerate(fleet.nodes, 1):
         if number % 100 == 0:
             progress("nodes prepared", number, len(fleet.nodes))
-        if node.known is None:
+        if node.usable_summary is None:
             lacks[(node.lack or Lack.MISSING).value] += 1
             continue
         try:
@@ -154,7 +154,7 @@ def _sites(fleet: Fleet, managers: Managers, progress: Progress) -> tuple[list[C
         except MalformedError:
             lacks["Node object cannot be read"] += 1
             continue
-        summary = node.known
+        summary = node.usable_summary
         if summary.waiting or summary.rules.ceilings != Ceilings():
             summary = summary.named(namespaces)
         room = allocatable_of(node, summary, managers.of(summary))

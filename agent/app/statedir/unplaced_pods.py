@@ -89,7 +89,7 @@ class UnplacedPods:
         """Those who are outside now, by uid; before them the last ones that were refused and are gone."""
         now = {
             uid: UnplacedPod(known.pod, PodStanding(known.refusal, known.exempt))
-            for uid, known in sorted(snapshot.known.items())
+            for uid, known in sorted(snapshot.pods.items())
             if not known.ended and (known.refusal is not None or known.exempt)
         }
         gone = {
@@ -102,7 +102,7 @@ class UnplacedPods:
 
 def _inside(snapshot: State, uid: str) -> bool:
     """Whether a pod that was outside is in, or not outside any more."""
-    known = snapshot.known.get(uid)
+    known = snapshot.pods.get(uid)
     return known is not None and not known.ended
 
 

@@ -54,7 +54,7 @@ def _on(nodes: NodeSet) -> str:
     return f"NUMA node{'s' if len(nodes) > 1 else ''} {nodes}"
 
 
-Held = tuple[AlignmentKind, str, NodeSet]
+Located = tuple[AlignmentKind, str, NodeSet]
 """Kind, words for people, where it lies."""
 
 
@@ -118,7 +118,7 @@ class AlignmentCheck:
                 return f"{what} {_VERBS[kind]} {_on(places)}, {part}outside the affinity {nodes}"
         return "" if hint.preferred else UNPREFERRED
 
-    def _apart(self, held: list[Held]) -> str:
+    def _apart(self, held: list[Located]) -> str:
         """Policy none: fine if one node would have done for all of it; a device may be near several."""
         common = self._machine.node_set
         for kind, _, places in held:
@@ -131,7 +131,7 @@ class AlignmentCheck:
         sockets = {cpu.package for cpu in self._machine.cpus if cpu.node in nodes}
         return nodes | NodeSet.from_ids(cpu.node for cpu in self._machine.cpus if cpu.package in sockets)
 
-    def _held(self, ledger: Ledger, uid: str, name: str) -> Iterator[Held]:
+    def _held(self, ledger: Ledger, uid: str, name: str) -> Iterator[Located]:
         """What it holds that has a place."""
         grant = ledger.grant(uid, name)
         if grant.cpus:

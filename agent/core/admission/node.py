@@ -25,7 +25,7 @@ from agent.core.merge.provider import Provider
 from agent.core.request.annotations import NOTHING, PodSettings
 from agent.model.claims import PROVIDER as CLAIMS
 from agent.model.devices import DeviceInventory
-from agent.model.exclusive import Wish
+from agent.model.exclusive import Selection
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.machine import Machine
@@ -78,7 +78,7 @@ class Node:
         extra, preferences = self._made_of
         return Node(self.machine, self.rules, inventory, extra, preferences)
 
-    def with_topology(self, policy: Policy | None, scope: Scope | None, exclusive: Wish | None = None) -> Node:
+    def with_topology(self, policy: Policy | None, scope: Scope | None, exclusive: Selection | None = None) -> Node:
         """The same managers under another policy, scope or wish for exclusive CPUs (`agent.core.request.exclusive`).
 
         Raises:
@@ -173,10 +173,10 @@ class Node:
         refusal = over(self.rules, pod.namespace, ledger, after)
         return (ledger, refusal) if refusal else (after, None)
 
-    def devices_asked(self, pod: Pod) -> dict[str, dict[str, int]]:
+    def devices_requested(self, pod: Pod) -> dict[str, dict[str, int]]:
         """The devices that numalign hands out itself and a pod asks for: container -> resource -> how many."""
         empty = self.start()
-        asked = {each.name: self._devices.asked(empty, pod, each) for each in pod.containers}
+        asked = {each.name: self._devices.requested(empty, pod, each) for each in pod.containers}
         return {name: by for name, by in asked.items() if by}
 
     def cpu_provider(self, options: CpuOptions | None = None) -> cpus.CpuManager:

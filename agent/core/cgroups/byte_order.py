@@ -24,7 +24,7 @@ def misread(ids: IdSet) -> int:
     return int.from_bytes(ids.bits.to_bytes(size, "little"), "big")
 
 
-def told(shared: CpuSet, own: CpuSet) -> CpuSet:
+def for_runtime(shared: CpuSet, own: CpuSet) -> CpuSet:
     """The part of the shared CPUs that a container may be told to the runtime, beside others with CPUs of their own.
 
     All of it where that reads the same, or where no part of it would do.

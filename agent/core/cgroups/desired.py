@@ -52,7 +52,8 @@ class DesiredSets:
         shared: the part of them that is no grant: a mixed container has both (numalign.io/mixed).
         structural: its processes all live below, in cgroups that have sets of their own, so that widening it
             lets nobody onto other CPUs.
-        told: what the runtime is answered instead of `cpus`, where that is less (`agent.core.cgroups.byte_order`).
+        runtime_cpus: what the runtime is answered instead of `cpus`, where that is less
+            (`agent.core.cgroups.byte_order`).
     """
 
     cpus: CpuSet | None = None
@@ -60,7 +61,7 @@ class DesiredSets:
     exclusive: bool = False
     shared: CpuSet = CpuSet()
     structural: bool = False
-    told: CpuSet | None = None
+    runtime_cpus: CpuSet | None = None
 
 
 def share(ledger: Ledger, uid: str, container: str, rules: Rules, machine: Machine) -> DesiredSets:
@@ -77,8 +78,8 @@ def share(ledger: Ledger, uid: str, container: str, rules: Rules, machine: Machi
         part = mixed_part(ledger, uid, container, machine)
         return DesiredSets(own | part, mems, exclusive=True, shared=part)
     pool = pool_of(ledger, uid, machine)
-    told = byte_order.told(pool, own_of(ledger, uid)) if pool else None
-    return DesiredSets(pool, mems, told=told if told != pool else None)
+    told = byte_order.for_runtime(pool, own_of(ledger, uid)) if pool else None
+    return DesiredSets(pool, mems, runtime_cpus=told if told != pool else None)
 
 
 def mixed_part(ledger: Ledger, uid: str, container: str, machine: Machine) -> CpuSet:
@@ -326,7 +327,7 @@ class _Tree:
             desired = DesiredSets(above.cpus if named else None, mems, exclusive=above.exclusive, shared=above.shared)
         elif self.v1:
             mems = _fitted(cgroup.mems, above.mems)
-            desired = replace(above, cpus=_fitted(cgroup.cpus, above.cpus), mems=mems, told=None)
+            desired = replace(above, cpus=_fitted(cgroup.cpus, above.cpus), mems=mems, runtime_cpus=None)
         else:
             return
         self._set(cgroup, desired)

@@ -32,7 +32,7 @@ def find(wanted: Mapping[str, DesiredSets], last: Last, observed: Observed, mach
         desired = wanted.get(cgroup.path, DesiredSets())
         for file, target in ((CPUS, desired.cpus), (MEMS, desired.mems)):
             cause = None
-            if target is not None and not (file == CPUS and cgroup.cpus == desired.told):
+            if target is not None and not (file == CPUS and cgroup.cpus == desired.runtime_cpus):
                 cause = classify(file, target, last, cgroup, parents.get(parent_of(cgroup.path)), machine)
             if cause is not None:
                 asked, effective = _sets(cgroup, file)

@@ -34,11 +34,13 @@ from agent.model.idset import CpuSet, NodeSet
 CPUS = "cpuset.cpus"
 MEMS = "cpuset.mems"
 
-Held = Mapping[str, NodeSet]
+PageNodes = Mapping[str, NodeSet]
 """Cgroup path -> the nodes that hold its pages."""
 
 
-def plan(observed: Observed, wanted: Mapping[str, DesiredSets], *, held: Held | None = None) -> tuple[Write, ...]:
+def plan(
+    observed: Observed, wanted: Mapping[str, DesiredSets], *, held: PageNodes | None = None
+) -> tuple[Write, ...]:
     """The writes, in order, that give every cgroup what is wanted of it; none when nothing differs.
 
     Args:
@@ -220,7 +222,7 @@ class _Cpus:
         return any(self.asked[kid] != self.target[kid] or self._inner_differs(kid) for kid in kids)
 
 
-def _mems(observed: Observed, wanted: Mapping[str, DesiredSets], held: Held) -> tuple[Write, ...]:
+def _mems(observed: Observed, wanted: Mapping[str, DesiredSets], held: PageNodes) -> tuple[Write, ...]:
     """The writes of cpuset.mems. On v1 parents must span their children, so they widen where they do not."""
     asked = {cgroup.path: cgroup.mems for cgroup in observed.cgroups}
     target = _mems_targets(observed, wanted, held)
@@ -241,7 +243,7 @@ def _mems(observed: Observed, wanted: Mapping[str, DesiredSets], held: Held) -> 
     return tuple(pen.done)
 
 
-def _mems_targets(observed: Observed, wanted: Mapping[str, DesiredSets], held: Held) -> dict[str, NodeSet]:
+def _mems_targets(observed: Observed, wanted: Mapping[str, DesiredSets], held: PageNodes) -> dict[str, NodeSet]:
     """The nodes to bind, by path; without what may not move (safety rule S4), nor what lies below such a cgroup."""
     target: dict[str, NodeSet] = {}
     for cgroup in observed.cgroups:  # parents first

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from agent.core.cgroups import drift
 from agent.core.cgroups.desired import DesiredSets, Names, desired_sets, own_of, parent_of
-from agent.core.cgroups.plan import CPUS, MEMS, Held, plan
+from agent.core.cgroups.plan import CPUS, MEMS, PageNodes, plan
 from agent.core.cgroups.release import quota_plan
 from agent.model.cgroup import Cause, Cgroup, Level, Observed
 from agent.model.idset import CpuSet, IdSet
@@ -103,7 +103,7 @@ class CgroupCase:
 
     Attributes:
         ledger, names, observed, rules, machine: as in `agent.core.cgroups.plan.plan`.
-        held: where containers' pages lie (safety rule S4).
+        page_nodes: where containers' pages lie (safety rule S4).
         lift_quota: whether pods with exclusive CPUs lose their quota (safety rule S16).
         affinities: cgroup path -> thread id -> its CPUs.
     """
@@ -113,7 +113,7 @@ class CgroupCase:
     observed: Observed
     rules: Rules
     machine: Machine
-    held: Held = field(default_factory=dict)
+    page_nodes: PageNodes = field(default_factory=dict)
     lift_quota: bool = True
     affinities: Mapping[str, Mapping[int, CpuSet]] = field(default_factory=dict)
 
@@ -128,7 +128,7 @@ def check(case: CgroupCase) -> VerifyReport:
 
 
 def _sets(case: CgroupCase, wanted: Mapping[str, DesiredSets]) -> Iterable[ReportLine]:
-    writes = plan(case.observed, wanted, held=case.held)
+    writes = plan(case.observed, wanted, held=case.page_nodes)
     planned = {(write.path, write.file) for write in writes}
     parents = {cgroup.path: cgroup for cgroup in case.observed.cgroups}
     for cgroup in case.observed.cgroups:
@@ -143,7 +143,7 @@ def _sets(case: CgroupCase, wanted: Mapping[str, DesiredSets]) -> Iterable[Repor
                 continue
             last = {(cgroup.path, file): str(target)}
             cause = drift.classify(file, target, last, cgroup, parent, case.machine)
-            pages = case.held.get(cgroup.path)
+            pages = case.page_nodes.get(cgroup.path)
             kept = ""
             if cause is not None and file == MEMS and pages and (cgroup.path, file) not in planned:
                 kept = f"its pages lie on nodes {pages}: they would be moved at once (S4)"

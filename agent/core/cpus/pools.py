@@ -15,7 +15,7 @@ Used by `agent.core.cpus.provider`; `isolated_apart` by `agent.core.accounting.i
 
 from __future__ import annotations
 
-from agent.core.confine import kept_back
+from agent.core.confine import counted_on
 from agent.core.cpus.distributed import distributed
 from agent.core.cpus.packed import CannotTake, packed
 from agent.core.cpus.topology import CpuTopology
@@ -142,7 +142,7 @@ class Pools:
         if books.mixed:  # they were reserved once, and somebody may use them as long as it lives
             free -= CpuSet.union(part for parts in books.mixed.values() for part in parts.values())
         if books.confined:
-            free -= kept_back(books, self._machine, self.reserved)
+            free -= counted_on(books, self._machine, self.reserved)
         return free
 
     def put_back(self, books: CpuBooks, cpus: CpuSet) -> CpuSet:

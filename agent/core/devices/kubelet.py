@@ -208,7 +208,7 @@ def places(ledger: Ledger, inventory: DeviceInventory, uid: str) -> dict[str, tu
     return found
 
 
-def kept(ledger: Ledger, inventory: DeviceInventory, uid: str) -> Given:
+def given_to(ledger: Ledger, inventory: DeviceInventory, uid: str) -> Given:
     """All that a pod was given, by the ledger."""
     found: dict[str, tuple[Offered | ClaimDevice, ...]] = {**places(ledger, inventory, uid)}
     for name, devices in claims_of(ledger, uid).items():
@@ -219,7 +219,7 @@ def kept(ledger: Ledger, inventory: DeviceInventory, uid: str) -> Given:
 def apart(ledger: Ledger, inventory: DeviceInventory, machine: Machine, uid: str) -> dict[str, str]:
     """Containers whose exclusive CPUs lie elsewhere than the devices that they were given: name -> one sentence."""
     found: dict[str, str] = {}
-    for name, devices in kept(ledger, inventory, uid).items():
+    for name, devices in given_to(ledger, inventory, uid).items():
         cpus = ledger.grant(uid, name).cpus
         located = [each for each in devices if each.nodes and each.nodes & machine.node_set]
         if not cpus or not located:
@@ -256,7 +256,7 @@ def explained(refusal: Refusal, ledger: Ledger, inventory: DeviceInventory, pod:
     """
     if refusal.reason is not Reason.TOPOLOGY:
         return refusal
-    held = kept(ledger, inventory, pod.uid)
+    held = given_to(ledger, inventory, pod.uid)
     mine = [each for name in held if refusal.container in ("", name) for each in held[name] if each.nodes]
     devices = sorted((each for each in mine if isinstance(each, Offered)), key=lambda each: (each.resource, each.id))
     claims = sorted({each for each in mine if isinstance(each, ClaimDevice)}, key=lambda each: (each.claim, each.id))

@@ -97,7 +97,7 @@ class DeviceManager:
             resource: self._offer(
                 ledger, pod, resource, size, held.get(resource, ()), left.get(resource, ()), fold=fold
             )
-            for resource, size in self.asked(ledger, pod, container).items()
+            for resource, size in self.requested(ledger, pod, container).items()
         }
         return {**hints, **self._followed([held], fold=fold)}
 
@@ -106,7 +106,7 @@ class DeviceManager:
         by_container = ledger.devices.held.get(pod.uid, {})
         fold = self._folds(pod_exclusive_count(pod, self._rules))
         hints = {}
-        for resource, size in self.asked(ledger, pod, None).items():
+        for resource, size in self.requested(ledger, pod, None).items():
             held = {each for of in by_container.values() for each in of.get(resource, ())}
             hints[resource] = self._offer(ledger, pod, resource, size, sorted(held), (), fold=fold)
         return {**hints, **self._followed(by_container.values(), fold=fold)}
@@ -117,7 +117,7 @@ class DeviceManager:
         left = self._reusable(books, pod, container)
         own = dict(books.held.get(pod.uid, {}).get(container.name, {}))
         before = dict(own)
-        for resource, size in self.asked(ledger, pod, container).items():
+        for resource, size in self.requested(ledger, pod, container).items():
             beside = self._beside(ledger, pod, container, own) if self._tree else ()
             got = self._chosen(ledger, pod, container, resource, size, left.get(resource, ()), affinity, beside)
             if isinstance(got, Refusal):
@@ -157,7 +157,7 @@ class DeviceManager:
         after = replace(ledger.devices, held={**others, uid: kept} if kept else others)
         return replace(ledger, devices=after)
 
-    def asked(self, ledger: Ledger, pod: Pod, container: Container | None) -> dict[str, int]:
+    def requested(self, ledger: Ledger, pod: Pod, container: Container | None) -> dict[str, int]:
         """How many of each resource that is ours a container asks for, or with None the pod."""
         limits, may = dict[str, int](), self._rules.may_take
         if DEVICES in pod.annotations and (container is None or container is _first_app(pod)):
@@ -291,7 +291,7 @@ class DeviceManager:
     def _barred(self, ledger: Ledger, resource: str) -> str:
         """Why nothing of a resource is handed out: somebody who runs holds nobody knows which; "" where it may be."""
         for record in untold(ledger):
-            if resource in self.asked(ledger, record.pod, None):
+            if resource in self.requested(ledger, record.pod, None):
                 return BARRED.format(resource, record.pod.key)
         return ""
 

@@ -16,14 +16,14 @@ from agent.core.admission.pod import Step
 from agent.core.admission.waiting import BEHIND
 from agent.core.confine import align_requested
 from agent.core.devices.claims import told
-from agent.core.devices.kubelet import Given, explained, handed_over, kept
+from agent.core.devices.kubelet import Given, explained, given_to, handed_over
 from agent.core.devices.nearness import pairs_of, sentences
-from agent.core.explain.asked import asked_by
 from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
-from agent.core.explain.grants import gives, got_by, grants_of
+from agent.core.explain.grants import gives, grants_of, holdings_of
 from agent.core.explain.merges import MergeExplainer
 from agent.core.explain.remedies import Found, remedies
+from agent.core.explain.requested import requested_resources
 from agent.core.explain.summary import Facts, answer, fate
 from agent.core.explain.supply import Counter
 from agent.core.explain.values import AsOf, Explanation, HintSource, Holding, Merge, Verdict
@@ -120,8 +120,8 @@ class _Explainer:
             summary=f"{self.pod.key} is left alone: {why}",
             policy=topology.policy, policy_from=HintSource.NODE, scope=topology.scope, scope_from=HintSource.NODE,
             reasons=("it is neither refused nor pinned; it runs on the shared pool",),
-            asked=asked_by(self.node, self.pod),
-            got=got_by(self.node, self.ledger, self.pod) if self.pod.uid in self.ledger.pods else (),
+            requests=requested_resources(self.node, self.pod),
+            holdings=holdings_of(self.node, self.ledger, self.pod) if self.pod.uid in self.ledger.pods else (),
             answers=self.node.rules.answers,
         )  # fmt: skip
 
@@ -132,13 +132,13 @@ class _Explainer:
         run, as_of = self._reproduced(replace(self._case(), settings=admitted))
         if record.adopted:
             self.notes.append("it ran before the agent: it was pinned where it could be, and never asked to leave")
-        return self._placed(run, got_by(self.node, self.ledger, self.pod), as_of)
+        return self._placed(run, holdings_of(self.node, self.ledger, self.pod), as_of)
 
     def beside(self, record: PodRecord) -> Explanation:
         """In the ledger, but holding nothing: it was refused and runs, or nobody decided on it."""
         self.record = record
         run = self._run(self._case())
-        got = got_by(self.node, self.ledger, self.pod)
+        got = holdings_of(self.node, self.ledger, self.pod)
         refusal = self.standing.refusal or refusal_in(record)
         if refusal is not None:
             return self._refused(run, refusal, got)
@@ -153,7 +153,7 @@ class _Explainer:
         run = self._run(self._case())
         if self.standing.refusal is not None or run.ledger is None:
             return self._refused(run, self.standing.refusal, ())
-        return self._placed(run, got_by(self.node, run.ledger, self.pod), AsOf.NOW)
+        return self._placed(run, holdings_of(self.node, run.ledger, self.pod), AsOf.NOW)
 
     def _placed(self, run: _Run, got: tuple[Holding, ...], as_of: AsOf) -> Explanation:
         verdict = Verdict.ALIGNED
@@ -189,7 +189,7 @@ class _Explainer:
 
     def _case(self, others: Collection[str] = ()) -> Case:
         """The admission again: without what the pod holds, but for what the kubelet gave it; without some others."""
-        given = self.standing.given or kept(self.ledger, self.node.inventory, self.pod.uid)
+        given = self.standing.given or given_to(self.ledger, self.node.inventory, self.pod.uid)
         ledger = self.ledger
         for uid in (*others, self.pod.uid):
             ledger = self.node.release(ledger, uid)
@@ -234,9 +234,10 @@ class _Explainer:
         policy, scope = case.settings.policy or rules.topology.policy, case.settings.scope or rules.topology.scope
         confined = align_requested(self.pod)[0]
         facts = Facts(
-            self.node, self.pod.key, verdict, policy, asked_by(self.node, self.pod), run.merges, got, run.refusal,
-            self.settings.on_misalignment or rules.on_misalignment, hypothetical=self.standing.hypothetical,
-            runs=self.record is not None, adopted=bool(self.record and self.record.adopted),
+            self.node, self.pod.key, verdict, policy, requested_resources(self.node, self.pod), run.merges, got,
+            run.refusal, self.settings.on_misalignment or rules.on_misalignment,
+            hypothetical=self.standing.hypothetical, runs=self.record is not None,
+            adopted=bool(self.record and self.record.adopted),
             fits_now=run.ledger is not None and not (run.refusal and BEHIND in run.refusal.message),
         )  # fmt: skip
         summary, reasons = answer(facts)
@@ -247,8 +248,8 @@ class _Explainer:
             policy=policy, policy_from=_source(self.settings.policy, policy, rules.topology.policy),
             scope=Scope.POD if confined else scope,
             scope_from=HintSource.CONFINED if confined else _source(self.settings.scope, scope, rules.topology.scope),
-            fate=fate(facts), reasons=reasons, asked=facts.asked, merges=run.merges, got=got, refusal=run.refusal,
-            remedies=found.remedies, searched=found.searched, as_of=as_of,
+            fate=fate(facts), reasons=reasons, requests=facts.requests, merges=run.merges, holdings=got,
+            refusal=run.refusal, remedies=found.remedies, searched=found.searched, as_of=as_of,
             notes=(*self.notes, *told(holding or run.case.ledger, self.pod.uid), *sentences(near)),
             answers=rules.answers,
         )  # fmt: skip

@@ -13,7 +13,7 @@ from agent.model.ledger import Ledger
 from agent.model.pod import ContainerKind, Pod
 
 
-def got_by(node: Node, ledger: Ledger, pod: Pod) -> tuple[Holding, ...]:
+def holdings_of(node: Node, ledger: Ledger, pod: Pod) -> tuple[Holding, ...]:
     """What every container of a pod in the ledger holds, in order of admission."""
     record = ledger.pods.get(pod.uid)
     confined = ledger.cpus.confined.get(pod.uid)
@@ -53,7 +53,7 @@ def words_of(node: Node, got: Holding) -> str:
 
 def gives(node: Node, ledger: Ledger, pod: Pod) -> dict[str, str]:
     """Container -> its share in words."""
-    return {got.container: words_of(node, got) for got in got_by(node, ledger, pod)}
+    return {got.container: words_of(node, got) for got in holdings_of(node, ledger, pod)}
 
 
 def held_words(node: Node, ledger: Ledger, pod: Pod) -> str:

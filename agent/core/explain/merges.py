@@ -58,7 +58,7 @@ class MergeExplainer:
         good = step.merged.admit and preferred
         return Merge(
             container=step.container,
-            said=tuple(view.said for view in views),
+            hint_lists=tuple(view.hint_list for view in views),
             winner=None if rule is MergeRule.INDIFFERENT else winner,
             preferred=preferred,
             admit=step.merged.admit,

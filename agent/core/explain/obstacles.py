@@ -29,13 +29,13 @@ NAMED = 3
 class ObstacleView:
     """A hint list: in words, and as the merge saw it (None when it does not take part, or is impossible)."""
 
-    said: HintList
+    hint_list: HintList
     demand: Demand | None
 
     @property
     def what(self) -> str:
         """What is asked for, in words."""
-        said = self.said
+        said = self.hint_list
         return amount(said.resource, said.amount) if said.amount else said.resource or said.provider
 
 
@@ -43,7 +43,7 @@ def obstacles(node: Node, pod: Pod, views: list[ObstacleView], ledger: Ledger, p
     """Why nothing is preferred by all; under single-numa-node, why no one node is."""
     if node.rules.pod_level_managers and pod.pod_level and empty_pool(pod):
         return (no_room(empty_pool(pod)),)
-    impossible = [view for view in views if view.said.stand is Candidate.IMPOSSIBLE]
+    impossible = [view for view in views if view.hint_list.stand is Candidate.IMPOSSIBLE]
     if impossible:
         single = policy is Policy.SINGLE_NUMA_NODE
         return tuple(dict.fromkeys(_nowhere(view, ledger, single=single) for view in impossible))
@@ -54,7 +54,7 @@ def obstacles(node: Node, pod: Pod, views: list[ObstacleView], ledger: Ledger, p
 
 
 def _nowhere(view: ObstacleView, ledger: Ledger, *, single: bool) -> str:
-    said = view.said
+    said = view.hint_list
     if not said.amount or not said.free:
         return f"no set of NUMA nodes will do for {view.what}"
     total, most = sum(said.free.values()), sum(said.capacity.values())
@@ -91,7 +91,7 @@ def _single_nodes(view: ObstacleView, node: Node) -> list[NodeSet]:
 
 
 def _no_node(view: ObstacleView, ledger: Ledger) -> str:
-    said = view.said
+    said = view.hint_list
     largest = max(said.capacity.values(), default=0)
     if said.amount and said.capacity and largest < said.amount:
         return (
@@ -110,12 +110,12 @@ def _smallest(node: Node, binding: list[ObstacleView], ledger: Ledger) -> tuple[
     lacking = [view for view in binding if not _prefers_any(view)]
     if lacking:
         return _sentences(lacking, lambda view: _too_wide(view, ledger))
-    wanted = {view.said.size for view in binding if view.said.size}
+    wanted = {view.hint_list.size for view in binding if view.hint_list.size}
     if len(wanted) > 1 and not any(view.demand is not None and view.demand.sockets for view in binding):
         parts = [
-            f"{view.what} {verb(view.said.resource, view.said.amount, 'needs', 'need')} {nodes_count(view.said.size)}"
+            f"{view.what} {verb(said.resource, said.amount, 'needs', 'need')} {nodes_count(said.size)}"
             for view in binding
-            if view.said.size
+            if (said := view.hint_list).size
         ]
         return (f"on this machine {listing(parts)}, so no set of nodes is the fewest for all of it",)
     good = {view: _preferred(view, node) for view in binding}
@@ -128,8 +128,8 @@ def _prefers_any(view: ObstacleView) -> bool:
     demand = view.demand
     if demand is None or any(demand.fixed.values()):
         return True
-    if view.said.hints is not None:
-        return any(hint.preferred for hint in view.said.hints)
+    if view.hint_list.hints is not None:
+        return any(hint.preferred for hint in view.hint_list.hints)
     if demand.family is None or demand.size is None:
         return False
     least = fewest(demand.family, Budget()) if demand.family.possible else None
@@ -138,13 +138,13 @@ def _prefers_any(view: ObstacleView) -> bool:
 
 def _preferred(view: ObstacleView, node: Node) -> list[NodeSet]:
     demand = view.demand
-    if view.said.preferred or demand is None:
-        return list(view.said.preferred)
+    if view.hint_list.preferred or demand is None:
+        return list(view.hint_list.preferred)
     return [node.positions.nodes(mask) for mask, preferred in sorted(demand.fixed.items()) if preferred]
 
 
 def _too_wide(view: ObstacleView, ledger: Ledger) -> str:
-    said = view.said
+    said = view.hint_list
     size = said.size or 1
     best = sum(sorted(said.free.values(), reverse=True)[:size])
     if said.free and best < said.amount:
@@ -161,7 +161,7 @@ def _too_wide(view: ObstacleView, ledger: Ledger) -> str:
 
 def _otherwise(view: ObstacleView, ledger: Ledger) -> str:
     """Enough is free, and still the nodes are not offered."""
-    said = view.said
+    said = view.hint_list
     rule = _group_rule(ledger) if is_memory(said.resource) else ""
     if rule:
         return f"{view.what}: {rule}"
@@ -191,8 +191,8 @@ def _group_rule(ledger: Ledger) -> str:
 def _sentences(lacking: list[ObstacleView], tell: Callable[[ObstacleView], str]) -> tuple[str, ...]:
     """One sentence each; of several memory resources those that are short themselves."""
     found = {view: tell(view) for view in lacking}
-    memory = [view for view in lacking if is_memory(view.said.resource)]
-    short = [view for view in memory if max(view.said.free.values(), default=0) < view.said.amount]
+    memory = [view for view in lacking if is_memory(view.hint_list.resource)]
+    short = [view for view in memory if max(view.hint_list.free.values(), default=0) < view.hint_list.amount]
     left = [view for view in lacking if view not in memory or view in (short or memory[:1])]
     return tuple(dict.fromkeys(found[view] for view in left))
 
@@ -201,7 +201,7 @@ def _where(good: dict[ObstacleView, list[NodeSet]], node: Node) -> str:
     """What fits where; what fits on every node is left out, since that is no part of the trouble."""
     event_log = {view: places for view, places in good.items() if len(places) < len(node.machine.nodes)}
     parts = [
-        f"{view.what} {verb(view.said.resource, view.said.amount or 1, 'fits', 'fit')} on {_places(places)}"
+        f"{view.what} {verb(view.hint_list.resource, view.hint_list.amount or 1, 'fits', 'fit')} on {_places(places)}"
         for view, places in (event_log if len(event_log) > 1 else good).items()
     ]
     return listing(parts)

@@ -58,16 +58,17 @@ class Ranking:
     def outcome(self) -> tuple[list[NodeSet], list[RunnerUp]]:
         """The sets that all lists prefer, best first, and who lost; both empty where hints were not listed."""
         binding = [view for view in self.views if view.demand is not None]
-        if not binding or any(view.said.hints is None for view in binding):
+        if not binding or any(view.hint_list.hints is None for view in binding):
             return [], []
         positions, single = self.node.positions, self.step.reasons.policy is Policy.SINGLE_NUMA_NODE
         liked = {
             positions.mask(hint.nodes)
             for view in binding
-            for hint in view.said.hints or ()
+            for hint in view.hint_list.hints or ()
             if hint.preferred and hint.nodes
         }
-        hopeless = tuple(view.said.resource for view in self.views if view.said.stand is Candidate.IMPOSSIBLE)
+        hint_lists = (view.hint_list for view in self.views)
+        hopeless = tuple(each.resource for each in hint_lists if each.stand is Candidate.IMPOSSIBLE)
         won = positions.mask(self.winner) if self.winner is not None else 0
         common, losers = list[NodeSet](), list[RunnerUp]()
         for mask in sorted(liked, key=lambda each: (each.bit_count(), self.order.spread(each), each)):
@@ -79,7 +80,7 @@ class Ranking:
             elif against or hopeless:
                 why = LossReason.NOT_OFFERED if lacking or not against else LossReason.NOT_PREFERRED
                 losers.append(
-                    RunnerUp(nodes, why, tuple(view.said.resource for view in lacking or against) or hopeless)
+                    RunnerUp(nodes, why, tuple(view.hint_list.resource for view in lacking or against) or hopeless)
                 )
             else:
                 common.append(nodes)

@@ -103,7 +103,7 @@ class _Search:
             return None
         return outcome.ledger
 
-    def told(self, remedy: Remedy, words: str, ledger: Ledger) -> Remedy:
+    def described(self, remedy: Remedy, words: str, ledger: Ledger) -> Remedy:
         """The remedy with what it gives, and its sentence."""
         pod = self.case.pod
         given, good = gives(self.node, ledger, pod), is_aligned(ledger, pod)
@@ -126,7 +126,7 @@ class _Search:
             remedy = Remedy(Lever.POLICY, "", policy=policy)
             ledger = self.tried(self.case.changed(self.node, remedy))
             if ledger is not None:
-                yield self.told(remedy, f"with policy {policy} ({POLICY}: {policy})", ledger)
+                yield self.described(remedy, f"with policy {policy} ({POLICY}: {policy})", ledger)
                 return
         if others and not self.aligned:
             self.searched.append("no less strict policy lets it in")
@@ -140,7 +140,7 @@ class _Search:
         remedy = Remedy(Lever.SCOPE, "", scope=other)
         ledger = self.tried(self.case.changed(self.node, remedy))
         if ledger is not None:
-            yield self.told(remedy, f"with scope {other} ({SCOPE}: {other})", ledger)
+            yield self.described(remedy, f"with scope {other} ({SCOPE}: {other})", ledger)
 
     def requests(self) -> Iterator[Remedy]:
         if self.case.pod.pod_level:
@@ -155,14 +155,14 @@ class _Search:
             if resource not in best or given_up < best[resource][0]:
                 best[resource] = (given_up, *found)
         for _, remedy, ledger in best.values():
-            yield self.told(remedy, self._less(remedy), ledger)
+            yield self.described(remedy, self._less(remedy), ledger)
         if tried and not best:
             self.searched.append("no smaller request is enough, of one resource in one container at a time")
 
     def _largest(self, container: Container, resource: str, asked: int) -> tuple[Remedy, Ledger] | None:
         unit = unit_of(resource)
         blank = Remedy(
-            Lever.REQUEST, "", container=container.name, resource=resource, asked=asked, unit=unit
+            Lever.REQUEST, "", container=container.name, resource=resource, requested=asked, unit=unit
         )  # fmt: skip
 
         def tried(count: int) -> Ledger | None:
@@ -188,12 +188,12 @@ class _Search:
         where = f" in container {remedy.container}" if len(self.case.pod.containers) > 1 else ""
         name, more = remedy.resource, remedy.amount + remedy.unit
         if is_memory(name):
-            asked, instead = f"{show_bytes(remedy.amount)} of {name}", show_bytes(remedy.asked)
+            asked, instead = f"{show_bytes(remedy.amount)} of {name}", show_bytes(remedy.requested)
             still = f" ({show_bytes(more)} is too much)"
         else:
-            asked, instead = amount(name, remedy.amount), str(remedy.asked)
+            asked, instead = amount(name, remedy.amount), str(remedy.requested)
             still = f" ({more} are too many)"
-        return f"with {asked} instead of {instead}{where}{still if more < remedy.asked else ''}"
+        return f"with {asked} instead of {instead}{where}{still if more < remedy.requested else ''}"
 
     def departures(self) -> Iterator[Remedy]:
         holders = self.holders
@@ -245,7 +245,7 @@ class _Search:
         names = tuple(pod.key for pod in pods)
         held = held_words(self.node, self.case.ledger, pods[0]) if len(pods) == 1 else ""
         words = f"when {listing(names)} {'ends' if len(names) == 1 else 'end'}{f' ({held})' if held else ''}"
-        return self.told(
+        return self.described(
             Remedy(Lever.DEPARTURE, "", departures=tuple(pod.uid for pod in pods), names=names), words, ledger
         )
 
@@ -263,7 +263,7 @@ class _Search:
             ledger = self.tried(case)
             if ledger is not None:
                 word = "with" if value else "without"
-                yield self.told(remedy, f"{word} {name} ({self._annotation(case)})", ledger)
+                yield self.described(remedy, f"{word} {name} ({self._annotation(case)})", ledger)
 
     def _annotation(self, case: Case) -> str:
         """The whole annotation that asks for a case's options: it replaces the one that the pod has."""

@@ -36,10 +36,10 @@ def to_json(found: Explanation) -> dict[str, Any]:
                 "container": each.container, "kind": each.kind, "cpus": each.cpus, "cpuMilli": each.milli,
                 "memory": dict(each.memory), "devices": dict(each.devices), "shares": each.shares,
             }
-            for each in found.asked
+            for each in found.requests
         ],
         "merges": [_merge(each) for each in found.merges],
-        "got": [_got(each) for each in found.got],
+        "got": [_got(each) for each in found.holdings],
         "remedies": [_remedy(each) for each in found.remedies],
         "searched": list(found.searched),
         "notes": list(found.notes),
@@ -49,7 +49,7 @@ def to_json(found: Explanation) -> dict[str, Any]:
 def _merge(merge: Merge) -> dict[str, Any]:
     return {
         "container": merge.container,
-        "said": [_said(each) for each in merge.said],
+        "said": [_said(each) for each in merge.hint_lists],
         "winner": _nodes(merge.winner), "preferred": merge.preferred, "admit": merge.admit, "exact": merge.exact,
         "rule": merge.rule.value, "ruleText": merge.rule_text,
         "losers": [{"nodes": str(each.nodes), "why": each.why.value, "by": list(each.by)} for each in merge.losers],
@@ -96,7 +96,7 @@ def _remedy(remedy: Remedy) -> dict[str, Any]:
         "scope": remedy.scope.value if remedy.scope else None,
         "option": remedy.option or None, "value": remedy.value if remedy.option else None,
         "container": remedy.container or None, "resource": remedy.resource or None,
-        "asked": remedy.asked or None, "amount": remedy.amount or None, "unit": remedy.unit or None,
+        "asked": remedy.requested or None, "amount": remedy.amount or None, "unit": remedy.unit or None,
         "departures": list(remedy.departures), "departureNames": list(remedy.names),
         "aligned": remedy.aligned, "gives": dict(remedy.gives),
     }  # fmt: skip

@@ -9,7 +9,7 @@ from agent.core.admission.alignment import UNPREFERRED
 from agent.core.admission.node import Node
 from agent.core.explain.grants import words_of
 from agent.core.explain.refusals import in_plain_words
-from agent.core.explain.values import Asked, Explanation, Holding, Merge, Verdict
+from agent.core.explain.values import Explanation, Holding, Merge, RequestedResources, Verdict
 from agent.core.explain.words import cpus, on
 from agent.model.idset import CpuSet
 from agent.model.outcome import Reason, Refusal
@@ -28,7 +28,7 @@ class Facts:
     Attributes:
         key: namespace/name.
         hypothetical: nobody has seen the pod yet.
-        wish: what happens to it when it is refused.
+        on_misalignment: what happens to it when it is refused.
         runs: it was refused, and runs all the same.
         adopted: it ran before the agent.
         fits_now: it was refused, and would get in now.
@@ -38,11 +38,11 @@ class Facts:
     key: str
     verdict: Verdict
     policy: Policy
-    asked: tuple[Asked, ...]
+    requests: tuple[RequestedResources, ...]
     merges: tuple[Merge, ...]
-    got: tuple[Holding, ...]
+    holdings: tuple[Holding, ...]
     refusal: Refusal | None
-    wish: OnMisalignment
+    on_misalignment: OnMisalignment
     hypothetical: bool = False
     runs: bool = False
     adopted: bool = False
@@ -68,8 +68,8 @@ def answer(facts: Facts) -> tuple[str, tuple[str, ...]]:
             *why[1:], *rest,
         )  # fmt: skip
     if facts.verdict is Verdict.SHARED:
-        shares = tuple(dict.fromkeys(each.shares for each in facts.asked if each.shares))
-        pool = facts.got[0].pool if facts.got else CpuSet()
+        shares = tuple(dict.fromkeys(each.shares for each in facts.requests if each.shares))
+        pool = facts.holdings[0].pool if facts.holdings else CpuSet()
         verb = "would run" if facts.hypothetical else "runs"
         text = f"{facts.key} {verb} on the shared pool, {cpus(pool)}"
         return f"{text}: {shares[0]}" if shares else text, shares[1:]
@@ -99,7 +99,7 @@ def _not_preferred(facts: Facts) -> Iterator[str]:
     for merge in facts.merges:
         for obstacle in merge.obstacles:
             yield _of(facts, merge.container) + obstacle
-    for got in facts.got:
+    for got in facts.holdings:
         if got.why and got.why != UNPREFERRED:
             yield _of(facts, got.container) + got.why
 
@@ -108,14 +108,14 @@ def _chosen(facts: Facts) -> Iterator[str]:
     if facts.policy is Policy.NONE:
         yield "policy none aligns nothing: its CPUs, memory and devices were taken wherever they are"
     for merge in facts.merges:
-        binding = any(said.sentence and said.amount for said in merge.said)
+        binding = any(said.sentence and said.amount for said in merge.hint_lists)
         if binding and merge.winner is not None:
             yield f"why {on(merge.winner)}{_which(facts, merge.container)}: {merge.rule_text}"
 
 
 def _sharing(facts: Facts) -> Iterator[str]:
-    confined = any(got.confined for got in facts.got)
-    for each in facts.asked:
+    confined = any(got.confined for got in facts.holdings)
+    for each in facts.requests:
         if each.shares and confined:
             yield (
                 f"container {each.container} shares these CPUs: {each.shares}; it is kept on them because its pod "
@@ -127,7 +127,7 @@ def _sharing(facts: Facts) -> Iterator[str]:
 
 def _beside(facts: Facts) -> Iterator[str]:
     """What mixed containers have beside their own CPUs (numalign.io/mixed)."""
-    for got in facts.got:
+    for got in facts.holdings:
         if not got.beside or not got.cpus:
             continue
         apart = facts.node.machine.nodes_of(got.beside) - facts.node.machine.nodes_of(got.cpus)
@@ -140,7 +140,7 @@ def _beside(facts: Facts) -> Iterator[str]:
 
 
 def _shares(facts: Facts) -> str:
-    words = {got.container: words_of(facts.node, got) for got in facts.got}
+    words = {got.container: words_of(facts.node, got) for got in facts.holdings}
     if len(words) == 1:
         return next(iter(words.values()))
     shown = list(words.items())[:MOST]
@@ -150,11 +150,11 @@ def _shares(facts: Facts) -> str:
 
 
 def _of(facts: Facts, container: str) -> str:
-    return f"container {container}: " if container and len(facts.asked) > 1 else ""
+    return f"container {container}: " if container and len(facts.requests) > 1 else ""
 
 
 def _which(facts: Facts, container: str) -> str:
-    return f" (container {container})" if container and len(facts.asked) > 1 else ""
+    return f" (container {container})" if container and len(facts.requests) > 1 else ""
 
 
 def fate(facts: Facts) -> str:
@@ -164,17 +164,17 @@ def fate(facts: Facts) -> str:
         return ""
     if facts.adopted:
         return "it ran before the agent, so it is left running, on the shared pool"
-    if facts.wish is OnMisalignment.RUN or facts.runs:
+    if facts.on_misalignment is OnMisalignment.RUN or facts.runs:
         verb = "would run" if facts.hypothetical else "runs"
         return f"it {verb} all the same, on the shared pool (onMisalignment: run)"
-    if facts.wish is OnMisalignment.WAIT and FINAL in refusal.facts:
+    if facts.on_misalignment is OnMisalignment.WAIT and FINAL in refusal.facts:
         return f"{refusal.message.rpartition('; ')[2]} (onMisalignment: wait)"
     would = facts.hypothetical
     return {
         OnMisalignment.WAIT: f"it {'would wait' if would else 'waits'} for room (onMisalignment: wait)",
         OnMisalignment.FAIL: f"it {'would' if would else 'does'} not run (onMisalignment: fail)",
         OnMisalignment.EVICT: f"it {'would be' if would else 'is'} evicted (onMisalignment: evict)",
-    }[facts.wish]
+    }[facts.on_misalignment]
 
 
 def bare_reason(found: Explanation) -> str:

@@ -106,7 +106,7 @@ class Counter:
     def _devices(self, ledger: Ledger, container: str, resource: str) -> Supply:
         manager = next(each for each in self.node.providers if isinstance(each, devices.DeviceManager))
         found = next((each for each in self.pod.containers if each.name == container), None)
-        amount = manager.asked(ledger, self.pod, found).get(resource, 0)
+        amount = manager.requested(ledger, self.pod, found).get(resource, 0)
         known = self.node.inventory.of(resource)
         taken = manager.taken(ledger.devices, resource, self.pod.uid)
         if resource in self.node.inventory.reported:

@@ -49,7 +49,7 @@ class HintSource(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestedResources:
     """What one container asks for.
 
     Attributes:
@@ -151,7 +151,7 @@ class Merge:
 
     Attributes:
         container: whose, "" for the pod as a whole.
-        said: all hint lists, in the order of the providers.
+        hint_lists: all hint lists, in the order of the providers.
         winner: the node set that won, None for any node. After a refusal: what best-effort would have taken.
         preferred: whether every list prefers it.
         admit: whether the policy lets the pod in.
@@ -162,7 +162,7 @@ class Merge:
     """
 
     container: str
-    said: tuple[HintList, ...]
+    hint_lists: tuple[HintList, ...]
     winner: NodeSet | None
     preferred: bool
     admit: bool
@@ -224,7 +224,7 @@ class Remedy:
         sentence: in words.
         policy, scope: the other one.
         option, value: one of cpuManagerPolicyOptions and its other value.
-        container, resource, asked, amount, unit: the request of a container, and the largest below it that fits;
+        container, resource, requested, amount, unit: the request of a container, and the largest below it that fits;
             `amount + unit` does not (`unit` is 1 CPU, 1 device, 1Mi of memory or one huge page).
         departures: uids of the pods that would have to end; `names` are their namespace/name.
         aligned: whether the pod is aligned then.
@@ -239,7 +239,7 @@ class Remedy:
     value: bool = False
     container: str = ""
     resource: str = ""
-    asked: int = 0
+    requested: int = 0
     amount: int = 0
     unit: int = 0
     departures: tuple[str, ...] = ()
@@ -259,9 +259,9 @@ class Explanation:
         summary: the answer in one sentence.
         reasons: why, sentence by sentence; may be empty.
         policy, policy_from, scope, scope_from: in force for it, and where they come from.
-        asked: what it asks for, by container in order of admission.
+        requests: what it asks for, by container in order of admission.
         merges: every merge of hints, in order; none under policy none.
-        got: what its containers hold, or would; empty when it was refused and does not run.
+        holdings: what its containers hold, or would; empty when it was refused and does not run.
         refusal: the managers' own refusal, None when it is in.
         remedies: what would have let it in, smallest changes first, by lever.
         searched: what was looked for in vain, and how far; sentences.
@@ -281,9 +281,9 @@ class Explanation:
     scope_from: HintSource
     fate: str = ""
     reasons: tuple[str, ...] = ()
-    asked: tuple[Asked, ...] = ()
+    requests: tuple[RequestedResources, ...] = ()
     merges: tuple[Merge, ...] = ()
-    got: tuple[Holding, ...] = ()
+    holdings: tuple[Holding, ...] = ()
     refusal: Refusal | None = None
     remedies: tuple[Remedy, ...] = ()
     searched: tuple[str, ...] = ()

@@ -23,12 +23,12 @@ from enum import StrEnum
 from agent.core.accounting.fragmentation import largest_aligned
 from agent.core.accounting.usage import usage
 from agent.core.admission.node import Node
-from agent.core.devices.kubelet import handed_over, kept
+from agent.core.devices.kubelet import given_to, handed_over
 from agent.core.explain import PodStanding, explain
 from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
 from agent.core.explain.explainer import refusal_in
-from agent.core.explain.grants import gives, got_by, grants_of
+from agent.core.explain.grants import gives, grants_of, holdings_of
 from agent.core.explain.summary import bare_reason
 from agent.core.request.amounts import exclusive_count, unplaced_pages
 from agent.core.request.annotations import pod_settings
@@ -183,13 +183,13 @@ def _answer(question: WhatIf, order: str, pods: Iterable[Pod], tried: tuple[str,
 
 
 def _nodes(node: Node, ledger: Ledger, pod: Pod) -> NodeSet:
-    return NodeSet.union(got.nodes for got in got_by(node, ledger, pod))
+    return NodeSet.union(got.nodes for got in holdings_of(node, ledger, pod))
 
 
 def _aligned(node: Node, ledger: Ledger, pod: Pod) -> bool | None:
     """Whether all that it holds lies as its policy wants; None where it holds nothing."""
     good = is_aligned(ledger, pod)
-    holds = any(got.cpus or got.nodes or got.devices for got in got_by(node, ledger, pod))
+    holds = any(got.cpus or got.nodes or got.devices for got in holdings_of(node, ledger, pod))
     return good if holds or not good else None
 
 
@@ -214,7 +214,7 @@ def _forecast(question: WhatIf, ledger: Ledger, pod: Pod) -> tuple[PodForecast, 
         return replace(
             line, change=Difference.LEFT_ALONE, aligned_now=None, why=why or "nothing was decided on it"
         ), ledger
-    given = kept(question.ledger, question.now.inventory, pod.uid)
+    given = given_to(question.ledger, question.now.inventory, pod.uid)
     before = handed_over(ledger, pod, given) if given else ledger
     outcome = Case(before, pod, settings).admit(then)
     standing = PodStanding(given=given)

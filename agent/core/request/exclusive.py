@@ -14,7 +14,7 @@ Used by `agent.core.request.amounts`, which counts the CPUs, and by whoever tell
 
 from __future__ import annotations
 
-from agent.model.exclusive import ALLOWED, NOBODY, Wish, parsed
+from agent.model.exclusive import ALLOWED, NOBODY, Selection, parsed
 from agent.model.notes import PREFIX, longest
 from agent.model.pod import Container, Pod, Qos
 from agent.model.quantity import is_whole
@@ -26,13 +26,13 @@ THEN = "what of it can be followed is, and the pod runs as it would otherwise"
 """What becomes of a wish with which something is wrong."""
 
 
-def wish_of(pod: Pod, rules: Rules) -> Wish:
+def selection_of(pod: Pod, rules: Rules) -> Selection:
     """What holds for a pod: its own wish, or its namespace's; else the node's setting."""
     own = _own(pod)
     return rules.exclusive if own is None else own
 
 
-def _own(pod: Pod) -> Wish | None:
+def _own(pod: Pod) -> Selection | None:
     """A pod's own wish, or its namespace's; None where there is none that can be read."""
     text = pod.annotations.get(EXCLUSIVE)
     return None if text is None or too_long(text) else parsed(text)
@@ -45,10 +45,10 @@ def too_long(text: str) -> bool:
 
 def requested(pod: Pod, rules: Rules) -> bool:
     """Whether a pod asks for what only this annotation or setting gives: CPUs of a pod that is not Guaranteed."""
-    return pod.qos is not Qos.GUARANTEED and wish_of(pod, rules) != NOBODY
+    return pod.qos is not Qos.GUARANTEED and selection_of(pod, rules) != NOBODY
 
 
-def may_ask(pod: Pod, rules: Rules) -> bool:
+def may_request(pod: Pod, rules: Rules) -> bool:
     """Whether pods of its namespace may (exclusiveNamespaces)."""
     return "*" in rules.exclusive_namespaces or pod.namespace in rules.exclusive_namespaces
 
@@ -64,9 +64,9 @@ def takes_part(pod: Pod, container: Container, rules: Rules) -> bool:
     if pod.qos is Qos.GUARANTEED:
         own = None if pod.pod_level else _own(pod)
         return own is None or own.takes(container.name)
-    if pod.pod_level or not is_fixed(container) or not may_ask(pod, rules):
+    if pod.pod_level or not is_fixed(container) or not may_request(pod, rules):
         return False
-    return wish_of(pod, rules).takes(container.name)
+    return selection_of(pod, rules).takes(container.name)
 
 
 def memory_takes_part(pod: Pod, container: Container, rules: Rules) -> bool:
@@ -89,10 +89,10 @@ def problem(pod: Pod, rules: Rules) -> str:
     return _unmet(pod, wish, rules) if wish != NOBODY else ""
 
 
-def _unmet(pod: Pod, wish: Wish, rules: Rules) -> str:
+def _unmet(pod: Pod, wish: Selection, rules: Rules) -> str:
     if pod.pod_level:
         return "cannot be followed: the pod has pod-level resources, which the kubelet's own rules divide"
-    if pod.qos is not Qos.GUARANTEED and not may_ask(pod, rules):
+    if pod.qos is not Qos.GUARANTEED and not may_request(pod, rules):
         return f"is not for pods of namespace {pod.namespace} (exclusiveNamespaces in numalign's settings)"
     if wish.auto:
         return _nobody_fits(pod, rules)
@@ -115,7 +115,7 @@ def _nobody_fits(pod: Pod, rules: Rules) -> str:
     return ""
 
 
-def told(pod: Pod, rules: Rules, *, holds: bool) -> str:
+def note(pod: Pod, rules: Rules, *, holds: bool) -> str:
     """What is to be said of a pod that asks, beside what it holds: one sentence without an end; "" for none.
 
     Args:

@@ -89,7 +89,7 @@ def _barred(pod: Pod, rules: Rules) -> str:
         return f"is switched off on this node ({SETTING}: none)"
     if pod.pod_level:
         return "cannot be followed: the pod has pod-level resources, which the kubelet's own rules divide"
-    if not exclusive.may_ask(pod, rules):
+    if not exclusive.may_request(pod, rules):
         return f"is not for pods of namespace {pod.namespace} (exclusiveNamespaces in numalign's settings)"
     kept_off = rules.mixed is MixedCpus.RESERVED and rules.cpu.options.strict_reservation
     if kept_off and pod.namespace not in rules.exclusive_namespaces:
@@ -125,7 +125,7 @@ def parts_of(ledger: Ledger, uid: str) -> dict[str, str]:
     return {name: str(part) or POOL for name, part in ledger.cpus.mixed.get(uid, {}).items() if name in own}
 
 
-def told(pod: Pod, rules: Rules, parts: Mapping[str, str], own: Collection[str]) -> str:
+def note(pod: Pod, rules: Rules, parts: Mapping[str, str], own: Collection[str]) -> str:
     """What is to be said of a pod's mixed containers: one sentence without an end; "" for none.
 
     The pool has no numbers here: it changes with every other pod, and nobody would tell this one anew.

@@ -88,14 +88,14 @@ class Watcher:
 
     Attributes:
         mounts: the hierarchies; the cpuset one is watched.
-        told: called with every change.
+        on_changes: called with every change.
         kubepods: the path of the kubelet's root, where it cannot be told by looking.
         rescan: seconds between two rescans while events serve.
         problem: told once of each thing that keeps events from serving.
     """
 
     mounts: Mounts
-    told: OnChanges
+    on_changes: OnChanges
     kubepods: str = ""
     rescan: float = 30.0
     problem: Callable[[str], None] = lambda _text: None
@@ -234,7 +234,7 @@ class Watcher:
 
     def _tell(self, appeared: list[NewFolder], gone: list[str]) -> None:
         if appeared or gone:
-            self.told(Changes(tuple(each for each in appeared if each.path in self._known), tuple(gone)))
+            self.on_changes(Changes(tuple(each for each in appeared if each.path in self._known), tuple(gone)))
 
     # ---- what is there
 

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
-from agent.core.cgroups.byte_order import told
+from agent.core.cgroups.byte_order import for_runtime
 from agent.core.cgroups.desired import DesiredSets, holders, own_of, share
 from agent.core.cgroups.release import lifted
 from agent.core.devices.kubelet import is_extended
@@ -46,7 +46,7 @@ class NriEngine(Protocol):
     def snapshot(self) -> State:
         """What was decided last; never waits."""
 
-    def containers_heard(self, names: Mapping[str, tuple[str, str]]) -> None:
+    def containers_announced(self, names: Mapping[str, tuple[str, str]]) -> None:
         """The runtime is about to make containers; never waits."""
 
     def containers_seen(self, names: Mapping[str, tuple[str, str]]) -> None:
@@ -101,12 +101,12 @@ class EngineDecisions:
 
     def knows(self, uid: str) -> bool:
         """Whether the pod was decided on."""
-        return uid in self._engine.snapshot.known
+        return uid in self._engine.snapshot.pods
 
     def verdict(self, uid: str) -> str:
         """The sentence that keeps a refused pod from starting, where its wish is to wait or to fail."""
         snapshot = self._engine.snapshot
-        known = snapshot.known.get(uid)
+        known = snapshot.pods.get(uid)
         if known is None or known.refusal is None or known.exempt or known.ran or uid in snapshot.ledger.pods:
             return ""
         if (known.settings.on_misalignment or snapshot.node.rules.on_misalignment) not in HOLDING:
@@ -114,7 +114,7 @@ class EngineDecisions:
         where = f"container {known.refusal.container}: " if known.refusal.container else ""
         return f"{where}{known.refusal.message}"
 
-    def want(self, uid: str, container: str) -> DesiredSets:
+    def desired(self, uid: str, container: str) -> DesiredSets:
         """The sets of one container.
 
         A container whose pod holds no CPU of its own is not named: it inherits the pool that is written to the slices
@@ -122,7 +122,7 @@ class EngineDecisions:
         Burstable pod is, while its slice holds grants of others: it would stand on them until its pod is named.
         """
         snapshot = self._engine.snapshot
-        known, saved = snapshot.known.get(uid), snapshot.saved
+        known, saved = snapshot.pods.get(uid), snapshot.saved
         if known is None or saved is None:
             return DesiredSets()
         beside = known.pod.qos is Qos.BURSTABLE and bool(holders(saved, Qos.BURSTABLE))
@@ -136,7 +136,7 @@ class EngineDecisions:
         if not cpus or not (beside or own_of(saved, uid)):
             return DesiredSets(mems=mems)
         if not desired.exclusive:
-            cpus = told(cpus, own_of(saved, uid))
+            cpus = for_runtime(cpus, own_of(saved, uid))
         return DesiredSets(cpus, mems, exclusive=desired.exclusive, shared=desired.shared & machine.online)
 
     def quota_lifted(self, uid: str, container: str) -> bool:
@@ -148,7 +148,7 @@ class EngineDecisions:
 
     def mixed(self, uid: str, container: str) -> Mapping[str, str]:
         """What tells a mixed container which of its CPUs are its own (numalign.io/mixed); nothing for any other."""
-        sets = self.want(uid, container)
+        sets = self.desired(uid, container)
         return assigned(sets.cpus - sets.shared, sets.shared) if sets.cpus and sets.exclusive and sets.shared else {}
 
     def folders(self, uid: str, container: str) -> tuple[tuple[str, str], ...]:
@@ -177,7 +177,7 @@ class EngineDecisions:
 
     def _own(self, uid: str, container: str) -> dict[str, tuple[str, ...]]:
         snapshot = self._engine.snapshot
-        known, saved = snapshot.known.get(uid), snapshot.saved
+        known, saved = snapshot.pods.get(uid), snapshot.saved
         if known is None or known.exempt or saved is None:
             return {}
         inventory = snapshot.node.inventory
@@ -192,7 +192,7 @@ class EngineDecisions:
     def containers_named(self, names: Mapping[str, tuple[str, str]]) -> None:
         """Containers of pods: no new cgroup of theirs is taken for nobody's from now on; enforced soon."""
         copy = dict(names)
-        self._engine.containers_heard(copy)
+        self._engine.containers_announced(copy)
         self._queue.put(lambda: self._engine.containers_seen(copy))
 
     def container_gone(self, container_id: str) -> None:

@@ -37,7 +37,7 @@ class Decisions(Protocol):
     def verdict(self, uid: str) -> str:
         """The sentence that keeps a pod from starting, "" when it may start."""
 
-    def want(self, uid: str, container: str) -> DesiredSets:
+    def desired(self, uid: str, container: str) -> DesiredSets:
         """The sets of one container."""
 
     def quota_lifted(self, uid: str, container: str) -> bool:
@@ -169,7 +169,7 @@ class NriDriver:
         if not self._decisions.knows(sandbox.uid):
             self._count("unknown")
             return Adjustment()
-        desired = self._decisions.want(sandbox.uid, container.name)
+        desired = self._decisions.desired(sandbox.uid, container.name)
         env, devices = self._decisions.devices(sandbox.uid, container.name)
         env = {**env, **self._decisions.mixed(sandbox.uid, container.name)}
         self._count("pinned" if desired.exclusive else "shared")
@@ -184,7 +184,7 @@ class NriDriver:
         """The kubelet resizes: our sets go on top, or its own would come back."""
         if not self._enforcing() or not self._decisions.knows(sandbox.uid):
             return Adjustment()
-        desired = self._decisions.want(sandbox.uid, container.name)
+        desired = self._decisions.desired(sandbox.uid, container.name)
         lifted = desired.exclusive and self._decisions.quota_lifted(sandbox.uid, container.name)
         return Adjustment(cpus=desired.cpus, mems=desired.mems, quota=-1 if lifted else None)
 
@@ -200,7 +200,7 @@ class NriDriver:
         """What differs between the runtime's record of an exclusive container and what it holds."""
         if not self._decisions.knows(uid):
             return None
-        desired = self._decisions.want(uid, name)
+        desired = self._decisions.desired(uid, name)
         if not desired.exclusive:
             return None  # the pool is written to slices; a set of its own would have to be kept up to date (S9)
         cpus = desired.cpus if _differs(container.cpus, desired.cpus) else None

@@ -48,7 +48,7 @@ class HeldDevice:
     nodes: NodeSet
 
 
-Held = Mapping[str, tuple[HeldDevice, ...]]
+DevicesByContainer = Mapping[str, tuple[HeldDevice, ...]]
 """Devices by container name; sidecars and app containers only, the kubelet lists no other."""
 
 
@@ -79,12 +79,12 @@ class PodResources:
         """End the connection."""
         self._channel.close()
 
-    def list(self) -> dict[tuple[str, str], Held]:
+    def list(self) -> dict[tuple[str, str], DevicesByContainer]:
         """What all active pods hold, by (namespace, name)."""
         answer = self._ask("List", pb.ListPodResourcesRequest(), pb.ListPodResourcesResponse)
         return {(pod.namespace, pod.name): _held(pod) for pod in answer.pod_resources}
 
-    def get(self, namespace: str, name: str) -> Held | None:
+    def get(self, namespace: str, name: str) -> DevicesByContainer | None:
         """What one pod holds, or None when the kubelet does not know it (yet)."""
         request = pb.GetPodResourcesRequest(pod_namespace=namespace, pod_name=name)
         try:
@@ -150,7 +150,7 @@ class _UnknownPod(RuntimeLinkError):  # noqa: N818 - caught by `get`, never seen
     """The kubelet knows no such pod."""
 
 
-def _held(pod: pb.PodResources) -> Held:
+def _held(pod: pb.PodResources) -> DevicesByContainer:
     return {container.name: _merge(container.devices) for container in pod.containers}
 
 

@@ -28,7 +28,7 @@ from agent.core.request.annotations import PodSettings
 from agent.engine.fault_isolation import Isolated, sentence
 from agent.engine.state import State
 from agent.errors import RuntimeLinkError
-from agent.host.podresources.client import Held, HeldDevice
+from agent.host.podresources.client import DevicesByContainer, HeldDevice
 from agent.model.cgroup import Written
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal
@@ -46,10 +46,10 @@ BETWEEN_LISTS = 1.0
 class Client(Protocol):
     """What of `client.PodResources` is used."""
 
-    def list(self) -> dict[tuple[str, str], Held]:
+    def list(self) -> dict[tuple[str, str], DevicesByContainer]:
         """What all pods hold."""
 
-    def get(self, namespace: str, name: str) -> Held | None:
+    def get(self, namespace: str, name: str) -> DevicesByContainer | None:
         """What one pod holds."""
 
     def allocatable(self) -> tuple[HeldDevice, ...]:
@@ -63,7 +63,7 @@ class Sink(Protocol):
     def snapshot(self) -> State:
         """What was decided last; never waits."""
 
-    def devices_known(self, uid: str, given: Given) -> None:
+    def devices_reported(self, uid: str, given: Given) -> None:
         """A pod's devices."""
 
     def devices_offered(self, offered: tuple[Offered, ...]) -> None:
@@ -157,11 +157,11 @@ class Lookup:
                 if what == "stop":
                     return
                 with Isolated(self._stumbled):
-                    self.heard(what, uid)
+                    self.handle(what, uid)
             with Isolated(self._stumbled):
                 self.work()
 
-    def heard(self, what: str, uid: str) -> None:
+    def handle(self, what: str, uid: str) -> None:
         """One piece of news: a pod was decided, is about to start, or is gone."""
         if what == "gone":
             self._given.pop(uid, None)
@@ -189,7 +189,7 @@ class Lookup:
     def _waited_for(self, uid: str) -> bool:
         """Whether a pod has devices of plugins to be told."""
         snapshot = self._engine.snapshot
-        known = snapshot.known.get(uid)
+        known = snapshot.pods.get(uid)
         if known is None or known.ended or known.exempt:
             return False
         inventory = snapshot.node.inventory
@@ -197,7 +197,7 @@ class Lookup:
         return bool(awaited(known.pod, own, self._given.get(uid)))
 
     def _get(self, uid: str) -> None:
-        known = self._engine.snapshot.known.get(uid)
+        known = self._engine.snapshot.pods.get(uid)
         if known is None:  # freed since it was asked for
             return
         pod = known.pod
@@ -231,18 +231,18 @@ class Lookup:
             with Isolated(self._stumbled):
                 self._engine.devices_offered(offered)
                 self._offered = offered
-        for uid, known in sorted(self._engine.snapshot.known.items()):
+        for uid, known in sorted(self._engine.snapshot.pods.items()):
             held = listing.get((known.pod.namespace, self._name_of(known.pod)))
             if held is not None and not known.ended and not known.exempt:
                 with Isolated(self._stumbled):
                     self._tell(uid, held)
 
-    def _tell(self, uid: str, held: Held) -> None:
+    def _tell(self, uid: str, held: DevicesByContainer) -> None:
         given: Mapping[str, tuple[Offered, ...]] = {
             name: tuple(map(_offered, devices)) for name, devices in sorted(held.items()) if devices
         }
         if given != self._given.get(uid, {}):
-            self._engine.devices_known(uid, given)
+            self._engine.devices_reported(uid, given)
             self._given[uid] = given
 
     def _stumbled(self, error: Exception) -> None:

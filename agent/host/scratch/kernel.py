@@ -135,7 +135,7 @@ class CpusetKernel:
     def _set(self, path: str, file: str, text: str) -> None:
         limit = self.possible_cpus.bits.bit_length() if file == CPUS else MAX_NODES
         new = parse_list(text, limit)
-        old = self.asked(path, file)
+        old = self.requested(path, file)
         possible = self.possible_cpus if file == CPUS else self.possible_nodes
         if self.version == 1:
             if not path:
@@ -153,17 +153,17 @@ class CpusetKernel:
 
     def _check_v1(self, path: str, file: str, old: IdSet, new: IdSet) -> None:
         """validate_change of cpuset-v1.c, in its order."""
-        if new.bits & ~self.asked("", file).bits:
+        if new.bits & ~self.requested("", file).bits:
             raise _refused(errno.EINVAL)
         if new.bits == old.bits:
             return
         for child in self.store.children(path):
-            if self.asked(child, file).bits & ~new.bits:
+            if self.requested(child, file).bits & ~new.bits:
                 raise _refused(errno.EBUSY)
-        if new.bits & ~self.asked(_parent(path), file).bits:
+        if new.bits & ~self.requested(_parent(path), file).bits:
             raise _refused(errno.EACCES)
 
-    def asked(self, path: str, file: str) -> IdSet:
+    def requested(self, path: str, file: str) -> IdSet:
         """What a cgroup asks for."""
         return IdSet.parse(self.store.get(path, file))
 
@@ -179,7 +179,7 @@ class CpusetKernel:
         own: dict[str, IdSet] = {}
         for file in (CPUS, MEMS):
             limit = above[file] if above else IdSet.parse(self.store.get(_parent(path), f"{file}.effective"))
-            own[file] = (new or {}).get(file, self.asked(path, file)) & limit or limit
+            own[file] = (new or {}).get(file, self.requested(path, file)) & limit or limit
         changed = [file for file in own if self.store.get(path, f"{file}.effective") != str(own[file])]
         for child in self.store.children(path) if changed else ():
             self._effective(child, own)
@@ -189,10 +189,10 @@ class CpusetKernel:
     def _offline_v1(self, path: str) -> None:
         """hotplug_update_tasks_legacy: sets shrink for good; the processes of an emptied one go to an ancestor."""
         for file in (CPUS, MEMS):
-            self._put_v1(path, file, self.asked(path, file) & self.asked(_parent(path), file))
-        if not self.asked(path, CPUS) or not self.asked(path, MEMS):
+            self._put_v1(path, file, self.requested(path, file) & self.requested(_parent(path), file))
+        if not self.requested(path, CPUS) or not self.requested(path, MEMS):
             home = _parent(path)
-            while home and not (self.asked(home, CPUS) and self.asked(home, MEMS)):
+            while home and not (self.requested(home, CPUS) and self.requested(home, MEMS)):
                 home = _parent(home)
             moved = self.store.get(path, "cgroup.procs").split()
             self._put_pids(path, [])
@@ -215,7 +215,7 @@ class CpusetKernel:
         if home is None:
             raise _refused(errno.ESRCH)
         if self.version == 1:
-            if path and not (self.asked(path, CPUS) and self.asked(path, MEMS)):
+            if path and not (self.requested(path, CPUS) and self.requested(path, MEMS)):
                 raise _refused(errno.ENOSPC)
         elif path and self.store.get(path, "cgroup.subtree_control"):
             raise _refused(errno.EBUSY)  # "no internal processes"

@@ -13,7 +13,7 @@ from typing import Any
 
 from agent.errors import MalformedError
 from agent.model.fields import mapping_of, mappings_in, plain
-from agent.model.notes import kept
+from agent.model.notes import bounded
 from agent.model.pod import Container, Pod
 from agent.model.podspec import noted, pod_from
 from agent.model.quantity import parse_milli
@@ -60,7 +60,7 @@ def seen(body: Raw, defaults: Mapping[str, str] | None = None) -> SeenPod:
         BadPodError: naming the field.
     """
     pod = pod_from(body)
-    asked = kept({**(defaults or {}), **pod.annotations})
+    asked = bounded({**(defaults or {}), **pod.annotations})
     pod = _allocated(noted(replace(pod, annotations=asked)), body)
     status = mapping_of(body.get("status"))
     containers, started = {}, False

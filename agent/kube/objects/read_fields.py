@@ -79,7 +79,7 @@ def _annotations(value: Any) -> Any:  # noqa: ANN401 - JSON
     told = {name: each[: LONGEST_WORD + 1] for name, each in ours.items()
             if name in notes.OURS and isinstance(each, str)}  # fmt: skip
     odd = {name[: notes.LONGEST_NAME]: _leaf(each) for name, each in list(ours.items()) if not isinstance(each, str)}
-    wishes = notes.kept_texts(ours)
+    wishes = notes.bounded_texts(ours)
     marks = {name[:LONGEST]: _leaf(each) for name, each in value.items() if name.startswith(_MIRROR)}
     return {**wishes, **told, **dict(list(odd.items())[:1]), **dict(list(marks.items())[:LONGEST])}
 

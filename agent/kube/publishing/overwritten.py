@@ -33,7 +33,7 @@ class Overwritten:
         often = self._often[uid] = self._often.get(uid, 0) + 1
         return min(LONGEST, FIRST * 2.0 ** min(often - 1, 16))
 
-    def told(self, uid: str, *, anew: bool) -> None:
+    def sent(self, uid: str, *, anew: bool) -> None:
         """It was sent; or something new is to be told, which it cannot carry yet."""
         self.lost.discard(uid)
         if anew:
@@ -41,5 +41,5 @@ class Overwritten:
 
     def forget(self, uid: str) -> None:
         """The pod is gone."""
-        self.told(uid, anew=True)
+        self.sent(uid, anew=True)
         self._often.pop(uid, None)

@@ -113,8 +113,8 @@ class PodReporter:
             faces = [face for face in self._faces.values() if not face.full] if decommission else []
         for face in faces:
             nothing = pod_reports.nothing(face.api_uid, face.namespace, face.name)
-            if self._publisher.told(face.api_uid) or not pod_reports.carried(face.body, nothing):
-                self._publisher.tell(nothing)
+            if self._publisher.has_report(face.api_uid) or not pod_reports.carried(face.body, nothing):
+                self._publisher.publish(nothing)
 
     def bodies(self) -> tuple[Raw, ...]:
         """The pods of this node as the API showed them last; none while the node is being left."""
@@ -123,7 +123,7 @@ class PodReporter:
 
     # ---- from the intake
 
-    def pod_known(self, body: Raw, found: SeenPod) -> None:
+    def pod_seen(self, body: Raw, found: SeenPod) -> None:
         """Remember how the API calls a pod, and what it carries already."""
         ran = found.started and self._ran(found.pod.uid)
         full = too_many((body.get("metadata") or {}).get("annotations") or {})
@@ -141,7 +141,7 @@ class PodReporter:
                 full,
             )
         if word is not None and not self._left:
-            self._publisher.tell(word)
+            self._publisher.publish(word)
         elif not full:
             self._publisher.seen(found.api_uid, lambda report: pod_reports.carried(body, report))
 
@@ -251,9 +251,9 @@ class PodReporter:
                 self._kept_back[face.api_uid] = told
             self._publisher.keep_back(told, FULL)
             return
-        if not self._publisher.told(told.uid) and pod_reports.carried(face.body, told):
-            self._publisher.known(told)  # later the body may be older than what was told since
-        self._publisher.tell(told)
+        if not self._publisher.has_report(told.uid) and pod_reports.carried(face.body, told):
+            self._publisher.carried_already(told)  # later the body may be older than what was told since
+        self._publisher.publish(told)
 
     def _problems(self, face: _Face, settings: PodSettings) -> None:
         if settings.problems:

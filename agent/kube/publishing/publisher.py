@@ -121,7 +121,7 @@ class Publisher:
         with self._wake:
             return len(self._reports) + len(self._actions)
 
-    def tell(self, report: PodReport) -> None:
+    def publish(self, report: PodReport) -> None:
         """Make a pod carry a report; nothing is sent when it was the last one told."""
         with self._wake:
             key, same = ("status", report.uid), self._told.get(report.uid) == report
@@ -133,7 +133,7 @@ class Publisher:
             if not same:
                 if report.uid in self._bare | self._overwritten.lost:
                     self._jobs.drop(key)  # the next try of older words may be minutes away
-                self._overwritten.told(report.uid, anew=True)
+                self._overwritten.sent(report.uid, anew=True)
             at_once = self._claims(report.uid) and report.status != "True"
             if at_once and not same:
                 self._jobs.hasten(key, self._clock())
@@ -147,7 +147,7 @@ class Publisher:
             self._told.pop(report.uid, None)
         self._deny(("status", report.uid), report.namespace, report.name, why)
 
-    def known(self, report: PodReport) -> None:
+    def carried_already(self, report: PodReport) -> None:
         """The pod was seen carrying this already: after a restart nothing is written again."""
         with self._wake:
             self._told[report.uid] = report
@@ -173,7 +173,7 @@ class Publisher:
                 self._reports[uid] = report
                 self._schedule(("status", uid), report.namespace, _jitter(rest))
 
-    def told(self, uid: str) -> bool:
+    def has_report(self, uid: str) -> bool:
         """Whether something was told, or is to be told, of a pod."""
         with self._wake:
             return uid in self._told or uid in self._reports
@@ -304,7 +304,7 @@ class Publisher:
         with self._wake:
             self._told[report.uid], self._sent_at[report.uid] = report, self._clock()
             self._unsure.discard(report.uid)
-            self._overwritten.told(report.uid, anew=False)
+            self._overwritten.sent(report.uid, anew=False)
             if refused is not None:
                 self._bare.add(report.uid)
                 return False

@@ -22,7 +22,7 @@ from agent.engine.adopt import AnnotatedGrant
 from agent.engine.fault_isolation import Isolated, one_by_one, sentence
 from agent.errors import KubeError
 from agent.kube.objects.pod_objects import Raw, SeenPod, identity, seen, uid_of
-from agent.kube.pod_report import word_of
+from agent.kube.pod_report import annotated_grant
 from agent.model.pod import Pod
 from agent.operation import operation
 
@@ -42,7 +42,7 @@ class IntakeEngine(Protocol):
     def pods_listed(self, uids: frozenset[str]) -> None:
         """Everything that is there."""
 
-    def containers_heard(self, names: Mapping[str, tuple[str, str]]) -> None:
+    def containers_announced(self, names: Mapping[str, tuple[str, str]]) -> None:
         """Names of containers, before their pods are decided; never waits."""
 
     def containers_seen(self, names: Mapping[str, tuple[str, str]]) -> None:
@@ -52,7 +52,7 @@ class IntakeEngine(Protocol):
 class PodListener(Protocol):
     """Who hears of pods as the API knows them."""
 
-    def pod_known(self, body: Raw, found: SeenPod) -> None:
+    def pod_seen(self, body: Raw, found: SeenPod) -> None:
         """A pod was read."""
 
     def pod_malformed(self, body: Raw, why: str) -> None:
@@ -200,8 +200,8 @@ class Intake:
             found = seen(body, self._defaults(namespace))
             self._uids[found.api_uid] = found.pod.uid
             self._missing.discard(found.api_uid)
-            self._telling.pod_known(body, found)
-            word = word_of(body) if self._waiting() else None
+            self._telling.pod_seen(body, found)
+            word = annotated_grant(body) if self._waiting() else None
             if word:
                 self._words[found.pod.uid] = word
             return found
@@ -236,7 +236,7 @@ class Intake:
         ran = frozenset(uid for uid, found in live.items() if found.started and self._ran(uid))
         names = {each: (uid, name) for uid, found in live.items() for each, name in found.containers.items()}
         if names:
-            self._engine.containers_heard(names)  # or a pod that runs would be told what is written only then
+            self._engine.containers_announced(names)  # or a pod that runs would be told what is written only then
         if live:
             self._each(list(live), lambda uids: self._engine.pods_seen([live[uid].pod for uid in uids], ran=ran))
         if names:

@@ -18,7 +18,7 @@ from typing import Any
 
 from agent.errors import KubeError
 from agent.model.fields import mapping_of
-from agent.model.notes import kept_texts
+from agent.model.notes import bounded_texts
 
 TTL = 600.0
 """Seconds that an answer is good for, less up to a fifth by chance, so that nodes do not ask in step."""
@@ -78,7 +78,7 @@ class Namespaces:
             if error.status == NOT_FOUND:
                 return {}
             raise
-        return kept_texts(mapping_of(body.get("metadata")).get("annotations"))
+        return bounded_texts(mapping_of(body.get("metadata")).get("annotations"))
 
     def _remember(self, name: str, found: Mapping[str, str]) -> Mapping[str, str]:
         self._failed.pop(name, None)

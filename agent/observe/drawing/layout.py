@@ -186,7 +186,7 @@ def _cpu(scene: Scene, number: int) -> Box:
         tip += f": {holder.name}" + (", not aligned as its policy wants" if holder.aligned is False else "")
     marks = ["alone"] if number in scene.machine.isolated else []
     kind = "cpu"
-    if not holder and number in scene.kept:
+    if not holder and number in scene.unpooled:
         kind, tip = "kept", tip + ": reserved"
     if number in scene.pooled:
         marks, tip = [*marks, "pooled"], tip + ": reserved for the system, and in the shared pool"

@@ -47,7 +47,7 @@ class Scene:
         return {device: holder for holder in self.holders for device in holder.devices}
 
     @cached_property
-    def kept(self) -> CpuSet:
+    def unpooled(self) -> CpuSet:
         """CPUs that are in no pool and held by nobody: reserved. Those that the kernel isolates have a mark."""
         if self.ledger is None:
             return CpuSet()
@@ -76,7 +76,7 @@ class Scene:
 
     def special(self, unit: Unit) -> bool:
         """Whether a unit shows something that no other one does."""
-        odd = self.machine.isolated | self.kept | self.pooled
+        odd = self.machine.isolated | self.unpooled | self.pooled
         if not unit.cpus.isdisjoint(odd) or any(cpu in self.of_cpu for cpu in unit.cpus):
             return True
         nodes = [unit.node, *(child.node for child in unit.children)]

@@ -109,7 +109,7 @@ def legend_box(scene: Scene) -> Box:
         rows.append(_sample("cpu", "isolated by the kernel's command line", marks="alone"))
     if scene.pooled:
         rows.append(_sample("cpu", "reserved for the system, and in the shared pool", marks="pooled"))
-    if scene.kept or any(book.system.values() for node in machine.nodes if (book := scene.book(node))):
+    if scene.unpooled or any(book.system.values() for node in machine.nodes if (book := scene.book(node))):
         rows.append(_sample("kept", "reserved for the system"))
     if any(not node.cpus for node in machine.nodes):
         rows.append(_sample("node", "NUMA node without CPUs", marks="far"))

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from agent.core.admission.node import Node
-from agent.core.explain.values import Asked
+from agent.core.explain.values import RequestedResources
 from agent.core.request import exclusive
 from agent.core.request.amounts import burstable_for, exclusive_count, is_memory, memory_requests
 from agent.model.pod import Container, Pod, Qos
 from agent.model.quantity import units
 
 
-def asked_by(node: Node, pod: Pod) -> tuple[Asked, ...]:
+def requested_resources(node: Node, pod: Pod) -> tuple[RequestedResources, ...]:
     """All containers, in order of admission."""
-    return tuple(_asked(node, pod, container) for container in pod.containers)
+    return tuple(_of_container(node, pod, container) for container in pod.containers)
 
 
-def _asked(node: Node, pod: Pod, container: Container) -> Asked:
+def _of_container(node: Node, pod: Pod, container: Container) -> RequestedResources:
     shares = why_shared(node, pod, container)
     memory = node.rules.memory.static and (node.rules.pod_level_managers or not pod.pod_level)
-    return Asked(
+    return RequestedResources(
         container.name,
         container.kind.value,
         cpus=0 if shares else exclusive_count(pod, container, node.rules),
@@ -53,9 +53,9 @@ def why_shared(node: Node, pod: Pod, container: Container) -> str:
             f"the pod is Burstable{f', since {because}' if because else ''}; only Guaranteed pods, whose containers "
             "all have CPU and memory limits equal to their requests, get CPUs of their own"
         )
-        if not pod.pod_level and exclusive.is_fixed(container) and exclusive.may_ask(pod, node.rules):
+        if not pod.pod_level and exclusive.is_fixed(container) and exclusive.may_request(pod, node.rules):
             why += f", and pods that ask for them container by container ({exclusive.EXCLUSIVE}: auto)"
-    elif pod.qos is Qos.BURSTABLE and (pod.pod_level or not exclusive.may_ask(pod, node.rules)):
+    elif pod.qos is Qos.BURSTABLE and (pod.pod_level or not exclusive.may_request(pod, node.rules)):
         said, apart = exclusive.problem(pod, node.rules), "the kubelet's rules divide its pod-level resources"
         silent = apart if pod.pod_level else "exclusiveNamespaces leaves its namespace out"
         why = f"{exclusive.EXCLUSIVE} {said}" if said else f"{exclusive.SETTING} is not for it: {silent}"
