@@ -34,16 +34,16 @@ class Queue(Publisher):
         self.actions: list[tuple[str, str]] = []
         self.forgotten: list[str] = []
 
-    def tell(self, report: PodReport) -> None:
+    def publish(self, report: PodReport) -> None:
         self.pod_reports.append(report)
 
-    def known(self, report: PodReport) -> None:
+    def carried_already(self, report: PodReport) -> None:
         self.already.append(report)
 
     def seen(self, uid: str, carries: Callable[[PodReport], bool]) -> None:
         """Nobody writes over words here."""
 
-    def told(self, uid: str) -> bool:
+    def has_report(self, uid: str) -> bool:
         return any(report.uid == uid for report in (*self.pod_reports, *self.already))
 
     def record(self, notice: Notice) -> None:

@@ -74,7 +74,7 @@ class Sending(Queue):
         super().__init__()
         self.requests: dict[str, Callable[[], None]] = {}
 
-    def told(self, uid: str) -> bool:
+    def has_report(self, uid: str) -> bool:
         return False
 
     def delete(self, uid: str, request: Callable[[], None]) -> None:
