@@ -175,7 +175,7 @@ def _device(scene: Scene, kind: str, device: PciDevice, unit: Unit) -> Text:
 
 def _on_node(scene: Scene, node: NumaNode) -> Iterator[Text]:
     """Isolated and reserved CPUs, then who holds what of the node."""
-    for word, cpus in (("isolated", scene.machine.isolated), ("reserved", scene.reserved)):
+    for word, cpus in (("isolated", scene.machine.isolated), ("reserved", scene.unpooled)):
         here = cpus & node.cpus
         if here:
             yield Text(f"{word}: {cpu_list(here)}", style="yellow")
