@@ -120,6 +120,13 @@ def arches(archive: Path) -> list[str]:
 
 
 @pytest.fixture(scope="session")
+def arm_guest(archive: Path) -> None:
+    """What a guest of 64-bit ARM is made of."""
+    assert archive.exists()
+    AHEAD.or_skip("arm_guest")
+
+
+@pytest.fixture(scope="session")
 def releasing() -> None:
     """What a release is made and verified with."""
     AHEAD.or_skip("releasing")

@@ -143,4 +143,14 @@ SHAPES = (
     ),
 )  # fmt: skip
 
+ARM = Shape(
+    "arm-4n",
+    "64-bit ARM: two sockets of four cores, two nodes per socket",
+    (
+        "-machine", "virt,gic-version=3", "-cpu", "neoverse-n1", "-smp", "8,sockets=2,cores=4",
+        *_memory(512, 512, 512, 512), *_nodes(("0-1", "2-3", "4-5", "6-7")),
+        *_distances(4, lambda a, b: 12 if a // 2 == b // 2 else 20),
+    ),
+)  # fmt: skip
+"""Booted by tests/arm; it is not recorded."""
 BY_NAME = {shape.name: shape for shape in SHAPES}

@@ -16,7 +16,7 @@ from agent.host.archives import open_root
 from agent.host.sysfs.discovery import discover
 from tests.guests.boot import boot
 from tests.guests.needs import MissingError, initramfs, kernel, program
-from tests.guests.shapes import BY_NAME, SHAPES
+from tests.guests.shapes import ARM, BY_NAME, SHAPES
 from tests.guests.truth import truth
 
 
@@ -65,6 +65,15 @@ def test_truth_follows_buses_to_their_host_bridge() -> None:
     ))  # fmt: skip
     assert facts["pci"]["8086:10d3 near 1"] == 1
     assert facts["pci"]["8086:10d3 near 0-1"] == 1
+
+
+def test_truth_reads_a_machine_of_64_bit_arm() -> None:
+    """Its sockets have two nodes each, and its chipset is one host bridge."""
+    facts = truth((*ARM.arguments, "-append", ""))
+    assert [node["cpus"] for node in facts["numa"]] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert facts["packages"] == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert facts["distances"]["matrix"][1] == [12, 10, 20, 20]
+    assert facts["pci"] == {"1b36:0008 near 0-3": 1}
 
 
 def test_shapes_are_told_apart() -> None:

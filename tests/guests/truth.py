@@ -18,6 +18,7 @@ LOCAL, REMOTE = 10, 20
 CHIPSETS = {
     "q35": ("8086:29c0", "8086:2918", "8086:2922", "8086:2930"),
     "pc": ("8086:1237", "8086:7000", "8086:7010", "8086:7113"),
+    "virt": ("1b36:0008",),
 }
 """PCI functions that each machine has by itself."""
 MODELS = {

@@ -196,7 +196,11 @@ Debian 12 has Linux 6.1 and systemd 252. Debian 13 has Linux 6.12 and systemd 25
 without the cpuset and memory controllers of cgroups v1, so no row has both.
 
 The runtime `crio` is CRI-O {CRIO.removeprefix("v")} with runc and conmon of Debian. The lab builds it without
-seccomp, SELinux and AppArmor. We did not try 64-bit ARM.
+seccomp, SELinux and AppArmor.
+
+64-bit ARM has no row. `make arm` boots a guest of that architecture with containerd and without a kubelet. Its tests
+compare discovery with what QEMU was told and with lscpu. They read in the kernel what the agent wrote, and what a
+container got by NRI.
 
 `python -m tests.lab.cells --write` makes this page. `python -m tests.lab cell 1.34-v2-systemd` runs a row and writes
 down the result; `1.36-v2-systemd-crio` names a row of CRI-O, and `1.36-v2-cgroupfs-6.12` one of Linux 6.12.

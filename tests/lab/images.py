@@ -33,9 +33,14 @@ def play() -> Path:
     target = CACHE / f"play-{digest(busybox, *APPLETS)}.tar"
     with making(target) as part:
         if part:
-            layer = _layer({"bin/busybox": busybox.read_bytes()}, {f"bin/{name}": "busybox" for name in APPLETS})
-            part.write_bytes(archive(PLAY, [layer], command=["/bin/sleep", "infinity"]))
+            part.write_bytes(play_of(busybox.read_bytes()))
     return target
+
+
+def play_of(busybox: bytes, arch: str = "amd64") -> bytes:
+    """PLAY with a busybox of an architecture."""
+    layer = _layer({"bin/busybox": busybox}, {f"bin/{name}": "busybox" for name in APPLETS})
+    return archive(PLAY, [layer], command=["/bin/sleep", "infinity"], arch=arch)
 
 
 def _layer(files: Mapping[str, bytes], links: Mapping[str, str]) -> bytes:
@@ -57,7 +62,9 @@ def _layer(files: Mapping[str, bytes], links: Mapping[str, str]) -> bytes:
     return made.getvalue()
 
 
-def archive(name: str, layers: Sequence[bytes], *, command: Iterable[str], path: str = "/bin") -> bytes:
+def archive(
+    name: str, layers: Sequence[bytes], *, command: Iterable[str], path: str = "/bin", arch: str = "amd64"
+) -> bytes:
     """A docker-archive (https://github.com/moby/docker-image-spec) with one image.
 
     Args:
@@ -65,10 +72,11 @@ def archive(name: str, layers: Sequence[bytes], *, command: Iterable[str], path:
         layers: uncompressed tars, the lowest one first.
         command: what runs in it.
         path: PATH.
+        arch: as images name it.
     """
     names = [f"{hashlib.sha256(layer).hexdigest()}/layer.tar" for layer in layers]
     config = json.dumps({
-        "architecture": "amd64", "os": "linux", "config": {"Cmd": list(command), "Env": [f"PATH={path}"]},
+        "architecture": arch, "os": "linux", "config": {"Cmd": list(command), "Env": [f"PATH={path}"]},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}" for layer in layers]},
     }).encode()  # fmt: skip
     config_name = f"{hashlib.sha256(config).hexdigest()}.json"

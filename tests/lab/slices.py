@@ -152,6 +152,8 @@ SLICES = (
         Part((f"{EXCLUSIVE}::test_with_required_plugins_nobody_starts_while_the_agent_is_away",), 6),
         Part(("tests/lab/test_mixed.py",), 4),
     ), "containers of Burstable pods with CPUs of their own: ten sidecars, churn, kills; own and shared ones in one"),
+    Slice("arm", (Part(("tests/arm/test_guest.py",), 3),),
+          "a guest of 64-bit ARM: discovery, cgroups and NRI there", ("arm_guest",), 8),
     Slice("pairs", _parts(PAIRS_TEST, [each.name for each in PAIRS], 7, 28), "fourteen pairs of faults"),
     CELL,
 )  # fmt: skip

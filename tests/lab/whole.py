@@ -73,6 +73,7 @@ STAGES = (
     _slice("pairs"),
     _slice("newest"),
     _slice("release"),
+    _slice("arm"),
     _slice("exclusive", "the same with 200 pods of churn, 20 kills, and 20 with required_plugins", 85),
     Stage("soak", "an hour of faults at random, 300 kills of the agent", 75,
           ("-m", "tests.lab.soak", "--keep", "--seed", "1"), "soak.json"),

@@ -27,17 +27,26 @@ class PeerMissingError(Exception):
     """The peer cannot be built here; the text says why."""
 
 
-def build(name: str, *, ldflags: str = "", package: str = ".") -> Path:
-    """Path of the built program; raises PeerMissingError when there is no Go or the build fails."""
+def build(name: str, *, ldflags: str = "", package: str = ".", arch: str = "") -> Path:
+    """Path of the built program; raises PeerMissingError when there is no Go or the build fails.
+
+    Args:
+        name: of its folder.
+        ldflags: of Go.
+        package: in the folder, or of a module that it names.
+        arch: that it runs on, as Go calls it; "" for this machine's.
+    """
     folder = HERE / name
     digest = hashlib.sha256(ldflags.encode())
     for path in sorted(folder.iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    target = CACHE / f"{name}-{digest.hexdigest()[:16]}"
+    target = CACHE / f"{name}{arch and f'-{arch}'}-{digest.hexdigest()[:16]}"
     with locked(target):
         if not target.exists():
             part = target.with_suffix(f".{os.getpid()}")
-            compiled(f"the peer {name}", "build", f"-ldflags=-s -w {ldflags}", "-o", part, package, cwd=folder)
+            more = {"GOARCH": arch} if arch else {}
+            flags = f"-ldflags=-s -w {ldflags}"
+            compiled(f"the peer {name}", "build", flags, "-o", part, package, cwd=folder, **more)
             part.rename(target)
     return target
 

@@ -10,8 +10,8 @@ from tests import peers
 from tests.peers import go
 from tests.peers.ahead import TIERS, Ahead, Tier
 
-OTHERS = ("archive", "releasing")
-"""Tiers that tools/image and the slice of CI that tests a release build themselves."""
+OTHERS = ("archive", "releasing", "arm_guest")
+"""Tiers that tools/image and slices of CI (a release, 64-bit ARM) build themselves."""
 LAB = Tier(
     "the lab's devices and programs",
     {each: partial(peers.build, each) for each in ("devices", "dra", "hog", "sweep")},

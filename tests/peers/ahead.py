@@ -20,8 +20,10 @@ from pathlib import Path
 import pytest
 
 from tests import peers
+from tests.arm import builds as arm
 from tests.chart import schemas
 from tests.cluster import fields
+from tests.lab.needs import LabError
 from tests.peers import tools
 from tools import image
 
@@ -92,6 +94,10 @@ TIERS: Mapping[str, Tier] = {
         {f"what the image for {each} is made of": partial(_parts, each) for each in image.MACHINES},
         "apt-get install mmdebstrap, as root",
     ),
+    "arm_guest": Tier(
+        "a guest of 64-bit ARM", {"QEMU": arm.qemu, "its kernel": arm.kernel, "its disk": arm.disk},
+        "apt-get install qemu-system-arm mmdebstrap, as root",
+    ),
 }  # fmt: skip
 """By their fixture's name."""
 
@@ -128,7 +134,7 @@ class Ahead:
                 for what, build in self.tiers[name].builds.items():
                     self._told(what, build)
                 self._built.add(name)
-            except (peers.PeerMissingError, image.ImageMissingError) as error:
+            except (peers.PeerMissingError, image.ImageMissingError, LabError) as error:
                 self.missing[name] = str(error)
                 self.say(f"{self.tiers[name].what}: {error}")
         return self.missing.get(name, "")
