@@ -119,7 +119,7 @@ class Engine:
 
     @property
     def acting(self) -> bool:
-        """Whether anything is done to pods and cgroups now (safety rules S3, S10); takes no lock."""
+        """Whether pods and cgroups are acted on: no switch (safety rule S3), no other writer (S10); takes no lock."""
         return not self._reconciler.off
 
     @property
@@ -279,7 +279,8 @@ class Engine:
     def keep_names(self) -> None:
         """Save the names that were learnt since the last save; now and then, since each save is a sync of the disk.
 
-        What is decided and saved meanwhile has them too. So it is with every start of a container (safety.md S9).
+        What is decided and saved meanwhile has them too. So it is with every start of a container, for the
+        runtime never waits (safety rule S9).
         """
         with self._lock:
             self._keeper.save_names()
@@ -356,7 +357,7 @@ class Engine:
             self._reconciler.enforce(but=less)
             self._admitter.tell(known for uid, known in self._state.pods.items() if uid in less and not known.ended)
             left_alone = [uid for uid, known in self._state.pods.items() if known.exempt]
-            self.retry(left_alone)  # no refusal of theirs stands any more (safety.md S2)
+            self.retry(left_alone)  # what the node lives on is never refused (safety rule S2)
             return migrated
 
     def switch(self, *, observe_only: bool, why: str = "", source: str = "writers") -> None:

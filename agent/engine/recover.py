@@ -5,9 +5,11 @@ Called by `agent.app` before the engine exists. Nothing is written here, nothing
     checkpoint   cgroups                    what happens
     has the pod  ask for the same           kept
     has the pod  ask for something else     kept; the engine repairs the cgroups (a crash came between save and write)
-    has the pod  are not there              kept; the engine frees it when a complete list does not name it (S13)
+    has the pod  are not there              kept; the engine frees it when a complete list does not name it (S13:
+                                               nothing is freed too early)
     lacks it     a known pod's, plausible   adopted: the sets that its containers run on become its grant
-    lacks it     a known pod's, otherwise   left to admission, as a pod that ran before the agent (S4)
+    lacks it     a known pod's, otherwise   left to admission, as a pod that ran before the agent (S4:
+                                               it is adopted, never refused)
     lacks it     of nobody known            not touched before the first complete list of pods, unless the checkpoint
                                               was saved after one: then no agent granted it anything; what the
                                               list does not name either is left alone (`agent.engine.unlisted`)

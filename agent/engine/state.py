@@ -1,7 +1,8 @@
 """All that the engine knows, as one value. A transition makes the next one (`agent.engine.transitions`).
 
 A state counts from the moment that it is saved; what could not be checked or saved was never one. Whoever reads takes
-the one that counts, and no lock: answers to the runtime, the page, metrics (S8, S9).
+the one that counts, and no lock: answers to the runtime, which never waits (safety rule S9), the page,
+metrics; a write that hangs holds up nobody (S8).
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class State:
         complete: the ledger that was begun with may lack nobody.
         listed: a complete list of pods was read.
         all_named: the API server or the runtime has named every container since this agent began.
-        yields: why nothing is written though the settings allow it: who found it -> the sentence (safety.md S10).
+        yields: why nothing is written though the settings allow it: who found it -> the sentence (safety
+            rule S10: never two writers).
         truce: how long a writer that fights is left alone.
         unenforced_pods: for whom the kernel does not have what the ledger says.
         settled: all that holds was in force at the end of the last look.

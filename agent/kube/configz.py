@@ -1,4 +1,7 @@
-"""The kubelet's own configuration, asked of the kubelet itself: does it have static policies (safety.md S10, S19)?
+"""The kubelet's own configuration, asked of the kubelet itself: does it have static policies?
+
+Then it writes cpusets, and there are never two writers (safety rule S10); configz is all that is asked of a kubelet,
+since an agent reaches its own node only (S19).
 
 https://HOST:10250/configz with the agent's token; the kubelet asks the API server whether it may (nodes/configz, KEP
 2862), so nodes/proxy, which would allow running commands in pods, is never needed. The kubelet's certificate must be

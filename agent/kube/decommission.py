@@ -36,7 +36,8 @@ class ReleaseAnswer:
         clean: nobody has less than the kubelet gave any more.
         writes: writes that succeeded.
         confined: what still has less, and why: the first of them, one sentence each.
-        named: cgroups that have everything and name it, since the kernel empties no set that is in use (S17).
+        named: cgroups that have everything and name it, since the kernel empties no set that is in use:
+            they confine nobody (safety rule S17).
         untold: pods whose annotations could not be cleared in time.
     """
 

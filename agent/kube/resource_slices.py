@@ -1,4 +1,6 @@
-"""Does a DRA driver hand out this node's CPUs? Its ResourceSlice says so, whatever its pod is called (safety.md S10).
+"""Does a DRA driver hand out this node's CPUs? Its ResourceSlice says so, whatever its pod is called.
+
+Then it writes cpusets, and there are never two writers (safety rule S10).
 
 Such an object names its node and its driver, and only who may write ResourceSlices can make one: no tenant. The
 server itself limits the list to this node and this driver. A server that does not know these objects, or does not let

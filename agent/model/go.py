@@ -15,7 +15,7 @@ _LONGEST = 80
 
 
 def parse_bool(text: str) -> bool:
-    """As strconv.ParseBool (kubelet rule 0.3).
+    """As strconv.ParseBool, by which the kubelet reads gates and options (kubelet rule 0.3).
 
     Raises:
         MalformedError: in Go's words.

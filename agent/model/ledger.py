@@ -26,7 +26,8 @@ class CpuBooks:
     """Exclusive CPUs.
 
     Attributes:
-        shared: the shared pool. Holds the reserved CPUs unless strict-cpu-reservation (kubelet rule 4.2).
+        shared: the shared pool. Holds the reserved CPUs unless strict-cpu-reservation (kubelet rule 4.2: the shared
+            pool).
         assigned: pod uid -> container name -> CPUs. Under pod-level management also the shares of a pod's own pool.
         pools: pod uid -> the CPUs of a pod managed as a whole (PodLevelResourceManagers, kubelet rule 4.12).
         confined: pod uid -> confinement of pods that share CPUs of some nodes (numalign.io/align).

@@ -1,7 +1,7 @@
 """The outcome of an admission: Admitted or Refused. A refusal is a value; its words are made at the edge.
 
-`Reason` values are the kubelet's own admission reasons (rule 2.2) plus ours; they are used verbatim in the pod's
-condition, in Events, as a metric label and in logs.
+`Reason` values are the kubelet's own reasons of a refusal (kubelet rule 2.2) plus ours; they are used verbatim in the
+pod's condition, in Events, as a metric label and in logs.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class Reason(StrEnum):
     SMT = "SMTAlignmentError"
     EMPTY_POOL = "EmptyPodSharedPoolError"
     UNEXPECTED = "UnexpectedAdmissionError"
-    SHARED_POOL = "SharedPoolWouldBeEmpty"  # ours: safety rule S5
+    SHARED_POOL = "SharedPoolWouldBeEmpty"  # ours: the shared pool is never empty (safety rule S5)
     CEILING = "NamespaceCPUCeiling"  # ours: exclusiveCPUs, how many a namespace may hold on a node
-    MEMORY = "InsufficientMemory"  # ours: memory cannot be had (defect D7), or safety rule S7
+    MEMORY = "InsufficientMemory"  # ours: none fits (defect D7), or it may not be bound (safety rule S7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,8 @@ class Refused:
         refusal: why.
         ledger: what to go on with. Under Compatibility.FIXED it is the ledger as before. Under KUBELET the
             containers before the refused one were allocated and taken back, and taking back is not the exact
-            inverse: memory of a group of nodes returns from the lowest node up (kubelet rules 2.3, 5.7).
+            inverse: memory of a group of nodes returns from the lowest node up (kubelet rules 2.3: the order of
+            providers, 5.7: release).
     """
 
     refusal: Refusal

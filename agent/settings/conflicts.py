@@ -67,7 +67,8 @@ def check_together(settings: Settings, *, present: frozenset[str]) -> None:
 def check_kernel(settings: Settings, release: str) -> None:
     """Refuse what the kernel cannot do without harm; `release` as uname has it.
 
-    Before 6.2 each write of a cpuset resets the affinities that the threads below it chose (safety rule S6). The pool
+    Before 6.2 each write of a cpuset resets the affinities that the threads below it chose (safety
+    rule S6: nobody runs on another's CPUs). The pool
     changes with every pod, and a mixed container's threads choose theirs: its shared part must then never change.
 
     Raises:

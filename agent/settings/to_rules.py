@@ -177,7 +177,8 @@ def eviction_memory(settings: Settings, machine: Machine) -> int:
     if text in {"0%", "100%"}:
         return 0  # the kubelet drops such a threshold
     capacity = sum(node.memory for node in machine.nodes)
-    # The kubelet keeps the share as a float32 and multiplies as float64: the sums of rule 5.1 are compared exactly.
+    # The kubelet keeps the share as a float32 and multiplies as float64: the sums of reserved memory are
+    # compared exactly (kubelet rule 5.1).
     return int(capacity * _float32(_float32(float(text[:-1])) / 100))
 
 

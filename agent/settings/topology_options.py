@@ -33,8 +33,9 @@ def topology_rules(
 ) -> TopologyRules:
     """Check the three settings, against a machine too where one is given.
 
-    Under Compatibility.KUBELET, policy none looks at nothing else (rule 2.3), and a machine with more NUMA nodes than
-    max-allowable-numa-nodes is refused; otherwise everything is checked, and no machine is too large.
+    Under Compatibility.KUBELET, policy none looks at nothing else (rule 2.3: scopes are not even read), and a machine
+    with more NUMA nodes than max-allowable-numa-nodes is refused; otherwise everything is checked, and no machine is
+    too large.
 
     Raises:
         SettingsError: the first of the kubelet's checks that fails.

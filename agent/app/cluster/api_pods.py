@@ -192,7 +192,7 @@ class ApiPods:
         if text:
             self.reporters.problem("reservation", text)
 
-    # ---- other writers of cpusets (safety rule S10)
+    # ---- other writers of cpusets: there are never two (safety rule S10)
 
     def _mind_others(self) -> None:
         """Traces on this node, and at times the kubelet's own word and the API's."""

@@ -230,7 +230,7 @@ def _kubelet(sockets: Sockets, closing: ExitStack) -> PodResources | None:
 def _cleanup_rule(
     options: ClusterOptions, setup: FollowedSetup, engine: Engine, exemptions: Exemptions
 ) -> CleanupRule | None:
-    """Whose Failed pods are deleted now; None for nobody's (safety rule S12)."""
+    """Whose Failed pods are deleted now, None for nobody's: refusals make no storm (safety rule S12)."""
     after = setup.now.settings.refusals.delete_after
     if after is None or not engine.acting:
         return None

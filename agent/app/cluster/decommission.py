@@ -1,9 +1,9 @@
-"""Leaving a node on request (safety.md S18): put everything back, tell nobody anything any more, and say so.
+"""Leaving a node on request: put everything back, tell nobody anything any more, and say so.
 
 Asked by an annotation of our own pod (`agent.kube.decommission`), answered by another one. SIGTERM looks the same on
-upgrade and uninstall, and never releases. Taking the request back takes everything up again, with the same grants.
-Owned by `agent.app.cluster.api_pods`: `seen` is called on kopf's thread and stops the engine at once; `turn` is the
-loop's.
+upgrade and uninstall, and never releases (safety rule S18: upgrades keep every grant, uninstalling keeps none).
+Taking the request back takes everything up again, with the same grants. Owned by `agent.app.cluster.api_pods`: `seen`
+is called on kopf's thread and stops the engine at once; `turn` is the loop's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """`numalign release --cluster`: asks every agent to put its node back, waits for each one's word, names who remains.
 
-Run by the chart's pre-delete hook (safety.md S18). It needs to read one DaemonSet and all pods, and to annotate those
-of one namespace; a pod that comes late (its node was rebooting, or it was replaced) is asked as well.
+Run by the chart's pre-delete hook: uninstalling keeps no grant (safety rule S18). It needs to read one DaemonSet and
+all pods, and to annotate those of one namespace; a pod that comes late (its node was rebooting, or it was replaced)
+is asked as well.
 
 A node whose agent never began is not waited for: after a failed first installation there is nothing to release, and
 nobody to answer. That no container of its pod started proves little, as the pod may be a new one. But every agent

@@ -1,4 +1,7 @@
-"""Putting cgroups back: what `numalign release` does, and an agent that is asked to leave (safety.md S3, S17, S18).
+"""Putting cgroups back: what `numalign release` does, and an agent that is asked to leave.
+
+Release leaves nobody confined (safety rule S17): after one switch stopped the agent (S3), and before it is
+uninstalled (S18).
 
 The plan is `agent.core.cgroups.release`'s. Afterwards the tree is read again, and what remains is told with its
 reason: a clean uninstall is one where nothing remains, or only what the kernel keeps and what means the same.

@@ -224,7 +224,7 @@ class NodeEdges:
         return self.driver.sandboxes if self.driver is not None else ()
 
     def enforcing(self) -> bool:
-        """Whether the runtime is told anything (safety.md S3, S10)."""
+        """Whether the runtime is told anything: no switch (safety rule S3), no other writer (S10) stops us."""
         if self.enforcement() in (Enforcement.DRY_RUN, Enforcement.CGROUP):
             return False
         return self.engine.acting

@@ -2,7 +2,8 @@
 
 `agent.app.cluster.build` and `agent.app.standalone.build` make it, of finished parts. The loop has what needs a
 clock: settings and machine, new cgroup folders, repairs, and what its source has to do; no thread waits for the
-network but those that tell the API. Nothing is released at the end (safety rule S18).
+network but those that tell the API. Nothing is released at the end: an upgrade keeps every grant (safety
+rule S18).
 """
 
 from __future__ import annotations

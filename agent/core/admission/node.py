@@ -104,7 +104,8 @@ class Node:
         """The ledger of a node without pods.
 
         Raises:
-            SettingsError: what the managers refuse at start (rules 3.2, 4.1, 5.1), with the kubelet's sentence.
+            SettingsError: what the managers refuse at start, with the kubelet's sentence: topology options (rule
+                3.2), reserved CPUs (rule 4.1), reserved memory (rule 5.1).
         """
         return Ledger(machine=self.machine.digest, cpus=self._cpus.start(), memory=self._memory.start())
 

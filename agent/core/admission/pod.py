@@ -167,7 +167,7 @@ class Admission:
 
 
 def _wrapped(refusal: Refusal) -> Refusal:
-    """An error without a type of its own is wrapped as the kubelet wraps it (kubelet rule 2.2)."""
+    """An error without a reason of its own gets the kubelet's words around its sentence (kubelet rule 2.2)."""
     if refusal.reason is not Reason.UNEXPECTED:
         return refusal
     return replace(refusal, message=f"Allocate failed due to {refusal.message}, which is unexpected")

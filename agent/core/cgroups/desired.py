@@ -5,7 +5,8 @@ In which order it is written says `agent.core.cgroups.plan`.
 Called by `agent.core.cgroups.plan` and `agent.core.cgroups.drift` for the whole tree, and through `share` by whoever
 starts one container (NRI's CreateContainer). Pure.
 
-Where the sets go (safety rule S6; v2 rules: https://docs.kernel.org/admin-guide/cgroup-v2.html#cpuset, v1 rules:
+Where the sets go, so that nobody runs on another's CPUs (safety rule S6; v2 rules:
+https://docs.kernel.org/admin-guide/cgroup-v2.html#cpuset, v1 rules:
 https://docs.kernel.org/admin-guide/cgroup-v1/cpusets.html):
 
     v2  a cgroup without a set inherits its parent's, so the shared pool is written once per QoS slice and per
@@ -150,7 +151,10 @@ def holders(ledger: Ledger, qos: Qos) -> dict[str, CpuSet]:
 
 
 def _mems(ledger: Ledger, uid: str, container: str, rules: Rules) -> NodeSet | None:
-    """The nodes that a container's memory is bound to; None where it is not, or must not be (safety rules S4, S7)."""
+    """The nodes that a container's memory is bound to.
+
+    None where it is not, or must not be: it ran before us (safety rule S4), or it does not fit there (S7).
+    """
     record = ledger.pods.get(uid)
     if not container or record is None or not record.bind_memory:
         return None

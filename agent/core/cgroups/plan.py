@@ -17,7 +17,7 @@ shrunk; and on v1 no write may leave a child outside its parent (EACCES, EBUSY: 
     C  parents that held a place for jumpers shrink to their own sets, children first.
 
 Then memory nodes, which nobody owns: parents widen, containers change, parents shrink. They come last since such a
-write may take long (safety rule S8).
+write may hang, and must hold up nobody (safety rule S8).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Putting things back: the writes that undo enforcement (S3, S17), and those of the CPU quota (S16). Pure.
+"""Putting things back: the writes that undo enforcement, and those of the CPU quota. Pure.
+
+One switch stops numalign (safety rule S3), release leaves nobody confined (S17), and the quota goes with the grant
+(S16).
 
 Called by the engine for `numalign release`, for the kill switch, and, for the quota, after every decision.
 
@@ -96,7 +99,9 @@ def _may_be_limited(ledger: Ledger, cgroup: Cgroup) -> bool:
 
 
 def lifted(ledger: Ledger, uid: str, container: str = "") -> bool:
-    """Whether a container, or a pod with its sandbox and helpers (""), is to have no quota (kubelet rules 7.4, 4.12).
+    """Whether a container, or a pod with its sandbox and helpers (""), is to have no CPU quota.
+
+    Kubelet rules 7.4 (CPU time) and 4.12 (pods that are managed as a whole).
 
     A container: if it holds CPUs that no other container of its pod may use. A pod: if one of its containers is such;
     with pod-level resources, if all of them are.

@@ -1,4 +1,6 @@
-"""The CPUs for one request: within the affinity first, then anywhere (rule 4.6), and whole cores if asked for (4.7).
+"""The CPUs for one request: within the affinity first, then anywhere, and whole cores if asked for.
+
+Kubelet rules 4.6 (allocation) and 4.7 (full-pcpus-only).
 
 Under Compatibility.KUBELET the answer is the kubelet's, but for one thing: where its averages over uneven cores or
 sockets would hand out CPUs that were not offered (somebody else's, or reserved ones; kubernetes issues 124066,
@@ -74,7 +76,10 @@ class Chooser:
             return Refusal(Reason.UNEXPECTED, str(reason), facts=facts)
 
     def part(self, offered: CpuSet, count: int) -> CpuSet | Refusal:
-        """Pick `count` of a pod's own CPUs for one of its containers (rule 4.12): cores may be split there."""
+        """Pick `count` of a pod's own CPUs for one of its containers: cores may be split there.
+
+        The pod is managed as a whole (kubelet rule 4.12).
+        """
         try:
             taken = take(
                 self._topology, offered.bits, count, self._options, literal=self._literal, kubelet=self._kubelet

@@ -222,8 +222,9 @@ def _remainder(
 
 
 def _dealt(left: Leftovers, members: Sequence[int], rest: int, group: int) -> Leftovers | None:
-    """What the members have left when the rest is dealt out group by group; None when it cannot be (D3).
+    """What the members have left when the rest is dealt out group by group; None when it cannot be.
 
+    There the kubelet goes round for ever (defect D3).
     A node that is a member twice gives twice, out of one count (module's head).
     """
     after = {node: left[node] for node in members}

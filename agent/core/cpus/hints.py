@@ -1,4 +1,4 @@
-"""Where a number of CPUs could lie, as a Demand (kubelet rule 4.5).
+"""Where a number of CPUs could lie: the CPU manager's hints as a Demand (kubelet rule 4.5).
 
 The kubelet lists every set of NUMA nodes with enough CPUs: those that can still be granted in these nodes, and all
 reusable ones, which must lie within. Preferred are the sets of as few nodes as an *empty* machine would need, and

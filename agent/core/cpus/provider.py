@@ -7,8 +7,9 @@ Asked by `agent.core.admission.node`, after devices and before memory. Its parts
 `hints` (where it could lie), `choose` (which CPUs), `pods` (pods managed as a whole).
 
 Defects of the kubelet, answered alike under Compatibility.KUBELET and mended under FIXED: D1, a pod that
-holds its CPUs already is not asked again for whole free cores; D2 and D6 in `choose`. Mended in both: D3, the
-endless loop; D9, pods managed as a whole lose their CPUs when they are admitted again.
+holds its CPUs already is not asked again for whole free cores; in `choose` D2, a remembered combination that changes,
+and D6, the affinity's number of nodes that is ignored. Mended in both: D3, the endless loop; D9, pods managed as a
+whole lose their CPUs when they are admitted again.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ class CpuManager:
             return {CPU: IMPOSSIBLE}
         books = ledger.cpus
         own = books.pools.get(pod.uid)
-        if own is not None and not self._kubelet:  # D9
+        if own is not None and not self._kubelet:  # defect D9: the kubelet grants it twice
             return {CPU: self._hinter.offer(own, count) if len(own) == count else IMPOSSIBLE}
         held = CpuSet()
         for container in pod.containers:
@@ -145,7 +146,7 @@ class CpuManager:
             return ledger
         books = ledger.cpus
         held = books.assigned.get(pod.uid, {}).get(container.name)
-        if held is not None and not self._cores_first:  # D1
+        if held is not None and not self._cores_first:  # defect D1: it runs already
             return self._with(ledger, _reused(books, pod.uid, container, held))
         reusable = self._reusable(books, pod)
         refusal = self._chooser.check_cores(count, self._physical(books, reusable))
@@ -175,7 +176,7 @@ class CpuManager:
         count = self._pod_count(pod)
         books = ledger.cpus
         again = pod.uid in books.pools
-        if not count or (again and not self._kubelet):  # D9
+        if not count or (again and not self._kubelet):  # defect D9: the kubelet grants it twice
             return ledger
         own = self._own(books, pod, count, affinity)
         if again and not isinstance(own, Refusal):
@@ -189,11 +190,14 @@ class CpuManager:
         return self._with(ledger, replace(books, pools={**books.pools, pod.uid: own}))
 
     def started(self, ledger: Ledger, pod: Pod, container: Container) -> Ledger:  # noqa: ARG002 - Provider
-        """Nothing: CPUs of finished init containers stay the pod's until it ends (kubelet rule 4.14)."""
+        """Nothing: CPUs of finished init containers stay the pod's until it ends (kubelet rule 4.14: release)."""
         return ledger
 
     def release(self, ledger: Ledger, uid: str, container: str | None = None) -> Ledger:
-        """Give back what a container (None: the pod) holds, less what its other containers hold too (rule 4.14)."""
+        """Give back what a container (None: the pod) holds, less what its other containers hold too.
+
+        Kubelet rule 4.14: release.
+        """
         books = ledger.cpus
         containers = books.assigned.get(uid, {})
         own = books.pools.get(uid)
@@ -240,7 +244,7 @@ class CpuManager:
         return books.reusable[1]
 
     def _physical(self, books: CpuBooks, reusable: CpuSet) -> CpuSet:
-        """CPUs on cores without a reserved CPU. The kubelet forgets those that the pod may reuse (D1)."""
+        """CPUs on cores without a reserved CPU. The kubelet forgets those that init containers left (defect D1)."""
         if self._kubelet:
             return books.shared - self._pools.touched
         return (self._pools.free(books) | reusable) - self._pools.touched

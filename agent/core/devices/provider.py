@@ -171,7 +171,7 @@ class DeviceManager:
             resource: size
             for resource, size in sorted(limits.items())
             if resource not in self._inventory.reported
-            and (size or not self._fixed)  # D13
+            and (size or not self._fixed)  # defect D13: the kubelet gives hints for a limit of zero
             and (resource in self._places or in_use(ledger.devices, resource))
         }
 
@@ -204,7 +204,7 @@ class DeviceManager:
         self, ledger: Ledger, pod: Pod, resource: str, size: int, held: Iterable[str], reusable: Iterable[str], *,
         fold: bool,
     ) -> Offer:  # fmt: skip
-        """Hints for one resource (kubelet rule 6.2)."""
+        """Where devices of one resource could lie: its hints (kubelet rule 6.2)."""
         places = self._places.get(resource, {})
         if not any(places.values()) or self._barred(ledger, resource):
             return NO_PREFERENCE  # if barred, the choice says so

@@ -170,7 +170,7 @@ def _otherwise(view: ObstacleView, ledger: Ledger) -> str:
 
 
 def _group_rule(ledger: Ledger) -> str:
-    """What the Memory Manager's rule for groups forbids now (kubelet rule 5.4); "" where nobody holds memory."""
+    """What the Memory Manager's group rule forbids now (kubelet rule 5.4: hints); "" where nobody holds memory."""
     groups = {book.group for book in ledger.memory.nodes if book.users and len(book.group) > 1}
     if groups:
         names = listing(on(group) for group in sorted(groups, key=lambda each: each.bits))

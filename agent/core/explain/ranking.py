@@ -1,4 +1,4 @@
-"""Who won a merge, by which rule, and why the others lost (kubelet rules 3.3 to 3.6).
+"""Who won a merge, by which rule, and why the others lost (kubelet rules 3.3 to 3.6: from hint lists to the policy).
 
 Preferred first, then fewer nodes, then (with prefer-closest-numa-nodes) the closer, then the lower numbers; and where
 nothing is preferred by all, the overlap whose node count is nearest to what the neediest list takes at least.

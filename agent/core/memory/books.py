@@ -1,4 +1,6 @@
-"""The arithmetic of the memory books: taking bytes from NUMA nodes and giving them back (rules 5.2, 5.6, 5.7).
+"""The arithmetic of the memory books: taking bytes from NUMA nodes and giving them back.
+
+Kubelet rules 5.2 (books), 5.6 (allocation), 5.7 (release).
 
 Used by `agent.core.memory.provider` and its parts. Per node and resource, what the system keeps, what is granted and
 what is free always add up to the total. The nodes of one block are its *group*; a node counts its users, one per

@@ -1,4 +1,6 @@
-"""Which nodes a container's memory goes to, given the merged affinity (kubelet rules 5.5, 5.6).
+"""Which nodes a container's memory goes to, given the merged affinity.
+
+Kubelet rules 5.5 (default and extension of the affinity) and 5.6 (allocation).
 
 Used by `agent.core.memory.provider` and `agent.core.memory.pods`. Without an affinity the best of the hints is
 taken; an affinity that is too small is extended to the best hint that contains it. The kubelet's sentences are kept
@@ -34,7 +36,10 @@ def unexpected(message: str) -> Refusal:
 
 
 def choose_as_kubelet(placement: Placement, affinity: Hint, positions: Positions) -> int | Refusal:
-    """The mask to allocate on, by the kubelet's steps: defects D5 and D7 included."""
+    """The mask to allocate on, by the kubelet's steps, two defects included.
+
+    D5: one node of a group is granted alone. D7: "no memory fits" is said as "no preference".
+    """
     table, preferred = placement.table, affinity.preferred
     if affinity.nodes is None:
         best = _best(placement.demand() if table.request else None, positions)
@@ -59,8 +64,10 @@ def choose_as_kubelet(placement: Placement, affinity: Hint, positions: Positions
 def choose(placement: Placement, affinity: Hint, positions: Positions) -> int | Refusal:
     """The mask to allocate on, one that the placement accepts.
 
-    As the kubelet, with these mends. A mask that the group rule forbids is extended as one that is too small is (D5).
-    Nothing fits anywhere: a reason of its own (D7). An affinity that is not preferred, so best-effort or none, gives
+    As the kubelet, with these mends. A mask that the group rule forbids is extended as one that is too small is, so
+    that no node of a group is granted alone (defect D5).
+    Nothing fits anywhere: a reason of its own, not "no preference" (D7). An affinity that is not preferred, so
+        best-effort or none, gives
     way: rather than refuse the pod, the best nodes within the affinity are taken, else the best there are.
     """
     if affinity.nodes is not None:

@@ -9,8 +9,11 @@ Called by `agent.core.admission.node`. The state is `Ledger.memory`; the rules a
     pods       pods managed as a whole
 
 Only Guaranteed pods get memory of their own, and containers with CPUs of their own (`agent.core.request.exclusive`).
-Compatibility.KUBELET answers as the kubelet of `Rules.minor` does, defects D4, D5, D7, D9, D10 and D11 included, but
-never crashes (D8) and never lets the books go wrong; FIXED mends all of them and knows nodes without CPUs.
+Compatibility.KUBELET answers as the kubelet of `Rules.minor` does, defects included, but never crashes where a node
+lacks a size of huge pages (D8) and never lets the books go wrong: memory of ended init containers is taken again
+(D4), a node of a group is granted alone (D5), no preference is said where nothing fits (D7), a pod managed as a whole
+is granted twice (D9) and fails with a container without a request (D10), and with pod scope held memory gives no hint
+(D11). FIXED mends all of them and knows nodes without CPUs.
 """
 
 from __future__ import annotations
@@ -111,7 +114,7 @@ class MemoryManager:
         return seen.undone(self._allocated(seen.ledger, pod, container, affinity))
 
     def allocate_pod(self, ledger: Ledger, pod: Pod, affinity: Hint) -> Ledger | Refusal:
-        """Take the memory of a pod managed as a whole, and share it out; once, even if asked twice (D9)."""
+        """Take the memory of a pod managed as a whole, and share it out; the kubelet does so twice (defect D9)."""
         if not (self._fixed and ledger.cpus.confined):
             return self._allocated_pod(ledger, pod, affinity)
         seen = CountedLedger(ledger, pod.uid)
@@ -223,7 +226,7 @@ class MemoryManager:
         """Hints of what is held already: it stays where it is.
 
         The kubelet says so only where sizes and resources are those of the request, so not after an init container's
-        block has shrunk (kubelet rule 5.4).
+        block has shrunk (kubelet rule 5.4: hints).
         """
         if self._fixed:
             nodes = NodeSet.union(block.nodes for block in blocks)

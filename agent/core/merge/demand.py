@@ -2,7 +2,8 @@
 
 The kubelet's managers answer with a list of hints, one for each of up to 2^n node sets, and its Topology Manager then
 walks the product of the lists: 8 nodes and 3 lists take seconds, 64 nodes never end. But the lists are regular. They
-follow from a few sums (kubelet rules 4.5, 5.4, 6.2), so a provider here states the sums:
+follow from a few sums (kubelet rules 4.5, 5.4, 6.2: hints of CPUs, memory, devices), so a provider here states the
+sums:
 
     Need    "the amounts of the nodes must reach `amount`": 6 free CPUs, 4 GiB of free memory, 2 free GPUs
     Family  all masks within a domain that serve every Need; with a mask, all larger ones within the domain are in it

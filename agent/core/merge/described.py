@@ -118,7 +118,10 @@ def goal_of(question: MergeQuestion, budget: Budget) -> tuple[int, bool]:
 
 
 def _least(demand: Demand, budget: Budget) -> tuple[int, bool]:
-    """The fewest nodes in any of the demand's masks, and whether that is proved. Raw masks count (rule 3.5)."""
+    """The fewest nodes in any of the demand's masks, and whether that is proved.
+
+    Raw masks count (kubelet rule 3.5: which combination is best).
+    """
     counts = [mask.bit_count() for mask in demand.fixed]
     proved = True
     if demand.family is not None and demand.family.possible:

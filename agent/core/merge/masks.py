@@ -1,8 +1,9 @@
 """Masks: sets of NUMA nodes as plain ints over node *positions*, for the code that handles millions of them.
 
 The position of a node is the rank of its id on the machine. Rank keeps "fewer bits" and "smaller integer", the two
-comparisons the kubelet makes (rule 3.1), so a machine whose ids have holes, or reach 255, needs nothing else, and a
-table of weights or distances is indexed without gaps. Ids come back only in what leaves the room (`NodeSet`).
+comparisons the kubelet makes (rule 3.1: masks and their order), so a machine whose ids have holes, or reach 255,
+needs nothing else, and a table of weights or distances is indexed without gaps. Ids come back only in what leaves the
+room (`NodeSet`).
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class Positions:
         """The mask of a set of ids.
 
         An id that the machine lacks keeps a bit of its own, above all positions: the kubelet compares hints for
-        equality, and counts their nodes, *before* it drops such ids (kubelet rules 3.4, 3.5).
+        equality, and counts their nodes, *before* it drops such ids (kubelet rules 3.4: the merge, 3.5: the
+        best combination).
         """
         if self._dense:
             return nodes.bits

@@ -1,4 +1,6 @@
-"""What a pod asks of the managers: their own formulas, which differ from the scheduler's (rules 4.4, 5.3, 8.2).
+"""What a pod asks of the managers: their own formulas, which differ from the scheduler's.
+
+Kubelet rules 4.4 (who gets exclusive CPUs), 5.3 (memory requests), 8.2 (effective requests).
 
 Used by `agent.core.cpus.provider`, `agent.core.memory.provider`, `agent.core.devices.provider` and
 `agent.core.admission.node`. Amounts come in as thousandths of a unit and leave as whole CPUs, bytes or devices.
@@ -20,7 +22,7 @@ HUGE = "hugepages-"
 
 
 def eligible(container: Container) -> bool:
-    """Whether a container of a pod with pod-level resources may have resources of its own (kubelet rule 4.4).
+    """Whether a container of a pod with pod-level resources may have exclusive CPUs and memory (kubelet rule 4.4).
 
     Its CPU and its memory request are both set and equal to the limit.
     """
@@ -95,7 +97,10 @@ def pod_requests(pod: Pod, *, overhead: bool = True) -> dict[str, int]:
 
 
 def pod_limits(pod: Pod, *, overhead: bool = True) -> dict[str, int]:
-    """Effective limits in thousandths (kubelet rule 8.2). Overhead is added only where there is a limit."""
+    """Effective limits, made as effective requests are (kubelet rule 8.2), in thousandths.
+
+    Overhead is added only where there is a limit.
+    """
     total = _together(pod, lambda container: container.limits)
     total.update(_pod_level(pod, pod.limits))
     for name, milli in pod.overhead.items() if overhead else ():

@@ -3,7 +3,7 @@
     Cgroups(root)            finds version, driver, runtime and the kubelet's root by looking
       .observe()             one scan -> model.cgroup.Observed
       .apply(writes)         in order -> model.cgroup.Written each
-      .pages(path)           bytes per NUMA node (safety.md S4)
+      .pages(path)           bytes per NUMA node: memory that lies elsewhere is not moved (safety rule S4)
       .affinities
 
     layout    names, made and recognised      kernel    who takes the writes

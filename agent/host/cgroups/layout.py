@@ -1,7 +1,7 @@
 """Names of the kubelet's cgroups: made and recognised. Text only; nothing is opened.
 
-Called by `agent.host.cgroups.scanning` and `watching` (recognising) and `agent.host.scratch` (making). The rules are
-kubelet rule 7.1:
+Called by `agent.host.cgroups.scanning` and `watching` (recognising) and `agent.host.scratch` (making). The names
+follow kubelet rule 7.1 (names of cgroups):
 
     logical name   [cgroup root parts ..., "kubepods", ("burstable" | "besteffort"), "pod<uid>"]
     cgroupfs       joined by "/"

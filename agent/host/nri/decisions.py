@@ -118,7 +118,8 @@ class EngineDecisions:
         """The sets of one container.
 
         A container whose pod holds no CPU of its own is not named: it inherits the pool that is written to the slices
-        above it, and a set of its own would have to be written again with every change of the pool (S9). One of a
+        above it, and a set of its own would have to be written again with every change of the pool, while the runtime
+        never waits (safety rule S9). One of a
         Burstable pod is, while its slice holds grants of others: it would stand on them until its pod is named.
         """
         snapshot = self._engine.snapshot

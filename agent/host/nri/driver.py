@@ -76,7 +76,8 @@ class NriDriver:
         decisions: the engine.
         find: for pods that the watch has not brought yet.
         starting: told of each pod's uid when its sandbox is about to run; must return at once.
-        enforcing: False while only observing (safety.md S3): nothing is refused and nothing adjusted.
+        enforcing: False while only observing, which one switch brings about (safety rule S3): nothing is refused and
+            nothing adjusted.
         count: told of what became of each: "pinned", "shared", "unknown", "refused", "observed".
     """
 
@@ -202,7 +203,7 @@ class NriDriver:
             return None
         desired = self._decisions.desired(uid, name)
         if not desired.exclusive:
-            return None  # the pool is written to slices; a set of its own would have to be kept up to date (S9)
+            return None  # the pool is written to slices; a set of its own would have to be updated (S9: no wait)
         cpus = desired.cpus if _differs(container.cpus, desired.cpus) else None
         mems = desired.mems if _differs(container.mems, desired.mems) else None
         return Adjustment(cpus=cpus, mems=mems) if cpus is not None or mems is not None else None

@@ -1,8 +1,9 @@
 """Reads the kubelet's podresources API. Used by the engine's device hints.
 
 The answers carry no pod uid: they are joined by namespace and name. A device that lies on several NUMA nodes comes as
-one entry per node; a device without topology has no preference; an entry with node id -1 neither (rule 6.6). The
-kubelet allows 100 requests a second with bursts of 10 over all clients together: we keep to a tenth of it.
+one entry per node; a device without topology has no preference; an entry with node id -1 neither (rule 6.6:
+podresources). The kubelet allows 100 requests a second with bursts of 10 over all clients together: we keep to a
+tenth of it.
 """
 
 from __future__ import annotations

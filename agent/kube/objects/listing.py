@@ -3,7 +3,7 @@
 A tenant may write 256 KiB of annotations on each of his pods, six times that in JSON; a node has a hundred pods and
 more. `Items` cuts the answer into single objects as its bytes come, and keeps one of them at a time. An object that
 is too large to be parsed is given as its beginning. What is not a whole list is an error: a part of a
-list must never count as all of it (safety.md S13).
+list must never count as all of it, or pods that run would be freed too early (safety rule S13).
 
 Used by `agent.kube.objects.pod_stream`. One request brings all: it can be served from the API server's cache
 (resourceVersion=0), where limits and continue tokens are ignored.

@@ -67,7 +67,8 @@ class PodReporter:
         fallback: what `fail` and `evict` become beyond that.
         hints: which devices containers cannot use through a file (safety.md S22).
         exempt: why a pod is left alone (safety.md S2): then it carries no word of ours either.
-        acting: False while only observing: reports are told, nothing is done to pods (safety.md S3).
+        acting: False while only observing: reports are told, but one switch stops all that is done to pods (safety
+            rule S3).
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class PodReporter:
         self._refusals.most, self._fallback = most_refusals, fallback
 
     def leave(self, *, decommission: bool = True) -> None:
-        """Take back every word from every pod, and say nothing more (safety.md S18); or speak again from now on."""
+        """Take back every word from every pod, since uninstalling keeps none (safety rule S18); or speak again."""
         self._left = decommission
         with self._lock:
             faces = [face for face in self._faces.values() if not face.full] if decommission else []
