@@ -49,7 +49,7 @@ def test_fail_and_run(place: Make) -> None:
 
 
 def test_s19_evict(place: Make) -> None:
-    """evict: the pod is evicted, which the chart's switch allows (safety.md S19)."""
+    """evict: the pod is evicted, which the chart's switch allows (S19: evicting is off by default)."""
     node = place()
     with Agent(node):
         node.create("big", cpu="9", annotations={**FAIL, "on_misalignment": "evict"})

@@ -1,4 +1,4 @@
-"""S10 by a ResourceSlice: a DRA driver that hands out this node's CPUs is known, whatever its pod is called."""
+"""Never two writers (S10): a ResourceSlice names a driver that hands out this node's CPUs, whatever its pod."""
 
 from __future__ import annotations
 

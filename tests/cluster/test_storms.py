@@ -1,4 +1,4 @@
-"""S11 and S12 with the real kube-controller-manager: what replaces refused pods, and how often that happens."""
+"""Waiting has an end (S11) and refusals make no storm (S12), with the real kube-controller-manager."""
 
 from __future__ import annotations
 

@@ -1,12 +1,17 @@
 """Finds where code and pages cite a rule, defect, decision or finding by its number, and where each can be read.
 
-`cited` finds the citations of a text, `places` where each can be read: in the pages of deploy/docs/dev, for findings
-in their tests. `texts` are the files that may cite.
+`cited` finds the citations of a text, `places` where each can be read: in the pages of deploy/docs/dev, findings in
+their tests. `texts` are the files that may cite. `bare` finds the sentences of a module that name a rule by its
+number alone. Whether a sentence's words are those of the rule is for a reader to judge: a list of words that may
+stand for each rule would refuse good sentences, and take bad ones.
 """
 
 from __future__ import annotations
 
+import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -35,6 +40,12 @@ _LISTS = (
 )
 _HEAD = re.compile(rf"^#+ ([SD]?)({_NUMBER})\b", re.MULTILINE)
 _PAGE = re.compile(r"(?<![\w./-])([a-z][\w-]*\.md)\b")
+FEWEST = 3
+"""Words of a sentence that cites, beside the citation itself."""
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n\s*\n")
+_NO_WORD = re.compile(
+    rf"\b(?:[SD]?{_NUMBER}|[\w-]+\.md|[Ss]afety|[Kk]ubelet|[Rr]ules?|[Dd]efects?|[Ss]pec|[Ss]ee|and|to|of|the|by|as)\b"
+)
 
 
 def cited(text: str) -> Iterator[str]:
@@ -43,6 +54,33 @@ def cited(text: str) -> Iterator[str]:
         yield from (_key(kind, number) for number in pattern.findall(text))
     for first, others in (found for pattern in _LISTS for found in pattern.findall(text)):
         yield from (_key("rule", number) for number in (first, *re.findall(_NUMBER, others)))
+
+
+def bare(source: str) -> Iterator[tuple[int, str]]:
+    """Sentences of a module's comments and docstrings that cite a rule or defect in fewer words than `FEWEST`."""
+    for line, text in _prose(source):
+        for sentence in _SENTENCE.split(text):
+            rules = any(each[0] in "SD" or each.startswith("rule ") for each in cited(sentence))
+            if rules and len(re.findall(r"[^\W\d_]{2,}", _NO_WORD.sub(" ", sentence))) < FEWEST:
+                yield line, sentence.strip()
+
+
+def _prose(source: str) -> Iterator[tuple[int, str]]:
+    """Docstrings, attributes' too, and comments; comments on lines of their own that follow each other are one."""
+    for each in ast.walk(ast.parse(source)):
+        if isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant) and isinstance(each.value.value, str):
+            yield each.lineno, each.value.value
+    first, last, block = 0, 0, ""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            row, alone = token.start[0], token.line.lstrip().startswith("#")
+            if alone and row == last + 1:
+                block += f" {token.string.lstrip('#')}"
+            else:
+                yield first, block
+                first, block = row, token.string
+            last = row if alone else 0
+    yield first, block
 
 
 def pages_named(text: str) -> set[str]:

@@ -22,6 +22,35 @@ def test_every_citation_can_be_read() -> None:
     assert not lost
 
 
+def test_no_number_stands_alone() -> None:
+    """Who reads a comment or a docstring of agent, tests or tools reads what the rule says beside its number."""
+    found = [
+        f"{path.relative_to(pages.ROOT)}:{line}: {sentence}"
+        for path, text in citations.texts().items()
+        if path.suffix == ".py" and path.name not in MADE_UP
+        for line, sentence in citations.bare(text)
+    ]
+    assert not found, "say the rule's words beside its number"
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("x = 1  # D9", ["# D9"]),
+        ("x = 1  # ours: safety rule S5", ["# ours: safety rule S5"]),
+        ("x = 1  # the shared pool is never empty (S5)", []),
+        ('"""See kubelet rules 4.5 and 4.6."""', ["See kubelet rules 4.5 and 4.6."]),
+        ('x = 1\n"""How long it may take. (safety.md S9)"""', ["(safety.md S9)"]),
+        ("# a comment goes on\n# (S13)\n", []),
+        ("x = 'S13'", []),
+        ("x = 1  # finding 12", []),
+    ],
+)
+def test_a_number_alone_is_found(source: str, found: list[str]) -> None:
+    """In comments and docstrings, not in data; the kind of a rule and its number are no words."""
+    assert [sentence for _, sentence in citations.bare(source)] == found
+
+
 def test_every_page_that_is_named_is_there() -> None:
     """A Markdown file that the product's code names is one of this project."""
     there = {path.name for path in pages.DOCS.rglob("*.md")}

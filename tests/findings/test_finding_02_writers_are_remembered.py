@@ -11,7 +11,7 @@ from tests.flow.world import manifest
 
 
 def test_finding_02_a_start_without_the_api_server_observes_beside_the_writer_of_before(tmp_path: Path) -> None:
-    """S10: the plugin's pod was known to the agent before; nothing is written until a list says that it is gone."""
+    """Never two writers (S10): the plugin's pod was known before; nothing is written until a list has it no more."""
     node = ClusterNode(tmp_path)
     node.world.run(manifest("db"))
     node.keep()

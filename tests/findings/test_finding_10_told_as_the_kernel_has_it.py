@@ -113,7 +113,7 @@ def test_finding_10_the_kill_switch_takes_back_no_word_that_is_still_true(tmp_pa
 
 
 def test_finding_10_a_write_that_hangs_is_told(tmp_path: Path) -> None:
-    """Memory that is being moved is not in place yet (S8), and others' pods are served meanwhile."""
+    """Memory that is being moved is not in place yet; a write that hangs holds up no other pod (S8)."""
     memory = {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}]}
     world = node(tmp_path, 2, settings=memory)
     world.engine.pods_listed({"web", "db", "other"})

@@ -89,7 +89,7 @@ def test_finding_16_where_the_check_cannot_be_made_nothing_is_bound(tmp_path: Pa
 
 
 def test_finding_16_a_container_without_a_limit_binds_nothing(tmp_path: Path) -> None:
-    """S7: its container may use all there is, so that no node has room for it."""
+    """Memory is bound only where it fits (S7): its container may use all there is, so no node has room for it."""
     node = world(tmp_path, Kernel(8 * GIB, 8 * GIB))
     node.run(hog(""))
     assert mems(node) == ""

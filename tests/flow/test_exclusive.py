@@ -176,7 +176,7 @@ def test_a_new_pods_folder_is_named_before_its_containers(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("cpu", ["1", "9", "17"])
 def test_s6_an_old_runc_puts_no_sidecar_onto_its_pods_own_cpus(tmp_path: Path, cpu: str) -> None:
-    """S6: runc before 1.1.6 has systemd write the answer in reverse, at the start and with each daemon-reload."""
+    """Nobody runs on another's CPUs (S6), though runc before 1.1.6 has systemd write the answer in reverse."""
     clock = count(step=1000)  # no repair waits for its turn
     node = Node(tmp_path / "tree", clock=lambda: next(clock))
     node.come(burstable("b", cpu=cpu, exclusive="auto"))
@@ -200,7 +200,7 @@ def test_s6_an_old_runc_puts_no_sidecar_onto_its_pods_own_cpus(tmp_path: Path, c
 
 @pytest.mark.parametrize("qos", [Qos.BEST_EFFORT, Qos.BURSTABLE])
 def test_s6_an_empty_slice_is_put_right_at_once_however_often(tmp_path: Path, qos: Qos) -> None:
-    """S6: systemd empties the sets of slices more than once before a pod's first process: none may wait its turn."""
+    """Nobody runs on another's CPUs (S6): systemd empties slices' sets more than once before its first process."""
     node = Node(tmp_path / "tree", clock=lambda: 1000.0)
     node.come(guaranteed("g"))
     pool, slice_ = node.engine.ledger.cpus.shared, node.slice_of(qos)
@@ -224,7 +224,7 @@ def test_the_slice_has_a_grant_before_its_pod_has_a_folder(tmp_path: Path) -> No
 
 
 def test_nobody_is_named_where_no_burstable_pod_has_cpus(tmp_path: Path) -> None:
-    """S9: without such a grant a Burstable pod is not named: it inherits the pool, as ever."""
+    """The runtime never waits (S9): without such a grant a Burstable pod is not named, and inherits the pool."""
     node = Node(tmp_path / "tree")
     node.come(guaranteed("g"))
     node.come(burstable("b"))
@@ -299,7 +299,7 @@ def test_a_refused_one_runs_on_the_pool_and_policies_hold(tmp_path: Path) -> Non
 
 @EVERY_LAYOUT
 def test_s16_only_the_exclusive_container_loses_its_quota(tmp_path: Path, layout: Layout) -> None:
-    """S16: it, its sandbox and its pod have none; the sidecar keeps its own, named or not yet; release restores."""
+    """S16: it, its sandbox and its pod have no quota; the sidecar keeps its own, named or not; release restores."""
     node = Node(tmp_path / "tree", layout)
     body = burstable("b", exclusive="auto")
     found = pod_from(body)
@@ -406,7 +406,7 @@ def test_who_comes_between_the_starts_look_and_the_first_write_is_told_once(tmp_
 
 
 def test_a_start_without_a_ledger_takes_a_burstable_grant_over_from_the_cgroups(tmp_path: Path) -> None:
-    """The API names the pods: its set is its grant; one that nobody names keeps its CPUs, too (S13)."""
+    """Named by the API its set is its grant; unnamed it keeps its CPUs: nothing is freed too early (S13)."""
     node = Node(tmp_path / "tree")
     node.come(burstable("b", exclusive="auto"))
     node.come(burstable("unknown", created=1, exclusive="auto"))
@@ -423,7 +423,7 @@ def test_a_start_without_a_ledger_takes_a_burstable_grant_over_from_the_cgroups(
 
 @EVERY_LAYOUT
 def test_s17_release_puts_everything_back(tmp_path: Path, layout: Layout) -> None:
-    """S17: every cgroup has what kubepods has, in the middle of Burstable and Guaranteed grants."""
+    """Release leaves nobody confined (S17): every cgroup has what kubepods has, amid grants of both classes."""
     node = Node(tmp_path / "tree", layout)
     node.come(burstable("b", exclusive="auto"))
     node.come(guaranteed("g", created=1))
@@ -457,7 +457,7 @@ def test_recovering_reads_no_pool_as_a_grant(tmp_path: Path) -> None:
 
 
 def test_s18_a_version_that_knows_none_of_this_reads_the_ledger_and_moves_nobody(tmp_path: Path) -> None:
-    """S18: no field is new to 0.1.0, which drops the annotation's value; then every pod keeps what it runs on."""
+    """A downgrade keeps every grant (S18): no field is new to 0.1.0, which drops the annotation's value."""
     node = Node(tmp_path / "tree")
     node.come(burstable("b", exclusive="auto"))
     node.come(guaranteed("g", created=1))

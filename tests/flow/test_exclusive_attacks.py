@@ -80,7 +80,7 @@ WISHES = pytest.mark.parametrize("wish", ["run", "fail", "wait", "evict"])
 def test_an_annotation_that_comes_while_the_pod_runs_moves_and_refuses_nobody(
     tmp_path: Path, compatibility: str, wish: str, cpu: str
 ) -> None:
-    """S4: of whoever runs nothing is decided anew, on pod or namespace; explain says that it came too late."""
+    """Who runs is adopted as it is (S4): nothing of it is decided anew; explain says that it came too late."""
     settings = {
         "compatibility": compatibility, "topologyManagerPolicy": "single-numa-node", "onMisalignment": wish, **MEMORY,
     }  # fmt: skip

@@ -115,7 +115,7 @@ def test_s5_a_start_without_a_ledger_takes_the_pool_for_nobodys_own(
 @EVERY_LAYOUT
 @pytest.mark.parametrize("alone", [True, False], ids=["the-pods-only-one", "beside-another"])
 def test_s16_who_lost_all_own_cpus_has_its_quota_again(tmp_path: Path, layout: Layout, alone: bool) -> None:  # noqa: FBT001 - drawn
-    """S16: its CPUs went offline, and it shares: it may use no more than its limit."""
+    """The quota goes with the grant (S16): its CPUs went offline, it shares, and may use no more than its limit."""
     node = Node(tmp_path / "tree", layout)
     second = [] if alone else [container("two", cpu="2")]
     side = container("side", cpu="", memory="") | SIDE

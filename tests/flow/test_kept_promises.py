@@ -1,4 +1,4 @@
-"""Promises that no other test would miss: an unsaved ledger is not enforced, and S4 lasts as long as its pod."""
+"""Promises that no other test would miss: an unsaved ledger is not enforced; who ran before stays adopted (S4)."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def test_a_full_disk_leaves_a_late_pod_as_it_was(tmp_path: Path) -> None:
 
 
 def test_readers_see_decisions_before_slow_writes(tmp_path: Path) -> None:
-    """S8, S9: while a cgroup is written the snapshot has the new grant already."""
+    """Nobody waits for a write that hangs (S8, S9): the snapshot has the new grant while a cgroup is written."""
     made = world(tmp_path)
     made.run(manifest("web", container(cpu="", memory="")))
     seen: list[str] = []

@@ -64,7 +64,7 @@ def test_an_agent_whose_file_becomes_wrong_is_not_ready_either(tmp_path: Path, c
 
 
 def test_the_kill_switch_in_a_wrong_file_is_on_from_the_start(tmp_path: Path, config: Path) -> None:
-    """S3: what somebody wrote to the cgroup stays, and nothing else is written."""
+    """One switch stops it (S3): what somebody wrote to the cgroup stays, and nothing else is written."""
     wrong(config, "observeOnly: true\n")
     with serving(tmp_path, config=config) as node:
         assert "with observeOnly: true" in node.get("/readyz")[1]

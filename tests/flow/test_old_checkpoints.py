@@ -42,7 +42,7 @@ def restarted(kept: Kept, folder: Path, *, api: bool) -> World:
 
 
 def test_s18_nothing_moves_and_nothing_is_lost_with_the_api(kept: Kept, tmp_path: Path) -> None:
-    """S18: the pods are listed again: every grant is as it was saved, and no cgroup is written."""
+    """Upgrades keep every grant (S18): the pods are listed again, all is as it was saved, no cgroup is written."""
     saved = Checkpoint(kept.checkpoint).load()
     after = restarted(kept, tmp_path, api=True)
     before = content(after.tree)
@@ -59,7 +59,7 @@ def test_s18_nothing_moves_and_nothing_is_lost_with_the_api(kept: Kept, tmp_path
 
 
 def test_s18_nothing_moves_and_nothing_is_lost_without_the_api(kept: Kept, tmp_path: Path) -> None:
-    """S18: nobody names a pod or a container, for as long as it takes: no exclusive container leaves its CPUs."""
+    """Upgrades keep every grant (S18), however long nobody names a pod: no exclusive container leaves its CPUs."""
     saved = Checkpoint(kept.checkpoint).load()
     after = restarted(kept, tmp_path, api=False)
     before = content(after.tree)

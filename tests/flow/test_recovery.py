@@ -343,7 +343,7 @@ def claiming(folder: Path, *, first: int, second: int) -> World:
 def test_s4_of_two_pods_on_the_same_cpus_the_older_is_adopted(
     tmp_path: Path, first: int, second: int, older: str
 ) -> None:
-    """S4: in order of creation, not of names; the other is left to admission and gets CPUs of its own."""
+    """Who ran before is adopted in order of creation (S4), not of names; the other is admitted, and gets others."""
     before = claiming(tmp_path, first=first, second=second)
     after = World(tmp_path, pods=before.pods.values())
     assert (after.recovered.adopted, len(after.recovered.running)) == ((older,), 1)

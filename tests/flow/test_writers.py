@@ -1,4 +1,4 @@
-"""Others who write cpusets: repaired with back-off, told by name when they go on, and then left alone (S10)."""
+"""Others who write cpusets: repaired with back-off, told by name when they go on, and never fought with (S10)."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def threads(stage: Stage, name: str) -> dict[int, CpuSet]:
 
 
 def test_s6_a_thread_keeps_its_affinity_while_others_come_and_go(stage: Stage) -> None:
-    """S6: the pool changes, a mixed set and who pinned himself in it do not, also before Linux 6.2. S16: no quota."""
+    """S6: the pool changes, a mixed set and who pinned himself in it do not, before 6.2 too. S16: it has no quota."""
     lab, node = stage.lab, stage.node
     _, own = started(stage, mixed("pins", command=["/bin/sh", "-c", PINS]))
     placed = {own, CpuSet.of(RESERVED.first)}

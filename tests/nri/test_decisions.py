@@ -104,7 +104,7 @@ def test_s12_a_milder_wish_lets_the_pod_start(world: World, decisions: EngineDec
 
 
 def test_sets_of_containers(world: World, decisions: EngineDecisions) -> None:
-    """Exclusive ones get theirs, others of such a pod the pool by name; sharers inherit the slices' pool (S9)."""
+    """Exclusive ones get theirs, others of such a pod the pool; the runtime never waits (S9): sharers inherit it."""
     world.see(
         manifest("db", container(), container("log", cpu="500m")),
         manifest("web", container(cpu="", memory=""), created=1),
@@ -129,7 +129,7 @@ def test_memory_is_bound_where_it_is_managed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("lift", "cpu", "lifted"), [(True, "2", True), (False, "2", False), (True, "500m", False)])
 def test_s16_the_quota(tmp_path: Path, cpu: str, *, lift: bool, lifted: bool) -> None:
-    """S16: lifted for pods with exclusive CPUs, if the settings say so; a fractional container keeps its limit."""
+    """The quota is lifted with exclusive CPUs (S16), if the settings say so; a fractional container keeps its own."""
     world = World(tmp_path, lift_quota=lift)
     world.see(manifest("db", container(cpu=cpu), container("log", cpu="500m")))
     decisions = EngineDecisions(world.engine, usable)
@@ -143,7 +143,7 @@ def test_s16_the_quota(tmp_path: Path, cpu: str, *, lift: bool, lifted: bool) ->
 
 
 def test_s22_self_handed_devices_come_with_environment_and_files(world: World, decisions: EngineDecisions) -> None:
-    """S22: by limits and by annotation; addresses comma-separated, files once; what has no file is a hint."""
+    """Devices are handed out once (S22), by limits or annotation: addresses, files; what has no file is a hint."""
     both = container()
     both["resources"]["limits"]["numalign.io/nic"] = "2"
     world.see(manifest("two", both))
@@ -170,7 +170,7 @@ def test_s22_the_kubelets_devices_are_its_own_business(world: World, decisions: 
 
 
 def test_s8_s9_answers_do_not_wait_for_a_write_that_hangs(world: World, decisions: EngineDecisions) -> None:
-    """S8, S9: the engine's lock is held by somebody; everything is answered, and names are taken, at once."""
+    """The runtime never waits (S9), not for a write that hangs (S8): with the lock held, all is answered at once."""
     world.see(manifest("db"))
     held, free = threading.Event(), threading.Event()
 

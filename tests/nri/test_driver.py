@@ -135,7 +135,7 @@ def test_a_refused_pod_does_not_start(driver: NriDriver, engine: Engine, counted
 
 
 def test_s9_a_pod_that_the_watch_did_not_bring_is_looked_up_once(engine: Engine) -> None:
-    """S9: one look-up at RunPodSandbox; what it finds decides."""
+    """The runtime never waits (S9): one look-up at RunPodSandbox; what it finds decides."""
     asked: list[tuple[str, str, str]] = []
     engine.known = set()
 
@@ -172,7 +172,7 @@ def test_s3_an_observer_adjusts_and_refuses_nothing(engine: Engine, counted: lis
 
 
 def test_s9_synchronizing_changes_exclusive_containers_only(driver: NriDriver, engine: Engine) -> None:
-    """S9: what differs on record is put right; sharers are not named, their pool is written to slices."""
+    """The runtime never waits (S9): what differs on record is put right; sharers' pool is written to slices."""
     other = RuntimeContainer(id="d", sandbox_id="s", name="app", state=ContainerState.RUNNING, cpus="2-3", mems="1")
     stopped = RuntimeContainer(id="e", sandbox_id="s", name="app", state=ContainerState.STOPPED)
     stray = RuntimeContainer(id="f", sandbox_id="?", name="app", state=ContainerState.RUNNING)
@@ -191,7 +191,7 @@ def test_s9_synchronizing_changes_exclusive_containers_only(driver: NriDriver, e
 
 
 def test_s6_synchronizing_names_no_set_that_others_may_still_stand_on(driver: NriDriver, engine: Engine) -> None:
-    """S6: the engine is not through with what runs; it writes the sets itself, after those who have to leave."""
+    """Nobody runs on another's CPUs (S6): the engine is not through, and writes the sets when others have left."""
     engine.in_force = False
     assert driver.synchronize((POD,), (CONTAINER,)) == {}
     assert engine.names == {"c": ("u", "app")}

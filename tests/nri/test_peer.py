@@ -106,7 +106,7 @@ def test_a_container_without_a_grant_is_left_alone(connected: tuple[Peer, Record
 def test_s9_a_refused_pod_does_not_start_and_the_sentence_reaches_the_runtime(
     connected: tuple[Peer, Recorder, Plugin], counted: list[tuple[str, str]]
 ) -> None:
-    """S9: the decision falls at RunPodSandbox; our own words are what `kubectl describe` will show."""
+    """The decision falls at RunPodSandbox, so the runtime never waits (S9); `kubectl describe` shows our words."""
     peer, handler, _ = connected
     handler.refuse = "numalign: no NUMA node has 2 free CPUs"
     answer = peer.ask("run_pod_sandbox", pod=POD)

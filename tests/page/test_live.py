@@ -83,7 +83,7 @@ def test_what_needs_a_look_is_said_first_and_in_plain_words(browser: Browser, se
 
 
 def test_the_kill_switch_is_said(browser: Browser, served: Served) -> None:
-    """S3: whoever looks sees at once that nothing is written."""
+    """One switch stops it (S3): whoever looks sees at once that nothing is written."""
     look(browser, served)
     assert browser.run("document.getElementById('attention').hidden") is True
     served.configure(observeOnly=True)

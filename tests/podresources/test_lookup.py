@@ -275,7 +275,7 @@ def test_over_grpc_the_cpus_follow_the_device(kubelet: Kubelet, tmp_path: Path) 
 
 
 def test_s9_news_is_handed_over_without_waiting(tmp_path: Path) -> None:
-    """S9: what the engine tells under its lock is queued: the kubelet is not asked there."""
+    """The runtime never waits (S9): what the engine tells under its lock is queued; no kubelet is asked there."""
     desk = Desk(tmp_path)
     for number in range(1000):
         desk.lookup.released(str(number))

@@ -127,7 +127,7 @@ def size_of(some: Sequence[Listed]) -> int:
 def by_product(
     some: Sequence[Listed], everything: int, table: list[list[int]] | None, *, single: bool
 ) -> tuple[int, bool]:
-    """The merge as kubelet rules 3.4 and 3.5 tell it, one permutation after the other."""
+    """The merge and its best combination, as kubelet rules 3.4 and 3.5 tell it, one permutation after the other."""
     if single:
         some, table = [single_nodes(hints) for hints in some], None
     goal = max(
@@ -148,7 +148,7 @@ def by_product(
 def _compare(
     current: tuple[int, bool] | None, candidate: tuple[int, bool], goal: int, table: list[list[int]] | None
 ) -> tuple[int, bool] | None:
-    """Kubelet rule 3.5, line by line."""
+    """Kubelet rule 3.5, which combination is best, line by line."""
     if not candidate[0]:
         return current
     if current is None:

@@ -150,7 +150,10 @@ class EngineNode:
 
     @staticmethod
     def _pod_limit(pod: Pod) -> int:
-        """Kubelet rules 7.4 and 8.2: of the pod as a whole, or all its containers', none if one of them has none."""
+        """Of the pod as a whole, or all its containers', none if one of them has none.
+
+        Kubelet rules 7.4 (CPU time) and 8.2 (effective requests).
+        """
         if pod.qos is Qos.BEST_EFFORT:
             return 0
         if pod.limits and "cpu" in pod.limits:

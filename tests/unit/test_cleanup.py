@@ -176,7 +176,7 @@ def test_s12_the_list_after_a_restart_brings_the_failed_pods() -> None:
     assert [remaining(each, END + HOUR, RULE) for each in it.bodies()] == [0]
     it.leave()
     assert it.bodies() == ()
-    assert queue.pod_reports[0].annotations["numalign.io/failed"] is None, "no word of ours stays (S18)"
+    assert queue.pod_reports[0].annotations["numalign.io/failed"] is None, "uninstalling keeps none (S18)"
 
 
 def test_s12_fail_leaves_our_word_with_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,7 +77,7 @@ def test_the_table_is_whole() -> None:
 
 
 def test_conflicts_in_the_kubelets_order_and_words() -> None:
-    """Rule 4.1, bit for bit; of several conflicts the first is told."""
+    """Options that exclude each other (rule 4.1), bit for bit; of several conflicts the first is told."""
     assert [(name, other) for name, option in NODE_OPTIONS.items() for other in option.excludes] == CLASHES
     for names in sets():
         pair = next((each for each in CLASHES if set(each) <= set(names)), None)
@@ -181,12 +181,12 @@ def test_what_is_the_nodes_alone_stays_the_nodes() -> None:
 
 @pytest.mark.parametrize("text", ["", "yes", "tRUE", " true", "10", "on", 'a"b'])
 def test_go_takes_no_other_boolean(text: str) -> None:
-    """Rule 0.3, in Go's words."""
+    """A CPU manager option's value (rule 0.3) is refused in Go's words."""
     with pytest.raises(MalformedError, match=r"^strconv\.ParseBool: parsing \".*\": invalid syntax$"):
         parse_bool(text)
 
 
 def test_gos_booleans() -> None:
-    """Rule 0.3: exactly these."""
+    """Go takes exactly these spellings of a boolean (rule 0.3)."""
     assert all(parse_bool(text) for text in ("1", "t", "T", "TRUE", "true", "True"))
     assert not any(parse_bool(text) for text in ("0", "f", "F", "FALSE", "false", "False"))

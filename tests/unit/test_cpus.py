@@ -1,4 +1,4 @@
-"""The CPU manager: the worked examples of kubelet rules 4.1, 4.5, 4.6, 4.7, 4.13, 4.14."""
+"""The CPU manager: worked examples of its rules from the start (4.1) and hints (4.5) to release (4.14)."""
 
 from __future__ import annotations
 
@@ -188,14 +188,14 @@ def test_too_large_is_refused_with_the_kubelets_sentence() -> None:
 def test_init_containers_leave_their_cpus_to_later_ones(
     containers: list[Container], held: dict[str, str], shared: str
 ) -> None:
-    """Sidecars do not, since they go on running (kubelet rule 4.13)."""
+    """Sidecars do not leave CPUs as init containers do, since they go on running (kubelet rule 4.13)."""
     node = Node(S1)
     assert node.admit(pod("p", *containers)) == held
     assert node.shared == shared
 
 
 def test_reusable_cpus_are_part_of_the_hints() -> None:
-    """The probe of kubelet rule 4.13: CPUs left on node 0 take node 1 alone out of the hints."""
+    """What init containers leave (kubelet rule 4.13): CPUs left on node 0 take node 1 alone out of the hints."""
     node = Node(machine(smt(0, range(4), 8), smt(1, range(4, 8), 8)), "0")
     mine = pod("p", init("i", 2), sidecar("s", 1), container("a", 3), container("h", 0.5))
     for each in mine.containers[:2]:
@@ -241,7 +241,7 @@ def test_policy_none_grants_and_reserves_nothing() -> None:
 
 
 def test_strict_reservation_keeps_the_reserved_cpus_out_of_the_pool() -> None:
-    """At start, and after a release (kubelet rule 4.2)."""
+    """The shared pool has the reserved CPUs at start, and after a release (kubelet rule 4.2)."""
     node = Node(S1, "0,4", strict_reservation=True)
     assert node.shared == "1-3,5-7"
     node.admit(pod("p", container("c", 2)))

@@ -125,7 +125,7 @@ def test_a_name_that_the_kernel_does_not_give_is_the_usual_one(tree: Tree) -> No
     ],
 )
 def test_s22_a_device_without_a_file_is_a_hint(tree: Tree, driver: str, folder: str, hint: str) -> None:
-    """S22: what cannot be used through a file is called a hint, with the reason."""
+    """A device of ours that cannot be used through a file is called a hint, with the reason (S22)."""
     if driver:
         tree.driver(driver)
         (tree.device / folder).mkdir(parents=True)

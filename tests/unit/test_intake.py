@@ -184,7 +184,7 @@ def test_s13_a_listed_pod_that_is_deleted_at_once_holds_nothing_up(world: World,
 
 
 def test_s13_a_pod_younger_than_the_list_stays(world: World, intake: Intake) -> None:
-    """S13: a pod is created while the listed one's event is on its way: the list says nothing about it."""
+    """Nothing is freed too early (S13): a pod is created while the listed one's event is on its way."""
     intake.pods_listed(frozenset({"uid-a"}))
     intake.pod_changed(body("young"))
     intake.pod_changed(body("a"))
@@ -234,7 +234,7 @@ def test_a_malformed_status_is_no_status(status: object) -> None:
 
 
 def test_a_pod_younger_than_the_list_that_lacks_it_stays(world: World, intake: Intake) -> None:
-    """S13: known before, not in the list, and its event comes after the list was read: it is there."""
+    """Nothing is freed too early (S13): a known pod that the list lacks is there when its event comes after."""
     intake.pod_changed(body("a"))
     intake.start()
     settle(lambda: world.calls)

@@ -1,4 +1,4 @@
-"""When the kubelet is asked for its configuration: seldom, and soon after it was started anew (safety.md S10)."""
+"""When the kubelet is asked for its configuration: seldom, and soon after a start: never two writers (S10)."""
 
 from __future__ import annotations
 

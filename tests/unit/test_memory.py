@@ -97,7 +97,7 @@ def test_an_affinity_in_use_by_others_is_not_extended(mode: Compatibility) -> No
     refusal = desk.allocate(pod("b", container("c", memory=GIB + HALF // 2)), nodes(0))
     assert refusal is not None
     kubelet = mode is KUBELET
-    # FIXED looks for any fit first, finds none, and says so with a reason of its own (D7)
+    # FIXED looks for any fit first, finds none, and says so with a reason of its own, not "no preference" (D7)
     assert (refusal.reason, refusal.message == NO_EXTENSION) == (
         (Reason.UNEXPECTED, True) if kubelet else (Reason.MEMORY, False)
     )

@@ -20,7 +20,7 @@ from agent.model.rules import Policy, TopologyRules
 
 
 def cpus(capacity: list[int], free: list[int], request: int) -> Demand:
-    """What the CPU manager says (kubelet rule 4.5)."""
+    """What the CPU manager says in its hints (kubelet rule 4.5)."""
     domain = (1 << len(free)) - 1
     size = fewest(Family(domain, (Need(request, tuple(capacity)),)), Budget())
     return Demand(Family(domain, (Need(request, tuple(free)),)), size)

@@ -1,4 +1,4 @@
-"""The merge against the facts of kubelet rules 3.5 and 3.7, said by hints."""
+"""The merge against the facts of kubelet rules 3.5 (which combination is best) and 3.7 (examples), said by hints."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_worked_examples_of_the_specification(
 
 
 def test_policy_none_stores_nothing_and_admits() -> None:
-    """Kubelet rule 3.6: whatever is offered, even the impossible."""
+    """Policy none admits (kubelet rule 3.6), whatever is offered, even the impossible."""
     assert merge(2, "none", {"cpu": IMPOSSIBLE}) == Merged(ANY_NODES, admit=True)
 
 

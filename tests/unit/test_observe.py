@@ -179,7 +179,7 @@ def test_a_scraper_that_asks_for_openmetrics_is_given_it() -> None:
 
 
 def test_metric_names_follow_the_rules_of_prometheus() -> None:
-    """Prefix, base unit or _total at the end, help as a sentence, no label that grows with pods (S20)."""
+    """Prefix, base unit or _total at the end, help as a sentence, no label that names a pod (S20)."""
     for spec in SPECS:
         assert spec.instead or not re.search(r"_(milli|kilo|mega)\w+$|_(milli)?seconds_\w+$", spec.name)
         assert re.fullmatch(r"numalign_[a-z_]+", spec.name)

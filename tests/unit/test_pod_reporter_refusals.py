@@ -111,7 +111,7 @@ def test_what_was_done_before_a_restart_is_not_done_again(queue: Queue) -> None:
 
 
 def test_s18_a_refusal_after_leaving_tells_and_ends_nobody(queue: Queue) -> None:
-    """S18: once the node is being left, a pod that is refused gets no word, no Event and no deadline."""
+    """Uninstalling keeps none (S18): once the node is being left, a refused pod gets no word, Event or deadline."""
     it = reporter(queue, OnMisalignment.FAIL)
     pod = known(it, body())
     it.leave()

@@ -127,7 +127,7 @@ def test_a_pasted_snippet_becomes_rules() -> None:
 
 
 def test_s1_default_rules_bind_no_memory() -> None:
-    """Safety rule S1 once more, where decisions read it."""
+    """The defaults are the careful ones (safety rule S1) where decisions read them, too."""
     rules = rules_of(of({}), SMT)
     assert (rules.cpu.static, rules.memory.static, rules.topology.policy) == (True, False, Policy.BEST_EFFORT)
     assert rules.keep_shared

@@ -1,4 +1,4 @@
-"""The worked examples of taking CPUs (kubelet rules 4.9.5, 4.10, 4.11), as tables."""
+"""Worked examples of taking CPUs, as tables: packed (rule 4.9.5), distributed (4.10), a remembered one (4.11)."""
 
 from __future__ import annotations
 

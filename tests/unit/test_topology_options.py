@@ -58,7 +58,7 @@ def test_all_that_go_calls_false(value: str) -> None:
     ],
 )
 def test_bad_options_in_the_kubelets_words(options: dict[str, str], sentence: str) -> None:
-    """Kubelet rule 3.2 step 1, each with a remedy."""
+    """The options are checked first at the start (kubelet rule 3.2, step 1), each with a remedy."""
     with pytest.raises(SettingsError) as raised:
         topology_rules("restricted", options=options)
     assert sentence in str(raised.value)
@@ -66,7 +66,7 @@ def test_bad_options_in_the_kubelets_words(options: dict[str, str], sentence: st
 
 
 def test_unknown_names_say_which_are_known() -> None:
-    """Kubelet rule 3.2 step 4: policy before scope."""
+    """Of the checks at the start the policy's comes before the scope's (kubelet rule 3.2, step 4)."""
     with pytest.raises(SettingsError, match='unknown policy: "strict"; one of none, best-effort, restricted'):
         topology_rules("strict", "node")
     with pytest.raises(SettingsError, match='unknown scope: "node"; one of container, pod'):
@@ -95,7 +95,7 @@ def test_only_the_kubelet_is_limited_in_nodes() -> None:
 
 
 def test_policy_none_looks_at_nothing_else_under_kubelet_compatibility() -> None:
-    """Kubelet rule 2.3; otherwise a typo is told at once, since a pod's annotation may ask for another policy."""
+    """Policy none reads no scope (kubelet rule 2.3); else a typo is told, as a pod may ask for another policy."""
     assert topology_rules("none", "typo", {"x": "y"}, compatibility=Compatibility.KUBELET) == TopologyRules()
     with pytest.raises(SettingsError, match="unknown scope"):
         topology_rules("none", "typo")

@@ -119,7 +119,7 @@ def _cpus(ledger: Ledger, node: Managed, earlier: Collection[str]) -> Iterator[s
         return  # nothing is granted: the pool is whatever the kernel schedules on
     strict = node.rules.cpu.options.strict_reservation
     missing = online - taken - books.shared - (node.reserved if strict else CpuSet())
-    missing -= isolated_apart(node.machine, node.rules, node.reserved)  # shared by nobody (safety rule S5)
+    missing -= isolated_apart(node.machine, node.rules, node.reserved)  # they leave the pool, too (safety rule S5)
     if missing:
         yield f"CPUs {missing} are neither exclusive nor in the shared pool"
     if strict and books.shared & node.reserved:

@@ -194,9 +194,9 @@ class CpuManager:
         return ledger
 
     def release(self, ledger: Ledger, uid: str, container: str | None = None) -> Ledger:
-        """Give back what a container (None: the pod) holds, less what its other containers hold too.
+        """Give back what a container (None: the pod) holds.
 
-        Kubelet rule 4.14: release.
+        What its other containers hold, too, stays (kubelet rule 4.14: release).
         """
         books = ledger.cpus
         containers = books.assigned.get(uid, {})
