@@ -23,7 +23,7 @@ from agent.host.nri.translate import FOLDER_OPTIONS, adjustment
 from agent.host.nri.values import RuntimeContainer, Sandbox
 from agent.host.standin import container_id
 from agent.model.podspec import pod_from
-from tests.flow.test_exclusive import Node, burstable, guaranteed
+from tests.flow.exclusive_world import Node, burstable, guaranteed
 
 _replace = Path.replace
 NOTE: dict[str, Any] = {"exclusive": "auto", "mixed": "app"}

@@ -2,114 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent.app.statedir import recovery_report
-from agent.core.cgroups.burstable import standing
 from agent.core.cgroups.byte_order import for_runtime, misread
 from agent.core.request import exclusive
-from agent.engine.recover import LISTED, recover
-from agent.host.checkpoint import Checkpoint
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
-from agent.host.scratch import CgroupDriver, Layout, Scratch
+from agent.host.scratch import Layout
 from agent.host.standin import container_id
-from agent.kube import pod_report as pod_reports
-from agent.kube.objects.pod_objects import seen
-from agent.model.cgroup import Cause, Cgroup, Level, Write, Written
+from agent.model.cgroup import Cause, Level
 from agent.model.idset import CpuSet
 from agent.model.pod import Qos
 from agent.model.podspec import pod_from
-from tests.fixtures.checkpoints.busy import HERE
-from tests.flow.test_old_checkpoints import fields
-from tests.flow.world import MemoryStore, World, container, manifest
+from tests.flow.exclusive_world import ALL, EVERY_LAYOUT, MEMORY, SIDE, Node, burstable, guaranteed, limited, quotas
+from tests.flow.world import container, manifest
 from tests.world.sidecars import KUBELET_PINS, SIDECARS, Sidecar, beside
-
-MACHINE = "2 sockets x 1 node x 16 cores x 1 thread"
-ALL = CpuSet.parse("0-31")
-MEMORY: dict[str, Any] = {
-    "memoryManagerPolicy": "Static", "kubeReserved": {"cpu": "1", "memory": "412Mi"},
-    "reservedMemory": [{"numaNode": 0, "limits": {"memory": "512Mi"}}],
-}  # fmt: skip
-SIDE: dict[str, Any] = {"resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "500m"}}}
-EVERY_LAYOUT = pytest.mark.parametrize(
-    "layout", [Layout(version, driver) for version in (1, 2) for driver in CgroupDriver],
-    ids=lambda each: f"v{each.version}-{each.driver}",
-)  # fmt: skip
-
-
-class Node(World):
-    """A world of a given layout that looks after each single write who stands on whose CPUs."""
-
-    def __init__(self, folder: Path, layout: Layout | None = None, **more: Any) -> None:  # noqa: ANN401 - of several types
-        if not folder.exists():
-            Scratch.create(folder, cpus=ALL, nodes=World(folder.parent / "plain", machine=MACHINE).machine.node_set,
-                           setup=layout or Layout(2))  # fmt: skip
-        super().__init__(folder, machine=MACHINE, **more)
-        self._apply = self.cgroups.apply
-        self.cgroups.apply = self._one_by_one  # type: ignore[method-assign]  # watched by this world
-        self.engine.pods_listed(set())
-
-    def _one_by_one(self, writes: tuple[Write, ...], go_on: Any = lambda: True) -> tuple[Written, ...]:  # noqa: ANN401 - as it is called
-        done: list[Written] = []
-        before = {each for each, _ in self.trespassers()}
-        for write in writes:
-            done += self._apply((write,), go_on)
-            now = {each for each, _ in self.trespassers()}
-            assert now <= before, f"after {write}: {now - before}"
-            before = now
-        return tuple(done)
-
-    def trespassers(self) -> Iterator[tuple[str, CpuSet]]:
-        """Whoever may run on CPUs that another container has in force already."""
-        here = [each for each in self.cgroups.observe().cgroups if each.level is Level.CONTAINER]
-        names, ledger = self.names(), self.engine.ledger
-        placed = {
-            each.path: each.effective_cpus for each in here
-            if ledger.grant(*names.get(each.container_id, ("", ""))).cpus == each.effective_cpus
-        }  # fmt: skip
-        for other in here:
-            for path, cpus in placed.items():
-                if path != other.path and other.effective_cpus & cpus:
-                    yield other.path, other.effective_cpus & cpus
-
-    def come(self, body: Mapping[str, Any], defaults: Mapping[str, str] | None = None) -> None:
-        """A pod is listed, with its namespace's annotations below its own, and runs."""
-        found = seen(body, defaults or {}).pod
-        self.pods[found.uid] = found
-        self.engine.pods_seen([found])
-        self.start(found.uid)
-
-    def released(self) -> None:
-        """Everything is put back: nobody has CPUs of his own from here on."""
-        self.cgroups.apply = self._apply  # type: ignore[method-assign]  # watched by this world
-        self.engine.release()
-
-    def slice_of(self, qos: Qos) -> Cgroup:
-        """The cgroup of a QoS class."""
-        return next(c for c in self.cgroups.observe().cgroups if c.level is Level.QOS and c.qos is qos)
-
-    def message(self, uid: str) -> str:
-        """The condition's, as the reporter makes it."""
-        rules = self.engine.node.rules
-        return pod_reports.admitted(uid, self.engine.ledger, self.machine, rules=rules).message
-
-
-def burstable(name: str, cpu: str = "4", created: int = 0, **notes: Any) -> dict[str, Any]:  # noqa: ANN401 - a manifest's
-    """An app with whole CPUs, and a sidecar that makes its pod Burstable."""
-    side = container("side", cpu="", memory="") | SIDE
-    return manifest(name, container("app", cpu=cpu), side, created=created, **notes)
-
-
-def guaranteed(name: str, cpu: str = "2", created: int = 0, **notes: Any) -> dict[str, Any]:  # noqa: ANN401 - a manifest's
-    """One that needs no annotation."""
-    return manifest(name, container("app", cpu=cpu), created=created, **notes)
 
 
 @pytest.mark.parametrize("shape", SIDECARS, ids=lambda each: each.name)
@@ -317,110 +228,6 @@ def test_s16_only_the_exclusive_container_loses_its_quota(tmp_path: Path, layout
     assert quotas(node) == {"app": 4000, "side": 500, "pause": 0, "": 4500}
 
 
-def limited(node: Node, path: str, milli: int) -> None:
-    """The kubelet or the runtime gives a cgroup a quota worth so many thousandths of a CPU."""
-    if not milli:
-        return
-    if node.tree.layout.version == 1:
-        node.tree.kernel_write(path, "cpu.cfs_quota_us", str(milli * 100))
-    else:
-        node.tree.kernel_write(path, "cpu.max", f"{milli * 100} 100000")
-
-
-def quotas(node: Node) -> dict[str, int]:
-    """Container ("" for the pod) -> thousandths of a CPU that its quota is worth; 0 for none."""
-    names = {container_id("b", name): name for name in ("app", "side", "two", "pause")} | {"": ""}
-    found = {}
-    for each in node.cgroups.observe().cgroups:
-        if each.pod_uid == "b" and each.level in (Level.POD, Level.CONTAINER):
-            first = each.quota.split()[0] if each.quota else "max"
-            found[names[each.container_id]] = 0 if first in ("max", "-1") else int(first) // 100
-    return found
-
-
-def test_who_started_beside_a_grant_without_an_agent_is_found(tmp_path: Path) -> None:
-    """The next start names it, with the CPUs and their holder, before it puts it right; then nobody stands there."""
-    node = Node(tmp_path / "tree")
-    node.come(burstable("b", exclusive="auto"))
-    node.come(guaranteed("g", created=1))
-    mine = CpuSet.parse(node.holds("b"))
-    stranger = pod_from(manifest("s", container("app", cpu="") | SIDE, created=2))
-    node.tree.add_pod("s", Qos.BURSTABLE)  # the agent is away
-    node.tree.add_container("s", container_id("s", "app"))
-    store = MemoryStore(node.store.saved, node.store.extra)
-    after = World(tmp_path / "tree", machine=MACHINE, store=store, pods=[*node.pods.values(), stranger])
-    (found,) = after.recovered.standing
-    assert (found.uid, found.cpus, found.holders) == ("s", mine, ("b",))
-    report = recovery_report.tell(tmp_path, after.recovered, since=after.cgroups.since)
-    (text,) = report.standing
-    assert text.startswith(f"pod uid s started while no agent ran and may run on CPUs {mine} of default/b since")
-    assert text in recovery_report.sentences(recovery_report.load(tmp_path) or report)
-    after.engine.pods_seen(after.pods.values(), ran={"s"})
-    after.engine.pods_listed(set(after.pods))
-    after.engine.reconcile()
-    after.check()
-    assert list(standing(after.engine.ledger, after.names(), after.cgroups.observe())) == []
-    assert after.holds("b") == str(mine)
-
-
-def test_a_pause_process_that_started_without_an_agent_is_no_trespasser(tmp_path: Path) -> None:
-    """Where the runtime holds containers back, a new pod has its sandbox alone: named as that, in the log."""
-    node = Node(tmp_path / "tree")
-    node.come(burstable("b", exclusive="auto"))
-    node.tree.add_pod("s", Qos.BURSTABLE)
-    node.tree.add_container("s", container_id("s", "pause"))
-    after = World(tmp_path / "tree", machine=MACHINE, store=node.store, pods=node.pods.values())
-    (found,) = after.recovered.standing
-    assert found.sandbox
-    text = found.sentence(after.engine.ledger, "")
-    assert text.startswith("the pause process of pod uid s started while no agent ran")
-    assert recovery_report.tell(tmp_path, after.recovered).standing == ()
-    node.tree.add_container("s", container_id("s", "app"))  # a second one: either may be a program of the pod
-    names = after.engine.names
-    both = list(standing(after.engine.ledger, names, after.cgroups.observe()))
-    assert [each.sandbox for each in both] == [False, False]
-    named = {**names, container_id("s", "app"): ("s", "app")}
-    told = {each.container: each.sandbox for each in standing(after.engine.ledger, named, after.cgroups.observe())}
-    assert told == {container_id("s", "pause"): True, container_id("s", "app"): False}
-
-
-def test_who_comes_between_the_starts_look_and_the_first_write_is_told_once(tmp_path: Path) -> None:
-    """The start has looked, the runtime is not connected: who starts then is found before the first write."""
-    node = Node(tmp_path / "tree")
-    node.come(burstable("b", exclusive="auto"))
-    mine = node.holds("b")
-    after = World(tmp_path / "tree", machine=MACHINE, store=node.store, pods=node.pods.values())
-    assert after.recovered.standing == ()
-    stranger = pod_from(manifest("s", container("app", cpu="") | SIDE, created=2))
-    after.pods["s"] = stranger
-    after.tree.add_pod("s", Qos.BURSTABLE)
-    after.tree.add_container("s", container_id("s", "app"))
-    after.engine.containers_seen(after.names())
-    after.engine.pods_seen([stranger], ran={"s"})
-    after.engine.pods_listed(set(after.pods))
-    after.engine.reconcile()
-    (text,) = [text for what, text in after.ears.problems if what == "standing"]
-    assert f"started while no agent ran and may run on CPUs {mine} of default/b for moments, until now" in text
-    after.check()
-    assert list(standing(after.engine.ledger, after.names(), after.cgroups.observe())) == []
-
-
-def test_a_start_without_a_ledger_takes_a_burstable_grant_over_from_the_cgroups(tmp_path: Path) -> None:
-    """Named by the API its set is its grant; unnamed it keeps its CPUs: nothing is freed too early (S13)."""
-    node = Node(tmp_path / "tree")
-    node.come(burstable("b", exclusive="auto"))
-    node.come(burstable("unknown", created=1, exclusive="auto"))
-    held = {uid: node.holds(uid) for uid in ("b", "unknown")}
-    after = World(tmp_path / "tree", machine=MACHINE, pods=[node.pods["b"]])
-    assert after.holds("b") == held["b"]
-    after.engine.adopt([node.pods["b"]], after.names(), {}, ["b"])
-    after.engine.pods_listed({"b"})
-    after.engine.reconcile()
-    kept = after.engine.ledger.cpus.assigned["unknown"].values()
-    assert CpuSet.parse(held["unknown"]) in kept
-    assert after.effective("b") == held["b"]
-
-
 @EVERY_LAYOUT
 def test_s17_release_puts_everything_back(tmp_path: Path, layout: Layout) -> None:
     """Release leaves nobody confined (S17): every cgroup has what kubepods has, amid grants of both classes."""
@@ -445,39 +252,6 @@ def test_the_setting_pins_who_does_not_ask_and_only_where_it_may(tmp_path: Path)
     assert "exclusiveNamespaces" in node.message("asks")
     node.engine.changed(node.node(exclusiveContainers="none"), None)
     assert bool(node.holds("in")), "a change of settings moves no running pod"
-
-
-def test_recovering_reads_no_pool_as_a_grant(tmp_path: Path) -> None:
-    """On v1, where every cgroup has a set, a Burstable container on the pool is not taken for one with a grant."""
-    node = Node(tmp_path / "tree", Layout(1))
-    node.come(guaranteed("g"))
-    node.come(burstable("b", created=1))
-    found = recover(node.node(), None, node.cgroups.observe(), {}, [], complete=False)
-    assert (found.ledger.cpus.assigned, found.standing) == ({}, ())
-
-
-def test_s18_a_version_that_knows_none_of_this_reads_the_ledger_and_moves_nobody(tmp_path: Path) -> None:
-    """A downgrade keeps every grant (S18): no field is new to 0.1.0, which drops the annotation's value."""
-    node = Node(tmp_path / "tree")
-    node.come(burstable("b", exclusive="auto"))
-    node.come(guaranteed("g", created=1))
-    store = Checkpoint(tmp_path / "checkpoint.json")
-    store.save(node.engine.ledger, {LISTED: True})
-    then = fields(HERE / "0.1.0" / "every-kind" / "checkpoint.json")
-    assert {part: found - then[part] for part, found in fields(store.path).items() if found - then[part]} == {}
-    loaded = store.load()
-    assert loaded is not None
-    unread = {uid: replace(pod, annotations={}) for uid, pod in node.pods.items()}
-    pods = {uid: replace(each, pod=unread[uid]) for uid, each in loaded.ledger.pods.items()}
-    before = {each.path: each for each in node.cgroups.observe().cgroups}
-    saved = MemoryStore(replace(loaded.ledger, pods=pods), {LISTED: True})
-    after = World(tmp_path / "tree", machine=MACHINE, store=saved, pods=unread.values())
-    after.engine.pods_seen(unread.values())
-    after.engine.pods_listed(set(unread))
-    after.engine.reconcile()
-    assert {each.path: each for each in after.cgroups.observe().cgroups} == before
-    assert after.holds("b") == node.holds("b")
-    assert after.ears.problems == []
 
 
 def test_memory_is_bound_where_request_and_limit_are_equal(tmp_path: Path) -> None:

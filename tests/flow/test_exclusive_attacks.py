@@ -16,7 +16,7 @@ from agent.host.nri.decisions import EngineDecisions
 from agent.host.standin import container_id
 from agent.model.idset import CpuSet
 from agent.model.podspec import pod_from
-from tests.flow.test_exclusive import ALL, MEMORY, SIDE, Node, burstable, guaranteed
+from tests.flow.exclusive_world import ALL, MEMORY, SIDE, Node, burstable, guaranteed
 from tests.flow.world import container, manifest
 
 MANY = ",".join(["app"] * 100_000)

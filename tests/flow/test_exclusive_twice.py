@@ -19,18 +19,8 @@ from agent.model.cgroup import Write, Written
 from agent.model.idset import CpuSet
 from agent.model.pod import Qos
 from agent.model.podspec import pod_from
+from tests.flow.exclusive_world import ALL, EVERY_LAYOUT, MACHINE, SIDE, Node, burstable, guaranteed, limited, quotas
 from tests.flow.test_cpu_files import NOTE, Served
-from tests.flow.test_exclusive import (
-    ALL,
-    EVERY_LAYOUT,
-    MACHINE,
-    SIDE,
-    Node,
-    burstable,
-    guaranteed,
-    limited,
-    quotas,
-)
 from tests.flow.world import World, container, manifest
 
 STRICT = {"cpuManagerPolicyOptions": {"strict-cpu-reservation": "true"}}

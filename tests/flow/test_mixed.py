@@ -19,7 +19,7 @@ from agent.engine.unlisted import keep
 from agent.host.checkpoint import Checkpoint
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
-from agent.host.scratch import CgroupDriver, Layout
+from agent.host.scratch import Layout
 from agent.host.standin import container_id
 from agent.model.cgroup import Level
 from agent.model.idset import CpuSet
@@ -27,14 +27,10 @@ from agent.model.pod import Qos
 from agent.observe.drawing.holders import holders
 from agent.observe.metrics import Metrics
 from tests.fixtures.checkpoints.busy import HERE
-from tests.flow.test_exclusive import ALL, MACHINE, SIDE, Node, burstable, guaranteed, limited, quotas
+from tests.flow.exclusive_world import ALL, EVERY_LAYOUT, MACHINE, SIDE, Node, burstable, guaranteed, limited, quotas
 from tests.flow.test_old_checkpoints import fields
 from tests.flow.world import MemoryStore, World, container, manifest
 
-EVERY_LAYOUT = pytest.mark.parametrize(
-    "layout", [Layout(version, driver) for version in (1, 2) for driver in CgroupDriver],
-    ids=lambda each: f"v{each.version}-{each.driver}",
-)  # fmt: skip
 RESERVED = CpuSet.of(0)
 STRICT = {
     "cpuManagerPolicyOptions": {"strict-cpu-reservation": "true"}, "exclusiveNamespaces": ["*", "default"],

@@ -19,7 +19,7 @@ from agent.model.podspec import pod_from
 from agent.model.rules import CpuRules, MixedCpus, Rules
 from agent.settings import parse
 from agent.settings.conflicts import KEEPS_AFFINITIES, check_kernel
-from tests.flow.test_exclusive import burstable, guaranteed
+from tests.flow.exclusive_world import burstable, guaranteed
 from tests.world.manifests import container, manifest
 
 RULES = Rules(cpu=CpuRules(static=True))
