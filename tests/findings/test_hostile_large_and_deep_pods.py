@@ -19,7 +19,8 @@ from agent.kube.publishing.cleanup import ended
 from agent.kube.publishing.refusal_limiter import owner_of
 from agent.model.podspec import MAX_CONTAINERS
 from tests.hostile import objects
-from tests.hostile.objects import DEEP, KINDS, LITERALS, Hostile, Object
+from tests.hostile.kinds import DEEP, LITERALS, Object
+from tests.hostile.objects import KINDS, Hostile
 from tests.matrix.conftest import Make, agents, make  # noqa: F401 - fixtures
 from tests.matrix.node import Node
 

@@ -26,7 +26,7 @@ def main(*, number: int, seed: int, everything: bool, ask: bool) -> None:
     """Put hostile pods beside innocent ones, and see that these get what they get beside harmless ones.
 
     Each round has its seed, and makes the same pods again: a round that fails is repeated with --rounds 1 --seed N.
-    What is hostile in a pod has a name, see tests/hostile/objects.py.
+    What is hostile in a pod has a name, see tests/hostile/kinds_annotations.py and kinds_bodies.py.
 
     \b
     Examples:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 
 from agent.kube.claims import uses_of
 from tests.flow.claims import claim, device, result, slices
-from tests.hostile.objects import DIGITS, LITERALS, SPACE, Hostile, Object
+from tests.hostile.kinds import DIGITS, LITERALS, Object
+from tests.hostile.objects import SPACE, Hostile
 from tests.matrix.node import Node
 
 FOLLOWING = {"dra": {"enabled": True}}

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from agent.errors import MalformedError
 from tests.hostile import claims
 from tests.hostile.asking import taken
-from tests.hostile.objects import LARGEST, LITERALS, SPACE, Hostile, Object, distinct, stripped, whole
+from tests.hostile.kinds import LITERALS, Object
+from tests.hostile.objects import LARGEST, SPACE, Hostile, distinct, stripped, whole
 from tests.matrix.judge import entitled
 from tests.matrix.node import Node
 from tests.matrix.standin_nri import NriRefusedError
