@@ -12,8 +12,9 @@ from agent.host.scratch import Scratch
 from agent.host.standin import container_id
 from agent.model.idset import CpuSet
 from agent.model.podspec import pod_from
+from tests.matrix.api_objects import Object
 from tests.matrix.journal import EFFECTIVE, Journal, acting
-from tests.matrix.standin_api import Api, Object
+from tests.matrix.standin_api import Api
 from tests.matrix.standin_nri import NriRefusedError, Record, Runtime
 
 CPUS, MEMS = "cpuset.cpus", "cpuset.mems"

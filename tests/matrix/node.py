@@ -39,10 +39,11 @@ from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from tests.matrix import judge as judging
 from tests.matrix.agents import Agent, Agents
+from tests.matrix.api_objects import Object
 from tests.matrix.journal import EFFECTIVE, REFUSE, Journal, acting, beside, install
 from tests.matrix.kubelet import Kubelet, Running
 from tests.matrix.life import CHECKPOINT
-from tests.matrix.standin_api import Api, Object
+from tests.matrix.standin_api import Api
 from tests.matrix.standin_devices import Devices
 from tests.matrix.standin_nri import Runtime
 

@@ -24,17 +24,28 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from aiohttp import web
 
-Object = dict[str, Any]
+from tests.matrix.api_objects import (
+    DRA,
+    Object,
+    brief,
+    failure,
+    key_of,
+    key_of_path,
+    merged,
+    mutable,
+    resource_of,
+    selected,
+)
+from tests.matrix.loop import Loop
+
 SLOW = 12.0
 """Seconds: longer than the agent's patience with one request (10), and with the two of its start (10)."""
 ERRORS = (429, 500, 422)
 FAULTS = ("away", "slow", "errors", "stale", "namespaces")
 _WATCHED = ("pods", "nodes")
-_DRA = ("resourceclaims", "resourceslices")
 _DISCOVERY: Mapping[str, Object] = {
     "/version": {"major": "1", "minor": "36"},
     "/api": {"versions": ["v1"]},
@@ -48,29 +59,6 @@ _DISCOVERY: Mapping[str, Object] = {
         ],
     },
 }  # fmt: skip
-
-
-class Loop:
-    """An event loop in a thread of its own, made when it is first asked for."""
-
-    _shared: Loop | None = None
-    _lock = threading.Lock()
-
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self.loop.run_forever, name="stand-ins", daemon=True).start()
-
-    @classmethod
-    def shared(cls) -> Loop:
-        """The one of this process."""
-        with cls._lock:
-            if cls._shared is None:
-                cls._shared = cls()
-            return cls._shared
-
-    def run(self, coroutine: Any, within: float = 30.0) -> Any:  # noqa: ANN401 - whatever it returns
-        """Run something there, and wait for what it returns."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(within)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +101,7 @@ class Api:
         self.literals: dict[str, str] = {}
         """Texts of objects -> JSON that stands for them, which Python's own library cannot write."""
         self._objects: dict[str, dict[str, Object]] = {
-            name: {} for name in ("pods", "nodes", "namespaces", "noderesourcetopologies", *_DRA)
+            name: {} for name in ("pods", "nodes", "namespaces", "noderesourcetopologies", *DRA)
         }
         self._lock = threading.RLock()
         self._version = itertools.count(1)
@@ -143,7 +131,7 @@ class Api:
             metadata = body.setdefault("metadata", {})
             metadata.setdefault("uid", str(uuid.uuid4()))
             metadata.setdefault("creationTimestamp", self.now)
-            known = _key(body) in self._objects[resource]
+            known = key_of(body) in self._objects[resource]
             return self._store(resource, body, "MODIFIED" if known else "ADDED")
 
     def get(self, resource: str, key: str) -> Object:
@@ -223,7 +211,7 @@ class Api:
 
     def _store(self, resource: str, body: Object, what: str) -> Object:
         with self._lock:
-            self._objects[resource][_key(body)] = body
+            self._objects[resource][key_of(body)] = body
             self._announce(resource, what, body)
             return body
 
@@ -271,7 +259,7 @@ class Api:
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         fault = self._fault
-        resource = _resource(request.path)
+        resource = resource_of(request.path)
         if fault.name == "away":
             if request.transport is not None:
                 request.transport.abort()
@@ -284,9 +272,7 @@ class Api:
         elif fault.name == "namespaces" and resource == "namespaces":
             status = 500
         late = fault.name == "slow"
-        answer = (
-            _failure(status, "made up by a fault") if status else await self._answer(request, resource, late=late)
-        )
+        answer = failure(status, "made up by a fault") if status else await self._answer(request, resource, late=late)
         self.requests[request.method, resource, answer.status] += 1
         return answer
 
@@ -310,14 +296,16 @@ class Api:
                     version, objects = self._old
                 asked = request.query.get("fieldSelector", "")
                 found = [
-                    each for each in objects[resource].values() if self._mine(resource, each) and _has(each, asked)
+                    each
+                    for each in objects[resource].values()
+                    if self._mine(resource, each) and selected(each, asked)
                 ]
                 kind = "PodList" if resource == "pods" else "NodeList"
                 return self._json(
                     {"kind": kind, "apiVersion": "v1", "metadata": {"resourceVersion": str(version)}, "items": found}
                 )
-            body = self._objects.get(resource, {}).get(_asked(parts, resource))
-            return self._json(body) if body else _failure(404, f"{request.path} not found")
+            body = self._objects.get(resource, {}).get(key_of_path(parts, resource))
+            return self._json(body) if body else failure(404, f"{request.path} not found")
 
     async def _watch(self, request: web.Request, resource: str) -> web.StreamResponse:
         stream = web.StreamResponse(headers={"Content-Type": "application/json"})
@@ -352,18 +340,18 @@ class Api:
         if resource == "events":
             self.events.append(body)
             self._heard("POST", "events", body, late)
-            return self._json(_brief(body), 201)
+            return self._json(brief(body), 201)
         if verb == "POST" and parts[-1] == "noderesourcetopologies":
             body.setdefault("metadata", {})["uid"] = str(uuid.uuid4())
             self._store(resource, body, "ADDED")
-            return self._json(_brief(body), 201)
-        key = _asked(parts, resource)
+            return self._json(brief(body), 201)
+        key = key_of_path(parts, resource)
         stored = self._objects.get(resource, {}).get(key)
         if stored is None:
-            return _failure(404, f'{resource} "{key}" not found')
+            return failure(404, f'{resource} "{key}" not found')
         wanted = str((body.get("metadata") or {}).get("uid") or (body.get("preconditions") or {}).get("uid") or "")
         if wanted and wanted != stored["metadata"]["uid"]:
-            return _failure(
+            return failure(
                 409, f'Operation cannot be fulfilled on {resource} "{key}": Precondition failed: UID in '
                 f'precondition: {wanted}, UID in object meta: {stored["metadata"]["uid"]}',
             )  # fmt: skip
@@ -371,10 +359,10 @@ class Api:
             self.remove(resource, key)
             self._heard("DELETE", resource, stored, late)
             return web.json_response({"kind": "Status", "status": "Success"})
-        new = _merged(stored, {name: part for name, part in body.items() if name in _mutable(parts[-1])})
+        new = merged(stored, {name: part for name, part in body.items() if name in mutable(parts[-1])})
         self._store(resource, new, "MODIFIED")
         self._heard("PATCH", f"{resource}/status" if parts[-1] == "status" else resource, new, late)
-        return self._json(_brief(new))
+        return self._json(brief(new))
 
 
 async def _within(event: asyncio.Event, seconds: float) -> None:
@@ -382,69 +370,3 @@ async def _within(event: asyncio.Event, seconds: float) -> None:
         await asyncio.wait_for(event.wait(), seconds)
     except TimeoutError:
         return
-
-
-def _mutable(part: str) -> tuple[str, ...]:
-    return ("metadata", "status") if part == "status" else ("metadata", "spec", "zones", "attributes")
-
-
-def _resource(path: str) -> str:
-    """What a path is about: "pods", "nodes", "namespaces", "events", "noderesourcetopologies", claims and slices."""
-    parts = [each for each in path.strip("/").split("/") if each]
-    for name in ("noderesourcetopologies", "events", "pods", "nodes", *_DRA):
-        if name in parts[2:]:
-            return name
-    return parts[2] if len(parts) > 2 else "discovery"
-
-
-def _asked(parts: list[str], resource: str) -> str:
-    """The key of the object that a path names."""
-    at = parts.index(resource)
-    name = parts[at + 1] if len(parts) > at + 1 else ""
-    return f"{parts[at - 1]}/{name}" if resource in ("pods", "resourceclaims") else name
-
-
-def _has(body: Object, selector: str) -> bool:
-    """Whether an object is selected; fields of spec alone are looked at."""
-    parts = [each.partition("=") for each in selector.split(",") if each.startswith("spec.")]
-    return all(body.get("spec", {}).get(name.removeprefix("spec.")) == value for name, _, value in parts)
-
-
-def _key(body: Object) -> str:
-    metadata = body["metadata"]
-    return f"{metadata['namespace']}/{metadata['name']}" if "namespace" in metadata else str(metadata["name"])
-
-
-def _failure(code: int, message: str) -> web.Response:
-    headers = {"Retry-After": "1"} if code == 429 else {}
-    body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message}
-    return web.json_response(body, status=code, headers=headers)
-
-
-def _brief(body: Object) -> Object:
-    return {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": body.get("metadata", {})}
-
-
-def _merged(old: Any, patch: Any) -> Any:  # noqa: ANN401 - JSON
-    """A merge patch; lists of conditions are merged by their type, as a strategic one does."""
-    if not isinstance(patch, dict):
-        return patch
-    found = dict(old) if isinstance(old, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            found.pop(name, None)
-        elif name == "conditions":
-            found[name] = _conditions(found.get(name) or [], value)
-        else:
-            found[name] = _merged(found.get(name), value)
-    return found
-
-
-def _conditions(old: Any, patch: list[Object]) -> list[Object]:  # noqa: ANN401 - of a body of any shape
-    found = {each["type"]: each for each in (old if isinstance(old, list) else ()) if isinstance(each, dict)}
-    for each in patch:
-        if each.get("$patch") == "delete":
-            found.pop(each["type"], None)
-        else:
-            found[each["type"]] = {**found.get(each["type"], {}), **each}
-    return list(found.values())

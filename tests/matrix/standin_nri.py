@@ -22,7 +22,7 @@ from google.protobuf.message import Message
 
 from agent.host.nri import mux, ttrpc
 from agent.host.nri import nri_pb2 as pb
-from tests.matrix.standin_api import Loop
+from tests.matrix.loop import Loop
 
 SERVICE = "nri.pkg.api.v1alpha1.Plugin"
 REQUEST_TIMEOUT = 2.0
