@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import sys
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from agent.app.cluster.topology_loop import TopologyLoop
 from agent.app.service.machine_watch import MachineWatch
 from agent.engine.state import State
 from agent.errors import HostError, KubeError
+from agent.host import udev
 from agent.host.cgroups.watching import Changes, Watcher
 from agent.host.manifests import Follower
 from agent.host.nri import nri_pb2
@@ -84,9 +84,6 @@ class Storm:
 
     Monitor = property(lambda self: self)
 
-    def Context(self) -> None:  # noqa: N802 - pyudev's name
-        """Nothing is asked of it."""
-
     def from_netlink(self, _context: None, source: str) -> Self:
         assert source == "kernel"
         return self
@@ -104,7 +101,7 @@ class Storm:
 
 def test_finding_01_a_storm_of_hot_plug_events_is_taken_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many come, one reading ends."""
-    monkeypatch.setitem(sys.modules, "pyudev", Storm())
+    monkeypatch.setattr(udev, "_pyudev", lambda: (Storm(), None))
     assert 0 < len(Hotplug().drain()) <= 1000
 
 
