@@ -47,6 +47,8 @@ def test_a_plan_is_what_the_managers_would_do(
     assert set(answer.ledger.pods) == {line.uid for line in answer.lines} - out
     for line in answer.lines:
         assert line.why or line.change in (Difference.SAME, Difference.ELSEWHERE)
+        if line.change is Difference.SAME:
+            assert line.aligned_now == line.aligned_then, "the same CPUs, but told otherwise, is no sameness"
     if not repack:
         replayed = then.start()
         for pod in WhatIf(node, then, ledger, refused).pods():

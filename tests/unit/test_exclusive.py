@@ -203,9 +203,16 @@ def test_explain_says_who_may_not_ask() -> None:
     found = asking("auto", APP)
     assert "is not for pods of namespace default (exclusiveNamespaces" in why_shared(node, found, APP)
     silent = managers_of(
-        "1 socket x 1 node x 32 cores x 1 thread", {"exclusiveNamespaces": ["db"], "exclusiveContainers": "auto"}
-    )
+        "1 socket x 1 node x 32 cores x 1 thread",
+        {
+            "exclusiveNamespaces": ["db"],
+            "exclusiveContainers": "auto",
+            "featureGates": {"PodLevelResourceManagers": True},
+        },
+    )  # fmt: skip
     assert "exclusiveNamespaces" in why_shared(silent, asking(None, APP), APP)
+    whole = replace(asking(None, APP, namespace="db"), requests={"cpu": 9000}, limits={"cpu": 9000})
+    assert "the kubelet's rules divide its pod-level resources" in why_shared(silent, whole, APP)
 
 
 def test_a_value_that_is_too_long_is_told_so_and_asks_for_nothing() -> None:

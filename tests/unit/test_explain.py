@@ -25,6 +25,7 @@ from agent.engine.state import State
 from agent.engine.tracked_pod import TrackedPod
 from agent.model.outcome import Admitted, Reason, Refusal
 from agent.model.podspec import pod_from
+from agent.model.rules import Scope
 from tests.flow.world import container, manifest
 from tests.unit.explain_cases import FOLDER, MERGES, Told, again, carried_out, cases, every
 from tests.world.nodes import managers_of
@@ -281,6 +282,16 @@ def test_what_happened_to_a_pod_since_is_its_reason(why: str, aligned: bool) -> 
     assert found.summary == f"shop/checkout is in, but is not aligned: {why}"
     assert found.remedies == ()
     assert found.notes == ("created anew now, it would be aligned: CPUs 1-2 on NUMA node 0",)
+
+
+def test_a_pod_is_explained_by_the_scope_that_it_was_admitted_under() -> None:
+    """The node's settings may have changed since: its containers lie where the scope of then put them."""
+    case = next(case for _, case in ALL if case["name"] == "scope pod, both containers on two nodes")
+    told = carried_out(case)
+    settings = {**case["settings"], "topologyManagerScope": "container"}
+    found = explain(managers_of(case["machine"], settings), told.ledger, told.pod)
+    assert (found.scope, found.as_of) == (Scope.POD, AsOf.ADMISSION)
+    assert found.merges == told.found.merges
 
 
 def test_annotations_in_remedies_are_whole() -> None:

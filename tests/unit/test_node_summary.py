@@ -245,9 +245,15 @@ def test_what_init_containers_left_is_nobodys() -> None:
     two = {"cpu": 2000, "memory": 1000 * MI}
     first, main = (Container(name, kind, requests=two, limits=two) for name, kind in
                    (("first", ContainerKind.INIT), ("main", ContainerKind.APP)))  # fmt: skip
-    kept = {"reservedMemory": [{"numaNode": 0, "limits": {"memory": "512Mi"}}], "kubeReserved": {"memory": "412Mi"}}
+    kept = {
+        "reservedMemory": [{"numaNode": 0, "limits": {"memory": "512Mi"}}],
+        "kubeReserved": {"memory": "412Mi"},
+        "compatibility": "kubelet",
+    }  # only the kubelet's own arithmetic has an account of the memory
     run = DryRun(managers_of(SMALL, {"memoryManagerPolicy": "Static", "reservedSystemCPUs": "0", **kept}))
     run.see(Pod("its-own-uid", "p", "shop", (first, main), Qos.GUARANTEED), 1.0)
+    held = (run.ledger.cpus, run.ledger.memory, run.ledger.devices)
+    assert [each.reusable for each in held] == [None] * 3, "it is of one admission, which has ended"
     books = replace(run.ledger.cpus, reusable=("its-own-uid", CpuSet.of(7)))
     ledger = nameless(replace(run.ledger, cpus=books), digests=False)
     assert (ledger.cpus.reusable, ledger.memory.reusable, ledger.devices.reusable) == (None, None, None)

@@ -117,6 +117,15 @@ def test_s16_pods_without_exclusive_cpus_keep_their_quota() -> None:
     assert quota_plan(WITH_LIMITS, world.names, observed, lift=True) == ()
 
 
+def test_s16_who_is_not_named_yet_keeps_the_quota_of_a_container_that_shares() -> None:
+    """Before any name is known, what may be the fractional container is throttled on; sandbox and main are not."""
+    world, quotas = with_quota(2, pod="250000 100000", main="200000 100000", side="50000 100000", box="250000 100000")
+    observed = world.observe()
+    before = replace(observed, cgroups=tuple(replace(c, quota=quotas.get(c.path, "")) for c in observed.cgroups))
+    unthrottled = {write.path for write in quota_plan(WITH_LIMITS, {}, before, lift=True)}
+    assert unthrottled == {POD, f"{POD}/box", f"{POD}/main"}
+
+
 def test_s16_only_a_lifted_quota_is_put_back() -> None:
     """A finite quota is the kubelet's own; and where it limits no container, none is made up (cpuCFSQuota: false)."""
     world = node(2)

@@ -8,6 +8,7 @@ import pytest
 
 from agent.core.request.amounts import (
     AS_WHOLE,
+    burstable_for,
     eligible,
     exclusive_count,
     is_fractional,
@@ -135,3 +136,19 @@ def test_pod_level_numbers_replace_the_sums() -> None:
     one = pod("p", container("c", cpus=2, memory=GIB, limits={"x.com/gpu": 1}), whole={"cpu": 4, "x.com/gpu": 9})
     assert pod_requests(one) == {"cpu": 4000, "memory": GIB * 1000, "x.com/gpu": 1000}
     assert pod_limits(one) == pod_requests(one)
+
+
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [
+        ({}, "container c has no CPU limit"),
+        ({"cpu": 3000}, "container c requests less CPU than its limit"),
+        ({"cpu": 2000}, "container c has no memory limit"),
+        ({"cpu": 2000, "memory": 2 * GIB}, "container c requests less memory than its limit"),
+        ({"cpu": 2000, "memory": GIB}, ""),
+    ],
+)
+def test_what_keeps_a_pod_from_being_guaranteed(limits: dict[str, int], why: str) -> None:
+    """Whoever reads it changes that line of the manifest: one that is there already would not be the one."""
+    one = Container("c", requests={"cpu": 2000, "memory": GIB}, limits=limits)
+    assert burstable_for(pod("p", one, qos=Qos.BURSTABLE)) == why
