@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +14,8 @@ from agent.errors import SettingsError
 from agent.model.ledger import Ledger
 from agent.model.pod import Pod
 from agent.model.rules import Policy, Scope
+from tests.world.nodes import managers_of
+from tests.world.pods import container, pod
 from tests.world.strategies import case_of, filled
 
 
@@ -59,3 +63,14 @@ def test_a_plan_is_what_the_managers_would_do(
         assert answer.count(Difference.REFUSED, Difference.STILL_REFUSED) <= plain.count(
             Difference.REFUSED, Difference.STILL_REFUSED
         )
+
+
+def test_who_would_be_aligned_where_it_lies_is_told_of() -> None:
+    """A pod that lost CPUs to a fault that is mended by now: made anew it has the same, and is aligned again."""
+    node = managers_of("2 sockets x 1 node x 4 cores", {"reservedSystemCPUs": "0"})
+    one = pod("p", container("app", cpus=2))
+    ledger = node.admit(node.start(), one).ledger
+    record = replace(ledger.pods[one.uid], aligned={"app": False}, why={"app": "it lost CPUs 5; it keeps 1-2"})
+    (line,) = what_if(WhatIf(node, node, replace(ledger, pods={one.uid: record}), []), repack=False).lines
+    assert (line.change, line.aligned_now, line.aligned_then) == (Difference.ELSEWHERE, False, True)
+    assert line.now == line.then

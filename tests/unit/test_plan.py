@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 
 from agent.core.cgroups.desired import DesiredSets, desired_sets, one_by_one, share
+from agent.core.cgroups.enforced import Look, unenforced
+from agent.core.cgroups.naming import UNSURE
 from agent.core.cgroups.plan import plan
 from agent.model.cgroup import Cause, Level, Write
 from agent.model.idset import CpuSet, NodeSet
@@ -280,6 +282,19 @@ def test_a_pod_that_cannot_be_worked_out_is_a_fault_and_no_plan() -> None:
         desired_sets(broken, world.names, world.observe(), RULES, MACHINE)
 
 
+def test_who_may_hold_a_grant_keeps_no_shared_cpus_of_a_container_that_is_known() -> None:
+    """Reserved CPUs beside a grant are of that grant's container: another one of the pod leaves them at once."""
+    other, reserved = CpuSet.of(6, 7), CpuSet.of(0)
+    cpus = CpuBooks(
+        POOL - other - reserved, assigned={"db": {"main": OWN, "side": other}}, mixed={"db": {"main": reserved}}
+    )
+    world = node(2)
+    world.kernel.write(f"{POD}/side", "cpuset.cpus", "0,6-7")
+    names = {**world.names, "side": ("db", UNSURE)}
+    wanted = desired_sets(replace(LEDGER, cpus=cpus), names, world.observe(), RULES, MACHINE)
+    assert wanted[f"{POD}/side"].cpus == other
+
+
 def test_an_empty_pool_is_never_written() -> None:
     """Without shared CPUs (the invariants keep it from happening) shared cgroups are left alone, not emptied."""
     ledger = replace(LEDGER, cpus=CpuBooks(CpuSet(), assigned={"db": {"main": OWN}}))
@@ -328,3 +343,16 @@ def test_kubepods_itself_is_never_written() -> None:
         world = node(version)
         world.kernel.online(CpuSet.of(0, 1), NodeSet.of(0))
         assert "/kubepods" not in {path for path, _, _ in planned(world)}
+
+
+def test_who_follows_a_level_that_cannot_be_written_is_told_which() -> None:
+    """The container's own set is right: whoever looks there for the fault finds none."""
+    world = node(2)
+    enforce(world)
+    world.kernel.write(POD, "cpuset.cpus", "4")
+    wanted = desired_sets(LEDGER, world.names, world.observe(), RULES, MACHINE)
+    refused = {(POD, "cpuset.cpus"): "Permission denied"}
+    told = unenforced(Look(LEDGER, world.names, MACHINE, wanted, world.observe(), refused, {}))
+    found, _, reason = told["db"]["main"].partition(": ")
+    assert found == f"cpuset.cpus of {POD}/main is 4 instead of 4-5"
+    assert reason.startswith(f"it follows {POD}, which could not be written: Permission denied")
