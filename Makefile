@@ -102,7 +102,7 @@ newest: $(READY) ## the tests that need nothing else on the newest Python of Deb
 
 .PHONY: arm
 arm: $(READY) ## a guest of 64-bit ARM: discovery, cgroups and NRI there
-	NUMALIGN_LAB_TESTS=1 $(BIN)/python -m pytest -n0 tests/arm
+	$(BIN)/python -m tests.arm
 
 mutants: $(READY) ## faults put into the product on purpose: which does no test notice? (MINUTES=60 SEED=1, ARGS=--table)
 	nice -n 10 $(BIN)/python -m tests.mutants --minutes $(or $(MINUTES),60) --seed $(or $(SEED),1) $(ARGS)

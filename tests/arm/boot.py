@@ -12,12 +12,15 @@ from pathlib import Path
 from tests.arm import builds
 from tests.guests.shapes import ARM
 from tests.lab.needs import LabError
+from tests.lab.places import RUN
 
 SECONDS, ATTEMPTS = 900.0, 2
 """For a boot and all that is asked; how often a guest that does not come to its end is started."""
 ROOM = 32 << 20
 """Bytes of the disk that the guest sends by."""
 COMMON = ("-accel", "tcg,thread=multi", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot")
+VERSIONS = RUN / "arm-versions"
+"""Of what ran in the guest, a line each; kept for the page of the lab's cells."""
 APPEND = "console=ttyAMA0 root=/dev/nvme0n1 rw init=/init panic=-1 quiet"
 
 
@@ -49,7 +52,10 @@ def boot() -> Sent:
                     [builds.qemu(), *COMMON, *told, "-serial", f"file:{console}", *_disks(builds.disk(), sent)],
                     check=True, capture_output=True, timeout=SECONDS,
                 )  # fmt: skip
-                return Sent(_received(sent), told)
+                found = _received(sent)
+                VERSIONS.parent.mkdir(parents=True, exist_ok=True)
+                VERSIONS.write_text(found.get("versions", ""))
+                return Sent(found, told)
             except (subprocess.SubprocessError, tarfile.TarError) as error:
                 text = console.read_text("utf-8", "replace") if console.exists() else ""
                 said = f"{error}; its console ends with:\n{text[-2000:]}"

@@ -175,7 +175,7 @@ def _cell(progress: Progress, cell: cells.Cell) -> int:
         return [*cell.tests]
 
     code = _run(progress, drawn, keep=False)
-    cells.keep(cell, outcomes.read(), versions)
+    cells.keep(cell.name, outcomes.read(), versions)
     return code
 
 

@@ -2,6 +2,7 @@
 
     python -m tests.lab cell 1.34-v2-systemd    a lab with such kubelets, the tests of CELL_TESTS, the end
     python -m tests.lab cell all                every cell that has not passed at this commit, one after the other
+    python -m tests.arm                         a guest of 64-bit ARM without a kubelet, which has a row, too
     python -m tests.lab.cells --write           the page (deploy/docs/support.md) from what ran (cells.json)
 
 Each pair of two factors' values that can exist stands in a cell, in at most fourteen cells. The control plane is the
@@ -94,6 +95,8 @@ CELLS = tuple(
     )
 )  # fmt: skip
 BY_NAME = {each.name: each for each in CELLS}
+ARM = "arm"
+"""What is kept of the guest of 64-bit ARM (`tests.arm`)."""
 
 
 def building(cell: Cell) -> float:
@@ -125,10 +128,10 @@ def of_turn(known: Mapping[str, Any], turn: int, minutes: float) -> Cell:
     raise LabError(f"no cell that passed once takes {minutes:.0f} minutes or less: nothing was tested")
 
 
-def keep(cell: Cell, found: Sequence[Outcome], versions: Mapping[str, str]) -> None:
-    """Write down what came of a cell, and make the page."""
+def keep(name: str, found: Sequence[Outcome], versions: Mapping[str, str]) -> None:
+    """Write down what came of a cell, or of ARM, and make the page."""
     known = read()
-    known[cell.name] = {
+    known[name] = {
         "day": f"{datetime.now(UTC):%Y-%m-%d}", "commit": commit(KEPT), "versions": dict(versions),
         "passed": sum(each.word == PASSED for each in found),
         "red": sorted(each.name.rpartition("::")[2] for each in found if each.word != PASSED),
@@ -172,6 +175,7 @@ def table(known: Mapping[str, Any]) -> str:
         f"| {_told(known.get(cell.name))} |"
         for cell in CELLS
     ]
+    rows.append(f"| none | v2 | cgroupfs | {OWN_RUNTIME} | {OWN_LINUX}, 64-bit ARM | {_told(known.get(ARM))} |")
     return "\n".join(["| kubelet | cgroups | driver | runtime | Linux | |", "|---|---|---|---|---|---|", *rows])
 
 
@@ -198,9 +202,9 @@ without the cpuset and memory controllers of cgroups v1, so no row has both.
 The runtime `crio` is CRI-O {CRIO.removeprefix("v")} with runc and conmon of Debian. The lab builds it without
 seccomp, SELinux and AppArmor.
 
-64-bit ARM has no row. `make arm` boots a guest of that architecture with containerd and without a kubelet. Its tests
-compare discovery with what QEMU was told and with lscpu. They read in the kernel what the agent wrote, and what a
-container got by NRI.
+The row of 64-bit ARM is one guest with containerd and without a kubelet. `make arm` boots it. Its tests compare
+discovery with what QEMU was told and with lscpu. They read in the kernel what the agent wrote, and what a container
+got by NRI.
 
 `python -m tests.lab.cells --write` makes this page. `python -m tests.lab cell 1.34-v2-systemd` runs a row and writes
 down the result; `1.36-v2-systemd-crio` names a row of CRI-O, and `1.36-v2-cgroupfs-6.12` one of Linux 6.12.

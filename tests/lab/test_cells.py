@@ -9,7 +9,7 @@ import pytest
 
 from agent.model.rules import Minor
 from tests.lab import builds, cells
-from tests.lab.cells import BY_NAME, CELLS, FACTORS, IMPOSSIBLE, PAGE, RELOAD, due, page, read
+from tests.lab.cells import ARM, BY_NAME, CELLS, FACTORS, IMPOSSIBLE, PAGE, RELOAD, due, page, read
 from tests.lab.cluster import CELL, KUBELET, NUMALIGN, PLANS, plans
 from tests.lab.node import Plan, kubelet_config
 from tests.lab.outcomes import FAILED, PASSED, Outcome
@@ -79,7 +79,7 @@ def test_what_is_due_has_not_passed_at_this_commit() -> None:
 def test_the_page_is_made_of_what_ran() -> None:
     """`python -m tests.lab.cells --write` writes it again."""
     assert PAGE.read_text("utf-8") == page(read())
-    assert set(read()) <= set(BY_NAME)
+    assert set(read()) <= {*BY_NAME, ARM}
 
 
 def test_a_row_says_what_ran_or_that_nothing_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,12 +88,16 @@ def test_a_row_says_what_ran_or_that_nothing_did(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(cells, name, tmp_path / name.lower())
     cells.RESULTS.write_text("{}")
     found = [Outcome("tests/lab/test_first.py::test_a", PASSED), Outcome("tests/lab/test_first.py::test_b", FAILED)]
-    cells.keep(BY_NAME["1.34-v2-systemd"], found, {"kubelet": "1.34.4", "containerd": "2.4.2"})
+    cells.keep("1.34-v2-systemd", found, {"kubelet": "1.34.4", "containerd": "2.4.2"})
     rows = [line for line in cells.PAGE.read_text().splitlines() if line.startswith("| 1.")]
     assert rows[0].startswith("| 1.34 | v2 | systemd | containerd | 6.1 | run on kubelet 1.34.4, containerd 2.4.2; ")
     assert rows[0].endswith(": 1 passed; **not passed: test_b** |")
     assert all(row.endswith("| not tried |") for row in rows[1:])
     assert len(rows) == len(CELLS)
+    cells.keep(ARM, found[:1], {"containerd": "2.4.2"})
+    assert (
+        "| none | v2 | cgroupfs | containerd | 6.1, 64-bit ARM | run on containerd 2.4.2; " in cells.PAGE.read_text()
+    )
 
 
 GO_MOD = """module k8s.io/kubernetes

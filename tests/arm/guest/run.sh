@@ -1,4 +1,9 @@
 # What is asked of the agent in the guest. What is found lies in /out, also what lscpu, awk and cat say of the same.
+{
+    echo "containerd $(containerd --version | cut -d' ' -f3)"
+    echo "runc $(runc --version | awk 'NR == 1 { print $3 }')"
+    echo "Linux $(uname -r)"
+} >/out/versions
 lscpu -p=CPU,CORE,SOCKET,NODE >/out/lscpu
 for node in /sys/devices/system/node/node[0-9]*; do
     awk -v node="${node##*/node}" '/MemTotal/ { print node, $4 }' "$node/meminfo"

@@ -1,0 +1,27 @@
+"""`python -m tests.arm`: boot the guest of 64-bit ARM, and write what came of it into the page of the lab's cells."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from tests.arm.boot import VERSIONS
+from tests.lab import cells, outcomes
+from tests.lab.places import ROOT
+
+PYTEST = (sys.executable, "-m", "pytest", "-p", "tests.lab.outcomes", "-n0", "-v", "tests/arm/test_guest.py")
+
+
+def main() -> int:
+    """Run its tests; pytest's exit code."""
+    for old in (outcomes.LIST, outcomes.TOLD, VERSIONS):
+        old.unlink(missing_ok=True)
+    code = subprocess.run(PYTEST, cwd=ROOT, check=False, env={**os.environ, "NUMALIGN_LAB_TESTS": "1"}).returncode
+    told = VERSIONS.read_text().splitlines() if VERSIONS.exists() else []
+    cells.keep(cells.ARM, outcomes.read(), dict(line.split(maxsplit=1) for line in told))
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
