@@ -100,9 +100,7 @@ def _get(address: str, path: str) -> bytes:
 @pytest.mark.parametrize("everything", [False, True], ids=["taken", "whatever"])
 def test_hostile_110_pods_cost_an_innocent_one_nothing(make: Make, *, everything: bool) -> None:
     """Beside 110 of what a server takes, or of anything: pinned, told, small; so after a restart, ports occupied."""
-    # claims of any shape, too: 124 MiB on a quiet machine, 129 on a busy one; why is not known yet
-    follows = {} if everything else FOLLOWING
-    node, began = make(settings={"page": {"port": 0}, **follows}), time.monotonic()
+    node, began = make(settings={"page": {"port": 0}, **FOLLOWING}), time.monotonic()
     node.start()
     kinds, most = ((), HUGE) if everything else (taken(), LARGEST)
     bring(node, fitting(whole(SEED + everything, CROWD, kinds, most=most)))

@@ -16,6 +16,7 @@ from agent.app.service.other_writers import writing_pods
 from agent.engine.adopt import AnnotatedGrant
 from agent.engine.fault_isolation import Isolated, sentence
 from agent.errors import KubeError
+from agent.host import allocator
 from agent.kube.client import KubeClient, pod_list
 from agent.kube.nodes import NodeFacts, node_facts
 from agent.kube.objects.pod_objects import SeenPod, seen
@@ -55,6 +56,7 @@ def read_start(
     client: KubeClient, node: str, defaults: Callable[[str], Mapping[str, str]], patience: float = PATIENCE
 ) -> Start:
     """Ask; never waits longer than `patience` seconds, never raises."""
+    allocator.keep_little()  # before the first large object is read
     answers: dict[str, dict[str, Any]] = {}
     spaces: dict[str, Mapping[str, str]] = {}
 

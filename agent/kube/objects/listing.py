@@ -91,8 +91,9 @@ class Items:
             else:
                 begin = self._closed(data, begin, at)
                 if self._in_items and self._depth == 2:  # noqa: PLR2004 - list, items
-                    yield ListItem(bytes(self._item), self._whole)
-                    self._item, self._whole = bytearray(), True
+                    found = ListItem(bytes(self._item), self._whole)
+                    self._item, self._whole = bytearray(), True  # before whoever reads it needs room of his own
+                    yield found
         self._keep(data[begin:])
 
     def close(self) -> dict[str, Any]:

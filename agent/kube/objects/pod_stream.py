@@ -131,8 +131,7 @@ class Lines:
         done = []
         for each in ended:
             self._add(each)
-            done.append(_line(b"".join(self._parts), whole=self._size <= LARGEST))
-            self._parts, self._size = [], 0
+            done.append(_line(*self._ended()))
         self._add(rest)
         return b"".join(done)
 
@@ -144,16 +143,24 @@ class Lines:
         if self._size > LARGEST:
             self._parts = [b"".join(self._parts)[:HEAD]]
 
+    def _ended(self) -> tuple[bytes, bool]:
+        """The line, which nobody holds a second time while it is read; and whether it is whole."""
+        line, whole = b"".join(self._parts), self._size <= LARGEST
+        self._parts, self._size = [], 0
+        return line, whole
+
     def rest(self) -> bytes:
         """What came after the last line."""
         return b"".join(self._parts)
 
 
-def _line(line: bytes, *, whole: bool) -> bytes:
+def _line(line: bytes, whole: bool) -> bytes:  # noqa: FBT001 - given by `Lines._ended`
     found = _EVENT.match(line) if len(line) > LARGE or not whole else None
     if found:
-        body = pod(line[found.end() :].rstrip().removesuffix(b"}"), whole=whole)
-        return json.dumps({"type": found[1].decode("ascii"), "object": body}).encode() + b"\n"
+        kind, begin, end = found[1].decode("ascii"), found.end(), len(line.rstrip())
+        del found  # it holds the whole line
+        line = line[begin : end - line.endswith(b"}", begin, end)]
+        return json.dumps({"type": kind, "object": pod(line, whole=whole)}).encode() + b"\n"
     if not whole:
         raise MalformedError("a line of the watch is too long, and tells of no pod")
     return line + b"\n"
