@@ -114,8 +114,9 @@ SLICES = (
           "the core of the referee's sequences"),
     Slice("machines", (
         Part(("tests/lab/test_examples.py",), 2), Part(("tests/lab/test_order.py",), 3),
-        Part(("tests/lab/test_shapes.py",), 6), *_parts(CLAIMS, [*SEQUENCES_OF_CLAIMS], 2, 14),
-    ), "the examples, grants without NRI, two machines of other shape, pods with DRA claims"),
+        Part(("tests/lab/test_shapes.py",), 6), Part(("tests/lab/test_switches.py",), 3),
+        *_parts(CLAIMS, [*SEQUENCES_OF_CLAIMS], 2, 14),
+    ), "the examples, grants without NRI, two machines of other shape, one with PCIe switches, pods with DRA claims"),
     Slice("rules", (
         Part(tuple(f"{RULES}::{name}" for name in (
             "test_s2_what_the_node_lives_on_starts_on_a_full_node",
