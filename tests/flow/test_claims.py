@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agent.app.page.values import PageInput, pods_value
+from agent.core.devices.claims import told
 from agent.core.explain.serialize import lines
 from agent.core.forecast.whatif import Difference, WhatIf, what_if
 from agent.engine.explaining import explained
@@ -214,6 +215,29 @@ def test_a_claim_that_goes_moves_nobody(tmp_path: Path) -> None:
     api.claims["c"] = claim(result("d0"))
     node.known(using("c", name="next", **STRICT))
     assert (node.on("job"), node.on("next")) == ("1", "0")
+
+
+def test_a_templates_claim_goes_with_its_pod(tmp_path: Path) -> None:
+    """S22, `fail`: the claim of a refused pod goes with it, and the next pod is decided by the claim that it got."""
+    devices = slices(device("d0", 0), device("d1", 1))
+    api = Api(devices, **{"c-made": claim(result("d0"), result("d1"))})
+    node = Node(tmp_path, api)
+    node.known(template(using("c", **STRICT)))
+    assert "n/d0 of claim c-made on NUMA node 0" in node.world.ears.refused_["job"].message
+    del api.claims["c-made"]  # by its owner, as Kubernetes does once the pod is deleted
+    node.lookup.pod_gone("job")
+    node.world.engine.pods_gone(["job"])
+    node.turn()
+    assert "claims" not in node.world.engine.ledger.others
+    api.claims["c-again"] = claim(result("d1"))
+    following = template(using("c", name="next", **STRICT))
+    following["status"]["resourceClaimStatuses"][0]["resourceClaimName"] = "c-again"
+    asked = len(api.asked)
+    node.known(following)
+    assert (node.on("next"), api.asked[asked:]) == ("1", ["GET resourceclaims"])
+    node.world.start("next")
+    assert any("n/d1 of claim c-again on NUMA node 1" in each for each in told(node.world.engine.ledger, "next"))
+    assert "next" not in node.world.ears.refused_
 
 
 def test_late_word_moves_nothing_that_runs(tmp_path: Path) -> None:
