@@ -37,6 +37,13 @@ def run(pods: Path, *more: str, state: bool = True, machine: str = MACHINE) -> R
     )
 
 
+def test_a_folder_that_is_not_there_is_told_with_its_option(pods: Path) -> None:
+    """Of several paths on one line, whoever reads it changes the right one."""
+    found = run(pods.parent / "nowhere").exception
+    assert isinstance(found, SettingsError)
+    assert str(found).startswith(f"--pods: {pods.parent / 'nowhere'} is not there")
+
+
 def held(result: Result) -> dict[str, Any]:
     """Pod -> its CPUs, of a JSON answer."""
     return {each["pod"]: each["cpus"] for each in json.loads(result.stdout)["containers"]}

@@ -295,6 +295,17 @@ def test_who_may_hold_a_grant_keeps_no_shared_cpus_of_a_container_that_is_known(
     assert wanted[f"{POD}/side"].cpus == other
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_mixed_container_has_its_reserved_cpus_where_the_pool_has_none(version: int) -> None:
+    """Its pod's level spans them, too: on v2 it would have none of them else, and on v1 the write is refused."""
+    reserved = CpuSet.of(0)
+    cpus = CpuBooks(POOL - reserved, assigned={"db": {"main": OWN}}, mixed={"db": {"main": reserved}})
+    world = node(version)
+    enforce(world, replace(LEDGER, cpus=cpus))
+    assert in_force(world)["main"] == "0,4-5"
+    assert in_force(world)["side"] == str(POOL - reserved)
+
+
 def test_an_empty_pool_is_never_written() -> None:
     """Without shared CPUs (the invariants keep it from happening) shared cgroups are left alone, not emptied."""
     ledger = replace(LEDGER, cpus=CpuBooks(CpuSet(), assigned={"db": {"main": OWN}}))
