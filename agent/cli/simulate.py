@@ -286,7 +286,8 @@ def _drawn(name: str, found: dict[str, tuple[Outcome, Figures]]) -> str:
         known = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")  # noqa: PLR2004 - enough to see how they are named
         raise click.BadParameter(f"no node is named {name}; nodes: {known}", param_hint="--draw")
     dry_run = outcome.result.nodes[names.index(name)]
-    return draw(dry_run.node.machine, dry_run.ledger, reserved=dry_run.node.reserved)
+    node = dry_run.node
+    return draw(node.machine, dry_run.ledger, reserved=node.reserved, rules=node.rules)
 
 
 @contextmanager

@@ -61,7 +61,7 @@ def command(*, state_dir: Path, config: Path | None, root: str | None, output: s
     if output == "svg":
         if node is None:
             raise SettingsError("--root", f"must name machine {saved.ledger.machine}, of which the ledger is")
-        click.echo(draw(node.machine, saved.ledger, reserved=node.reserved), nl=False)
+        click.echo(draw(node.machine, saved.ledger, reserved=node.reserved, rules=node.rules), nl=False)
         return
     view = view_of(saved.ledger, node, unplaced.tracked(state_dir))
     report = recovery_report.load(state_dir)

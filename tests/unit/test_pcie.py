@@ -17,6 +17,9 @@ from agent.model.idset import NodeSet
 from agent.model.ledger import DeviceBooks
 from agent.model.machine import Machine, PciDevice
 from agent.model.outcome import Admitted
+from agent.observe.drawing import draw
+from tests.unit.drawing_cases import read_groups
+from tests.unit.test_drawing import check
 from tests.world.nodes import managers_of
 from tests.world.pods import container, pod
 
@@ -135,6 +138,25 @@ def test_told_where_the_settings_ask_for_it() -> None:
         assert isinstance(outcome, Admitted)
         told = admitted("p", outcome.ledger, MACHINE, rules=node.rules).annotations[ASSIGNMENT]
         assert json.loads(told or "").get("pcie") == near
+
+
+def test_the_picture_says_it_beside_the_pod() -> None:
+    """Pair by pair for two devices, by number for six; not at all where the settings do not ask for it."""
+    selected = {"devices": [{"resource": "example.com/nic", "class": "02"}], "kubeReserved": {"cpu": "1"}}
+    for how, count, says in (
+        ("tell", 2, ["0000:03:00.0 and 0000:03:00.1: PIX"]),
+        ("tell", 6, ["15 pairs of devices: 3 PIX, 3 PXB, 4 PHB, 5 NODE"]),
+        ("off", 2, []),
+    ):
+        node = managers_of(MACHINE, {**selected, "pcieLocality": how})
+        outcome = node.admit(node.start(), pod("p", container("c", cpus=2, limits={"example.com/nic": count})))
+        assert isinstance(outcome, Admitted)
+        svg = draw(MACHINE, outcome.ledger, rules=node.rules)
+        check(svg)
+        _, top = read_groups(svg)
+        texts = [text.what for group in top.every() for text in group.texts]
+        words = {each.value for each in Distance}
+        assert [each for each in texts if words & {*each.replace(",", " ").split()}] == says
 
 
 def test_the_nearest_of_the_right_node_is_handed_out() -> None:

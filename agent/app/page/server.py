@@ -42,7 +42,7 @@ class Values:
     def picture(self, seen: PageInput, *, full: bool, bare: bool) -> str:
         """See Source."""
         node = seen.snapshot.node
-        return draw(node.machine, seen.snapshot.shown, reserved=node.reserved, full=full, bare=bare)
+        return draw(node.machine, seen.snapshot.shown, reserved=node.reserved, full=full, bare=bare, rules=node.rules)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
+from agent.model.rules import Rules
 from agent.observe.drawing.page import page_box
 from agent.observe.drawing.paint import paint
 from agent.observe.drawing.scene import Scene
@@ -21,7 +22,7 @@ from agent.observe.drawing.words import headline
 
 def draw(
     machine: Machine, ledger: Ledger | None = None, *, reserved: CpuSet = CpuSet(), full: bool = False,
-    bare: bool = False,
+    bare: bool = False, rules: Rules | None = None,
 ) -> str:  # fmt: skip
     """The picture of a machine as SVG text; the same input gives the same text.
 
@@ -31,11 +32,12 @@ def draw(
         reserved: CPUs that the settings keep for the system.
         full: draw equal neighbours one by one on large machines too.
         bare: for the node page, which has the style sheet, the machine's name and the table of pods itself.
+        rules: whether the devices of a pod are compared with each other (`pcieLocality`); None: they are not.
 
     Returns:
         A whole SVG document that needs nothing from elsewhere, light or dark as its viewer prefers.
     """
-    scene = Scene(machine, ledger, full=full, reserved=reserved)
+    scene = Scene(machine, ledger, full=full, reserved=reserved, rules=rules)
     page = page_box(scene, bare=bare)
     held = f" {len(scene.holders)} pods hold CPUs, memory or devices." if scene.holders else ""
     about = f"{headline(machine)}.{held} Boxes in boxes: sockets, NUMA nodes, caches, cores, CPUs, devices."

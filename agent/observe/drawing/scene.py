@@ -9,9 +9,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from agent.core.devices.nearness import pairs_of
+from agent.core.machines.pcie import Pair
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger, NodeBook
 from agent.model.machine import Machine, NumaNode
+from agent.model.rules import Rules
 from agent.observe.drawing.holders import Holder, holders
 from agent.observe.drawing.units import Unit
 
@@ -24,6 +27,7 @@ class Scene:
         full: draw every unit, equal ones too.
         reserved: CPUs that are kept for the system; some of them, or all, may be in the shared pool too.
         fold_over: units of a kind above which equal neighbours are folded.
+        rules: whether devices of a pod are compared with each other; None: they are not.
     """
 
     machine: Machine
@@ -31,6 +35,7 @@ class Scene:
     full: bool = False
     fold_over: int = 16
     reserved: CpuSet = CpuSet()
+    rules: Rules | None = None
     holders: tuple[Holder, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -45,6 +50,10 @@ class Scene:
     def of_device(self) -> dict[str, Holder]:
         """Holder of each device."""
         return {device: holder for holder in self.holders for device in holder.devices}
+
+    def near(self, uid: str) -> tuple[Pair, ...]:
+        """How near the devices of a pod are to each other."""
+        return pairs_of(self.ledger, uid, self.machine, self.rules) if self.ledger and self.rules else ()
 
     @cached_property
     def unpooled(self) -> CpuSet:

@@ -5,9 +5,12 @@ Called by `draw`.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
 
+from agent.core.machines.pcie import MEANING
 from agent.model.idset import NodeSet
 from agent.model.machine import NumaNode
 from agent.observe.drawing.boxes import LINE, Box, Grid, TextLine
@@ -129,10 +132,22 @@ def _sample(kind: str, text: str, marks: str = "", holder: Holder | None = None)
 
 def holder_boxes(scene: Scene) -> list[Box]:
     """One box per pod that holds something, in the order of admission."""
-    return [_holder(holder) for holder in scene.holders]
+    return [_holder(holder, scene) for holder in scene.holders]
 
 
-def _holder(holder: Holder) -> Box:
+def _near(scene: Scene, uid: str) -> Iterator[str]:
+    """How near the pod's devices are to each other: pair by pair, or how many of which."""
+    pairs = scene.near(uid)
+    if len(pairs) <= ROWS_OF_ONE:
+        yield from (f"{each.one} and {each.other}: {each.distance.value}" for each in pairs)
+        return
+    counts = Counter(each.distance for each in pairs)
+    yield f"{len(pairs)} pairs of devices: " + ", ".join(
+        f"{counts[each]} {each.value}" for each in MEANING if counts[each]
+    )
+
+
+def _holder(holder: Holder, scene: Scene) -> Box:
     name = fit(holder.name, 11, WIDE - SWATCH - 4, bold=True)
     told = list(holder.containers[:ROWS_OF_ONE])
     if len(holder.containers) > len(told):
@@ -141,6 +156,7 @@ def _holder(holder: Holder) -> Box:
     if holder.confined:
         told.append(f"on the shared CPUs of node {holder.confined}")
     told += [f"{size(block.size)} of {block.resource} over nodes {block.nodes}" for block in holder.over]
+    told += _near(scene, holder.uid)
     lines = [TextLine(name, size=11, bold=True, inset=SWATCH)]
     lines += [
         TextLine(text, size=10, look="d", inset=SWATCH) for each in told for text in wrap(each, 10, WIDE - SWATCH)
