@@ -38,7 +38,9 @@ REQUIRED = """
   required_plugins = ["numalign"]
   tolerate_missing_plugins_annotation = "numalign.io/tolerate-missing-plugin"
 """
-SIDE = container("side", command=BURN, resources=resources("100m", "16Mi", limits={"cpu": "500m", "memory": "32Mi"}))
+SMALL = resources("100m", "16Mi", limits={"cpu": "500m", "memory": "32Mi"})
+SIDE = container("side", command=BURN, resources=SMALL)
+IDLE = container("side", resources=SMALL)
 
 
 @pytest.fixture
@@ -108,9 +110,9 @@ def test_an_app_is_pinned_beside_each_sidecar(space: Lab, shape: Sidecar) -> Non
             space.wait_gone(made)
 
 
-def burstable(name: str, cpu: str = "2") -> Object:
+def burstable(name: str, cpu: str = "2", side: Object = SIDE) -> Object:
     """An app with CPUs of its own, and a sidecar that burns all that it may."""
-    return pod(name, container("app", cpu=cpu, memory="32Mi"), SIDE, annotations=ASKS)
+    return pod(name, container("app", cpu=cpu, memory="32Mi"), side, annotations=ASKS)
 
 
 def stranger(name: str) -> Object:
@@ -119,21 +121,25 @@ def stranger(name: str) -> Object:
 
 
 KINDS = (
-    lambda name: burstable(name, "1"), stranger, lambda name: pod(name, cpu="1", memory="32Mi"), burstable,
-    lambda name: pod(name, container(resources={})),
+    lambda name: burstable(name, "1", IDLE), stranger, lambda name: pod(name, cpu="1", memory="32Mi"),
+    lambda name: burstable(name, "2", IDLE), lambda name: pod(name, container(resources={})),
 )  # fmt: skip
+"""Who churns is idle: a sweep reads what threads may use. One that burns slows an emulated node."""
 
 
 @pytest.mark.timeout(7200)
 def test_nobody_is_on_granted_cpus_while_pods_churn(stage: Stage, sampler: Sampler) -> None:
     """Pods of every kind come and go; the sampler sees no thread of another on a granted CPU (it fails the test)."""
     lab, node, alive = stage.lab, stage.node, list[Object]()
-    for number in range(PODS):
-        alive.append(lab.create(KINDS[number % len(KINDS)](f"churn-{number}"), node, wait=True))
-        if len(alive) > AT_ONCE:
-            gone = alive.pop(0)
-            lab.delete(gone["metadata"]["name"])
-            lab.wait_gone(gone)
+    for number in range(0, PODS, AT_ONCE):
+        names = [f"churn-{each}" for each in range(number, number + AT_ONCE)]
+        made = [lab.create(KINDS[at % len(KINDS)](name), node) for at, name in enumerate(names, number)]
+        for name in names:
+            lab.wait_running(name)
+        for each in alive:
+            lab.delete(each["metadata"]["name"])
+        lab.wait_gone(*alive)
+        alive = made
     stage.agreed()
     assert sampler.seen().count > PODS
     report.record("pods of every kind that came and went beside Burstable grants", PODS)
