@@ -36,6 +36,10 @@ CELL_TESTS = (
 )
 """What each cell is asked: numalign's node and the node whose kubelet pins do the same, and the kernel shows it."""
 RELOAD = "tests/lab/test_reload.py"
+AFFINITIES = tuple(f"tests/lab/test_mixed.py::test_s6_{name}" for name in (
+    "a_thread_keeps_its_affinity_while_others_come_and_go", "the_pool_is_shared_only_where_a_write_keeps_affinities",
+))  # fmt: skip
+"""Since Linux 6.2 a write of a cpuset keeps what its threads chose."""
 BOOT, MINUTES = 4.0, 10.0
 """Until a cell's nodes are Ready, and for its tests, on two quiet cores."""
 SYSTEM_MINUTES, KUBELET_MINUTES, CRIO_MINUTES = 7.0, 10.0, 8.0
@@ -69,7 +73,7 @@ class Cell:
     @property
     def tests(self) -> tuple[str, ...]:
         """What it is asked: a newer Linux comes with a newer systemd, too."""
-        return CELL_TESTS if self.linux == OWN_LINUX else (*CELL_TESTS, RELOAD)
+        return CELL_TESTS if self.linux == OWN_LINUX else (*CELL_TESTS, RELOAD, *AFFINITIES)
 
     def plans(self, standard: Mapping[str, Plan]) -> dict[str, Plan]:
         """The lab's nodes as this cell has them."""
@@ -195,6 +199,8 @@ are a first look. Other tests compare the decisions of the kubelets of all four 
 
 Each row runs {tested}. The rows of Linux 6.12 also run `{RELOAD}`:
 when systemd 257 reads its units again, it sets their cpusets anew (systemd issue 40438). numalign must repair that.
+Two tests of `tests/lab/test_mixed.py` run there, too: since Linux 6.2 the kernel keeps the affinities of threads when
+it changes a cpuset.
 
 Debian 12 has Linux 6.1 and systemd 252. Debian 13 has Linux 6.12 and systemd 257. Debian builds its Linux 6.12
 without the cpuset and memory controllers of cgroups v1, so no row has both.

@@ -178,7 +178,7 @@ def test_s6_a_thread_keeps_its_affinity_while_others_come_and_go(stage: Stage) -
 def _burns(stage: Stage, own: CpuSet) -> None:
     """A thread on its own CPU and one on a shared one use all that they can: the limit throttles neither."""
     node = stage.node
-    folder = node.run(f"find /sys/fs/cgroup/kubepods.slice -type d -name '*{identity(stage, 'pins')}*'").strip()
+    folder = node.run(f"find /sys/fs/cgroup/kubepods* -type d -name '*{identity(stage, 'pins')}*'").strip()
     before = shares(node, folder)["usage_usec"]
     stage.lab.inside(node, "pins", "app", BURN.format(own=own.first, shared=RESERVED.first, seconds=BURNS))
     after = shares(node, folder)
@@ -189,22 +189,57 @@ def _burns(stage: Stage, own: CpuSet) -> None:
     report.record("a mixed container with a limit of one CPU used, its own and a shared one burning", f"{used:.2f}")
 
 
-def test_the_pool_is_refused_by_an_older_kernel(stage: Stage) -> None:
-    """S6: `pool` before Linux 6.2: one sentence says why and what to set, and the settings of before hold."""
-    node = stage.node
-    release = node.run("uname -r").strip()
+def test_s6_the_pool_is_shared_only_where_a_write_keeps_affinities(stage: Stage) -> None:
+    """S6: before Linux 6.2 `pool` is refused; from then on the container follows the pool, and its threads stay."""
+    release = stage.node.run("uname -r").strip()
     first, second = re.findall(r"\d+", release)[:2]
-    assert (int(first), int(second)) < KEEPS_AFFINITIES, f"this guest has {release}: the pool is allowed there"
-    since = stage.now()
     try:
-        agent.configure(node, {"mixedSharedCPUs": "pool"})
-        line = stage.said("the old settings stay: .*mixedSharedCPUs", since)
-        assert f"pool needs Linux 6.2 or newer, and this is {release}" in line
-        assert "set mixedSharedCPUs to reserved" in line
-        started(stage, mixed("as-before"))
+        if (int(first), int(second)) < KEEPS_AFFINITIES:
+            _refused(stage, release)
+        else:
+            _follows(stage, release)
     finally:
-        agent.configure(node, {})
-    agent.wait_ready(node)
+        agent.configure(stage.node, {})
+    agent.wait_ready(stage.node)
+
+
+def _refused(stage: Stage, release: str) -> None:
+    """One sentence says why and what to set, and the settings of before hold."""
+    since = stage.now()
+    agent.configure(stage.node, {"mixedSharedCPUs": "pool"})
+    line = stage.said("the old settings stay: .*mixedSharedCPUs", since)
+    assert f"pool needs Linux 6.2 or newer, and this is {release}" in line
+    assert "set mixedSharedCPUs to reserved" in line
+    started(stage, mixed("as-before"))
+
+
+def _follows(stage: Stage, release: str) -> None:
+    """A pod with CPUs of its own comes and goes: the set changes twice, the threads that chose a CPU stay on it."""
+    lab, node = stage.lab, stage.node
+    agent.configure(node, {"mixedSharedCPUs": "pool"})
+    lab.create(mixed("pins", command=["/bin/sh", "-c", PINS]), node, wait=True)
+    stage.agreed()
+    at_first, told = CpuSet.parse(reading.shared(node)), environment(stage, "pins")
+    own = CpuSet.parse(told[OWN_CPUS])
+    assert told[SHARED_CPUS] == str(at_first)
+    assert in_force(stage, "pins") == own | at_first
+    placed = {CpuSet.of(own.first), CpuSet.of(at_first.first)}
+
+    def pinned() -> dict[int, CpuSet]:
+        return {number: cpus for number, cpus in threads(stage, "pins").items() if cpus in placed}
+
+    patience.until(lambda: {*pinned().values()} == placed, f"threads pinned to {placed}")
+    before = pinned()
+    other = lab.create(pod("other", cpu="2", memory="16Mi"), node, wait=True)
+    stage.agreed()
+    smaller = CpuSet.parse(reading.shared(node))
+    assert len(at_first - smaller) == 2
+    assert (in_force(stage, "pins"), pinned()) == (own | smaller, before)
+    lab.delete("other")
+    lab.wait_gone(other)
+    stage.agreed()
+    assert (in_force(stage, "pins"), pinned()) == (own | at_first, before)
+    report.record("a container that shares the pool followed it, and its pinned threads stayed", f"Linux {release}")
 
 
 RECIPE: dict[str, Any] = next(
