@@ -128,7 +128,7 @@ class NodeReservation(Section):
 
 
 class WaitingSettings(Section):
-    """Bounds of onMisalignment: wait, for waiting has an end (safety rule S11)."""
+    """Bounds of onMisalignment: wait (safety rule S11)."""
 
     limit: Annotated[Seconds, Field(description="numalign refuses a pod that waited longer.")] = 600.0
     sandboxes_per_minute: Annotated[
@@ -229,7 +229,7 @@ class FleetSettings(Section):
 
 
 class Settings(Section):
-    """All settings; the defaults are the careful ones (safety rule S1)."""
+    """All settings, with the defaults of safety rule S1."""
 
     topology_manager_policy: Annotated[
         Policy, Field(description="How strictly a pod's CPUs, memory and devices must share NUMA nodes.")
