@@ -19,9 +19,12 @@ from agent.core.machines.pcie import PciTree
 from agent.host.machines import open_machine
 from tests.reference import MACHINES
 from tests.replay.lstopo_shapes import lstopo, write
-from tests.replay.trees import OWN
+from tests.replay.trees import RECORDINGS
 
-ARCHIVES = [*sorted(OWN.glob("*pci*.tar.xz")), *sorted(MACHINES.glob("*.tar.bz2"))]
+ARCHIVES = [
+    *(each for folder in RECORDINGS for each in sorted(folder.glob("*pci*.tar.xz"))),
+    *sorted(MACHINES.glob("*.tar.bz2")),
+]
 MADE_UP = {"1b36", "1af4", "15ad", "80ee", "1ab8"}
 MOST = 80
 """Functions of one machine that are compared with each other."""
