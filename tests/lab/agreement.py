@@ -24,7 +24,8 @@ from tests.lab.places import HERE
 
 Object = dict[str, Any]
 LOOK = HERE / "look.py"
-PATH = re.compile(r"pod([0-9a-f_]{36})\.slice/cri-containerd-([0-9a-f]{64})\.scope$")
+PATH = re.compile(r"pod([0-9a-f_-]{36})(?:\.slice)?/(?:cri-containerd-|crio-)?([0-9a-f]{64})(?:\.scope)?$")
+"""With the cgroup driver systemd, and with cgroupfs."""
 CPUS, ASSIGNMENT = "numalign.io/cpus", "numalign.io/assignment"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -16,6 +17,8 @@ from pathlib import Path
 
 TREE, STATE = Path("/sys/fs/cgroup"), Path("/var/lib/numalign")
 SETS = ("cpuset.cpus", "cpuset.cpus.effective", "cpuset.mems", "cpuset.mems.effective", "cpu.max")
+CONTAINER = re.compile(r"(?:^|/|cri-containerd-|crio-)[0-9a-f]{64}(?:\.scope)?$")
+"""How the folder of a container or sandbox ends, with either cgroup driver."""
 AGENT = re.compile(r"python[^ ]* [^ ]*/numalign run ")
 TRIES = 5
 
@@ -56,8 +59,8 @@ def nodes_with_pages(folder: Path) -> list[int]:
 def containers() -> list[dict[str, object]]:
     """Every cgroup two levels below a QoS class or one below kubepods, that is: containers and sandboxes."""
     found: list[dict[str, object]] = []
-    for top, folders, _ in os.walk(TREE / "kubepods.slice"):
-        if top.endswith(".scope"):
+    for top, folders, _ in itertools.chain.from_iterable(map(os.walk, TREE.glob("kubepods*"))):
+        if CONTAINER.search(top):
             folders.clear()
             folder = Path(top)
             sets = {name: text(folder / name) for name in SETS}

@@ -212,8 +212,16 @@ def test_a_cpu_that_went_offline_may_be_lost_and_no_other() -> None:
     assert moved(LOOK, with_cgroup(0, cpus=cpus("2,5")), lost=CpuSet.of(3))
 
 
-def test_what_a_guest_says_is_read(tmp_path: Path) -> None:
-    """The program that runs in a guest, on this machine: its answer is JSON that can be read, whatever is here."""
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/kubepods.slice/kubepods-pod{A.replace('-', '_')}.slice/cri-containerd-{'a' * 64}.scope",
+        f"/kubepods.slice/kubepods-pod{A.replace('-', '_')}.slice/crio-{'a' * 64}.scope",
+        f"/kubepods/pod{A}/{'a' * 64}",
+    ],
+)
+def test_what_a_guest_says_is_read(path: str, tmp_path: Path) -> None:
+    """The program that runs in a guest, on this machine: its answer is JSON, with any driver's cgroups."""
     done = subprocess.run([sys.executable, "-I", agreement.LOOK], capture_output=True, check=True)
     assert parsed(json.loads(done.stdout)).online
     Checkpoint(tmp_path / "checkpoint.json").save(LEDGER)
@@ -222,8 +230,7 @@ def test_what_a_guest_says_is_read(tmp_path: Path) -> None:
         "checkpoint": base64.b64encode((tmp_path / "checkpoint.json").read_bytes()).decode(),
         "containers": [
             {
-                "path": f"/kubepods.slice/kubepods-pod{A.replace('-', '_')}.slice/cri-containerd-{'a' * 64}.scope",
-                "cpuset.cpus": "2-3", "cpuset.cpus.effective": "2-3", "cpuset.mems": "0",
+                "path": path, "cpuset.cpus": "2-3", "cpuset.cpus.effective": "2-3", "cpuset.mems": "0",
                 "cpuset.mems.effective": "0", "cpu.max": "max 100000", "threads": {"1": "2-3"}, "pages": [],
             },
             {"path": "/kubepods.slice/else.scope"},
