@@ -14,9 +14,8 @@ from agent.host.standin import container_id
 from agent.model.idset import CpuSet
 from agent.model.pod import Qos
 from agent.model.podspec import pod_from
-from tests.fixtures.checkpoints.busy import HERE
 from tests.flow.exclusive_world import MACHINE, SIDE, Node, burstable, guaranteed
-from tests.flow.test_old_checkpoints import fields
+from tests.flow.test_old_checkpoints import new_since_0_1_0
 from tests.flow.world import MemoryStore, World, container, manifest
 
 
@@ -119,8 +118,7 @@ def test_s18_a_version_that_knows_none_of_this_reads_the_ledger_and_moves_nobody
     node.come(guaranteed("g", created=1))
     store = Checkpoint(tmp_path / "checkpoint.json")
     store.save(node.engine.ledger, {LISTED: True})
-    then = fields(HERE / "0.1.0" / "every-kind" / "checkpoint.json")
-    assert {part: found - then[part] for part, found in fields(store.path).items() if found - then[part]} == {}
+    assert new_since_0_1_0(store.path) == {}
     loaded = store.load()
     assert loaded is not None
     unread = {uid: replace(pod, annotations={}) for uid, pod in node.pods.items()}

@@ -26,9 +26,8 @@ from agent.model.idset import CpuSet
 from agent.model.pod import Qos
 from agent.observe.drawing.holders import holders
 from agent.observe.metrics import Metrics
-from tests.fixtures.checkpoints.busy import HERE
 from tests.flow.exclusive_world import ALL, EVERY_LAYOUT, MACHINE, SIDE, Node, burstable, guaranteed, limited, quotas
-from tests.flow.test_old_checkpoints import fields
+from tests.flow.test_old_checkpoints import new_since_0_1_0
 from tests.flow.world import MemoryStore, World, container, manifest
 
 RESERVED = CpuSet.of(0)
@@ -200,8 +199,7 @@ def test_s18_a_version_that_knows_none_of_this_reads_the_ledger(tmp_path: Path, 
     own = cpus(node.holds("b"))
     store = Checkpoint(tmp_path / "checkpoint.json")
     store.save(node.engine.ledger, {LISTED: True})
-    then = fields(HERE / "0.1.0" / "every-kind" / "checkpoint.json")
-    assert {part: found - then[part] for part, found in fields(store.path).items() if found - then[part]} == {}
+    assert new_since_0_1_0(store.path) == {}
     loaded = store.load()
     assert loaded is not None
     assert loaded.ledger == node.engine.ledger
