@@ -30,7 +30,7 @@ class State:
         ledger: the grants.
         node: the managers, with the devices that the kubelet reports.
         device_tracker: the kubelet's words on devices.
-        pods: every known pod, by uid.
+        pods: every known pod, by uid; whoever holds something is among them.
         switches: the engine's own settings.
         saved: the grants as the store has them, for who puts them into effect; None where it has none. Another
             machine's or other settings' grants are in `ledger` though they could not be saved.

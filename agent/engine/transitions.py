@@ -141,8 +141,8 @@ def seen(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
         at: the moment.
         ran: it runs already: adopted, never refused (safety.md S4).
     """
-    known, record = state.pods.get(pod.uid), state.ledger.pods.get(pod.uid)
-    pod = as_the_kubelet_sees(pod, state.node.rules, known.pod if known else record.pod if record else None)
+    known = state.pods.get(pod.uid)
+    pod = as_the_kubelet_sees(pod, state.node.rules, known.pod if known else None)
     if known is not None and not known.ended and same(known.pod, pod):
         return Transition(state.with_pods(replace(known, pod=pod)))
     step = tried(state, pod, at, ran=ran or (known is not None and known.ran))
