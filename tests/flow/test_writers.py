@@ -103,6 +103,23 @@ def test_s10_two_accidents_are_no_writer(tmp_path: Path) -> None:
     assert not world.engine.switches.observe_only
 
 
+@pytest.mark.parametrize(("file", "elsewhere"), [("cpuset.cpus", "4-5"), ("cpuset.mems", "1")])
+def test_s10_what_was_in_order_at_the_start_is_drift_when_another_writes_it(
+    tmp_path: Path, file: str, elsewhere: str
+) -> None:
+    """A restarted agent writes nothing where all is as it should be, and knows the first foreign write for one."""
+    memory = {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}]}
+    before = World(tmp_path, settings=memory)
+    before.engine.pods_listed({"a"})
+    before.run(manifest("a"))
+    after = World(tmp_path, settings=memory, store=before.store, pods=before.pods.values())
+    after.engine.pods_listed({"a"})
+    assert after.engine.reconcile() == ()
+    after.tree.kernel_write(after.path("a", "app"), file, elsewhere)
+    (written,) = after.engine.reconcile()
+    assert (written.write.file, written.write.cause) == (file, Cause.DRIFT_FOREIGN)
+
+
 def test_s10_the_kubelets_own_manager_stops_us_until_it_is_gone(tmp_path: Path) -> None:
     """A found writer switches to observe-only and is told once; its end brings enforcement back, all at once."""
     world = pinned(tmp_path)
