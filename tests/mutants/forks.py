@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
-from tests.mutants.entering import QUIET, enter, kill, link
+from tests.mutants.entering import QUIET, enter, kill, link, waiting_for_cpu
 from tests.mutants.session import Session
 from tests.mutants.warm import Warm
 
@@ -31,7 +32,7 @@ LIBRARIES = (
     "rich.tree", "rich.progress", "google.protobuf.message", "psutil", "pyudev", "prometheus_client", "xxhash",
     "asyncio", "asyncinotify", "kubernetes", "kopf", "http.server", "sqlite3", "unittest.mock",
 )  # fmt: skip
-PATIENCE = 10
+PATIENCE, LOOK = 10, 0.5
 
 
 @dataclass
@@ -43,7 +44,8 @@ class Run:
         stages: node ids in their order, each stage in a process of its own while the one before notices nothing;
             empty: everything fast in `files`.
         files: of tests; empty: those of the stage.
-        limit: seconds of CPU for each of its processes; of the clock, ten times as many: a machine may be busy.
+        limit: seconds of CPU for each of its processes; of the clock, ten times as many, without those in which its
+            processes waited for a CPU: a machine may be busy.
         record: whether to record what each test runs.
     """
 
@@ -61,7 +63,9 @@ class Run:
     left: int = 0
     """How many tests its asker left out."""
     pid: int = 0
-    deadline: float = 0.0
+    looked: float = 0.0
+    waited: dict[int, float] = field(default_factory=dict)
+    """Process -> seconds without a CPU that it wanted, when it was `looked` at last."""
     began: float = 0.0
     place: Path = field(default_factory=Path)
 
@@ -142,8 +146,7 @@ class Forks:
         for path, text in run.change.items():
             (copy / path).unlink()
             (copy / path).write_bytes(text)
-        run.began = time.monotonic()
-        run.deadline = run.began + PATIENCE * run.limit
+        run.began = run.looked = time.monotonic()
         run.pid = os.fork()
         if run.pid == 0:
             code = 70
@@ -191,16 +194,16 @@ class Forks:
 
     def _ended(self) -> Iterator[tuple[Any, Run, Ended]]:
         for pid, (key, run) in list(self._running.items()):
-            over = time.monotonic() > run.deadline
-            if over:
+            late = over(run)
+            if late:
                 kill(pid)
-            done, status = os.waitpid(pid, 0 if over else os.WNOHANG)
+            done, status = os.waitpid(pid, 0 if late else os.WNOHANG)
             if not done:
                 continue
             del self._running[pid]
             kill(pid)  # what it left behind
             seconds = time.monotonic() - run.began
-            found = _told(run.place, os.waitstatus_to_exitcode(status), over, seconds)
+            found = _told(run.place, os.waitstatus_to_exitcode(status), late, seconds)
             self._harvest(run.place / "n")
             shutil.rmtree(run.place, ignore_errors=True)
             yield key, run, found
@@ -212,6 +215,19 @@ class Forks:
             kept.parent.mkdir(exist_ok=True)
             if not kept.exists():
                 shutil.copy2(each, kept)
+
+
+def over(run: Run) -> bool:
+    """Whether it took longer than it may, as it is seen twice a second."""
+    now = time.monotonic()
+    if now - run.looked < LOOK:
+        return False
+    run.looked = now
+    with contextlib.suppress(psutil.NoSuchProcess):  # it ended
+        own = psutil.Process(run.pid)
+        for each in (own, *own.children(recursive=True)):
+            run.waited[each.pid] = waiting_for_cpu(each.pid) or run.waited.get(each.pid, 0.0)
+    return now - run.began - sum(run.waited.values()) > PATIENCE * run.limit
 
 
 def _told(place: Path, code: int, over: bool, seconds: float) -> Ended:  # noqa: FBT001 - what is known of it

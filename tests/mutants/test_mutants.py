@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import subprocess
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.mutants import forks as forking
 from tests.mutants import kept, report, table
 from tests.mutants.choosing import Recordings
 from tests.mutants.forks import Ended, Forks, Run
@@ -149,6 +152,18 @@ def test_a_fork_says_what_the_tests_said(tmp_path: Path) -> None:
     assert ended["endless"].out_of_time
     assert "2 * n" in (tree / "agent/a.py").read_text("utf-8")
     assert not list((tmp_path / "forks").iterdir())
+
+
+def test_time_without_a_cpu_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """25 seconds are too many where the limit allows 20, unless a busy machine gave no CPU in 10 of them."""
+    with subprocess.Popen(["sleep", "60"]) as child:
+        told = []
+        for seconds in (10.0, 1.0):
+            run = Run({}, 2.0, pid=child.pid, began=time.monotonic() - 25, looked=0.0)
+            monkeypatch.setattr(forking, "waiting_for_cpu", lambda _, waited=seconds: waited)
+            told.append((forking.over(run), run.waited[child.pid], forking.over(run)))
+        child.kill()
+    assert told == [(False, 10.0, False), (True, 1.0, False)], "twice a second it is looked at, no oftener"
 
 
 def test_a_recording_says_which_lines_each_test_ran(tmp_path: Path) -> None:
