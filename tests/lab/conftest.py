@@ -12,7 +12,7 @@ import pytest
 from tests.lab import agent, report
 from tests.lab.cluster import Lab
 from tests.lab.needs import LabError
-from tests.lab.node import Node, Plan
+from tests.lab.node import Node
 from tests.lab.sampling import Sampler
 from tests.lab.watch import Watch
 
@@ -66,17 +66,11 @@ def lab() -> Iterator[Lab]:
         report.record("guests that stood still and were nudged", watch.nudges)
 
 
-def swept(plan: Plan) -> bool:
-    """Whether the sampler knows a node's layout."""
-    return (plan.cgroups, plan.driver, plan.runtime) == (2, "systemd", "containerd")
-
-
 @pytest.fixture(autouse=True)
 def sampler(request: pytest.FixtureRequest) -> Iterator[Sampler | None]:
     """Sweeps the kernel of numalign's node during each test that uses the lab; what it sees can fail the test.
 
-    None where there is nothing to sweep: no lab, a node that rests, or other layouts than containerd's with cgroup v2
-    and systemd's names.
+    None where there is nothing to sweep: no lab, a node that rests, or one with cgroup v1.
     """
     if "lab" not in request.fixturenames:
         yield None
@@ -86,7 +80,7 @@ def sampler(request: pytest.FixtureRequest) -> Iterator[Sampler | None]:
         if name in ("alone", "spare", "grounds"):
             request.getfixturevalue(name)
     node = lab.numalign
-    if node.guest.resting or not swept(node.plan):
+    if node.guest.resting or node.plan.cgroups == 1:
         yield None
         return
     found = Sampler(node)

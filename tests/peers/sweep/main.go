@@ -2,8 +2,8 @@
 //
 //	sweep OUT
 //
-// A sweep reads cpuset.cpus.effective of every container's cgroup (v2, systemd's names) and the Cpus_allowed of every
-// thread in it. It sweeps every 60 ms, and at once after somebody wrote a cpuset. OUT gets a JSON object per line: each
+// A sweep reads cpuset.cpus.effective of every container's cgroup (v2; names of systemd or cgroupfs, of containerd or
+// CRI-O) and the Cpus_allowed of every thread in it. It sweeps every 60 ms, and at once after somebody wrote a cpuset. OUT gets a JSON object per line: each
 // sweep that differs from the one before, each new saved ledger, and one a second in any case. SIGTERM ends it.
 //
 // Reading one cgroup after the other is no moment: what was read first may have changed before the last was read. A
@@ -33,14 +33,22 @@ import (
 )
 
 const (
-	tree   = "/sys/fs/cgroup/kubepods.slice"
+	tree   = "/sys/fs/cgroup/kubepods*"
 	ledger = "/var/lib/numalign/checkpoint.json"
-	tasks  = "/run/containerd/io.containerd.runtime.v2.task/k8s.io/"
 	pause  = 60 * time.Millisecond
 	beat   = time.Second
 )
 
-var scope = regexp.MustCompile(`pod([0-9a-f_]{36})\.slice/cri-containerd-([0-9a-f]{64})\.scope$`)
+var (
+	scope = regexp.MustCompile(`pod([0-9a-f_-]{36})(?:\.slice)?/(?:cri-containerd-|crio-)?([0-9a-f]{64})(?:\.scope)?$`)
+	above = regexp.MustCompile(`/(?:.*\.slice|besteffort|burstable|pod[0-9a-f-]{36})$`)
+	// Where the runtimes write down what a container is, and what they call a pod's sandbox.
+	bundles = []string{
+		"/run/containerd/io.containerd.runtime.v2.task/k8s.io/%s/config.json",
+		"/run/containers/storage/overlay-containers/%s/userdata/config.json",
+	}
+	pod = regexp.MustCompile(`"io\.kubernetes\.(?:cri\.container-type|cri-o\.ContainerType)":\s*"sandbox"`)
+)
 
 // A container as the judge reads it. Kind: app; pause, its pod's sandbox; init, while runc has not yet become its program.
 type container struct {
@@ -233,7 +241,10 @@ func runc(thread string) bool {
 // list finds all containers' cgroups; those that came are opened and watched, those that went are closed.
 func (s *sweeper) list() {
 	var found []string
-	s.visit(tree, &found)
+	roots, _ := filepath.Glob(tree)
+	for _, root := range roots {
+		s.visit(root, &found)
+	}
 	for path, file := range s.known {
 		if !slices.Contains(found, path) {
 			file.cpus.Close()
@@ -255,7 +266,7 @@ func (s *sweeper) visit(folder string, found *[]string) {
 			continue
 		}
 		path := filepath.Join(folder, entry.Name())
-		if strings.HasSuffix(path, ".slice") {
+		if above.MatchString(path) {
 			s.visit(path, found)
 		} else if match := scope.FindStringSubmatch(path); match != nil && s.open(path, match) {
 			*found = append(*found, path)
@@ -281,8 +292,11 @@ func (s *sweeper) open(path string, match []string) bool {
 		cpus.Close()
 		return false
 	}
-	about, _ := os.ReadFile(tasks + match[2] + "/config.json")
-	sandbox := bytes.Contains(about, []byte(`"io.kubernetes.cri.container-type":"sandbox"`))
+	sandbox := false
+	for _, place := range bundles {
+		text, _ := os.ReadFile(fmt.Sprintf(place, match[2]))
+		sandbox = sandbox || pod.Match(text)
+	}
 	s.known[path] = &files{match[2], strings.ReplaceAll(match[1], "_", "-"), sandbox, cpus, threads, false}
 	s.watched(path)
 	return true
