@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agent import __version__
-from tests import peers
-from tests.lab import builds, outcomes, sampling
+from tests.cluster.control_plane import ApiError
+from tests.lab import builds, cells, outcomes, sampling
 from tests.lab.cluster import Lab
 from tests.lab.guest import qemu_version
 from tests.lab.needs import LabError
@@ -80,20 +80,18 @@ def _figures() -> str:
 
 
 def _versions(lab: Lab | None) -> str:
-    rows = [
-        ("numalign", __version__), ("Kubernetes (control plane and kubelets)", peers.KUBERNETES),
-        ("containerd", builds.CONTAINERD), ("Helm", builds.HELM), ("QEMU", qemu_version()),
-    ]  # fmt: skip
+    rows = [("numalign", __version__), ("Helm", builds.HELM), ("QEMU", qemu_version())]
     for node in lab.nodes.values() if lab else ():
         plan = node.plan
         try:
-            told = node.run("uname -r; systemctl --version | head -1; runc --version | head -1").split("\n")
-        except (LabError, OSError):
-            told = ["(down)"]
+            found = {**cells.versions([node]), "runc": node.run("runc --version | head -1").split()[-1]}
+            told = ", ".join(f"{name} {version}" for name, version in found.items())
+        except (ApiError, LabError, OSError):
+            told = "(down)"
         machine = node.guest.machine
         text = (
             f"{plan.kind} pins; {machine.cpus} CPUs, {machine.nodes} NUMA nodes, cgroup v{plan.cgroups}, "
-            f"driver {plan.driver}, NRI {'on' if plan.nri else 'off'}; {'; '.join(told[:3])}"
+            f"driver {plan.driver}, NRI {'on' if plan.nri else 'off'}; {told}"
         )
         rows.append((f"node {node.name}", text))
     lines = [f"| {name} | {value} |" for name, value in rows]
