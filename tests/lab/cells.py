@@ -5,8 +5,8 @@
     python -m tests.arm                         a guest of 64-bit ARM without a kubelet, which has a row, too
     python -m tests.lab.cells --write           the page (deploy/docs/support.md) from what ran (cells.json)
 
-Each pair of two factors' values that can exist stands in a cell, in at most fourteen cells. The control plane is the
-lab's own in all of them.
+Each pair of two factors' values that can exist stands in a cell, in at most fourteen cells. The control plane of
+all of them is of the newest minor.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.lab.needs import LabError
 from tests.lab.node import Node, Plan
 from tests.lab.outcomes import PASSED, Outcome
 from tests.lab.places import ROOT, commit
-from tests.peers import KUBERNETES, kubelets
+from tests.peers import kubelets
 from tests.peers.kubelets import RELEASES
 
 PAGE = ROOT / "deploy" / "docs" / "support.md"
@@ -42,8 +42,9 @@ AFFINITIES = tuple(f"tests/lab/test_mixed.py::test_s6_{name}" for name in (
 """Since Linux 6.2 a write of a cpuset keeps what its threads chose."""
 BOOT, MINUTES = 4.0, 10.0
 """Until a cell's nodes are Ready, and for its tests, on two quiet cores."""
-SYSTEM_MINUTES, KUBELET_MINUTES, CRIO_MINUTES = 7.0, 10.0, 8.0
-"""For the lab's programs and disks, another minor's kubelet and CRI-O, where this machine does not keep them."""
+SYSTEM_MINUTES, PLANE_MINUTES, KUBELET_MINUTES, CRIO_MINUTES = 7.0, 10.0, 10.0, 8.0
+"""For the lab's programs and disks, the newest control plane, another minor's kubelet and CRI-O, where this machine
+does not keep them."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,9 @@ def building(cell: Cell) -> float:
     """Minutes for what a cell needs and this machine does not keep."""
     system = not root_place(cell.linux, cell.runtime).exists()
     kubelet = cell.minor != kubelets.OWN and not kubelets.place(cell.minor).exists()
+    plane = not kubelets.place(kubelets.NEWEST, kubelets.ALL).exists()
     crio = cell.runtime == "crio" and not all(each.exists() for each in crio_places().values())
-    return SYSTEM_MINUTES * system + KUBELET_MINUTES * kubelet + CRIO_MINUTES * crio
+    return SYSTEM_MINUTES * system + PLANE_MINUTES * plane + KUBELET_MINUTES * kubelet + CRIO_MINUTES * crio
 
 
 def of_turn(known: Mapping[str, Any], turn: int, minutes: float) -> Cell:
@@ -150,9 +152,10 @@ def versions(nodes: Iterable[Node]) -> dict[str, str]:
     info = node.plane.call("GET", f"/api/v1/nodes/{node.name}")["status"]["nodeInfo"]
     systemd = node.run("systemctl --version | head -1").split()[1]
     runtime, _, version = info["containerRuntimeVersion"].partition("://")
+    plane = node.plane.call("GET", "/version")["gitVersion"]
     return {
-        "kubelet": info["kubeletVersion"].removeprefix("v"), runtime: version.removeprefix("v"),
-        "Linux": info["kernelVersion"], "systemd": systemd,
+        "control plane": plane.removeprefix("v"), "kubelet": info["kubeletVersion"].removeprefix("v"),
+        runtime: version.removeprefix("v"), "Linux": info["kernelVersion"], "systemd": systemd,
     }  # fmt: skip
 
 
@@ -190,9 +193,8 @@ def page(known: Mapping[str, Any]) -> str:
 
 Each row is a cluster of two emulated machines, each with four NUMA nodes. On one machine the kubelet pins. On the
 other numalign pins, with `compatibility: kubelet`. The tests send the same pods to both machines. Both machines must
-give these pods the same CPUs and memory. The control plane is
-Kubernetes {KUBERNETES.removeprefix("v")}. Kubernetes does not support a kubelet that is newer, so the rows of 1.37
-are a first look. Other tests compare the decisions of the kubelets of all four minors without a cluster
+give these pods the same CPUs and memory. The control plane is of the newest minor: Kubernetes supports kubelets that
+are up to three minors older. Other tests compare the decisions of the kubelets of all four minors without a cluster
 ([parity](dev/kubelet-rules.md)).
 
 {table(known)}

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+from tests import peers
 from tests.lab import agent, builds, cells, images, procs, store
 from tests.lab.driving import KUBELET, NUMALIGN, Object, Pods, agree
 from tests.lab.node import Node, Plan
@@ -30,6 +31,11 @@ def plans() -> dict[str, Plan]:
     return cells.BY_NAME[name].plans(PLANS) if name else dict(PLANS)
 
 
+def components() -> Path:
+    """The program of this lab's control plane: of the newest minor where its nodes are a cell's."""
+    return kubelets.components() if os.environ.get(CELL) else peers.kube()
+
+
 class Lab(Pods):
     """A running lab.
 
@@ -46,7 +52,7 @@ class Lab(Pods):
     @classmethod
     def up(cls, nodes: Mapping[str, Plan] | None = None, progress: Callable[[str], None] = lambda _text: None) -> Lab:
         """Start what is not running: control plane, nodes, numalign on the nodes of its kind."""
-        lab = cls.find() or cls(Plane.fresh())
+        lab = cls.find() or cls(Plane.fresh(components()))
         with lab._timed("control plane"):
             lab.plane.start()
         agent.define(lab.plane)
@@ -166,13 +172,11 @@ class _Timed:
 
 def built(progress: Callable[[str], None]) -> dict[str, float]:
     """Build everything that is not kept; the seconds of each part."""
-    from tests import peers  # noqa: PLC0415 - named for its time only
-
     times: dict[str, float] = {}
     minors = sorted({plan.minor for plan in plans().values()} - {kubelets.OWN})
     systems = sorted({(plan.linux, plan.runtime) for plan in plans().values()})
     parts: tuple[tuple[str, Callable[[], object]], ...] = (
-        ("Kubernetes components", peers.kube), ("containerd, helm", builds.tools),
+        ("Kubernetes components", peers.kube), ("control plane", components), ("containerd, helm", builds.tools),
         *((f"kubelet 1.{each}", partial(kubelets.kubelet, each)) for each in minors),
         *((f"Debian {builds.LINUX[linux]}, {each}", partial(builds.root, linux, each)) for linux, each in systems),
         *((f"guests' disk, Linux {linux}, {each}", partial(builds.disk, linux, each)) for linux, each in systems),

@@ -33,7 +33,7 @@ class Plane(Api):
 
     Args:
         folder: of keys, data, and ports.json.
-        told: ports and the admin's token.
+        told: ports, the admin's token, and the program that is all of PARTS.
     """
 
     def __init__(self, folder: Path, told: dict[str, str]) -> None:
@@ -42,12 +42,16 @@ class Plane(Api):
         super().__init__(f"https://127.0.0.1:{told['api']}", self.authority.ca, told["admin"])
 
     @classmethod
-    def fresh(cls) -> Plane:
-        """A new one, with empty data; nothing runs yet."""
+    def fresh(cls, program: Path | None = None) -> Plane:
+        """A new one, with empty data; nothing runs yet.
+
+        Args:
+            program: of another release than the lab's own.
+        """
         folder = RUN / "plane"
         folder.mkdir(parents=True, exist_ok=True)
         told = {name: str(free_port()) for name in ("api", "etcd", "peer", "controllers", "scheduler")}
-        told["admin"] = secrets.token_hex(16)
+        told |= {"admin": secrets.token_hex(16), "program": str(program or peers.kube())}
         plane = cls(folder, told)
         (folder / "told.json").write_text(json.dumps(told))
         plane._prepare()
@@ -76,8 +80,8 @@ class Plane(Api):
         folder = self.folder
         for name in PARTS:
             (folder / name).unlink(missing_ok=True)
-            (folder / name).symlink_to(peers.kube())
-        builds.run("build", peers.kube(), "sa-key", folder / "sa.key")
+            (folder / name).symlink_to(self._told["program"])
+        builds.run("build", self._told["program"], "sa-key", folder / "sa.key")
         (folder / "tokens.csv").write_text(f'{self._told["admin"]},admin,admin,"system:masters"\n')
         seen_by_guests = [f"10.0.{number}.2" for number in range(2, 20)]
         names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost"]

@@ -78,15 +78,15 @@ def test_a_cell_that_passed_has_its_turn_and_leaves_it_where_there_is_no_time(
 
 
 def test_what_a_machine_keeps_of_a_cell_takes_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a bare machine the system, the kubelet and CRI-O count; each counts no more once it is there."""
+    """On a bare machine the system, control plane, kubelet and CRI-O count; each counts no more once it is there."""
     for module in (builds, kubelets):
         monkeypatch.setattr(module, "CACHE", tmp_path)
     cell, own = BY_NAME["1.34-v2-cgroupfs-crio-6.12"], BY_NAME["1.36-v2-systemd"]
-    assert (building(own), building(cell)) == (7, 7 + 10 + 8)
+    assert (building(own), building(cell)) == (7 + 10, 7 + 10 + 10 + 8)
     (tmp_path / "tools").mkdir()
     for path, left in (
-        (builds.root_place("6.12", "crio"), 18), (kubelets.place(34), 8), (builds.crio_places()["crio"], 8),
-        (builds.crio_places()["pinns"], 0),
+        (kubelets.place(kubelets.NEWEST, kubelets.ALL), 25), (builds.root_place("6.12", "crio"), 18),
+        (kubelets.place(34), 8), (builds.crio_places()["crio"], 8), (builds.crio_places()["pinns"], 0),
     ):  # fmt: skip
         path.touch()
         assert building(cell) == left

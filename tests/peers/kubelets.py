@@ -1,4 +1,6 @@
-"""Kubelets of other minors than the lab's own: one program each, built from the Go module of its release.
+"""Kubelets of other minors than the lab's own, and a control plane of the newest one, for cells of the lab.
+
+Each is one program, built from the Go module of its release.
 
 The versions of all its modules are those that the release itself asks for: its go.mod is read, and the modules that
 the Kubernetes project keeps in one repository get the release's own version. The content is checked against the Go
@@ -19,44 +21,55 @@ from typing import Any
 from tests.peers import CACHE, HERE, KUBERNETES, PeerMissingError, compiled, go, locked, tools
 
 OWN = int(KUBERNETES.split(".")[1])
-"""The minor of the lab's control plane, whose kubelet is a part of the same program (`tests.peers.kube`)."""
+"""The minor of the lab's own control plane, whose kubelet is a part of the same program (`tests.peers.kube`)."""
 RELEASES = {34: "v1.34.4", 35: "v1.35.4", OWN: KUBERNETES, 37: "v1.37.2"}
+NEWEST = max(RELEASES)
+"""Of the control plane of cells: a kubelet may be three minors older, and none newer."""
 MODULE = "k8s.io/kubernetes"
 STAGED = "./staging/"
-SOURCE = HERE / "kubelet" / "main.go"
+KUBELET, ALL = HERE / "kubelet" / "main.go", HERE / "kube" / "main.go"
 
 
 def kubelet(minor: int) -> Path:
     """The program of a minor of RELEASES that is not the lab's own; raises PeerMissingError."""
-    version, target = RELEASES[minor], place(minor)
+    return _built(minor, KUBELET)
+
+
+def components() -> Path:
+    """All components, of the newest minor (`tests.peers.kube` has the lab's own); raises PeerMissingError."""
+    return _built(NEWEST, ALL)
+
+
+def _built(minor: int, source: Path) -> Path:
+    version, target = RELEASES[minor], place(minor, source)
     with locked(target):
         if not target.exists():
             with tempfile.TemporaryDirectory() as folder:
-                shutil.copy(SOURCE, folder)
+                shutil.copy(source, folder)
                 (Path(folder) / "go.mod").write_text(module_of(version))
                 part = target.with_suffix(f".{os.getpid()}")
                 named = "k8s.io/component-base/version"
                 flags = f"-s -w -X {named}.gitVersion={version} -X {named}.gitMajor=1 -X {named}.gitMinor={minor}"
                 options = ("-buildvcs=false", "-mod=mod", f"-ldflags={flags}", "-o", part)
-                compiled(f"kubelet {version}", "build", *options, ".", cwd=Path(folder))
+                compiled(f"{source.parent.name} {version}", "build", *options, ".", cwd=Path(folder))
                 part.rename(target)
     return target
 
 
-def place(minor: int) -> Path:
+def place(minor: int, source: Path = KUBELET) -> Path:
     """Where the program of a minor is kept once it is built."""
-    return CACHE / f"kubelet-{RELEASES[minor]}-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]}"
+    return CACHE / f"{source.parent.name}-{RELEASES[minor]}-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}"
 
 
 def module_of(version: str) -> str:
-    """The go.mod of a kubelet of a release."""
+    """The go.mod of a program of a release."""
     found = read((tools.module(MODULE, version) / "go.mod").read_text())
     replaced = [each["Old"]["Path"] for each in found.get("Replace") or () if each["New"]["Path"].startswith(STAGED)]
     beside = f"v0{version.removeprefix('v1')}"  # v1.34.4 of Kubernetes is v0.34.4 of the modules beside it
     asked = {each["Path"]: beside if each["Path"] in replaced else each["Version"] for each in found["Require"]}
     wanted = "".join(f"\t{path} {at}\n" for path, at in {MODULE: version, **asked}.items())
     staged = "".join(f"\t{path} => {path} {beside}\n" for path in replaced)
-    head = f"module numalign.io/tests/peers/kubelet\n\ngo {found['Go']}\n"
+    head = f"module numalign.io/tests/peers/release\n\ngo {found['Go']}\n"
     return f"{head}\nrequire (\n{wanted})\n\nreplace (\n{staged})\n"
 
 
