@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import tarfile
 import tempfile
@@ -13,12 +14,16 @@ from pathlib import Path
 from agent.errors import NumalignError
 from agent.host.archives import open_root
 from agent.host.record import check, record
+from agent.model.machine import PCI_ADDRESS
 from tests.guests.boot import GuestError, Sent, boot
 from tests.guests.needs import MissingError, initramfs, kernel, program
 from tests.guests.shapes import BY_NAME, SHAPES, Shape
 from tests.guests.truth import KIB, truth
 
 PLACE = Path(__file__).resolve().parents[1] / "replay" / "machines"
+HEADER = 64
+"""Bytes of a configuration space that everybody may read."""
+_CONFIG = re.compile(r"guest/sys/devices/pci[^/]+/(?:[^/]+/)*" + PCI_ADDRESS.pattern + "/config")
 
 
 def main() -> int:
@@ -77,6 +82,7 @@ def keep(shape: Shape, sent: Sent) -> int:
         "qemu": list(sent.command),
         "facts": truth(sent.command),
         "memory_bytes": _memory(sent.archive),
+        "config": _config(sent.archive),
     }
     facts.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
     return archive.stat().st_size + facts.stat().st_size
@@ -88,6 +94,16 @@ def _memory(archive: bytes) -> dict[str, int]:
         file = tar.extractfile("guest/memory")
         lines = file.read().decode().splitlines() if file else []
     return {node: int(kilobytes) * KIB for node, kilobytes in (line.split() for line in lines)}
+
+
+def _config(archive: bytes) -> dict[str, str]:
+    """The header of each PCI function's configuration space, as hexadecimal digits, by address.
+
+    Discovery does not read it, so no recording has it; hwloc learns from it which buses a bridge leads to.
+    """
+    with tarfile.open(fileobj=BytesIO(archive)) as tar:
+        files = {each.name.split("/")[-2]: tar.extractfile(each) for each in tar if _CONFIG.fullmatch(each.name)}
+        return {address: file.read(HEADER).hex() for address, file in sorted(files.items()) if file}
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 INTEL = ("-cpu", "Skylake-Server,check=off")
 """A model that shows threads of a core and an L3 per die when emulated too; check=off: TCG lacks some features."""
@@ -63,6 +64,43 @@ def _host_bridge(node: int, bus: int) -> tuple[str, ...]:
     )  # fmt: skip
 
 
+def _bridge(name: str, node: int, bus: int) -> tuple[str, ...]:
+    """A PCI host bridge of a node, without ports."""
+    return ("-device", f"pxb-pcie,id={name},bus_nr={bus},numa_node={node},bus=pcie.0")
+
+
+def _port(name: str, bus: str, number: int) -> tuple[str, ...]:
+    """A root port of Intel's: one that a hypervisor made up tells numalign nothing."""
+    return ("-device", f"ioh3420,id={name},bus={bus},chassis={number},slot={number}")
+
+
+def _switch(name: str, bus: str, number: int, ports: int) -> tuple[str, ...]:
+    """A PCIe switch below a port: one port upward, and some downward, NAME-0, NAME-1."""
+    down = (f"id={name}-{n},bus={name},chassis={number + n},slot={number + n}" for n in range(ports))
+    below = (("-device", f"xio3130-downstream,{each}") for each in down)
+    return ("-device", f"x3130-upstream,id={name},bus={bus}", *chain.from_iterable(below))
+
+
+def switches(megabytes: int) -> tuple[str, ...]:
+    """A machine of two nodes of so much memory each, with PCIe switches.
+
+    Six devices, in the order in which they are named: two below one switch, one below a switch of that, one at
+    another port of their host bridge, one below the other host bridge of the node, one on the other node.
+    """
+    return (
+        "-machine", "q35", *INTEL, "-smp", "4,sockets=2,cores=2", *_memory(megabytes, megabytes),
+        *_nodes(("0-1", "2-3")), *_distances(2, lambda _a, _b: 21),
+        *_bridge("first", 0, 32), *_port("a", "first", 1), *_port("b", "first", 2),
+        *_switch("near", "a", 11, 3), *_switch("deep", "near-2", 21, 1),
+        *_bridge("second", 0, 96), *_port("c", "second", 3), *_bridge("far", 1, 160), *_port("d", "far", 4),
+        *chain.from_iterable(
+            ("-device", f"virtio-rng-pci,bus={bus}") for bus in ("near-0", "near-1", "deep-0", "b", "c", "d")
+        ),
+    )  # fmt: skip
+
+
+SWITCHED = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
+"""How near the six are to each other, as `nvidia-smi topo` calls it: fifteen pairs, counted by hand."""
 SHAPES = (
     Shape(
         "guest-4n-smt-pci",
@@ -77,6 +115,11 @@ SHAPES = (
             "-device", "nvme,serial=a,drive=disk,bus=port3",
         ),
         "numalign.pages=1:2048:16,3:2048:8",
+    ),
+    Shape(
+        "guest-2n-pci-switches",
+        "PCIe switches below three host bridges of two nodes: devices as near as any two can be, and as far",
+        switches(256),
     ),
     Shape(
         "guest-8n",

@@ -27,6 +27,10 @@ MODELS = {
     "e1000e": "8086:10d3",
     "e1000": "8086:100e",
     "nvme": "1b36:0010",
+    "ioh3420": "8086:3420",
+    "x3130-upstream": "104c:8232",
+    "xio3130-downstream": "104c:8233",
+    "virtio-rng-pci": "1af4:1044",  # below a port; at a root bus it is an older one
 }
 """vendor:device of QEMU's models (https://www.qemu.org/docs/master/specs/pci-ids.html)."""
 KIB = 1024

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import chain
 
-from tests.guests.shapes import INTEL, _distances, _host_bridge, _memory, _nodes
+from tests.guests.shapes import INTEL, _distances, _host_bridge, _memory, _nodes, switches
 
 
 @dataclass(frozen=True)
@@ -56,38 +55,6 @@ FAR = Machine(
     ),
 )  # fmt: skip
 """A node that has memory and no CPUs."""
-
-
-def _port(name: str, bus: str, number: int) -> tuple[str, ...]:
-    """A root port of Intel's: one that a hypervisor made up tells numalign nothing."""
-    return ("-device", f"ioh3420,id={name},bus={bus},chassis={number},slot={number}")
-
-
-def _switch(name: str, bus: str, number: int, ports: int) -> tuple[str, ...]:
-    """A PCIe switch below a port: one port upward, and some downward, NAME-0, NAME-1."""
-    down = (f"id={name}-{n},bus={name},chassis={number + n},slot={number + n}" for n in range(ports))
-    below = (("-device", f"xio3130-downstream,{each}") for each in down)
-    return ("-device", f"x3130-upstream,id={name},bus={bus}", *chain.from_iterable(below))
-
-
-def _bridge(name: str, node: int, bus: int) -> tuple[str, ...]:
-    """A PCI host bridge of a node, without ports."""
-    return ("-device", f"pxb-pcie,id={name},bus_nr={bus},numa_node={node},bus=pcie.0")
-
-
-SWITCHES = Machine(
-    "switches", 4, 2,
-    (
-        "-machine", "q35", *INTEL, "-smp", "4,sockets=2,cores=2", *_memory(1024, 1024), *_nodes(("0-1", "2-3")),
-        *_distances(2, lambda _a, _b: 21),
-        *_bridge("first", 0, 32), *_port("a", "first", 1), *_port("b", "first", 2),
-        *_switch("near", "a", 11, 3), *_switch("deep", "near-2", 21, 1),
-        *_bridge("second", 0, 96), *_port("c", "second", 3), *_bridge("far", 1, 160), *_port("d", "far", 4),
-        *chain.from_iterable(
-            ("-device", f"virtio-rng-pci,bus={bus}") for bus in ("near-0", "near-1", "deep-0", "b", "c", "d")
-        ),
-    ),
-)  # fmt: skip
-"""Two devices below one switch, one below a switch of that, one at another port of their host bridge, one below the
-other host bridge of the node, one on the other node: PIX, PXB, PHB, NODE and SYS."""
+SWITCHES = Machine("switches", 4, 2, switches(1024))
+"""It is recorded, too, with less memory: what is on it is told there."""
 MACHINES = {machine.name: machine for machine in (STANDARD, EIGHT, SIXTEEN, FAR, SWITCHES)}

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.guests.shapes import SWITCHED
 from tests.lab import agent, report
 from tests.lab.cluster import Lab
 from tests.lab.node import RESERVED, Node, Plan
@@ -19,8 +20,6 @@ from tests.lab.stage import AGENT
 
 SPARE = "spare"
 PLAN = Plan(number=4, machine="switches", config={**RESERVED, "reservedSystemCPUs": "0"})
-EXPECTED = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
-"""Of the fifteen pairs of six functions; see tests.lab.shapes.SWITCHES."""
 COUNTING = r"""
 cd /sys/bus/pci/devices
 ends=()
@@ -74,5 +73,5 @@ def test_distances_are_what_the_paths_of_the_kernel_say(spare: Node) -> None:
     report.record(
         "distances of PCI functions", ", ".join(f"{word} {n}" for word, n in Counter(told.values()).items())
     )
-    assert Counter(counted.values()) == EXPECTED
+    assert Counter(counted.values()) == SWITCHED
     assert told == counted
