@@ -1,4 +1,4 @@
-"""Claims of DRA in the lab: drivers on both nodes, device classes, and what comes of a pod that uses a claim."""
+"""Claims of DRA in the lab: drivers on nodes, device classes, and what comes of a pod that uses a claim."""
 
 from __future__ import annotations
 
@@ -43,11 +43,12 @@ class Desk:
 
     Args:
         lab: it runs.
+        nodes: that get drivers; both, where none is named.
     """
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: Lab, *nodes: Node) -> None:
         self.lab = lab
-        self.nodes = (lab.numalign, lab.shadow)
+        self.nodes = nodes or (lab.numalign, lab.shadow)
         self._nics: dict[str, str] = {}
 
     # ---- drivers
@@ -128,11 +129,17 @@ class Desk:
         """Delete a claim, and wait until it is gone: the kubelet and the control plane let go of it first."""
         self._gone(f"{CLAIMS}/{name}-{node.name}")
 
+    def claimed(self, node: Node, name: str) -> tuple[list[str], list[str]]:
+        """What a claim says: the devices that it was allocated, and the uids of the pods that it is reserved for."""
+        status = self.lab.plane.call("GET", f"{CLAIMS}/{name}-{node.name}").get("status", {})
+        results = status.get("allocation", {}).get("devices", {}).get("results", [])
+        return [each["device"] for each in results], [each["uid"] for each in status.get("reservedFor", [])]
+
     def clear(self) -> None:
         """No pods, no claims, no templates."""
         for each in self.lab.plane.call("GET", "/api/v1/namespaces/default/pods")["items"]:
             self.lab.delete(each["metadata"]["name"], grace=None if each["spec"].get("nodeName") else 0)
-        self.lab.clear()
+        self.lab.clear(*self.nodes)
         for path in (TEMPLATES, CLAIMS):
             for each in self.lab.plane.call("GET", path)["items"]:
                 self._gone(f"{path}/{each['metadata']['name']}")

@@ -84,7 +84,7 @@ class Drawn:
 
 CORE = Slice(
     "core", (
-        Part(("tests/lab/test_first.py",), 1), Part(("tests/lab/test_chart.py",), 3),
+        Part(("tests/lab/test_first.py",), 1), Part(("tests/lab/test_chart.py",), 4),
         Part(("tests/lab/test_faults.py",), 12),
     ),
     "first pods on both nodes, the chart's life, 20 kills of the agent, five faults alone",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +15,9 @@ import pytest
 import yaml
 
 from agent import __version__
-from agent.kube.pod_report import ASSIGNMENT
-from tests.lab import reading
+from tests.lab import reading, report
 from tests.lab.chart import ALL, FULL, LONG, NAME, NAMESPACE, Helm, count, instead, sets, wait
+from tests.lab.claims import Desk
 from tests.lab.cluster import Lab
 from tests.lab.pods import container, pod, resources
 from tests.lab.sampling import Sampler
@@ -25,6 +26,8 @@ from tools.chart import rendering
 TREE = reading.TREE[2]
 NEXT = "99.0.0"
 """The version that is upgraded to: this one's code under another name."""
+CLAIMED, CLAIM, DEVICE = "claimed", "c", "gpu2"
+"""A pod, its claim, and the device that the claim asks for: on NUMA node 2, where no other pod has CPUs."""
 
 
 @pytest.fixture(scope="module")
@@ -101,23 +104,62 @@ def test_s18_upgrade_and_downgrade_keep_every_grant(helm: Helm, pods: dict[str, 
     assert [each["restartCount"] for each in statuses] == [0, 0, 0]
 
 
-def test_s17_s18_uninstall_puts_the_node_back_and_says_so(helm: Helm, pods: dict[str, str], sampler: Sampler) -> None:
-    """Everybody runs everywhere, with the kubelet's quota; nothing of ours is on pods, in the API, or on disk."""
+@pytest.fixture
+def desk(helm: Helm, pods: dict[str, str]) -> Iterator[Desk]:
+    """Beside the pods one with a DRA claim, on CPUs of its device's NUMA node, and told so; the driver goes again.
+
+    The agent that follows claims is another one: a rollout is quicker than the kubelet's next look at a volume.
+    """
+    lab, node, began = helm.lab, helm.node, time.monotonic()
+    desk = Desk(lab, node)
+    try:
+        desk.start()
+        report.record("claims: drivers on a node publish after, s", f"{time.monotonic() - began:.0f}")
+        helm.apply("upgrade", rendering.CHART, "--set", "config.dra.enabled=true", "--set", "log.level=debug")
+        assert sets(helm) == pods
+        desk.claim(node, CLAIM, (DEVICE,))
+        own = container(cpu="2")
+        own["resources"]["claims"] = [{"name": "mine"}]
+        claims = [{"name": "mine", "resourceClaimName": f"{CLAIM}-{node.name}"}]
+        lab.create(pod(CLAIMED, own, resourceClaims=claims), node, scheduled=True)
+        lab.wait_running(CLAIMED)
+        wait(lambda: desk.told(CLAIMED)[0] == {DEVICE: "2"}, "where its device is, in the annotation")
+        wait(lambda: sets(helm)[CLAIMED] == "8-9", "CPUs beside its device: without one it has two of node 0")
+        report.record("claims: a pod beside its device after, s", f"{time.monotonic() - began:.0f}")
+        yield desk
+    finally:
+        desk.clear()
+        desk.stop()
+
+
+def test_s17_s18_uninstall_puts_the_node_back_and_says_so(
+    helm: Helm, pods: dict[str, str], desk: Desk, sampler: Sampler
+) -> None:
+    """Everybody runs on, everywhere, with the kubelet's quota; nothing of ours is on pods, in the API, or on disk.
+
+    A pod with a DRA claim keeps its claim.
+    """
     sampler.excused = "everything is given back"
-    lab, node = helm.lab, helm.node
+    lab, node, everybody = helm.lab, helm.node, (*pods, CLAIMED)
+    reserved = [DEVICE], [lab.pod(CLAIMED)["metadata"]["uid"]]
+    assert desk.claimed(node, CLAIM) == reserved
     # What the Job says is tested in tests/cluster/test_release.py: this API server does not reach the kubelets' logs.
     assert f'release "{NAME}" uninstalled' in helm("uninstall", NAME, *LONG)
-    assert sets(helm) == dict.fromkeys(pods, ALL)
+    assert sets(helm) == dict.fromkeys(everybody, ALL)
     asked = node.run(f"cd {TREE} && find kubepods.slice -name cpuset.cpus -exec grep -H . {{}} + ; true").splitlines()
     assert {line.partition(":")[2] for line in asked} <= {ALL}, "inherited, or all of them by name"
     slices = [line for line in asked if line.split("/")[1].startswith(("kubepods-burstable", "kubepods-besteffort"))]
     assert slices == [] or all(line.endswith(f":{ALL}") for line in slices)
-    quota = node.run(f"cat {TREE}/kubepods.slice/kubepods-pod{_uid(lab, 'two')}.slice/cpu.max").split()
-    assert quota == ["200000", "100000"]
-    for each in pods:
+    for each in ("two", CLAIMED):
+        quota = node.run(f"cat {TREE}/kubepods.slice/kubepods-pod{_uid(lab, each)}.slice/cpu.max").split()
+        assert quota == ["200000", "100000"]
+    for each in everybody:
         body = lab.pod(each)
-        assert ASSIGNMENT not in body["metadata"].get("annotations", {})
+        assert "numalign.io" not in json.dumps(body["metadata"].get("annotations", {}))
         assert not [c for c in body["status"]["conditions"] if c["type"].startswith("numalign.io/")]
+        (status,) = body["status"]["containerStatuses"]
+        assert ("running" in status["state"], status["restartCount"]) == (True, 0)
+    assert desk.claimed(node, CLAIM) == reserved
     agents = f"/api/v1/namespaces/{NAMESPACE}/pods?labelSelector=app.kubernetes.io/component%3Dagent"
     wait(lambda: not lab.plane.call("GET", agents)["items"], "the end of the agent's pod: Helm does not wait for it")
     assert node.run("ls -A /var/lib/numalign").split() == []
