@@ -42,9 +42,9 @@ AFFINITIES = tuple(f"tests/lab/test_mixed.py::test_s6_{name}" for name in (
 """Since Linux 6.2 a write of a cpuset keeps what its threads chose."""
 BOOT, MINUTES = 4.0, 10.0
 """Until a cell's nodes are Ready, and for its tests, on two quiet cores."""
-SYSTEM_MINUTES, PLANE_MINUTES, KUBELET_MINUTES, CRIO_MINUTES = 7.0, 10.0, 10.0, 8.0
-"""For the lab's programs and disks, the newest control plane, another minor's kubelet and CRI-O, where this machine
-does not keep them."""
+SYSTEM_MINUTES, KUBELET_MINUTES, CRIO_MINUTES = 7.0, 10.0, 8.0
+"""For the lab's programs and disks, another minor's kubelet or control plane and CRI-O, where this machine does not
+keep them."""
 
 
 @dataclass(frozen=True)
@@ -107,10 +107,10 @@ ARM = "arm"
 def building(cell: Cell) -> float:
     """Minutes for what a cell needs and this machine does not keep."""
     system = not root_place(cell.linux, cell.runtime).exists()
-    kubelet = cell.minor != kubelets.OWN and not kubelets.place(cell.minor).exists()
-    plane = not kubelets.place(kubelets.NEWEST, kubelets.ALL).exists()
+    minors = {kubelets.NEWEST, cell.minor} - {kubelets.OWN}
+    programs = sum(not kubelets.place(each).exists() for each in minors)
     crio = cell.runtime == "crio" and not all(each.exists() for each in crio_places().values())
-    return SYSTEM_MINUTES * system + PLANE_MINUTES * plane + KUBELET_MINUTES * kubelet + CRIO_MINUTES * crio
+    return SYSTEM_MINUTES * system + KUBELET_MINUTES * programs + CRIO_MINUTES * crio
 
 
 def of_turn(known: Mapping[str, Any], turn: int, minutes: float) -> Cell:

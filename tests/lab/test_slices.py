@@ -85,7 +85,7 @@ def test_what_a_machine_keeps_of_a_cell_takes_no_time(tmp_path: Path, monkeypatc
     assert (building(own), building(cell)) == (7 + 10, 7 + 10 + 10 + 8)
     (tmp_path / "tools").mkdir()
     for path, left in (
-        (kubelets.place(kubelets.NEWEST, kubelets.ALL), 25), (builds.root_place("6.12", "crio"), 18),
+        (kubelets.place(kubelets.NEWEST), 25), (builds.root_place("6.12", "crio"), 18),
         (kubelets.place(34), 8), (builds.crio_places()["crio"], 8), (builds.crio_places()["pinns"], 0),
     ):  # fmt: skip
         path.touch()

@@ -32,16 +32,16 @@ KUBELET, ALL = HERE / "kubelet" / "main.go", HERE / "kube" / "main.go"
 
 def kubelet(minor: int) -> Path:
     """The program of a minor of RELEASES that is not the lab's own; raises PeerMissingError."""
-    return _built(minor, KUBELET)
+    return _built(minor)
 
 
 def components() -> Path:
     """All components, of the newest minor (`tests.peers.kube` has the lab's own); raises PeerMissingError."""
-    return _built(NEWEST, ALL)
+    return _built(NEWEST)
 
 
-def _built(minor: int, source: Path) -> Path:
-    version, target = RELEASES[minor], place(minor, source)
+def _built(minor: int) -> Path:
+    version, target, source = RELEASES[minor], place(minor), _source(minor)
     with locked(target):
         if not target.exists():
             with tempfile.TemporaryDirectory() as folder:
@@ -56,8 +56,13 @@ def _built(minor: int, source: Path) -> Path:
     return target
 
 
-def place(minor: int, source: Path = KUBELET) -> Path:
-    """Where the program of a minor is kept once it is built."""
+def _source(minor: int) -> Path:
+    return ALL if minor == NEWEST else KUBELET
+
+
+def place(minor: int) -> Path:
+    """Where the program of a minor is kept once it is built; that of the newest one is its control plane's, too."""
+    source = _source(minor)
     return CACHE / f"{source.parent.name}-{RELEASES[minor]}-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}"
 
 
