@@ -28,7 +28,7 @@ examples:
   python -m tests.lab run                build, start, run the tests, write run/lab/report.md, end
   python -m tests.lab run --keep -k cpu  the same for some tests, and leave the lab running
   python -m tests.lab ci 40              what CI runs: the core, and what 40 minutes have room for of a slice
-  python -m tests.lab cell 1.34-v2-systemd   the lab with such kubelets; what came of it goes to the docs
+  python -m tests.lab cell 1.34-v1-cgroupfs  the lab with such kubelets; what came of it goes to the docs
   python -m tests.lab cell all           every such cell that has not passed at this commit
   python -m tests.lab up                 build and start; prints how to use it with kubectl
   python -m tests.lab shell numalign     a root shell in a guest (leave it with exit)

@@ -1,12 +1,12 @@
 """Kinds of nodes that the lab was run with: each a cell, a lab of its own; and the page about them.
 
-    python -m tests.lab cell 1.34-v2-systemd    a lab with such kubelets, the tests of CELL_TESTS, the end
+    python -m tests.lab cell 1.34-v1-cgroupfs   a lab with such kubelets, the tests of CELL_TESTS, the end
     python -m tests.lab cell all                every cell that has not passed at this commit, one after the other
     python -m tests.arm                         a guest of 64-bit ARM without a kubelet, which has a row, too
     python -m tests.lab.cells --write           the page (deploy/docs/support.md) from what ran (cells.json)
 
-Each pair of two factors' values that can exist stands in a cell, in at most fourteen cells. The control plane of
-all of them is of the newest minor.
+Each pair of two factors' values that can exist stands in a cell, in as few cells as can be and one more. The control
+plane of all of them is of the newest minor.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Like 1.34-v2-systemd, or 1.34-v2-systemd-crio-6.12 with what is not the lab's own."""
+        """Like 1.34-v1-cgroupfs, or 1.34-v2-systemd-crio-6.12 with what is not the lab's own."""
         more = (each for each in (self.runtime, self.linux) if each not in (OWN_RUNTIME, OWN_LINUX))
         return "-".join((f"1.{self.minor}", f"v{self.cgroups}", self.driver, *more))
 
@@ -87,18 +87,13 @@ FACTORS: Mapping[str, tuple[int | str, ...]] = {
 }  # fmt: skip
 IMPOSSIBLE = {"cgroups": 1, "linux": "6.12"}
 """Debian builds its Linux 6.12 without the cpuset and memory controllers of v1."""
-CELLS = tuple(
-    Cell(minor, *each)
-    for minor, more in zip(RELEASES, (
-        ((2, "cgroupfs", "crio", "6.12"),),
-        ((2, "systemd", "crio", "6.12"),),
-        ((2, "systemd", "crio"), (2, "cgroupfs", "containerd", "6.12")),
-        ((1, "cgroupfs", "crio"), (2, "systemd", "containerd", "6.12")),
-    ), strict=True)
-    for each in (
-        *(((2, "systemd"), (1, "cgroupfs")) if minor % 2 == 0 else ((2, "cgroupfs"), (1, "systemd"))), *more,
-    )
+CELLS = (
+    Cell(34, 1, "cgroupfs"), Cell(34, 2, "systemd", "crio", "6.12"),
+    Cell(35, 1, "systemd"), Cell(35, 2, "cgroupfs", "crio", "6.12"),
+    Cell(36, 2, "systemd"), Cell(36, 1, "cgroupfs", "crio"), Cell(36, 2, "systemd", linux="6.12"),
+    Cell(37, 2, "systemd"), Cell(37, 1, "systemd", "crio"), Cell(37, 2, "cgroupfs", linux="6.12"),
 )  # fmt: skip
+"""Two of each minor cover all pairs but v2 with the older Linux. The lab's own system has the newest minor, too."""
 BY_NAME = {each.name: each for each in CELLS}
 ARM = "arm"
 """What is kept of the guest of 64-bit ARM (`tests.arm`)."""
@@ -214,8 +209,8 @@ The row of 64-bit ARM is one guest with containerd and without a kubelet. `make 
 discovery with what QEMU was told and with lscpu. They read in the kernel what the agent wrote, and what a container
 got by NRI.
 
-`python -m tests.lab.cells --write` makes this page. `python -m tests.lab cell 1.34-v2-systemd` runs a row and writes
-down the result; `1.36-v2-systemd-crio` names a row of CRI-O, and `1.36-v2-cgroupfs-6.12` one of Linux 6.12.
+`python -m tests.lab.cells --write` makes this page. `python -m tests.lab cell 1.34-v1-cgroupfs` runs a row and writes
+down the result; `1.36-v1-cgroupfs-crio` names a row of CRI-O, and `1.36-v2-systemd-6.12` one of Linux 6.12.
 `cell all` runs the rows that have not passed at this commit.
 """
 

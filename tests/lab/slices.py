@@ -277,7 +277,7 @@ The slice `cell` starts its own lab in place of the usual one, so it runs withou
 the support page has its turn. A cell takes turns once it has passed. Where there is no time to build its programs
 ({building}),
 the next cell that there is time for runs in its place.
-With `{CHOICE}=cell`, `NUMALIGN_LAB_CELL=1.36-v1-cgroupfs` chooses the cell.
+With `{CHOICE}=cell`, `NUMALIGN_LAB_CELL=1.36-v2-systemd-6.12` chooses the cell.
 
 This page is made by `python -m tests.lab.slices --write`.
 """

@@ -33,8 +33,8 @@ def test_a_cell_names_the_nodes_of_its_lab(monkeypatch: pytest.MonkeyPatch) -> N
     assert plans() == PLANS
     for name, wanted in (
         ("1.35-v1-systemd", (35, 1, "systemd", "containerd", "6.1")),
-        ("1.34-v2-cgroupfs-crio-6.12", (34, 2, "cgroupfs", "crio", "6.12")),
-        ("1.37-v2-systemd-6.12", (37, 2, "systemd", "containerd", "6.12")),
+        ("1.35-v2-cgroupfs-crio-6.12", (35, 2, "cgroupfs", "crio", "6.12")),
+        ("1.36-v2-systemd-6.12", (36, 2, "systemd", "containerd", "6.12")),
     ):
         monkeypatch.setenv(CELL, name)
         found = plans()
@@ -70,10 +70,10 @@ def test_a_kubelet_is_told_nothing_that_stops_its_start() -> None:
 def test_what_is_due_has_not_passed_at_this_commit() -> None:
     """A row that was never run, that is red, or that passed elsewhere; "cell all" runs these."""
     known = {
-        "1.34-v2-systemd": {"commit": "abc", "red": []}, "1.34-v1-cgroupfs": {"commit": "abc", "red": ["test_a"]},
+        "1.37-v2-systemd": {"commit": "abc", "red": []}, "1.34-v1-cgroupfs": {"commit": "abc", "red": ["test_a"]},
         "1.35-v1-systemd": {"commit": "abd", "red": []},
     }  # fmt: skip
-    assert due(known, "abc") == [each for each in CELLS if each.name != "1.34-v2-systemd"]
+    assert due(known, "abc") == [each for each in CELLS if each.name != "1.37-v2-systemd"]
 
 
 def test_the_page_is_made_of_what_ran() -> None:
@@ -88,9 +88,9 @@ def test_a_row_says_what_ran_or_that_nothing_did(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(cells, name, tmp_path / name.lower())
     cells.RESULTS.write_text("{}")
     found = [Outcome("tests/lab/test_first.py::test_a", PASSED), Outcome("tests/lab/test_first.py::test_b", FAILED)]
-    cells.keep("1.34-v2-systemd", found, {"kubelet": "1.34.4", "containerd": "2.4.2"})
+    cells.keep("1.34-v1-cgroupfs", found, {"kubelet": "1.34.4", "containerd": "2.4.2"})
     rows = [line for line in cells.PAGE.read_text().splitlines() if line.startswith("| 1.")]
-    assert rows[0].startswith("| 1.34 | v2 | systemd | containerd | 6.1 | run on kubelet 1.34.4, containerd 2.4.2; ")
+    assert rows[0].startswith("| 1.34 | v1 | cgroupfs | containerd | 6.1 | run on kubelet 1.34.4, containerd 2.4.2; ")
     assert rows[0].endswith(": 1 passed; **not passed: test_b** |")
     assert all(row.endswith("| not tried |") for row in rows[1:])
     assert len(rows) == len(CELLS)

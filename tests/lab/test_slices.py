@@ -58,8 +58,8 @@ def test_the_table_of_minutes_is_as_written() -> None:
 
 PASSED: Any = {"commit": "abc", "red": []}
 KNOWN: Any = {
-    "1.34-v2-systemd": PASSED, "1.35-v1-systemd": {**PASSED, "red": ["test_a"]}, "1.36-v1-cgroupfs": PASSED,
-    "1.37-v2-cgroupfs": PASSED,
+    "1.34-v1-cgroupfs": PASSED, "1.35-v1-systemd": {**PASSED, "red": ["test_a"]}, "1.36-v1-cgroupfs-crio": PASSED,
+    "1.37-v2-systemd": PASSED,
 }  # fmt: skip
 
 
@@ -70,8 +70,8 @@ def test_a_cell_that_passed_has_its_turn_and_leaves_it_where_there_is_no_time(
     monkeypatch.setattr(cells, "building", lambda cell: 10.0 * (cell.minor != kubelets.OWN))
     ready = BOOT + MINUTES
     names = [of_turn(KNOWN, turn, ready + 10).name for turn in range(4)]
-    assert names == ["1.34-v2-systemd", "1.36-v1-cgroupfs", "1.37-v2-cgroupfs", "1.34-v2-systemd"]
-    assert {of_turn(KNOWN, turn, ready).name for turn in range(4)} == {"1.36-v1-cgroupfs"}
+    assert names == ["1.34-v1-cgroupfs", "1.36-v1-cgroupfs-crio", "1.37-v2-systemd", "1.34-v1-cgroupfs"]
+    assert {of_turn(KNOWN, turn, ready).name for turn in range(4)} == {"1.36-v1-cgroupfs-crio"}
     for known, minutes in ((KNOWN, ready - 1), ({}, 1000.0)):
         with pytest.raises(LabError, match="nothing was tested"):
             of_turn(known, 0, minutes)
@@ -81,12 +81,12 @@ def test_what_a_machine_keeps_of_a_cell_takes_no_time(tmp_path: Path, monkeypatc
     """On a bare machine the system, control plane, kubelet and CRI-O count; each counts no more once it is there."""
     for module in (builds, kubelets):
         monkeypatch.setattr(module, "CACHE", tmp_path)
-    cell, own = BY_NAME["1.34-v2-cgroupfs-crio-6.12"], BY_NAME["1.36-v2-systemd"]
+    cell, own = BY_NAME["1.35-v2-cgroupfs-crio-6.12"], BY_NAME["1.36-v2-systemd"]
     assert (building(own), building(cell)) == (7 + 10, 7 + 10 + 10 + 8)
     (tmp_path / "tools").mkdir()
     for path, left in (
         (kubelets.place(kubelets.NEWEST), 25), (builds.root_place("6.12", "crio"), 18),
-        (kubelets.place(34), 8), (builds.crio_places()["crio"], 8), (builds.crio_places()["pinns"], 0),
+        (kubelets.place(35), 8), (builds.crio_places()["crio"], 8), (builds.crio_places()["pinns"], 0),
     ):  # fmt: skip
         path.touch()
         assert building(cell) == left
@@ -106,10 +106,10 @@ def test_the_slice_of_cells_starts_a_lab_of_the_cell_and_is_red_when_it_is(
     monkeypatch.setattr(command, "_run", run)
     monkeypatch.setattr(green, "keep", kept.extend)
     monkeypatch.setenv(slices.CHOICE, "cell")
-    monkeypatch.setenv(CELL, "1.36-v1-cgroupfs")
+    monkeypatch.setenv(CELL, "1.36-v1-cgroupfs-crio")
     monkeypatch.setenv("NUMALIGN_LAB_REFEREE", os.environ.get("NUMALIGN_LAB_REFEREE", "1"))
     assert command._ci(quiet, 30.0) == code
-    assert started == [([*BY_NAME["1.36-v1-cgroupfs"].tests], {(36, 1, "cgroupfs")}, False)]
+    assert started == [([*BY_NAME["1.36-v1-cgroupfs-crio"].tests], {(36, 1, "cgroupfs")}, False)]
     assert kept == ([] if code else ["slice cell"])
     monkeypatch.setenv(CELL, "1.20-v1")
     with pytest.raises(SystemExit, match=re.escape("there is no cell 1.20-v1")):

@@ -81,7 +81,7 @@ STAGES = (
           "broken.md"),
     Stage("swapped", "two passes of the plan swapped, ten runs", 45,
           ("-m", "tests.lab.broken", "swapped", "--times", "10"), "broken.md"),
-    Stage("cells", "other kubelets, cgroups and kernels: each row of the support page that has not passed", 170,
+    Stage("cells", "other kubelets, cgroups and kernels: each row of the support page that has not passed", 140,
           ("-m", "tests.lab", "cell", "all"), "cells.md"),
 )  # fmt: skip
 
