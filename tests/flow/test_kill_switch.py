@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from agent.app.statedir import node_allocatable as keeping
+from agent.app.statedir.node_allocatable import NodeAllocatable
 from agent.core.machines.synthetic import parse_synthetic
 from agent.host.scratch import Layout, Scratch
 from agent.model.cgroup import Level
 from agent.model.idset import CpuSet
+from tests.findings.cluster_node import ClusterNode, list_pods, page, running, until
 from tests.flow.world import World, container, manifest
 
 MACHINE = "2 sockets x 1 node x 4 cores x 1 thread"
@@ -136,3 +139,23 @@ def test_s3_a_pod_that_comes_while_it_is_off_is_told_why_nothing_is_written(tmp_
     world.engine.halted = True
     world.run(manifest("side", container(cpu="2"), created=3))
     assert "observing only" in world.report("side").message
+
+
+def test_s3_a_start_without_the_api_server_obeys_the_nodes_switch_of_before(tmp_path: Path) -> None:
+    """What the Node's object said last counts until it is read again: nothing is written before, nor forgotten."""
+    node, state = ClusterNode(tmp_path), tmp_path / "state"
+    body = manifest("db")
+    node.world.run(body)
+    node.keep()
+    before = NodeAllocatable(1000, 0, known=True, observe_only="true", resources=frozenset({"example.com/nic"}))
+    keeping.save(state, before)
+    node.world.tree.kernel_write(node.world.path("db", "app"), "cpuset.cpus", "0-7")
+    with node.serving() as agent:
+        until(lambda: page(agent, "/readyz?only=recovery")[0] == 200)
+        list_pods(agent, running(body))
+        agent.engine.reconcile()
+        assert node.world.effective("db") == "0-7"
+        kept = keeping.load(state)
+        assert (kept.observe_only, kept.resources) == (before.observe_only, before.resources)
+        agent.source.intake.node_changed({"metadata": {"uid": "n1"}, "status": {}})
+        until(lambda: node.world.effective("db") == node.world.holds("db"))
