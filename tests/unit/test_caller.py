@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 import yaml
 
+from agent.app.fleet.objects import NODE, TOPOLOGY
 from agent.app.fleet.source import FEW, ApiSource
 from agent.errors import KubeError, SettingsError
 from agent.kube.caller import ATTEMPTS, Caller
@@ -159,3 +160,14 @@ def test_the_pods_of_many_nodes_are_one_list(count: int, requests: int, server: 
     assert [each["metadata"]["name"] for each in told] == ["p-n0"]
     selectors = [each.get("fieldSelector") for each in server.asked]
     assert selectors == ([None] if requests == 1 else [[f"spec.nodeName={each}"] for each in names])
+
+
+@pytest.mark.parametrize(("kind", "status", "told"), [(TOPOLOGY, 404, 1), (TOPOLOGY, 500, 0), (NODE, 404, 0)])
+def test_a_missing_crd_is_told_where_topologies_are_not_found_and_nowhere_else(
+    kind: str, status: int, told: int, server: Server, tmp_path: Path
+) -> None:
+    """Nodes are no CRD: who asks a server that has none is not sent to install one."""
+    server.answers = [(status, b'{"kind": "Status", "message": "no such path"}')]
+    with pytest.raises(KubeError, match="no such path") as raised:
+        ApiSource(caller(server.server_port, tmp_path)).load({kind: lambda _: None})
+    assert str(raised.value).count("noderesourcetopologies.topology.node.k8s.io is not installed") == told

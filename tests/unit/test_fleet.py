@@ -135,6 +135,15 @@ def test_a_misaligned_pod_is_named_with_since_when(tmp_path: Path) -> None:
     assert "free" in trouble.fits.nodes
 
 
+def test_a_pod_whose_wishes_for_nodes_cannot_be_read_costs_no_other_its_answer(tmp_path: Path) -> None:
+    """A file may hold any object: it is told that this pod waits, and of the others where they would fit."""
+    _, found = asked(tmp_path, {"n": served()}, pod("odd", nodeSelector=["ssd"]), pod("open"))
+    fits = {each.key: each.fits for each in found.troubles}
+    assert fits["shop/odd"] is None
+    assert fits["shop/open"] is not None
+    assert fits["shop/open"].nodes == ("n",)
+
+
 def test_a_node_that_only_observes_promises_nothing(tmp_path: Path) -> None:
     """Nothing fits there, and that is said."""
     summary = replace(decode(summary_of(served())), enforcing=False)
@@ -250,6 +259,16 @@ def test_no_meaning_by_colour_alone() -> None:
     ]  # fmt: skip
     assert draw_fleet([FleetTile("n", "g", None)], "t").count('<path class="none"') == 2
     assert draw_fleet([FleetTile("n", "g", 0.1, waiting=2)], "t").count('class="wait"') == 2
+
+
+def test_the_legends_samples_are_filled_alike_and_in_part() -> None:
+    """They explain colours and patterns: one that is full, or fuller than the next, would say more than that."""
+    text = draw_fleet([], "t")
+    sides = {float(each) for each in re.findall(r'<rect class="tile"[^>]* height="([\d.]+)"', text)}
+    levels = re.findall(r'<rect class="(?:whole|split|scattered)"[^>]* height="([\d.]+)"', text)
+    assert len(levels) == 4, "that of a node without a summary is a cross"
+    (side,), (level,) = sides, set(map(float, levels))
+    assert 0 < level < side
 
 
 def test_tiles_show_what_tells_nodes_apart() -> None:
