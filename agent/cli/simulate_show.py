@@ -126,8 +126,8 @@ def _state_rows(every: list[Figures]) -> Iterator[Row]:
             yield f"    {reason}", [f"{count:,}" for count in counts], "dim"
         if state is PodState.UNSCHEDULABLE:
             for name in sorted({name for each in every for name in each.lacking}):
-                lacking = [each.lacking.get(name, 0) > 0 for each in every]
-                yield f"    too little {escape(name)}", ["yes" if lack else "-" for lack in lacking], "dim"
+                lacking = ["yes" if name in each.lacking else "-" for each in every]
+                yield f"    too little {escape(name)}", lacking, "dim"
     if any(each.retried for each in every):
         yield "  made again after a refusal", [f"{each.retried:,}" for each in every], ""
 

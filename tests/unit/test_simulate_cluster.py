@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import zlib
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,16 @@ def test_exit_codes_and_the_table(tmp_path: Path) -> None:
     assert "Or: 8 CPUs for the largest container of each new pod." in text
     assert call(tmp_path, nodes, pods=[{"kind": "Pod"}]).exit_code == 2
     assert call(tmp_path, nodes, "--drain", "nowhere").exit_code == 2
+
+
+@pytest.mark.parametrize(("count", "more"), [(5, ""), (7, "2 more")])
+def test_the_table_names_the_nodes_of_a_workload_and_how_many_more_there_are(
+    tmp_path: Path, count: int, more: str
+) -> None:
+    """Five of them, and no word of others where there are none."""
+    text = " ".join(call(tmp_path, fleet(count), pods=[workload("web", count, "6")]).output.split())
+    assert len(set(re.findall(r"node-\d", text))) == 5
+    assert re.findall(r"-?\d+ more\b", text) == ([more] if more else [])
 
 
 @pytest.mark.parametrize("columns", ["80", "100", "120"])

@@ -181,6 +181,14 @@ def test_the_table_says_of_which_resource_there_is_too_little(tmp_path: Path) ->
     assert row == ["too", "little", "cpu", "yes"]
 
 
+def test_the_table_says_under_which_policy_there_is_too_little(tmp_path: Path) -> None:
+    """What best-effort takes leaves too little for the next pod; single-numa-node refuses it, and has room."""
+    asked = ["--policy", "best-effort,single-numa-node", "--on-misalignment", "fail"]
+    found = call(tmp_path, *asked, pods=[pod("wide", "10"), pod("next", "6")]).output
+    (row,) = (line.split() for line in found.splitlines() if "too little" in line)
+    assert row == ["too", "little", "cpu", "yes", "-"]
+
+
 def test_one_node_as_a_picture(tmp_path: Path) -> None:
     """--draw writes the drawing that `topology` makes, with the pods on it."""
     target = tmp_path / "node.svg"
