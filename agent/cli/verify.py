@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -59,11 +60,7 @@ def _as_json(left: Leftovers, report: VerifyReport, lines: tuple[ReportLine, ...
         "ok": not report.drifted,
         "drift": dict(report.by_cause),
         "cgroups": [_row(line) for line in lines],
-        "threads": [
-            {"path": each.path, "pod": each.pod, "container": each.container, "thread": each.thread,
-             "cpus": each.cpus, "of": each.of}
-            for each in report.narrow
-        ],
+        "threads": [asdict(each) for each in report.narrow],
         "unnamed": list(report.nameless),
         "notes": list(left.notes),
     }  # fmt: skip

@@ -199,7 +199,9 @@ def test_s15_a_threads_own_affinity_is_told_and_is_no_drift(site: Site) -> None:
     os.sched_setaffinity(site.pids[WEB], {1})
     found = site.verify(0)
     mine = [each for each in found["threads"] if each["path"] == site.at(WEB)]
-    assert [(each["thread"], each["cpus"], each["of"]) for each in mine] == [(site.pids[WEB], "1", "0-1")]
+    assert mine == [
+        {"path": site.at(WEB), "pod": "", "container": "web", "thread": site.pids[WEB], "cpus": "1", "of": "0-1"}
+    ]
     assert "its own affair" in site.run("verify").stdout
     cgroups = Cgroups(site.tree.root, kubepods=f"{site.tree.base}/kubepods")
     everywhere = Ledger(MACHINE.digest, wide, pods=LEDGER.pods)
