@@ -96,6 +96,13 @@ def test_what_has_an_effect_is_not_told() -> None:
     assert parse({"onMemoryShortage": "refuse", "refusals": {"deleteAfter": "24h"}})[1] == ()
 
 
+@pytest.mark.parametrize("manager", ["CPUManager", "TopologyManager"])
+@pytest.mark.parametrize("kind", ["", "Alpha", "Beta"])
+def test_gates_that_open_the_kubelets_policy_options_are_not_told(manager: str, kind: str) -> None:
+    """A kubelet's configuration that sets options has them: pasted as it is, it brings no warning."""
+    assert parse({"featureGates": {f"{manager}Policy{kind}Options": True}})[1] == ()
+
+
 def test_unneeded_gates_are_named_with_the_nearest() -> None:
     """A gate that no decision depends on is ignored with a warning that helps against typing errors."""
     _, warnings = parse({"featureGates": {"PodLevelResourceManager": True, "MemoryQoS": True}})
