@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -14,7 +15,7 @@ from agent.core.admission.node import Node
 from agent.core.machines.synthetic import parse_synthetic
 from agent.host.machines import open_machine
 from agent.model.devices import DeviceInventory
-from agent.model.idset import CpuSet
+from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
 from agent.model.outcome import Admitted
@@ -101,6 +102,15 @@ def test_long_lists_of_cpus_are_shortened_and_told_whole_elsewhere() -> None:
     assert "CPUs 0,2,4" in svg
     assert "…" in svg
     assert "CPUs 1,3,5,7,9,11,13,15,17,19,21,23,25,27,29,31,33,35,37,39,41,43,45,47</title>" in svg
+
+
+def test_a_small_machine_with_a_device_near_no_node_is_drawn() -> None:
+    """As in many virtual machines: what is said of the device is wider than all of the machine's one core."""
+    machine = parse_synthetic("1 socket x 1 core, 2 gpus on 0")
+    machine = replace(machine, devices=tuple(replace(each, numa_nodes=NodeSet()) for each in machine.devices))
+    svg = draw(machine)
+    check(svg)
+    assert "devices near no node in particular" in svg
 
 
 @given(text=descriptions())

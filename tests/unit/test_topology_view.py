@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -64,6 +65,16 @@ def test_tree_shows_every_part_where_it_hangs() -> None:
     assert "4 NIC VFs of 03:00.0" in lines
     assert any("huge pages 1024 × 2Mi, 4 × 1Gi" in line for line in lines)
     assert "2  21  21  10  12" in lines
+
+
+def test_each_distance_stands_below_the_number_of_its_node() -> None:
+    """The matrix reads by column: the first column is for the rows' own numbers."""
+    lines = shown(two_sockets()).splitlines()
+    heads, first, *_ = lines[next(at for at, line in enumerate(lines) if line.startswith("distances")) + 1 :]
+    ends = [[word.end() for word in re.finditer(r"\d+", line)] for line in (heads, first)]
+    assert heads.split() == ["0", "1", "2", "3"]
+    assert first.split() == ["0", "10", "12", "21", "21"]
+    assert ends[0] == ends[1][1:]
 
 
 def test_piped_output_has_no_colours_and_no_wrapped_lines(monkeypatch: pytest.MonkeyPatch) -> None:

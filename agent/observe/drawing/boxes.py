@@ -215,14 +215,14 @@ def columns(boxes: list[Box], gap: float, shape: float, *, room: float = 0, most
     """How many columns make measured boxes closest to a shape, without gaps in the last row if possible.
 
     Args:
-        boxes: what is to be arranged.
+        boxes: what is to be arranged, one at least.
         gap: between them.
         shape: wanted width / height.
         room: width that is there anyway: no more rows than it takes to use that.
         most: width not to exceed.
     """
     number = len(boxes)
-    w, h = max((box.w for box in boxes), default=1), max((box.h for box in boxes), default=1)
+    w, h = max(box.w for box in boxes), max(box.h for box in boxes)
     fitting = max(1, min(number, int((room + gap) // (w + gap))))
     rows = -(-number // fitting)
 
@@ -233,4 +233,4 @@ def columns(boxes: list[Box], gap: float, shape: float, *, room: float = 0, most
         too_wide = max(0.0, wide / max(most, room) - 1) * 10 if across > 1 else 0.0
         return abs(math.log(wide / high / shape)) + 4 * empty + too_wide, across
 
-    return min((c for c in range(1, number + 1) if -(-number // c) <= rows), key=badness, default=1)
+    return min((c for c in range(1, number + 1) if -(-number // c) <= rows), key=badness)
