@@ -150,7 +150,7 @@ class RealStandIn:
         self._lock = -1
         try:
             self._make(f"/{OWN_FOLDER}")
-            self._lock = os.open(self._base / OWN_FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._lock = os.open(self._base / OWN_FOLDER, os.O_RDONLY)
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for folder in ("", "/kubepods-burstable.slice", "/kubepods-besteffort.slice"):
                 self._make(self._kubepods + folder)
@@ -176,24 +176,27 @@ class RealStandIn:
     def attach(self, path: str, pid: int) -> None:
         """See StandIn; raises HostError."""
         try:
-            (self._base / path.lstrip("/") / "cgroup.procs").write_text(str(pid), encoding="ascii")
+            (self._at(path) / "cgroup.procs").write_text(str(pid), encoding="ascii")
         except OSError as error:
             raise HostError(path, f"the kernel lets no process in: {error.strerror}") from error
 
     def remove_container(self, pod: Pod, name: str) -> None:
         """See StandIn."""
-        folder = _folder_name(container_id(pod.uid, name))
-        self._remove(self._base / _pod_path(pod.uid, pod.qos).lstrip("/") / folder)
+        self._remove(self._at(_pod_path(pod.uid, pod.qos)) / _folder_name(container_id(pod.uid, name)))
 
     def remove_pod(self, uid: str) -> None:
         """See StandIn."""
         for qos in Qos:
-            self._remove(self._base / _pod_path(uid, qos).lstrip("/"))
+            self._remove(self._at(_pod_path(uid, qos)))
 
     def close(self) -> None:
         """See StandIn: what nothing lives in goes; the rest is found by the next start."""
         self._remove(self._base / OWN_FOLDER)
         os.close(self._lock)
+
+    def _at(self, path: str) -> Path:
+        """The folder of a cgroup whose path begins with a slash."""
+        return Path(f"{self._base}{path}")
 
     def _make(self, path: str) -> None:
         """Mkdir -p as runc does: v1 copies the parent's sets, v2 enables the controller for what is below."""
