@@ -37,8 +37,8 @@ class Container:
 
     name: str
     kind: ContainerKind = ContainerKind.APP
-    requests: Resources = field(default_factory=dict, hash=False)
-    limits: Resources = field(default_factory=dict, hash=False)
+    requests: Resources = field(default_factory=dict)
+    limits: Resources = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +64,13 @@ class Pod:
     namespace: str
     containers: tuple[Container, ...]
     qos: Qos
-    requests: Resources | None = field(default=None, hash=False)
-    limits: Resources | None = field(default=None, hash=False)
-    overhead: Resources = field(default_factory=dict, hash=False)
+    requests: Resources | None = None
+    limits: Resources | None = None
+    overhead: Resources = field(default_factory=dict)
     created: float = 0.0
     priority: int = 0
     static: bool = False
-    annotations: Mapping[str, str] = field(default_factory=dict, hash=False)
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
