@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fcntl
 import json
 import os
 import select
@@ -77,9 +78,11 @@ def main() -> int:
         parser.error(f"unknown arguments: {' '.join(rest)}")
     actions: dict[str, Callable[[], int]] = {
         "needs": _needs, "up": lambda: _up(Progress()), "down": _down,
-        "run": lambda: _run(Progress(), lambda: _asked([*asked.pytest, *rest]), keep=asked.keep),
-        "ci": lambda: _ci(Progress(), asked.minutes),
-        "cell": lambda: _all_cells() if asked.name == ALL else _cell(Progress(), cells.BY_NAME[asked.name]),
+        "run": lambda: _alone(lambda: _run(Progress(), lambda: _asked([*asked.pytest, *rest]), keep=asked.keep)),
+        "ci": lambda: _alone(lambda: _ci(Progress(), asked.minutes)),
+        "cell": lambda: (
+            _all_cells() if asked.name == ALL else _alone(lambda: _cell(Progress(), cells.BY_NAME[asked.name]))
+        ),
         "shell": lambda: _shell(asked.node),
     }  # fmt: skip
     try:
@@ -96,6 +99,19 @@ ALL = "all"
 """Instead of a cell's name."""
 FAILED, LAB_FAULT = 1, 3
 """Exit codes. Both are red; the second one says that no test began."""
+
+
+def _alone(command: Callable[[], int]) -> int:
+    """Run a command that ends what it finds, unless another one is at it."""
+    RUN.mkdir(parents=True, exist_ok=True)
+    with (RUN / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise LabError(
+                f"another command runs tests in {RUN}: let it end, or name another place by NUMALIGN_LAB"
+            ) from None
+        return command()
 
 
 def _needs() -> int:

@@ -5,6 +5,7 @@ No guest is booted: the lab that the command would start is a stand-in, everythi
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -14,9 +15,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from tests.lab import __main__ as command
 from tests.lab import broken
 from tests.lab.broken import KINDS, changed
 from tests.lab.broken_promises import PROMISES
@@ -271,3 +274,18 @@ def test_a_broken_product_is_in_force(tmp_path: Path, monkeypatch: pytest.Monkey
         assert isinstance(volume["hostPath"], dict)
         Path(str(mount["mountPath"])).write_text(texts[volume["hostPath"]["path"]])
     assert subprocess.run(begin, check=False, timeout=60).returncode == 1
+
+
+def test_of_two_commands_in_one_folder_the_later_one_runs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else it would end the lab that the other one tests, and write down as red what was never asked."""
+    run = Mock(return_value=0)
+    monkeypatch.setattr(command, "RUN", tmp_path)
+    monkeypatch.setattr(command, "_run", run)
+    monkeypatch.setattr(sys, "argv", ["lab", "run"])
+    with (tmp_path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert (command.main(), run.call_count) == (command.LAB_FAULT, 0)
+        assert "another command runs tests" in capsys.readouterr().err
+    assert (command.main(), run.call_count) == (0, 1)
