@@ -18,7 +18,7 @@ from functools import partial
 import pytest
 
 from tests.lab import agent, report
-from tests.lab.claims import EXTENDED, Desk
+from tests.lab.claims import CLAIMS, EXTENDED, Desk
 from tests.lab.cluster import Lab
 from tests.lab.node import Node
 from tests.lab.pods import Object, container, pod
@@ -221,6 +221,20 @@ def test_s22_cpus_and_memory_follow_the_claim(desk: Desk, name: str) -> None:
         mine = {each["metadata"]["name"] for each in lab.pods(node)} & seen.keys()
         assert {each: lab.kernel(node, (each,))[each]["c"] for each in mine} == {each: seen[each] for each in mine}
     report.record(f"claims: {name}", ", ".join(f"{each}: {sets.cpus}" for each, sets in seen.items()))
+
+
+def test_s22_the_claim_of_a_refused_pod_goes_with_it(desk: Desk) -> None:
+    """Under `fail` the control plane deletes what it made from the template, and the next pod gets the device."""
+    node, lab = desk.lab.numalign, desk.lab
+    for claim, devices in (("both", ("gpu1", "gpu2")), ("one", ("gpu1",))):
+        desk.claim(node, claim, devices, template=True)
+    lab.create(body_of(node, 0, Pod("both", None, APART, template=True)), node, scheduled=True)
+    assert desk.outcome(node, f"p0-{node.name}", refused=True) is None
+    assert APART in desk.told(f"p0-{node.name}")[1], "it had a claim, and that was allocated"
+    until(lambda: not lab.plane.call("GET", CLAIMS)["items"], "the end of the claim that was made for it")
+    lab.create(body_of(node, 1, Pod("one", ON1, {}, template=True)), node, scheduled=True)
+    assert desk.outcome(node, f"p1-{node.name}", refused=False) == ON1
+    assert lab.pod(f"p0-{node.name}")["status"]["phase"] == "Failed"
 
 
 def _said(node: Node) -> list[str]:
