@@ -6,10 +6,15 @@ from tests.lab import reading
 from tests.lab.cluster import Lab
 from tests.lab.pods import pod
 from tests.lab.reading import Sets
+from tests.lab.sampling import Sampler
+from tests.lab.sweeps import APP
 
 
-def test_a_guaranteed_pod_gets_what_the_kubelet_gives(clean: Lab) -> None:
-    """Two CPUs and 64Mi: the books of both keepers, the kernel of both nodes, and the container itself agree."""
+def test_a_guaranteed_pod_gets_what_the_kubelet_gives(clean: Lab, sampler: Sampler | None) -> None:
+    """Two CPUs and 64Mi: the books of both keepers, the kernel of both nodes, and the container itself agree.
+
+    The sampler saw the container there, too: one that does not know a node's layout would find nothing wrong.
+    """
     nodes = (clean.numalign, clean.shadow)
     made = [clean.create(pod(f"first-{node.name}", cpu="2"), node) for node in nodes]
     for each in made:
@@ -27,6 +32,9 @@ def test_a_guaranteed_pod_gets_what_the_kubelet_gives(clean: Lab) -> None:
     for each in made:
         clean.delete(each["metadata"]["name"])
     clean.wait_gone(*made)
+    if sampler is not None:
+        seen = {(each.pod, str(each.cpus), each.kind) for span in sampler.seen().spans for each in span.sets.values()}
+        assert (made[0]["metadata"]["uid"], "2-3", APP) in seen
     assert {node.name: reading.shared(node) for node in nodes} == {"numalign": "0-15", "shadow": "0-15"}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import subprocess
 import tempfile
 import time
@@ -19,7 +20,20 @@ from agent.model.ledger import CpuBooks, Ledger, PodRecord
 from agent.model.pod import Container, Pod, Qos
 from tests import peers
 from tests.lab.needs import LabError
-from tests.lab.sweeps import INIT, LASTING, NEWCOMER, ONCE, PAUSE, Verdict, judged, lasted, parsed, strayed, summary
+from tests.lab.sweeps import (
+    INIT,
+    LASTING,
+    NEWCOMER,
+    ONCE,
+    PAUSE,
+    Seen,
+    Verdict,
+    judged,
+    lasted,
+    parsed,
+    strayed,
+    summary,
+)
 
 Line = dict[str, Any]
 A, B = (f"{letter * 8}-0000-4000-8000-000000000000" for letter in "ab")
@@ -205,6 +219,53 @@ def test_the_sampler_runs_on_any_machine(tmp_path: Path) -> None:
     assert seen.count >= 1
     assert seen.spans[0].sets == {}
     assert judged(seen) == Verdict()
+
+
+NAMES = {
+    ("systemd", "containerd"): "cri-containerd-{}.scope", ("systemd", "crio"): "crio-{}.scope",
+    ("cgroupfs", "containerd"): "{}", ("cgroupfs", "crio"): "crio-{}",
+}  # fmt: skip
+"""Of a container's cgroup, by driver and runtime."""
+POD = {
+    "systemd": f"kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{A.replace('-', '_')}.slice",
+    "cgroupfs": f"kubepods/burstable/pod{A}",
+}
+BUNDLE = {
+    "containerd": ("run/containerd/io.containerd.runtime.v2.task/k8s.io/{}/config.json", "cri.container-type"),
+    "crio": ("run/containers/storage/overlay-containers/{}/userdata/config.json", "cri-o.ContainerType"),
+}
+"""Where a runtime writes down what a container is, and what it calls that."""
+
+
+@pytest.mark.go
+@pytest.mark.parametrize(("driver", "runtime"), NAMES)
+def test_the_sampler_knows_the_names_of_each_layout(tmp_path: Path, driver: str, runtime: str) -> None:
+    """A container and the sandbox of its pod are seen; CRI-O's monitor and a cgroup where nothing runs are not."""
+    app, pause, empty, monitor = (letter * 64 for letter in "abcd")
+    everywhere = f"0-{max(os.sched_getaffinity(0))}"
+    name, (bundle, kind) = NAMES[driver, runtime], BUNDLE[runtime]
+    with subprocess.Popen(["sleep", "60"]) as child:
+        for each, folder in (
+            (app, name.format(app)), (pause, name.format(pause)), (empty, name.format(empty)),
+            (monitor, f"crio-conmon-{monitor}" + ".scope" * (driver == "systemd")),
+        ):  # fmt: skip
+            place = tmp_path / "sys/fs/cgroup" / POD[driver] / folder
+            place.mkdir(parents=True)
+            (place / "cpuset.cpus.effective").write_text(f"{everywhere}\n")
+            (place / "cgroup.threads").write_text("" if each == empty else f"{child.pid}\n")
+            about = tmp_path / bundle.format(each)
+            about.parent.mkdir(parents=True)
+            word = "sandbox" if each == pause else "container"
+            about.write_text(json.dumps({"annotations": {f"io.kubernetes.{kind}": word}}))
+        with subprocess.Popen([peers.build("sweep"), tmp_path / "out", tmp_path]) as sampler:
+            while not ((tmp_path / "out").exists() and (tmp_path / "out").read_text().endswith("\n")):
+                assert sampler.poll() is None
+                time.sleep(0.01)
+            sampler.terminate()
+        child.kill()
+    (*_, last) = parsed((tmp_path / "out").read_text()).spans
+    cpus = CpuSet.parse(everywhere)
+    assert last.sets == {app: Seen(A, cpus), pause: Seen(A, cpus, PAUSE)}
 
 
 def test_the_longest_of_each_kind_is_told_in_seconds() -> None:

@@ -1,10 +1,11 @@
 // Reads what the kernel lets every container of a node use, many times a second, while things change.
 //
-//	sweep OUT
+//	sweep OUT [ROOT]
 //
 // A sweep reads cpuset.cpus.effective of every container's cgroup (v2; names of systemd or cgroupfs, of containerd or
-// CRI-O) and the Cpus_allowed of every thread in it. It sweeps every 60 ms, and at once after somebody wrote a cpuset. OUT gets a JSON object per line: each
-// sweep that differs from the one before, each new saved ledger, and one a second in any case. SIGTERM ends it.
+// CRI-O) and the Cpus_allowed of every thread in it. It sweeps every 60 ms, and at once after somebody wrote a cpuset.
+// OUT gets a JSON object per line: each sweep that differs from the one before, each new saved ledger, and one a second
+// in any case. SIGTERM ends it. ROOT is where cgroups, bundles and the ledger are looked for, in place of /.
 //
 // Reading one cgroup after the other is no moment: what was read first may have changed before the last was read. A
 // sweep that finds a change therefore reads everything again in reverse; what is the same both times was in force
@@ -40,6 +41,7 @@ const (
 )
 
 var (
+	root  = ""
 	scope = regexp.MustCompile(`pod([0-9a-f_-]{36})(?:\.slice)?/(?:cri-containerd-|crio-)?([0-9a-f]{64})(?:\.scope)?$`)
 	above = regexp.MustCompile(`/(?:.*\.slice|besteffort|burstable|pod[0-9a-f-]{36})$`)
 	// Where the runtimes write down what a container is, and what they call a pod's sandbox.
@@ -85,8 +87,8 @@ type sweeper struct {
 }
 
 func main() {
-	if len(os.Args) != 2 {
-		log.Fatal("usage: sweep OUT")
+	if len(os.Args) < 2 || len(os.Args) > 3 {
+		log.Fatal("usage: sweep OUT [ROOT]")
 	}
 	out, err := os.Create(os.Args[1])
 	if err != nil {
@@ -94,6 +96,9 @@ func main() {
 	}
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGTERM)
+	if len(os.Args) == 3 {
+		root = os.Args[2]
+	}
 	notify, err := syscall.InotifyInit1(syscall.IN_NONBLOCK | syscall.IN_CLOEXEC)
 	if err != nil {
 		log.Fatal(err)
@@ -241,7 +246,7 @@ func runc(thread string) bool {
 // list finds all containers' cgroups; those that came are opened and watched, those that went are closed.
 func (s *sweeper) list() {
 	var found []string
-	roots, _ := filepath.Glob(tree)
+	roots, _ := filepath.Glob(root + tree)
 	for _, root := range roots {
 		s.visit(root, &found)
 	}
@@ -294,7 +299,7 @@ func (s *sweeper) open(path string, match []string) bool {
 	}
 	sandbox := false
 	for _, place := range bundles {
-		text, _ := os.ReadFile(fmt.Sprintf(place, match[2]))
+		text, _ := os.ReadFile(root + fmt.Sprintf(place, match[2]))
 		sandbox = sandbox || pod.Match(text)
 	}
 	s.known[path] = &files{match[2], strings.ReplaceAll(match[1], "_", "-"), sandbox, cpus, threads, false}
@@ -348,7 +353,7 @@ func differences(before, now map[string]*container) map[string]*container {
 
 // stat says which file the saved ledger is: each save is a new one. "" where there is none.
 func stat() string {
-	about, err := os.Stat(ledger)
+	about, err := os.Stat(root + ledger)
 	if err != nil {
 		return ""
 	}
@@ -364,7 +369,7 @@ func saved(known string) (string, []byte) {
 	if now := stat(); now == known {
 		return now, nil
 	}
-	file, err := os.Open(ledger)
+	file, err := os.Open(root + ledger)
 	if err != nil {
 		return "", nil
 	}
