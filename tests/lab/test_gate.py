@@ -20,7 +20,7 @@ from unittest.mock import Mock
 import pytest
 
 from tests.lab import __main__ as command
-from tests.lab import broken
+from tests.lab import broken, procs
 from tests.lab.broken import KINDS, changed
 from tests.lab.broken_promises import PROMISES
 from tests.lab.needs import LabError, PromiseError
@@ -279,8 +279,18 @@ def test_a_broken_product_is_in_force(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_of_two_commands_in_one_folder_the_later_one_runs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Else it would end the lab that the other one tests, and write down as red what was never asked."""
-    run = Mock(return_value=0)
+    """Else it would end the lab that the other one tests, and write down as red what was never asked.
+
+    What outlives a command, as the parts of a lab that is left running do, keeps no later one away.
+    """
+
+    def started(*_: object, **__: object) -> int:
+        procs.start("part", ["sleep", "60"])
+        return 0
+
+    run = Mock(side_effect=started)
+    monkeypatch.setattr(procs, "RUN", tmp_path)
+    monkeypatch.setattr(procs, "logs", lambda: tmp_path)
     monkeypatch.setattr(command, "RUN", tmp_path)
     monkeypatch.setattr(command, "_run", run)
     monkeypatch.setattr(sys, "argv", ["lab", "run"])
@@ -288,4 +298,10 @@ def test_of_two_commands_in_one_folder_the_later_one_runs_nothing(
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert (command.main(), run.call_count) == (command.LAB_FAULT, 0)
         assert "another command runs tests" in capsys.readouterr().err
-    assert (command.main(), run.call_count) == (0, 1)
+    try:
+        assert (command.main(), run.call_count) == (0, 1)
+        assert procs.alive("part")
+        with (tmp_path / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        procs.stop("part")
