@@ -108,7 +108,7 @@ CELL = Slice(
     "one kind of node of [the support page](../support.md): another kubelet, runtime, cgroups or Linux", (),
     2 * cells.KUBELET_MINUTES,
 )  # fmt: skip
-"""A lab of its own, in place of the one that all others need: it takes no core."""
+"""A lab of its own, in place of the one that all others need: without the core, if there is time for a cell."""
 SLICES = (
     Slice("sequences", _parts(SEQUENCES, [each.name for each in chosen_sequences()], 3, 17),
           "the core of the referee's sequences"),
@@ -211,8 +211,8 @@ def drawn(slice_: Slice, minutes: float, turn: int) -> Drawn:
     return Drawn(tuple(tests), tuple(test for part in left_out for test in part.tests), minutes_)
 
 
-def cell(wish: str, minutes: float, turn: int) -> Cell:
-    """The cell of a run of the slice CELL.
+def cell(wish: str, minutes: float, turn: int) -> Cell | None:
+    """The cell of a run of the slice CELL; None where there is no time for any.
 
     Args:
         wish: of NUMALIGN_LAB_CELL, "" for the rotation.
@@ -220,7 +220,6 @@ def cell(wish: str, minutes: float, turn: int) -> Cell:
         turn: a number that grows: hours since the epoch.
 
     Raises:
-        LabError: there is no time for any.
         SystemExit: there is no such cell.
     """
     if wish and wish not in cells.BY_NAME:
@@ -276,7 +275,7 @@ the first four rows, and what a slice needs, for nothing.
 The slice `cell` starts its own lab in place of the usual one, so it runs without the core. Each time the next cell of
 the support page has its turn. A cell takes turns once it has passed. Where there is no time to build its programs
 ({building}),
-the next cell that there is time for runs in its place.
+the next cell that there is time for runs in its place, and where there is none, the core alone.
 With `{CHOICE}=cell`, `NUMALIGN_LAB_CELL=1.36-v2-systemd-6.12` chooses the cell.
 
 This page is made by `python -m tests.lab.slices --write`.
