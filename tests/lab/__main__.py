@@ -161,6 +161,7 @@ def _ci(progress: Progress, minutes: float) -> int:
 
     def drawn() -> list[str]:
         if cell is not None:
+            _versions(cell)
             return [*cell.tests]
         left = minutes - (time.monotonic() - began) / 60
         found = slices.drawn(chosen, left, turn)
@@ -188,14 +189,21 @@ def _cell(progress: Progress, cell: cells.Cell) -> int:
     versions: dict[str, str] = {}
 
     def drawn() -> list[str]:
-        lab = Lab.find()
-        if lab is not None:
-            versions.update(cells.versions(lab.nodes.values()))
+        versions.update(_versions(cell))
         return [*cell.tests]
 
     code = _run(progress, drawn, keep=False)
     cells.keep(cell.name, outcomes.read(), versions)
     return code
+
+
+def _versions(cell: cells.Cell) -> dict[str, str]:
+    """What runs in the lab of a cell, as it tells it; raises LabError where that is another kind of node."""
+    lab = Lab.find()
+    found = cells.versions(lab.nodes.values()) if lab else {}
+    if wrong := cells.unlike(cell, found):
+        raise LabError(f"this is no lab of the cell {cell.name}: {wrong}")
+    return found
 
 
 def _all_cells() -> int:

@@ -153,10 +153,29 @@ def versions(nodes: Iterable[Node]) -> dict[str, str]:
     }  # fmt: skip
 
 
+def unlike(cell: Cell, found: Mapping[str, str]) -> str:
+    """What of the versions that a cell's nodes told is not the cell's; "" where all is.
+
+    Args:
+        cell: that was to be started.
+        found: of `versions`.
+    """
+    wanted = {
+        "control plane": f"1.{kubelets.NEWEST}.", "kubelet": f"1.{cell.minor}.", "Linux": f"{cell.linux}.",
+        {"crio": "cri-o"}.get(cell.runtime, cell.runtime): "",
+    }  # fmt: skip
+    wrong = [each for each, begin in wanted.items() if each not in found or not found[each].startswith(begin)]
+    return ", ".join(f"{each} is {found.get(each, 'another one')}" for each in wrong)
+
+
 def read() -> dict[str, Any]:
-    """What is known of the cells."""
+    """What is known of the cells; one that ran beside a control plane of another minor is not known."""
     found: dict[str, Any] = json.loads(RESULTS.read_text())
-    return found
+    return {name: each for name, each in found.items() if name == ARM or _beside_the_newest(each)}
+
+
+def _beside_the_newest(result: Mapping[str, Any]) -> bool:
+    return str(result["versions"].get("control plane", "")).startswith(f"1.{kubelets.NEWEST}.")
 
 
 def due(known: Mapping[str, Any], now: str) -> list[Cell]:

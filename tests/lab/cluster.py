@@ -52,7 +52,12 @@ class Lab(Pods):
     @classmethod
     def up(cls, nodes: Mapping[str, Plan] | None = None, progress: Callable[[str], None] = lambda _text: None) -> Lab:
         """Start what is not running: control plane, nodes, numalign on the nodes of its kind."""
-        lab = cls.find() or cls(Plane.fresh(components()))
+        lab, program = cls.find(), components()
+        if lab and lab.plane.program != str(program):
+            progress("another control plane runs: it ends, with its nodes")
+            lab.down()
+            lab = None
+        lab = lab or cls(Plane.fresh(program))
         with lab._timed("control plane"):
             lab.plane.start()
         agent.define(lab.plane)

@@ -61,7 +61,7 @@ class Plan:
         nri: whether the runtime speaks NRI (its default).
         kubelet: further KubeletConfiguration.
         config: numalign's own settings besides STATIC.
-        minor: of the kubelet; the control plane is always of the lab's own.
+        minor: of the kubelet; the control plane's is the lab's own, or the newest one (`cluster.components`).
         linux: version of the guest's kernel, a key of `builds.LINUX`.
         runtime: containerd or crio.
     """

@@ -66,6 +66,11 @@ class Plane(Api):
             return None
 
     @property
+    def program(self) -> str:
+        """Path of what all parts are."""
+        return self._told.get("program", "")
+
+    @property
     def port(self) -> int:
         """Of the API server."""
         return int(self._told["api"])

@@ -4,27 +4,34 @@ from __future__ import annotations
 
 from itertools import combinations, product
 from pathlib import Path
+from unittest.mock import MagicMock, Mock
 
 import pytest
 
 from agent.model.rules import Minor
-from tests.lab import builds, cells
+from tests.lab import __main__ as command
+from tests.lab import builds, cells, cluster
 from tests.lab.cells import ARM, BY_NAME, CELLS, FACTORS, IMPOSSIBLE, PAGE, RELOAD, due, page, read
-from tests.lab.cluster import CELL, KUBELET, NUMALIGN, PLANS, plans
+from tests.lab.cluster import CELL, KUBELET, NUMALIGN, PLANS, Lab, plans
+from tests.lab.needs import LabError
 from tests.lab.node import Plan, kubelet_config
 from tests.lab.outcomes import FAILED, PASSED, Outcome
 from tests.lab.places import ROOT
+from tests.lab.plane import Plane
 from tests.peers import go, kubelets, tools
 from tests.peers.kubelets import RELEASES
 
 
 def test_each_pair_of_two_factors_stands_in_a_cell() -> None:
-    """Each two values that can exist together stand in one of at most fourteen cells, and none that cannot."""
+    """Each two values that can exist together stand in one cell, and none that cannot; one more than it takes.
+
+    A minor needs two cells, for v1 and v2. With the newer Linux in each of v2, v2 and the older one need one more.
+    """
     for one, other in combinations(FACTORS, 2):
         there = {(getattr(each, one), getattr(each, other)) for each in CELLS}
         never = {(IMPOSSIBLE.get(one), IMPOSSIBLE.get(other))}
         assert there == set(product(FACTORS[one], FACTORS[other])) - never
-    assert len(CELLS) == len(BY_NAME) <= 14
+    assert len(CELLS) == len(BY_NAME) <= 2 * len(RELEASES) + 1 + 1
     assert FACTORS["minor"] == tuple(RELEASES) == tuple(Minor)
 
 
@@ -88,16 +95,46 @@ def test_a_row_says_what_ran_or_that_nothing_did(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(cells, name, tmp_path / name.lower())
     cells.RESULTS.write_text("{}")
     found = [Outcome("tests/lab/test_first.py::test_a", PASSED), Outcome("tests/lab/test_first.py::test_b", FAILED)]
-    cells.keep("1.34-v1-cgroupfs", found, {"kubelet": "1.34.4", "containerd": "2.4.2"})
+    cells.keep("1.34-v1-cgroupfs", found, {"control plane": "1.37.2", "kubelet": "1.34.4"})
     rows = [line for line in cells.PAGE.read_text().splitlines() if line.startswith("| 1.")]
-    assert rows[0].startswith("| 1.34 | v1 | cgroupfs | containerd | 6.1 | run on kubelet 1.34.4, containerd 2.4.2; ")
+    assert rows[0].startswith("| 1.34 | v1 | cgroupfs | containerd | 6.1 | run on control plane 1.37.2, ")
     assert rows[0].endswith(": 1 passed; **not passed: test_b** |")
     assert all(row.endswith("| not tried |") for row in rows[1:])
     assert len(rows) == len(CELLS)
     cells.keep(ARM, found[:1], {"containerd": "2.4.2"})
-    assert (
-        "| none | v2 | cgroupfs | containerd | 6.1, 64-bit ARM | run on containerd 2.4.2; " in cells.PAGE.read_text()
-    )
+    cells.keep("1.36-v2-systemd", found[:1], {"control plane": "1.36.3", "kubelet": "1.36.3"})
+    arm = "| none | v2 | cgroupfs | containerd | 6.1, 64-bit ARM | run on containerd 2.4.2; "
+    assert arm in cells.PAGE.read_text()
+    assert cells.read().keys() == {"1.34-v1-cgroupfs", ARM}, "the third one had an older control plane"
+
+
+def test_a_lab_that_is_another_than_the_cell_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose control plane, kubelet, runtime or kernel is none of the cell's; nothing is said where all is."""
+    found = {"control plane": "1.37.2", "kubelet": "1.34.4", "cri-o": "1.34.0", "Linux": "6.12.1-amd64"}
+    cell = BY_NAME["1.34-v2-systemd-crio-6.12"]
+    assert cells.unlike(cell, found) == ""
+    for name, other in (("control plane", "1.36.3"), ("kubelet", "1.36.3"), ("Linux", "6.1.0-56-cloud-amd64")):
+        assert cells.unlike(cell, {**found, name: other}) == f"{name} is {other}"
+    assert cells.unlike(BY_NAME["1.34-v1-cgroupfs"], found) == "Linux is 6.12.1-amd64, containerd is another one"
+    monkeypatch.setattr(Lab, "find", lambda: None)
+    with pytest.raises(
+        LabError, match=r"no lab of the cell 1\.34-v2-systemd-crio-6\.12: control plane is another one"
+    ):
+        command._versions(cell)
+
+
+def test_a_lab_with_another_control_plane_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was left running by a lab of the other kind ends, with its nodes; its own is taken as it is."""
+    for program, ended in (("kube-old", 1), ("kube", 0)):
+        left, fresh = MagicMock(), Mock()
+        left.plane.program = str(tmp_path / program)
+        left.plane.start.side_effect = fresh.start.side_effect = LabError("here it would start")
+        monkeypatch.setattr(cluster, "components", lambda: tmp_path / "kube")
+        monkeypatch.setattr(Lab, "find", lambda left=left: left)
+        monkeypatch.setattr(Plane, "fresh", lambda _program, fresh=fresh: fresh)
+        with pytest.raises(LabError, match="here it would start"):
+            Lab.up()
+        assert (left.down.call_count, fresh.start.call_count) == (ended, ended)
 
 
 GO_MOD = """module k8s.io/kubernetes

@@ -102,6 +102,7 @@ def test_the_slice_of_cells_starts_a_lab_of_the_cell_and_is_red_when_it_is(
         return code
 
     monkeypatch.setattr(command, "_run", run)
+    monkeypatch.setattr(command, "_versions", Mock())
     monkeypatch.setattr(green, "keep", kept.extend)
     monkeypatch.setenv(slices.CHOICE, "cell")
     monkeypatch.setenv(CELL, "1.36-v1-cgroupfs-crio")
