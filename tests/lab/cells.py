@@ -94,6 +94,8 @@ CELLS = (
 )  # fmt: skip
 """Two of each minor cover all pairs but v2 with the older Linux. The lab's own system has the newest minor, too."""
 BY_NAME = {each.name: each for each in CELLS}
+PLANE = f"1.{kubelets.NEWEST}."
+"""How the version of the control plane begins."""
 ARM = "arm"
 """What is kept of the guest of 64-bit ARM (`tests.arm`)."""
 
@@ -161,7 +163,7 @@ def unlike(cell: Cell, found: Mapping[str, str]) -> str:
         found: of `versions`.
     """
     wanted = {
-        "control plane": f"1.{kubelets.NEWEST}.", "kubelet": f"1.{cell.minor}.", "Linux": f"{cell.linux}.",
+        "control plane": PLANE, "kubelet": f"1.{cell.minor}.", "Linux": f"{cell.linux}.",
         {"crio": "cri-o"}.get(cell.runtime, cell.runtime): "",
     }  # fmt: skip
     wrong = [each for each, begin in wanted.items() if each not in found or not found[each].startswith(begin)]
@@ -175,7 +177,7 @@ def read() -> dict[str, Any]:
 
 
 def _beside_the_newest(result: Mapping[str, Any]) -> bool:
-    return str(result["versions"].get("control plane", "")).startswith(f"1.{kubelets.NEWEST}.")
+    return str(result["versions"].get("control plane", "")).startswith(PLANE)
 
 
 def due(known: Mapping[str, Any], now: str) -> list[Cell]:

@@ -33,7 +33,7 @@ def plans() -> dict[str, Plan]:
 
 def components() -> Path:
     """The program of this lab's control plane: of the newest minor where its nodes are a cell's."""
-    return kubelets.components() if os.environ.get(CELL) else peers.kube()
+    return kubelets.program(kubelets.NEWEST if os.environ.get(CELL) else kubelets.OWN)
 
 
 class Lab(Pods):
@@ -182,7 +182,7 @@ def built(progress: Callable[[str], None]) -> dict[str, float]:
     systems = sorted({(plan.linux, plan.runtime) for plan in plans().values()})
     parts: tuple[tuple[str, Callable[[], object]], ...] = (
         ("Kubernetes components", peers.kube), ("control plane", components), ("containerd, helm", builds.tools),
-        *((f"kubelet 1.{each}", partial(kubelets.kubelet, each)) for each in minors),
+        *((f"kubelet 1.{each}", partial(kubelets.program, each)) for each in minors),
         *((f"Debian {builds.LINUX[linux]}, {each}", partial(builds.root, linux, each)) for linux, each in systems),
         *((f"guests' disk, Linux {linux}, {each}", partial(builds.disk, linux, each)) for linux, each in systems),
         ("play image", images.play), ("numalign image", agent.archive),

@@ -155,7 +155,7 @@ class Node:
 
     def _kubelet(self) -> None:
         if self.plan.minor != kubelets.OWN:  # else it is a part of the program on the disk
-            self.guest.send(kubelets.kubelet(self.plan.minor), "/var/lib/images/kubelet")
+            self.guest.send(kubelets.program(self.plan.minor), "/var/lib/images/kubelet")
             self.run("chmod 755 /var/lib/images/kubelet && ln -sf /var/lib/images/kubelet /usr/local/bin/kubelet")
         authority, reach = self.plane.authority, self.guest.reach
         user = f"system:node:{self.name}"

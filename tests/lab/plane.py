@@ -14,7 +14,6 @@ from pathlib import Path
 
 import yaml
 
-from tests import peers
 from tests.cluster.control_plane import Api, ApiError, free_port
 from tests.lab import builds, procs
 from tests.lab.certificates import Authority
@@ -42,16 +41,16 @@ class Plane(Api):
         super().__init__(f"https://127.0.0.1:{told['api']}", self.authority.ca, told["admin"])
 
     @classmethod
-    def fresh(cls, program: Path | None = None) -> Plane:
+    def fresh(cls, program: Path) -> Plane:
         """A new one, with empty data; nothing runs yet.
 
         Args:
-            program: of another release than the lab's own.
+            program: that is all of PARTS, by its name.
         """
         folder = RUN / "plane"
         folder.mkdir(parents=True, exist_ok=True)
         told = {name: str(free_port()) for name in ("api", "etcd", "peer", "controllers", "scheduler")}
-        told |= {"admin": secrets.token_hex(16), "program": str(program or peers.kube())}
+        told |= {"admin": secrets.token_hex(16), "program": str(program)}
         plane = cls(folder, told)
         (folder / "told.json").write_text(json.dumps(told))
         plane._prepare()
@@ -85,8 +84,8 @@ class Plane(Api):
         folder = self.folder
         for name in PARTS:
             (folder / name).unlink(missing_ok=True)
-            (folder / name).symlink_to(self._told["program"])
-        builds.run("build", self._told["program"], "sa-key", folder / "sa.key")
+            (folder / name).symlink_to(self.program)
+        builds.run("build", self.program, "sa-key", folder / "sa.key")
         (folder / "tokens.csv").write_text(f'{self._told["admin"]},admin,admin,"system:masters"\n')
         seen_by_guests = [f"10.0.{number}.2" for number in range(2, 20)]
         names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "localhost"]

@@ -86,7 +86,7 @@ def _versions(lab: Lab | None) -> str:
         try:
             found = {**cells.versions([node]), "runc": node.run("runc --version | head -1").split()[-1]}
             told = ", ".join(f"{name} {version}" for name, version in found.items())
-        except (ApiError, LabError, OSError):
+        except (ApiError, LabError, OSError):  # it does not answer any more: the report tells the rest
             told = "(down)"
         machine = node.guest.machine
         text = (

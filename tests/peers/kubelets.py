@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.peers import CACHE, HERE, KUBERNETES, PeerMissingError, compiled, go, locked, tools
+from tests.peers import CACHE, HERE, KUBERNETES, PeerMissingError, compiled, go, kube, locked, tools
 
 OWN = int(KUBERNETES.split(".")[1])
 """The minor of the lab's own control plane, whose kubelet is a part of the same program (`tests.peers.kube`)."""
@@ -30,17 +30,14 @@ STAGED = "./staging/"
 KUBELET, ALL = HERE / "kubelet" / "main.go", HERE / "kube" / "main.go"
 
 
-def kubelet(minor: int) -> Path:
-    """The program of a minor of RELEASES that is not the lab's own; raises PeerMissingError."""
-    return _built(minor)
+def program(minor: int) -> Path:
+    """What has the kubelet of a minor of RELEASES: all components, or of an older one the kubelet alone.
 
-
-def components() -> Path:
-    """All components, of the newest minor (`tests.peers.kube` has the lab's own); raises PeerMissingError."""
-    return _built(NEWEST)
-
-
-def _built(minor: int) -> Path:
+    Raises:
+        PeerMissingError: it cannot be built.
+    """
+    if minor == OWN:
+        return kube()
     version, target, source = RELEASES[minor], place(minor), _source(minor)
     with locked(target):
         if not target.exists():
@@ -61,7 +58,7 @@ def _source(minor: int) -> Path:
 
 
 def place(minor: int) -> Path:
-    """Where the program of a minor is kept once it is built; that of the newest one is its control plane's, too."""
+    """Where the program of a minor that is not the lab's own is kept once it is built."""
     source = _source(minor)
     return CACHE / f"{source.parent.name}-{RELEASES[minor]}-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}"
 

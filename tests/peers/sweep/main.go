@@ -246,9 +246,9 @@ func runc(thread string) bool {
 // list finds all containers' cgroups; those that came are opened and watched, those that went are closed.
 func (s *sweeper) list() {
 	var found []string
-	roots, _ := filepath.Glob(root + tree)
-	for _, root := range roots {
-		s.visit(root, &found)
+	tops, _ := filepath.Glob(root + tree)
+	for _, top := range tops {
+		s.visit(top, &found)
 	}
 	for path, file := range s.known {
 		if !slices.Contains(found, path) {
