@@ -101,6 +101,18 @@ def test_shrinking_keeps_whole_cores_and_growing_completes_them() -> None:
     assert held.issubset(larger)
 
 
+def test_what_stays_of_a_growth_is_siblings_first_and_no_more_than_asked_for() -> None:
+    """Two cores of which one is half, then three more CPUs: the sibling of that half is the one that stays."""
+    node = node_of(MACHINES[0], "none", whole=False)
+    admitted = node.admit(node.start(), pod_of("p", 3000, 64))
+    held = admitted.ledger.grant("p", "c").cpus or CpuSet()
+    grown = resized(node, admitted.ledger, pod_of("p", 6000, 64)).ledger
+    kept = resized(node, grown, pod_of("p", 4000, 64)).ledger.grant("p", "c").cpus or CpuSet()
+    assert len(kept) == 4
+    assert held.issubset(kept)
+    assert all(core.issubset(kept) or not core & kept for core in node.machine.cores)
+
+
 def boxes_of(*boxes: tuple[str, ContainerKind, int]) -> Pod:
     """A Guaranteed pod of several containers: thousandths of a CPU."""
     return pod("p", *(container(name, kind, cpus=milli / 1000, memory=64 << 20) for name, kind, milli in boxes))
