@@ -107,6 +107,14 @@ def test_finding_02_a_plan_that_was_given_up_is_told_as_that(world: World) -> No
         assert world.effective("db") == world.holds("db")
 
 
+def test_finding_02_a_name_that_the_plan_knows_does_not_end_it(world: World) -> None:
+    """To a plugin that registers anew the runtime names all containers: those with names cost the plan nothing."""
+    written = name_at_the_first_write(world, {container_id("db", "app"): ("db", "app")})
+    world.engine.reconcile()
+    assert len(written) > 1, "it was carried out to its end"
+    assert world.condition("db") == "True Aligned"
+
+
 def test_finding_02_sets_are_not_called_in_force_where_the_kernel_refused_them(world: World) -> None:
     """Others could not be made to leave: the runtime is not told to put next on their CPUs."""
     world.kernel.refuse(errno.EBUSY, path="poddb")

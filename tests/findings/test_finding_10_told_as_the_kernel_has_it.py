@@ -212,6 +212,34 @@ def test_finding_10_a_write_that_comes_and_goes_makes_no_storm(tmp_path: Path) -
     assert world.condition("db") == "True Aligned"
 
 
+def test_finding_10_after_a_calm_hour_the_next_lapse_is_the_first(tmp_path: Path) -> None:
+    """What came and went all the time is over: the next word on it is taken back as soon as it is not true."""
+    clock = Clock()
+    world = node(tmp_path, 2, clock)
+    world.run(manifest("db", container(cpu="4"), created=2))
+
+    def lapses() -> str:
+        world.tree.kernel_write(world.path("db", "app"), "cpuset.cpus", "0-7")
+        world.kernel.refuse(errno.EBUSY, path=container_id("db", "app"))
+        world.engine.reconcile()
+        told = world.condition("db")
+        world.kernel.mend()
+        clock.now += 10
+        world.engine.reconcile()
+        return f"{told}, {world.condition('db')}"
+
+    last = ""
+    for _ in range(20):
+        last = lapses()
+        clock.now += 10
+    assert last == "False NotEnforced, False NotEnforced", "by now its end is told late"
+    clock.now += 1800
+    world.engine.reconcile()
+    assert world.condition("db") == "True Aligned"
+    clock.now += 3601
+    assert lapses() == "False NotEnforced, True Aligned"
+
+
 def test_finding_10_what_is_refused_is_tried_ever_later(tmp_path: Path, version: int) -> None:
     """Events come many a second; the kernel is asked again after 1, 2, 4 and then every 10 seconds."""
     clock = Clock()

@@ -214,6 +214,14 @@ def test_an_annotation_that_asks_for_what_is_not_handed_out_is_told(tmp_path: Pa
     ]
 
 
+def test_where_no_devices_are_handed_out_that_is_told(tmp_path: Path) -> None:
+    """The sentence has no hole where their names would be."""
+    made = world(tmp_path)
+    made.see(manifest("job", devices="numalign.io/nic=1"))
+    (problem,) = made.engine.pods["job"].settings.problems
+    assert "does not hand out (devices in its settings: nothing)" in str(problem)
+
+
 def test_what_is_waited_for() -> None:
     """Extended resources in limits that are not ours, not of init containers, less what was told."""
     init = {**container("first"), "resources": {"limits": {GPU: "1"}}}

@@ -148,6 +148,18 @@ def test_s4_a_confined_pod_is_adopted_as_it_runs(tmp_path: Path) -> None:
     assert not found.pods["web"].bind_memory
 
 
+def test_where_there_is_one_node_memory_is_adopted_as_it_is_asked_for(tmp_path: Path) -> None:
+    """Nobody can tell whether it was bound to the only node, nor needs to: the books count it as before."""
+    machine = "1 socket x 1 node x 8 cores x 1 thread"
+    before = World(tmp_path, machine=machine, settings=MEMORY)
+    before.engine.pods_listed({"db"})
+    before.run(manifest("db"))
+    after = World(tmp_path, machine=machine, settings=MEMORY, pods=before.pods.values())
+    assert after.recovered.adopted == ("db",)
+    assert after.engine.ledger.memory.blocks == before.engine.ledger.memory.blocks
+    assert after.engine.ledger.memory.blocks["db"]["app"]
+
+
 def test_s4_memory_is_not_adopted_where_nobody_manages_it(tmp_path: Path) -> None:
     """The Memory Manager was switched off: what an earlier agent bound stays as it is, and is no grant any more."""
     before = running(tmp_path, MemoryStore(), MEMORY)

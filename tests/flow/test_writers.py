@@ -120,6 +120,17 @@ def test_s10_what_was_in_order_at_the_start_is_drift_when_another_writes_it(
     assert (written.write.file, written.write.cause) == (file, Cause.DRIFT_FOREIGN)
 
 
+def test_what_was_written_to_cgroups_that_are_gone_is_forgotten(tmp_path: Path) -> None:
+    """A node that serves for months has thousands of containers: of those that are gone no note is kept."""
+    world = pinned(tmp_path)
+    gone = world.path("a", "app")
+    assert gone in {path for path, _ in world.engine._enforcer._last}
+    world.engine.pods_listed(set())
+    world.end("a")
+    world.engine.reconcile()
+    assert gone not in {path for path, _ in world.engine._enforcer._last}
+
+
 def test_s10_the_kubelets_own_manager_stops_us_until_it_is_gone(tmp_path: Path) -> None:
     """A found writer switches to observe-only and is told once; its end brings enforcement back, all at once."""
     world = pinned(tmp_path)
