@@ -151,13 +151,16 @@ def test_s9_a_pod_that_the_watch_did_not_bring_is_looked_up_once(engine: Engine)
     assert asked == [("n", "p", "u")]
 
 
-def test_an_unknown_pod_starts_unpinned_and_is_counted(engine: Engine, counted: list[str]) -> None:
+def test_an_unknown_pod_starts_unpinned_which_is_counted_and_told(
+    engine: Engine, counted: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
     """Nobody knows what it asks for: it starts as the runtime would have it, and the cgroup path pins it later."""
     engine.known = set()
     driver = NriDriver(engine, count=counted.append)
     driver.run_sandbox(POD)
     assert driver.create_container(POD, CONTAINER) == Adjustment()
     assert counted == ["unknown"]
+    assert "container app of pod n/p starts without its sets: numalign has not decided" in caplog.text
 
 
 def test_s3_an_observer_adjusts_and_refuses_nothing(engine: Engine, counted: list[str]) -> None:

@@ -117,9 +117,9 @@ def test_s9_a_refused_pod_does_not_start_and_the_sentence_reaches_the_runtime(
 
 
 def test_s9_an_answer_comes_in_time_even_when_the_handler_does_not(
-    program: Path, tmp_path: Path, counted: list[tuple[str, str]]
+    program: Path, tmp_path: Path, counted: list[tuple[str, str]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """S9: a handler that takes too long is answered for before the runtime gives up, counted; we stay connected."""
+    """S9: a handler that takes too long is answered for before the runtime gives up, counted, told; we stay in."""
     handler = Recorder()
     with Peer(program, tmp_path / "nri.sock", "60s") as peer:
         plugin = Plugin(
@@ -136,6 +136,7 @@ def test_s9_an_answer_comes_in_time_even_when_the_handler_does_not(
         assert handler.names().count("create") == 0, "answered while the handler still thinks"
         assert answer["ms"] >= round(1000 * ANSWER_WITHIN)
         assert ("CreateContainer", "late") in counted
+        assert "starts without its sets: the answer took longer than 0.15 s" in caplog.text
         handler.go_on.set()
         assert "error" not in peer.ask("run_pod_sandbox", pod=POD)
         assert plugin.connections == 1

@@ -169,6 +169,10 @@ class NriDriver:
             return Adjustment()
         if not self._decisions.knows(sandbox.uid):
             self._count("unknown")
+            _log.warning(
+                "NRI: container %s of pod %s/%s starts without its sets: numalign has not decided on the pod yet",
+                container.name, sandbox.namespace, sandbox.name,
+            )  # fmt: skip
             return Adjustment()
         desired = self._decisions.desired(sandbox.uid, container.name)
         env, devices = self._decisions.devices(sandbox.uid, container.name)

@@ -246,6 +246,11 @@ class Session:
             self._identity.answer_within,
             lambda: translate.adjustment(self._handler.create_container(pod, container)),
         )
+        if outcome == "late":
+            _log.warning(
+                "NRI: container %s of pod %s/%s starts without its sets: the answer took longer than %g s",
+                container.name, pod.namespace, pod.name, self._identity.answer_within,
+            )  # fmt: skip
         answer = nri_pb2.CreateContainerResponse()
         if isinstance(change, nri_pb2.ContainerAdjustment) and change != translate.adjustment(NO_ADJUSTMENT):
             answer.adjust.CopyFrom(change)
