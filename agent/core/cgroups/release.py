@@ -136,7 +136,7 @@ def _restored(ledger: Ledger, names: Names, observed: Observed, *, lost: bool = 
     """
     writes: list[Write] = []
     lost_all = _lost_all(ledger)
-    if (lost and not lost_all) or not _kubelet_limits(ledger, names, observed, lost_all):
+    if not _kubelet_limits(ledger, names, observed, lost_all):
         return writes
     for cgroup in reversed(observed.cgroups):
         record = ledger.pods.get(cgroup.pod_uid)

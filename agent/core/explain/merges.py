@@ -80,14 +80,13 @@ class MergeExplainer:
             offer: Offer = answer if isinstance(answer, Stance) else answer[resource]
             side = side_of(offer, self.node.positions)
             demand = side.demand if side is not None and not side.optional else None
-            views.append(ObstacleView(self._said(step, provider, voice, hopeless=side is None), demand))
+            views.append(ObstacleView(self._said(step, provider, voice), demand))
         return views
 
-    def _said(self, step: Step, provider: str, voice: Voice, *, hopeless: bool) -> HintList:
+    def _said(self, step: Step, provider: str, voice: Voice) -> HintList:
         supply = self.counter.supply(step.ledger, step.container, provider, voice.resource)
-        if voice.stance is not None or hopeless:
-            impossible = voice.stance is IMPOSSIBLE or voice.stance is None
-            stand = Candidate.IMPOSSIBLE if impossible else Candidate.INDIFFERENT
+        if voice.stance is not None:
+            stand = Candidate.IMPOSSIBLE if voice.stance is IMPOSSIBLE else Candidate.INDIFFERENT
             said = HintList(provider, voice.resource, stand, supply.amount, supply.free, supply.capacity)
             return _with_sentence(said, supply.total)
         hints = voice.hints

@@ -58,8 +58,6 @@ class Ranking:
     def outcome(self) -> tuple[list[NodeSet], list[RunnerUp]]:
         """The sets that all lists prefer, best first, and who lost; both empty where hints were not listed."""
         binding = [view for view in self.views if view.demand is not None]
-        if not binding or any(view.hint_list.hints is None for view in binding):
-            return [], []
         positions, single = self.node.positions, self.step.reasons.policy is Policy.SINGLE_NUMA_NODE
         liked = {
             positions.mask(hint.nodes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent.core.admission.node import Node
 from agent.core.explain.values import RequestedResources
 from agent.core.request import exclusive
-from agent.core.request.amounts import burstable_for, exclusive_count, is_memory, memory_requests
+from agent.core.request.amounts import burstable_for, exclusive_count, memory_requests
 from agent.model.pod import Container, Pod, Qos
 from agent.model.quantity import units
 
@@ -24,11 +24,7 @@ def _of_container(node: Node, pod: Pod, container: Container) -> RequestedResour
         cpus=0 if shares else exclusive_count(pod, container, node.rules),
         milli=container.requests.get("cpu", 0),
         memory=memory_requests(pod, container, node.rules) if memory else {},
-        devices={
-            name: units(milli)
-            for name, milli in sorted(container.limits.items())
-            if "/" in name and not is_memory(name) and milli
-        },
+        devices={name: units(milli) for name, milli in sorted(container.limits.items()) if "/" in name and milli},
         shares=shares,
     )
 

@@ -137,9 +137,8 @@ class Far:
 
 
 def _shared_need(reach: Reach, amount: int, own: tuple[int, ...], lent: Iterable[int]) -> Need:
-    """A sum over CPU nodes to which nodes without CPUs lend what they have, once."""
-    weights = tuple(bytes_ if reach.hosts >> j & 1 else 0 for j, bytes_ in enumerate(own))
-    return Need(amount, weights, _merged((reach.near[node], own[node]) for node in lent))
+    """A sum over CPU nodes, which alone a mask names, to which nodes without CPUs lend what they have, once."""
+    return Need(amount, own, _merged((reach.near[node], own[node]) for node in lent))
 
 
 def _merged(pairs: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
