@@ -239,7 +239,7 @@ def _unpacked(text: str) -> object:
     try:
         unpacker = zlib.decompressobj()
         raw = unpacker.decompress(base64.b64decode(text, validate=True), UNPACKED)
-        if unpacker.unconsumed_tail or not unpacker.eof:
+        if not unpacker.eof:
             raise SummaryError(f"the summary is damaged, or has more than {UNPACKED} bytes")
         return json.loads(raw)
     except (binascii.Error, zlib.error, ValueError, RecursionError) as error:
