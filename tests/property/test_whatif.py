@@ -74,3 +74,25 @@ def test_who_would_be_aligned_where_it_lies_is_told_of() -> None:
     (line,) = what_if(WhatIf(node, node, replace(ledger, pods={one.uid: record}), []), repack=False).lines
     assert (line.change, line.aligned_now, line.aligned_then) == (Difference.ELSEWHERE, False, True)
     assert line.now == line.then
+
+
+def test_who_is_left_alone_has_no_place_in_a_plan() -> None:
+    """Who is exempt, or asks for that itself, is told as left alone, and why: a plan that moved it would be wrong."""
+    node = managers_of("2 sockets x 1 node x 4 cores", {"reservedSystemCPUs": "0"})
+    system, own = pod("system", container("app", cpus=2)), pod("own", container("app", cpus=2))
+    own = replace(own, annotations={"numalign.io/pin": "false"})
+    asked = WhatIf(node, node, node.start(), [system, own], exempt=lambda each: "spared" * (each.uid == "system"))
+    answer = what_if(asked, repack=False)
+    assert {line.uid: (line.change, line.why) for line in answer.lines} == {
+        "system": (Difference.LEFT_ALONE, "spared"),
+        "own": (Difference.LEFT_ALONE, "its annotation numalign.io/pin is false"),
+    }
+    assert answer.ledger == node.start()
+
+
+def test_where_only_whole_cores_are_given_the_room_left_is_of_whole_cores() -> None:
+    """Under full-pcpus-only the sibling of a reserved CPU is no room: who plans by the figure would be refused."""
+    options = {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}}
+    for more, cpus in (({}, 7), (options, 6)):
+        node = managers_of("1 socket x 1 node x 4 cores x 2 threads", {"reservedSystemCPUs": "0", **more})
+        assert what_if(WhatIf(node, node, node.start(), []), repack=False).before["cpu"] == cpus

@@ -37,6 +37,7 @@ def part(name: str, cpu: str, **extra: str) -> dict[str, Any]:
         ({"containers": [part("a", "1")],
           "initContainers": [part("i", "3"), part("s", "1", restartPolicy="Always")]}, 3000),
         ({"containers": [part("a", "1")], "resources": {"requests": {"cpu": "5"}}}, 5000),
+        ({"containers": [{"name": "a"}], "resources": {"requests": {"cpu": "5"}}}, 5000),
         ({"containers": [part("a", "1")], "overhead": {"cpu": "250m"}}, 1250),
     ],
 )  # fmt: skip
