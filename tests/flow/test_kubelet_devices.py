@@ -179,6 +179,17 @@ def test_s22_whose_accelerators_a_plugin_has(resource: str, vendor: str) -> None
     assert owners(machine, [Offered(resource, "some-id", NodeSet.of(0))]) == expected
 
 
+def test_s22_of_a_vendors_resources_the_first_by_name_is_told() -> None:
+    """S22: one card whole and another in parts: whichever the kubelet lists first, the same word is told of both."""
+    machine = replace(
+        parse_synthetic("1 socket x 1 node x 2 cores x 1 thread"),
+        devices=(PciDevice("0000:01:00.0", "030200", "10de", "0001"),),
+    )
+    offered = [Offered(f"nvidia.com/{name}", name, NodeSet.of(0)) for name in ("mig-1g.5gb", "gpu", "vgpu")]
+    for each in (offered, offered[::-1]):
+        assert owners(machine, each) == {"0000:01:00.0": "nvidia.com/gpu"}
+
+
 def test_s22_a_clash_is_told_once_and_the_device_is_not_handed_out(tmp_path: Path) -> None:
     """S22: of two functions the plugin has one; pods get the other, and a second pod is refused."""
     selectors = [{"resource": "numalign.io/nic", "class": "02", "namespaces": ["*"]}]

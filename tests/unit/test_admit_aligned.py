@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from agent.core.admission.alignment import UNPREFERRED, AlignmentCheck
+from agent.core.devices.claims import claimed
 from agent.core.machines.synthetic import parse_synthetic
+from agent.model.claims import ClaimDevice
 from agent.model.devices import Device, DeviceInventory
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
@@ -86,3 +88,15 @@ def test_under_policy_none_one_common_node_counts() -> None:
     aligned, why = judged(anywhere, "none", cpus="0,2")
     assert not aligned
     assert why == "policy none aligns nothing: it lies on NUMA nodes 0-1"
+
+
+def test_a_claims_device_counts_by_the_nodes_that_are_there() -> None:
+    """A driver's word of a node that went offline condemns nobody: only nodes of the machine count."""
+    pod = Pod("u", "u", "default", (Container("c"),), Qos.GUARANTEED)
+    record = PodRecord(pod, "restricted", "container", affinity={"c": ZERO})
+    outside = "device d/p/x of claim gpu is local to NUMA node 1"
+    for nodes, why in (("0", ""), ("0,9", ""), ("9", ""), ("1,9", outside)):
+        device = ClaimDevice("gpu", "d", "p", "x", NodeSet.parse(nodes))
+        ledger = claimed(Ledger(FOUR.digest, CpuBooks(FOUR.online)), pod, {"c": (device,)})
+        found = AlignmentCheck(FOUR, INVENTORY, follows=True).judged(ledger, record)
+        assert (found.aligned["c"], found.why.get("c", "")[: len(why) or None]) == (not why, why)

@@ -8,11 +8,13 @@ from dataclasses import replace
 from itertools import combinations
 
 from agent.core.devices.choose import Nearest
+from agent.core.devices.claims import claimed
 from agent.core.devices.nearness import MOST_PAIRS, noted, sentences
 from agent.core.explain import explain
 from agent.core.machines.pcie import Distance, PciTree
 from agent.core.machines.synthetic import parse_synthetic
 from agent.kube.pod_report import ASSIGNMENT, admitted
+from agent.model.claims import ClaimDevice
 from agent.model.idset import NodeSet
 from agent.model.ledger import DeviceBooks
 from agent.model.machine import Machine, PciDevice
@@ -236,3 +238,18 @@ def test_nothing_held_nothing_liked() -> None:
     """Without a function beside which to choose the usual order stays: no vector can change by it."""
     assert Nearest(TREE, ()).preferred(["0000:03:00.0", "0000:81:00.0"], (), 1) is None
     assert Nearest(TREE, ["GPU-0b4e"]).preferred(["0000:03:00.0", "0000:81:00.0"], (), 1) is None
+
+
+def test_what_a_claim_has_is_a_place_to_choose_beside() -> None:
+    """`choose` with a GPU that DRA gave: the NIC on its switch, though the claim's other device has no address."""
+    settings = {
+        "devices": [{"resource": "example.com/nic", "class": "02"}], "kubeReserved": {"cpu": "1"},
+        "pcieLocality": "choose", "dra": {"enabled": True},
+    }  # fmt: skip
+    gpu = function("0000:07:00.1", "0000:06:00.0", kind="030200")
+    node = managers_of(replace(MACHINE, devices=(*SWITCHES, gpu)), settings)
+    newcomer = pod("p", container("c", cpus=2, limits={"example.com/nic": 1}))
+    made = tuple(ClaimDevice("gpu", "d", "p", f"d{at}", NodeSet.of(0), address=at) for at in (gpu.address, ""))
+    outcome = node.admit(claimed(node.start(), newcomer, {"c": made}), newcomer)
+    assert isinstance(outcome, Admitted)
+    assert outcome.ledger.grant("p", "c").devices["example.com/nic"] == ("0000:07:00.0",)

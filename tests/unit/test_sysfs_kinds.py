@@ -24,6 +24,16 @@ def test_uncore_caches_follow_the_kubelets_rule(tmp_path: Path) -> None:
     assert [cpu.uncore for cpu in read(root).cpus] == [7] * 8
 
 
+def test_where_one_cache_has_no_id_the_kernels_ids_are_not_used(tmp_path: Path) -> None:
+    """Its lowest CPU would stand in for it, and be another cache's id: two caches would be taken for one."""
+    root = write_tree(tmp_path, parse_synthetic("2 nodes x 4 cores, 2 cpus per l3"))
+    for cpu in range(2):
+        (root / f"{CPU}/cpu{cpu}/cache/index3/id").unlink()
+    for cpu in range(2, 8):
+        put(root, f"{CPU}/cpu{cpu}/cache/index3/id", cpu // 2 - 1)
+    assert [cpu.uncore for cpu in read(root).cpus] == [0, 0, 2, 2, 4, 4, 6, 6]
+
+
 def test_instruction_caches_are_left_out_and_masks_of_zeros_mean_the_cpu_itself(tmp_path: Path) -> None:
     """Itanium kernels print empty maps for private caches."""
     for cpu in range(2):
