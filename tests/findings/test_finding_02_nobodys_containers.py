@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
+from agent.engine.unlisted import keep
 from agent.host.standin import container_id
-from agent.model.idset import CpuSet
+from agent.model.idset import CpuSet, NodeSet
 from agent.model.pod import Qos
 from agent.model.podspec import pod_from
 from tests.findings.cluster_node import ClusterNode, list_pods, running
@@ -56,3 +57,18 @@ def test_finding_02_before_the_first_list_counts_nothing_is_told_that_was_not_re
     world.engine.reconcile()
     assert world.condition("db") == "True Aligned"
     assert world.effective("db") == world.holds("db")
+
+
+def test_finding_02_nobody_is_left_what_confined_pods_count_on(tmp_path: Path) -> None:
+    """A set that nobody knows takes three CPUs of the node where a confined pod counts on two and a half of them."""
+    world = World(tmp_path)
+    world.run(manifest("web", container(cpu="2500m"), align="numa"))
+    assert world.engine.ledger.cpus.confined["web"].nodes == NodeSet.of(0)
+    world.tree.add_pod("gone", Qos.GUARANTEED)
+    world.tree.add_container("gone", container_id("gone", "app"))
+    world.tree.kernel_write(world.path("gone", "app"), "cpuset.cpus", "1-3")
+    observed, before = world.cgroups.observe(), world.engine.ledger
+    assert keep(world.engine.node, before, observed, ["web"]) == (before, {})
+    world.tree.kernel_write(world.path("gone", "app"), "cpuset.cpus", "5-7")
+    _, told = keep(world.engine.node, before, world.cgroups.observe(), ["web"])
+    assert list(told) == ["gone"], "on the other node they are in nobody's way"

@@ -71,6 +71,16 @@ def test_finding_03b_devices_are_rebuilt_from_the_pods_own_word(tmp_path: Path, 
     assert disks(after, "third") == ()
 
 
+def test_finding_03b_a_pod_that_shares_cpus_keeps_the_very_disk_that_it_has(tmp_path: Path) -> None:
+    """It writes to the second disk: of two that are free at the start, another one would be told and handed out."""
+    before = node(tmp_path, disk("gone", "500m"), db := disk("db", "500m", created=1))
+    before.end("gone")
+    before.engine.pods_gone(["gone"])
+    del before.pods["gone"]
+    after = lost(before, told(before, db))
+    assert (disks(before, "db"), disks(after, "db")) == ((SECOND,), (SECOND,))
+
+
 WORDS = {
     "no word": "",
     "no json": "devices {{{{; ",

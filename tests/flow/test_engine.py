@@ -137,6 +137,19 @@ def test_a_failed_save_grants_nothing_and_says_so(tmp_path: Path) -> None:
     world.check()
 
 
+def test_a_pod_that_asks_to_be_confined_waits_for_the_disk_too(tmp_path: Path) -> None:
+    """A Burstable pod is kept on a node by its annotation: it does not start on all CPUs because a disk is full."""
+    world = World(tmp_path)
+    world.engine.pods_listed({"web"})
+    world.store.full = "cannot be saved: No space left on device"
+    world.engine.keep()
+    world.see(manifest("web", container(cpu="1500m", memory=""), align="numa"))
+    assert "No space left" in world.ears.refused_["web"].message
+    world.store.full = ""
+    world.engine.reconcile()
+    assert set(world.engine.ledger.cpus.confined) == {"web"}
+
+
 def test_a_failed_save_frees_nothing(tmp_path: Path) -> None:
     """A release that cannot be saved is not done; it is when the disk is back."""
     world = World(tmp_path)

@@ -290,6 +290,8 @@ def test_s7_what_confined_pods_may_use_is_not_granted_to_others() -> None:
     after = memory.allocate(before, asks, asks.containers[0], Hint(NodeSet.of(1), preferred=True))
     assert isinstance(after, Ledger)
     assert [book.reserved["memory"] for book in after.memory.nodes] == [0, 2 * GIB]
+    # under policy none no merge names a node: the manager chooses one itself
+    assert memory.allocate(before, asks, asks.containers[0], ANY) == after
 
 
 def test_s7_the_books_never_keep_a_confined_pods_limit() -> None:

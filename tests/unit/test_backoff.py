@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from agent.core.cgroups.writers import REPAIRS
 from agent.engine.backoff import LONGEST, QUIET, REFUSED, Backoff
-from agent.engine.retries import Truce
+from agent.engine.retries import Retries, Truce
 from agent.model.cgroup import Cause, Observed, Write, Written
 
 LAST = {("/a", "cpuset.cpus"): "1"}
@@ -124,3 +124,12 @@ def test_a_truce_doubles_to_hours_and_begins_anew_after_a_long_peace() -> None:
     assert minutes == [5, 10, 20, 40, 80, 160, 320, 320]
     clock.now += 60 * 321
     assert str(truce.begin(clock.now)) == "it is left alone, and tried again after 5 minutes"
+
+
+def test_a_pod_that_went_well_again_is_not_made_to_wait_for_what_was() -> None:
+    """Each fault in a row doubles the time until it is tried; after one success the next fault waits 10 s again."""
+    retries = Retries().wrong("a", 0.0).wrong("a", 10.0).wrong("b", 10.0)
+    assert (retries.due(29.0), retries.due(30.0)) == (("b",), ("a", "b"))
+    retries = retries.without(["a", "c"])
+    assert (retries.due(30.0), retries.later(19.0)) == (("b",), {"b"})
+    assert retries.wrong("a", 40.0).due(50.0) == ("b", "a")

@@ -152,6 +152,7 @@ def test_what_is_told_beside_the_grant() -> None:
     assert exclusive.note(asking("typo"), Rules(), holds=False).startswith("numalign.io/exclusive: names typo")
     assert exclusive.note(asking(None), Rules(), holds=False) == ""
     assert exclusive.note(asking(None, APP, qos=Qos.GUARANTEED), AUTO, holds=True) == ""
+    assert exclusive.note(asking("auto"), Rules(), holds=False) == "", "that there was no room is said elsewhere"
     half = asking("auto", part("app", "1500"), PROXY)
     assert exclusive.note(half, Rules(), holds=False) == (
         "no CPUs of its own: app: it requests 1500m CPU, and only whole CPUs are given to one container alone"
