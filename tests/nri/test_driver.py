@@ -14,7 +14,7 @@ from agent.host.device_nodes import DeviceNode
 from agent.host.nri.driver import NriDriver
 from agent.host.nri.plugin import Plugin
 from agent.host.nri.session import Identity
-from agent.host.nri.values import Adjustment, ContainerState, RuntimeContainer, Sandbox
+from agent.host.nri.values import Adjustment, RuntimeContainer, Sandbox
 from agent.model.idset import CpuSet, NodeSet
 from tests.nri.peer import Peer, quick
 from tests.patience import PATIENCE
@@ -23,7 +23,7 @@ PATIENT = Identity(answer_within=30.0)
 """A busy test machine must not decide what a handler may answer; the deadline has its own test."""
 
 POD = Sandbox(id="s", name="p", namespace="n", uid="u")
-CONTAINER = RuntimeContainer(id="c", sandbox_id="s", name="app", state=ContainerState.RUNNING)
+CONTAINER = RuntimeContainer(id="c", sandbox_id="s", name="app")
 EXCLUSIVE = DesiredSets(cpus=CpuSet.parse("2-3"), mems=NodeSet.of(1), exclusive=True)
 SHARED = DesiredSets(cpus=CpuSet.parse("0-1"))
 
@@ -176,12 +176,10 @@ def test_s3_an_observer_adjusts_and_refuses_nothing(engine: Engine, counted: lis
 
 def test_s9_synchronizing_changes_exclusive_containers_only(driver: NriDriver, engine: Engine) -> None:
     """The runtime never waits (S9): what differs on record is put right; sharers' pool is written to slices."""
-    other = RuntimeContainer(id="d", sandbox_id="s", name="app", state=ContainerState.RUNNING, cpus="2-3", mems="1")
-    stopped = RuntimeContainer(id="e", sandbox_id="s", name="app", state=ContainerState.STOPPED)
-    stray = RuntimeContainer(id="f", sandbox_id="?", name="app", state=ContainerState.RUNNING)
-    nonsense = RuntimeContainer(
-        id="g", sandbox_id="s", name="app", state=ContainerState.RUNNING, cpus="two", mems="1"
-    )
+    other = RuntimeContainer(id="d", sandbox_id="s", name="app", cpus="2-3", mems="1")
+    stopped = RuntimeContainer(id="e", sandbox_id="s", name="app", ended=True)
+    stray = RuntimeContainer(id="f", sandbox_id="?", name="app")
+    nonsense = RuntimeContainer(id="g", sandbox_id="s", name="app", cpus="two", mems="1")
     changes = driver.synchronize((POD,), (CONTAINER, other, stopped, stray, nonsense))
     assert changes == {
         "c": Adjustment(cpus=EXCLUSIVE.cpus, mems=EXCLUSIVE.mems),
@@ -225,10 +223,12 @@ def test_through_the_real_protocol(program: Path, tmp_path: Path, engine: Engine
     pod = {"id": "s", "name": "p", "namespace": "n", "uid": "u"}
     container: dict[str, Any] = {"id": "c", "pod_sandbox_id": "s", "name": "app", "state": "CONTAINER_RUNNING"}
     with Peer(program, tmp_path / "nri.sock") as peer:
-        peer.ask("state", pods=[pod], containers=[container])
+        stopped = {**container, "id": "d", "state": "CONTAINER_STOPPED"}
+        peer.ask("state", pods=[pod], containers=[container, stopped])
         plugin = Plugin(str(peer.socket), NriDriver(engine), delays=quick, identity=PATIENT)
         plugin.start()
         updates = peer.event("synchronized")["updates"]
+        assert [each["containerId"] for each in updates] == ["c"], "nothing runs in the other one any more"
         assert updates[0]["linux"]["resources"]["cpu"] == {"cpus": "2-3", "mems": "1"}
         created = peer.ask("create_container", pod=pod, container=container)
         assert created["result"]["adjust"]["linux"]["resources"]["cpu"] == {"cpus": "2-3", "mems": "1"}

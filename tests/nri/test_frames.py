@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import random
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -175,6 +176,40 @@ def test_finding_30_malformed_requests_are_answered_open_and_counted(tmp_path: P
     assert [name for name, _ in handler.seen] == ["run"]
     assert plugin.stop(PATIENCE)
     server.stop()
+
+
+def test_the_older_form_of_an_event_names_its_pod_or_its_container(tmp_path: Path) -> None:
+    """StateChange: one without a container is the pod's, else who follows pods would look for a container without id."""
+    pod = nri_pb2.PodSandbox(id="s", uid="u")
+    whole = nri_pb2.StateChangeEvent(event=nri_pb2.STOP_POD_SANDBOX, pod=pod)
+    part = nri_pb2.StateChangeEvent(event=nri_pb2.REMOVE_CONTAINER, pod=pod, container=nri_pb2.Container(id="c"))
+    parts = [
+        ask(stream, "nri.pkg.api.v1alpha1.Plugin", "StateChange", event.SerializeToString())
+        for stream, event in ((1, whole), (3, part))
+    ]
+    server, handler = Nonsense(tmp_path / "s", parts), Recorder()
+    plugin = Plugin(str(tmp_path / "s"), handler, delays=quick, identity=PATIENT)
+    plugin.start()
+    patience.until(lambda: len(server.answers) >= 2, "two answers")
+    assert handler.seen == [("StopPodSandbox", "s"), ("RemoveContainer", "c")]
+    assert plugin.stop(PATIENCE)
+    server.stop()
+
+
+def test_a_runtime_that_ends_before_it_answers_is_told_as_closed(tmp_path: Path) -> None:
+    """It restarts amid our registration: we come back at once, and the log does not blame it for slow answers."""
+    handler = Recorder()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(tmp_path / "s"))
+        listening.listen()
+        plugin = Plugin(str(tmp_path / "s"), handler, delays=quick, identity=PATIENT)
+        plugin.start()
+        runtime, _ = listening.accept()
+        assert runtime.recv(1 << 16)
+        runtime.close()
+        patience.until(lambda: handler.seen, "that the connection ended")
+        assert handler.seen[0] == ("disconnected", "NRI: the runtime closed the connection")
+        assert plugin.stop(PATIENCE)
 
 
 @settings(max_examples=15, deadline=None)

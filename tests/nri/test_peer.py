@@ -92,7 +92,7 @@ def test_container_is_created_with_the_granted_sets(connected: tuple[Peer, Recor
     name, seen = handler.seen[-1]
     assert name == "create"
     assert seen == RuntimeContainer(
-        id="c1", sandbox_id="s1", name="app", state=seen.state, quota=200000, cpus="0-3",
+        id="c1", sandbox_id="s1", name="app", quota=200000, cpus="0-3",
         cgroups_path="kubepods-poduid_1.slice:cri-containerd:c1",
     )  # fmt: skip
 

@@ -142,6 +142,15 @@ def test_a_pod_that_is_about_to_start_is_asked_for_at_once(desk: Desk) -> None:
     assert desk.wait(5.0) == []
 
 
+def test_a_pod_that_is_about_to_start_takes_no_other_ones_turn(desk: Desk) -> None:
+    """Each is asked for once a turn: the one that starts is not asked for twice, and the one that waits is not lost."""
+    desk.see()
+    desk.see("other")
+    desk.lookup.handle("starting", "job")
+    assert desk.wait(0) == ["get default/job"]
+    assert sorted(desk.wait(max(DELAYS[:2]))) == ["get default/job", "get default/other"]
+
+
 def test_half_an_answer_is_told_and_the_rest_is_asked_for(desk: Desk) -> None:
     """One of two devices is known: it counts, and the pod is asked for again."""
     desk.see(gpus=2)

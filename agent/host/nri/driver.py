@@ -20,12 +20,10 @@ from agent.core.cgroups.desired import DesiredSets
 from agent.engine.fault_isolation import Isolated
 from agent.errors import SandboxRefused
 from agent.host.device_nodes import DeviceNode
-from agent.host.nri.values import Adjustment, ContainerState, RuntimeContainer, Sandbox
+from agent.host.nri.values import Adjustment, RuntimeContainer, Sandbox
 from agent.model.idset import CpuSet, NodeSet
 
 _log = logging.getLogger(__name__)
-
-ENDED = frozenset({ContainerState.STOPPED})
 
 
 class Decisions(Protocol):
@@ -132,7 +130,7 @@ class NriDriver:
         names = {
             each.id: (self._sandboxes[each.sandbox_id].uid, each.name)
             for each in containers
-            if each.sandbox_id in self._sandboxes and each.state not in ENDED
+            if each.sandbox_id in self._sandboxes and not each.ended
         }
         self._decisions.containers_named(names)
         in_force = self._decisions.pods_live(frozenset(each.uid for each in sandboxes))

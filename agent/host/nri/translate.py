@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agent.host.nri import nri_pb2
-from agent.host.nri.values import Adjustment, ContainerState, RuntimeContainer, Sandbox
+from agent.host.nri.values import Adjustment, RuntimeContainer, Sandbox
 
 FOLDER_OPTIONS = ("bind", "ro", "nosuid", "nodev", "noexec", "rprivate")
 """Of a folder in which a file is replaced by rename: the container sees the new one, and can write nothing."""
@@ -23,13 +23,13 @@ def sandbox(message: nri_pb2.PodSandbox) -> Sandbox:
 
 
 def container(message: nri_pb2.Container) -> RuntimeContainer:
-    """A container as a value; a state that we do not know counts as unknown."""
+    """A container as a value."""
     cpu = message.linux.resources.cpu
     return RuntimeContainer(
         id=message.id,
         sandbox_id=message.pod_sandbox_id,
         name=message.name,
-        state=ContainerState(message.state) if int(message.state) in set(ContainerState) else ContainerState.UNKNOWN,
+        ended=message.state == nri_pb2.CONTAINER_STOPPED,
         cgroups_path=message.linux.cgroups_path,
         cpus=cpu.cpus,
         mems=cpu.mems,

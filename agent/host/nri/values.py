@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Protocol
 
 from agent.host.device_nodes import DeviceNode
 from agent.model.idset import CpuSet, NodeSet
-
-
-class ContainerState(IntEnum):
-    """A container's state (NRI ContainerState)."""
-
-    UNKNOWN = 0
-    CREATED = 1
-    PAUSED = 2
-    RUNNING = 3
-    STOPPED = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +32,7 @@ class RuntimeContainer:
     """A container as the runtime knows it.
 
     Attributes:
+        ended: whether it has stopped, and is only not removed yet.
         cgroups_path: OCI cgroupsPath, "slice:prefix:id" or a path.
         cpus, mems: the cpuset that the runtime has on record for it, as text; "" when none.
         quota: CFS quota in microseconds, None when not set.
@@ -51,7 +41,7 @@ class RuntimeContainer:
     id: str
     sandbox_id: str
     name: str
-    state: ContainerState = ContainerState.UNKNOWN
+    ended: bool = False
     cgroups_path: str = ""
     cpus: str = ""
     mems: str = ""
