@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -56,7 +57,8 @@ def test_finding_10_a_refused_write_is_told_and_so_is_its_end(tmp_path: Path, ve
     assert (report.status, report.reason) == ("False", "NotEnforced")
     assert "app: cpuset.cpus of /kubepods" in report.message
     assert "EBUSY: a cgroup below it" in report.message
-    assert "unenforced" in str(report.annotations["numalign.io/assignment"])
+    told = json.loads(str(report.annotations["numalign.io/assignment"]))["containers"]["app"]
+    assert "EBUSY: a cgroup below it" in told["unenforced"]
     world.engine.reconcile()
     assert world.condition("db") == "False NotEnforced"
     assert [pod["state"] for pod in pods_value(PageInput(world.engine.snapshot))] == ["shared", "not enforced"]

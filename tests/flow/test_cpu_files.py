@@ -23,7 +23,8 @@ from agent.host.nri.translate import FOLDER_OPTIONS, adjustment
 from agent.host.nri.values import RuntimeContainer, Sandbox
 from agent.host.standin import container_id
 from agent.model.podspec import pod_from
-from tests.flow.exclusive_world import Node, burstable, guaranteed
+from tests.flow.exclusive_world import MACHINE, Node, burstable, guaranteed
+from tests.flow.world import World
 
 _replace = Path.replace
 NOTE: dict[str, Any] = {"exclusive": "auto", "mixed": "app"}
@@ -164,6 +165,20 @@ def test_it_outlives_the_agent_and_goes_with_the_pod(tmp_path: Path) -> None:
     served.turn()
     assert [each.name for each in (served.state / FOLDER).iterdir()] == ["c"]
     assert served.says("c") == served.told("c")
+
+
+def test_a_folder_stays_until_the_pods_are_listed(tmp_path: Path) -> None:
+    """The checkpoint is lost and the API server is away: the pod still runs, and what it looks at must not vanish."""
+    served = Served(tmp_path)
+    served.create(burstable("b", **NOTE))
+    lost = World(tmp_path / "tree", machine=MACHINE)
+    files = CpuFiles(served.state, "/on/host")
+    files.follow(lost.engine.snapshot, lost.engine.at_rest)
+    assert set(served.says("b")) == {"NUMALIGN_EXCLUSIVE_CPUS", "NUMALIGN_SHARED_CPUS"}
+    lost.engine.pods_listed(set())
+    lost.engine.pods_gone(["b"])
+    files.follow(lost.engine.snapshot, lost.engine.at_rest)
+    assert not (served.state / FOLDER / "b").exists()
 
 
 def test_without_nri_there_is_neither_folder_nor_file(tmp_path: Path) -> None:

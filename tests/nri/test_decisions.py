@@ -11,6 +11,7 @@ import pytest
 
 from agent.core.cgroups.desired import DesiredSets
 from agent.core.devices.kubelet import Offered
+from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import SandboxRefused
 from agent.host.device_nodes import DeviceNode, Usable
 from agent.host.nri.decisions import EngineDecisions
@@ -125,6 +126,25 @@ def test_memory_is_bound_where_it_is_managed(tmp_path: Path) -> None:
     world.see(manifest("db"))
     want = EngineDecisions(world.engine, usable).desired("db", "app")
     assert (want.cpus, want.mems, want.exclusive) == (CpuSet.parse("1-2"), NodeSet.of(0), True)
+
+
+def test_a_node_that_the_machine_has_lost_is_not_named_to_the_runtime(tmp_path: Path) -> None:
+    """The disk is full, so what is saved is of the machine of before; with that set the container would not start."""
+    settings = {
+        "memoryManagerPolicy": "Static", "topologyManagerPolicy": "single-numa-node",
+        "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1124Mi"}}],
+        "kubeReserved": {"cpu": "1", "memory": "1Gi"},
+    }  # fmt: skip
+    world = World(tmp_path, machine=MACHINE, settings=settings)
+    world.engine.pods_listed(set())
+    world.see(manifest("first", container(cpu="3")))
+    world.see(manifest("db", created=1))
+    decisions = EngineDecisions(world.engine, usable)
+    assert decisions.desired("db", "app") == DesiredSets(CpuSet.parse("4-5"), NodeSet.of(1), exclusive=True)
+    world.store.full = "no space left"
+    world.engine.changed(world.node(parse_synthetic("1 socket x 1 node x 4 cores x 1 thread, 4G per node")))
+    assert decisions.desired("db", "app") == DesiredSets()
+    assert decisions.desired("first", "app") == DesiredSets(CpuSet.parse("1-3"), NodeSet.of(0), exclusive=True)
 
 
 @pytest.mark.parametrize(("lift", "cpu", "lifted"), [(True, "2", True), (False, "2", False), (True, "500m", False)])

@@ -179,7 +179,7 @@ def test_finding_30_malformed_requests_are_answered_open_and_counted(tmp_path: P
 
 
 def test_the_older_form_of_an_event_names_its_pod_or_its_container(tmp_path: Path) -> None:
-    """StateChange: one without a container is the pod's, else who follows pods would look for a container without id."""
+    """StateChange: without a container it is the pod's; a container without an id would be looked for in vain."""
     pod = nri_pb2.PodSandbox(id="s", uid="u")
     whole = nri_pb2.StateChangeEvent(event=nri_pb2.STOP_POD_SANDBOX, pod=pod)
     part = nri_pb2.StateChangeEvent(event=nri_pb2.REMOVE_CONTAINER, pod=pod, container=nri_pb2.Container(id="c"))

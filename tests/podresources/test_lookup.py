@@ -143,7 +143,7 @@ def test_a_pod_that_is_about_to_start_is_asked_for_at_once(desk: Desk) -> None:
 
 
 def test_a_pod_that_is_about_to_start_takes_no_other_ones_turn(desk: Desk) -> None:
-    """Each is asked for once a turn: the one that starts is not asked for twice, and the one that waits is not lost."""
+    """Each is asked for once a turn: who starts is not asked for twice, and who waits is not lost."""
     desk.see()
     desk.see("other")
     desk.lookup.handle("starting", "job")
