@@ -86,6 +86,16 @@ def test_afresh_forgets_what_an_earlier_run_gave(pods: Path) -> None:
     assert "earlier run" not in run(pods, "--config", str(config), "--afresh").output
 
 
+def test_afresh_takes_the_cgroups_of_before_away(pods: Path) -> None:
+    """Whoever stayed is placed as the first one: the CPUs that its cgroup had are no reason to keep them."""
+    write(pods, "web", container(cpu="2", memory="64Mi"))
+    before = held(run(pods, "--output", "json"))
+    second = max(before, key=lambda pod: str(before[pod]))
+    (pods / f"{min(before, key=lambda pod: str(before[pod])).removeprefix('default/')}.yaml").unlink()
+    assert before[second] == "3-4"
+    assert held(run(pods, "--output", "json", "--afresh")) == {second: "1-2"}
+
+
 def test_afresh_is_for_a_folder_of_manifests() -> None:
     """In a cluster nothing is forgotten by an option: wrong input."""
     done = CliRunner().invoke(group, ["run", "--afresh"])

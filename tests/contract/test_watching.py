@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import asyncinotify
 import pytest
@@ -17,6 +18,7 @@ import pytest
 from agent.host.cgroups import watching
 from agent.host.cgroups.layout import place
 from agent.host.cgroups.mounts import find_mounts
+from agent.host.cgroups.scanning import find_kubepods
 from agent.host.cgroups.watching import Changes, NewFolder, Watcher
 from agent.model.cgroup import Level
 from tests.contract.trees import Tree
@@ -201,6 +203,23 @@ def test_without_inotify_folders_are_found_by_looking(tree: Tree, monkeypatch: p
         assert seen.until(lambda: path in seen.appeared)
     assert len(told) == 1
     assert "no inotify" in told[0]
+
+
+def test_what_is_watched_is_not_looked_at_too(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking reads every folder of the node's pods: while watches stand, that is for every half minute."""
+    looks: list[str] = []
+
+    def find(*where: Any) -> str:  # noqa: ANN401 - find_kubepods' own
+        looks.append("")
+        return find_kubepods(*where)
+
+    monkeypatch.setattr(watching, "find_kubepods", find)
+    monkeypatch.setattr(watching, "_SOON", 0.02)
+    tree.make("/kubepods")
+    with watched(tree, rescan=600) as (_, seen):
+        assert seen.until_told(tree.make("/kubepods/poda"))
+        time.sleep(0.2)
+        assert len(looks) == 1
 
 
 def test_asking_for_a_look_is_answered_at_once(tree: Tree) -> None:

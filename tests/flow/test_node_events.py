@@ -12,11 +12,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from agent.app.service.node_events import SETTLE_V1, NodeEvents
 from agent.app.standalone.build import StandaloneOptions, StandaloneService, standalone_node
-from agent.host.scratch import Scratch
+from agent.host.cgroups import Cgroups
+from agent.host.scratch import Layout, Scratch
 from agent.model.cgroup import Cause, Write, Written
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.pod import Qos
+from agent.observe.metrics import Metrics
 from agent.observe.windows import Windows
 from tests import patience
 from tests.flow.world import container, manifest
@@ -70,6 +73,24 @@ def test_windows_do_not_pile_up() -> None:
     assert windows.waiting == 1
     windows.written(done("/p/1"))
     assert seen == []
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_on_v1_alone_a_new_folder_has_a_moment(tmp_path: Path, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There the runtime still copies the parent's set into it: a parent that shrinks meanwhile ends the container."""
+    slept, woken = list[float](), threading.Event()
+    tree = Scratch.create(tmp_path / "tree", cpus=CpuSet.of(0), nodes=NodeSet.of(0), setup=Layout(version))
+    events = NodeEvents(Cgroups(tmp_path / "tree"), Windows(lambda _seconds: None), Metrics(), woken.set)
+    monkeypatch.setattr("agent.app.service.node_events.time.sleep", slept.append)
+    events.start()
+    try:
+        woken.clear()
+        tree.add_pod("db", Qos.GUARANTEED)
+        assert woken.wait(patience.PATIENCE)
+    finally:
+        events.stop()
+    assert (SETTLE_V1 in slept) == (version == 1)
+    assert events.take()
 
 
 class Site:

@@ -203,6 +203,20 @@ def test_processes_are_where_the_table_says_and_none_is_left(tmp_path: Path, end
     process.communicate()
 
 
+def test_the_process_of_a_manifest_that_goes_ends(tmp_path: Path) -> None:
+    """Its CPUs are given to the next pod: a process that stays would run on them beside it."""
+    (tmp_path / "pods").mkdir()
+    write(tmp_path / "pods", "web", container(cpu="500m"))
+    write(tmp_path / "pods", "db", container(cpu="", memory=""))
+    process = start(tmp_path)
+    eventually(lambda: len(cats(process.pid)) == 2)
+    (tmp_path / "pods" / "db.yaml").unlink()
+    eventually(lambda: len(cats(process.pid)) == 1)
+    process.terminate()
+    assert process.wait(10) == 0
+    process.communicate()
+
+
 def test_after_kill_9_it_starts_again_without_moving_anything(tmp_path: Path) -> None:
     """The same ledger and the same cgroups, and not one write, by the command line itself."""
     (tmp_path / "pods").mkdir()

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from agent.core.cgroups.desired import desired_sets
 from agent.core.cgroups.drift import Last, classify, find, label
 from agent.core.cgroups.plan import CPUS, plan
+from agent.host.cgroups.mounts import find_mounts
+from agent.host.scratch import Layout, Scratch
 from agent.model.cgroup import Cause, Drift
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.machine import Machine
+from agent.model.pod import Qos
 from tests.property.plan_worlds import MACHINE, RULES, World
 from tests.unit.test_plan import LEDGER, OWN, POD, POOL, enforce, node
 
@@ -112,6 +116,23 @@ def test_a_cpu_went_offline(version: int) -> None:
     world.kernel.online(MACHINE.online, NodeSet.of(0, 1, 2, 3))
     back = dict(drifts(world, last))
     assert back.get(MAIN) == (Cause.DRIFT_PARENT if version == 1 else None)  # v1: its pod lost the CPU for good too
+
+
+@pytest.mark.parametrize(
+    ("cpus", "nodes", "stay"), [("0-1", "0-1", True), ("0", "0-1", True), ("2-3", "0-1", False), ("0-3", "1", False)]
+)
+def test_on_v1_processes_leave_a_cgroup_that_lost_all_its_cpus_or_nodes(
+    tmp_path: Path, cpus: str, nodes: str, *, stay: bool
+) -> None:
+    """As the kernel has it: else what a trial run shows of a CPU that goes would be wrong for everybody else."""
+    tree = Scratch.create(tmp_path / "tree", cpus=CpuSet.parse("0-3"), nodes=NodeSet.of(0, 1), setup=Layout(1))
+    tree.add_pod("db", Qos.GUARANTEED)
+    path = tree.add_container("db", "a" * 64)
+    tree.kernel_write(path, "cpuset.cpus", "0-1")
+    tree.kernel_write(path, "cpuset.mems", "0")
+    tree.online(CpuSet.parse(cpus), NodeSet.parse(nodes))
+    file = Path(find_mounts(str(tree.folder)).cpuset + path, "cgroup.procs")
+    assert bool(file.read_text("ascii").split()) is stay
 
 
 @V2_OR_V1

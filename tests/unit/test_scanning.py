@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 
 from agent.errors import HostError, SysfsMalformedError
 from agent.host.cgroups import Cgroups
-from agent.host.cgroups.mounts import find_mounts
+from agent.host.cgroups.mounts import Mounts, find_mounts
+from agent.host.cgroups.pages import affinities
 from agent.host.scratch import Layout, Scratch
 from agent.host.scratch.kernel import CpusetKernel
 from agent.host.scratch.store import TreeFolder
@@ -191,3 +193,19 @@ def test_a_full_node_costs_a_few_files_for_each_cgroup(version: int, monkeypatch
         assert len(cgroups.observe().cgroups) == 3 + 250 + 500
     assert max(opened.values()) <= 2, opened.most_common(3)
     assert sum(opened.values()) <= 10 * 753
+
+
+def test_the_threads_of_a_cgroup_and_of_those_below_are_asked(tmp_path: Path) -> None:
+    """Else `numalign verify` says nothing of a thread that keeps to fewer CPUs than its container was given."""
+    here, over = threading.get_native_id(), threading.Event()
+    other = threading.Thread(target=over.wait)
+    other.start()
+    (tmp_path / "app" / "inner").mkdir(parents=True)
+    (tmp_path / "app" / "cgroup.threads").write_text(f"{here}\n0\n{(1 << 22) + 1}\n", "ascii")
+    (tmp_path / "app" / "inner" / "cgroup.threads").write_text(f"{other.native_id}\n", "ascii")
+    mine = CpuSet.from_ids(os.sched_getaffinity(0))
+    try:
+        assert affinities(Mounts(2, str(tmp_path)), "/app") == {here: mine, other.native_id: mine}
+    finally:
+        over.set()
+        other.join()
