@@ -181,6 +181,17 @@ def test_one_pod_that_moves_makes_room(tmp_path: Path) -> None:
     assert "the pod that holds CPUs 1-4 leaves node-0" in call(tmp_path, nodes, pods=[workload("big", 1, "7")]).output
 
 
+def test_beside_a_drain_the_pod_that_moves_is_told_where_it_goes(tmp_path: Path) -> None:
+    """Of the pods that have to go elsewhere the drained ones come first, and go where the moved one leaves."""
+    nodes = fleet(3)
+    for number, name, cpu in ((0, "d", "1"), (1, "a", "6"), (1, "b", "4"), (2, "c", "6"), (2, "e", "4")):
+        assert nodes[number].bind(pod_of(name, cpu, owner="web"))
+    found = answer(call(tmp_path, nodes, "-o", "json", "--drain", "node-0", pods=[workload("big", 1, "8")]))
+    assert not found["fits"]
+    (move,) = (each for each in found["changes"] if each["kind"] == "move")
+    assert (move["node"], move["goes"]) == ("node-1", "node-2")
+
+
 def test_selectors_taints_and_cordons_count(tmp_path: Path) -> None:
     """The scheduler's filters beside sums; what is not looked at is said."""
     nodes = [
