@@ -71,6 +71,14 @@ def maker(publish: bool = True) -> tuple[SummaryText, dict[str, Any]]:  # noqa: 
 SMALL = "1 socket x 2 nodes x 4 cores, 4G per node"
 
 
+def test_a_hybrid_machine_is_read_as_it_is() -> None:
+    """A node whose cores are of two kinds is not left out of `simulate --cluster`, and says which are which."""
+    run = DryRun(managers_of(f"{SMALL}, efficiency 4-7", {"reservedSystemCPUs": "0"}))
+    read = decode(encode(summarize(run.state, began=0.0, enforcing=True)))
+    assert read.machine.cpus == run.node.machine.cpus
+    assert {cpu.kind for cpu in read.machine.cpus} == {"performance", "efficiency"}
+
+
 def test_nothing_is_made_unless_it_is_asked_for() -> None:
     """The default costs nothing: no summary, also after it was switched off again."""
     made, world = maker(publish=False)
