@@ -143,6 +143,7 @@ def test_a_tree_in_order_is_told_as_such_and_nothing_is_written(site: Site) -> N
     assert (app["pod"], app["container"], app["wanted"], app["asked"], app["effective"], app["exclusive"]) == (
         "ns/app", "app", "1", "1", "1", True
     )  # fmt: skip
+    assert (app["cause"], app["kept"]) == ("", ""), "nothing is wrong with it that would stay"
     assert by_path[site.at(SANDBOX), "cpuset.cpus"]["wanted"] == "0"
     assert found["unnamed"] == [SANDBOX]
     assert snapshot(site.tree) == before
