@@ -143,3 +143,9 @@ def test_of_two_bins_that_can_spare_as_much_both_are_tried() -> None:
     """
     bins = (Bin((Need(1, (0, 1, 1)),), 0b111), Bin((Need(3, (1, 2, 1)),), 0b111))
     assert Search(0b111, bins, Order(), Budget()).run(1) == (0b001, True)
+
+
+def test_no_nodes_are_no_set_of_nodes() -> None:
+    """Where nothing is needed every node will do, and none at all still will not: no pod is sent to no node."""
+    assert not Family(0, ()).possible
+    assert not Family(0b11, (Need(0, (1, 1)),)).holds(0)
