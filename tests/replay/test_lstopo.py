@@ -132,6 +132,17 @@ def test_a_node_without_memory_keeps_its_cpus() -> None:
     assert str(gpu.numa_nodes) == "3"
 
 
+def test_a_machine_without_nodes_is_one_node_with_all_its_memory() -> None:
+    """Format 1 of a kernel without NUMA names none: memory and CPUs are the machine's, or no pod would get memory."""
+    text = """<topology>
+      <object type="Machine" cpuset="0x3" online_cpuset="0x3" local_memory="4096">
+      <object type="PU" os_index="0" cpuset="0x1"/><object type="PU" os_index="1" cpuset="0x2"/>
+    </object></topology>"""
+    machine = machine_from(parse(text.encode()), "flat")
+    check_machine(machine)
+    assert [(node.id, str(node.cpus), node.memory, node.online) for node in machine.nodes] == [(0, "0-1", 4096, True)]
+
+
 TWO_CPUS = """<topology version="2.0"><object type="Machine" cpuset="0x3">
   <object type="NUMANode" os_index="0" cpuset="0x3" local_memory="4096"/>
   <object type="PU" os_index="0" cpuset="0x1"/><object type="PU" os_index="1" cpuset="0x2"/></object></topology>"""

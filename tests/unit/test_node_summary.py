@@ -141,6 +141,12 @@ def unpacked(text: str) -> dict[str, Any]:
     return dict(json.loads(zlib.decompress(base64.b64decode(text))))
 
 
+def with_a_node(body: dict[str, Any], number: int) -> dict[str, Any]:
+    """The JSON of a summary whose machine has one more node, without CPUs: a set that holds it is that many bits."""
+    machine = body["machine"]
+    return {**body, "machine": {**machine, "nodes": [*machine["nodes"], {"id": number, "cpus": "", "memory": 0}]}}
+
+
 GOOD = encode(summarize(full(SMALL, 3).state, began=0.0, enforcing=True))
 
 
@@ -156,8 +162,9 @@ GOOD = encode(summarize(full(SMALL, 3).state, began=0.0, enforcing=True))
         (lambda text: packed({**unpacked(text), "moons": 3}), "moons: is not known to this version"),
         (lambda text: packed({**unpacked(text), "ledger": None}), "ledger"),
         (lambda text: packed({**unpacked(text), "generation": "x"}), "generation: must be a whole number"),
+        (lambda text: packed(with_a_node(unpacked(text), 2**40)), "has a NUMA node that is not between 0 and"),
     ],
-    ids=["empty", "cut", "letter", "list", "bomb", "newer", "unknown", "missing", "wrong kind"],
+    ids=["empty", "cut", "letter", "list", "bomb", "newer", "unknown", "missing", "wrong kind", "far node"],
 )
 def test_a_summary_that_cannot_be_read_says_why(damage: Callable[[str], str], told: str) -> None:
     """Whatever stands in the annotation ends in one sentence: that node is left out, and the others are read."""
