@@ -117,7 +117,7 @@ def with_defaults(item: WorkloadItem, defaults: Mapping[str, Mapping[str, str]])
     """With its namespace's annotations (`namespace_defaults`) below its own; an agent's words are no wish."""
     own = item.pod.annotations
     asked = bounded({**defaults.get(item.pod.namespace, {}), **own})
-    return item if asked == own else replace(item, pod=replace(item.pod, annotations=asked))
+    return replace(item, pod=replace(item.pod, annotations=asked))
 
 
 def _bare(body: Mapping[str, object], root: Field) -> WorkloadItem:

@@ -187,7 +187,7 @@ def _remedy(location: Sequence[str | int]) -> str:
     for step in reversed(location):
         if isinstance(step, str) and step in _EXAMPLES:
             return _EXAMPLES[step]
-    return "write true or false" if location else "write a mapping"
+    return "write true or false"
 
 
 def _shown(value: Any) -> str:  # noqa: ANN401 - whatever the file holds
