@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Iterator
@@ -143,7 +144,6 @@ def test_a_tree_in_order_is_told_as_such_and_nothing_is_written(site: Site) -> N
     assert (app["pod"], app["container"], app["wanted"], app["asked"], app["effective"], app["exclusive"]) == (
         "ns/app", "app", "1", "1", "1", True
     )  # fmt: skip
-    assert (app["cause"], app["kept"]) == ("", ""), "nothing is wrong with it that would stay"
     assert by_path[site.at(SANDBOX), "cpuset.cpus"]["wanted"] == "0"
     assert found["unnamed"] == [SANDBOX]
     assert snapshot(site.tree) == before
@@ -156,8 +156,6 @@ def test_what_others_wrote_is_told_by_cause(site: Site) -> None:
     assert write(site.tree, site.at(APP), site.quota, "50000" if site.tree.version == 1 else "50000 100000") == "ok"
     found = site.verify(1)
     assert found["drift"] == {"drift-foreign": 1, "quota": 1}
-    paths = [each["path"] for each in found["cgroups"]]
-    assert paths == sorted(paths, key=paths.index), "what is said of one cgroup stands together"
     wrong = {each["path"]: each for each in found["cgroups"] if each["cause"]}
     assert (wrong[site.at(SANDBOX)]["wanted"], wrong[site.at(SANDBOX)]["asked"]) == ("0", "1")
     table = site.run("verify", "--drift-only")
@@ -277,6 +275,9 @@ def test_release_works_without_a_ledger(site: Site) -> None:
     result = site.run("release")
     assert result.exit_code == 0, (result.output, result.exception)
     assert "quotas are not put back" in result.stdout
+    assert re.search(r"^[1-9]\d* writes to [1-9]\d* cgroups$", result.stdout, re.MULTILINE), (
+        "and none ended meanwhile"
+    )
     assert path.is_file()  # putting it aside is the agent's business
     cgroups = Cgroups(site.tree.root, kernel=site.tree.kernel, kubepods=f"{site.tree.base}/kubepods")
     assert {str(each.effective_cpus) for each in cgroups.observe().cgroups} == {"0-1"}

@@ -72,14 +72,3 @@ def test_finding_02_nobody_is_left_what_confined_pods_count_on(tmp_path: Path) -
     world.tree.kernel_write(world.path("gone", "app"), "cpuset.cpus", "5-7")
     _, told = keep(world.engine.node, before, world.cgroups.observe(), ["web"])
     assert list(told) == ["gone"], "on the other node they are in nobody's way"
-
-
-def test_finding_02_the_pool_of_before_is_no_grant_of_who_shared_it(tmp_path: Path) -> None:
-    """The folder of a pod that only shares still has it, and no reserved CPU: nobody else would get these again."""
-    world = World(tmp_path, settings={"cpuManagerPolicyOptions": {"strict-cpu-reservation": "true"}})
-    world.tree.add_pod("gone", Qos.GUARANTEED)
-    world.tree.add_container("gone", container_id("gone", "app"))
-    folder = world.path("gone", "app").rpartition("/")[0]
-    world.tree.kernel_write(folder, "cpuset.cpus", "5-7")
-    assert world.engine.ledger.cpus.shared == CpuSet.parse("1-7"), "it has widened since"
-    assert keep(world.engine.node, world.engine.ledger, world.cgroups.observe(), []) == (world.engine.ledger, {})

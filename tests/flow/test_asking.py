@@ -224,6 +224,8 @@ def test_refused_pods_stay_known_after_they_are_gone(left: Left, tmp_path: Path)
     assert found.explain(refused.pod).notes[0] == "the pod is gone; all numbers are those of now"
     anew = replace(refused, pod=replace(refused.pod, uid="anew", created=refused.pod.created + 1))
     assert replace(desk, outside={**gone, "anew": anew}).find("shop/checkout").uid == "anew"
+    both = {**gone, "anew": replace(anew, gone=True)}
+    assert replace(desk, outside=both).find("checkout").uid == "anew", "of two that are gone the newer one"
     inside = TrackedPod(refused.pod, checked_settings(desk.node, refused.pod))
     book.follow(State(desk.ledger, desk.node, DeviceTracker(desk.node), {uid: inside}))
     assert unplaced.load(tmp_path) == {}

@@ -248,6 +248,8 @@ def test_json_output_is_for_programs(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "")
     assert [each["cpus"] for each in answer["containers"]] == [None, "1-2"]
     assert [each["reason"] for each in answer["refused"].values()] == ["TopologyAffinityError"]
+    books = answer["numaNodes"][0]["memory"]["memory"]
+    assert books["total"] == books["system"] + books["granted"] + books["free"] > 0
     assert answer["numaNodes"][0]["free"] == "3"
 
 

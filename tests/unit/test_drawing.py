@@ -20,7 +20,7 @@ from agent.model.ledger import Ledger
 from agent.model.machine import Machine
 from agent.model.outcome import Admitted
 from agent.observe.drawing import draw
-from agent.observe.drawing.words import size
+from agent.observe.drawing.words import headline, size
 from agent.settings import parse, rules_of
 from tests.reference import MACHINES
 from tests.replay.trees import RECORDINGS
@@ -235,6 +235,25 @@ def test_large_machines_are_folded_unless_all_is_asked_for() -> None:
     assert "same as" not in full
     assert full.count(">NUMA node ") > 32
     assert folded.count('class="core"') < full.count('class="core"') / 4
+
+
+@pytest.mark.parametrize("nodes", [16, 17])
+def test_sixteen_nodes_are_drawn_and_more_are_folded(nodes: int) -> None:
+    """Where all still fits, nobody has to ask for it; what stands for others says which one it is like."""
+    found = draw(parse_synthetic(f"1 socket x {nodes} nodes x 1 core"))
+    assert (">same as NUMA node 0<" in found) is (nodes > 16)
+
+
+def test_the_line_about_the_machine_is_whole_in_however_many_lines() -> None:
+    """Below a small machine's title it breaks: each part stands there all the same."""
+    machine = parse_synthetic("1 socket x 1 core, 6 nics on 0")
+    codes = ("030200", "020700", "010802", "050200", "0b4000", "100000")
+    devices = tuple(replace(each, class_code=code) for each, code in zip(machine.devices, codes, strict=True))
+    machine = replace(machine, devices=devices)
+    _, top = read_groups(draw(machine))
+    _, *lines = [text.what for text in top.texts]
+    assert len(lines) > 1
+    assert " ".join(lines) == headline(machine)
 
 
 HOSTILE = "<script>alert(1)</script>&\"']]>\x00\x1b[31m\u202e\ud800 "

@@ -31,6 +31,12 @@ def test_fitted_text_is_never_wider_than_its_room(room: float) -> None:
     assert cut in ("", text) or (cut.endswith("…") and text.startswith(cut[:-1]))
 
 
+@pytest.mark.parametrize(("bold", "sum_"), [(False, 56730), (True, 62619)])
+def test_the_widths_are_those_of_the_font(sum_: int, *, bold: bool) -> None:
+    """DejaVu Sans, all of ASCII that prints, in thousandths of its size: a wrong one lets a text leave its box."""
+    assert width("".join(map(chr, range(32, 127))), 1000, bold=bold) == sum_
+
+
 def test_characters_outside_the_table_are_taken_as_wide() -> None:
     """A name in another script fits too: a full square per character."""
     assert width("数", 10) == 10

@@ -195,6 +195,12 @@ def test_fragmentation_is_bounded(free: list[int], largest: int, widest: int) ->
     assert 0 <= fragmentation(free, largest, widest) <= 1
 
 
+def test_a_lone_cpu_that_cannot_be_given_is_fragmented_room() -> None:
+    """Half a core, where only whole ones are given: what is free is of no use to anybody."""
+    assert fragmentation([1, 0], 0, 8) == 1.0
+    assert fragmentation([1, 0], 1, 8) == 0.0
+
+
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(strategies.nodes(), strategies.pods(0)), min_size=1, max_size=3))
 def test_what_is_read_once_is_the_same(worlds: list[Any]) -> None:

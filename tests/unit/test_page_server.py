@@ -127,6 +127,13 @@ def test_no_method_writes(page: PageServer, method: str) -> None:
         assert answer.headers["Allow"] == "GET, HEAD"
 
 
+def test_too_many_headers_are_told_as_such(page: PageServer) -> None:
+    """A proxy in front that adds a hundred is to be found by that word, and not by a method that is refused."""
+    with socket.create_connection(("127.0.0.1", port_of(page)), timeout=10) as stream:
+        stream.sendall(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 150 + b"\r\n")
+        assert b" 431 " in read_until(stream, b"\r\n").partition(b"\r\n")[0]
+
+
 def test_head_is_get_without_a_body(page: PageServer) -> None:
     """The same length is told."""
     for path in ("/", "/api/node", "/api/picture.svg"):

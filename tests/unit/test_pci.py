@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import sys
 from pathlib import Path
@@ -209,6 +210,18 @@ def test_a_libudev_that_cannot_be_loaded_is_a_clear_error(monkeypatch: pytest.Mo
         udev.Hotplug()
     with pytest.raises(HostError, match="install libudev1"):
         udev.cross_check(())
+
+
+def test_a_refused_socket_is_told_with_who_refused_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a network namespace of its own the agent hears nothing: the log says of what, and why."""
+    pyudev = pytest.importorskip("pyudev")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(pyudev.Monitor, "from_netlink", refuse)
+    with pytest.raises(HostError, match=r"^udev: cannot listen for hot-plug events: .*not permitted"):
+        udev.Hotplug()
 
 
 def test_without_libudev_there_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:

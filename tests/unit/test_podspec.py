@@ -147,6 +147,17 @@ def test_a_manifest_without_uid_gets_a_stable_one() -> None:
     assert pod_from(first).uid != pod_from(body(metadata={"uid": None, "name": "other"})).uid
 
 
+def test_of_several_faults_the_same_is_told_in_whatever_order_they_are_written() -> None:
+    """An Event for each order in which a controller writes a pod's resources would be one too many."""
+    faults = {"memory": "much", "cpu": "two", "example.com/gpu": "some"}
+    told = set()
+    for names in (list(faults), list(faults)[::-1]):
+        with pytest.raises(BadPodError) as caught:
+            pod_from(body({"name": "app", "resources": {"limits": {name: faults[name] for name in names}}}))
+        told.add(str(caught.value))
+    assert len(told) == 1
+
+
 @pytest.mark.parametrize(
     ("stamp", "seconds"),
     [

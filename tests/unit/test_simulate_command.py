@@ -81,6 +81,17 @@ def test_a_kubelet_of_another_minor(tmp_path: Path, minor: str, cpus: str) -> No
     assert (found["answers"], found["placements"][1]["containers"][0]["cpus"]) == (f"kubelet-{minor}", cpus)
 
 
+def test_each_variant_names_its_configuration(tmp_path: Path) -> None:
+    """Of two files of settings, whoever reads the JSON knows which one a figure is of; without any it is null."""
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.yaml").write_text(f"topologyManagerPolicy: {'restricted' if name == 'a' else 'none'}\n")
+    files = [str(tmp_path / f"{name}.yaml") for name in ("a", "b")]
+    both = answer(call(tmp_path, "-o", "json", "--config", files[0], "--config", files[1], pods=[pod("p")]))
+    assert [(each["config"], each["policy"]) for each in both] == [(files[0], "restricted"), (files[1], "none")]
+    (plain,) = answer(call(tmp_path, "-o", "json", pods=[pod("p")]))
+    assert plain["config"] is None
+
+
 def test_an_unknown_minor_is_wrong_input(tmp_path: Path) -> None:
     """--kubelet names the minors that there are."""
     result = call(tmp_path, "--kubelet", "1.99", pods=[pod("p")])
@@ -224,6 +235,7 @@ def test_wrong_input_is_told_and_ends_with_2(tmp_path: Path, arguments: list[str
         ("events: 3", "events: must be a list"),
         ("then: []", "then: is no key of a scenario"),
         ("events:\n- end: default/nobody", "events[0].end: 'default/nobody' names none of the pods"),
+        ("events:\n- pass: 86400\n- pass: 1000000001", "events[1].pass: must be seconds from 0 to 1000000000"),
         ("events:\n- pass: soon", "events[0].pass: must be seconds"),
         ("events:\n- go: 1", "events[0]: must be one of add, end, pass"),
         ("events:\n- add: none.yaml", "none.yaml: cannot be read"),

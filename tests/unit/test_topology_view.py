@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -16,10 +17,11 @@ from agent.cli import group
 from agent.cli.topology import command
 from agent.core.machines.synthetic import parse_synthetic
 from agent.host.checkpoint import Checkpoint
-from agent.model.ledger import Ledger
+from agent.model.idset import NodeSet
+from agent.model.ledger import Confinement, Ledger
 from agent.model.machine import Machine
 from agent.observe.tree import tree
-from tests.unit.drawing_cases import DESCRIPTIONS, grants, two_sockets
+from tests.unit.drawing_cases import DESCRIPTIONS, GIB, grants, two_sockets
 
 ROOT = f"synthetic:{DESCRIPTIONS[1]}"
 
@@ -116,6 +118,17 @@ def test_holders_are_shown_at_their_nodes() -> None:
     assert "reserved: CPUs 0,32" in lines
     assert any(line.startswith("GPU 01:00.0") and line.endswith("B") for line in lines)
     assert any(line.endswith("not aligned as its policy wants") for line in lines)
+
+
+def test_a_node_that_gives_a_pod_no_memory_is_not_said_to() -> None:
+    """Kept on two nodes, with room for all of its memory on the first: of the second it has CPUs."""
+    machine = two_sockets()
+    ledger = grants(machine)
+    both = Confinement(NodeSet.of(2, 3), ((2, 1500), (3, 0)), memory=True, limit=((2, 2 * GIB), (3, 0)))
+    ledger = replace(ledger, cpus=replace(ledger.cpus, confined={"u6": both}))
+    lines = [line.strip(" │├└─") for line in shown(machine, ledger).splitlines()]
+    assert "F  web/cache-0: shared CPUs, 2Gi" in lines
+    assert "F  web/cache-0: shared CPUs" in lines
 
 
 def test_large_machines_take_few_lines() -> None:

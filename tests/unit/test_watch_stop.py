@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from pathlib import Path
 
 import pytest
 
 from agent.kube.access import ApiAccess
-from agent.kube.watch.handlers import PodSource, Raw
+from agent.kube.watch.handlers import PodSource, Raw, keepalive_socket
 from tests import patience
 
 
@@ -29,6 +30,19 @@ class Deaf:
 
     def source_failed(self, why: str) -> None:
         raise AssertionError(why)
+
+
+def test_a_connection_whose_other_end_is_gone_shows_in_a_minute() -> None:
+    """A node of the control plane that fails closes nothing: without probes its watch would hear nothing for long."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        with keepalive_socket((socket.AF_INET, socket.SOCK_STREAM, 0, "", listening.getsockname())) as made:
+            assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            idle, every, times = (
+                made.getsockopt(socket.IPPROTO_TCP, option)
+                for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+            )
+    assert idle + every * times == 60
 
 
 def test_a_stop_that_comes_before_the_first_attempt_has_a_task_is_kept(
