@@ -233,7 +233,9 @@ class Judge:
 
     def _verdict(self, mutant: Mutant, run: Run, ended: Ended) -> Verdict:
         by = ended.failed[0] if ended.failed else ""
-        if not run.stages:
+        if ended.code == NO_IMPORT:
+            word, by = KILLED, "nothing can be imported"
+        elif not run.stages:
             word, by = SURVIVED, "no fast test runs it"
         elif ended.failed:
             word = KILLED
@@ -243,8 +245,6 @@ class Judge:
             word, by = UNJUDGED, "all of its tests were skipped"
         elif ended.code == 0:
             word = SURVIVED
-        elif ended.code == NO_IMPORT:
-            word, by = KILLED, "nothing can be imported"
         elif ended.code < 0:
             word, by = KILLED, f"signal {-ended.code}"
         else:

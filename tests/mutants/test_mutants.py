@@ -186,8 +186,8 @@ def test_a_recording_says_which_lines_each_test_ran(tmp_path: Path) -> None:
 class Played(Forks):
     """Says what it is told of each run instead of running it: which test fails, and how many were not skipped."""
 
-    def __init__(self, failing: Callable[[Run], str], ran: int = 1) -> None:
-        self._failing, self._number = failing, ran
+    def __init__(self, failing: Callable[[Run], str], ran: int = 1, code: int = 0) -> None:
+        self._failing, self._number, self._code = failing, ran, code
         self.ran: list[Run] = []
 
     def all(self, runs: Iterable[tuple[Any, Run]]) -> Iterator[tuple[Any, Run, Ended]]:
@@ -198,7 +198,13 @@ class Played(Forks):
                 key,
                 run,
                 Ended(
-                    bool(failed), out_of_time=False, failed=failed, ran=self._number, seconds=0.0, recorded={}, log=""
+                    int(bool(failed)) or self._code,
+                    out_of_time=False,
+                    failed=failed,
+                    ran=self._number,
+                    seconds=0.0,
+                    recorded={},
+                    log="",
                 ),
             )
 
@@ -254,6 +260,21 @@ def test_what_fails_once_and_passes_again_kills_nobody(tmp_path: Path, monkeypat
     judge.run([the("len(free) - 1 >= wanted", "False")], float("inf"), lambda _verdict: None)
     assert [each.verdict for each in verdicts.known.values()] == [SURVIVED]
     assert judge.false_alarms == ["t.py::test_first"]
+
+
+def test_what_cannot_be_imported_any_more_is_dead_though_no_test_runs_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What runs at import alone is in no test's recording: each test notices that there is no product."""
+    made = recordings(tmp_path, monkeypatch)
+    (tmp_path / "tree/agent").mkdir(parents=True)
+    (tmp_path / "tree/agent/a.py").write_text(SOURCE, "utf-8")
+    monkeypatch.setattr(made, "_running", lambda *_: set())
+    for code, word in ((4, KILLED), (0, SURVIVED)):
+        forks, verdicts = Played(lambda _run: "", code=code), Verdicts(tmp_path, f"c{code}")
+        judge = Judge(tmp_path / "tree", forks, made, verdicts, commit=f"c{code}", most_seconds=60.0)
+        judge.run([the("3", "4")], float("inf"), lambda _verdict: None)
+        assert [each.verdict for each in verdicts.known.values()] == [word]
 
 
 def test_tests_that_are_skipped_judge_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
