@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -15,12 +14,11 @@ from typing import Any
 import pytest
 
 from tests.mutants import forks as forking
-from tests.mutants import kept, report, table
+from tests.mutants import kept, report
 from tests.mutants.choosing import Recordings
 from tests.mutants.forks import Ended, Forks, Run
 from tests.mutants.judging import KILLED, SURVIVED, TIMEOUT, UNJUDGED, Judge, Verdict, Verdicts, sample
 from tests.mutants.operators import Mutant, mutants
-from tests.mutants.places import ROOT, product
 from tests.mutants.session import by_line
 
 SOURCE = '''\
@@ -353,65 +351,6 @@ def test_the_report_names_every_survivor_and_counts_what_is_proven_apart() -> No
     assert r"| agent/core/a.py:7 | f | `a \| b` -> `a` | 3 |" in text
     said = json.loads(report.as_json(found))
     assert (said["seed"], said["judged"], said["killed_percent"]) == (7, 4, 66.67)
-
-
-def test_the_kept_table_can_be_put_into_todays_code() -> None:
-    """Each entry says why it matters and who notices; the names of tests are those of files that are there."""
-    files, entries = product(ROOT), table.entries()
-    assert len({each.name for each in entries}) == len(entries) >= 39
-    for each in entries:
-        assert each.why
-        assert bool(each.by) != bool(each.equivalent), each.name
-        assert all((ROOT / test.partition("::")[0]).exists() for test in each.by), each.name
-        mutant = table.mutant(ROOT, each, files)
-        assert mutant is not None, f"{each.name}: its text is in today's code no more"
-        mutant.apply((ROOT / mutant.path).read_bytes())
-
-
-def finding_of(test: str) -> str:
-    """The number of the finding that a test's file is named after, "" for none."""
-    found = re.match(r"tests/findings/test_finding_0*(\d+b?)_", test)
-    return found[1] if found else ""
-
-
-def test_every_finding_has_a_fault_that_brings_it_back() -> None:
-    """It can be put into today's code, and no tests but the finding's own are asked whether they notice it."""
-    entries = [each for each in table.entries() if each.finding]
-    tests = (str(each.relative_to(ROOT)) for each in (ROOT / "tests/findings").glob("test_*.py"))
-    findings = {finding_of(each) for each in tests} - {""}
-    assert len(findings) >= 35
-    assert {each.finding for each in entries} == findings
-    for each in entries:
-        assert set(map(finding_of, each.by)) == {each.finding}, each.name
-
-
-def test_a_fault_may_be_put_into_a_manifest(tmp_path: Path) -> None:
-    """A rule that is no Python is found by its text and changed, whatever else is in its file."""
-    (tmp_path / "deploy").mkdir()
-    (tmp_path / "deploy/policy.yaml").write_text("rule: >-\n  k in ['a',\n  'b'] && true\n", "utf-8")
-    entry = table.Entry("owners", "deploy/policy.yaml", "k in ['a', 'b']", "k in ['a']", "why")
-    mutant = table.mutant(tmp_path, entry, [])
-    assert mutant is not None
-    source = (tmp_path / "deploy/policy.yaml").read_bytes()
-    assert mutant.apply(source) == b"rule: >-\n  k in ['a'] && true\n"
-
-
-def test_the_report_of_the_kept_table_names_findings(tmp_path: Path) -> None:
-    """Its rows are those of the developers' page: the fault, its finding, what it does, who noticed."""
-    rows = [
-        report.Row("finding-07-lost", "7", "nobody is told", KILLED, "tests/a.py::test_told"),
-        report.Row("old", "", "a | b", "gone", "its text is in today's code no more"),
-    ]
-    text = report.as_markdown(report.Result(1, "c1", table=rows))
-    assert "| finding-07-lost | 7 | nobody is told | killed | test_told |" in text
-    assert r"| old |  | a \| b | gone | its text is in today's code no more |" in text
-    assert "1 of 2 are noticed" in text
-
-
-def test_a_proof_names_a_mutant_of_a_file_that_is_there() -> None:
-    """A proof for a file that went away proves nothing any more."""
-    for name in table.equivalents():
-        assert (ROOT / name.partition("::")[0]).exists(), name
 
 
 def test_lines_belong_to_the_innermost_function() -> None:
