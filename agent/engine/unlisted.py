@@ -40,7 +40,7 @@ def keep(node: Node, ledger: Ledger, observed: Observed, there: Collection[str])
     parts: dict[str, CpuSet] = {}
     for each in observed.cgroups:
         mine = each.pod_uid in there or each.pod_uid in ledger.pods
-        if may_be_granted(each) and not mine:
+        if may_be_granted(each) and each.cpus != pool and not mine:  # it shares, though the pool has widened since
             part = each.cpus & node.reserved  # of a mixed set: the rest is a grant, and nobody else's pool
             if part and (each.cpus - part).isdisjoint(pool):
                 parts[each.container_id] = part

@@ -5,12 +5,16 @@ from __future__ import annotations
 import errno
 from pathlib import Path
 
+import pytest
+
+from agent.core.machines.synthetic import parse_synthetic
 from agent.engine.unlisted import keep
+from agent.host.scratch import Layout, Scratch
 from agent.host.standin import container_id
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.pod import Qos
 from agent.model.podspec import pod_from
-from tests.findings.cluster_node import ClusterNode, list_pods, running
+from tests.findings.cluster_node import MACHINE, ClusterNode, list_pods, running
 from tests.flow.world import World, container, manifest
 
 
@@ -72,3 +76,26 @@ def test_finding_02_nobody_is_left_what_confined_pods_count_on(tmp_path: Path) -
     world.tree.kernel_write(world.path("gone", "app"), "cpuset.cpus", "5-7")
     _, told = keep(world.engine.node, before, world.cgroups.observe(), ["web"])
     assert list(told) == ["gone"], "on the other node they are in nobody's way"
+
+
+@pytest.mark.parametrize("version", [1, 2], ids=["v1", "v2"])
+def test_finding_02_who_carries_the_pool_of_before_by_name_has_no_grant(tmp_path: Path, version: int) -> None:
+    """A grant ended while no agent ran: taken for its own, what a sidecar shared would be kept from everybody."""
+    machine = parse_synthetic(MACHINE)
+    Scratch.create(tmp_path / "cgroup", cpus=machine.online, nodes=machine.node_set, setup=Layout(version))
+    strict = {"cpuManagerPolicyOptions": {"strict-cpu-reservation": "true"}}
+    node = ClusterNode(tmp_path, settings=strict)
+    world = node.world
+    world.run(manifest("db", container(cpu="2")))
+    world.run(manifest("gone", container(cpu="2"), container("side", cpu="500m"), created=1))
+    was, pool = world.effective("gone"), world.effective("gone", "side")
+    assert CpuSet.parse(pool) == world.engine.ledger.cpus.shared
+    world.end("db")
+    with node.serving() as agent:
+        list_pods(agent, manifest("new", container(cpu="4")))
+        agent.engine.reconcile()
+        ledger = agent.engine.ledger
+        assert ledger.cpus.assigned["gone"] == {container_id("gone", "app"): CpuSet.parse(was)}
+        assert len(ledger.grant("new", "app").cpus or ()) == 4, "there is room for it"
+        assert world.effective("gone") == was
+        assert world.effective("gone", "side") == str(ledger.cpus.shared)
