@@ -70,7 +70,7 @@ def lab() -> Iterator[Lab]:
 def sampler(request: pytest.FixtureRequest) -> Iterator[Sampler | None]:
     """Sweeps the kernel of numalign's node during each test that uses the lab; what it sees can fail the test.
 
-    None where there is nothing to sweep: no lab, a node that rests, or one with cgroup v1.
+    None where there is nothing to sweep: no lab, or a node that rests.
     """
     if "lab" not in request.fixturenames:
         yield None
@@ -80,7 +80,7 @@ def sampler(request: pytest.FixtureRequest) -> Iterator[Sampler | None]:
         if name in ("alone", "spare", "grounds"):
             request.getfixturevalue(name)
     node = lab.numalign
-    if node.guest.resting or node.plan.cgroups == 1:
+    if node.guest.resting:
         yield None
         return
     found = Sampler(node)

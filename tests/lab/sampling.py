@@ -34,7 +34,7 @@ class Sampler:
     """Sweeps one node's kernel from `start` to `end`.
 
     Attributes:
-        node: with cgroup v2.
+        node: whose kernel is swept.
         excused: why overlaps meanwhile are not numalign's; "" where they are.
     """
 

@@ -237,22 +237,30 @@ BUNDLE = {
 """Where a runtime writes down what a container is, and what it calls that."""
 
 
+FILES = {
+    2: ("sys/fs/cgroup", "cpuset.cpus.effective", "cgroup.threads"),
+    1: ("sys/fs/cgroup/cpuset", "cpuset.effective_cpus", "tasks"),
+}
+"""Of cgroups, by version: where they are, the CPUs in force, the threads."""
+
+
 @pytest.mark.go
+@pytest.mark.parametrize("version", FILES)
 @pytest.mark.parametrize(("driver", "runtime"), NAMES)
-def test_the_sampler_knows_the_names_of_each_layout(tmp_path: Path, driver: str, runtime: str) -> None:
+def test_the_sampler_knows_the_names_of_each_layout(tmp_path: Path, driver: str, runtime: str, version: int) -> None:
     """A container and the sandbox of its pod are seen; CRI-O's monitor and a cgroup where nothing runs are not."""
     app, pause, empty, monitor = (letter * 64 for letter in "abcd")
     everywhere = f"0-{max(os.sched_getaffinity(0))}"
-    name, (bundle, kind) = NAMES[driver, runtime], BUNDLE[runtime]
+    name, (bundle, kind), (tree, cpus_file, threads) = NAMES[driver, runtime], BUNDLE[runtime], FILES[version]
     with subprocess.Popen(["sleep", "60"]) as child:
         for each, folder in (
             (app, name.format(app)), (pause, name.format(pause)), (empty, name.format(empty)),
             (monitor, f"crio-conmon-{monitor}" + ".scope" * (driver == "systemd")),
         ):  # fmt: skip
-            place = tmp_path / "sys/fs/cgroup" / POD[driver] / folder
+            place = tmp_path / tree / POD[driver] / folder
             place.mkdir(parents=True)
-            (place / "cpuset.cpus.effective").write_text(f"{everywhere}\n")
-            (place / "cgroup.threads").write_text("" if each == empty else f"{child.pid}\n")
+            (place / cpus_file).write_text(f"{everywhere}\n")
+            (place / threads).write_text("" if each == empty else f"{child.pid}\n")
             about = tmp_path / bundle.format(each)
             about.parent.mkdir(parents=True)
             word = "sandbox" if each == pause else "container"

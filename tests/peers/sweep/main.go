@@ -2,7 +2,7 @@
 //
 //	sweep OUT [ROOT]
 //
-// A sweep reads cpuset.cpus.effective of every container's cgroup (v2; names of systemd or cgroupfs, of containerd or
+// A sweep reads the CPUs in force of every container's cgroup (v2 or v1; names of systemd or cgroupfs, of containerd or
 // CRI-O) and the Cpus_allowed of every thread in it. It sweeps every 60 ms, and at once after somebody wrote a cpuset.
 // OUT gets a JSON object per line: each sweep that differs from the one before, each new saved ledger, and one a second
 // in any case. SIGTERM ends it. ROOT is where cgroups, bundles and the ledger are looked for, in place of /.
@@ -34,11 +34,21 @@ import (
 )
 
 const (
-	tree   = "/sys/fs/cgroup/kubepods*"
 	ledger = "/var/lib/numalign/checkpoint.json"
 	pause  = 60 * time.Millisecond
 	beat   = time.Second
 )
+
+// A version of cgroups: where the kubelet's are, and what tells CPUs in force and threads.
+type version struct {
+	tree, cpus, threads string
+	stale               bool // the list of threads must be opened anew
+}
+
+var versions = []version{
+	{"/sys/fs/cgroup/kubepods*", "/cpuset.cpus.effective", "/cgroup.threads", false},
+	{"/sys/fs/cgroup/cpuset/kubepods*", "/cpuset.effective_cpus", "/tasks", true},
+}
 
 var (
 	root  = ""
@@ -70,12 +80,14 @@ type line struct {
 	Ledger  *string               `json:"ledger,omitempty"` // the checkpoint in base64, when it is another one
 }
 
-// One container's open files: opened once, read again and again.
+// One container's open files: opened once, read again and again. But the list of threads of v1 is the one that was true
+// when it was first read, for as long as somebody reads it each second (kernel/cgroup/cgroup-v1.c): it is opened anew.
 type files struct {
 	id, pod       string
 	sandbox       bool
 	cpus, threads *os.File
-	began         bool // its program runs: runc is through with it
+	tasks         string // of v1: in place of threads
+	began         bool   // its program runs: runc is through with it
 }
 
 type sweeper struct {
@@ -211,7 +223,7 @@ func (s *sweeper) sets(reverse bool) map[string]*container {
 	for _, path := range paths {
 		file := s.known[path]
 		cpus, err := reread(file.cpus, s.buffer)
-		text, gone := reread(file.threads, s.buffer[4096:])
+		text, gone := file.list(s.buffer[4096:])
 		threads := strings.Fields(text)
 		if err != nil || gone != nil || len(threads) == 0 {
 			continue
@@ -220,6 +232,19 @@ func (s *sweeper) sets(reverse bool) map[string]*container {
 		found[file.id] = &container{file.pod, cpus, kind, strays(cpus, threads)}
 	}
 	return found
+}
+
+// list the threads.
+func (f *files) list(buffer []byte) (string, error) {
+	if f.tasks == "" {
+		return reread(f.threads, buffer)
+	}
+	file, err := os.Open(f.tasks)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	return reread(file, buffer)
 }
 
 func (f *files) kind(threads []string) string {
@@ -246,21 +271,25 @@ func runc(thread string) bool {
 // list finds all containers' cgroups; those that came are opened and watched, those that went are closed.
 func (s *sweeper) list() {
 	var found []string
-	tops, _ := filepath.Glob(root + tree)
-	for _, top := range tops {
-		s.visit(top, &found)
+	for _, each := range versions {
+		tops, _ := filepath.Glob(root + each.tree)
+		for _, top := range tops {
+			s.visit(top, each, &found)
+		}
 	}
 	for path, file := range s.known {
 		if !slices.Contains(found, path) {
 			file.cpus.Close()
-			file.threads.Close()
+			if file.threads != nil {
+				file.threads.Close()
+			}
 			delete(s.known, path)
 		}
 	}
 	s.paths = found
 }
 
-func (s *sweeper) visit(folder string, found *[]string) {
+func (s *sweeper) visit(folder string, files version, found *[]string) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return
@@ -272,8 +301,8 @@ func (s *sweeper) visit(folder string, found *[]string) {
 		}
 		path := filepath.Join(folder, entry.Name())
 		if above.MatchString(path) {
-			s.visit(path, found)
-		} else if match := scope.FindStringSubmatch(path); match != nil && s.open(path, match) {
+			s.visit(path, files, found)
+		} else if match := scope.FindStringSubmatch(path); match != nil && s.open(path, files, match) {
 			*found = append(*found, path)
 		}
 	}
@@ -284,16 +313,19 @@ func (s *sweeper) watched(folder string) {
 	syscall.InotifyAddWatch(s.notify, folder, syscall.IN_MODIFY|syscall.IN_CREATE|syscall.IN_DELETE)
 }
 
-func (s *sweeper) open(path string, match []string) bool {
+func (s *sweeper) open(path string, its version, match []string) bool {
 	if s.known[path] != nil {
 		return true
 	}
-	cpus, err := os.Open(path + "/cpuset.cpus.effective")
+	cpus, err := os.Open(path + its.cpus)
 	if err != nil {
 		return false
 	}
-	threads, err := os.Open(path + "/cgroup.threads")
-	if err != nil {
+	var threads *os.File
+	tasks := ""
+	if its.stale {
+		tasks = path + its.threads
+	} else if threads, err = os.Open(path + its.threads); err != nil {
 		cpus.Close()
 		return false
 	}
@@ -302,7 +334,7 @@ func (s *sweeper) open(path string, match []string) bool {
 		text, _ := os.ReadFile(root + fmt.Sprintf(place, match[2]))
 		sandbox = sandbox || pod.Match(text)
 	}
-	s.known[path] = &files{match[2], strings.ReplaceAll(match[1], "_", "-"), sandbox, cpus, threads, false}
+	s.known[path] = &files{match[2], strings.ReplaceAll(match[1], "_", "-"), sandbox, cpus, threads, tasks, false}
 	s.watched(path)
 	return true
 }
