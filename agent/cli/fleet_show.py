@@ -150,7 +150,7 @@ def _fits(found: Fits | None) -> str:
 
 
 def _age(seconds: float) -> str:
-    """As kubectl shows ages: two parts at most."""
+    """In the largest unit that is whole; a clock that is behind makes nobody wait for less than nothing."""
     for unit, name in ((86_400, "d"), (3600, "h"), (60, "m")):
         if seconds >= unit:
             return f"{int(seconds // unit)}{name}"

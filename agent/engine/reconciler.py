@@ -58,7 +58,7 @@ class Reconciler:
         state = self._state
         return state.switches.observe_only or bool(state.yields) or self._enforcer.off
 
-    def switch(self, *, observe_only: bool, why: str = "", source: str = "writers") -> None:
+    def switch(self, *, observe_only: bool, why: str = "", source: str) -> None:
         """Another writer of cpusets was found: write nothing from now on; or it is gone (safety.md S10).
 
         `why` says who it is, told once; `source` who found it: each resumes only what it stopped.

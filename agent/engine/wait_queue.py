@@ -61,7 +61,7 @@ def queue_of(known: Mapping[str, TrackedPod], rules: Rules, but: str = "") -> li
 
 def queued(known: TrackedPod, refusal: Refusal, now: float, *, node: Node, given: Given | None) -> TrackedPod:
     """A refused pod whose wish is to wait: in line, or refused for good. It waits from now on, if it does not yet."""
-    prepare = _prepare({known.pod.uid: given} if given else {})
+    prepare = _prepare({known.pod.uid: given or {}})
     hopeless = never(node, known.pod, known.settings, prepare)
     if hopeless is not None:
         hopeless = explained(hopeless, prepare(node.start(), known.pod), node.inventory, known.pod)

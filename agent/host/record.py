@@ -182,7 +182,6 @@ class _Packer:
         self._files = files
         self._name = name
         self._anonymous: dict[str, str] = {}
-        self._seen: set[str] = set()
         self._buffer = io.BytesIO()
         self._tar = tarfile.open(fileobj=self._buffer, mode="w:xz", preset=3, format=tarfile.GNU_FORMAT)  # noqa: SIM115 - because finish() closes it
 
@@ -199,9 +198,8 @@ class _Packer:
 
     def _add(self, path: str, kind: bytes, data: bytes = b"", target: str = "", *, top: bool = False) -> None:
         where = path if top else self._safe(self._files.virtual(path))
-        if where in self._seen or not where:
+        if not where:
             return
-        self._seen.add(where)
         member = tarfile.TarInfo(f"{self._name}/{where}")
         member.type = kind
         member.size = len(data)

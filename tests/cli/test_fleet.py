@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +96,20 @@ def test_nobody_waits(tmp_path: Path) -> None:
     done = typed("--from", str(file))
     assert done.exit_code == 0
     assert "no pod waits for room or lies misaligned" in done.output
+
+
+@pytest.mark.parametrize(
+    ("seconds", "age"), [(30, r"\d\ds"), (150, "2m"), (3 * 3600 + 60, "3h"), (86_400 + 7200, "1d"), (-600, "0s")]
+)
+def test_how_long_a_pod_waits_is_told_in_one_unit(tmp_path: Path, seconds: int, age: str) -> None:
+    """By the largest unit that is whole; without it nobody sees which of two pods waits for a minute or for days."""
+    waits = pod("open", cpu="4")
+    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - seconds))
+    waits["metadata"]["creationTimestamp"] = created
+    file = tmp_path / "fleet.json"
+    file.write_text(json.dumps({"items": [topology("n", summary_of(served(3, 4, 2))), node("n"), waits]}))
+    text = " ".join(typed("--from", str(file)).output.split())
+    assert re.search(rf"shop/open not bound - {age} 4 ", text.replace("\u00a0", " ")), text
 
 
 def test_a_picture_that_cannot_be_written_is_told(listed: Path, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def told(kubeconfig: Path, folder: Path, pods: list[Object], strategy: Strategy)
     file = folder / "pods.json"
     file.write_text(json.dumps({"kind": "List", "items": pods}))
     options = WhatIfOptions(pods=(file,), strategy=strategy, smallest=False)
-    return forecast(ApiSource(Caller(kubeconfig)), options)
+    return forecast(ApiSource(Caller(kubeconfig)), options, keep_pods=False)
 
 
 def forecast_of(found: ClusterForecast, fate: Fate) -> Lot:

@@ -144,6 +144,7 @@ def test_a_tree_in_order_is_told_as_such_and_nothing_is_written(site: Site) -> N
     assert (app["pod"], app["container"], app["wanted"], app["asked"], app["effective"], app["exclusive"]) == (
         "ns/app", "app", "1", "1", "1", True
     )  # fmt: skip
+    assert (app["cause"], app["kept"]) == ("", ""), "nothing is wrong with it that would stay"
     assert by_path[site.at(SANDBOX), "cpuset.cpus"]["wanted"] == "0"
     assert found["unnamed"] == [SANDBOX]
     assert snapshot(site.tree) == before
@@ -156,6 +157,8 @@ def test_what_others_wrote_is_told_by_cause(site: Site) -> None:
     assert write(site.tree, site.at(APP), site.quota, "50000" if site.tree.version == 1 else "50000 100000") == "ok"
     found = site.verify(1)
     assert found["drift"] == {"drift-foreign": 1, "quota": 1}
+    paths = [each["path"] for each in found["cgroups"]]
+    assert paths == sorted(paths, key=paths.index), "what is said of one cgroup stands together"
     wrong = {each["path"]: each for each in found["cgroups"] if each["cause"]}
     assert (wrong[site.at(SANDBOX)]["wanted"], wrong[site.at(SANDBOX)]["asked"]) == ("0", "1")
     table = site.run("verify", "--drift-only")

@@ -99,3 +99,14 @@ def test_finding_02_who_carries_the_pool_of_before_by_name_has_no_grant(tmp_path
         assert len(ledger.grant("new", "app").cpus or ()) == 4, "there is room for it"
         assert world.effective("gone") == was
         assert world.effective("gone", "side") == str(ledger.cpus.shared)
+
+
+def test_finding_02_the_pool_of_before_is_no_grant_of_who_shared_it(tmp_path: Path) -> None:
+    """The folder of a pod that only shares still has it, and no reserved CPU: nobody else would get these again."""
+    world = World(tmp_path, settings={"cpuManagerPolicyOptions": {"strict-cpu-reservation": "true"}})
+    world.tree.add_pod("gone", Qos.GUARANTEED)
+    world.tree.add_container("gone", container_id("gone", "app"))
+    folder = world.path("gone", "app").rpartition("/")[0]
+    world.tree.kernel_write(folder, "cpuset.cpus", "5-7")
+    assert world.engine.ledger.cpus.shared == CpuSet.parse("1-7"), "it has widened since"
+    assert keep(world.engine.node, world.engine.ledger, world.cgroups.observe(), []) == (world.engine.ledger, {})

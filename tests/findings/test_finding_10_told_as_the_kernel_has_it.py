@@ -48,6 +48,23 @@ def node(folder: Path, version: int, clock: Clock | None = None, settings: Mappi
     return world
 
 
+def test_finding_10_a_refused_write_is_not_tried_at_every_look(tmp_path: Path, version: int) -> None:
+    """Each event is a look: what the kernel refuses would be written hundreds of times a second while pods come."""
+    clock = Clock()
+    world = node(tmp_path, version, clock)
+    world.kernel.refuse(errno.EBUSY, path=container_id("db", "app"))
+    world.run(manifest("db", container(cpu="4"), created=2))
+    for _ in range(3):  # at once, and once more when all around it is as it stays
+        world.engine.reconcile(again=False)
+    before = world.kernel.refusals
+    for _ in range(5):
+        world.engine.reconcile(again=False)
+    assert world.kernel.refusals == before
+    assert world.engine.repair_in() is not None, "it is tried again in a while"
+    world.engine.reconcile()
+    assert world.kernel.refusals > before, "the look by the clock tries everything"
+
+
 def test_finding_10_a_refused_write_is_told_and_so_is_its_end(tmp_path: Path, version: int) -> None:
     """While the kernel refuses the set, the condition is False and names file, errno and remedy; then it is True."""
     world = node(tmp_path, version)

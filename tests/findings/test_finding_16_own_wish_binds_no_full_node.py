@@ -150,6 +150,16 @@ def test_finding_16_what_a_wish_may_use_beyond_its_request_keeps_nobody_out(tmp_
     assert (mems(node, "first"), "huge" in node.ears.refused_) == ("0", True), "nobody yields to what cannot be"
 
 
+def test_finding_16_no_more_wishes_yield_than_must(tmp_path: Path) -> None:
+    """Two have room on node 1 beyond their requests: the latest is left unbound, which is enough, and no other."""
+    node = world(tmp_path, Kernel(8 * GIB, 8 * GIB), topologyManagerPolicy="single-numa-node", **STATIC)
+    for number, (uid, limit) in enumerate((("first", "7Gi"), ("second", "3Gi"), ("third", "3Gi"))):
+        node.run(hog(limit, name=uid, created=number))
+    assert [mems(node, uid) for uid in ("first", "second", "third")] == ["0", "1", "1"]
+    node.run(manifest("db", container(memory="4Gi"), created=3))
+    assert [mems(node, uid) for uid in ("first", "second", "third", "db")] == ["0", "1", "0-1", "1"]
+
+
 def test_finding_16_a_wish_within_its_request_yields_to_nobody(tmp_path: Path) -> None:
     """Memory that a pod requests is counted by the scheduler: it stays bound, and the other is refused."""
     node = world(tmp_path, Kernel(8 * GIB, 8 * GIB), topologyManagerPolicy="single-numa-node", **STATIC)

@@ -222,6 +222,15 @@ def test_s4_pods_that_ran_before_are_never_refused_and_their_memory_is_not_bound
     assert (world.holds("old"), world.holds("huge")) == ("1-2", "")
 
 
+def test_a_pod_that_was_never_bound_is_told_once(tmp_path: Path) -> None:
+    """With each pod that comes all that ran before the agent would be told anew, each a request to the API server."""
+    world = World(tmp_path)
+    world.see(manifest("old"), ran=["old"])
+    assert world.ears.words == ["old"]
+    world.see(manifest("new", created=1))
+    assert world.ears.words == ["old", "new"]
+
+
 def test_s4_pinning_adopted_pods_can_be_switched_off(tmp_path: Path) -> None:
     """With pinAdopted false, pods that ran before the agent stay on the shared pool."""
     world = World(tmp_path, pin_adopted=False)

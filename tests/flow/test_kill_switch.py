@@ -159,3 +159,24 @@ def test_s3_a_start_without_the_api_server_obeys_the_nodes_switch_of_before(tmp_
         assert (kept.observe_only, kept.resources) == (before.observe_only, before.resources)
         agent.source.intake.node_changed({"metadata": {"uid": "n1"}, "status": {}})
         until(lambda: node.world.effective("db") == node.world.holds("db"))
+
+
+def test_s3_what_changed_meanwhile_is_put_right_as_soon_as_the_switch_is_off(tmp_path: Path) -> None:
+    """Not with the next look by the clock, until which a pod would run on CPUs that are not its own."""
+    node = ClusterNode(tmp_path, settings={"cpuManagerReconcilePeriod": "1h"})
+    body = manifest("db")
+    node.world.run(body)
+    node.keep()
+    node.world.tree.kernel_write(node.world.path("db", "app"), "cpuset.cpus", "0-6")
+    with node.serving() as agent:
+        list_pods(agent, running(body))
+        until(lambda: node.world.effective("db") == node.world.holds("db"))
+        agent.source.intake.node_changed(
+            {"metadata": {"uid": "n1", "annotations": {"numalign.io/observe-only": "true"}}, "status": {}}
+        )
+        until(lambda: agent.engine.switches.observe_only)
+        node.world.tree.kernel_write(node.world.path("db", "app"), "cpuset.cpus", "0-7")
+        agent.engine.reconcile()
+        assert node.world.effective("db") == "0-7"
+        agent.source.intake.node_changed({"metadata": {"uid": "n1"}, "status": {}})
+        until(lambda: node.world.effective("db") == node.world.holds("db"), 20)

@@ -207,6 +207,20 @@ def test_s22_a_clash_is_told_once_and_the_device_is_not_handed_out(tmp_path: Pat
     assert "numalign.io/nic" in made.ears.refused_["two"].message
 
 
+def test_s22_what_a_plugin_offers_no_more_is_handed_out_again(tmp_path: Path) -> None:
+    """The plugin was removed: the function that it offered is the agent's to give, and no other word of it stays."""
+    selectors = [{"resource": "numalign.io/nic", "class": "02", "namespaces": ["*"]}]
+    machine = "2 sockets x 1 node x 4 cores x 1 thread, nic on 0"
+    (address,) = (device.address for device in parse_synthetic(machine).devices)
+    made = World(tmp_path, machine=machine, settings={"devices": selectors})
+    made.engine.devices_offered([Offered("intel.com/sriov", address, NodeSet.of(0))])
+    assert "intel.com/sriov" in made.engine.node.inventory.reported
+    made.engine.devices_offered([])
+    assert made.engine.node.inventory.reported == frozenset()
+    made.see(manifest("one", devices="numalign.io/nic=1"))
+    assert made.engine.ledger.grant("one", "app").devices == {"numalign.io/nic": (address,)}
+
+
 def test_an_annotation_that_asks_for_what_is_not_handed_out_is_told(tmp_path: Path) -> None:
     """Nobody would notice a device that is not given: an unknown resource, and one of a plugin's."""
     made = world(

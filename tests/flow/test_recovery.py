@@ -41,6 +41,7 @@ def test_a_restart_changes_nothing(tmp_path: Path) -> None:
     before = running(tmp_path, store)
     after = World(tmp_path, store=store, pods=before.pods.values())
     assert (after.recovered.as_saved, after.recovered.kept) == (True, ("cache", "db", "web"))
+    assert after.recovered.unknown == (), "nobody is said to be unknown who was kept"
     after.engine.pods_seen(before.pods.values())
     after.engine.pods_listed(set(before.pods))
     assert after.engine.reconcile() == ()
@@ -193,6 +194,7 @@ def test_sets_that_cannot_be_a_grant_are_not_adopted(tmp_path: Path) -> None:
     after = World(tmp_path, pods=before.pods.values())
     assert after.recovered.adopted == ("cache",)
     assert after.recovered.running == ("db", "web")
+    assert after.recovered.unknown == (), "nobody is said to be unknown whom the API names"
     after.engine.pods_listed(set(before.pods))
     after.engine.pods_seen(before.pods.values(), ran=after.recovered.running)
     assert after.engine.ledger.pods["db"].adopted is True

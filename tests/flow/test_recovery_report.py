@@ -75,6 +75,16 @@ def test_a_report_that_cannot_be_read_is_no_report(folder: Path, text: str) -> N
     assert "last start" not in _state(folder)
 
 
+def test_a_start_logs_how_many_pods_it_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Figures by name, for who collects logs: a start that lost pods would look like one that kept all."""
+    gone = tuple("def")
+    found = Recovered(Ledger("", CpuBooks(CpuSet())), as_saved=False, kept=("a", "b"), adopted=("c",), unknown=gone)
+    with caplog.at_level("INFO"):
+        recovery_report.tell(tmp_path, found)
+    (line,) = [each for each in caplog.records if each.getMessage() == "recovered"]
+    assert vars(line)["facts"] == {"kept": 2, "adopted": 1, "unknown": 3, "as_saved": False}
+
+
 def test_a_report_of_a_full_node_is_read(tmp_path: Path) -> None:
     """Two hundred and fifty pods are some kilobytes of names: all of them are there."""
     uids = tuple(f"{number:08x}-0000-4000-8000-000000000000" for number in range(250))

@@ -140,6 +140,12 @@ def log(node: Node, lines: int = 40) -> str:
     return node.run(f"for f in $(ls -t {files} | head -2); do echo == $f; tail -n {lines} $f; done; true")
 
 
+def unpinned(node: Node) -> list[str]:
+    """What agents on a node said of containers that started without their sets: an answer to NRI was not ready."""
+    files = f"/var/log/pods/{NAMESPACE}_*/*/*.log"
+    return node.run(f"grep -h 'starts without its sets' {files}; true").splitlines()
+
+
 def ledger(node: Node) -> Ledger | None:
     """The ledger as saved on the node; None before the first save."""
     try:

@@ -17,8 +17,9 @@ FAST = (
 )  # fmt: skip
 """The tiers whose tests run against a mutant."""
 SLOW_MARKS = frozenset({"lab", "cluster", "root_cgroup"})
-SLOW_FIXTURES = frozenset({"lab", "cluster", "kube"})
-"""Tests of the fast tiers with these need a control plane, a guest or this machine's cgroups: left out, too."""
+SLOW_FIXTURES = frozenset({"lab", "cluster", "kube", "stranger"})
+"""Tests of the fast tiers with these need a control plane, a guest, this machine's cgroups, or a copy of the
+repository of their own: left out, too."""
 SLOWEST = 20.0
 """Seconds; a test that takes longer alone is left out."""
 EXAMPLES = 15

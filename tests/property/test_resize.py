@@ -148,6 +148,33 @@ def test_a_pod_gets_of_its_init_containers_cpus_what_it_asks_for() -> None:
     assert has.issubset(left)
 
 
+def test_half_a_core_of_an_init_container_is_of_use_where_cores_may_be_shared() -> None:
+    """It left one thread beside the core that the pod runs on: the pod grows onto it, not onto a free one."""
+    node = node_of(MACHINES[0], "best-effort", whole=False)
+
+    def two(milli: int) -> Pod:
+        return boxes_of(("i", ContainerKind.INIT, 3000), ("c", ContainerKind.APP, milli))
+
+    ledger = node.admit(node.start(), two(2000)).ledger
+    left = ledger.grant("p", "i").cpus
+    assert left is not None
+    assert len(left) == 3
+    assert resized(node, ledger, two(3000)).ledger.grant("p", "c").cpus == left
+
+
+def test_beyond_its_node_a_pod_grows_onto_the_nearest() -> None:
+    """It fills node 2: of the others node 3 is of the same socket, and every access to the memory of 0 is slower."""
+    node = node_of("2 sockets x 2 nodes x 4 cores x 1 thread, 8G per node", "best-effort", whole=False)
+    ledger = node.start()
+    for name, milli in (("a", 2000), ("b", 4000), ("p", 4000)):
+        ledger = node.admit(ledger, pod_of(name, milli, 64)).ledger
+    held = ledger.grant("p", "c").cpus or CpuSet()
+    assert node.machine.nodes_of(held) == NodeSet.of(2)
+    ledger = node.release(node.release(ledger, "a"), "b")
+    grown = resized(node, ledger, pod_of("p", 5000, 64)).ledger.grant("p", "c").cpus or CpuSet()
+    assert node.machine.nodes_of(grown) == NodeSet.of(2, 3)
+
+
 def test_nobody_is_granted_cpus_by_a_resize_who_gets_none_at_admission() -> None:
     """Neither under cpuManagerPolicy none, nor with pod-level resources while their feature gate is off."""
     plain = node_of(MACHINES[0], "best-effort", whole=False)

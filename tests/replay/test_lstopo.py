@@ -132,6 +132,17 @@ def test_a_node_without_memory_keeps_its_cpus() -> None:
     assert str(gpu.numa_nodes) == "3"
 
 
+def test_a_machine_without_nodes_is_one_node_with_all_its_memory() -> None:
+    """Format 1 of a kernel without NUMA names none: memory and CPUs are the machine's, or no pod would get memory."""
+    text = """<topology>
+      <object type="Machine" cpuset="0x3" online_cpuset="0x3" local_memory="4096">
+      <object type="PU" os_index="0" cpuset="0x1"/><object type="PU" os_index="1" cpuset="0x2"/>
+    </object></topology>"""
+    machine = machine_from(parse(text.encode()), "flat")
+    check_machine(machine)
+    assert [(node.id, str(node.cpus), node.memory, node.online) for node in machine.nodes] == [(0, "0-1", 4096, True)]
+
+
 TWO_CPUS = """<topology version="2.0"><object type="Machine" cpuset="0x3">
   <object type="NUMANode" os_index="0" cpuset="0x3" local_memory="4096"/>
   <object type="PU" os_index="0" cpuset="0x1"/><object type="PU" os_index="1" cpuset="0x2"/></object></topology>"""
@@ -200,6 +211,17 @@ def test_distances_are_those_of_each_row() -> None:
     assert [node.distances for node in machine.nodes] == [(10, 21), (31, 11)]
 
 
+def test_sets_of_more_than_32_cpus_are_read_word_by_word() -> None:
+    """A word of zeros is left out; what is read otherwise names CPUs that the machine does not have."""
+    text = """<topology version="2.0"><object type="Machine" cpuset="0x00000002,,0x00000001">
+      <object type="NUMANode" os_index="0" cpuset="0x00000001" local_memory="4096"/>
+      <object type="NUMANode" os_index="1" cpuset="0x00000002,,0x0" local_memory="4096"/>
+      <object type="PU" os_index="0" cpuset="0x00000001"/>
+      <object type="PU" os_index="65" cpuset="0x00000002,,0x0"/></object></topology>"""
+    machine = machine_from(parse(text.encode()))
+    assert [str(node.cpus) for node in machine.nodes] == ["0", "65"]
+
+
 TOPOLOGY = '<topology version="2.0"><object type="Machine" cpuset="0x3">{}</object></topology>'
 PU = '<object type="PU" os_index="{}" cpuset="0x1"/>'
 
@@ -217,6 +239,7 @@ PU = '<object type="PU" os_index="{}" cpuset="0x1"/>'
         (TOPOLOGY.format(PU.format(0)).replace("0x3", "3"), '(Machine) has cpuset="3", which is no set such as'),
         (TOPOLOGY.format(PU.format(0)).replace("0x3", "0xf...f"), "which is no set such as 0x000000ff"),
         (TOPOLOGY.format(PU.format(0)).replace("0x3", ",".join(["0x1"] * 5000)), "with numbers above"),
+        (TOPOLOGY.format(PU.format(0)).replace("0x3", "0x1" + "," * 2048), "has a cpuset with numbers above 65535"),
         (TOPOLOGY.format(PU.format(0) + '<object type="NUMANode" os_index="0" cpuset="0x1"/>' * 2), "is there twice"),
         (TOPOLOGY.format(PU.format(0) + '<object type="NUMANode" os_index="0"><page_type size="4096"/>'
                          '<page_type size="8192" count="1"/></object>'), "more huge pages than its local_memory"),

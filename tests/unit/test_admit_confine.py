@@ -224,6 +224,15 @@ def test_s7_memory_is_never_bound_to_no_nodes() -> None:
     assert share(books, "u1", "app", Rules(), node) == DesiredSets(cpus=node.online)
 
 
+def test_s7_a_container_that_was_not_accounted_is_not_bound() -> None:
+    """`kubectl debug` adds one without a limit: bound, it could use memory that was promised to others."""
+    node, each = machine(), pod(align="numa,memory", limit="1Gi")
+    books = ledger(node, u1=Confinement(NodeSet.of(0), ((0, 1500),), memory=True, limit=((0, GIB),)))
+    books = replace(books, pods={"u1": PodRecord(each, "none", "container")})
+    bound = {name: share(books, "u1", name, Rules(), node).mems for name in ("app", "debugger")}
+    assert bound == {"app": NodeSet.of(0), "debugger": None}
+
+
 def test_a_pod_that_runs_unbound_is_kept_whatever_its_limit() -> None:
     """Its memory may lie anywhere, so that no node needs room for it; bound, it would not have fitted."""
     node = machine()

@@ -13,7 +13,7 @@ from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import HostError, MalformedError, SysfsMissingError
 from agent.host import archives
 from agent.host.archives import open_root, read_archive
-from agent.host.machines import open_machine
+from agent.host.machines import names, open_machine
 from agent.host.sysfs.discovery import discover
 from tests.replay.trees import write_tree
 
@@ -132,3 +132,13 @@ def test_every_byte_that_is_unpacked_counts_once() -> None:
     assert [stream.read(10) for _ in range(4)] == [b"x" * 10, b"x" * 10, b"x" * 10, b""]
     with pytest.raises(OSError, match="unpacks to more than"):
         archives._Bounded(io.BytesIO(b"x" * 31), 30).read(31)
+
+
+def test_names_are_found_from_within_a_copy_of_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed numalign has no folder of machines beside it: it finds those of the folder that one works in."""
+    folder = tmp_path / "deploy" / "machines"
+    folder.mkdir(parents=True)
+    (folder / "of-this-copy.txt").write_text("3 cores")
+    monkeypatch.chdir(tmp_path)
+    assert len(open_machine("of-this-copy").cpus) == 3
+    assert "of-this-copy" in names()

@@ -7,9 +7,12 @@ from pathlib import Path
 
 from agent.core.machines.synthetic import parse_synthetic
 from agent.engine.migrate import migrate
+from agent.model.idset import CpuSet
 from agent.model.ledger import DeviceBooks
 from tests.flow.world import World, container, manifest
 from tests.world.nodes import managers_of
+from tests.world.pods import container as part
+from tests.world.pods import pod
 
 EIGHT = "2 sockets x 1 node x 4 cores x 1 thread, 8G per node"
 
@@ -80,3 +83,17 @@ def test_only_a_resize_changes_what_a_pod_holds(tmp_path: Path) -> None:
     world.see(manifest("part", created=1, owner="me"))
     assert world.holds("part") == "2"
     assert "it lost CPUs 1" in world.engine.ledger.pods["part"].why["app"]
+
+
+def test_a_pod_that_is_managed_as_a_whole_keeps_what_is_left_of_its_pool() -> None:
+    """One of the pod's CPUs goes offline: the others stay its own, and nobody else's."""
+    settings = {"reservedSystemCPUs": "0"}
+    node = managers_of(EIGHT, settings)
+    newcomer = pod("whole", part("a", cpus=2))
+    admitted = node.admit(node.start(), newcomer).ledger
+    own = CpuSet.of(1, 2, 3)
+    books = replace(admitted.cpus, pools={"whole": own}, shared=admitted.cpus.shared - own)
+    carried = migrate(replace(admitted, cpus=books), managers_of(f"{EIGHT}, offline 3", settings))
+    assert dict(carried.ledger.cpus.pools) == {"whole": CpuSet.of(1, 2)}
+    assert carried.ledger.cpus.shared.isdisjoint(CpuSet.of(1, 2))
+    assert [loss.what for loss in carried.losses] == ["it lost CPUs 3, which are offline or another pod's"]

@@ -157,3 +157,20 @@ def test_devices_that_moved_are_seen_again(tmp_path: Path) -> None:
         entry.symlink_to(f"../../../devices/pci0000:80/{entry.name}")
         after = discover(files)
     assert [str(m.devices[0].numa_nodes) for m in (before, after)] == ["1", "0"]
+
+
+@pytest.mark.parametrize(
+    ("inside", "sys_only", "stored", "path"),
+    [
+        ("", False, "sys/x/y", "sys/x/y"),
+        ("host", False, "host/xen/x", "xen/x"),
+        ("", True, "xen/x", "sys/xen/x"),
+        ("", True, "", "sys"),
+        ("host/sys", True, "host/sys/xen", "sys/xen"),
+    ],
+)
+def test_a_path_in_the_store_is_told_as_callers_write_it(
+    inside: str, *, sys_only: bool, stored: str, path: str
+) -> None:
+    """A recording is packed by these paths: a letter that is lost makes a file that nobody finds in it."""
+    assert HostFiles("/nowhere", inside=inside, sys_only=sys_only).virtual(stored) == path

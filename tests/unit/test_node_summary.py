@@ -71,6 +71,14 @@ def maker(publish: bool = True) -> tuple[SummaryText, dict[str, Any]]:  # noqa: 
 SMALL = "1 socket x 2 nodes x 4 cores, 4G per node"
 
 
+def test_a_hybrid_machine_is_read_as_it_is() -> None:
+    """A node whose cores are of two kinds is not left out of `simulate --cluster`, and says which are which."""
+    run = DryRun(managers_of(f"{SMALL}, efficiency 4-7", {"reservedSystemCPUs": "0"}))
+    read = decode(encode(summarize(run.state, began=0.0, enforcing=True)))
+    assert read.machine.cpus == run.node.machine.cpus
+    assert {cpu.kind for cpu in read.machine.cpus} == {"performance", "efficiency"}
+
+
 def test_nothing_is_made_unless_it_is_asked_for() -> None:
     """The default costs nothing: no summary, also after it was switched off again."""
     made, world = maker(publish=False)
@@ -149,6 +157,12 @@ def unpacked(text: str) -> dict[str, Any]:
     return dict(json.loads(zlib.decompress(base64.b64decode(text))))
 
 
+def with_a_node(body: dict[str, Any], number: int) -> dict[str, Any]:
+    """The JSON of a summary whose machine has one more node, without CPUs: a set that holds it is that many bits."""
+    machine = body["machine"]
+    return {**body, "machine": {**machine, "nodes": [*machine["nodes"], {"id": number, "cpus": "", "memory": 0}]}}
+
+
 GOOD = encode(summarize(full(SMALL, 3).state, began=0.0, enforcing=True))
 
 
@@ -164,8 +178,9 @@ GOOD = encode(summarize(full(SMALL, 3).state, began=0.0, enforcing=True))
         (lambda text: packed({**unpacked(text), "moons": 3}), "moons: is not known to this version"),
         (lambda text: packed({**unpacked(text), "ledger": None}), "ledger"),
         (lambda text: packed({**unpacked(text), "generation": "x"}), "generation: must be a whole number"),
+        (lambda text: packed(with_a_node(unpacked(text), 2**40)), "has a NUMA node that is not between 0 and"),
     ],
-    ids=["empty", "cut", "letter", "list", "bomb", "newer", "unknown", "missing", "wrong kind"],
+    ids=["empty", "cut", "letter", "list", "bomb", "newer", "unknown", "missing", "wrong kind", "far node"],
 )
 def test_a_summary_that_cannot_be_read_says_why(damage: Callable[[str], str], told: str) -> None:
     """Whatever stands in the annotation ends in one sentence: that node is left out, and the others are read."""

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from agent.core.cgroups.desired import DesiredSets, desired_sets, one_by_one, share
-from agent.core.cgroups.enforced import Look, unenforced
+from agent.core.cgroups.enforced import Look, after, unenforced
 from agent.core.cgroups.naming import UNSURE
 from agent.core.cgroups.plan import plan
-from agent.model.cgroup import Cause, Level, Write
+from agent.model.cgroup import Cause, Level, Write, Written
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Confinement, CpuBooks, Ledger, MemoryBooks, PodRecord
 from agent.model.machine import Machine
@@ -354,6 +354,21 @@ def test_kubepods_itself_is_never_written() -> None:
         world = node(version)
         world.kernel.online(CpuSet.of(0, 1), NodeSet.of(0))
         assert "/kubepods" not in {path for path, _, _ in planned(world)}
+
+
+def test_what_was_not_written_stays_as_it_was_read() -> None:
+    """On v1 a CPU that is offline stays in the set and is not in force: a write elsewhere does not make it so."""
+    world = node(1)
+    enforce(world)
+    found = world.observe()
+    offline = CpuSet.of(5)
+    read = replace(
+        found, cgroups=tuple(replace(each, effective_cpus=each.effective_cpus - offline) for each in found.cgroups)
+    )
+    done = Written(Write(f"{POD}/side", "cpuset.cpus", "0-3", str(POOL), Cause.POOL), "0-3", "0-3")
+    there = {each.path: each for each in after(read, [done]).cgroups}
+    assert str(there[f"{POD}/side"].effective_cpus) == "0-3"
+    assert (str(there[f"{POD}/main"].cpus), str(there[f"{POD}/main"].effective_cpus)) == ("4-5", "4")
 
 
 def test_who_follows_a_level_that_cannot_be_written_is_told_which() -> None:

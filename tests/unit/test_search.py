@@ -134,3 +134,18 @@ def test_what_cannot_be_is_told_at_once(bins: tuple[Bin, ...]) -> None:
     budget = Budget()
     assert Search(0b111, bins, Order(), budget).run(1) == (None, True)
     assert Budget().left - budget.left == 1
+
+
+def test_of_two_bins_that_can_spare_as_much_both_are_tried() -> None:
+    """They pay differently for what comes next: only if the second drops the one node can the first drop the other.
+
+    To ask the first alone answers a larger mask, so that a pod is put on other nodes than the kubelet's rules say.
+    """
+    bins = (Bin((Need(1, (0, 1, 1)),), 0b111), Bin((Need(3, (1, 2, 1)),), 0b111))
+    assert Search(0b111, bins, Order(), Budget()).run(1) == (0b001, True)
+
+
+def test_no_nodes_are_no_set_of_nodes() -> None:
+    """Where nothing is needed every node will do, and none at all still will not: no pod is sent to no node."""
+    assert not Family(0, ()).possible
+    assert not Family(0b11, (Need(0, (1, 1)),)).holds(0)

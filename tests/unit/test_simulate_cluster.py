@@ -63,6 +63,8 @@ def test_a_rollout_goes_on_from_what_the_nodes_hold(tmp_path: Path) -> None:
     assert (first["state"], first["containers"][0]["cpus"]) == ("aligned", "1-6")
     assert found["placements"][1]["containers"][0]["cpus"] == "8-13"
     assert (found["fits"], found["parts"]["new"]["fit"]) == (False, 3)
+    states = found["parts"]["new"]["states"]
+    assert {state: count for state, count in states.items() if count} == {"aligned": 3, "unschedulable": 1}
     assert found["placements"][3]["lacking"] == {"cpu": 2}
 
 
@@ -154,6 +156,21 @@ def test_another_policy_for_new_pods(tmp_path: Path) -> None:
     assert places(found) == {"default/wide-0": "node-0"}
 
 
+def test_another_policy_on_a_node_of_that_name_and_on_no_other(tmp_path: Path) -> None:
+    """Two pods would fit if both nodes changed: the answer would promise room that the named node does not have."""
+    found = answer(
+        call(tmp_path, fleet(2), "-o", "json", "--policy", "restricted", "--nodes", "node-1",
+             pods=[workload("wide", 2, "10")])
+    )  # fmt: skip
+    assert places(found) == {"default/wide-0": "node-1", "default/wide-1": None}
+
+
+def test_pods_of_a_count_have_names_of_their_own(tmp_path: Path) -> None:
+    """As a controller numbers them: who reads which of them fits could not tell three pods of one name apart."""
+    found = answer(call(tmp_path, fleet(2), "-o", "json", "--replicas", "3", pods=[workload("web", 1, "6")]))
+    assert sorted(places(found)) == ["default/web-0", "default/web-1", "default/web-2"]
+
+
 def test_more_nodes_and_replicas(tmp_path: Path) -> None:
     """--replicas counts instead of the manifest, --add brings nodes without pods; one too few says how many more."""
     nodes = fleet(1)
@@ -179,6 +196,17 @@ def test_one_pod_that_moves_makes_room(tmp_path: Path) -> None:
         {"kind": "move", "node": "node-0", "pod": "0", "goes": "node-1"}
     ]
     assert "the pod that holds CPUs 1-4 leaves node-0" in call(tmp_path, nodes, pods=[workload("big", 1, "7")]).output
+
+
+def test_beside_a_drain_the_pod_that_moves_is_told_where_it_goes(tmp_path: Path) -> None:
+    """Of the pods that have to go elsewhere the drained ones come first, and go where the moved one leaves."""
+    nodes = fleet(3)
+    for number, name, cpu in ((0, "d", "1"), (1, "a", "6"), (1, "b", "4"), (2, "c", "6"), (2, "e", "4")):
+        assert nodes[number].bind(pod_of(name, cpu, owner="web"))
+    found = answer(call(tmp_path, nodes, "-o", "json", "--drain", "node-0", pods=[workload("big", 1, "8")]))
+    assert not found["fits"]
+    (move,) = (each for each in found["changes"] if each["kind"] == "move")
+    assert (move["node"], move["goes"]) == ("node-1", "node-2")
 
 
 def test_selectors_taints_and_cordons_count(tmp_path: Path) -> None:

@@ -100,3 +100,14 @@ def test_bandwidth_tells_kinds_where_there_are_no_tiers(tmp_path: Path) -> None:
     assert [str(node.kind) for node in machine.nodes] == ["dram", "hbm", "far", "dram"]
     assert [str(node.initiators) for node in machine.nodes] == ["0"] * 4
     assert machine.nodes[1].kind_source == f"{NODE}/node1/access1/initiators"
+
+
+def test_a_node_whose_memory_is_offline_is_no_measure_for_others(tmp_path: Path) -> None:
+    """Firmware still tells its bandwidth. Beside that ordinary memory would be taken for fast memory, and so told."""
+    write_tree(tmp_path, parse_synthetic("3 nodes x 1 core, 1G per node"), old=True)
+    for node, bandwidth in enumerate((1000, 1000, 200)):
+        folder = f"{NODE}/node{node}/access1/initiators"
+        put(tmp_path, f"{folder}/read_bandwidth", bandwidth)
+        link(tmp_path, f"{folder}/node{node}", f"{NODE}/node{node}")
+    put(tmp_path, f"{NODE}/node2/meminfo", "Node 2 MemTotal: 0 kB")
+    assert [str(each.kind) for each in read(tmp_path).nodes] == ["dram", "dram", "none"]

@@ -95,7 +95,7 @@ class _Nowhere:
 
 
 def forecast(
-    source: Source, options: WhatIfOptions, progress: Progress = silent, *, keep_pods: bool = False
+    source: Source, options: WhatIfOptions, progress: Progress = silent, *, keep_pods: bool
 ) -> ClusterForecast:
     """Read the fleet and answer.
 

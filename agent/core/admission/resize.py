@@ -329,7 +329,7 @@ class _Resize:
     def _distance(self, home: NodeSet, other: int) -> int:
         machine = self._node.machine
         order = [node.id for node in machine.nodes]
-        distances = [machine.by_node[each].distances for each in home if each in machine.by_node]
+        distances = [machine.by_node[each].distances for each in home]
         return min((each[order.index(other)] for each in distances if each), default=0)
 
     # ---- memory

@@ -36,7 +36,7 @@ class Widened:
             return None
         needs = [_shared_need(reach, table.request[name], free, idle) for name, free in table.free.items()]
         family = Family(reach.hosts & ~table.used, tuple(needs))
-        named = sorted({group & reach.hosts for group in table.in_use()} - {0})
+        named = {group & reach.hosts for group in table.in_use()} - {0}
         fixed = {mask: mask.bit_count() == size for mask in named if self.accepts(mask)}
         whole = family if family.possible else None
         return Demand(whole, size, fixed) if whole or fixed else None

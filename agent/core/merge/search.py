@@ -147,7 +147,7 @@ class Search:
         return self._unless_known(spot, slack)
 
     def _feasible(self, spot: _Spot, drops: int, slack: Slack) -> bool:
-        if drops < 0 or spot.forced.bit_count() > spot.keep:
+        if spot.forced.bit_count() > spot.keep:
             return False
         if drops and not self._prices.affordable(spot.at, drops, slack):
             return False
