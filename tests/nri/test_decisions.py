@@ -31,6 +31,12 @@ from tests.patience import PATIENCE
 MACHINE = "2 sockets x 1 node x 4 cores x 1 thread, 4G per node, nic on 0, nic on 1"
 NICS = {"devices": [{"resource": "numalign.io/nic", "class": "02", "namespaces": ["*"]}]}
 VFIO = DeviceNode("/dev/vfio/vfio", "c", 10, 196)
+MEMORY = {
+    "memoryManagerPolicy": "Static", "topologyManagerPolicy": "single-numa-node",
+    "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1124Mi"}}],
+    "kubeReserved": {"cpu": "1", "memory": "1Gi"},
+}  # fmt: skip
+"""Settings with which memory is bound."""
 
 
 def usable(address: str) -> Usable:
@@ -117,12 +123,7 @@ def test_sets_of_containers(world: World, decisions: EngineDecisions) -> None:
 
 def test_memory_is_bound_where_it_is_managed(tmp_path: Path) -> None:
     """With memoryManagerPolicy Static the nodes come with the container."""
-    settings = {
-        "memoryManagerPolicy": "Static", "topologyManagerPolicy": "single-numa-node",
-        "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1124Mi"}}],
-        "kubeReserved": {"cpu": "1", "memory": "1Gi"},
-    }  # fmt: skip
-    world = World(tmp_path, machine=MACHINE, settings=settings)
+    world = World(tmp_path, machine=MACHINE, settings=MEMORY)
     world.see(manifest("db"))
     want = EngineDecisions(world.engine, usable).desired("db", "app")
     assert (want.cpus, want.mems, want.exclusive) == (CpuSet.parse("1-2"), NodeSet.of(0), True)
@@ -130,12 +131,7 @@ def test_memory_is_bound_where_it_is_managed(tmp_path: Path) -> None:
 
 def test_a_node_that_the_machine_has_lost_is_not_named_to_the_runtime(tmp_path: Path) -> None:
     """The disk is full, so what is saved is of the machine of before; with that set the container would not start."""
-    settings = {
-        "memoryManagerPolicy": "Static", "topologyManagerPolicy": "single-numa-node",
-        "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1124Mi"}}],
-        "kubeReserved": {"cpu": "1", "memory": "1Gi"},
-    }  # fmt: skip
-    world = World(tmp_path, machine=MACHINE, settings=settings)
+    world = World(tmp_path, machine=MACHINE, settings=MEMORY)
     world.engine.pods_listed(set())
     world.see(manifest("first", container(cpu="3")))
     world.see(manifest("db", created=1))
