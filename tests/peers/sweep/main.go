@@ -81,13 +81,13 @@ type line struct {
 }
 
 // One container's open files: opened once, read again and again. But the list of threads of v1 is the one that was true
-// when it was first read, for as long as somebody reads it each second (kernel/cgroup/cgroup-v1.c): it is opened anew.
+// when it was first read, for as long as somebody reads it each second (kernel/cgroup/cgroup-v1.c): stale.
 type files struct {
 	id, pod       string
 	sandbox       bool
 	cpus, threads *os.File
-	tasks         string // of v1: in place of threads
-	began         bool   // its program runs: runc is through with it
+	stale         bool
+	began         bool // its program runs: runc is through with it
 }
 
 type sweeper struct {
@@ -236,10 +236,10 @@ func (s *sweeper) sets(reverse bool) map[string]*container {
 
 // list the threads.
 func (f *files) list(buffer []byte) (string, error) {
-	if f.tasks == "" {
+	if !f.stale {
 		return reread(f.threads, buffer)
 	}
-	file, err := os.Open(f.tasks)
+	file, err := os.Open(f.threads.Name())
 	if err != nil {
 		return "", err
 	}
@@ -280,9 +280,7 @@ func (s *sweeper) list() {
 	for path, file := range s.known {
 		if !slices.Contains(found, path) {
 			file.cpus.Close()
-			if file.threads != nil {
-				file.threads.Close()
-			}
+			file.threads.Close()
 			delete(s.known, path)
 		}
 	}
@@ -321,11 +319,8 @@ func (s *sweeper) open(path string, its version, match []string) bool {
 	if err != nil {
 		return false
 	}
-	var threads *os.File
-	tasks := ""
-	if its.stale {
-		tasks = path + its.threads
-	} else if threads, err = os.Open(path + its.threads); err != nil {
+	threads, err := os.Open(path + its.threads)
+	if err != nil {
 		cpus.Close()
 		return false
 	}
@@ -334,7 +329,7 @@ func (s *sweeper) open(path string, its version, match []string) bool {
 		text, _ := os.ReadFile(root + fmt.Sprintf(place, match[2]))
 		sandbox = sandbox || pod.Match(text)
 	}
-	s.known[path] = &files{match[2], strings.ReplaceAll(match[1], "_", "-"), sandbox, cpus, threads, tasks, false}
+	s.known[path] = &files{match[2], strings.ReplaceAll(match[1], "_", "-"), sandbox, cpus, threads, its.stale, false}
 	s.watched(path)
 	return true
 }
