@@ -244,6 +244,8 @@ PU = '<object type="PU" os_index="{}" cpuset="0x1"/>'
         (TOPOLOGY.format(PU.format(0) + '<object type="NUMANode" os_index="0"><page_type size="4096"/>'
                          '<page_type size="8192" count="1"/></object>'), "more huge pages than its local_memory"),
         (TOPOLOGY.format(PU.format(0) + '<object type="PCIDev" pci_busid="x"/>'), "no PCI function"),
+        (TOPOLOGY.format(PU.format(0) + PU.format(1) + '<object type="L3Cache" cpuset="0x3"/>'
+                         '<object type="L3Cache" cpuset="0x2"/>'), "(L3Cache) shares CPUs with another cache of"),
         (TOPOLOGY.format(PU.format(0) + f'<object type="Package" os_index="{2**31 + 1}" cpuset="0x1"/>'),
          "no number from 0 to 2147483648"),
         ('<!DOCTYPE t [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><topology>&b;</topology>', "declares the entity a"),

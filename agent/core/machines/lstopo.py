@@ -133,6 +133,7 @@ def _packages(tree: XmlMachine) -> dict[int, int]:
 
 def _caches(tree: XmlMachine) -> tuple[tuple[Cache, ...], dict[tuple[int, int], int]]:
     caches: dict[tuple[int, int], Cache] = {}
+    elements: dict[tuple[int, int], Element] = {}
     ids: dict[tuple[int, int], int] = {}
     for each, _ in tree.objects:
         kind = _CACHE.fullmatch(each.get("type"))
@@ -142,8 +143,15 @@ def _caches(tree: XmlMachine) -> tuple[tuple[Cache, ...], dict[tuple[int, int], 
             continue
         level = int(kind[1]) if kind else each.number("depth", most=9)
         caches[level, cpus.first] = Cache(level, cpus, each.number("cache_size", 0))
+        elements[level, cpus.first] = each
         if level >= UNCORE_LEVEL and each.get("os_index"):
             ids[level, cpus.first] = each.number("os_index", most=2**32)
+    taken: dict[int, CpuSet] = {}
+    for level, first in sorted(caches):
+        cpus, others = caches[level, first].cpus, taken.get(level, CpuSet())
+        if not cpus.isdisjoint(others):
+            raise elements[level, first].wrong("shares CPUs with another cache of its level")
+        taken[level] = cpus | others
     return tuple(caches[key] for key in sorted(caches)), ids
 
 
