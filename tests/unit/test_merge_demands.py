@@ -95,6 +95,18 @@ def test_described_and_listed_answers_mix(policy: str) -> None:
     assert want.hint == Hint(NodeSet.of(3), preferred=True)
 
 
+@pytest.mark.parametrize("policy", ["best-effort", "restricted", "single-numa-node"])
+@pytest.mark.parametrize(("free", "node"), [(True, 0b01), (False, 0b10)])
+def test_a_list_that_also_has_a_hint_without_nodes_binds_only_where_that_is_not_preferred(
+    policy: str, *, free: bool, node: int
+) -> None:
+    """Beside a demand that likes both nodes: bound by it, the pod would lie on a node nobody needs."""
+    cpu, at = cpus([4] * 2, [4, 4], 2), Positions.of(range(2))
+    either = Hint(None, preferred=free), Hint(NodeSet.of(1), preferred=True)
+    assert bits(merge(2, policy, {"cpu": cpu}, {"gpu": either})) == (node, True)
+    assert bits(merge(2, policy, {"cpu": listed(cpu, at)}, {"gpu": either})) == (node, True)
+
+
 def test_different_preferred_counts_never_meet() -> None:
     """T8: CPUs fit one node, memory needs two by capacity: nothing is preferred, and restricted refuses at once."""
     cpu, memory = cpus([8] * 64, [8] * 64, 4), cpus([10] * 64, [10] * 64, 12)
@@ -246,6 +258,20 @@ def test_reasons_tell_what_everybody_said_and_what_would_be_next() -> None:
         (2, "", Stance.NO_PREFERENCE),
     ]
     assert [str(hint.nodes) for hint in reasons.voices[1].hints or ()] == ["0", "1", "0-1"]
+
+
+@pytest.mark.parametrize(("nodes", "lists", "after"), [(8, [255, 247], NodeSet.of(0, 2)), (9, [None, None], None)])
+def test_reasons_list_all_hints_of_up_to_eight_nodes(
+    nodes: int, lists: list[int | None], after: NodeSet | None
+) -> None:
+    """Where nobody's preferences meet, only lists tell what came second: a machine of eight nodes is told of it."""
+    told: list[MergeReasons] = []
+    one, two = cpus([4] * nodes, [4] * nodes, 4), cpus([4] * nodes, [4] * nodes, 8)
+    rules = TopologyRules(Policy.BEST_EFFORT)
+    merge_answers([{"cpu": one, "memory": two}], Positions.of(range(nodes)), rules, Order(), trace=told.append)
+    (reasons,) = told
+    assert (reasons.best, reasons.preferred, reasons.runner_up) == (NodeSet.of(0, 1), False, after)
+    assert [voice.hints and len(voice.hints) for voice in reasons.voices] == lists
 
 
 def test_reasons_of_wide_machines_describe_and_find_the_runner_up() -> None:

@@ -20,15 +20,13 @@ State = tuple[int, tuple[Family, ...]]
 
 def single_node(question: MergeQuestion) -> tuple[int, bool]:
     """Policy single-numa-node (T4): the lowest node that every side prefers, else everything."""
-    everything = question.everything
-    binding = [side.demand for side in question.sides if side.optional is not True]
+    everything, binding = question.everything, _binding(question)
     if question.hopeless:
         return everything, False
     for node in members(everything):
-        prefers = [side.demand.prefers(1 << node) for side in question.sides] if not binding else []
-        if any(prefers) or (binding and all(demand.prefers(1 << node) for demand in binding)):
+        if all(demand.prefers(1 << node) for demand in binding):
             return 1 << node, True
-    return everything, not binding
+    return everything, False
 
 
 def preferred_mask(question: MergeQuestion, order: Order, budget: Budget) -> tuple[int | None, bool]:
@@ -36,10 +34,7 @@ def preferred_mask(question: MergeQuestion, order: Order, budget: Budget) -> tup
     if question.hopeless:
         return None, True
     everything = question.everything
-    binding = [side.demand for side in question.sides if side.optional is not True]
-    if not binding:
-        found = {mask for side in question.sides for mask, preferred in side.demand.fixed.items() if preferred}
-        return order.best(_within(everything, {everything, *found})), True
+    binding = _binding(question)
     named = {mask for demand in binding for mask, preferred in demand.fixed.items() if preferred}
     best = order.best(_within(everything, {m for m in named if all(demand.prefers(m) for demand in binding)}))
     families = [(demand, demand.family) for demand in binding if demand.family is not None]
@@ -53,6 +48,11 @@ def preferred_mask(question: MergeQuestion, order: Order, budget: Budget) -> tup
     needs = tuple(dict.fromkeys(need for _, family in families for need in family.needs))
     mask, proved = _described(binding, domain, needs, best, order, budget)
     return order.best(m for m in (best, mask) if m is not None), proved
+
+
+def _binding(question: MergeQuestion) -> list[Demand]:
+    """The demands of which a mask is needed. There is one: a side that is not listed has no hint without nodes."""
+    return [side.demand for side in question.sides if side.optional is not True]
 
 
 def _within(everything: int, masks: set[int]) -> set[int]:
