@@ -119,9 +119,8 @@ class Watcher:
     _asked: threading.Event = field(default_factory=threading.Event)
 
     def start(self, *, patience: float = 10.0) -> None:
-        """Begin; returns when the watches stand and what is there was told (or after `patience` seconds)."""
+        """Begin, once; returns when the watches stand and what is there was told (or after `patience` seconds)."""
         self._wake_in, self._wake_out = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._over.clear()
         self._thread = threading.Thread(target=self._run, name="cgroup folders", daemon=True)
         self._thread.start()
         self._ready.wait(patience)
