@@ -63,6 +63,12 @@ def test_memory_only_nodes_and_holes() -> None:
     assert far.distances == (27, 17, 10)
     both = parse_synthetic("2 sockets x 1 node x 1 core, memory node 1G far near 0 and 1")
     assert both.by_node[2].distances == (17, 17, 10)
+    somewhere = parse_synthetic(
+        "2 sockets x 1 node x 1 core, node ids 3,8, memory node 1G, distance 10 12 20"
+    ).by_node[9]
+    assert (str(somewhere.initiators), somewhere.distances) == ("3", (17, 27, 10)), (
+        "near to the first, where none is named"
+    )
 
 
 def test_cpus_of_all_sorts() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from agent.core.cpus.distributed import Balance, distributed
@@ -174,6 +176,17 @@ def test_sixty_four_nodes_are_distributed_over_in_bounded_time() -> None:
     taken = CpuSet(distributed(on, on.all & ~0b1111, 130, at_least=40))
     assert sorted({len(taken & CpuSet(held)) for held in on.nodes.values()} - {0}) in ([3, 4], [3])
     assert len(taken) == 130
+
+
+@pytest.mark.parametrize("literal", [True, False])
+def test_sixteen_nodes_are_distributed_over_at_once(literal: bool) -> None:  # noqa: FBT001 - parameter
+    """12,870 sets of eight of them, and what does not divide, would take ten seconds, for which no pod starts."""
+    on = CpuTopology.of(machine(*([(0, None, [cpu]) for cpu in range(n * 8, n * 8 + 8)] for n in range(16))))
+    free = on.all & ~sum(0b10000000 << 8 * node for node in range(1, 16, 2))  # uneven: no set is balanced at once
+    began = time.thread_time()
+    taken = CpuSet(distributed(on, free, 36, at_least=8, literal=literal))
+    assert time.thread_time() - began < 1.0
+    assert sorted(len(taken & CpuSet(held)) for held in on.nodes.values()) == [0] * 8 + [4] * 4 + [5] * 4
 
 
 def test_the_balance_is_the_standard_deviation_in_thousandths() -> None:
