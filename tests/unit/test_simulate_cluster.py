@@ -183,6 +183,14 @@ def test_more_nodes_and_replicas(tmp_path: Path) -> None:
     assert answer(call(tmp_path, nodes, "-o", "json", "--replicas", "5", "--add", "2:node-0", pods=web))["fits"]
 
 
+@pytest.mark.parametrize(("pods", "more"), [(1001, [1000]), (1002, [])])
+def test_a_thousand_new_nodes_are_tried_and_no_more(tmp_path: Path, pods: int, more: list[int]) -> None:
+    """A node holds one of the pods: nobody is told to add thousands, and the note says that not all was tried."""
+    found = answer(call(tmp_path, fleet(1), "-o", "json", "--replicas", str(pods), pods=[workload("web", 1, "8")]))
+    assert [each["count"] for each in found["changes"] if each["kind"] == "nodes"] == more
+    assert any(note.startswith("not all changes of the list were tried") for note in found["notes"])
+
+
 def test_one_pod_that_moves_makes_room(tmp_path: Path) -> None:
     """The change that costs least beside another policy: which pod, from where, to where."""
     nodes = fleet(2)

@@ -119,6 +119,16 @@ def test_a_refused_replica_is_made_again_elsewhere(tmp_path: Path) -> None:
     assert result.exit_code == 0
 
 
+def test_a_second_replica_goes_past_the_node_that_refused_the_first(tmp_path: Path) -> None:
+    """Its refusal is known and not asked for anew; sent there again and again, the pod would seem to fit nowhere."""
+    scene = [pod("a", "4"), pod("b", "4"), deployment("web", 2, "6", policy="single-numa-node")]
+    node = "synthetic:1 socket x 8 cores x 2 threads"
+    arguments = ["-o", "json", "--on-misalignment", "fail", "--node", node, "--scheduler", "most-allocated"]
+    (found,) = answer(call(tmp_path, *arguments, "--retries", "1", pods=scene))
+    replicas = found["placements"][2:]
+    assert [(each["state"], each["tries"]) for each in replicas] == [("aligned", 2)] * 2
+
+
 def test_waiting_pods_and_a_scenario(tmp_path: Path) -> None:
     """A pod that waits enters when another ends; one that waits too long is refused; unschedulable ones come in."""
     (tmp_path / "more.yaml").write_text(json.dumps(pod("late", "2")))
@@ -198,6 +208,16 @@ def test_the_table_says_under_which_policy_there_is_too_little(tmp_path: Path) -
     found = call(tmp_path, *asked, pods=[pod("wide", "10"), pod("next", "6")]).output
     (row,) = (line.split() for line in found.splitlines() if "too little" in line)
     assert row == ["too", "little", "cpu", "yes", "-"]
+
+
+def test_in_colours_what_belongs_to_the_figure_above_is_dim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The room of the middle and of the fullest node stand back behind that of the best, which people look for."""
+    for name, value in (("FORCE_COLOR", "1"), ("TERM", "xterm"), ("COLUMNS", "100")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    lines = call(tmp_path, "--node", f"2x{MACHINE}", pods=[pod("a")], machine="").stdout.splitlines()
+    best, middle, fullest = lines[-4:-1]
+    assert (best.split()[-1], middle.split()[-1], fullest.split()[-1]) == ("8", "\x1b[2m8\x1b[0m", "\x1b[2m8\x1b[0m")
 
 
 def test_one_node_as_a_picture(tmp_path: Path) -> None:
