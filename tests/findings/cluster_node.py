@@ -40,11 +40,13 @@ class StandInApi:
         pods: API objects.
         slow: part of a path -> seconds until its answer.
         asked: path and query of each request.
+        kind: Content-Type of the answers; without one no watch takes them.
     """
 
     pods: Sequence[Mapping[str, Any]] = ()
     slow: dict[str, float] = field(default_factory=dict)
     asked: list[tuple[str, dict[str, list[str]]]] = field(default_factory=list)
+    kind: str = ""
 
     def __enter__(self) -> Self:
         api = self
@@ -59,6 +61,8 @@ class StandInApi:
                 text = body if isinstance(body, bytes) else json.dumps(body).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(text)))
+                if api.kind:
+                    self.send_header("Content-Type", api.kind)
                 self.end_headers()
                 self.wfile.write(text)
 

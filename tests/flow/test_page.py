@@ -96,6 +96,9 @@ def test_the_node_says_what_it_has_and_what_was_repaired(served: Served) -> None
     assert (node["node"], node["ready"], node["stopped"]) == ("node-7", True, [])
     assert [each["id"] for each in node["numaNodes"]] == [0, 1, 2, 3]
     assert node["numaNodes"][0]["exclusive"] == "1-2,33-34"
+    for each in node["numaNodes"]:
+        books = each["memory"]["memory"]
+        assert books["total"] == books["system"] + books["granted"] + books["free"] > 0
     assert node["machine"]["digest"]
     served.write("first", "cpuset.cpus", "0-3")
     patience.until(lambda: get(served, "api/node")["repairs"], "the repair")

@@ -1,16 +1,19 @@
-"""The watch's thread ends when it is told to, whenever that is."""
+"""The watch's thread ends when it is told to, whenever that is; its connections: how many, and for how long."""
 
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent.kube.access import ApiAccess
 from agent.kube.watch.handlers import PodSource, Raw, keepalive_socket
 from tests import patience
+from tests.findings.cluster_node import StandInApi
 
 
 class Deaf:
@@ -64,3 +67,35 @@ def test_a_stop_that_comes_before_the_first_attempt_has_a_task_is_kept(
     assert not source.stop(within=0)
     told.set()
     assert source.stop(within=20)
+
+
+class Crowded(StandInApi):
+    """An API server with twelve versions of a group that kopf asks about; it counts who asks at the same time."""
+
+    def __init__(self) -> None:
+        super().__init__(kind="application/json")
+        self.most, self._now, self._lock = 0, 0, threading.Lock()
+
+    def answer(self, path: str) -> tuple[int, dict[str, Any] | bytes]:
+        with self._lock:
+            self._now += 1
+            self.most = max(self.most, self._now)
+        self.closing.wait(0.2)
+        with self._lock:
+            self._now -= 1
+        every = [{"groupVersion": f"kopf.dev/v{number}", "version": f"v{number}"} for number in range(1, 13)]
+        group = {"name": "kopf.dev", "versions": every, "preferredVersion": every[0]}
+        return 200, {"versions": ["v1"], "groups": [group], "resources": []}
+
+
+def test_an_agent_asks_the_server_at_most_four_things_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It asks what there is when it starts: ten thousand that start together would ask for everything at once."""
+    monkeypatch.setattr(ApiAccess, "trust", lambda _: ssl.create_default_context())  # no certificate: it is http here
+    with Crowded() as api:
+        source = PodSource(ApiAccess(api.url, tmp_path / "ca", tmp_path / "token"), "n1", Deaf())
+        source.start()
+        patience.until(lambda: len([path for path, _ in api.asked if path.startswith("/apis/kopf.dev/")]) == 12)
+        assert source.stop(within=20)
+    assert api.most == 4
