@@ -25,6 +25,7 @@ from tests.lab.node import Node
 from tests.lab.pods import container, pod, resources
 
 Object = dict[str, Any]
+OBSERVE = "numalign.io/observe-only"
 RESERVED = CpuSet.of(0, 1)
 """As `tests.lab.node.STATIC` has them."""
 STAY = {
@@ -132,6 +133,23 @@ class Stage:
         return self.node.run(f"find /sys/fs/cgroup/kubepods.slice -type d -name '*{number}*'").strip()
 
     # ---- the agent
+
+    @contextlib.contextmanager
+    def observing(self) -> Iterator[None]:
+        """The kill switch of the Node is on, and the agent knows; afterwards it is off, and the agent knows."""
+        since = self.now()
+        self._observe("true")
+        try:
+            self.said("the kill switch is on", since)
+            yield
+        finally:
+            self._observe(None)
+        self.said("the kill switch is off", since)
+
+    def _observe(self, value: str | None) -> None:
+        body = {"metadata": {"annotations": {OBSERVE: value}}}
+        where = f"/api/v1/nodes/{self.node.name}"
+        self.node.plane.call("PATCH", where, body, kind="application/merge-patch+json")
 
     def now(self) -> str:
         """The guest's clock, as the runtime writes it before each line of a container."""

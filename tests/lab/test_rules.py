@@ -19,8 +19,6 @@ from tests.lab.stage import Stage
 
 FULL = {"full-0": "2", "full-1": "4", "full-2": "4", "full-3": "4"}
 """Pods that take every CPU which is not reserved, NUMA node by NUMA node."""
-MERGE = "application/merge-patch+json"
-OBSERVE = "numalign.io/observe-only"
 MANIFESTS = "/etc/kubernetes/manifests"
 DISK = "numalign.io/disk"
 DISKS = [{"resource": DISK, "class": "0108", "namespaces": ["default"]}]
@@ -124,29 +122,17 @@ def wait_pinned(lab: Lab, node: Node, name: str) -> None:
     patience.until(lambda: lab.kernel(node, (name,))[name]["c"].cpus == own, f"{name} on CPUs {own}")
 
 
-def observe(node: Node, value: str | None) -> None:
-    """The kill switch of a Node."""
-    body = {"metadata": {"annotations": {OBSERVE: value}}}
-    node.plane.call("PATCH", f"/api/v1/nodes/{node.name}", body, kind=MERGE)
-
-
 def test_s3_a_nodes_switch_stops_every_write(stage: Stage) -> None:
     """Nothing is repaired and nobody is pinned, by NRI or by cgroups, while it is on; then all of it is."""
     lab, node = stage.lab, stage.node
     lab.create(pod("before", cpu="2", memory="16Mi"), node, wait=True)
     lab.wait_enforced(node, "before")
-    since = stage.now()
-    observe(node, "true")
-    try:
-        stage.said("the kill switch is on", since)
+    with stage.observing():
         node.run(f"echo 0-3 >{stage.folder('before')}/cpuset.cpus")
         lab.create(pod("during", cpu="2", memory="16Mi"), node, wait=True)
         lab.wait_pod("during", lambda body: "numalign.io/assignment" in body["metadata"].get("annotations", {}))
         assert node.run(f"cat {stage.folder('during')}/cpuset.cpus").strip() == ""
         assert lab.kernel(node)["before"]["c"].cpus == "0-3", "what another wrote is left as it is"
-    finally:
-        observe(node, None)
-    stage.said("the kill switch is off", since)
     lab.wait_enforced(node, "before")
     wait_pinned(lab, node, "during")
 
@@ -213,14 +199,11 @@ def test_s17_release_gives_memory_nodes_back(stage: Stage, sampler: Sampler) -> 
     lab.wait_enforced(node, "bound")
     folder = stage.folder("bound")
     assert node.run(f"cat {folder}/cpuset.mems").strip() == "0"
-    observe(node, "true")
-    try:
+    with stage.observing():
         _agents_command(node, "release", "--force")
         assert node.run(f"cat {folder}/cpuset.mems.effective").strip() == "0-3"
         assert node.run(f"cat {folder}/cpuset.cpus.effective").strip() == "0-15"
         assert node.run(f"cat {folder}/cpuset.mems").strip() in {"", "0-3"}, "emptied where the kernel lets it"
-    finally:
-        observe(node, None)
     lab.wait_enforced(node, "bound")
 
 
