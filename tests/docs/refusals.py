@@ -6,7 +6,9 @@ and the Event have it. `refusal_sites` lists the places of the code that can ref
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -441,7 +443,9 @@ def resize_of_memory() -> str:
 
 
 def _world(settings: Mapping[str, Any], **more: Any) -> World:  # noqa: ANN401 - the world's own
-    world = World(Path(tempfile.mkdtemp(prefix="why-")) / "tree", settings=settings, store=MemoryStore(), **more)
+    folder = Path(tempfile.mkdtemp(prefix="why-"))
+    world = World(folder / "tree", settings=settings, store=MemoryStore(), **more)
+    weakref.finalize(world, shutil.rmtree, folder)
     world.engine.pods_listed(set())
     return world
 
