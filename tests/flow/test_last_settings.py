@@ -14,6 +14,7 @@ from tests.findings.cluster_node import ClusterNode, page, until
 from tests.flow.serving import MACHINE, eventually, serving, write
 from tests.flow.world import container, manifest
 
+SMALLER = "synthetic:1 socket x 1 node x 4 cores x 1 thread"
 COUNTED = 'numalign_problems_total{what="settings"} 1.0'
 
 
@@ -88,6 +89,15 @@ def test_a_first_start_with_a_wrong_file_ends(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     wrong(config)
     with pytest.raises(SettingsError, match="reservedSystemCPUs"), serving(tmp_path, config=config):
+        pytest.fail("it serves")
+
+
+def test_a_wrong_file_is_named_where_the_settings_of_before_do_not_fit_the_machine(
+    tmp_path: Path, config: Path
+) -> None:
+    """CPU 7 has gone, too: the agent ends with what a person can mend, the file, and not with a fault of its own."""
+    wrong(config)
+    with pytest.raises(SettingsError, match="0-x"), serving(tmp_path, config=config, root=SMALLER):
         pytest.fail("it serves")
 
 
