@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -159,7 +160,11 @@ def test_a_missing_folder_is_one_sentence(tmp_path: Path) -> None:
 
 def cats(parent: int) -> list[psutil.Process]:
     """The processes below one that are a cat without arguments."""
-    return [each for each in psutil.Process(parent).children(recursive=True) if each.cmdline() == ["/bin/cat"]]
+    found = []
+    for each in psutil.Process(parent).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ended meanwhile
+            found += [each] if each.cmdline() == ["/bin/cat"] else []
+    return found
 
 
 def runs(process: psutil.Process) -> bool:
@@ -205,16 +210,13 @@ def test_processes_are_where_the_table_says_and_none_is_left(tmp_path: Path, end
 
 def test_the_process_of_a_manifest_that_goes_ends(tmp_path: Path) -> None:
     """Its CPUs are given to the next pod: a process that stays would run on them beside it."""
-    (tmp_path / "pods").mkdir()
-    write(tmp_path / "pods", "web", container(cpu="500m"))
-    write(tmp_path / "pods", "db", container(cpu="", memory=""))
-    process = start(tmp_path)
-    eventually(lambda: len(cats(process.pid)) == 2)
-    (tmp_path / "pods" / "db.yaml").unlink()
-    eventually(lambda: len(cats(process.pid)) == 1)
-    process.terminate()
-    assert process.wait(10) == 0
-    process.communicate()
+    with serving(tmp_path, root=None):
+        write(tmp_path / "pods", "web", container(cpu="500m"))
+        write(tmp_path / "pods", "db", container(cpu="", memory=""))
+        eventually(lambda: len(cats(os.getpid())) == 2)
+        (tmp_path / "pods" / "db.yaml").unlink()
+        eventually(lambda: len(cats(os.getpid())) == 1)
+    assert not cats(os.getpid())
 
 
 def test_after_kill_9_it_starts_again_without_moving_anything(tmp_path: Path) -> None:

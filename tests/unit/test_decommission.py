@@ -8,9 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+import yaml
+from click.testing import CliRunner
 from urllib3 import HTTPResponse
 
 from agent.app.offline.decommission import UNTOUCHED, NodeProgress, ReleaseCoordinator, sentence
+from agent.cli.release import command
 from agent.cli.release_cluster import ReleaseOptions, release_cluster
 from agent.core.request.annotations import APART, RELEASE, RELEASED, pod_settings
 from agent.errors import KubeError
@@ -19,6 +22,7 @@ from agent.kube.client import KubeClient
 from agent.kube.decommission import ReleaseAnswer, answer_of, never_began, request_of
 from agent.model.podspec import pod_from
 from agent.model.rules import CpuOptions, Policy
+from tests.docs.pages import ROOT
 
 
 class Api(KubeClient):
@@ -264,3 +268,17 @@ def test_whether_all_nodes_are_released_is_the_commands_answer(
     assert ("remains: n1: no answer of its pod p1" in said) is not answering
     assert ("helm uninstall --no-hooks" in said) is not answering
     assert f"{int(answering)} of 1 nodes are released" in said
+
+
+def test_who_asks_by_hand_waits_as_long_as_the_chart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two minutes, without --within: nodes that `helm uninstall` has time for must not remain for a person."""
+    asked: list[ReleaseOptions] = []
+
+    def released(given: ReleaseOptions, _output: str) -> bool:
+        asked.append(given)
+        return True
+
+    monkeypatch.setattr("agent.cli.release.release_cluster", released)
+    assert CliRunner().invoke(command, ["--cluster", "--namespace", "s"]).exit_code == 0
+    chart = yaml.safe_load((ROOT / "charts/numalign/values.yaml").read_text("utf-8"))
+    assert [each.within for each in asked] == [chart["uninstall"]["timeoutSeconds"]] == [120]
