@@ -20,6 +20,7 @@ from tests.property.plan_worlds import MACHINE, RULES, World, carry_out, empty_n
 
 G, B = Qos.GUARANTEED, Qos.BURSTABLE
 OWN, POOL = CpuSet.of(4, 5), CpuSet.from_ids([0, 1, 2, 3, *range(6, 16)])
+LESS = POOL - CpuSet.of(6, 7)
 RECORD = PodRecord(Pod("db", "db", "ns", (Container("main"), Container("side")), G), "none", "container")
 LEDGER = Ledger(MACHINE.digest, CpuBooks(POOL, assigned={"db": {"main": OWN}}), pods={"db": RECORD})
 POD = "/kubepods/poddb"
@@ -164,18 +165,33 @@ def test_s6_who_was_moved_onto_cpus_leaves_them_before_they_are_granted(version:
     assert in_force(world)["main"] == str(OWN)
 
 
-def test_two_grants_that_swap_never_overlap() -> None:
-    """A ring of moves is broken by one container waiting on the pool."""
+@pytest.mark.parametrize("widened", [False, True])
+def test_two_grants_that_swap_never_overlap(*, widened: bool) -> None:
+    """One container of the ring waits on the pool, also where somebody widened the slices: none runs on the other."""
     world = node(2)
     one, two = CpuSet.of(4, 5), CpuSet.of(6, 7)
-    pool = CpuSet.from_ids([0, 1, 2, 3, *range(8, 16)])
-    enforce(world, replace(LEDGER, cpus=CpuBooks(pool, assigned={"db": {"main": one, "side": two}})))
-    swapped = replace(LEDGER, cpus=CpuBooks(pool, assigned={"db": {"main": two, "side": one}}))
-    assert planned(world, swapped) == [
-        (f"{POD}/side", "cpuset.cpus", str(pool)),
+    enforce(world, replace(LEDGER, cpus=CpuBooks(LESS, assigned={"db": {"main": one, "side": two}})))
+    for path in ("/kubepods/burstable", "/kubepods/besteffort") if widened else ():
+        world.kernel.write(path, "cpuset.cpus", "0-15")
+    swapped = replace(LEDGER, cpus=CpuBooks(LESS, assigned={"db": {"main": two, "side": one}}))
+    assert [each for each in planned(world, swapped) if each[0].startswith(POD)] == [
+        (f"{POD}/side", "cpuset.cpus", str(LESS)),
         (f"{POD}/main", "cpuset.cpus", "6-7"),
         (f"{POD}/side", "cpuset.cpus", "4-5"),
     ]
+
+
+def test_two_that_swap_are_not_both_moved_twice_for_a_third() -> None:
+    """Somebody widened both onto its CPUs: one waits on the pool, and the other loses its caches only once."""
+    world = node(2)
+    before, swapped = (
+        replace(LEDGER, cpus=CpuBooks(LESS, assigned={"db": {"main": OWN, "side": side}, "lone": {"lone": lone}}))
+        for side, lone in ((CpuSet.of(6), CpuSet.of(7)), (CpuSet.of(7), CpuSet.of(6)))
+    )
+    enforce(world, before)
+    for path, cpus in ((f"{POD}/side", "4,6"), ("/kubepods/podlone", "0-15"), ("/kubepods/podlone/lone", "5,7")):
+        world.kernel.write(path, "cpuset.cpus", cpus)
+    assert [value for path, _, value in planned(world, swapped) if path == f"{POD}/side"] == ["7"]
 
 
 @pytest.mark.parametrize("version", [1, 2])
