@@ -10,6 +10,7 @@ import pytest
 from agent.core.cgroups.desired import desired_sets
 from agent.core.cgroups.drift import Last, classify, find, label
 from agent.core.cgroups.plan import CPUS, plan
+from agent.core.cgroups.verify import CgroupCase, Narrow, check
 from agent.host.cgroups.mounts import find_mounts
 from agent.host.scratch import Layout, Scratch
 from agent.model.cgroup import Cause, Drift
@@ -152,3 +153,13 @@ def test_nonsense_in_the_memory_of_writes_is_no_drift() -> None:
     world, _ = enforced(2)
     world.kernel.write(MAIN, "cpuset.cpus", "4")
     assert drifts(world, {(MAIN, "cpuset.cpus"): "max"}) == []
+
+
+@V2_OR_V1
+def test_s15_a_thread_that_chose_fewer_cpus_is_told_and_is_no_drift(version: int) -> None:
+    """Who wonders why granted CPUs are idle finds the thread. One on all of them, or on others, is not named."""
+    world, _ = enforced(version)
+    affinities = {MAIN: {7: CpuSet.of(4), 8: OWN, 9: CpuSet.of(4, 6)}}
+    report = check(CgroupCase(LEDGER, world.names, world.observe(), RULES, MACHINE, affinities=affinities))
+    assert report.narrow == (Narrow(MAIN, "ns/db", "main", 7, "4", "4-5"),)
+    assert report.drifted == ()
