@@ -193,9 +193,12 @@ def test_why_a_node_set_lost_is_told_of_each() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(("compatibility", "free"), [("kubelet", "7Gi"), ("fixed", "1Gi")])
-def test_free_memory_is_what_the_memory_manager_counts(compatibility: str, free: str) -> None:
-    """What a confined pod may use is not free under `fixed`; the kubelet's Memory Manager knows nothing of it."""
+@pytest.mark.parametrize(("compatibility", "free", "node"), [("kubelet", "7Gi", "0"), ("fixed", "1Gi", "1")])
+def test_free_memory_is_what_the_memory_manager_counts(compatibility: str, free: str, node: str) -> None:
+    """What a confined pod may use is not free under `fixed`; the kubelet's Memory Manager knows nothing of it.
+
+    What is offered is taken: else a pod that fits where its hints say would be refused, or be put elsewhere.
+    """
     told = carried_out({
         "machine": "2 sockets x 1 node x 4 cores, 8G per node",
         "settings": {
@@ -210,6 +213,7 @@ def test_free_memory_is_what_the_memory_manager_counts(compatibility: str, free:
     })  # fmt: skip
     _, memory, *_ = told.found.merges[0].hint_lists
     assert memory.sentence.startswith(f"4Gi of memory; free: NUMA node 0 has {free}, 1 has 8Gi.")
+    assert [str(block.nodes) for block in told.found.holdings[0].memory] == [node]
 
 
 @pytest.mark.parametrize(
