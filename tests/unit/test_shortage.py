@@ -131,6 +131,24 @@ def test_s7_the_choice_decides_what_becomes_of_it() -> None:
     assert record.why == {"app": f"{UNBOUND}: {refused.refusal.message}"}
 
 
+def test_s7_who_had_no_memory_of_its_own_is_not_told_that_it_is_unbound() -> None:
+    """A sidecar is no less aligned because its neighbour is left unbound. Of a confined pod all lose their nodes.
+
+    Else a pod is told of a container as not aligned that is, or of none though its memory may lie anywhere.
+    """
+    one, full = ledger({"new": ("0", 5)}), Pressure({0: 4})
+    both = pod_from(manifest("new", container(cpu="", memory=""), container("side", cpu="", memory="")))
+    one = replace(one, pods={"new": PodRecord(both, "none", "container", aligned={"app": True, "side": True})})
+    wide = managers(OnMemoryShortage.WIDEN)
+    told = judged(wide, ledger({}), Admitted(one), both, full).ledger.pods["new"]
+    assert (told.aligned, set(told.why)) == ({"app": False, "side": True}, {"app"})
+    confined = {"new": Confinement(NodeSet.of(0), (), memory=True, limit=((0, 5),))}
+    wish = replace(one, memory=MemoryBooks(), cpus=replace(one.cpus, confined=confined))
+    for node in (wide, Node(wide.machine, Rules(), DeviceInventory())):
+        told = judged(node, ledger({}), Admitted(wish), both, full).ledger.pods["new"]
+        assert (told.aligned, set(told.why)) == ({"app": False, "side": False}, {"app", "side"})
+
+
 def test_s7_a_record_judged_anew_keeps_saying_that_it_is_unbound() -> None:
     """After a resize, beside what is said anew, and without what was said before."""
     record = replace(ledger({"new": ("0", 5)}).pods["new"], why={"app": f"far; {UNBOUND}: full", "": UNBOUND})

@@ -158,12 +158,12 @@ def judged(
         return outcome
     if pressure is None:
         own = ran or wished(outcome.ledger, outcome.ledger.pods[pod.uid], node.rules) is not None
-        return Admitted(_widened(outcome.ledger, pod.uid, node.rules, UNKNOWN)) if own else outcome
+        return Admitted(_widened(outcome.ledger, pod.uid, UNKNOWN)) if own else outcome
     found = shortage(outcome.ledger, pod.uid, node.rules, pressure)
     if found is None:
         return outcome
     if ran or pod.uid in before.pods or node.rules.on_memory_shortage is not OnMemoryShortage.REFUSE:
-        return Admitted(_widened(outcome.ledger, pod.uid, node.rules, str(found)))
+        return Admitted(_widened(outcome.ledger, pod.uid, str(found)))
     facts = {"nodes": str(found.nodes), "needed": found.needed, "available": found.available}
     return Refused(Refusal(Reason.MEMORY, str(found), facts=facts), before)
 
@@ -181,10 +181,10 @@ def _untouched(grants: tuple[tuple[NodeSet, int], ...], nodes: NodeSet, touched:
     return max(0, granted - sum(touched.get(number, 0) for number in nodes))
 
 
-def _widened(ledger: Ledger, uid: str, rules: Rules, found: str) -> Ledger:
+def _widened(ledger: Ledger, uid: str, found: str) -> Ledger:
     """The pod's memory may lie on all nodes, for as long as it lives: bound later, the kernel would move it (S4)."""
     record, text = ledger.pods[uid], f"{UNBOUND}: {found}"
-    everyone = bool(ledger.cpus.confined.get(uid)) or not rules.memory.static
+    everyone = uid in ledger.cpus.confined
     names = [each.name for each in record.pod.containers if everyone or ledger.grant(uid, each.name).mems]
     told = replace(record, bind_memory=False, why=dict.fromkeys(names, text))
     return replace(ledger, pods={**ledger.pods, uid: still_unbound(told, replace(record, bind_memory=False))})
