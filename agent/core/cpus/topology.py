@@ -32,7 +32,8 @@ class CpuTopology:
 
     Attributes:
         all: every online CPU.
-        nodes, sockets, cores, uncores: CPUs of each unit, ascending ids. Nodes without CPUs are absent.
+        nodes, sockets, uncores: CPUs of each unit, in any order. Nodes without CPUs are absent.
+        cores: the same, ascending: the machine's CPUs are, and a core is called by its lowest.
         core_of: CPU -> its core.
         num_sockets: as cAdvisor counts them, which need not be len(sockets).
         num_cores: cores counted per NUMA node.
@@ -79,27 +80,27 @@ class CpuTopology:
 
     @cached_property
     def sockets_of_node(self) -> dict[int, tuple[int, ...]]:
-        """Sockets with CPUs in a node, ascending."""
+        """Sockets with CPUs in a node."""
         return _inside(self.nodes, self.sockets)
 
     @cached_property
     def nodes_of_socket(self) -> dict[int, tuple[int, ...]]:
-        """Nodes with CPUs in a socket, ascending."""
+        """Nodes with CPUs in a socket."""
         return _inside(self.sockets, self.nodes)
 
     @cached_property
     def cores_of_node(self) -> dict[int, tuple[int, ...]]:
-        """Cores with CPUs in a node, ascending."""
+        """Cores with CPUs in a node."""
         return _inside(self.nodes, self.cores)
 
     @cached_property
     def cores_of_socket(self) -> dict[int, tuple[int, ...]]:
-        """Cores with CPUs in a socket, ascending."""
+        """Cores with CPUs in a socket."""
         return _inside(self.sockets, self.cores)
 
     @cached_property
     def uncores_of_node(self) -> dict[int, tuple[int, ...]]:
-        """Uncore caches with CPUs in a node, ascending."""
+        """Uncore caches with CPUs in a node."""
         return _inside(self.nodes, self.uncores)
 
     @cached_property
@@ -153,10 +154,10 @@ def _built(machine_id: int, machine: _Identity) -> CpuTopology:  # noqa: ARG001 
     count = len(sockets) if source.sockets is None else source.sockets
     return CpuTopology(
         all=everything,
-        nodes=dict(sorted(nodes.items())),
-        sockets=dict(sorted(sockets.items())),
-        cores=dict(sorted(cores.items())),
-        uncores=dict(sorted(uncores.items())),
+        nodes=nodes,
+        sockets=sockets,
+        cores=cores,
+        uncores=uncores,
         core_of=core_of,
         num_sockets=count,
         num_cores=len(per_node),
