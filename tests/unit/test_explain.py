@@ -14,10 +14,12 @@ import pytest
 from agent.core.explain import PodStanding, explain
 from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
+from agent.core.explain.obstacles import ObstacleView, obstacles
 from agent.core.explain.remedies import TRIES, _Search
 from agent.core.explain.serialize import lines, to_json
 from agent.core.explain.values import AsOf, Candidate, Explanation, HintList, Lever, LossReason, Verdict
 from agent.core.explain.words import size, spread
+from agent.core.merge.demand import Demand, Family, Need
 from agent.engine.deciding import checked_settings
 from agent.engine.device_tracker import DeviceTracker
 from agent.engine.explaining import explained
@@ -25,7 +27,7 @@ from agent.engine.state import State
 from agent.engine.tracked_pod import TrackedPod
 from agent.model.outcome import Admitted, Reason, Refusal
 from agent.model.podspec import pod_from
-from agent.model.rules import Scope
+from agent.model.rules import Policy, Scope
 from tests.flow.world import container, manifest
 from tests.unit.explain_cases import FOLDER, MERGES, Told, again, carried_out, cases, every
 from tests.world.nodes import managers_of
@@ -143,6 +145,19 @@ def test_large_machines_are_summarised() -> None:
     assert sum(said.free.values()) == 16
     assert found.merges[0].rule_text.endswith("2 NUMA nodes, as many as the neediest of them takes at least")
     assert isinstance(found, Explanation)
+
+
+def test_a_search_that_ended_early_is_told_and_nothing_is_made_up_of_an_empty_machine() -> None:
+    """Memory and huge pages on dozens of uneven nodes may take too long: that ends no explanation with a fault."""
+    node, each = managers_of("24 sockets x 1 node x 1 core, 4G per node"), dict.fromkeys(range(24), 4 << 30)
+    said = HintList("memory", "memory", Candidate.HINTS, 8 << 30, each, each)
+    unknown = Demand(Family((1 << 24) - 1, (Need(8 << 30, tuple(each.values())),)))
+    pod = pod_from(manifest("solver"))
+    (sentence,) = obstacles(node, pod, [ObstacleView(said, unknown)], node.start(), Policy.BEST_EFFORT)
+    assert sentence == (
+        "the search for the fewest NUMA nodes of an empty machine that hold 8Gi of memory ended before its answer, "
+        "so no set of nodes is preferred"
+    )
 
 
 BEST = {"topologyManagerPolicy": "best-effort", "reservedSystemCPUs": "0"}

@@ -145,6 +145,11 @@ def _preferred(view: ObstacleView, node: Node) -> list[NodeSet]:
 
 def _too_wide(view: ObstacleView, ledger: Ledger) -> str:
     said = view.hint_list
+    if view.demand is not None and view.demand.family is not None and view.demand.size is None:
+        return (
+            f"the search for the fewest NUMA nodes of an empty machine that hold {view.what} ended before its answer,"
+            " so no set of nodes is preferred"
+        )
     size = said.size or 1
     best = sum(sorted(said.free.values(), reverse=True)[:size])
     if said.free and best < said.amount:
