@@ -51,7 +51,7 @@ def start(name: str, command: Iterable[str | Path]) -> int:
 
 def pid(name: str) -> int:
     """The id of a program that runs, 0 when it does not."""
-    for child in _children.values():
+    for child in tuple(_children.values()):  # two nodes are started at once, by a thread each
         child.poll()
     try:
         told = json.loads(_file(name).read_text())
