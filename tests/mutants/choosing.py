@@ -78,7 +78,7 @@ class Recordings:
         return file.is_file() and f"def {name.partition('[')[0]}(" in file.read_text("utf-8")
 
     def choose(self, mutant: Mutant, source: bytes, most_seconds: float, killers: dict[str, int]) -> Choice:
-        """The tests that run the statement, or, if none is known to, the function or the file."""
+        """The tests that run the statement; if none is known to, the function, the file or the files beside it."""
         tests = self._running(mutant, source)
         told = sorted((each for each in tests if each in killers), key=lambda each: (-killers[each], each))[:6]
         cheap = sorted(tests, key=lambda each: (self.seconds[each], each))
@@ -106,9 +106,13 @@ class Recordings:
             span = range(mutant.span[0] - first, mutant.span[1] - first + 1)
             hit = {test for test, lines in here.items() if not lines.isdisjoint(span)}
             return hit or set(here)
-        if mutant.function in starts:
-            return set()  # a function that no test runs
-        return {test for (path, _), tests in self._where.items() if path == mutant.path for test in tests}
+        # What runs at import alone is no test's: those that run the rest of its file or, of a file that is all names
+        # and classes, its neighbours.
+        file = {test for (path, _), tests in self._where.items() if path == mutant.path for test in tests}
+        folder = mutant.path.rpartition("/")[0]
+        return file or {
+            test for (path, _), tests in self._where.items() if path.rpartition("/")[0] == folder for test in tests
+        }
 
     def _file(self, blob: str) -> Path:
         return self._folder / f"{blob}.json.gz"

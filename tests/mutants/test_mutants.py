@@ -124,6 +124,9 @@ def test_the_tests_that_run_the_line_are_chosen_quickest_first(
     names = ("t.py::test_quick", "t.py::test_gone", here, f"{here}_or_not", "u.py::test")
     assert [made.there(each) for each in names] == [True, False, True, False, False]
     assert len(made.choose(the("3", "4"), SOURCE.encode(), 60.0, {}).first) == 3, "at import: any test of the file"
+    for path, tests in {"agent/names.py": 3, "agent/core/names.py": 0}.items():
+        chosen = made.choose(replace(the("3", "4"), path=path), SOURCE.encode(), 60.0, {}).first
+        assert len(chosen) == tests, "of a file of names alone: any test of the files beside it"
 
 
 def test_a_fork_says_what_the_tests_said(tmp_path: Path) -> None:
