@@ -144,6 +144,16 @@ def test_a_pod_whose_wishes_for_nodes_cannot_be_read_costs_no_other_its_answer(t
     assert fits["shop/open"].nodes == ("n",)
 
 
+def test_where_every_node_is_kept_from_a_pod_the_most_frequent_reason_is_told(tmp_path: Path) -> None:
+    """Who waits for room that no node has learns what is short, and on how many nodes."""
+    taints = node("kept", taints=[{"key": "gpu", "value": "", "effect": "NoSchedule"}])
+    _, found = asked(tmp_path, {"a": served(3, 4), "b": served(3, 3), "kept": served()}, taints, pod("four", cpu="4"))
+    (trouble,) = found.troubles
+    assert trouble.fits is not None
+    assert trouble.fits.barred == {"requested cpu": 2, "taint gpu": 1}
+    assert trouble.advice == "no node has room for it by the scheduler's sums and filters: requested cpu, on 2 nodes"
+
+
 def test_a_node_that_only_observes_promises_nothing(tmp_path: Path) -> None:
     """Nothing fits there, and that is said."""
     summary = replace(decode(summary_of(served())), enforcing=False)
