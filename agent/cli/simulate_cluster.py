@@ -120,9 +120,9 @@ def _remedy(remedy: HelpfulChange) -> dict[str, Any]:
     said: dict[ChangeKind, dict[str, Any]] = {
         ChangeKind.POLICY: {"policy": remedy.policy.value if remedy.policy else None},
         ChangeKind.MOVE: {"node": remedy.node, "pod": remedy.pod, "goes": remedy.goes},
-        ChangeKind.CPUS: {"cpus": remedy.cpus},
+        ChangeKind.CPUS: {"cpus": remedy.cpus, "exact": remedy.exact},
         ChangeKind.REPLICAS: {"replicas": remedy.count},
-        ChangeKind.NODES: {"count": remedy.count, "like": remedy.node},
+        ChangeKind.NODES: {"count": remedy.count, "like": remedy.node, "exact": remedy.exact},
     }
     return {"kind": remedy.step.value, **said[remedy.step]}
 
@@ -226,10 +226,11 @@ def _in_words(found: ClusterForecast, remedy: HelpfulChange) -> str:
     if remedy.step is ChangeKind.MOVE:
         return f"{_who(found, remedy)} leaves {remedy.node}, which is cordoned meanwhile, and goes to {remedy.goes}"
     if remedy.step is ChangeKind.CPUS:
-        return f"{many(remedy.cpus, 'CPU')} for the largest container of each new pod"
+        more = "" if remedy.exact else ", or more than that"
+        return f"{many(remedy.cpus, 'CPU')} for the largest container of each new pod{more}"
     if remedy.step is ChangeKind.REPLICAS:
         return f"{many(remedy.count, 'pod')} instead of {sum(part is PlacedAs.NEW for part in found.answer.parts)}"
-    return f"{many(remedy.count, 'more node')} like {remedy.node}"
+    return f"{many(remedy.count, 'more node')} like {remedy.node}{'' if remedy.exact else ', or fewer'}"
 
 
 def _who(found: ClusterForecast, remedy: HelpfulChange) -> str:

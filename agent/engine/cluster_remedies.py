@@ -63,6 +63,8 @@ class HelpfulChange:
         goes: where the moved pod would go.
         cpus: of the largest container.
         count: of pods, or of nodes.
+        exact: for CPUs and nodes, that one CPU more or one node less does not do; False where the tries were used up
+            before that was known.
     """
 
     step: ChangeKind
@@ -72,6 +74,7 @@ class HelpfulChange:
     goes: str = ""
     cpus: int = 0
     count: int = 0
+    exact: bool = True
 
 
 @dataclass(slots=True)
@@ -194,12 +197,12 @@ def _cpus(case: _Case) -> Iterator[HelpfulChange]:
     if len(asked) != 1:
         return
     low, high = 0, -(-asked.pop() // CORE)
-    while high - low > 1:
+    while high - low > 1 and not case.exhausted:
         middle = (low + high) // 2
         fewer = tuple(replace(item, pod=_with_cpus(item.pod, middle)) for item in case.question.pods)
         low, high = (middle, high) if case.holds(replace(case.question, pods=fewer)) else (low, middle)
     if low:
-        yield HelpfulChange(ChangeKind.CPUS, cpus=low)
+        yield HelpfulChange(ChangeKind.CPUS, cpus=low, exact=high - low == 1)
 
 
 def _largest(pod: Pod) -> tuple[int, int]:
@@ -239,7 +242,7 @@ def _nodes(case: _Case) -> Iterator[HelpfulChange]:
     for like in smallest[:KINDS]:
         most = min(len(case.found.missing), MOST_NODES)
         low, high = 0, most + 1
-        while high - low > 1:
+        while high - low > 1 and not case.exhausted:
             middle = most if high > most else (low + high) // 2
             more = [*case.sites, *added(like, middle)]
             if case.holds(case.question, more):
@@ -249,7 +252,7 @@ def _nodes(case: _Case) -> Iterator[HelpfulChange]:
             else:
                 low = middle
         if high <= most:
-            yield HelpfulChange(ChangeKind.NODES, node=like.name, count=high)
+            yield HelpfulChange(ChangeKind.NODES, node=like.name, count=high, exact=high - low == 1)
             return
 
 

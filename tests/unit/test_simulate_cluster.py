@@ -178,7 +178,7 @@ def test_more_nodes_and_replicas(tmp_path: Path) -> None:
     assert nodes[0].bind(pod_of("old", "6", owner="old"))
     found = answer(call(tmp_path, nodes, "-o", "json", "--replicas", "5", "--add", "1:node-0", pods=web))
     assert found["parts"]["new"]["fit"] == 3
-    assert {"kind": "nodes", "count": 1, "like": "node-0"} in found["changes"]
+    assert {"kind": "nodes", "count": 1, "like": "node-0", "exact": True} in found["changes"]
     assert {"kind": "replicas", "replicas": 3} in found["changes"]
     assert answer(call(tmp_path, nodes, "-o", "json", "--replicas", "5", "--add", "2:node-0", pods=web))["fits"]
 
@@ -189,6 +189,15 @@ def test_a_thousand_new_nodes_are_tried_and_no_more(tmp_path: Path, pods: int, m
     found = answer(call(tmp_path, fleet(1), "-o", "json", "--replicas", str(pods), pods=[workload("web", 1, "8")]))
     assert [each["count"] for each in found["changes"] if each["kind"] == "nodes"] == more
     assert any(note.startswith("not all changes of the list were tried") for note in found["notes"])
+
+
+def test_a_number_of_nodes_that_was_not_found_to_be_the_least_is_told_as_such(tmp_path: Path) -> None:
+    """Four pods fit on a node, so that fewer nodes would do, but a thousand pods are not placed a dozen times."""
+    words = (tmp_path, fleet(1), "--replicas", "1004")
+    found = answer(call(*words, "-o", "json", pods=[workload("web", 1, "3")]))
+    (nodes,) = (each for each in found["changes"] if each["kind"] == "nodes")
+    assert nodes == {"kind": "nodes", "count": 1000, "like": "node-0", "exact": False}
+    assert "1000 more nodes like node-0, or fewer." in call(*words, pods=[workload("web", 1, "3")]).output
 
 
 def test_one_pod_that_moves_makes_room(tmp_path: Path) -> None:
