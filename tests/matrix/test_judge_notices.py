@@ -13,7 +13,9 @@ FOUND = {
     "daemon-reload x kernel refuses writes with refusals not read back": [
         "waited in vain for", "is told that it has CPUs",  # the truth, or that all agree: by when the refusal came
     ],
-    "agent killed x pod force-deleted with ledger ignored": ["freed (line", "twice (line", "moved (line"],
+    "agent killed x pod force-deleted with ledger ignored": [
+        "freed (line", "twice (line", "replaced (line",  # moved where a pod's devices are known in time; test_node.py
+    ],
     "agent killed x garbage annotations with annotations that lie": [
         "never settled: space/", " and is told 15",
     ],
