@@ -137,7 +137,7 @@ def grants_unsaved() -> None:
     """A pod gets CPUs while nothing can be saved."""
     made: Any = stage()
     told = body(**{"numalign.io/assignment": "{}", "numalign.io/cpus": "2"})
-    made.lab = SimpleNamespace(create=_nothing, wait_pod=lambda *_: told)
+    made.lab = SimpleNamespace(create=_nothing, wait_told=lambda *_: told)
     steps.refused(made, "p")
 
 

@@ -190,6 +190,10 @@ class Pods:
         shadow.configure_kubelet(words)
         shadow.wait_serving()
 
+    def wait_told(self, name: str) -> Object:
+        """Wait until numalign has told its decision on a pod; the pod."""
+        return self.wait_pod(name, lambda found: ASSIGNMENT in found["metadata"].get("annotations", {}))
+
     def wait_enforced(self, node: Node, *pods: str, seconds: float = ENFORCED) -> float:
         """Wait until the kernel shows what the books say for pods (all of them without any); the seconds it took.
 
@@ -198,7 +202,7 @@ class Pods:
         began = time.monotonic()
         if node.plan.kind == "numalign":
             for each in pods:
-                self.wait_pod(each, lambda found: ASSIGNMENT in found["metadata"].get("annotations", {}))
+                self.wait_told(each)
         while True:
             books, kernel = self.assigned(node, pods), self.kernel(node, pods)
             wrong = [

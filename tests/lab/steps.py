@@ -86,7 +86,7 @@ def read_only(stage: Stage) -> None:
 def refused(stage: Stage, name: str) -> None:
     """A pod that comes while nothing can be saved gets nothing, and is told so."""
     stage.lab.create(pod(name, cpu="1", memory="16Mi"), stage.node)
-    told = stage.lab.wait_pod(name, lambda body: "numalign.io/assignment" in body["metadata"].get("annotations", {}))
+    told = stage.lab.wait_told(name)
     carried = told["metadata"]["annotations"]
     if "nothing new is granted" not in carried["numalign.io/assignment"] or "numalign.io/cpus" in carried:
         raise DisagreementError(f"{name} came while nothing can be saved, and carries {carried}")

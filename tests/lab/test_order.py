@@ -53,7 +53,7 @@ def test_nobody_is_on_cpus_that_another_one_gets(crowd: Lab) -> None:
             made = [lab.create(pod(name, cpu="1", annotations=MOVED), node) for name in names]
             for name in names:
                 lab.wait_running(name)
-                lab.wait_pod(name, lambda body: "numalign.io/assignment" in body["metadata"].get("annotations", {}))
+                lab.wait_told(name)
         lab.wait_enforced(node, *names)
         held = [sets["c"].cpus for sets in lab.assigned(node, names).values()]
         assert len(set(held)) == AT_ONCE, held

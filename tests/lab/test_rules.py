@@ -130,7 +130,7 @@ def test_s3_a_nodes_switch_stops_every_write(stage: Stage) -> None:
     with stage.observing():
         node.run(f"echo 0-3 >{stage.folder('before')}/cpuset.cpus")
         lab.create(pod("during", cpu="2", memory="16Mi"), node, wait=True)
-        lab.wait_pod("during", lambda body: "numalign.io/assignment" in body["metadata"].get("annotations", {}))
+        lab.wait_told("during")
         assert node.run(f"cat {stage.folder('during')}/cpuset.cpus").strip() == ""
         assert lab.kernel(node)["before"]["c"].cpus == "0-3", "what another wrote is left as it is"
     lab.wait_enforced(node, "before")
@@ -159,7 +159,7 @@ def test_s7_memory_that_is_not_there_is_not_promised(stage: Stage, choice: str) 
             assert "db" not in lab.assigned(node)
             return
         lab.wait_running("db")
-        lab.wait_pod("db", _assigned)
+        lab.wait_told("db")
         if choice == "open":
             lab.wait_enforced(node, "db")
         bound = node.run(f"cat {stage.folder('db')}/cpuset.mems").strip()
@@ -167,10 +167,6 @@ def test_s7_memory_that_is_not_there_is_not_promised(stage: Stage, choice: str) 
         assert lab.kernel(node)["db"]["c"] == Sets("4-5", {"widen": "0-3", "open": "1"}[choice])
     finally:
         node.run("kill -KILL $(cat /sys/fs/cgroup/lab-full/cgroup.procs); sleep 1; rmdir /sys/fs/cgroup/lab-full")
-
-
-def _assigned(body: Object) -> bool:
-    return "numalign.io/assignment" in body["metadata"].get("annotations", {})
 
 
 def test_s10_another_plugin_is_told_by_its_pod(stage: Stage) -> None:
@@ -184,7 +180,7 @@ def test_s10_another_plugin_is_told_by_its_pod(stage: Stage) -> None:
     made = lab.create(body, node, wait=True)
     stage.said("observing only.*balloons", since)
     lab.create(pod("beside", cpu="2", memory="16Mi"), node, wait=True)
-    lab.wait_pod("beside", _assigned)
+    lab.wait_told("beside")
     assert node.run(f"cat {stage.folder('beside')}/cpuset.cpus").strip() == ""
     lab.delete("balloons")
     lab.wait_gone(made)

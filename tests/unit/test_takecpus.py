@@ -180,7 +180,7 @@ def test_sixty_four_nodes_are_distributed_over_in_bounded_time() -> None:
 
 
 @pytest.mark.parametrize("literal", [True, False])
-def test_of_sixteen_nodes_few_sets_are_tried(monkeypatch: pytest.MonkeyPatch, literal: bool) -> None:  # noqa: FBT001 - parameter
+def test_of_sixteen_nodes_few_sets_are_tried(monkeypatch: pytest.MonkeyPatch, *, literal: bool) -> None:
     """12,870 sets of eight of them, and what does not divide, would take ten seconds, for which no pod starts."""
     name = "walk" if literal else "honest"
     subsets, tried = getattr(ways, name), list[Slices]()
