@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import agent.core.cpus.distributed as ways
 from agent.core.cpus.distributed import distributed
 from agent.core.cpus.packed import CannotTake, packed
 from agent.core.cpus.topology import CpuTopology
@@ -20,7 +21,7 @@ from agent.model.machine import Cpu, Machine, NumaNode
 from agent.model.outcome import Refusal
 from agent.model.pod import Container, ContainerKind, Pod
 from agent.model.rules import Compatibility, CpuOptions
-from tests.unit.cpu_machines import Node, container, pod
+from tests.unit.cpu_machines import Node, container, machine, pod
 from tests.world.strategies import cpu_options
 
 MODES = st.sampled_from(list(Compatibility))
@@ -216,6 +217,24 @@ def test_no_take_hands_out_what_was_not_offered(data: st.DataObject) -> None:
         taken = take()
         assert taken.bit_count() == count
         assert not taken & ~offered
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_of_many_nodes_the_choice_is_that_of_all_combinations(data: st.DataObject) -> None:
+    """On 12 or 13 nodes not every set of them is tried; align-by-socket still finds the one of a single socket."""
+    nodes, sockets = data.draw(st.integers(12, 13)), data.draw(st.sampled_from([2, 3]))
+    socket = [node * sockets // nodes for node in range(nodes)]
+    cores = ([(socket[node], None, [4 * node + cpu]) for cpu in range(4)] for node in range(nodes))
+    topology = CpuTopology.of(machine(*cores))
+    free = [data.draw(st.integers(0, 4)) for _ in range(nodes)]
+    offered = sum(((1 << count) - 1) << (4 * node) for node, count in enumerate(free))
+    count = data.draw(st.integers(0, sum(free)))
+    take = partial(distributed, topology, offered, count, by_socket=data.draw(st.booleans()), lowered=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ways, "MANY", 10_000)
+        of_all = take()
+    assert CpuSet(take()) == CpuSet(of_all)
 
 
 @settings(max_examples=100, deadline=None)

@@ -15,7 +15,8 @@ and the kubelet combines such a node with itself. It gives for each place that i
 node is named once.
 
 The number of combinations explodes with the nodes (64 choose 32). Above MANY of one size, which no machine with up to
-11 nodes reaches, only the nodes with the most free CPUs are looked at: taking there is what keeps the balance.
+11 nodes reaches, only the nodes with the most free CPUs are looked at, with align-by-socket first those of each
+socket: taking there is what keeps the balance.
 """
 
 from __future__ import annotations
@@ -156,7 +157,7 @@ def _best_of(
     even = each = (count // size // group) * group
     balance = Balance(sum(free.values()) - count, len(free))
     seen: set[tuple[int, ...]] = set()
-    for combination in subsets(_promising(nodes, size, free), size):
+    for combination in _combined(taker.topology, nodes, size, free, subsets, by_socket=by_socket):
         if best.score == 0 and (best.in_one or not by_socket):
             break
         chosen = combination.values()
@@ -186,6 +187,19 @@ def _best_of(
 
 def _in_one_socket(topology: CpuTopology, nodes: Sequence[int]) -> bool:
     return len({socket for node in nodes for socket in topology.sockets_of_node[node]}) <= 1
+
+
+def _combined(
+    topology: CpuTopology, nodes: Sequence[int], size: int, free: Leftovers, subsets: Subsets, *, by_socket: bool
+) -> Iterator[Slices]:
+    """The combinations to look at. `Taker.nodes` has a socket's nodes side by side, so theirs keep their order."""
+    promising = _promising(nodes, size, free)
+    if by_socket and promising is not nodes:
+        for socket in dict.fromkeys(topology.sockets_of_node[node] for node in nodes):
+            inside = [node for node in nodes if topology.sockets_of_node[node] == socket]
+            if len(socket) == 1 and len(inside) >= size:
+                yield from subsets(_promising(inside, size, free), size)
+    yield from subsets(promising, size)
 
 
 def _promising(nodes: Sequence[int], size: int, free: Leftovers) -> Sequence[int]:
