@@ -93,7 +93,7 @@ lab-down: $(READY) ## end the lab
 lab-all: $(READY) ## all of the lab, for ten hours; goes on where it was ended, and keeps its report (ARGS="--within 120": two hours)
 	@$(BIN)/python -m tests.lab.whole $(ARGS)
 
-lab-soak: $(READY) ## faults at random for an hour, 300 kills of the agent (ARGS="--minutes 10 --kills 50": shorter)
+lab-soak: $(READY) ## faults at random, 300 kills of the agent, for more than two hours (ARGS="--minutes 10 --kills 50": shorter)
 	$(BIN)/python -m tests.lab.soak $(ARGS)
 
 .PHONY: newest

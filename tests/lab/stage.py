@@ -37,7 +37,8 @@ a tenth of one, which an emulated processor loses to its host's other work, a co
 AGREED, RECOVERED = 120.0, 400.0
 """Seconds within which all must agree again; within which a killed agent must be back. That is 20 to 60 s in an
 emulated machine that does nothing else, and was three minutes in one that started pods."""
-PAUSE = 0.3
+PAUSE = 1.0
+"""Seconds between two looks. A look starts ten processes in the guest, and the agent that is waited for pays."""
 TCP = (OSError, TimeoutError, LabError)
 
 
