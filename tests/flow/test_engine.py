@@ -270,6 +270,25 @@ def test_s17_release_puts_everything_back(tmp_path: Path) -> None:
     assert world.holds("db") == "1-2"
 
 
+def test_s17_what_was_written_before_a_release_is_nobodys_drift_after_it(tmp_path: Path) -> None:
+    """A request to release that is taken back: grants are written anew, and no other program is blamed for the gap.
+
+    Somebody had widened the container already, so that the release had nothing to write there. Counted as a repair,
+    the grant would wait for its turn, and a few of these would make the agent suspect another writer, and stop.
+    """
+    world = World(tmp_path)
+    world.engine.pods_listed({"db"})
+    world.run(manifest("db"))
+    for _ in range(3):
+        world.tree.kernel_write(world.path("db", "app"), "cpuset.cpus", "0-7")
+        world.engine.release()
+        written = [each.write for each in world.engine.reconcile()]
+        at = world.path("db", "app"), "cpuset.cpus"
+        assert [each.cause for each in written if (each.path, each.file) == at] == [Cause.GRANT]
+        assert world.effective("db") == "1-2"
+    assert not world.engine.snapshot.yields
+
+
 def test_s17_a_release_of_unreadable_cgroups_is_no_release(tmp_path: Path) -> None:
     """Nothing is put back, and whoever asked is told so; once they can be read, the same request does it."""
     world = World(tmp_path)
