@@ -119,6 +119,19 @@ def test_the_engine_explains_what_it_knows() -> None:
     assert explained(snapshot, "nobody") is None
 
 
+def test_who_is_left_alone_has_the_pool_once_it_is_there() -> None:
+    """One that runs is told with the shared CPUs that it has, one that never came with none: it runs nowhere.
+
+    From this an operator reads where the node's own pods run.
+    """
+    case = next(case for _, case in ALL if case["name"] == "a pod of kube-system")
+    (got,) = carried_out(case).found.holdings
+    assert (got.container, got.cpus, str(got.pool)) == ("app", None, "0-7")
+    unseen = carried_out({**case, "seen": False})
+    alone = PodStanding(exempt="namespace kube-system is left alone", hypothetical=True)
+    assert explain(unseen.node, unseen.ledger, unseen.pod, standing=alone).holdings == ()
+
+
 def test_nothing_is_searched_unless_it_is_asked_for() -> None:
     """Without the search the answer is the same, but for the remedies."""
     told = carried_out(REFUSALS[0])
