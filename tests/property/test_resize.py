@@ -199,6 +199,17 @@ def test_a_pod_completes_its_own_core_before_anothers() -> None:
     assert str(resized(node, ledger, pod_of("p", 2000, 64)).ledger.grant("p", "c").cpus) == "2,10"
 
 
+def test_a_pod_grows_within_its_level_3_cache() -> None:
+    """Lower CPUs of its node are free behind another cache: a thread there would not find what the others cached."""
+    node = node_of("1 socket x 1 node x 8 cores x 1 thread, 4 CPUs per L3, 8G per node", "best-effort", whole=False)
+    ledger = node.start()
+    for name in ("a", "p"):
+        ledger = node.admit(ledger, pod_of(name, 2000, 64)).ledger
+    ledger = node.release(ledger, "a")
+    assert str(ledger.grant("p", "c").cpus) == "4-5"
+    assert str(resized(node, ledger, pod_of("p", 3000, 64)).ledger.grant("p", "c").cpus) == "4-6"
+
+
 def test_a_resize_beyond_the_node_depends_on_the_policy() -> None:
     """single-numa-node keeps what it has and says so; best-effort goes to the next node and says that too."""
     for policy, count in (("single-numa-node", 4), ("best-effort", 9)):
