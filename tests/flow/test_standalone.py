@@ -73,6 +73,17 @@ def test_drift_is_repaired(tmp_path: Path) -> None:
         eventually(lambda: counted in node.get("/metrics")[1])  # counted after the write that we saw
 
 
+def test_the_share_of_near_pages_is_told(tmp_path: Path) -> None:
+    """Three in four pages of a pinned container lie on its node; without this gauge no alert tells of remote ones."""
+    config = tmp_path / "config.yaml"
+    config.write_text("cpuManagerReconcilePeriod: 1s\n", "utf-8")
+    with serving(tmp_path, config=config) as node:
+        write(tmp_path / "pods", "db", container(cpu="2"))
+        eventually(lambda: node.held() == {"db": "1-2"})
+        node.cpuset("db").with_name("memory.numa_stat").write_text("anon N0=12288 N1=4096\n", "ascii")
+        eventually(lambda: "numalign_local_memory_ratio 0.75" in node.get("/metrics")[1])
+
+
 def test_settings_change_at_run_time(tmp_path: Path) -> None:
     """A new configuration is in force without a restart; a wrong one is told, and the old one stays."""
     config = tmp_path / "config.yaml"
