@@ -14,7 +14,7 @@ from agent.kube import claims as read
 from agent.kube.objects.read_fields import brief
 from agent.kube.pod_report import MAX_MESSAGE
 from agent.model.claims import MOST_CLAIMS, MOST_DEVICES, ClaimDevice, from_text, to_text
-from agent.model.idset import NodeSet
+from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledgerjson import ledger_from_json, ledger_to_json
 from agent.model.rules import Rules
 from tests.flow.claims import claim, device, result, slices, using
@@ -140,6 +140,16 @@ def test_a_node_that_the_machine_lacks_gives_no_hint() -> None:
         read.chosen(read.uses_of(using("c")), {"c": read.allocated(claim(result("d0"))) or ()}), pools, MACHINE
     )["app"]
     assert (found.nodes, "names NUMA node 9, which this machine does not have" in found.why) == (None, True)
+
+
+def test_a_device_on_a_node_that_went_gives_no_hint() -> None:
+    """The ledger has what was known when the claim was looked up: a node offline since then refuses nobody."""
+    newcomer = pod("p", container("app", cpus=1))
+    node = managers_of(MACHINE, {"dra": {"enabled": True}, "topologyManagerPolicy": "single-numa-node"})
+    for nodes, granted in ((NodeSet.of(1), NodeSet.of(1)), (NodeSet.of(9), NodeSet.of(0))):
+        ledger = claimed(node.start(), newcomer, {"app": (ClaimDevice("c", "d", "p", "x", nodes),)})
+        outcome = node.admit(ledger, newcomer)
+        assert node.machine.nodes_of(outcome.ledger.grant("p", "app").cpus or CpuSet()) == granted
 
 
 def test_a_release_forgets_the_claims() -> None:
