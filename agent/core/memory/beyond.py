@@ -42,8 +42,8 @@ class Widened:
         return Demand(whole, size, fixed) if whole or fixed else None
 
     def accepts(self, mask: int) -> bool:
-        """Whether a mask is one of the demand's."""
-        return bool(mask) and not mask & ~self._reach.hosts and self._nodes(mask) != 0
+        """Whether a mask of nodes of the domain is one of the demand's."""
+        return bool(mask) and self._nodes(mask) != 0
 
     def place(self, mask: int) -> int:
         """The mask's nodes and those without CPUs that are needed, nearest first."""
@@ -105,8 +105,8 @@ class Far:
         return Demand(family, size) if family.possible else None
 
     def accepts(self, mask: int) -> bool:
-        """Whether a mask is one of the demand's."""
-        return bool(mask) and not mask & ~self._reach.hosts and self._nodes(mask) != 0
+        """Whether a mask of nodes of the domain is one of the demand's."""
+        return bool(mask) and self._nodes(mask) != 0
 
     def place(self, mask: int) -> int:
         """The nearest node or group that is enough, else the unused nodes that are needed, nearest first."""

@@ -108,7 +108,7 @@ class Placement(Protocol):
         """All masks that will do; None when none does."""
 
     def accepts(self, mask: int) -> bool:
-        """Whether a mask is one of the demand's."""
+        """Whether a mask of nodes of the domain is one of the demand's."""
 
     def place(self, mask: int) -> int:
         """The nodes that a block for an accepted mask names."""
