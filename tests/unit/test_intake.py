@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.errors import InvariantError, KubeError
+from agent.errors import BadPodError, InvariantError, KubeError
 from agent.kube.objects.pod_objects import Raw, SeenPod, seen
 from agent.kube.watch.intake import Intake
 from agent.model.pod import Pod
@@ -224,13 +224,26 @@ def test_a_namespaces_annotations_are_defaults(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "status", [None, [], "x", {"containerStatuses": "x"}, {"containerStatuses": [1, {"name": 2}]}]
+    "status",
+    [
+        None,
+        {"containerStatuses": "x"},
+        {"containerStatuses": [1, {"name": 2}]},
+        {"containerStatuses": [{"name": "c", "containerID": "containerd://"}]},
+    ],
 )
 def test_a_malformed_status_is_no_status(status: object) -> None:
-    """Nothing in a status is trusted; nothing raises."""
-    found = seen({**body("a"), "status": status} if isinstance(status, dict) or status is None else body("a"))
+    """Nothing in a status is trusted; nothing raises. A container without an id has not started."""
+    found = seen({**body("a"), "status": status})
     assert found.containers == {}
     assert not found.started
+
+
+@pytest.mark.parametrize("status", [[], "x"])
+def test_a_status_of_another_kind_makes_a_malformed_pod(status: object) -> None:
+    """It is refused with the field's name, as the intake survives it, one pod at a time."""
+    with pytest.raises(BadPodError, match="status"):
+        seen({**body("a"), "status": status})
 
 
 def test_a_pod_younger_than_the_list_that_lacks_it_stays(world: World, intake: Intake) -> None:

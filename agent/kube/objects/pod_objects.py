@@ -66,8 +66,10 @@ def seen(body: Raw, defaults: Mapping[str, str] | None = None) -> SeenPod:
     containers, started = {}, False
     for entry in _statuses(status):
         identity, name = entry.get("containerID"), entry.get("name")
-        if isinstance(identity, str) and isinstance(name, str) and 0 < len(identity) <= MAX_ID:
-            containers[identity.rpartition("//")[2]] = name
+        if not isinstance(identity, str) or not isinstance(name, str) or len(identity) > MAX_ID:
+            continue
+        if own := identity.rpartition("//")[2]:
+            containers[own] = name
             started = True
     metadata = mapping_of(body.get("metadata"))
     return SeenPod(
