@@ -13,7 +13,7 @@ import pytest
 
 from agent.app import setup
 from agent.app.service import machine_watch
-from agent.app.service.machine_watch import MachineWatch, second_opinion
+from agent.app.service.machine_watch import SHOWN, MachineWatch, second_opinion
 from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import HostError
 from agent.host.checkpoint import Checkpoint
@@ -75,6 +75,21 @@ def test_a_burst_of_events_is_one_reason_to_read_again(
         watch.stop()
     assert watch.seen == 1
     assert any("offline cpu0" in str(getattr(each, "facts", "")) for each in caplog.records)
+
+
+@pytest.mark.parametrize(("count", "last"), [(SHOWN, f"cpu{SHOWN - 1}"), (SHOWN + 2, " and 2 more")])
+def test_events_are_named_up_to_a_bound(
+    announcer: Announcer, caplog: pytest.LogCaptureFixture, count: int, last: str
+) -> None:
+    """A storm makes one line that ends with how many it leaves out, and says nothing of more where all are named."""
+    woken = threading.Event()
+    watch = MachineWatch(None, woken.set, pytest.fail, listen=lambda: announcer)
+    watch.start()
+    with caplog.at_level(logging.INFO, "numalign"):
+        announcer.say(*(Uevent("offline", "cpu", f"/devices/system/cpu/cpu{cpu}") for cpu in range(count)))
+        assert woken.wait(5)
+        watch.stop()
+    assert any(str(getattr(each, "facts", {}).get("what", "")).endswith(last) for each in caplog.records)
 
 
 def test_without_events_the_machine_is_read_now_and_then() -> None:

@@ -97,6 +97,7 @@ def test_json_has_the_documented_keys(file: str, case: dict[str, Any]) -> None:
         "answers", "asOf", "asked", "fate", "got", "merges", "notes", "pod", "policy", "policyFrom", "qos", "reasons",
         "refusal", "remedies", "scope", "scopeFrom", "searched", "summary", "uid", "verdict", "version",
     ], file  # fmt: skip
+    assert {each["lever"] for each in body["remedies"]} <= {each.value for each in Lever}
     for merge in body["merges"]:
         assert set(merge) == {
             "container", "said", "winner", "preferred", "admit", "exact", "rule", "ruleText", "losers", "moreLosers",

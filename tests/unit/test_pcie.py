@@ -7,11 +7,13 @@ import random
 from dataclasses import replace
 from itertools import combinations
 
+import pytest
+
 from agent.core.devices.choose import Nearest
 from agent.core.devices.claims import claimed
 from agent.core.devices.nearness import MOST_PAIRS, noted, sentences
 from agent.core.explain import explain
-from agent.core.machines.pcie import Distance, PciTree
+from agent.core.machines.pcie import FAR, MOST_BRIDGES, Distance, PciTree
 from agent.core.machines.synthetic import parse_synthetic
 from agent.kube.pod_report import ASSIGNMENT, admitted
 from agent.model.claims import ClaimDevice
@@ -108,6 +110,20 @@ def test_a_tree_that_loops_is_survived() -> None:
                function("0000:03:00.0", "0000:01:00.0"), function("0000:04:00.0", "0000:04:00.0"))  # fmt: skip
     tree = PciTree(replace(MACHINE, devices=devices))
     assert {each.distance for each in tree.pairs(each.address for each in devices)} <= set(Distance)
+
+
+@pytest.mark.parametrize(
+    ("bridges", "told"), [(MOST_BRIDGES - 1, MOST_BRIDGES - 1), (5 * MOST_BRIDGES, MOST_BRIDGES)]
+)
+def test_a_chain_of_bridges_is_followed_up_to_a_bound(bridges: int, told: int) -> None:
+    """A machine's file may say anything: of a chain that no PCI bus can have, only the nearest bridges count."""
+    chain = [f"{number:04x}:00:01.0" for number in range(bridges)]
+    devices = (
+        *(bridge(*pair) for pair in zip(chain, [*chain[1:], ""], strict=True)),
+        function("aaaa:00:00.0", chain[0]), bridge("bbbb:00:01.0"), function("bbbb:01:00.0", "bbbb:00:01.0"),
+    )  # fmt: skip
+    tree = PciTree(replace(MACHINE, devices=devices))
+    assert tree.hops("aaaa:00:00.0", "bbbb:01:00.0") % FAR == told + 1
 
 
 def test_many_pairs_are_counted() -> None:

@@ -175,6 +175,7 @@ BAD: list[tuple[Any, str, str]] = [
     ({"refusals": {"fallback": "fail"}}, "refusals.fallback", "'wait' or 'run'"),
     ({"devices": [{"resource": "numalign.io/nic"}]}, "devices[0]", "selects every device"),
     ({"devices": [{"resource": "nic", "class": "02"}]}, "devices[0].resource", "a domain and a name"),
+    ({"devices": [{"resource": "a.b/my nic", "class": "02"}]}, "devices[0].resource", "a domain and a name"),
     ({"devices": [{"resource": "a.kubernetes.io/x", "class": "02"}]}, "devices[0].resource", "belongs to Kubernetes"),
     ({"devices": [{"resource": "a.b/c", "class": "2"}]}, "devices[0].class", "hex digits"),
     ({"devices": [{"resource": "a.b/c", "vendor": 8086}]}, "devices[0].vendor", "in quotes"),

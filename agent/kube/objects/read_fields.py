@@ -37,9 +37,7 @@ def brief(body: Any) -> Any:  # noqa: ANN401 - JSON
     found = _POD(body)
     spec = found.get("spec") if isinstance(found, dict) else None
     if isinstance(spec, dict) and (weight := _weight(spec)) > MOST:
-        found["spec"] = {
-            key: value for key, value in spec.items() if not isinstance(value, (dict, list))
-        } | {"containers": f"{weight} bytes of containers and resources"}  # fmt: skip
+        found["spec"] = {"containers": f"{weight} bytes of containers and resources"}
     return found
 
 
