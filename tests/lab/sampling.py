@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from dataclasses import dataclass
 
 from tests import peers
 from tests.lab.needs import LabError, PromiseError
 from tests.lab.node import Node
-from tests.lab.places import RUN
+from tests.lab.places import RUN, logs
 from tests.lab.sweeps import Sweeps, judged, lasted, parsed, summary
 
 FOLDER = "/run/numalign-lab"
@@ -83,7 +84,9 @@ class Sampler:
         with FILE.open("a") as file:
             file.write(json.dumps(told) + "\n")
         if verdict.wrong and not self.excused:
-            raise PromiseError("\n".join(verdict.wrong))
+            kept = logs() / f"sweeps-{re.sub('[^a-z0-9]+', '-', test.rpartition('::')[2])}.jsonl"
+            kept.write_bytes(out)
+            raise PromiseError("\n".join([*verdict.wrong, f"all sweeps: {kept}"]))
 
     def _words(self) -> str:
         return self.node.run(f"cat {FOLDER}/words 2>/dev/null; true")
