@@ -248,9 +248,16 @@ def moved(before: Look, after: Look, *, lost: CpuSet = CpuSet()) -> list[str]:
         if container.cpus not in (was.cpus, was.cpus - lost) and was.cpus - lost:
             who = f"container {container.id[:12]} of {_pod(after.ledger, container.uid)}"
             found.append(f"{who} was moved from CPUs {was.cpus} to {container.cpus}")
-        if container.mems != was.mems:
+        if container.mems != was.mems and not _bound_at_last(before.ledger, was, container):
             found.append(f"container {container.id[:12]} was moved from nodes {was.mems} to {container.mems}")
     return found
+
+
+def _bound_at_last(ledger: Ledger, was: Container, now: Container) -> bool:
+    """Whether its memory waited to be bound: it had pages elsewhere, and is bound once those have gone (S4)."""
+    blocks = (block for each in ledger.memory.blocks.get(was.uid, {}).values() for block in each)
+    granted = NodeSet.union(block.nodes for block in blocks)
+    return bool(was.pages - granted) and now.mems == granted
 
 
 # ---- who is who

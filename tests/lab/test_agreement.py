@@ -205,6 +205,14 @@ def test_what_moved_is_found(after: Look, sentence: str) -> None:
     assert any(sentence in each for each in found) if sentence else not found, found
 
 
+def test_memory_that_is_bound_at_last_has_not_moved() -> None:
+    """A container that started without its nodes is bound once its pages elsewhere have gone; to its grant alone."""
+    stuck = with_cgroup(0, mems=NodeSet.of(0, 1), pages=NodeSet.of(1))
+    assert moved(stuck, LOOK) == []
+    assert moved(stuck, with_cgroup(0, mems=NodeSet.of(1)))
+    assert moved(with_cgroup(0, mems=NodeSet.of(0, 1), pages=NodeSet.of(0)), LOOK)
+
+
 def test_a_cpu_that_went_offline_may_be_lost_and_no_other() -> None:
     """Three of CPUs 2-3 offline: 2 is left; 5 in its place would be a move."""
     smaller = replace(with_cgroup(0, cpus=cpus("2")), ledger=with_cpus(assigned={**OWN, A: {"c": cpus("2")}}).ledger)
