@@ -47,6 +47,8 @@ class State:
         truce: how long a writer that fights is left alone.
         unenforced_pods: for whom the kernel does not have what the ledger says.
         settled: all that holds was in force at the end of the last look.
+        cleared: the ledger of the last plan that was carried out to its end: by then everybody had left what others
+            hold in it. None before the first.
         broken: why the cgroups cannot be read; "" while they can.
         fault: why the last look went wrong; "" if it did not.
         faults: pods whose sets could not be worked out at the last look: uid -> why.
@@ -72,6 +74,7 @@ class State:
     truce: Truce = field(default_factory=Truce)
     unenforced_pods: UnenforcedPods = field(default_factory=UnenforcedPods)
     settled: bool = False
+    cleared: Ledger | None = None
     broken: str = ""
     fault: str = ""
     faults: Mapping[str, str] = field(default_factory=dict)

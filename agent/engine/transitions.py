@@ -340,7 +340,10 @@ def answered(state: State, event: KernelAnswered) -> Transition:
         key = state.pods[uid].pod.key if uid in state.pods else uid
         problems.append(f"the cgroups of pod {key} are left as they are: {event.faults[uid]}")
     settled = not (event.lacking or event.given_up or event.stopped)
-    new = replace(state, fault="", faults=event.faults, unbound=event.unbound, repair_due=event.due, settled=settled)
+    new = replace(
+        state, fault="", faults=event.faults, unbound=event.unbound, repair_due=event.due, settled=settled,
+        cleared=state.cleared if event.given_up or event.stopped else state.ledger,
+    )  # fmt: skip
     return Transition(new, problems=tuple(problems))
 
 

@@ -107,8 +107,8 @@ SPECS: tuple[Spec, ...] = (
     Spec("numalign_start_to_pin_seconds", "histogram",
          "From a container's cgroup folder to its set, where NRI had not written it before."),
     Spec("numalign_nri_answers_total", "counter", "Answers to the runtime: pinned, shared, refused, observed, "
-         "unknown (numalign has not decided yet) or late (it answered without the decision). numalign pins the last "
-         "two through their cgroups.", ("what",),
+         "unknown (numalign has not decided yet) or late (it answered without the decision, or before others had "
+         "left the CPUs). numalign pins the last two through their cgroups.", ("what",),
          panel=SeriesPanel(_AGENT_ROW, "Answers to the runtime (NRI), per minute", "Empty without NRI.")),
     Spec("numalign_pod_actions_total", "counter", "What numalign did to refused pods: fail, evict, delete (long "
          "after fail: refusals.deleteAfter), or storm-run and storm-wait where the owner had too many refused pods.",

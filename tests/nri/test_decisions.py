@@ -124,6 +124,7 @@ def test_sets_of_containers(world: World, decisions: EngineDecisions) -> None:
 def test_memory_is_bound_where_it_is_managed(tmp_path: Path) -> None:
     """With memoryManagerPolicy Static the nodes come with the container."""
     world = World(tmp_path, machine=MACHINE, settings=MEMORY)
+    world.engine.pods_listed(set())
     world.see(manifest("db"))
     want = EngineDecisions(world.engine, usable).desired("db", "app")
     assert (want.cpus, want.mems, want.exclusive) == (CpuSet.parse("1-2"), NodeSet.of(0), True)
@@ -147,6 +148,7 @@ def test_a_node_that_the_machine_has_lost_is_not_named_to_the_runtime(tmp_path: 
 def test_s16_the_quota(tmp_path: Path, cpu: str, *, lift: bool, lifted: bool) -> None:
     """The quota is lifted with exclusive CPUs (S16), if the settings say so; a fractional container keeps its own."""
     world = World(tmp_path, lift_quota=lift)
+    world.engine.pods_listed(set())
     world.see(manifest("db", container(cpu=cpu), container("log", cpu="500m")))
     decisions = EngineDecisions(world.engine, usable)
     assert decisions.quota_lifted("db", "app") is lifted
@@ -229,7 +231,43 @@ def test_names_reach_the_engine_and_leave_it(world: World, decisions: EngineDeci
 def test_a_pod_that_is_found_in_time_is_decided(world: World, decisions: EngineDecisions) -> None:
     """RunPodSandbox comes before the watch: the pod is handed in and decided while the runtime waits."""
     assert decisions.decide(pod_from(manifest("quick")), within=10.0)
+    assert decisions.cleared("quick", "app", within=10.0)
     assert decisions.desired("quick", "app").exclusive
+
+
+def test_s6_cpus_are_answered_once_others_have_left_them(world: World) -> None:
+    """A grant is saved before the pool is written: who asks in between starts on the pool, and not beside others.
+
+    An agent that is killed there would leave the others on these CPUs until it is back.
+    """
+    decisions = EngineDecisions(world.engine, usable)
+    world.run(manifest("web", container(cpu="", memory="")))
+    between: list[tuple[bool, DesiredSets, CpuSet]] = []
+
+    def ask(_path: str, _file: str, _value: str) -> None:
+        if not between:
+            cleared = decisions.cleared("db", "app", within=0.0)
+            between.append((cleared, decisions.desired("db", "app"), CpuSet.parse(world.effective("web"))))
+
+    world.kernel.before = ask
+    world.see(manifest("db", created=1))
+    cleared, sets, others = between[0]
+    assert CpuSet.parse(world.holds("db")) & others
+    assert (cleared, sets) == (False, DesiredSets(CpuSet.parse("0,3-7")))
+    assert decisions.cleared("db", "app", within=0.0)
+    assert decisions.desired("db", "app") == DesiredSets(CpuSet.parse("1-2"), exclusive=True)
+
+
+def test_s6_what_a_pod_has_already_it_keeps_while_it_grows(world: World) -> None:
+    """A resize gives more: until others have left that, the runtime is answered what the container has."""
+    decisions = EngineDecisions(world.engine, usable)
+    world.run(manifest("web", container(cpu="", memory="")))
+    world.run(manifest("db", created=1))
+    between: list[DesiredSets] = []
+    world.kernel.before = lambda _path, _file, _value: between.append(decisions.desired("db", "app"))
+    world.see(manifest("db", container(cpu="3"), created=1))
+    assert between[0] == DesiredSets(CpuSet.parse("1-2"), exclusive=True)
+    assert decisions.desired("db", "app") == DesiredSets(CpuSet.parse("1-3"), exclusive=True)
 
 
 def test_a_fault_ends_nothing(world: World, decisions: EngineDecisions, caplog: pytest.LogCaptureFixture) -> None:

@@ -37,6 +37,7 @@ class Engine:
         self.wanted = EXCLUSIVE
         self.lifted = False
         self.in_force = True
+        self.left = True
         self.names: dict[str, tuple[str, str]] = {}
         self.live: frozenset[str] = frozenset()
         self.handed: tuple[Mapping[str, str], tuple[DeviceNode, ...]] = ({}, ())
@@ -46,6 +47,9 @@ class Engine:
 
     def verdict(self, uid: str) -> str:
         return self.refusal if uid in self.known else ""
+
+    def cleared(self, uid: str, container: str) -> bool:
+        return self.left
 
     def desired(self, uid: str, container: str) -> DesiredSets:
         return self.wanted
@@ -149,6 +153,16 @@ def test_s9_a_pod_that_the_watch_did_not_bring_is_looked_up_once(engine: Engine)
     with pytest.raises(SandboxRefused, match="no room"):
         driver.run_sandbox(POD)
     assert asked == [("n", "p", "u")]
+
+
+def test_s6_a_container_whose_cpus_others_have_not_left_is_counted_and_told(
+    engine: Engine, counted: list[str], driver: NriDriver, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It starts with what it may have already; an operator sees that it was not pinned at its first instruction."""
+    engine.left, engine.wanted = False, SHARED
+    assert driver.create_container(POD, CONTAINER) == Adjustment(cpus=SHARED.cpus)
+    assert counted == ["late"]
+    assert "container app of pod n/p starts without its CPUs: others have not left them yet" in caplog.text
 
 
 def test_an_unknown_pod_starts_unpinned_which_is_counted_and_told(

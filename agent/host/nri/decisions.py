@@ -2,10 +2,9 @@
 
 A write of the engine may hang (safety.md S8) while the runtime waits for us with a lock around all plugins (S9). So
 everything that is asked is read from `NriEngine.snapshot`, and everything that is told is queued for a thread. Sets
-and devices are answered as they were saved, since the runtime puts them into effect at once.
-
-A pod that the watch has not brought is decided and saved before its answer, and the runtime asks for the next one
-only then: for each of those the shared pool is written anew (S6). The names of containers change nothing of it.
+and devices are answered as they were saved, since the runtime puts them into effect at once; of CPUs, those that the
+others have left (S6). A decision is saved first and then written, and the runtime may ask in between. An agent that
+ends there leaves the others where they are.
 """
 
 from __future__ import annotations
@@ -15,10 +14,11 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from agent.core.cgroups.byte_order import for_runtime
-from agent.core.cgroups.desired import DesiredSets, holders, own_of, share
+from agent.core.cgroups.desired import DesiredSets, holders, own_of, pool_of, share
 from agent.core.cgroups.release import lifted
 from agent.core.devices.kubelet import is_extended
 from agent.core.request.mixed import assigned
@@ -26,6 +26,7 @@ from agent.engine.fault_isolation import Isolated
 from agent.engine.state import State
 from agent.host.cpu_files import CpuFiles
 from agent.host.device_nodes import DeviceNode, Usable, variable
+from agent.model.idset import CpuSet
 from agent.model.pod import Pod, Qos
 from agent.model.rules import OnMisalignment
 
@@ -33,6 +34,8 @@ _log = logging.getLogger(__name__)
 
 FIND_WITHIN = 0.1
 """Seconds that RunPodSandbox waits for the decision on a pod that is found only then; all of it has 0.2 s (S9)."""
+CLEARED_WITHIN = 0.04
+"""Seconds that CreateContainer waits until others have left the container's CPUs, after `enforcer.AWAITED` (S9)."""
 ENFORCED_WITHIN = 1.0
 """Seconds that a runtime which registers us waits until its containers' sets are in force; it has two."""
 HOLDING = frozenset({OnMisalignment.WAIT, OnMisalignment.FAIL})
@@ -114,6 +117,15 @@ class EngineDecisions:
         where = f"container {known.refusal.container}: " if known.refusal.container else ""
         return f"{where}{known.refusal.message}"
 
+    def cleared(self, uid: str, container: str, within: float = CLEARED_WITHIN) -> bool:
+        """Whether others have left the CPUs of a container, or do so within a moment."""
+        deadline = time.monotonic() + within
+        while _kept_back(self._engine.snapshot, uid, container):
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.002)
+        return True
+
     def desired(self, uid: str, container: str) -> DesiredSets:
         """The sets of one container.
 
@@ -121,8 +133,12 @@ class EngineDecisions:
         above it, and a set of its own would have to be written again with every change of the pool, while the runtime
         never waits (safety rule S9). One of a
         Burstable pod is, while its slice holds grants of others: it would stand on them until its pod is named.
+        Of CPUs of its own, it gets those that others have left; if there are none, it starts on the pool.
         """
-        snapshot = self._engine.snapshot
+        return self._desired(self._engine.snapshot, uid, container)
+
+    @staticmethod
+    def _desired(snapshot: State, uid: str, container: str, *, all_own: bool = False) -> DesiredSets:
         known, saved = snapshot.pods.get(uid), snapshot.saved
         if known is None or saved is None:
             return DesiredSets()
@@ -131,6 +147,11 @@ class EngineDecisions:
             return DesiredSets()
         machine = snapshot.node.machine
         desired = share(saved, uid, container, snapshot.node.rules, machine)
+        waiting = CpuSet() if all_own else _kept_back(snapshot, uid, container)
+        if waiting:
+            own = saved.cpus.assigned[uid][container] - waiting
+            cpus = desired.cpus - waiting if own and desired.cpus else pool_of(saved, uid, machine)
+            desired = replace(desired, cpus=cpus, exclusive=bool(own))
         # the machine may have lost some of it since: the runtime would fail the container for that
         cpus = desired.cpus & machine.online if desired.cpus else None
         mems = desired.mems if desired.mems and desired.mems.issubset(machine.node_set) else None
@@ -149,7 +170,7 @@ class EngineDecisions:
 
     def mixed(self, uid: str, container: str) -> Mapping[str, str]:
         """What tells a mixed container which of its CPUs are its own (numalign.io/mixed); nothing for any other."""
-        sets = self.desired(uid, container)
+        sets = self._desired(self._engine.snapshot, uid, container, all_own=True)
         return assigned(sets.cpus - sets.shared, sets.shared) if sets.cpus and sets.exclusive and sets.shared else {}
 
     def folders(self, uid: str, container: str) -> tuple[tuple[str, str], ...]:
@@ -223,3 +244,12 @@ class EngineDecisions:
         while (work := self._queue.get()) is not None:
             with Isolated(lambda _error: _log.exception("what the runtime told could not be carried out")):
                 work()
+
+
+def _kept_back(snapshot: State, uid: str, container: str) -> CpuSet:
+    """Those of a container's own CPUs that are saved, and that others may not have left yet."""
+    own, left = (
+        ledger.cpus.assigned.get(uid, {}).get(container, CpuSet()) if ledger else CpuSet()
+        for ledger in (snapshot.saved, snapshot.cleared)
+    )  # fmt: skip
+    return own - left

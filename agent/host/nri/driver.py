@@ -35,8 +35,11 @@ class Decisions(Protocol):
     def verdict(self, uid: str) -> str:
         """The sentence that keeps a pod from starting, "" when it may start."""
 
+    def cleared(self, uid: str, container: str) -> bool:
+        """Whether others have left the CPUs of a container, or do so within a moment."""
+
     def desired(self, uid: str, container: str) -> DesiredSets:
-        """The sets of one container."""
+        """The sets of one container, without CPUs that others have not left."""
 
     def quota_lifted(self, uid: str, container: str) -> bool:
         """Whether a container runs without a CFS quota (safety.md S16); a fractional one keeps its limit."""
@@ -76,7 +79,8 @@ class NriDriver:
         starting: told of each pod's uid when its sandbox is about to run; must return at once.
         enforcing: False while only observing, which one switch brings about (safety rule S3): nothing is refused and
             nothing adjusted.
-        count: told of what became of each: "pinned", "shared", "unknown", "refused", "observed".
+        count: told of what became of each: "pinned", "shared", "late" (without its CPUs), "unknown", "refused",
+            "observed".
     """
 
     def __init__(
@@ -172,10 +176,16 @@ class NriDriver:
                 container.name, sandbox.namespace, sandbox.name,
             )  # fmt: skip
             return Adjustment()
+        cleared = self._decisions.cleared(sandbox.uid, container.name)
         desired = self._decisions.desired(sandbox.uid, container.name)
         env, devices = self._decisions.devices(sandbox.uid, container.name)
         env = {**env, **self._decisions.mixed(sandbox.uid, container.name)}
-        self._count("pinned" if desired.exclusive else "shared")
+        if not cleared:
+            _log.warning(
+                "NRI: container %s of pod %s/%s starts without its CPUs: others have not left them yet",
+                container.name, sandbox.namespace, sandbox.name,
+            )  # fmt: skip
+        self._count("late" if not cleared else "pinned" if desired.exclusive else "shared")
         lifted = desired.exclusive and self._decisions.quota_lifted(sandbox.uid, container.name)
         folders = self._decisions.folders(sandbox.uid, container.name)
         return Adjustment(
