@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -180,3 +181,12 @@ def test_s3_what_changed_meanwhile_is_put_right_as_soon_as_the_switch_is_off(tmp
         assert node.world.effective("db") == "0-7"
         agent.source.intake.node_changed({"metadata": {"uid": "n1"}, "status": {}})
         until(lambda: node.world.effective("db") == node.world.holds("db"), 20)
+
+
+def test_s3_the_settings_switch_is_followed_though_nobody_says_a_word_of_the_node(tmp_path: Path) -> None:
+    """An agent that began while it was on writes again once it is off, and not only when the Node changes."""
+    node = ClusterNode(tmp_path, settings={"observeOnly": True})
+    with node.serving() as agent:
+        until(lambda: agent.engine.halted)
+        (tmp_path / "config.yaml").write_text(json.dumps({**node.world.settings, "observeOnly": False}), "utf-8")
+        until(lambda: not agent.engine.halted)
