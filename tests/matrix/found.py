@@ -57,6 +57,11 @@ _OURSELVES = (
     "for the runtime's first question was never asked again."
 )
 
+_BACK = (
+    "A CPU came back while a plan was carried out that had been made without it: its pod's cgroup was first written "
+    "without it, so that the container lost it for a moment."
+)
+
 FOUND: Mapping[tuple[str, str], str] = {
     ("agent killed", "namespace read fails"): _RACE,
     ("agent killed", "podresources away"): _RACE,
@@ -87,6 +92,7 @@ FOUND: Mapping[tuple[str, str], str] = {
     ("daemon-reload", "resize in flight"): _FLIGHT,
     ("CPU offline", "API away"): _FLIGHT,
     ("CPU offline", "NRI slow"): _FLIGHT,
+    ("CPU offline", "NRI away"): _BACK,
     ("huge pages late", "resize in flight"): _FLIGHT,
     ("clock behind", "watch stale"): _FLIGHT,
     ("clock ahead", "resize in flight"): _NAMED,

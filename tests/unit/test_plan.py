@@ -13,7 +13,6 @@ from agent.core.cgroups.plan import plan
 from agent.model.cgroup import Cause, Level, Write, Written
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Confinement, CpuBooks, Ledger, MemoryBooks, PodRecord
-from agent.model.machine import Machine
 from agent.model.pod import Container, Pod, Qos
 from agent.model.rules import CpuRules, MemoryRules, Rules
 from tests.property.plan_worlds import MACHINE, RULES, World, carry_out, empty_node
@@ -326,18 +325,6 @@ def test_an_empty_pool_is_never_written() -> None:
     """Without shared CPUs (the invariants keep it from happening) shared cgroups are left alone, not emptied."""
     ledger = replace(LEDGER, cpus=CpuBooks(CpuSet(), assigned={"db": {"main": OWN}}))
     assert [(path, value) for path, _, value in planned(node(2), ledger)] == [(f"{POD}/main", "4-5")]
-
-
-def test_an_offline_cpu_is_not_asked_for_on_v1() -> None:
-    """V1 refuses an offline CPU, and took it out of the set itself: nothing to write. v2 keeps the wish."""
-    for version in (1, 2):
-        world = node(version)
-        enforce(world)
-        online = MACHINE.online - CpuSet.of(5)
-        world.kernel.online(online, NodeSet.of(0, 1, 2, 3))
-        machine: Machine = replace(MACHINE, cpus=tuple(cpu for cpu in MACHINE.cpus if cpu.id != 5))
-        assert plan(world.observe(), desired_sets(LEDGER, world.names, world.observe(), RULES, machine)) == ()
-        assert in_force(world)["main"] == "4"
 
 
 def test_an_applications_own_levels_are_its_own() -> None:

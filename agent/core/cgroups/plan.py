@@ -117,6 +117,8 @@ class _Cpus:
                 continue
             now = self._now(cgroup)
             keep = now & target
+            if self._structural(cgroup.path):  # what is offline may be back before it is widened
+                keep |= self.asked[cgroup.path] & target
             if self.v1 or self._structural(cgroup.path):
                 keep |= self._places(cgroup) & now
             if now.isdisjoint(target) or self._voids(cgroup):
