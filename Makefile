@@ -90,7 +90,7 @@ lab-shell: $(READY) ## a root shell on a node of the lab (NODE=numalign or shado
 lab-down: $(READY) ## end the lab
 	$(BIN)/python -m tests.lab down
 
-lab-all: $(READY) ## all of the lab, for ten hours; goes on where it was ended, and keeps its report (ARGS="--within 120": two hours)
+lab-all: $(READY) ## all of the lab, for eleven hours; goes on where it was ended, and keeps its report (ARGS="--within 120": two hours)
 	@$(BIN)/python -m tests.lab.whole $(ARGS)
 
 lab-soak: $(READY) ## faults at random, 300 kills of the agent, for more than two hours (ARGS="--minutes 10 --kills 50": shorter)

@@ -119,12 +119,7 @@ class EngineDecisions:
 
     def cleared(self, uid: str, container: str, within: float = CLEARED_WITHIN) -> bool:
         """Whether others have left the CPUs of a container, or do so within a moment."""
-        deadline = time.monotonic() + within
-        while _kept_back(self._engine.snapshot, uid, container):
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(0.002)
-        return True
+        return _soon(lambda: not _kept_back(self._engine.snapshot, uid, container), within)
 
     def desired(self, uid: str, container: str) -> DesiredSets:
         """The sets of one container.
@@ -235,10 +230,7 @@ class EngineDecisions:
     def decide(self, pod: Pod, within: float = FIND_WITHIN) -> bool:
         """Have a pod decided that the watch has not brought; whether it was in time. For `driver.Find`."""
         self._queue.put(lambda: self._engine.pods_seen([pod]))
-        deadline = time.monotonic() + within
-        while not self.knows(pod.uid) and time.monotonic() < deadline:
-            time.sleep(0.002)
-        return self.knows(pod.uid)
+        return _soon(lambda: self.knows(pod.uid), within)
 
     def _run(self) -> None:
         while (work := self._queue.get()) is not None:
@@ -253,3 +245,13 @@ def _kept_back(snapshot: State, uid: str, container: str) -> CpuSet:
         for ledger in (snapshot.saved, snapshot.cleared)
     )  # fmt: skip
     return own - left
+
+
+def _soon(true: Callable[[], bool], within: float) -> bool:
+    """Whether something is so, or becomes so within as many seconds; looked at every 2 ms, without a lock."""
+    deadline = time.monotonic() + within
+    while not true():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.002)
+    return True
