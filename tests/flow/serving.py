@@ -15,7 +15,7 @@ import yaml
 from agent.app.standalone.build import StandaloneOptions, StandaloneService, standalone_node
 from agent.host.standin import container_id
 from tests import patience
-from tests.flow.world import manifest
+from tests.flow.world import container, manifest
 
 MACHINE = "synthetic:2 sockets x 1 node x 4 cores x 1 thread"
 
@@ -90,6 +90,17 @@ def serving(folder: Path, **options: Any) -> Iterator[Running]:  # noqa: ANN401 
             node.stop()
             thread.join(patience.PATIENCE)
         assert not thread.is_alive()
+
+
+@contextmanager
+def serving_db(folder: Path, settings: str, held: str = "1-2") -> Iterator[Running]:
+    """The same with these settings in folder/config.yaml, once it has given two CPUs to a pod db."""
+    config = folder / "config.yaml"
+    config.write_text(settings, "utf-8")
+    with serving(folder, config=config) as node:
+        write(folder / "pods", "db", container(cpu="2"))
+        eventually(lambda: node.held() == {"db": held})
+        yield node
 
 
 def eventually(true: Callable[[], bool]) -> None:

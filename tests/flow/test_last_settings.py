@@ -11,7 +11,7 @@ import pytest
 
 from agent.errors import SettingsError
 from tests.findings.cluster_node import ClusterNode, page, until
-from tests.flow.serving import MACHINE, eventually, serving, write
+from tests.flow.serving import MACHINE, eventually, serving, serving_db, write
 from tests.flow.world import container, manifest
 
 SMALLER = "synthetic:1 socket x 1 node x 4 cores x 1 thread"
@@ -26,13 +26,9 @@ def wrong(config: Path, text: str = "") -> None:
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     """The file of a node that has served with CPU 7 reserved, and given CPUs 0-1 to db."""
-    file = tmp_path / "config.yaml"
-    file.write_text("reservedSystemCPUs: '7'\n", "utf-8")
-    with serving(tmp_path, config=file) as node:
-        write(tmp_path / "pods", "db", container(cpu="2"))
-        eventually(lambda: node.held() == {"db": "0-1"})
+    with serving_db(tmp_path, "reservedSystemCPUs: '7'\n", "0-1") as node:
         assert node.get("/readyz")[0] == 200
-    return file
+    return tmp_path / "config.yaml"
 
 
 def test_a_start_with_a_wrong_file_serves_and_is_not_ready_until_it_is_right(tmp_path: Path, config: Path) -> None:

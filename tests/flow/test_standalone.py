@@ -19,7 +19,7 @@ from agent.app.standalone.build import StandaloneOptions, standalone_node
 from agent.errors import AnotherAgentError, HostError, SettingsError
 from agent.host.cgroups import Cgroups
 from tests import patience
-from tests.flow.serving import MACHINE, eventually, serving, write
+from tests.flow.serving import MACHINE, eventually, serving, serving_db, write
 from tests.flow.world import container
 
 
@@ -58,11 +58,7 @@ def test_a_damaged_manifest_ends_no_pod(tmp_path: Path) -> None:
 
 def test_drift_is_repaired(tmp_path: Path) -> None:
     """Somebody else's write is undone within the reconcile period, and counted."""
-    config = tmp_path / "config.yaml"
-    config.write_text("cpuManagerReconcilePeriod: 1s\n", "utf-8")
-    with serving(tmp_path, config=config) as node:
-        write(tmp_path / "pods", "db", container(cpu="2"))
-        eventually(lambda: node.held() == {"db": "1-2"})
+    with serving_db(tmp_path, "cpuManagerReconcilePeriod: 1s\n") as node:
         eventually(lambda: node.runs_on("db") == "1-2")
         granted = 'numalign_writes_total{cause="grant",file="cpuset.cpus",result="ok"}'
         eventually(lambda: granted in node.get("/metrics")[1])  # read back: before that, another's write is no drift
@@ -75,11 +71,7 @@ def test_drift_is_repaired(tmp_path: Path) -> None:
 
 def test_the_share_of_near_pages_is_told(tmp_path: Path) -> None:
     """Three in four pages of a pinned container lie on its node; without this gauge no alert tells of remote ones."""
-    config = tmp_path / "config.yaml"
-    config.write_text("cpuManagerReconcilePeriod: 1s\n", "utf-8")
-    with serving(tmp_path, config=config) as node:
-        write(tmp_path / "pods", "db", container(cpu="2"))
-        eventually(lambda: node.held() == {"db": "1-2"})
+    with serving_db(tmp_path, "cpuManagerReconcilePeriod: 1s\n") as node:
         node.cpuset("db").with_name("memory.numa_stat").write_text("anon N0=12288 N1=4096\n", "ascii")
         eventually(lambda: "numalign_local_memory_ratio 0.75" in node.get("/metrics")[1])
 
@@ -87,10 +79,7 @@ def test_the_share_of_near_pages_is_told(tmp_path: Path) -> None:
 def test_settings_change_at_run_time(tmp_path: Path) -> None:
     """A new configuration is in force without a restart; a wrong one is told, and the old one stays."""
     config = tmp_path / "config.yaml"
-    config.write_text("reservedSystemCPUs: '0'\n", "utf-8")
-    with serving(tmp_path, config=config) as node:
-        write(tmp_path / "pods", "db", container(cpu="2"))
-        eventually(lambda: node.held() == {"db": "1-2"})
+    with serving_db(tmp_path, "reservedSystemCPUs: '0'\n") as node:
         config.write_text("reservedSystemCPUs: 0-3\n", "utf-8")
         eventually(lambda: str(node.node.engine.node.reserved) == "0-3")
         assert node.held() == {"db": "1-2"}
