@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.core.machines.synthetic import parse_synthetic
+from agent.engine.explaining import explained
 from agent.errors import HostError
 from agent.host.standin import container_id
 from agent.model.cgroup import Cause
@@ -203,6 +204,19 @@ def test_a_pod_may_ask_not_to_be_pinned(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.see(manifest("db", pin="false"))
     assert (world.holds("db"), world.ears.admitted_) == ("", ["db"])
+
+
+def test_a_pod_that_asks_too_late_not_to_be_pinned_keeps_its_cpus_and_is_told_so(tmp_path: Path) -> None:
+    """Nobody who runs is moved: explain must not say that it runs on the shared pool."""
+    world = World(tmp_path)
+    world.engine.pods_listed(set())
+    world.run(manifest("db"))
+    world.see(manifest("db", pin="false"))
+    told = explained(world.engine.snapshot, "db")
+    assert told is not None
+    assert told.summary == "default/db is left alone: its annotation numalign.io/pin is false"
+    assert told.reasons == ("it holds CPUs 1-2 on NUMA node 0, and keeps that until it ends",)
+    assert world.holds("db") == world.effective("db") == "1-2"
 
 
 def test_s4_pods_that_ran_before_are_never_refused_and_their_memory_is_not_bound(tmp_path: Path) -> None:

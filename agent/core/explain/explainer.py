@@ -20,7 +20,7 @@ from agent.core.devices.kubelet import Given, explained, given_to, handed_over
 from agent.core.devices.nearness import pairs_of, sentences
 from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
-from agent.core.explain.grants import gives, grants_of, holdings_of
+from agent.core.explain.grants import gives, grants_of, held_words, holdings_of
 from agent.core.explain.merges import MergeExplainer
 from agent.core.explain.remedies import Found, remedies
 from agent.core.explain.requested import requested_resources
@@ -112,14 +112,18 @@ class _Explainer:
         self.record: PodRecord | None = None
 
     def left_alone(self) -> Explanation:
-        """Nobody decides on it."""
+        """Nobody decides on it. What it was granted before that, it keeps: a pod that runs is never moved."""
         why = self.standing.exempt or "its annotation numalign.io/pin is false"
+        held = held_words(self.node, self.ledger, self.pod)
         topology = self.node.rules.topology
         return Explanation(
             self.pod.key, self.pod.uid, self.pod.qos.value, Verdict.LEFT_ALONE,
             summary=f"{self.pod.key} is left alone: {why}",
             policy=topology.policy, policy_from=HintSource.NODE, scope=topology.scope, scope_from=HintSource.NODE,
-            reasons=("it is neither refused nor pinned; it runs on the shared pool",),
+            reasons=(
+                f"{held}, and keeps that until it ends" if held
+                else "it is neither refused nor pinned; it runs on the shared pool",
+            ),
             requests=requested_resources(self.node, self.pod),
             holdings=holdings_of(self.node, self.ledger, self.pod) if self.pod.uid in self.ledger.pods else (),
             answers=self.node.rules.answers,
