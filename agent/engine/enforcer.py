@@ -24,6 +24,7 @@ from agent.core.cgroups.release import quota_plan, release_plan
 from agent.core.cgroups.writers import flapping
 from agent.engine.backoff import Backoff
 from agent.engine.fault_isolation import sentence
+from agent.engine.occupancy import Occupancy
 from agent.engine.ports import CgroupTree, Steps
 from agent.engine.transitions import KernelAnswered
 from agent.errors import HostError
@@ -201,7 +202,7 @@ class Enforcer:
         labelled = drift.label(writes, drift.find(wanted, self._last, observed, machine))
         before = dict(self._last)
         exclusive = [each for each in observed.cgroups if wanted.get(each.path, DesiredSets()).exclusive]
-        standing = _Standing(
+        standing = Occupancy(
             {each.path: each.pod_uid for each in exclusive},
             {each.path: each.cpus for each in exclusive if self._put(each)},
             {each.path: each.effective_cpus for each in exclusive}, shared,
@@ -252,7 +253,7 @@ class Enforcer:
         """Put everything back (safety.md S17); the kill switch keeps nobody from that."""
         self._last.clear()
         return self._write(
-            release_plan(ledger, self.names, observed), _Standing({}, {}, {}, CpuSet(), {}), always=True
+            release_plan(ledger, self.names, observed), Occupancy({}, {}, {}, CpuSet(), {}), always=True
         )
 
     def _put(self, cgroup: Cgroup) -> bool:
@@ -263,7 +264,7 @@ class Enforcer:
         """Who undoes our writes again and again, "" when nobody does (safety.md S10)."""
         return flapping(self.backoff.repairs, self.backoff.clock())
 
-    def _write(self, writes: tuple[Write, ...], standing: _Standing, *, always: bool = False) -> tuple[Written, ...]:
+    def _write(self, writes: tuple[Write, ...], standing: Occupancy, *, always: bool = False) -> tuple[Written, ...]:
         """One by one, and none after the kill switch or a name that the plan lacked, not even half of a change.
 
         What is there then is safe: a plan shrinks before it grants, and puts nobody where others have not left.
@@ -335,65 +336,3 @@ class Enforcer:
             if not nodes.issubset(mems):
                 held[cgroup.path] = nodes
         return held
-
-
-class _Standing:
-    """Where containers with CPUs of their own stand while a plan is carried out.
-
-    A plan moves one onto CPUs that another has left before. If that other one could not be moved, the first one
-    waits: nobody is put on CPUs that were given to another who still runs there. Whoever else is there, of the shared
-    pool or by another program's doing, keeps no one from his CPUs: it is told (`agent.core.cgroups.enforced`).
-
-    Args:
-        pods: path -> the pod's uid.
-        on: where those stand that this agent put there.
-        runs: where all of them run, whoever put them there.
-        shared: the pool.
-        parts: path -> the shared part of a mixed set, where others may stand.
-    """
-
-    def __init__(
-        self, pods: Mapping[str, str], on: Mapping[str, CpuSet], runs: dict[str, CpuSet], shared: CpuSet,
-        parts: Mapping[str, CpuSet],
-    ) -> None:  # fmt: skip
-        self._pods, self._runs, self._shared, self._parts = pods, runs, shared, parts
-        self._on: dict[str, CpuSet] = {}
-        for path, cpus in on.items():
-            self._stands(path, cpus)
-
-    def _stands(self, path: str, cpus: CpuSet) -> None:
-        part = self._parts.get(path, CpuSet())
-        if part or not _pooled(cpus, self._shared):
-            self._on[path] = cpus - part
-
-    def in_the_way(self, write: Write) -> bool:
-        """Whether a write would put a container on CPUs where one of another pod stands."""
-        uid = self._pods.get(write.path)
-        if uid is None or write.file != CPUS:
-            return False
-        common = self._shared | self._parts.get(write.path, CpuSet())
-        new = CpuSet.parse(write.value) - self._on.get(write.path, CpuSet()) - common
-        return any(self._pods[path] != uid and not on.isdisjoint(new) for path, on in self._on.items())
-
-    def aside(self, write: Write) -> tuple[Write, ...]:
-        """What keeps a container that has to wait from others' CPUs: one that runs there waits on the pool.
-
-        Not one that stands where this agent put it, or within what it is to have: nobody leaves CPUs of its own.
-        """
-        runs, own = self._runs.get(write.path, CpuSet()), CpuSet.parse(write.value)
-        stays = write.path in self._on or runs.issubset(self._shared | own)
-        return () if stays or not self._shared else (replace(write, value=str(self._shared)),)
-
-    def moved(self, done: tuple[Written, ...]) -> None:
-        """Writes were made: from now on their containers stand there."""
-        for each in done:
-            if each.write.file == CPUS and each.write.path in self._pods and not each.error:
-                now = CpuSet.parse(each.write.value)
-                self._runs[each.write.path] = now
-                self._on.pop(each.write.path, None)
-                self._stands(each.write.path, now)
-
-
-def _pooled(cpus: CpuSet, shared: CpuSet) -> bool:
-    """Whether a set is the pool's, as it was before others got some of it: who stands there stands on no grant."""
-    return bool(shared) and shared.issubset(cpus)

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from agent.core.admission.resize import pending
 from agent.core.devices.kubelet import Offered
 from agent.engine import transitions
-from agent.engine.enforcer import _Standing
+from agent.engine.occupancy import Occupancy
 from agent.engine.state import State
 from agent.engine.tracked_pod import Switches
 from agent.engine.transitions import Moment, Transition
@@ -150,7 +150,7 @@ def test_who_holds_nothing_is_told_nothing_of_the_kernel() -> None:
 
 def test_nobody_is_put_on_cpus_where_another_stands_though_there_is_no_pool() -> None:
     """Where all CPUs are granted, a write that could not be made keeps its container on them all the same."""
-    standing = _Standing({"/a": "a", "/b": "b"}, {}, {}, CpuSet(), {})
+    standing = Occupancy({"/a": "a", "/b": "b"}, {}, {}, CpuSet(), {})
     write = Write("/a", "cpuset.cpus", "1-2", "0-3", Cause.GRANT)
     standing.moved((Written(write, "1-2", "1-2"),))
     assert standing.in_the_way(Write("/b", "cpuset.cpus", "2-3", "0-3", Cause.GRANT))
@@ -160,7 +160,7 @@ def test_nobody_is_put_on_cpus_where_another_stands_though_there_is_no_pool() ->
 def test_the_shared_part_of_a_mixed_set_keeps_nobody_waiting() -> None:
     """Two containers have the reserved CPUs beside their own, which no pool holds: each waits for own CPUs only."""
     parts = dict.fromkeys(("/a", "/b"), CpuSet.of(0))
-    standing = _Standing({"/a": "a", "/b": "b"}, {"/a": CpuSet.parse("0-2")}, {}, CpuSet.parse("5-7"), parts)
+    standing = Occupancy({"/a": "a", "/b": "b"}, {"/a": CpuSet.parse("0-2")}, {}, CpuSet.parse("5-7"), parts)
     assert not standing.in_the_way(Write("/b", "cpuset.cpus", "0,3-4", "5-7", Cause.GRANT))
     assert standing.in_the_way(Write("/b", "cpuset.cpus", "0,2", "5-7", Cause.GRANT))
 

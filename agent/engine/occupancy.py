@@ -1,0 +1,75 @@
+"""Where containers with CPUs of their own stand while a plan is carried out: nobody is put beside them. Values.
+
+Used by `agent.engine.enforcer` only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from agent.core.cgroups.plan import CPUS
+from agent.model.cgroup import Write, Written
+from agent.model.idset import CpuSet
+
+
+class Occupancy:
+    """Where they stand.
+
+    A plan moves one onto CPUs that another has left before. If that other one could not be moved, the first one
+    waits: nobody is put on CPUs that were given to another who still runs there. Whoever else is there, of the shared
+    pool or by another program's doing, keeps no one from his CPUs: it is told (`agent.core.cgroups.enforced`).
+
+    Args:
+        pods: path -> the pod's uid.
+        on: where those stand that this agent put there.
+        runs: where all of them run, whoever put them there.
+        shared: the pool.
+        parts: path -> the shared part of a mixed set, where others may stand.
+    """
+
+    def __init__(
+        self, pods: Mapping[str, str], on: Mapping[str, CpuSet], runs: dict[str, CpuSet], shared: CpuSet,
+        parts: Mapping[str, CpuSet],
+    ) -> None:  # fmt: skip
+        self._pods, self._runs, self._shared, self._parts = pods, runs, shared, parts
+        self._on: dict[str, CpuSet] = {}
+        for path, cpus in on.items():
+            self._stands(path, cpus)
+
+    def _stands(self, path: str, cpus: CpuSet) -> None:
+        part = self._parts.get(path, CpuSet())
+        if part or not _pooled(cpus, self._shared):
+            self._on[path] = cpus - part
+
+    def in_the_way(self, write: Write) -> bool:
+        """Whether a write would put a container on CPUs where one of another pod stands."""
+        uid = self._pods.get(write.path)
+        if uid is None or write.file != CPUS:
+            return False
+        common = self._shared | self._parts.get(write.path, CpuSet())
+        new = CpuSet.parse(write.value) - self._on.get(write.path, CpuSet()) - common
+        return any(self._pods[path] != uid and not on.isdisjoint(new) for path, on in self._on.items())
+
+    def aside(self, write: Write) -> tuple[Write, ...]:
+        """What keeps a container that has to wait from others' CPUs: one that runs there waits on the pool.
+
+        Not one that stands where this agent put it, or within what it is to have: nobody leaves CPUs of its own.
+        """
+        runs, own = self._runs.get(write.path, CpuSet()), CpuSet.parse(write.value)
+        stays = write.path in self._on or runs.issubset(self._shared | own)
+        return () if stays or not self._shared else (replace(write, value=str(self._shared)),)
+
+    def moved(self, done: tuple[Written, ...]) -> None:
+        """Writes were made: from now on their containers stand there."""
+        for each in done:
+            if each.write.file == CPUS and each.write.path in self._pods and not each.error:
+                now = CpuSet.parse(each.write.value)
+                self._runs[each.write.path] = now
+                self._on.pop(each.write.path, None)
+                self._stands(each.write.path, now)
+
+
+def _pooled(cpus: CpuSet, shared: CpuSet) -> bool:
+    """Whether a set is the pool's, as it was before others got some of it: who stands there stands on no grant."""
+    return bool(shared) and shared.issubset(cpus)
