@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, takewhile
 
 from agent.core.cgroups import drift
 from agent.core.cgroups.desired import DesiredSets, Names, left_over, managed, one_by_one, parent_of, without
@@ -81,6 +81,8 @@ class Enforcer:
         """Ids of the containers whose cgroups were read, as long as they have names."""
         self.given_up = False
         """The last plan was given up for a name that it lacked, and none was made since."""
+        self._cut = False
+        """It was ended before its end, by that or by the kill switch, be it off again."""
         self._turn = threading.Condition()
         """Held for the look at `heard` before each write, and where `_writing` changes."""
         self._writing = ""
@@ -132,7 +134,7 @@ class Enforcer:
 
     def enforce(
         self, ledger: Ledger, rules: Rules, machine: Machine, observed: Observed, stopped: Callable[[], str], *,
-        lift_quota: bool, all_named: bool,
+        left: Callable[[CpuSet], None], lift_quota: bool, all_named: bool,
     ) -> tuple[tuple[Written, ...], KernelAnswered]:  # fmt: skip
         """Write what differs, unless that is stopped; what was written, and whose grants are not in force (`Look`).
 
@@ -142,11 +144,13 @@ class Enforcer:
             machine: the hardware.
             observed: the tree as it is.
             stopped: why nothing is written; asked again afterwards, since a kill switch waits for nobody.
+            left: told when all CPUs are written, before memory that may hang (safety.md S8); with those on which a
+                container still stands whose pod does not hold them any more.
             lift_quota: whether pods with exclusive CPUs lose their CFS quota (safety.md S16).
             all_named: whether every container has been named (`agent.core.cgroups.naming`).
         """
         self.listen()
-        self.given_up = False
+        self.given_up = self._cut = False
         self.living = {each.container_id for each in observed.cgroups if each.level is Level.CONTAINER}
         self.names = named(ledger, self.names, observed)
         self._read = (self._read | set(self.living)) & self.names.keys()
@@ -161,7 +165,7 @@ class Enforcer:
         if not stopped():
             writes = plan(observed, wanted, held=held)
             writes += quota_plan(ledger, names, observed, lift=lift)
-            results = self._repair(writes, wanted, observed, machine, ledger.cpus.shared)
+            results = self._repair(writes, wanted, observed, machine, ledger, left)
         soon = {each.path for each in observed.cgroups if each.path in held and each.container_id not in self.unbound}
         tree = after(observed, results)
         throttled = quota_plan(ledger, names, tree, lift=True) if lift else ()
@@ -193,7 +197,7 @@ class Enforcer:
 
     def _repair(
         self, writes: tuple[Write, ...], wanted: Mapping[str, DesiredSets], observed: Observed, machine: Machine,
-        shared: CpuSet,
+        ledger: Ledger, left: Callable[[CpuSet], None],
     ) -> tuple[Written, ...]:  # fmt: skip
         """Carry out a plan, but for what has its time to come yet."""
         self._found_in_order(wanted, observed)
@@ -205,7 +209,7 @@ class Enforcer:
         standing = Occupancy(
             {each.path: each.pod_uid for each in exclusive},
             {each.path: each.cpus for each in exclusive if self._put(each)},
-            {each.path: each.effective_cpus for each in exclusive}, shared,
+            {each.path: each.effective_cpus for each in exclusive}, ledger.cpus.shared,
             {each.path: wanted[each.path].shared for each in exclusive},
         )  # fmt: skip
         self._nameless = {
@@ -213,7 +217,12 @@ class Enforcer:
             for each in observed.cgroups
             if each.level is Level.CONTAINER and each.container_id not in self.names
         }
-        results = self._write(self.backoff.allowed(labelled, before, observed), standing)
+        allowed = self.backoff.allowed(labelled, before, observed)
+        cpus = tuple(takewhile(lambda write: write.file != MEMS, allowed))
+        results = self._write(cpus, standing)
+        if not self._cut:
+            left(standing.overstayed(ledger))
+        results += self._write(allowed[len(cpus) :], standing)
         # nobody is disturbed in an empty one, and systemd empties its set more than once before the first process
         living = {each.path for each in observed.cgroups if each.populated}
         tried = [each.write for each in results if each.error != OCCUPIED and each.write.path in living]
@@ -273,7 +282,8 @@ class Enforcer:
 
         def go_on() -> bool:
             self.given_up = not always and (self.given_up or self._overtaken())
-            return always or not (self.given_up or self.off)
+            self._cut = not always and (self._cut or self.given_up or self.off)
+            return not self._cut
 
         for slow, group in groupby(writes, key=lambda write: write.file == MEMS):
             # writes of memory nodes may hang (S8): they share one patience; the others are told and done one by one

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from agent.core.cgroups.desired import own_of
 from agent.core.cgroups.plan import CPUS
 from agent.model.cgroup import Write, Written
 from agent.model.idset import CpuSet
+from agent.model.ledger import Ledger
 
 
 class Occupancy:
@@ -59,6 +61,10 @@ class Occupancy:
         runs, own = self._runs.get(write.path, CpuSet()), CpuSet.parse(write.value)
         stays = write.path in self._on or runs.issubset(self._shared | own)
         return () if stays or not self._shared else (replace(write, value=str(self._shared)),)
+
+    def overstayed(self, ledger: Ledger) -> CpuSet:
+        """CPUs on which one stands whose pod does not hold them any more: of no use to whoever holds them now."""
+        return CpuSet.union(on - own_of(ledger, self._pods[path]) for path, on in self._on.items())
 
     def moved(self, done: tuple[Written, ...]) -> None:
         """Writes were made: from now on their containers stand there."""

@@ -112,19 +112,21 @@ class Reconciler:
         self._keeper.note(replace(self._state, settled=False))
         if self._state.listening and not (self.off or self._state.stands):
             self._keeper.save()
-        observed, state = self.observe(), self._state
+        observed = self.observe()
         if observed is None:
-            return self._unread(state.broken, but)
+            return self._unread(self._state.broken, but)
+        state = self._state
         self._tell_standing(observed)
         self._enforcer.movers = {uid for uid, known in state.pods.items() if known.settings.move_memory}
         try:
             results, answer = self._enforcer.enforce(
                 state.ledger, state.node.rules, state.node.machine, observed, self._stopped,
+                left=lambda overstayed: self._keeper.note(transitions.left(self._state, overstayed)),
                 lift_quota=state.switches.lift_quota, all_named=state.all_named,
             )  # fmt: skip
         except Exception as error:  # noqa: BLE001 - those decided on are told all the same; the next look tries again
             return self._unread(sentence(error), but)
-        step = transitions.answered(state, answer)
+        step = transitions.answered(self._state, answer)
         self._keeper.note(step.state)
         for text in step.problems:
             self._reporter.problem("set-aside", text)

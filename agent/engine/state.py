@@ -18,7 +18,7 @@ from agent.engine.device_tracker import DeviceTracker
 from agent.engine.retries import Retries, Truce
 from agent.engine.tracked_pod import SWITCHES, Switches, TrackedPod, with_unsaved_changes
 from agent.engine.unenforced_pods import UnenforcedPods
-from agent.model.idset import NodeSet
+from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
 
 
@@ -47,8 +47,8 @@ class State:
         truce: how long a writer that fights is left alone.
         unenforced_pods: for whom the kernel does not have what the ledger says.
         settled: all that holds was in force at the end of the last look.
-        cleared: the ledger of the last plan that was carried out to its end: by then everybody had left what others
-            hold in it. None before the first.
+        cleared: of containers' own CPUs, those that others have left, as far as they could be made to: uid ->
+            container -> CPUs. As the CPUs were written last.
         broken: why the cgroups cannot be read; "" while they can.
         fault: why the last look went wrong; "" if it did not.
         faults: pods whose sets could not be worked out at the last look: uid -> why.
@@ -74,7 +74,7 @@ class State:
     truce: Truce = field(default_factory=Truce)
     unenforced_pods: UnenforcedPods = field(default_factory=UnenforcedPods)
     settled: bool = False
-    cleared: Ledger | None = None
+    cleared: Mapping[str, Mapping[str, CpuSet]] = field(default_factory=dict)
     broken: str = ""
     fault: str = ""
     faults: Mapping[str, str] = field(default_factory=dict)

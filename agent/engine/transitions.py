@@ -27,7 +27,7 @@ from agent.engine.unlisted import keep
 from agent.engine.wait_queue import crowded_out, queue_of, refused_for_good, softened, turn
 from agent.model.cgroup import Observed
 from agent.model.claims import Claims
-from agent.model.idset import NodeSet
+from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
 from agent.model.outcome import Reason, Refusal
 from agent.model.pod import Pod
@@ -333,6 +333,13 @@ def unread(state: State, why: str) -> Transition:
     return Transition(replace(state, fault=why), problems=(text,))
 
 
+def left(state: State, overstayed: CpuSet) -> State:
+    """The CPUs were written: the others have left a container's, but for those that one stands on who had them."""
+    books = state.ledger.cpus.assigned
+    cleared = {uid: {name: cpus - overstayed for name, cpus in each.items()} for uid, each in books.items()}
+    return replace(state, cleared=cleared)
+
+
 def answered(state: State, event: KernelAnswered) -> Transition:
     """The kernel answered: what is wrong with pods of which nothing can be worked out is told once."""
     problems = []
@@ -340,10 +347,7 @@ def answered(state: State, event: KernelAnswered) -> Transition:
         key = state.pods[uid].pod.key if uid in state.pods else uid
         problems.append(f"the cgroups of pod {key} are left as they are: {event.faults[uid]}")
     settled = not (event.lacking or event.given_up or event.stopped)
-    new = replace(
-        state, fault="", faults=event.faults, unbound=event.unbound, repair_due=event.due, settled=settled,
-        cleared=state.cleared if event.given_up or event.stopped else state.ledger,
-    )  # fmt: skip
+    new = replace(state, fault="", faults=event.faults, unbound=event.unbound, repair_due=event.due, settled=settled)
     return Transition(new, problems=tuple(problems))
 
 

@@ -240,11 +240,8 @@ class EngineDecisions:
 
 def _kept_back(snapshot: State, uid: str, container: str) -> CpuSet:
     """Those of a container's own CPUs that are saved, and that others may not have left yet."""
-    own, left = (
-        ledger.cpus.assigned.get(uid, {}).get(container, CpuSet()) if ledger else CpuSet()
-        for ledger in (snapshot.saved, snapshot.cleared)
-    )  # fmt: skip
-    return own - left
+    own = snapshot.saved.cpus.assigned.get(uid, {}).get(container, CpuSet()) if snapshot.saved else CpuSet()
+    return own - snapshot.cleared.get(uid, {}).get(container, CpuSet())
 
 
 def _soon(true: Callable[[], bool], within: float) -> bool:

@@ -1,0 +1,122 @@
+"""S6: of a container's CPUs the runtime is answered those that all others have left, whatever cut the plan short."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agent.core.cgroups.desired import DesiredSets
+from agent.host.device_nodes import Usable
+from agent.host.nri.decisions import EngineDecisions
+from agent.host.standin import container_id
+from agent.model.idset import CpuSet, NodeSet
+from agent.model.pod import Qos
+from agent.model.podspec import pod_from
+from tests.flow.world import World, container, manifest
+
+NAMELESS = "7e" * 32
+MEMORY = {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}]}
+POOL = container(cpu="", memory="")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """CPUs 0-7; web shares, db runs on 1-3."""
+    made = World(tmp_path)
+    made.engine.pods_listed(set())
+    made.run(manifest("web", POOL, created=1))
+    made.run(manifest("db", container(cpu="3"), created=2))
+    return made
+
+
+def decisions_of(world: World) -> EngineDecisions:
+    """What the runtime asks."""
+    return EngineDecisions(world.engine, lambda _address: Usable(()))
+
+
+def answered(world: World, uid: str) -> DesiredSets:
+    """What a container that starts now is put on."""
+    return decisions_of(world).desired(uid, "app")
+
+
+def at_write(world: World, number: int, act: Callable[[], object]) -> list[str]:
+    """Do something before the write of a number from now on, 1 for the next; the paths of all that are asked for."""
+    paths: list[str] = []
+
+    def told(path: str, _file: str, _value: str) -> None:
+        paths.append(path)
+        if len(paths) == number:
+            act()
+
+    world.kernel.before = told
+    return paths
+
+
+def test_s6_cpus_on_which_another_grant_still_stands_are_not_answered(world: World) -> None:
+    """Db cannot be made to leave CPU 3, which next gets: it starts on the pool, or db would lose its CPUs to itself.
+
+    S8: who gets other CPUs is pinned at its first instruction, however long db stays there.
+    """
+    world.kernel.refuse(errno.EBUSY, path="poddb")
+    world.see(manifest("db", container(cpu="2"), created=2))
+    world.see(manifest("next", container(cpu="1"), created=3), manifest("far", container(cpu="2"), created=4))
+    assert (world.effective("db"), world.holds("db"), world.holds("next")) == ("1-3", "1-2", "3")
+    assert answered(world, "next") == DesiredSets(CpuSet.parse("0,6-7"))
+    assert answered(world, "far") == DesiredSets(CpuSet.parse("4-5"), exclusive=True)
+    world.kernel.mend()
+    world.engine.reconcile()
+    assert answered(world, "next") == DesiredSets(CpuSet.of(3), exclusive=True)
+
+
+def test_s8_pods_that_share_and_cannot_be_moved_keep_nobody_from_its_cpus(world: World) -> None:
+    """As where cgroups are written: that is told, and costs no other pod its first instructions."""
+    world.kernel.refuse(errno.EBUSY, path="besteffort")
+    for number in range(2):
+        uid = f"next{number}"
+        world.see(manifest(uid, container(cpu="1"), created=3 + number))
+        assert answered(world, uid) == DesiredSets(CpuSet.of(4 + number), exclusive=True)
+
+
+def test_s8_a_write_of_memory_nodes_that_hangs_costs_nobody_his_first_instruction(tmp_path: Path) -> None:
+    """The CPUs of all were written before it: a pod that came with it starts on its own, and the hang waits alone."""
+    world = World(tmp_path, settings=MEMORY)
+    world.engine.pods_listed(set())
+    world.see(manifest("db", container(cpu="2"), created=1))
+    world.tree.add_pod("db", Qos.GUARANTEED)
+    world.tree.add_container("db", container_id("db", "app"))
+    world.engine.containers_announced({container_id("db", "app"): ("db", "app")})
+    during: list[DesiredSets] = []
+
+    def told(_path: str, file: str, _value: str) -> None:
+        if file == "cpuset.mems":
+            during.append(answered(world, "next"))
+
+    world.kernel.before = told
+    world.see(manifest("next", container(cpu="2"), created=2))
+    assert during == [DesiredSets(CpuSet.parse("4-5"), NodeSet.of(1), exclusive=True)]
+
+
+def test_s3_a_plan_that_the_switch_cut_short_has_cleared_nothing(world: World) -> None:
+    """On and off again within one plan, at whichever look: the rest was not written, and others are there still."""
+    for look in range(1, 20):
+        uid, looks = f"next{look}", 0
+
+        def halting() -> bool:
+            nonlocal looks
+            looks += 1
+            return looks == look  # noqa: B023 - called before the next one
+
+        world.engine._enforcer.halting = halting
+        world.engine.pods_seen([pod_from(manifest(uid, container(cpu="1"), created=2 + look))])
+        world.engine._enforcer.halting = lambda: False
+        own, others = CpuSet.parse(world.holds(uid)), CpuSet.parse(world.effective("web"))
+        assert own.isdisjoint(others) or not answered(world, uid).exclusive, f"look {look}"
+        world.engine.reconcile()
+        assert answered(world, uid) == DesiredSets(own, exclusive=True)
+        world.engine.pods_gone([uid])
+        if looks < look:
+            break
+    assert look > 4
