@@ -375,7 +375,7 @@ class Engine:
             HostError: the tree cannot be read: nothing was put back, and whoever asked asks again.
         """
         with self._lock:
-            return self._enforcer.release(self._state.ledger, self._enforcer.observe())
+            return self._reconciler.release()
 
     # ---- the inside; all of it needs the lock
 

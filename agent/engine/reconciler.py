@@ -115,6 +115,7 @@ class Reconciler:
         observed = self.observe()
         if observed is None:
             return self._unread(self._state.broken, but)
+        self._keeper.note(transitions.planned(self._state, off=self.off))
         state = self._state
         self._tell_standing(observed)
         self._enforcer.movers = {uid for uid, known in state.pods.items() if known.settings.move_memory}
@@ -142,6 +143,12 @@ class Reconciler:
             self._keeper.note(replace(self._state, truce=truce))
             self.switch(observe_only=True, why=f"{fight}; {truce}", source=FLAPPING)
         return results
+
+    def release(self) -> tuple[Written, ...]:
+        """Put everything back (safety.md S17); raises HostError. All may run everywhere then, until the next plan."""
+        observed = self._enforcer.observe()
+        self._keeper.note(replace(self._state, cleared={}))
+        return self._enforcer.release(self._state.ledger, observed)
 
     def _tell_standing(self, observed: Observed) -> None:
         """Before the first write: who came since the start's look and stands where nobody was to put it aside."""

@@ -48,7 +48,7 @@ class State:
         unenforced_pods: for whom the kernel does not have what the ledger says.
         settled: all that holds was in force at the end of the last look.
         cleared: of containers' own CPUs, those that others have left, as far as they could be made to: uid ->
-            container -> CPUs. As the CPUs were written last.
+            container -> CPUs. As the CPUs were written last, without what was given up since.
         broken: why the cgroups cannot be read; "" while they can.
         fault: why the last look went wrong; "" if it did not.
         faults: pods whose sets could not be worked out at the last look: uid -> why.

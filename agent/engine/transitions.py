@@ -333,6 +333,17 @@ def unread(state: State, why: str) -> Transition:
     return Transition(replace(state, fault=why), problems=(text,))
 
 
+def planned(state: State, *, off: bool) -> State:
+    """What is saved is about to be written: others may come onto what a container gave up; onto all, while off."""
+    books = state.saved.cpus.assigned if state.saved and not off else {}
+    cleared = {
+        uid: {name: cpus & books[uid].get(name, CpuSet()) for name, cpus in each.items()}
+        for uid, each in state.cleared.items()
+        if uid in books
+    }
+    return replace(state, cleared=cleared)
+
+
 def left(state: State, overstayed: CpuSet) -> State:
     """The CPUs were written: the others have left a container's, but for those that one stands on who had them."""
     books = state.ledger.cpus.assigned

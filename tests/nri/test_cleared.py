@@ -99,6 +99,42 @@ def test_s8_a_write_of_memory_nodes_that_hangs_costs_nobody_his_first_instructio
     assert during == [DesiredSets(CpuSet.parse("4-5"), NodeSet.of(1), exclusive=True)]
 
 
+def test_s6_a_cpu_that_was_given_up_and_taken_back_has_to_be_left_anew(world: World) -> None:
+    """The plan that let others onto it was given up for a name before its end: they are there all the same."""
+    world.tree.add_pod("late", Qos.BEST_EFFORT)
+    world.tree.add_container("late", NAMELESS)
+    at_write(world, 2, lambda: world.engine.containers_announced({NAMELESS: ("late", "app")}))
+    world.engine.pods_seen([pod_from(manifest("db", container(cpu="2"), created=2))])
+    assert world.effective("web") == "0,3-7"
+    starts: list[DesiredSets] = []
+    at_write(world, 1, lambda: starts.append(answered(world, "db")))
+    world.see(manifest("db", container(cpu="3"), created=2))
+    assert starts == [DesiredSets(CpuSet.parse("1-2"), exclusive=True)]
+    assert answered(world, "db") == DesiredSets(CpuSet.parse("1-3"), exclusive=True)
+
+
+def release_by_another_program(world: World) -> None:
+    """`numalign release` beside an agent that observes, and looks once meanwhile."""
+    for path in ("besteffort", "burstable"):
+        found = next(each.path for each in world.cgroups.observe().cgroups if each.path.endswith(f"{path}.slice"))
+        world.tree.kernel.write(world.cgroups.mounts.cpuset, found, "cpuset.cpus", "0-7")
+    world.engine.reconcile()
+
+
+@pytest.mark.parametrize("release", [lambda world: world.engine.release(), release_by_another_program])
+def test_s3_s17_after_a_release_others_have_to_leave_anew(world: World, release: Callable[[World], None]) -> None:
+    """All may run everywhere then; with the switch off again a restarted container waits for the first plan."""
+    world.engine.halted = True
+    release(world)
+    world.engine.halted = False
+    assert world.effective("web") == "0-7"
+    starts: list[DesiredSets] = []
+    at_write(world, 1, lambda: starts.append(answered(world, "db")))
+    world.engine.reconcile()
+    assert starts == [DesiredSets(CpuSet.parse("0,4-7"))]
+    assert answered(world, "db") == DesiredSets(CpuSet.parse("1-3"), exclusive=True)
+
+
 def test_s3_a_plan_that_the_switch_cut_short_has_cleared_nothing(world: World) -> None:
     """On and off again within one plan, at whichever look: the rest was not written, and others are there still."""
     for look in range(1, 20):
