@@ -11,6 +11,8 @@ import pytest
 from agent.core.cgroups.desired import DesiredSets
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
+from agent.host.nri.driver import NriDriver
+from agent.host.nri.values import Adjustment, RuntimeContainer, Sandbox
 from agent.host.standin import container_id
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.pod import Qos
@@ -156,3 +158,18 @@ def test_s3_a_plan_that_the_switch_cut_short_has_cleared_nothing(world: World) -
         if looks < look:
             break
     assert look > 4
+
+
+def test_s18_a_resize_leaves_a_container_where_it_is_until_the_agent_has_written(
+    world: World, tmp_path: Path
+) -> None:
+    """Asked before the first plan of an agent that began anew: with the pool, a pod would lose its CPUs by that.
+
+    S16: nor does the quota of its new limit throttle it.
+    """
+    again = World(tmp_path, store=world.store)
+    asked = Sandbox("s", "db", "default", "db"), RuntimeContainer(container_id("db", "app"), "s", "app")
+    driver = NriDriver(decisions_of(again))
+    assert driver.update_container(*asked) == Adjustment(quota=-1)
+    again.engine.pods_listed({"web", "db"})
+    assert driver.update_container(*asked) == Adjustment(cpus=CpuSet.parse("1-3"), quota=-1)

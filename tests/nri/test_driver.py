@@ -54,6 +54,9 @@ class Engine:
     def desired(self, uid: str, container: str) -> DesiredSets:
         return self.wanted
 
+    def running(self, uid: str, container: str) -> DesiredSets:
+        return self.wanted
+
     def quota_lifted(self, uid: str, container: str) -> bool:
         return self.lifted
 

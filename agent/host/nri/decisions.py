@@ -132,6 +132,13 @@ class EngineDecisions:
         """
         return self._desired(self._engine.snapshot, uid, container)
 
+    def running(self, uid: str, container: str) -> DesiredSets:
+        """The same of one that runs: while others have left none of its CPUs, the runtime leaves it where it is."""
+        snapshot = self._engine.snapshot
+        sets = self._desired(snapshot, uid, container)
+        stays = not sets.exclusive and _kept_back(snapshot, uid, container)
+        return replace(sets, cpus=None, exclusive=True) if stays else sets
+
     @staticmethod
     def _desired(snapshot: State, uid: str, container: str, *, all_own: bool = False) -> DesiredSets:
         known, saved = snapshot.pods.get(uid), snapshot.saved

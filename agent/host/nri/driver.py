@@ -41,6 +41,9 @@ class Decisions(Protocol):
     def desired(self, uid: str, container: str) -> DesiredSets:
         """The sets of one container, without CPUs that others have not left."""
 
+    def running(self, uid: str, container: str) -> DesiredSets:
+        """The same of one that runs: it is not moved off its CPUs for that."""
+
     def quota_lifted(self, uid: str, container: str) -> bool:
         """Whether a container runs without a CFS quota (safety.md S16); a fractional one keeps its limit."""
 
@@ -197,7 +200,7 @@ class NriDriver:
         """The kubelet resizes: our sets go on top, or its own would come back."""
         if not self._enforcing() or not self._decisions.knows(sandbox.uid):
             return Adjustment()
-        desired = self._decisions.desired(sandbox.uid, container.name)
+        desired = self._decisions.running(sandbox.uid, container.name)
         lifted = desired.exclusive and self._decisions.quota_lifted(sandbox.uid, container.name)
         return Adjustment(cpus=desired.cpus, mems=desired.mems, quota=-1 if lifted else None)
 
