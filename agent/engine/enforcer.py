@@ -91,6 +91,8 @@ class Enforcer:
         """The containers without a name in the plan that is carried out: id -> the path of their pod."""
         self.backoff = Backoff(clock)
         self._last: dict[tuple[str, str], str] = {}
+        self._alone: dict[str, CpuSet] = {}
+        """Of what was last written to containers with CPUs of their own: these, without what the pool had then."""
         self._errors: dict[tuple[str, str], str] = {}
         """What stands in the way of a write that is still needed."""
 
@@ -208,7 +210,7 @@ class Enforcer:
         exclusive = [each for each in observed.cgroups if wanted.get(each.path, DesiredSets()).exclusive]
         standing = Occupancy(
             {each.path: each.pod_uid for each in exclusive},
-            {each.path: each.cpus for each in exclusive if self._put(each)},
+            {each.path: self._alone.get(each.path, CpuSet()) for each in exclusive if self._put(each)},
             {each.path: each.effective_cpus for each in exclusive}, ledger.cpus.shared,
             {each.path: wanted[each.path].shared for each in exclusive},
         )  # fmt: skip
@@ -223,6 +225,7 @@ class Enforcer:
         if not self._cut:
             left(standing.overstayed(ledger))
         results += self._write(allowed[len(cpus) :], standing)
+        self._alone = standing.alone
         # nobody is disturbed in an empty one, and systemd empties its set more than once before the first process
         living = {each.path for each in observed.cgroups if each.populated}
         tried = [each.write for each in results if each.error != OCCUPIED and each.write.path in living]
@@ -255,6 +258,7 @@ class Enforcer:
             desired = wanted.get(cgroup.path, DesiredSets())
             if desired.cpus is not None and cgroup.cpus == desired.cpus:
                 self._last[cgroup.path, CPUS] = str(desired.cpus)
+                self._alone[cgroup.path] = desired.cpus - desired.shared
             if desired.mems is not None and cgroup.mems == desired.mems:
                 self._last[cgroup.path, MEMS] = str(desired.mems)
 

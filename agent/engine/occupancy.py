@@ -24,7 +24,7 @@ class Occupancy:
 
     Args:
         pods: path -> the pod's uid.
-        on: where those stand that this agent put there.
+        on: where those stand that this agent put there: on CPUs that were their own, and not the pool's.
         runs: where all of them run, whoever put them there.
         shared: the pool.
         parts: path -> the shared part of a mixed set, where others may stand.
@@ -35,14 +35,8 @@ class Occupancy:
         parts: Mapping[str, CpuSet],
     ) -> None:  # fmt: skip
         self._pods, self._runs, self._shared, self._parts = pods, runs, shared, parts
-        self._on: dict[str, CpuSet] = {}
-        for path, cpus in on.items():
-            self._stands(path, cpus)
-
-    def _stands(self, path: str, cpus: CpuSet) -> None:
-        part = self._parts.get(path, CpuSet())
-        if part or not _pooled(cpus, self._shared):
-            self._on[path] = cpus - part
+        self.alone = dict(on)
+        """`on`, as it is after each write."""
 
     def in_the_way(self, write: Write) -> bool:
         """Whether a write would put a container on CPUs where one of another pod stands."""
@@ -50,8 +44,8 @@ class Occupancy:
         if uid is None or write.file != CPUS:
             return False
         common = self._shared | self._parts.get(write.path, CpuSet())
-        new = CpuSet.parse(write.value) - self._on.get(write.path, CpuSet()) - common
-        return any(self._pods[path] != uid and not on.isdisjoint(new) for path, on in self._on.items())
+        new = CpuSet.parse(write.value) - self.alone.get(write.path, CpuSet()) - common
+        return any(self._pods[path] != uid and not on.isdisjoint(new) for path, on in self.alone.items())
 
     def aside(self, write: Write) -> tuple[Write, ...]:
         """What keeps a container that has to wait from others' CPUs: one that runs there waits on the pool.
@@ -59,12 +53,12 @@ class Occupancy:
         Not one that stands where this agent put it, or within what it is to have: nobody leaves CPUs of its own.
         """
         runs, own = self._runs.get(write.path, CpuSet()), CpuSet.parse(write.value)
-        stays = write.path in self._on or runs.issubset(self._shared | own)
+        stays = self.alone.get(write.path) or runs.issubset(self._shared | own)
         return () if stays or not self._shared else (replace(write, value=str(self._shared)),)
 
     def overstayed(self, ledger: Ledger) -> CpuSet:
         """CPUs on which one stands whose pod does not hold them any more: of no use to whoever holds them now."""
-        return CpuSet.union(on - own_of(ledger, self._pods[path]) for path, on in self._on.items())
+        return CpuSet.union(on - own_of(ledger, self._pods[path]) for path, on in self.alone.items())
 
     def moved(self, done: tuple[Written, ...]) -> None:
         """Writes were made: from now on their containers stand there."""
@@ -72,10 +66,4 @@ class Occupancy:
             if each.write.file == CPUS and each.write.path in self._pods and not each.error:
                 now = CpuSet.parse(each.write.value)
                 self._runs[each.write.path] = now
-                self._on.pop(each.write.path, None)
-                self._stands(each.write.path, now)
-
-
-def _pooled(cpus: CpuSet, shared: CpuSet) -> bool:
-    """Whether a set is the pool's, as it was before others got some of it: who stands there stands on no grant."""
-    return bool(shared) and shared.issubset(cpus)
+                self.alone[each.write.path] = now - self._shared - self._parts.get(each.write.path, CpuSet())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,6 +81,54 @@ def test_s8_pods_that_share_and_cannot_be_moved_keep_nobody_from_its_cpus(world:
         uid = f"next{number}"
         world.see(manifest(uid, container(cpu="1"), created=3 + number))
         assert answered(world, uid) == DesiredSets(CpuSet.of(4 + number), exclusive=True)
+
+
+@pytest.mark.parametrize("by_runtime", [False, True], ids=["put there by its cgroup", "by the runtime"])
+def test_s8_a_mixed_container_that_cannot_be_shrunk_keeps_back_its_former_cpus_alone(
+    tmp_path: Path, *, by_runtime: bool
+) -> None:
+    """Beside its own it has the pool's as all have: who gets one of those waits for it no more than for who shares.
+
+    With each CPU that left the pool it would keep another pod from its own, and soon all that come to the node.
+    """
+    world = World(tmp_path, settings={"mixedSharedCPUs": "pool"})
+    world.engine.pods_listed(set())
+    world.see(manifest("mixed", container(cpu="2"), created=1, mixed="app"))
+    if by_runtime:
+        world.tree.add_pod("mixed", Qos.GUARANTEED)
+        path = world.tree.add_container("mixed", container_id("mixed", "app"))
+        world.tree.kernel_write(path, "cpuset.cpus", str(answered(world, "mixed").cpus))
+        world.engine.containers_seen({container_id("mixed", "app"): ("mixed", "app")})
+    else:
+        world.start("mixed")
+    assert (world.holds("mixed"), world.effective("mixed")) == ("1-2", "0-7")
+    world.kernel.refuse(errno.EBUSY, path="podmixed.slice/")
+    world.run(manifest("next", container(cpu="1"), created=2))
+    assert (answered(world, "next").cpus, world.effective("next")) == (CpuSet.of(3), "3")
+    world.see(manifest("mixed", container(cpu="1"), created=1, mixed="app"))
+    world.run(manifest("last", container(cpu="1"), created=3))
+    assert (world.holds("mixed"), world.holds("last")) == ("1", "2")
+    assert answered(world, "last").cpus == CpuSet.parse(world.effective("last")) == CpuSet.parse("0,4-7")
+    world.kernel.mend()
+    world.engine.reconcile()
+    assert (answered(world, "last").cpus, world.effective("last")) == (CpuSet.of(2), "2")
+
+
+@pytest.mark.parametrize("notes", [{}, {"mixed": "app"}], ids=["alone", "mixed"])
+def test_s8_who_waits_on_the_pool_for_its_cpus_keeps_nobody_else_waiting(world: World, notes: dict[str, Any]) -> None:
+    """Db stays on CPU 3, which is next's; next waits on the pool as it was, and others get their CPUs of that."""
+    world.run(manifest("gone", container(cpu="1"), created=3))
+    world.kernel.refuse(errno.EBUSY, path="poddb")
+    world.see(manifest("db", container(cpu="2"), created=2))
+    world.run(manifest("next", container(cpu="1"), created=4, **notes))
+    assert (world.holds("next"), world.effective("next")) == ("3", "0,5-7")
+    world.end("gone")
+    world.engine.pods_gone(["gone"])
+    world.see(manifest("far", container(cpu="2"), created=5))
+    assert answered(world, "far") == DesiredSets(CpuSet.parse(world.holds("far")), exclusive=True)
+    world.start("far")
+    assert world.effective("far") == world.holds("far") != ""
+    assert CpuSet.parse(world.effective("next")).issubset(world.engine.ledger.cpus.shared)
 
 
 def test_s8_a_write_of_memory_nodes_that_hangs_costs_nobody_his_first_instruction(tmp_path: Path) -> None:

@@ -163,6 +163,8 @@ def test_the_shared_part_of_a_mixed_set_keeps_nobody_waiting() -> None:
     standing = Occupancy({"/a": "a", "/b": "b"}, {"/a": CpuSet.parse("0-2")}, {}, CpuSet.parse("5-7"), parts)
     assert not standing.in_the_way(Write("/b", "cpuset.cpus", "0,3-4", "5-7", Cause.GRANT))
     assert standing.in_the_way(Write("/b", "cpuset.cpus", "0,2", "5-7", Cause.GRANT))
+    standing.moved((Written(Write("/b", "cpuset.cpus", "0,3-7", "5-7", Cause.GRANT), "0,3-7", "0,3-7"),))
+    assert standing.alone["/b"] == CpuSet.parse("3-4"), "those reserved now may be granted under other settings"
 
 
 class Steps(RuleBasedStateMachine):
