@@ -222,3 +222,18 @@ def test_s18_a_resize_leaves_a_container_where_it_is_until_the_agent_has_written
     assert driver.update_container(*asked) == Adjustment(quota=-1)
     again.engine.pods_listed({"web", "db"})
     assert driver.update_container(*asked) == Adjustment(cpus=CpuSet.parse("1-3"), quota=-1)
+
+
+def test_s2_a_resize_of_a_pod_that_is_left_alone_keeps_its_quota(tmp_path: Path) -> None:
+    """Its namespace was excluded after it was granted CPUs: nothing of it is changed, whoever is on these."""
+    excluded = set[str]()
+    world = World(tmp_path, exempt=lambda pod: "excluded" if pod.name in excluded else "")
+    world.engine.pods_listed(set())
+    world.run(manifest("db", container(cpu="3")))
+    excluded.add("db")
+    world.engine.changed(world.node())
+    world.engine.halted = True
+    world.engine.reconcile()
+    world.engine.halted = False
+    asked = Sandbox("s", "db", "default", "db"), RuntimeContainer(container_id("db", "app"), "s", "app")
+    assert NriDriver(decisions_of(world)).update_container(*asked) == Adjustment()

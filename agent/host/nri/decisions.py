@@ -136,7 +136,7 @@ class EngineDecisions:
         """The same of one that runs: while others have left none of its CPUs, the runtime leaves it where it is."""
         snapshot = self._engine.snapshot
         sets = self._desired(snapshot, uid, container)
-        stays = not sets.exclusive and _kept_back(snapshot, uid, container)
+        stays = sets.cpus is not None and not sets.exclusive and _kept_back(snapshot, uid, container)
         return replace(sets, cpus=None, exclusive=True) if stays else sets
 
     @staticmethod
