@@ -171,6 +171,34 @@ def test_s6_nobody_enters_a_burstable_pods_cpus_on_the_way(data: st.DataObject, 
         check_end(world, then)
 
 
+def test_s6_where_a_confined_pod_jumps_nobody_enters_what_another_is_still_on() -> None:
+    """V1: its slice spans it until it has jumped, with CPU 7, which a gets; b, still there, leaves first."""
+    world = empty_node(1)
+    for uid, qos, folder, containers in (
+        ("p", Qos.BURSTABLE, "burstable", "ab"),
+        ("c", Qos.BEST_EFFORT, "besteffort", "c"),
+    ):
+        path = f"/kubepods/{folder}/pod{uid}"
+        world.add(path, Level.POD, qos, uid)
+        for name in containers:
+            world.add(f"{path}/{name}", Level.CONTAINER, qos, uid, name)
+            world.spawn(f"{path}/{name}")
+            world.names[name] = (uid, name)
+
+    def ledger(shared: str, node: int, **assigned: str) -> Ledger:
+        own = {name: CpuSet.parse(cpus) for name, cpus in assigned.items()}
+        books = CpuBooks(CpuSet.parse(shared), {"p": own}, confined={"c": Confinement(NodeSet.of(node), ())})
+        pod = Pod("p", "p", "ns", (Container("a"), Container("b")), Qos.BURSTABLE)
+        return Ledger(MACHINE.digest, books, pods={"p": PodRecord(pod, "none", "container")})
+
+    now, then = ledger("0,4,7-8", 1, a="1"), ledger("0,4,8", 0, a="1,7", b="15")
+    enforce(world, now)
+    for write in plan(world.observe(), desired_sets(then, world.names, world.observe(), RULES, MACHINE)):
+        carry_out(world, write)
+        assert not trespasses(world, (now, then)), write
+    check_end(world, then)
+
+
 @settings(max_examples=100, deadline=None)
 @given(data=st.data(), version=st.sampled_from([1, 2]))
 def test_any_state_is_mended_by_one_plan(data: st.DataObject, version: int) -> None:

@@ -151,7 +151,9 @@ class _Cpus:
         """
         slices = [self.asked[c.path] or c.effective_cpus for c in self.order if c.level is Level.QOS]
         shared = [self.asked[path] for path in self.shared if path not in self.jumping]
-        return reduce(and_, slices) if slices else CpuSet.union(shared)
+        found = reduce(and_, slices) if slices else CpuSet.union(shared)
+        # on v1 a slice holds the place of who is to jump off CPUs that others get
+        return found - CpuSet.union(self.target[path] - self.wanted[path].shared for path in self.units)
 
     def _grant(self) -> None:
         waiting = [path for path in self.units if self.asked[path] != self.target[path] or self._inner_differs(path)]
