@@ -211,8 +211,7 @@ class Enforcer:
         standing = Occupancy(
             {each.path: each.pod_uid for each in exclusive},
             {each.path: self._alone.get(each.path, CpuSet()) for each in exclusive if self._put(each)},
-            {each.path: each.effective_cpus for each in exclusive}, ledger.cpus.shared,
-            {each.path: wanted[each.path].shared for each in exclusive},
+            {each.path: each.effective_cpus for each in exclusive}, ledger.cpus.shared, wanted,
         )  # fmt: skip
         self._nameless = {
             each.container_id: parent_of(each.path)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from agent.core.cgroups.desired import own_of
+from agent.core.cgroups.desired import DesiredSets, own_of
 from agent.core.cgroups.plan import CPUS
 from agent.model.cgroup import Write, Written
 from agent.model.idset import CpuSet
@@ -27,14 +27,14 @@ class Occupancy:
         on: where those stand that this agent put there: on CPUs that were their own, and not the pool's.
         runs: where all of them run, whoever put them there.
         shared: the pool.
-        parts: path -> the shared part of a mixed set, where others may stand.
+        wanted: path -> its sets at the end of the plan; of a mixed one, others may stand on the shared part.
     """
 
     def __init__(
         self, pods: Mapping[str, str], on: Mapping[str, CpuSet], runs: dict[str, CpuSet], shared: CpuSet,
-        parts: Mapping[str, CpuSet],
+        wanted: Mapping[str, DesiredSets],
     ) -> None:  # fmt: skip
-        self._pods, self._runs, self._shared, self._parts = pods, runs, shared, parts
+        self._pods, self._runs, self._shared, self._wanted = pods, runs, shared, wanted
         self.alone = dict(on)
         """`on`, as it is after each write."""
 
@@ -43,7 +43,7 @@ class Occupancy:
         uid = self._pods.get(write.path)
         if uid is None or write.file != CPUS:
             return False
-        common = self._shared | self._parts.get(write.path, CpuSet())
+        common = self._shared | self._wanted[write.path].shared
         new = CpuSet.parse(write.value) - self.alone.get(write.path, CpuSet()) - common
         return any(self._pods[path] != uid and not on.isdisjoint(new) for path, on in self.alone.items())
 
@@ -61,9 +61,15 @@ class Occupancy:
         return CpuSet.union(on - own_of(ledger, self._pods[path]) for path, on in self.alone.items())
 
     def moved(self, done: tuple[Written, ...]) -> None:
-        """Writes were made: from now on their containers stand there."""
+        """Writes were made: from now on their containers stand there.
+
+        On the way to its own CPUs, a container from the pool is written with what others get of that in this plan:
+        these it shares, and leaves. Its own are those that it is to have, and had alone before.
+        """
         for each in done:
-            if each.write.file == CPUS and each.write.path in self._pods and not each.error:
-                now = CpuSet.parse(each.write.value)
-                self._runs[each.write.path] = now
-                self.alone[each.write.path] = now - self._shared - self._parts.get(each.write.path, CpuSet())
+            path = each.write.path
+            if each.write.file == CPUS and path in self._pods and not each.error:
+                wanted = self._wanted[path]
+                own = (wanted.cpus or CpuSet()) - wanted.shared | self.alone.get(path, CpuSet())
+                self._runs[path] = CpuSet.parse(each.write.value)
+                self.alone[path] = self._runs[path] & own

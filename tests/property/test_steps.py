@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from agent.core.admission.resize import pending
+from agent.core.cgroups.desired import DesiredSets
 from agent.core.devices.kubelet import Offered
 from agent.engine import transitions
 from agent.engine.occupancy import Occupancy
@@ -150,7 +151,8 @@ def test_who_holds_nothing_is_told_nothing_of_the_kernel() -> None:
 
 def test_nobody_is_put_on_cpus_where_another_stands_though_there_is_no_pool() -> None:
     """Where all CPUs are granted, a write that could not be made keeps its container on them all the same."""
-    standing = Occupancy({"/a": "a", "/b": "b"}, {}, {}, CpuSet(), {})
+    wanted = {"/a": DesiredSets(CpuSet.parse("1-2")), "/b": DesiredSets(CpuSet.of(3))}
+    standing = Occupancy({"/a": "a", "/b": "b"}, {}, {}, CpuSet(), wanted)
     write = Write("/a", "cpuset.cpus", "1-2", "0-3", Cause.GRANT)
     standing.moved((Written(write, "1-2", "1-2"),))
     assert standing.in_the_way(Write("/b", "cpuset.cpus", "2-3", "0-3", Cause.GRANT))
@@ -159,8 +161,11 @@ def test_nobody_is_put_on_cpus_where_another_stands_though_there_is_no_pool() ->
 
 def test_the_shared_part_of_a_mixed_set_keeps_nobody_waiting() -> None:
     """Two containers have the reserved CPUs beside their own, which no pool holds: each waits for own CPUs only."""
-    parts = dict.fromkeys(("/a", "/b"), CpuSet.of(0))
-    standing = Occupancy({"/a": "a", "/b": "b"}, {"/a": CpuSet.parse("0-2")}, {}, CpuSet.parse("5-7"), parts)
+    wanted = {
+        path: DesiredSets(CpuSet.parse(cpus), exclusive=True, shared=CpuSet.of(0))
+        for path, cpus in (("/a", "0-2"), ("/b", "0,3-4"))
+    }
+    standing = Occupancy({"/a": "a", "/b": "b"}, {"/a": CpuSet.parse("0-2")}, {}, CpuSet.parse("5-7"), wanted)
     assert not standing.in_the_way(Write("/b", "cpuset.cpus", "0,3-4", "5-7", Cause.GRANT))
     assert standing.in_the_way(Write("/b", "cpuset.cpus", "0,2", "5-7", Cause.GRANT))
     standing.moved((Written(Write("/b", "cpuset.cpus", "0,3-7", "5-7", Cause.GRANT), "0,3-7", "0,3-7"),))
