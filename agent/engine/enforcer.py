@@ -257,7 +257,7 @@ class Enforcer:
             desired = wanted.get(cgroup.path, DesiredSets())
             if desired.cpus is not None and cgroup.cpus == desired.cpus:
                 self._last[cgroup.path, CPUS] = str(desired.cpus)
-                self._alone[cgroup.path] = desired.cpus - desired.shared
+                self._alone[cgroup.path] = desired.own
             if desired.mems is not None and cgroup.mems == desired.mems:
                 self._last[cgroup.path, MEMS] = str(desired.mems)
 

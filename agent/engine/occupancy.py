@@ -69,7 +69,5 @@ class Occupancy:
         for each in done:
             path = each.write.path
             if each.write.file == CPUS and path in self._pods and not each.error:
-                wanted = self._wanted[path]
-                own = (wanted.cpus or CpuSet()) - wanted.shared | self.alone.get(path, CpuSet())
                 self._runs[path] = CpuSet.parse(each.write.value)
-                self.alone[path] = self._runs[path] & own
+                self.alone[path] = self._runs[path] & (self._wanted[path].own | self.alone.get(path, CpuSet()))

@@ -49,7 +49,6 @@ class Node:
         self.running: set[str] = set()
         self.nameless: list[str] = []
         self.event: Event | None = None
-        self.exclusive = 0
         self.world.engine.pods_listed(set())
         self.world.run(manifest("web", container(cpu="", memory=""), created=1))
         self.world.kernel.before = self.before
@@ -126,13 +125,12 @@ class Node:
             assert not told.exclusive or told.cpus is None or told.cpus.isdisjoint(others), (
                 f"{uid} would start on {told.cpus}, and others run on {others}"
             )
-            self.exclusive += told.exclusive
 
 
 @given(st.sampled_from([1, 2]), st.lists(EVENTS, min_size=5, max_size=15))
 @settings(max_examples=40)
 def test_s6_no_container_starts_beside_others_whenever_the_runtime_asks(version: int, events: list[Event]) -> None:
-    """A plan may be under way, or have been cut short by the kill switch or a name: a start must not take a side."""
+    """A plan may be under way, or cut short by the kill switch or a name: a start puts nobody beside others."""
     with TemporaryDirectory() as folder:
         node = Node(Path(folder), version)
         for step, event in enumerate(events):

@@ -64,6 +64,11 @@ class DesiredSets:
     structural: bool = False
     runtime_cpus: CpuSet | None = None
 
+    @property
+    def own(self) -> CpuSet:
+        """The CPUs without the shared part; empty where they are left as they are."""
+        return (self.cpus or CpuSet()) - self.shared
+
 
 def share(ledger: Ledger, uid: str, container: str, rules: Rules, machine: Machine) -> DesiredSets:
     """What one container shall have, by name: its exclusive CPUs or its pod's part of the pool, and its nodes.

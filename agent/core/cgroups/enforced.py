@@ -177,7 +177,7 @@ def _holds(ledger: Ledger, uid: str) -> bool:
 def _why(look: Look, cgroup: Cgroup, strays: Iterable[tuple[Cgroup, CpuSet]]) -> str:
     desired = look.wanted.get(cgroup.path, DesiredSets())
     if desired.exclusive and desired.cpus is not None:
-        why = _own(look, cgroup, desired.cpus, desired.cpus - desired.shared, strays)
+        why = _own(look, cgroup, desired.cpus, desired.own, strays)
         if why:
             return why
     elif cgroup.pod_uid in look.ledger.cpus.confined:

@@ -173,7 +173,7 @@ class EngineDecisions:
     def mixed(self, uid: str, container: str) -> Mapping[str, str]:
         """What tells a mixed container which of its CPUs are its own (numalign.io/mixed); nothing for any other."""
         sets = self._desired(self._engine.snapshot, uid, container, all_own=True)
-        return assigned(sets.cpus - sets.shared, sets.shared) if sets.cpus and sets.exclusive and sets.shared else {}
+        return assigned(sets.own, sets.shared) if sets.cpus and sets.exclusive and sets.shared else {}
 
     def folders(self, uid: str, container: str) -> tuple[tuple[str, str], ...]:
         """The folder that a mixed container is given: (of the host, where it sees it)."""
