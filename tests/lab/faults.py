@@ -10,6 +10,7 @@ its CPUs and {shared} the cgroup of stay-shared's container; or a function of th
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -90,15 +91,15 @@ FAULTS = (
           says="repaired.*kubepods-burstable.slice.*drift-(foreign|reset|emptied)", foreign=True),
     Fault("agent-killed", "killed", steps.kill),
     Fault("api-server-away", "api", steps.without_api, steps.with_api, told=False),
-    Fault("cpu-offline", "machine", "echo 0 >/sys/devices/system/cpu/cpu{cpu}/online",
-          "echo 1 >/sys/devices/system/cpu/cpu{cpu}/online", says="CPUs {cpu} are offline", offline=True,
-          quick=True),
     Fault("huge-pages", "machine", f"echo 8 >{PAGES}; echo change >/sys/devices/system/node/node1/uevent",
           f"echo 0 >{PAGES}; echo change >/sys/devices/system/node/node1/uevent",
           says=r"pages of NUMA node 1 were \d+ and are 8"),
     Fault("disk-full", "checkpoint", steps.full, steps.emptied, says="cannot be saved: No space left"),
     Fault("disk-read-only", "checkpoint", steps.read_only, steps.replaced,
           says="cannot be saved: Read-only file system"),
+    Fault("cpu-offline", "machine", "echo 0 >/sys/devices/system/cpu/cpu{cpu}/online",
+          "echo 1 >/sys/devices/system/cpu/cpu{cpu}/online", says="CPUs {cpu} are offline", offline=True,
+          quick=True),
     Fault("checkpoint-truncated", "checkpoint", steps.damaged("truncate -s -9 checkpoint.json"),
           says="put aside as checkpoint.json.corrupt", quick=True),
     Fault("checkpoint-flipped", "checkpoint",
@@ -116,7 +117,8 @@ FAULTS = (
           agrees=False, foreign=True, mixed=False),
     Fault("reboot-smaller", "machine", steps.booted(steps.SMALLER), steps.booted(STANDARD), mixed=False),
 )  # fmt: skip
-"""In the order in which they are tested: what takes the node away comes last."""
+"""In the order in which they are tested. What takes the node away comes last; cpu-offline, which makes a pod anew,
+comes after the state got a disk of its own: the boot must find that pod in the ledger."""
 
 
 @dataclass
@@ -145,8 +147,11 @@ def suffer(stage: Stage, fault: Fault) -> Outcome:
             stage.said(fault.says.format(**words), since)
         if fault.agrees:
             stage.unmoved(before, stage.agreed(told=fault.told))
-    finally:
-        do(stage, fault.undo, words)
+    except Exception:
+        with contextlib.suppress(Exception):  # what went wrong first is what is told
+            do(stage, fault.undo, words)
+        raise
+    do(stage, fault.undo, words)
     began = time.monotonic()
     after = stage.agreed()
     stage.unmoved(before, after)

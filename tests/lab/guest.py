@@ -120,16 +120,28 @@ class Guest:
     # ---- power
 
     def boot(self, images: Path, progress: Callable[[str], None] = lambda _text: None) -> float:
-        """Start it on fresh disks, one of them with container images, and wait until it answers; the seconds it took.
-
-        A guest that does not come up is started again: emulated processors that are set up side by side do, rarely,
-        wait for each other for ever when the host is busy.
-        """
+        """Start it on fresh disks, one of them with container images, and wait until it answers; its seconds."""
         began = time.monotonic()
-        for attempt in range(1, ATTEMPTS + 1):
+
+        def fresh() -> None:
             builds.overlay(self.reach.disk.image, self.folder / "disk.qcow2")
             builds.overlay(images, self.folder / "images.qcow2")
-            self.power()
+
+        self.power_on(progress=progress, before=fresh)
+        return time.monotonic() - began
+
+    def power_on(
+        self, machine: Machine | None = None, progress: Callable[[str], None] = lambda _text: None,
+        before: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        """Start it and wait until it answers; with another machine, if one is given.
+
+        A guest that does not come up is started again: emulated processors that are set up side by side do, rarely,
+        wait for each other for ever when the host is busy, and QEMU has ended with a general protection fault there.
+        """
+        for attempt in range(1, ATTEMPTS + 1):
+            before()
+            self.power(machine)
             try:
                 self.wait_up()
             except LabError as error:
@@ -138,8 +150,7 @@ class Guest:
                     raise
                 progress(f"{self.name} did not come up ({error}); starting it again")
             else:
-                break
-        return time.monotonic() - began
+                return
 
     def power(self, machine: Machine | None = None) -> None:
         """Start QEMU on the disk as it is; with another machine, if one is given."""

@@ -11,6 +11,7 @@ moved. The first disagreement ends the run, with the seed that repeats its choic
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import random
 import sys
@@ -25,6 +26,7 @@ from tests.lab.faults import FAULTS
 from tests.lab.needs import LabError, PromiseError
 from tests.lab.places import RUN
 from tests.lab.stage import Churn, Stage
+from tests.lab.steps import STATE
 
 EXAMPLES = """
 examples:
@@ -144,7 +146,7 @@ def main() -> int:
         print(f"[{time.monotonic() - began:5.0f} s] {text}", flush=True)
 
     say(f"seed {seed}, {asked.minutes:g} minutes, {asked.kills} kills")
-    lab, broken = None, False
+    lab, stage, broken = None, None, False
     try:
         cluster.built(say)
         lab = Lab.up({NUMALIGN: PLANS[NUMALIGN]}, say)
@@ -155,6 +157,11 @@ def main() -> int:
         report.failed = str(error)
         broken = lab is not None or isinstance(error, PromiseError)
         print(f"seed {seed}: {error}", file=sys.stderr)
+        if stage:  # the lab goes down, and its node with all that the agent said
+            with contextlib.suppress(LabError):
+                last = [*stage.words(4000), stage.node.run(f"cat {STATE}/*.json*; true")]
+                (RUN / "soak.log").write_text("\n".join(last))
+                say(f"what the agent said last, and its state: {RUN / 'soak.log'}")
     finally:
         if lab and not asked.keep:
             lab.down()

@@ -65,6 +65,19 @@ def small_disk(stage: Stage) -> None:
     stage.killed()  # its container is made anew, on what is mounted now
 
 
+def own_disk(stage: Stage) -> None:
+    """The state folder is on the node's own disk again, with all that is in it.
+
+    No boot mounts the small one: the agent would find what was saved before there was one, and place every pod anew
+    that came since.
+    """
+    stage.node.run(
+        f"grep -q ' {STATE} ' /proc/mounts || exit 0; "
+        f"tar -C {STATE} --exclude=./filler -cf /root/state.tar . && umount -l {STATE} && rm -rf {STATE}/* && "
+        f"tar -C {STATE} -xf /root/state.tar"
+    )
+
+
 def full(stage: Stage) -> None:
     """Not a byte is left on the state's disk, and a pod comes."""
     if STATE not in stage.node.run("cat /proc/mounts"):
@@ -204,10 +217,10 @@ def booted(machine: Machine) -> Callable[[Stage], None]:
 
     def make(stage: Stage) -> None:
         node = stage.node
+        own_disk(stage)
         node.run("sync")
         node.guest.off()
-        node.guest.power(machine)
-        node.guest.wait_up()
+        node.guest.power_on(machine)
         boot = node.run("cat /proc/sys/kernel/random/boot_id").strip()
         deadline = time.monotonic() + 240
         while node.plane.call("GET", f"/api/v1/nodes/{node.name}")["status"]["nodeInfo"]["bootID"] != boot:
