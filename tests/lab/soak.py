@@ -158,7 +158,7 @@ def main() -> int:
         broken = lab is not None or isinstance(error, PromiseError)
         print(f"seed {seed}: {error}", file=sys.stderr)
         if stage:  # the lab goes down, and its node with all that the agent said
-            with contextlib.suppress(LabError):
+            with contextlib.suppress(LabError):  # it may be the node that does not answer
                 last = [*stage.words(4000), stage.node.run(f"cat {STATE}/*.json*; true")]
                 (RUN / "soak.log").write_text("\n".join(last))
                 say(f"what the agent said last, and its state: {RUN / 'soak.log'}")
