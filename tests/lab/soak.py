@@ -4,8 +4,9 @@ It goes on for an hour at least and until the agent was killed 300 times, which 
 emulated machine: an agent needs about 40 seconds there until all agree again.
 
 A round is some kills of the agent while pods come and go, then one fault chosen by chance; at the end come the faults
-that take minutes, each once. After each kill and each fault all must agree, and the pods that stay must not have
-moved. The first disagreement ends the run, with the seed that repeats its choices (their timing is the machine's).
+that take minutes, each once. After one to four kills, and after each fault, all must agree, and the pods that stay
+must not have moved. The first disagreement ends the run, with the seed that repeats its choices (their timing is the
+machine's).
 """
 
 from __future__ import annotations
@@ -71,14 +72,14 @@ class Report:
 def kills(stage: Stage, number: int, say: Say, report: Report | None = None) -> Counter[str]:
     """Kill the agent so many times while pods come and go; what churn did.
 
-    Half of the kills hit an agent that has just recovered, the others one that is still starting: then the next kill
+    Two kills of five hit an agent that has just recovered, the others one that is still starting: then the next kill
     follows before anything is checked.
     """
     before = stage.agreed()
     with Churn(stage, most=2) as churn:
         done = 0
         while done < number:
-            times = min(stage.random.choice((1, 1, 2, 3)), number - done)
+            times = min(stage.random.choice((1, 2, 3, 4)), number - done)
             killed = -1
             for _ in range(times):
                 time.sleep(stage.random.uniform(0.0, 3.0))

@@ -75,7 +75,7 @@ STAGES = (
     _slice("release"),
     _slice("arm"),
     _slice("exclusive", "the same with 200 pods of churn, 20 kills, and 20 with required_plugins", 85),
-    Stage("soak", "faults at random and 300 kills of the agent", 160,
+    Stage("soak", "faults at random and 300 kills of the agent", 135,
           ("-m", "tests.lab.soak", "--keep", "--seed", "1"), "soak.json"),
     Stage("broken", "products that are broken on purpose turn the run red", 35, ("-m", "tests.lab.broken", "all"),
           "broken.md"),
