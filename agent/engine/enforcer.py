@@ -222,7 +222,7 @@ class Enforcer:
         cpus = tuple(takewhile(lambda write: write.file != MEMS, allowed))
         results = self._write(cpus, standing)
         if not self._cut:
-            left(standing.overstayed(ledger))
+            left(standing.overstayed())
         results += self._write(allowed[len(cpus) :], standing)
         self._alone = standing.alone
         # nobody is disturbed in an empty one, and systemd empties its set more than once before the first process

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from agent.core.cgroups.desired import DesiredSets, own_of
+from agent.core.cgroups.desired import DesiredSets
 from agent.core.cgroups.plan import CPUS
 from agent.model.cgroup import Write, Written
 from agent.model.idset import CpuSet
-from agent.model.ledger import Ledger
 
 
 class Occupancy:
@@ -39,26 +38,33 @@ class Occupancy:
         """`on`, as it is after each write."""
 
     def in_the_way(self, write: Write) -> bool:
-        """Whether a write would put a container on CPUs where one of another pod stands."""
-        uid = self._pods.get(write.path)
-        if uid is None or write.file != CPUS:
+        """Whether a write would put a container on CPUs where another one stands."""
+        if write.path not in self._pods or write.file != CPUS:
             return False
         common = self._shared | self._wanted[write.path].shared
         new = CpuSet.parse(write.value) - self.alone.get(write.path, CpuSet()) - common
-        return any(self._pods[path] != uid and not on.isdisjoint(new) for path, on in self.alone.items())
+        return not self._taken(write.path).isdisjoint(new)
+
+    def _taken(self, path: str) -> CpuSet:
+        """Where others stand; of its own pod, whose init containers may have the same CPUs, who is to leave these."""
+        return CpuSet.union(
+            on - (self._wanted[other].own if self._pods[other] == self._pods[path] else CpuSet())
+            for other, on in self.alone.items()
+            if not _one(path, other)
+        )
 
     def aside(self, write: Write) -> tuple[Write, ...]:
         """What keeps a container that has to wait from others' CPUs: one that runs there waits on the pool.
 
         Not one that stands where this agent put it, or within what it is to have: nobody leaves CPUs of its own.
         """
-        runs, own = self._runs.get(write.path, CpuSet()), CpuSet.parse(write.value)
+        runs, own = self._runs.get(write.path, CpuSet()), CpuSet.parse(write.value) - self._taken(write.path)
         stays = self.alone.get(write.path) or runs.issubset(self._shared | own)
         return () if stays or not self._shared else (replace(write, value=str(self._shared)),)
 
-    def overstayed(self, ledger: Ledger) -> CpuSet:
-        """CPUs on which one stands whose pod does not hold them any more: of no use to whoever holds them now."""
-        return CpuSet.union(on - own_of(ledger, self._pods[path]) for path, on in self.alone.items())
+    def overstayed(self) -> CpuSet:
+        """CPUs on which one stands that it does not hold any more: of no use to whoever holds them now."""
+        return CpuSet.union(on - self._wanted[path].own for path, on in self.alone.items())
 
     def moved(self, done: tuple[Written, ...]) -> None:
         """Writes were made: from now on their containers stand there.
@@ -71,3 +77,8 @@ class Occupancy:
             if each.write.file == CPUS and path in self._pods and not each.error:
                 self._runs[path] = CpuSet.parse(each.write.value)
                 self.alone[path] = self._runs[path] & (self._wanted[path].own | self.alone.get(path, CpuSet()))
+
+
+def _one(path: str, other: str) -> bool:
+    """Whether two cgroups are one container's: the runtime's inner one lies below its container."""
+    return f"{path}/".startswith(f"{other}/") or f"{other}/".startswith(f"{path}/")

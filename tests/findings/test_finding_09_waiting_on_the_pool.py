@@ -10,6 +10,7 @@ import pytest
 from agent.core.machines.synthetic import parse_synthetic
 from agent.engine.tracked_pod import Switches
 from agent.host.scratch import Layout, Scratch
+from agent.model.pod import Qos
 from tests.flow.world import World, container, manifest
 
 MACHINE = "2 sockets x 1 node x 4 cores x 1 thread"
@@ -82,3 +83,49 @@ def test_finding_10_who_grows_and_has_to_wait_stays_where_it_is(tmp_path: Path, 
     world.kernel.mend()
     world.engine.reconcile()
     assert world.effective("grows") == "3,6-7"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_finding_10_who_starts_anew_while_it_waits_runs_on_nobody_elses(tmp_path: Path, version: int) -> None:
+    """It is born with all that its pod has: the pool, and the CPUs that it waits for, where another still stands."""
+    machine = parse_synthetic(MACHINE)
+    Scratch.create(tmp_path / "tree", cpus=machine.online, nodes=machine.node_set, setup=Layout(version))
+    world = World(tmp_path / "tree", machine=MACHINE)
+    world.engine.pods_listed({"db", "full", "next"})
+    world.run(manifest("db", container(cpu="4"), created=2))
+    world.run(manifest("full", container(cpu="3"), created=2))
+    world.kernel.refuse(errno.EBUSY, path="poddb")
+    world.see(manifest("db", container(cpu="2"), created=2))
+    world.see(manifest("next", container(cpu="2"), created=3))
+    world.tree.add_pod("next", Qos.GUARANTEED)
+    world.engine.reconcile()
+    path = world.tree.add_container("next", "7e" * 32)
+    world.engine.containers_seen({"7e" * 32: ("next", "app")})
+    born = next(each for each in world.cgroups.observe().cgroups if each.path == path)
+    assert (world.holds("next"), str(born.effective_cpus), world.effective("db")) == ("6-7", "0", "4-7")
+    world.tree.remove_container("next", "7e" * 32)
+    world.start("next")
+    assert world.effective("next") == "0"
+    world.kernel.mend()
+    world.engine.reconcile()
+    assert (world.effective("next"), world.condition("next")) == ("6-7", "True Aligned")
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_finding_10_containers_of_one_pod_wait_for_each_other_too(tmp_path: Path, version: int) -> None:
+    """A pod moves CPUs from one container to another, which gets them when the first one could be made to leave."""
+    machine = parse_synthetic(MACHINE)
+    Scratch.create(tmp_path / "tree", cpus=machine.online, nodes=machine.node_set, setup=Layout(version))
+    world = World(tmp_path / "tree", machine=MACHINE)
+    world.engine.pods_listed({"db"})
+    world.run(manifest("db", container("a", cpu="4"), container("b", cpu="3"), created=2))
+    world.kernel.refuse(errno.EBUSY, path=world.path("db", "a"))
+    world.see(manifest("db", container("a", cpu="2"), container("b", cpu="5"), created=2))
+    assert (world.holds("db", "a"), world.effective("db", "a")) == ("4-5", "4-7")
+    assert (world.holds("db", "b"), world.effective("db", "b")) == ("1-3,6-7", "1-3")
+    told = world.engine.snapshot.cleared["db"]
+    assert (str(told["a"]), str(told["b"])) == ("4-5", "1-3"), "the runtime is answered no more than that"
+    world.kernel.mend()
+    world.engine.reconcile()
+    assert (world.effective("db", "a"), world.effective("db", "b")) == ("4-5", "1-3,6-7")
+    assert world.ears.unenforced["db"] == {}
