@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from agent.core.cgroups.desired import DesiredSets
 from agent.core.cgroups.plan import CPUS
-from agent.model.cgroup import Write, Written
+from agent.model.cgroup import VANISHED, Write, Written
 from agent.model.idset import CpuSet
 
 
@@ -48,10 +48,14 @@ class Occupancy:
     def _taken(self, path: str) -> CpuSet:
         """Where others stand; of its own pod, whose init containers may have the same CPUs, who is to leave these."""
         return CpuSet.union(
-            on - (self._wanted[other].own if self._pods[other] == self._pods[path] else CpuSet())
-            for other, on in self.alone.items()
+            self._stands(other) - (self._wanted[other].own if self._pods[other] == self._pods[path] else CpuSet())
+            for other in self.alone
             if not _one(path, other)
         )
+
+    def _stands(self, path: str) -> CpuSet:
+        """Where one is alone: on v2 not on CPUs that it asks for and the cgroups above it do not have any more."""
+        return self.alone[path] & self._runs[path]
 
     def aside(self, write: Write) -> tuple[Write, ...]:
         """What keeps a container that has to wait from others' CPUs: one that runs there waits on the pool.
@@ -64,19 +68,24 @@ class Occupancy:
 
     def overstayed(self) -> CpuSet:
         """CPUs on which one stands that it does not hold any more: of no use to whoever holds them now."""
-        return CpuSet.union(on - self._wanted[path].own for path, on in self.alone.items())
+        return CpuSet.union(self._stands(path) - self._wanted[path].own for path in self.alone)
 
     def moved(self, done: tuple[Written, ...]) -> None:
-        """Writes were made: from now on their containers stand there.
+        """Writes were made: from now on their containers stand there; those that are gone stand nowhere.
 
         On the way to its own CPUs, a container from the pool is written with what others get of that in this plan:
-        these it shares, and leaves. Its own are those that it is to have, and had alone before.
+        these it shares, and leaves. Its own are those that it is to have, and had alone before and the pool has not.
         """
         for each in done:
             path = each.write.path
-            if each.write.file == CPUS and path in self._pods and not each.error:
+            if each.write.file != CPUS or path not in self._pods:
+                continue
+            if each.error == VANISHED:
+                self.alone.pop(path, None)
+            elif not each.error:
+                before = self.alone.get(path, CpuSet()) - self._shared - self._wanted[path].shared
                 self._runs[path] = CpuSet.parse(each.write.value)
-                self.alone[path] = self._runs[path] & (self._wanted[path].own | self.alone.get(path, CpuSet()))
+                self.alone[path] = self._runs[path] & (self._wanted[path].own | before)
 
 
 def _one(path: str, other: str) -> bool:

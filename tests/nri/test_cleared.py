@@ -102,7 +102,7 @@ def test_s8_a_mixed_container_that_cannot_be_shrunk_keeps_back_its_former_cpus_a
     else:
         world.start("mixed")
     assert (world.holds("mixed"), world.effective("mixed")) == ("1-2", "0-7")
-    world.kernel.refuse(errno.EBUSY, path="podmixed.slice/")
+    world.kernel.refuse(errno.EBUSY, path="podmixed.slice")
     world.run(manifest("next", container(cpu="1"), created=2))
     assert (answered(world, "next").cpus, world.effective("next")) == (CpuSet.of(3), "3")
     world.see(manifest("mixed", container(cpu="1"), created=1, mixed="app"))
@@ -112,6 +112,43 @@ def test_s8_a_mixed_container_that_cannot_be_shrunk_keeps_back_its_former_cpus_a
     world.kernel.mend()
     world.engine.reconcile()
     assert (answered(world, "last").cpus, world.effective("last")) == (CpuSet.of(2), "2")
+
+
+def test_s8_what_a_mixed_container_shares_since_it_was_written_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """It gave CPU 2 to the pool, and was written with the pool: next gets it, though the mixed one cannot leave."""
+    world = World(tmp_path, settings={"mixedSharedCPUs": "pool"})
+    world.engine.pods_listed(set())
+    world.run(manifest("mixed", container(cpu="2"), created=1, mixed="app"))
+    world.run(manifest("gone", container(cpu="1"), created=2))
+    world.end("gone")
+    world.engine.halted = True
+    world.engine.pods_gone(["gone"])
+    world.engine.pods_seen([pod_from(manifest("mixed", container(cpu="1"), created=1, mixed="app"))])
+    world.engine.halted = False
+    world.engine.reconcile()
+    assert (world.holds("mixed"), world.effective("mixed")) == ("1", "0-7")
+    world.kernel.refuse(errno.EBUSY, path="podmixed.slice")
+    world.run(manifest("next", container(cpu="1"), created=3))
+    assert (answered(world, "next").cpus, world.effective("next")) == (CpuSet.of(2), "2")
+
+
+def test_s8_who_asks_for_cpus_that_its_pod_left_keeps_nobody_waiting(world: World) -> None:
+    """The container could not be written, and its pod could: on v2 nobody of it runs on CPU 3 from then on."""
+    world.kernel.refuse(errno.EBUSY, path="poddb.slice/")
+    world.see(manifest("db", container(cpu="2"), created=2))
+    world.run(manifest("next", container(cpu="1"), created=3))
+    assert (world.effective("db"), world.holds("next")) == ("1-2", "3")
+    assert answered(world, "next") == DesiredSets(CpuSet.of(3), exclusive=True)
+    assert world.effective("next") == "3"
+
+
+def test_s8_a_container_that_ends_amid_the_plan_keeps_nobody_waiting(world: World) -> None:
+    """As where a resize restarts it: what it was to give up is free, and is answered at once."""
+    at_write(world, 1, lambda: world.tree.remove_container("db", container_id("db", "app")))
+    bodies = manifest("db", container(cpu="2"), created=2), manifest("next", container(cpu="1"), created=3)
+    world.engine.pods_seen([pod_from(body) for body in bodies])
+    assert world.holds("next") == "3"
+    assert answered(world, "next") == DesiredSets(CpuSet.of(3), exclusive=True)
 
 
 @pytest.mark.parametrize("notes", [{}, {"mixed": "app"}], ids=["alone", "mixed"])

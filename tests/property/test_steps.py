@@ -165,7 +165,8 @@ def test_the_shared_part_of_a_mixed_set_keeps_nobody_waiting() -> None:
         path: DesiredSets(CpuSet.parse(cpus), exclusive=True, shared=CpuSet.of(0))
         for path, cpus in (("/a", "0-2"), ("/b", "0,3-4"))
     }
-    standing = Occupancy({"/a": "a", "/b": "b"}, {"/a": CpuSet.parse("0-2")}, {}, CpuSet.parse("5-7"), wanted)
+    on = {"/a": CpuSet.parse("0-2")}
+    standing = Occupancy({"/a": "a", "/b": "b"}, on, dict(on), CpuSet.parse("5-7"), wanted)
     assert not standing.in_the_way(Write("/b", "cpuset.cpus", "0,3-4", "5-7", Cause.GRANT))
     assert standing.in_the_way(Write("/b", "cpuset.cpus", "0,2", "5-7", Cause.GRANT))
     standing.moved((Written(Write("/b", "cpuset.cpus", "0,3-7", "5-7", Cause.GRANT), "0,3-7", "0,3-7"),))
