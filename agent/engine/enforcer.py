@@ -207,28 +207,32 @@ class Enforcer:
         self._errors = {key: error for key, error in self._errors.items() if key in needed}
         labelled = drift.label(writes, drift.find(wanted, self._last, observed, machine))
         before = dict(self._last)
-        exclusive = [each for each in observed.cgroups if wanted.get(each.path, DesiredSets()).exclusive]
+        allowed = self.backoff.allowed(labelled, before, observed)
+        exclusive = {each.path for each in observed.cgroups if wanted.get(each.path, DesiredSets()).exclusive}
+        alone = {each.path: self._alone.get(each.path, CpuSet()) for each in observed.cgroups if self._put(each)}
+        moving = {each.path for each in allowed if each.file == CPUS} - exclusive
+        leaving = {path: cpus for path, cpus in alone.items() if cpus and path in moving}
+        held = [each for each in observed.cgroups if each.path in exclusive or alone.get(each.path)]
         standing = Occupancy(
-            {each.path: each.pod_uid for each in exclusive},
-            {each.path: self._alone.get(each.path, CpuSet()) for each in exclusive if self._put(each)},
-            {each.path: each.effective_cpus for each in exclusive}, ledger.cpus.shared, wanted,
+            {each.path: each.pod_uid for each in held},
+            {each.path: alone[each.path] for each in held if each.path in alone and each.path not in leaving},
+            {each.path: each.effective_cpus for each in held}, ledger.cpus.shared, wanted, leaving,
         )  # fmt: skip
         self._nameless = {
             each.container_id: parent_of(each.path)
             for each in observed.cgroups
             if each.level is Level.CONTAINER and each.container_id not in self.names
         }
-        allowed = self.backoff.allowed(labelled, before, observed)
         cpus = tuple(takewhile(lambda write: write.file != MEMS, allowed))
         results = self._write(cpus, standing)
         if not self._cut:
-            left(standing.overstayed())
+            left(standing.overstayed(ledger))
         results += self._write(allowed[len(cpus) :], standing)
-        self._alone = standing.alone
+        self._alone = {**leaving, **standing.alone}
         # nobody is disturbed in an empty one, and systemd empties its set more than once before the first process
         living = {each.path for each in observed.cgroups if each.populated}
         tried = [each.write for each in results if each.error != OCCUPIED and each.write.path in living]
-        self.backoff.done(tried, before, {each.path for each in exclusive})
+        self.backoff.done(tried, before, exclusive)
         self.backoff.refused(results, observed)
         present = {cgroup.path for cgroup in observed.cgroups}
         self.backoff.forget(present)
@@ -257,7 +261,7 @@ class Enforcer:
             desired = wanted.get(cgroup.path, DesiredSets())
             if desired.cpus is not None and cgroup.cpus == desired.cpus:
                 self._last[cgroup.path, CPUS] = str(desired.cpus)
-                self._alone[cgroup.path] = desired.own
+                self._alone[cgroup.path] = desired.own if desired.exclusive else CpuSet()
             if desired.mems is not None and cgroup.mems == desired.mems:
                 self._last[cgroup.path, MEMS] = str(desired.mems)
 
@@ -265,7 +269,7 @@ class Enforcer:
         """Put everything back (safety.md S17); the kill switch keeps nobody from that."""
         self._last.clear()
         return self._write(
-            release_plan(ledger, self.names, observed), Occupancy({}, {}, {}, CpuSet(), {}), always=True
+            release_plan(ledger, self.names, observed), Occupancy({}, {}, {}, CpuSet(), {}, {}), always=True
         )
 
     def _put(self, cgroup: Cgroup) -> bool:

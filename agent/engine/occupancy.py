@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from agent.core.cgroups.desired import DesiredSets
+from agent.core.cgroups.desired import DesiredSets, own_of
 from agent.core.cgroups.plan import CPUS
 from agent.model.cgroup import VANISHED, Write, Written
 from agent.model.idset import CpuSet
+from agent.model.ledger import Ledger
 
 
 class Occupancy:
@@ -27,19 +28,21 @@ class Occupancy:
         runs: where all of them run, whoever put them there.
         shared: the pool.
         wanted: path -> its sets at the end of the plan; of a mixed one, others may stand on the shared part.
+        leaving: where those stand that gave up all their CPUs, and leave in this plan: they count if they cannot.
     """
 
     def __init__(
         self, pods: Mapping[str, str], on: Mapping[str, CpuSet], runs: dict[str, CpuSet], shared: CpuSet,
-        wanted: Mapping[str, DesiredSets],
+        wanted: Mapping[str, DesiredSets], leaving: Mapping[str, CpuSet],
     ) -> None:  # fmt: skip
         self._pods, self._runs, self._shared, self._wanted = pods, runs, shared, wanted
         self.alone = dict(on)
         """`on`, as it is after each write."""
+        self._leaving = dict(leaving)
 
     def in_the_way(self, write: Write) -> bool:
         """Whether a write would put a container on CPUs where another one stands."""
-        if write.path not in self._pods or write.file != CPUS:
+        if not self._holds(write.path) or write.file != CPUS:
             return False
         common = self._shared | self._wanted[write.path].shared
         new = CpuSet.parse(write.value) - self.alone.get(write.path, CpuSet()) - common
@@ -47,11 +50,20 @@ class Occupancy:
 
     def _taken(self, path: str) -> CpuSet:
         """Where others stand; of its own pod, whose init containers may have the same CPUs, who is to leave these."""
-        return CpuSet.union(
-            self._stands(other) - (self._wanted[other].own if self._pods[other] == self._pods[path] else CpuSet())
-            for other in self.alone
-            if not _one(path, other)
-        )
+        found = CpuSet()
+        for other in self.alone:
+            if self._pods[other] != self._pods[path]:
+                found |= self._stands(other)
+            elif self._holds(other) and not _one(path, other):  # not an init container that has ended
+                found |= self._stands(other) - self._own(other)
+        return found
+
+    def _holds(self, path: str) -> bool:
+        """Whether it has CPUs of its own still."""
+        return path in self._wanted and self._wanted[path].exclusive
+
+    def _own(self, path: str) -> CpuSet:
+        return self._wanted[path].own if self._holds(path) else CpuSet()
 
     def _stands(self, path: str) -> CpuSet:
         """Where one is alone: on v2 not on CPUs that it asks for and the cgroups above it do not have any more."""
@@ -66,9 +78,15 @@ class Occupancy:
         stays = self.alone.get(write.path) or runs.issubset(self._shared | own)
         return () if stays or not self._shared else (replace(write, value=str(self._shared)),)
 
-    def overstayed(self) -> CpuSet:
-        """CPUs on which one stands that it does not hold any more: of no use to whoever holds them now."""
-        return CpuSet.union(self._stands(path) - self._wanted[path].own for path in self.alone)
+    def overstayed(self, ledger: Ledger) -> CpuSet:
+        """CPUs on which one stands that it does not hold any more: of no use to whoever holds them now.
+
+        One that has none of its own any more may be an init container, and its pod's are no others'.
+        """
+        return CpuSet.union(
+            self._stands(path) - (self._own(path) if self._holds(path) else own_of(ledger, self._pods[path]))
+            for path in self.alone
+        )
 
     def moved(self, done: tuple[Written, ...]) -> None:
         """Writes were made: from now on their containers stand there; those that are gone stand nowhere.
@@ -82,10 +100,12 @@ class Occupancy:
                 continue
             if each.error == VANISHED:
                 self.alone.pop(path, None)
-            elif not each.error:
+            elif each.error:
+                self.alone.setdefault(path, self._leaving.get(path, CpuSet()))
+            else:
                 before = self.alone.get(path, CpuSet()) - self._shared - self._wanted[path].shared
                 self._runs[path] = CpuSet.parse(each.write.value)
-                self.alone[path] = self._runs[path] & (self._wanted[path].own | before)
+                self.alone[path] = self._runs[path] & (self._own(path) | before)
 
 
 def _one(path: str, other: str) -> bool:

@@ -129,3 +129,33 @@ def test_finding_10_containers_of_one_pod_wait_for_each_other_too(tmp_path: Path
     world.engine.reconcile()
     assert (world.effective("db", "a"), world.effective("db", "b")) == ("4-5", "1-3,6-7")
     assert world.ears.unenforced["db"] == {}
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("version", [1, 2])
+def test_finding_10_who_shares_from_now_on_leaves_its_cpus_first(
+    tmp_path: Path, version: int, *, together: bool
+) -> None:
+    """Resized to a part of a CPU it holds none any more; while it cannot be moved off them, nobody is put beside it.
+
+    So it is when it gets some of them back, and in the plan that fails to move it.
+    """
+    machine = parse_synthetic(MACHINE)
+    Scratch.create(tmp_path / "tree", cpus=machine.online, nodes=machine.node_set, setup=Layout(version))
+    world = World(tmp_path / "tree", machine=MACHINE)
+    world.engine.pods_listed({"db", "full", "next"})
+    world.run(manifest("db", container(cpu="4"), created=2))
+    world.run(manifest("full", container(cpu="2"), created=2))
+    world.run(manifest("next", container(cpu="1"), created=3))
+    world.kernel.refuse(errno.EBUSY, path="poddb")
+    less, more = manifest("db", container(cpu="1500m"), created=2), manifest("next", container(cpu="3"), created=3)
+    for bodies in ((less, more),) if together else ((less,), (more,)):
+        world.see(*bodies)
+    assert (world.effective("db"), world.holds("next"), world.effective("next")) == ("4-7", "3-5", "3")
+    world.see(manifest("db", container(cpu="2"), created=2))
+    world.engine.reconcile()
+    assert (world.effective("db"), world.holds("db"), world.effective("next")) == ("4-7", "6-7", "3")
+    assert str(world.engine.snapshot.cleared["next"]["app"]) == "3", "the runtime is answered no more than that"
+    world.kernel.mend()
+    world.engine.reconcile()
+    assert (world.effective("db"), world.effective("next")) == ("6-7", "3-5")

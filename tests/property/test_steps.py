@@ -151,8 +151,8 @@ def test_who_holds_nothing_is_told_nothing_of_the_kernel() -> None:
 
 def test_nobody_is_put_on_cpus_where_another_stands_though_there_is_no_pool() -> None:
     """Where all CPUs are granted, a write that could not be made keeps its container on them all the same."""
-    wanted = {"/a": DesiredSets(CpuSet.parse("1-2")), "/b": DesiredSets(CpuSet.of(3))}
-    standing = Occupancy({"/a": "a", "/b": "b"}, {}, {}, CpuSet(), wanted)
+    wanted = {"/a": DesiredSets(CpuSet.parse("1-2"), exclusive=True), "/b": DesiredSets(CpuSet.of(3), exclusive=True)}
+    standing = Occupancy({"/a": "a", "/b": "b"}, {}, {}, CpuSet(), wanted, {})
     write = Write("/a", "cpuset.cpus", "1-2", "0-3", Cause.GRANT)
     standing.moved((Written(write, "1-2", "1-2"),))
     assert standing.in_the_way(Write("/b", "cpuset.cpus", "2-3", "0-3", Cause.GRANT))
@@ -166,7 +166,7 @@ def test_the_shared_part_of_a_mixed_set_keeps_nobody_waiting() -> None:
         for path, cpus in (("/a", "0-2"), ("/b", "0,3-4"))
     }
     on = {"/a": CpuSet.parse("0-2")}
-    standing = Occupancy({"/a": "a", "/b": "b"}, on, dict(on), CpuSet.parse("5-7"), wanted)
+    standing = Occupancy({"/a": "a", "/b": "b"}, on, dict(on), CpuSet.parse("5-7"), wanted, {})
     assert not standing.in_the_way(Write("/b", "cpuset.cpus", "0,3-4", "5-7", Cause.GRANT))
     assert standing.in_the_way(Write("/b", "cpuset.cpus", "0,2", "5-7", Cause.GRANT))
     standing.moved((Written(Write("/b", "cpuset.cpus", "0,3-7", "5-7", Cause.GRANT), "0,3-7", "0,3-7"),))
