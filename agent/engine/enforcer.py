@@ -195,14 +195,14 @@ class Enforcer:
         """What is in order counts as written by this agent, for sets that are to be taken back before any look."""
         rules = replace(rules, cpu=replace(rules.cpu, static=True))
         names = named(ledger, self.names, observed)
-        self._found_in_order(one_by_one(ledger, names, observed, rules, machine)[0], observed)
+        self._found(one_by_one(ledger, names, observed, rules, machine)[0], observed, ledger.cpus.shared)
 
     def _repair(
         self, writes: tuple[Write, ...], wanted: Mapping[str, DesiredSets], observed: Observed, machine: Machine,
         ledger: Ledger, left: Callable[[CpuSet], None],
     ) -> tuple[Written, ...]:  # fmt: skip
         """Carry out a plan, but for what has its time to come yet."""
-        self._found_in_order(wanted, observed)
+        self._found(wanted, observed, ledger.cpus.shared)
         needed = {(write.path, write.file) for write in writes}
         self._errors = {key: error for key, error in self._errors.items() if key in needed}
         labelled = drift.label(writes, drift.find(wanted, self._last, observed, machine))
@@ -211,6 +211,7 @@ class Enforcer:
         exclusive = {each.path for each in observed.cgroups if wanted.get(each.path, DesiredSets()).exclusive}
         alone = {each.path: self._alone.get(each.path, CpuSet()) for each in observed.cgroups if self._put(each)}
         moving = {each.path for each in allowed if each.file == CPUS} - exclusive
+        moving -= {path for path, file in self._errors if file == CPUS}  # refused before: it leaves when it has left
         leaving = {path: cpus for path, cpus in alone.items() if cpus and path in moving}
         held = [each for each in observed.cgroups if each.path in exclusive or alone.get(each.path)]
         standing = Occupancy(
@@ -252,16 +253,24 @@ class Enforcer:
         self._nameless_since = {each: since.get(each, first) for each in nameless(self.names, observed)}
         return {each for each, seen in self._nameless_since.items() if now - seen >= STARTS}
 
-    def _found_in_order(self, wanted: Mapping[str, DesiredSets], observed: Observed) -> None:
+    def _found(self, wanted: Mapping[str, DesiredSets], observed: Observed, shared: CpuSet) -> None:
         """A set that is as it should be counts as written: by NRI, or by this agent before it was started again.
 
         Without that, nobody else's write would be seen as one until the agent had a reason to write there itself.
+        And where nothing was written yet, a container's set that has none of the pool was: no runtime makes one. It
+        stood there alone before this agent began, and keeps others off what it gave up and could not leave.
         """
         for cgroup in observed.cgroups:
             desired = wanted.get(cgroup.path, DesiredSets())
             if desired.cpus is not None and cgroup.cpus == desired.cpus:
                 self._last[cgroup.path, CPUS] = str(desired.cpus)
                 self._alone[cgroup.path] = desired.own if desired.exclusive else CpuSet()
+            elif (
+                desired.cpus is not None and (cgroup.path, CPUS) not in self._last
+                and cgroup.level is Level.CONTAINER and cgroup.cpus and cgroup.cpus.isdisjoint(shared)
+            ):  # fmt: skip
+                self._last[cgroup.path, CPUS] = str(cgroup.cpus)
+                self._alone[cgroup.path] = cgroup.cpus
             if desired.mems is not None and cgroup.mems == desired.mems:
                 self._last[cgroup.path, MEMS] = str(desired.mems)
 

@@ -261,6 +261,28 @@ def test_s18_a_resize_leaves_a_container_where_it_is_until_the_agent_has_written
     assert driver.update_container(*asked) == Adjustment(cpus=CpuSet.parse("1-3"), quota=-1)
 
 
+@pytest.mark.parametrize(("cpu", "given_up"), [("2", "1"), ("500m", "3")])
+def test_s6_s18_who_could_not_leave_keeps_others_off_after_a_start_of_the_agent_too(
+    world: World, tmp_path: Path, cpu: str, given_up: str
+) -> None:
+    """Db stands on CPUs 1-3, of which next has some; no books say so, but what db asks for has none of the pool."""
+    world.kernel.refuse(errno.EBUSY, path="poddb")
+    world.see(manifest("db", container(cpu=cpu), created=2))
+    world.run(manifest("next", container(cpu=given_up), created=3))
+    held = world.holds("next")
+    assert CpuSet.parse(held).issubset(CpuSet.parse("1-3"))
+    for again in (world, World(tmp_path, store=world.store, pods=world.pods.values())):
+        again.kernel.refuse(errno.EBUSY, path="poddb")
+        again.engine.pods_seen(world.pods.values())
+        again.engine.pods_listed({*world.pods})
+        assert (again.effective("db"), again.holds("next")) == ("1-3", held)
+        assert CpuSet.parse(again.effective("next")).isdisjoint(CpuSet.parse("1-3"))
+        assert answered(again, "next") == DesiredSets(again.engine.ledger.cpus.shared)
+    again.kernel.mend()
+    again.engine.reconcile()
+    assert (again.effective("next"), again.condition("next")) == (held, "True Aligned")
+
+
 def test_s2_a_resize_of_a_pod_that_is_left_alone_keeps_its_quota(tmp_path: Path) -> None:
     """Its namespace was excluded after it was granted CPUs: nothing of it is changed, whoever is on these."""
     excluded = set[str]()
