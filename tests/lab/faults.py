@@ -147,7 +147,7 @@ def suffer(stage: Stage, fault: Fault) -> Outcome:
             stage.said(fault.says.format(**words), since)
         if fault.agrees:
             stage.unmoved(before, stage.agreed(told=fault.told))
-    except Exception:
+    except BaseException:  # a test's time limit and Ctrl-C, too: nobody shall meet the fault later
         with contextlib.suppress(Exception):  # what went wrong first is what is told
             do(stage, fault.undo, words)
         raise
