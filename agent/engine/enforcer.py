@@ -147,7 +147,7 @@ class Enforcer:
             observed: the tree as it is.
             stopped: why nothing is written; asked again afterwards, since a kill switch waits for nobody.
             left: told when all CPUs are written, before memory that may hang (safety.md S8); with those on which a
-                container still stands whose pod does not hold them any more.
+                container still stands that does not hold them any more.
             lift_quota: whether pods with exclusive CPUs lose their CFS quota (safety.md S16).
             all_named: whether every container has been named (`agent.core.cgroups.naming`).
         """

@@ -35,10 +35,9 @@ class Occupancy:
         self, pods: Mapping[str, str], on: Mapping[str, CpuSet], runs: dict[str, CpuSet], shared: CpuSet,
         wanted: Mapping[str, DesiredSets], leaving: Mapping[str, CpuSet],
     ) -> None:  # fmt: skip
-        self._pods, self._runs, self._shared, self._wanted = pods, runs, shared, wanted
+        self._pods, self._runs, self._shared, self._wanted, self._leaving = pods, runs, shared, wanted, leaving
         self.alone = dict(on)
         """`on`, as it is after each write."""
-        self._leaving = dict(leaving)
 
     def in_the_way(self, write: Write) -> bool:
         """Whether a write would put a container on CPUs where another one stands."""

@@ -16,16 +16,20 @@ from tests.flow.world import World, container, manifest
 MACHINE = "2 sockets x 1 node x 4 cores x 1 thread"
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_finding_09_after_the_kill_switch_all_stand_alone_at_once(tmp_path: Path, version: int) -> None:
+@pytest.fixture(params=[1, 2])
+def world(tmp_path: Path, request: pytest.FixtureRequest) -> World:
+    """CPUs 0-7, with cgroups of either version."""
+    machine = parse_synthetic(MACHINE)
+    Scratch.create(tmp_path / "tree", cpus=machine.online, nodes=machine.node_set, setup=Layout(request.param))
+    return World(tmp_path / "tree", machine=MACHINE)
+
+
+def test_finding_09_after_the_kill_switch_all_stand_alone_at_once(world: World) -> None:
     """Two pods were granted CPUs while nothing was written: one plan brings both there, and nobody is put beside one.
 
     The older one leaves the pool for a CPU that was freed meanwhile; until then it stands where the newer one, which
     runs on all CPUs since it was born, is to stay.
     """
-    machine = parse_synthetic(MACHINE)
-    Scratch.create(tmp_path / "tree", cpus=machine.online, nodes=machine.node_set, setup=Layout(version))
-    world = World(tmp_path / "tree", machine=MACHINE)
     world.engine.pods_listed({"old", "db", "older", "newer"})
     for at, name in enumerate(("old", "db"), 1):
         world.run(manifest(name, container(cpu="1"), created=at))
@@ -44,12 +48,8 @@ def test_finding_09_after_the_kill_switch_all_stand_alone_at_once(tmp_path: Path
         assert world.condition(uid) == "True Aligned"
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_finding_10_who_waits_for_cpus_roams_on_nobody_elses(tmp_path: Path, version: int) -> None:
+def test_finding_10_who_waits_for_cpus_roams_on_nobody_elses(world: World) -> None:
     """One container cannot be moved off CPUs that it gave up: the next holder waits on the pool, beside nobody."""
-    machine = parse_synthetic(MACHINE)
-    Scratch.create(tmp_path / "tree", cpus=machine.online, nodes=machine.node_set, setup=Layout(version))
-    world = World(tmp_path / "tree", machine=MACHINE)
     world.engine.pods_listed({"db", "full", "next"})
     world.run(manifest("db", container(cpu="4"), created=2))
     world.run(manifest("full", container(cpu="3"), created=2))
@@ -65,12 +65,8 @@ def test_finding_10_who_waits_for_cpus_roams_on_nobody_elses(tmp_path: Path, ver
     assert world.condition("next") == "True Aligned"
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_finding_10_who_grows_and_has_to_wait_stays_where_it_is(tmp_path: Path, version: int) -> None:
+def test_finding_10_who_grows_and_has_to_wait_stays_where_it_is(world: World) -> None:
     """A container that has CPUs is not moved off them because it cannot get more of them yet."""
-    machine = parse_synthetic(MACHINE)
-    Scratch.create(tmp_path / "tree", cpus=machine.online, nodes=machine.node_set, setup=Layout(version))
-    world = World(tmp_path / "tree", machine=MACHINE)
     world.engine.pods_listed({"db", "full", "grows"})
     world.run(manifest("db", container(cpu="4"), created=1))
     world.run(manifest("full", container(cpu="2"), created=2))
@@ -85,12 +81,8 @@ def test_finding_10_who_grows_and_has_to_wait_stays_where_it_is(tmp_path: Path, 
     assert world.effective("grows") == "3,6-7"
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_finding_10_who_starts_anew_while_it_waits_runs_on_nobody_elses(tmp_path: Path, version: int) -> None:
+def test_finding_10_who_starts_anew_while_it_waits_runs_on_nobody_elses(world: World) -> None:
     """It is born with all that its pod has: the pool, and the CPUs that it waits for, where another still stands."""
-    machine = parse_synthetic(MACHINE)
-    Scratch.create(tmp_path / "tree", cpus=machine.online, nodes=machine.node_set, setup=Layout(version))
-    world = World(tmp_path / "tree", machine=MACHINE)
     world.engine.pods_listed({"db", "full", "next"})
     world.run(manifest("db", container(cpu="4"), created=2))
     world.run(manifest("full", container(cpu="3"), created=2))
@@ -111,12 +103,8 @@ def test_finding_10_who_starts_anew_while_it_waits_runs_on_nobody_elses(tmp_path
     assert (world.effective("next"), world.condition("next")) == ("6-7", "True Aligned")
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_finding_10_containers_of_one_pod_wait_for_each_other_too(tmp_path: Path, version: int) -> None:
+def test_finding_10_containers_of_one_pod_wait_for_each_other_too(world: World) -> None:
     """A pod moves CPUs from one container to another, which gets them when the first one could be made to leave."""
-    machine = parse_synthetic(MACHINE)
-    Scratch.create(tmp_path / "tree", cpus=machine.online, nodes=machine.node_set, setup=Layout(version))
-    world = World(tmp_path / "tree", machine=MACHINE)
     world.engine.pods_listed({"db"})
     world.run(manifest("db", container("a", cpu="4"), container("b", cpu="3"), created=2))
     world.kernel.refuse(errno.EBUSY, path=world.path("db", "a"))
@@ -132,17 +120,11 @@ def test_finding_10_containers_of_one_pod_wait_for_each_other_too(tmp_path: Path
 
 
 @pytest.mark.parametrize("together", [False, True])
-@pytest.mark.parametrize("version", [1, 2])
-def test_finding_10_who_shares_from_now_on_leaves_its_cpus_first(
-    tmp_path: Path, version: int, *, together: bool
-) -> None:
+def test_finding_10_who_shares_from_now_on_leaves_its_cpus_first(world: World, *, together: bool) -> None:
     """Resized to a part of a CPU it holds none any more; while it cannot be moved off them, nobody is put beside it.
 
     So it is when it gets some of them back, and in the plan that fails to move it.
     """
-    machine = parse_synthetic(MACHINE)
-    Scratch.create(tmp_path / "tree", cpus=machine.online, nodes=machine.node_set, setup=Layout(version))
-    world = World(tmp_path / "tree", machine=MACHINE)
     world.engine.pods_listed({"db", "full", "next"})
     world.run(manifest("db", container(cpu="4"), created=2))
     world.run(manifest("full", container(cpu="2"), created=2))

@@ -71,16 +71,21 @@ def own_disk(stage: Stage) -> None:
     No boot mounts the small one: the agent would find what was saved before there was one, and place every pod anew
     that came since.
     """
-    stage.node.run(
-        f"grep -q ' {STATE} ' /proc/mounts || exit 0; "
-        f"tar -C {STATE} --exclude=./filler -cf /root/state.tar . && umount -l {STATE} && rm -rf {STATE}/* && "
-        f"tar -C {STATE} -xf /root/state.tar"
-    )
+    if _apart(stage):
+        stage.node.run(
+            f"tar -C {STATE} --exclude=./filler -cf /root/state.tar . && umount -l {STATE} && rm -rf {STATE}/* && "
+            f"tar -C {STATE} -xf /root/state.tar"
+        )
+
+
+def _apart(stage: Stage) -> bool:
+    """Whether the state folder is on the small disk."""
+    return STATE in stage.node.run("cat /proc/mounts")
 
 
 def full(stage: Stage) -> None:
     """Not a byte is left on the state's disk, and a pod comes."""
-    if STATE not in stage.node.run("cat /proc/mounts"):
+    if not _apart(stage):
         small_disk(stage)
     stage.node.run(f"dd if=/dev/zero of={STATE}/filler bs=1k 2>/dev/null; true")
     refused(stage, "late-full")
