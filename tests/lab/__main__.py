@@ -68,6 +68,8 @@ def main() -> int:
     running.add_argument("pytest", nargs="*", help="arguments of pytest after --, such as a file or -k WORD")
     ci = commands.add_parser("ci", help="what CI runs, in so many minutes")
     ci.add_argument("minutes", type=float, help="for everything: building, starting, testing")
+    took = "what make test took here: a slow machine gets a shorter list"
+    ci.add_argument("--tests-took", type=float, default=0.0, metavar="SECONDS", help=took)
     cell = commands.add_parser("cell", help="a lab with other kubelets or cgroups: see tests/lab/cells.py")
     cell.add_argument("name", choices=[*cells.BY_NAME, ALL])
     shell = commands.add_parser("shell", help="a root shell in a guest")
@@ -79,7 +81,7 @@ def main() -> int:
     actions: dict[str, Callable[[], int]] = {
         "needs": _needs, "up": lambda: _up(Progress()), "down": _down,
         "run": lambda: _alone(lambda: _run(Progress(), lambda: _asked([*asked.pytest, *rest]), keep=asked.keep)),
-        "ci": lambda: _alone(lambda: _ci(Progress(), asked.minutes)),
+        "ci": lambda: _alone(lambda: _ci(Progress(), asked.minutes, slices.pace(asked.tests_took))),
         "cell": lambda: (
             _all_cells() if asked.name == ALL else _alone(lambda: _cell(Progress(), cells.BY_NAME[asked.name]))
         ),
@@ -142,15 +144,16 @@ def _fresh(progress: Progress) -> None:
         _up(progress)
 
 
-def _ci(progress: Progress, minutes: float) -> int:
+def _ci(progress: Progress, minutes: float, slower: float = 1.0) -> int:
     """What a run of CI has time for; its list is drawn up once the lab stands, before the first test.
 
     Args:
         progress: told of each step.
         minutes: that there are for all of it.
+        slower: how many times slower this machine is than the measured one.
     """
     began, chosen, turn = time.monotonic(), slices.of_this_run(), int(time.time() // slices.HOUR)
-    cell = slices.cell(os.environ.get(cluster.CELL, ""), minutes, turn) if chosen is slices.CELL else None
+    cell = slices.cell(os.environ.get(cluster.CELL, ""), minutes, turn, slower) if chosen is slices.CELL else None
     if cell is not None:
         os.environ[cluster.CELL] = cell.name
         progress(f"cell {cell.name}, {cells.building(cell):.0f} minutes for what this machine does not keep of it")
@@ -164,8 +167,9 @@ def _ci(progress: Progress, minutes: float) -> int:
             _versions(cell)
             return [*cell.tests]
         left = minutes - (time.monotonic() - began) / 60
-        found = slices.drawn(chosen, left, turn)
-        progress(f"{left:.0f} minutes are left for tests; on the list, {found.minutes:.0f} minutes: {found}")
+        found = slices.drawn(chosen, left, turn, slower)
+        times = f" ({slower:.1f} times that on this machine)" if slower > 1 else ""
+        progress(f"{left:.0f} minutes are left for tests; on the list, {found.minutes:.0f} minutes{times}: {found}")
         report.LEFT_OUT.write_text(json.dumps(found.left_out if chosen is not slices.CELL else ["a cell"]))
         return [*found.tests]
 

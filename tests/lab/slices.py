@@ -160,9 +160,11 @@ SLICES = (
 )  # fmt: skip
 SLOWER, AFTER = 1.2, 2.0
 """How much longer the tests may take than they did when they were measured; minutes for the report and the end."""
+TESTS = 25
+"""Minutes of `make test` on two quiet cores."""
 BEFORE = (
     ("Debian packages", 2), ("`.venv`", 1), ("peers: Kubernetes, Helm tools, NRI, devices", 11), ("image", 3),
-    ("`make test`", 27), ("the lab's programs and disks", 7), ("boot to Ready", 4),
+    ("`make test`", TESTS), ("the lab's programs and disks", 7), ("boot to Ready", 4),
 )  # fmt: skip
 """What comes before the lab's tests on a bare machine, in minutes."""
 
@@ -185,13 +187,20 @@ def chosen(wish: str, now: float) -> Slice:
     raise SystemExit(f"{CHOICE}={wish}: there are {', '.join(each.name for each in SLICES)} (0 to {len(SLICES) - 1})")
 
 
-def drawn(slice_: Slice, minutes: float, turn: int) -> Drawn:
+def pace(seconds: float) -> float:
+    """How many times slower this machine is than the measured one, by what `make test` took here; 1 at least."""
+    return max(1.0, seconds / 60 / TESTS)
+
+
+def drawn(slice_: Slice, minutes: float, turn: int, slower: float = 1.0) -> Drawn:
     """The list of a run: the core, and of a slice what there is time for.
 
     Args:
         slice_: whose turn it is.
         minutes: for tests and what follows them.
         turn: a number that grows: the part that is asked for first changes with it.
+        slower: how many times slower this machine is than the measured one. A slow one gets a shorter list; the core
+            is on it as long as a measured one would end it in time.
 
     Raises:
         LabError: there is no time for the core. Then nothing is run, and nobody may call that a success.
@@ -203,7 +212,7 @@ def drawn(slice_: Slice, minutes: float, turn: int) -> Drawn:
     first = turn // len(SLICES) % len(slice_.parts)
     tests, minutes_ = [*CORE.tests], CORE.minutes
     for part in (*slice_.parts[first:], *slice_.parts[:first]):
-        if minutes_ + part.minutes <= room:
+        if minutes_ + part.minutes <= room / slower:
             tests += part.tests
             minutes_ += part.minutes
         else:
@@ -211,20 +220,23 @@ def drawn(slice_: Slice, minutes: float, turn: int) -> Drawn:
     return Drawn(tuple(tests), tuple(test for part in left_out for test in part.tests), minutes_)
 
 
-def cell(wish: str, minutes: float, turn: int) -> Cell | None:
+def cell(wish: str, minutes: float, turn: int, slower: float = 1.0) -> Cell | None:
     """The cell of a run of the slice CELL; None where there is no time for any.
 
     Args:
         wish: of NUMALIGN_LAB_CELL, "" for the rotation.
         minutes: for all of it.
         turn: a number that grows: hours since the epoch.
+        slower: how many times slower this machine is than the measured one.
 
     Raises:
         SystemExit: there is no such cell.
     """
     if wish and wish not in cells.BY_NAME:
         raise SystemExit(f"there is no cell {wish}; there are {', '.join(cells.BY_NAME)}")
-    return cells.BY_NAME[wish] if wish else cells.of_turn(cells.read(), turn // len(SLICES), minutes / SLOWER - AFTER)
+    if wish:
+        return cells.BY_NAME[wish]
+    return cells.of_turn(cells.read(), turn // len(SLICES), minutes / SLOWER / slower - AFTER)
 
 
 def least(slice_: Slice) -> float:
@@ -257,9 +269,10 @@ def page() -> str:
 every run takes the lab's core and, of one of the slices below, the parts that there is time for. Slices change by
 the hour, and so does the part that comes first; `{CHOICE}=machines .ci/run` chooses a slice. What only that slice
 needs is built first. Once the lab stands, the list of its tests is drawn up from the minutes that are left and
-those below; the log and the report say what is left out. What is on the list is run once: a test that fails, is
-skipped or does not come to its end turns the run red, and so does a lab that does not come up at a second try of
-its boot. A red run names the commit at which the test, and the slice, passed last on that machine.
+those below; the log and the report say what is left out. On a machine where `make test` took longer than below, the
+list is shorter in proportion. What is on the list is run once: a test that fails, is skipped or does not come to its
+end turns the run red, and so does a lab that does not come up at a second try of its boot. A red run names the commit
+at which the test, and the slice, passed last on that machine.
 
 Minutes on two cores, from a bare machine; what is built is kept in `~/.cache/numalign`, so that a second run has
 the first four rows, and what a slice needs, for nothing.

@@ -25,7 +25,7 @@ from tests.lab.broken import KINDS, changed
 from tests.lab.broken_promises import PROMISES
 from tests.lab.needs import LabError, PromiseError
 from tests.lab.places import ROOT
-from tests.lab.slices import AFTER, CORE, SLICES, SLOWER, drawn
+from tests.lab.slices import AFTER, CORE, SLICES, SLOWER, TESTS, drawn, pace
 
 WRONG = """
 import os, pathlib, time
@@ -216,11 +216,11 @@ def test_ci_ends_with_the_exit_code_of_the_lab(folder: Path, code: int) -> None:
     fake.write_text(f'#!/bin/sh\necho "asked for $@"\nexit {code}\n')
     fake.chmod(0o755)
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", f"say() {{ echo $*; }}\n{tail}"],
+        ["bash", "-euo", "pipefail", "-c", f"say() {{ echo $*; }}\ntests=1500\n{tail}"],
         cwd=folder, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == code
-    assert "asked for -m tests.lab ci 83" in done.stdout
+    assert "asked for -m tests.lab ci 83 --tests-took 1500" in done.stdout
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -233,7 +233,11 @@ def test_a_product_that_is_broken_on_purpose_can_be_made_of_this_one(kind: str) 
 
 
 def test_the_list_fits_or_says_what_is_left_out() -> None:
-    """The core is always on it; of a slice what there is room for, each part first in its turn; else nothing runs."""
+    """The core is always on it; of a slice what there is room for, each part first in its turn; else nothing runs.
+
+    A slow machine, told by what `make test` took, has room for less.
+    """
+    assert [pace(seconds) for seconds in (0, TESTS * 60, TESTS * 90)] == [1, 1, 1.5]
     whole = drawn(SLICES[0], 1000, 0)
     assert (set(whole.tests), whole.left_out) == ({*CORE.tests, *SLICES[0].tests}, ())
     core = CORE.minutes * SLOWER + AFTER
@@ -242,6 +246,8 @@ def test_the_list_fits_or_says_what_is_left_out() -> None:
     assert "LEFT OUT" in str(bare)
     with pytest.raises(LabError, match="nothing was tested"):
         drawn(SLICES[0], core - 1, 0)
+    slow = drawn(SLICES[0], 1000, 0, slower=998 / SLOWER / CORE.minutes)
+    assert (slow.tests, set(slow.left_out)) == (CORE.tests, set(SLICES[0].tests))
     several = max(SLICES, key=lambda each: len(each.parts))
     room = (CORE.minutes + max(part.minutes for part in several.parts)) * SLOWER + AFTER
     turns = range(0, len(several.parts) * len(SLICES), len(SLICES))
