@@ -232,11 +232,11 @@ def cell(wish: str, minutes: float, turn: int, slower: float = 1.0) -> Cell | No
     Raises:
         SystemExit: there is no such cell.
     """
-    if wish and wish not in cells.BY_NAME:
+    if not wish:
+        return cells.of_turn(cells.read(), turn // len(SLICES), minutes / SLOWER / slower - AFTER)
+    if wish not in cells.BY_NAME:
         raise SystemExit(f"there is no cell {wish}; there are {', '.join(cells.BY_NAME)}")
-    if wish:
-        return cells.BY_NAME[wish]
-    return cells.of_turn(cells.read(), turn // len(SLICES), minutes / SLOWER / slower - AFTER)
+    return cells.BY_NAME[wish]
 
 
 def least(slice_: Slice) -> float:
