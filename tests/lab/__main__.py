@@ -81,7 +81,7 @@ def main() -> int:
     actions: dict[str, Callable[[], int]] = {
         "needs": _needs, "up": lambda: _up(Progress()), "down": _down,
         "run": lambda: _alone(lambda: _run(Progress(), lambda: _asked([*asked.pytest, *rest]), keep=asked.keep)),
-        "ci": lambda: _alone(lambda: _ci(Progress(), asked.minutes, slices.pace(asked.tests_took))),
+        "ci": lambda: _alone(lambda: _ci(Progress(), asked.minutes, asked.tests_took)),
         "cell": lambda: (
             _all_cells() if asked.name == ALL else _alone(lambda: _cell(Progress(), cells.BY_NAME[asked.name]))
         ),
@@ -144,16 +144,18 @@ def _fresh(progress: Progress) -> None:
         _up(progress)
 
 
-def _ci(progress: Progress, minutes: float, slower: float = 1.0) -> int:
+def _ci(progress: Progress, minutes: float, tests_took: float = 0.0) -> int:
     """What a run of CI has time for; its list is drawn up once the lab stands, before the first test.
 
     Args:
         progress: told of each step.
         minutes: that there are for all of it.
-        slower: how many times slower this machine is than the measured one.
+        tests_took: seconds of `make test` on this machine.
     """
     began, chosen, turn = time.monotonic(), slices.of_this_run(), int(time.time() // slices.HOUR)
-    cell = slices.cell(os.environ.get(cluster.CELL, ""), minutes, turn, slower) if chosen is slices.CELL else None
+    cell = None
+    if chosen is slices.CELL:
+        cell = slices.cell(os.environ.get(cluster.CELL, ""), minutes, turn, slices.pace(tests_took))
     if cell is not None:
         os.environ[cluster.CELL] = cell.name
         progress(f"cell {cell.name}, {cells.building(cell):.0f} minutes for what this machine does not keep of it")
@@ -167,6 +169,7 @@ def _ci(progress: Progress, minutes: float, slower: float = 1.0) -> int:
             _versions(cell)
             return [*cell.tests]
         left = minutes - (time.monotonic() - began) / 60
+        slower = slices.pace(tests_took, cluster.kept_times().get(f"{cluster.NUMALIGN}: agent", 0.0))
         found = slices.drawn(chosen, left, turn, slower)
         times = f" ({slower:.1f} times that on this machine)" if slower > 1 else ""
         progress(f"{left:.0f} minutes are left for tests; on the list, {found.minutes:.0f} minutes{times}: {found}")
@@ -238,7 +241,7 @@ def _run(progress: Progress, drawn: Callable[[], list[str]], *, keep: bool) -> i
         report.LEFT_OUT,
         sampling.FILE,
         RUN / "figures.json",
-        RUN / "times.json",
+        cluster.TIMES,
     ):
         old.unlink(missing_ok=True)
     try:

@@ -20,6 +20,8 @@ from tests.lab.places import RUN
 from tests.lab.plane import Plane
 from tests.peers import kubelets
 
+TIMES = RUN / "times.json"
+"""What took how many seconds in this run."""
 PLANS = {NUMALIGN: Plan(kind="numalign", number=2), KUBELET: Plan(kind="kubelet", number=3)}
 CELL = "NUMALIGN_LAB_CELL"
 """Names a cell (`cells.CELLS`) whose kind of kubelet and cgroups the lab's nodes have."""
@@ -198,9 +200,12 @@ def built(progress: Callable[[str], None]) -> dict[str, float]:
 
 def keep_times(times: Mapping[str, float]) -> None:
     """Write down what took how long, for the report; what was there already keeps its time."""
-    path = RUN / "times.json"
-    known = json.loads(path.read_text()) if path.exists() else {}
-    path.write_text(json.dumps({**known, **times}, indent=1) + "\n")
+    TIMES.write_text(json.dumps({**kept_times(), **times}, indent=1) + "\n")
 
 
-__all__ = ["KUBELET", "NUMALIGN", "PLANS", "Lab", "Object", "agree", "built", "keep_times"]
+def kept_times() -> dict[str, float]:
+    """What was written down so far: step -> seconds."""
+    return json.loads(TIMES.read_text()) if TIMES.exists() else {}
+
+
+__all__ = ["KUBELET", "NUMALIGN", "PLANS", "Lab", "Object", "agree", "built", "keep_times", "kept_times"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agent import __version__
 from tests.cluster.control_plane import ApiError
-from tests.lab import builds, cells, outcomes, sampling
+from tests.lab import builds, cells, cluster, outcomes, sampling
 from tests.lab.cluster import Lab
 from tests.lab.guest import qemu_version
 from tests.lab.needs import LabError
@@ -99,10 +99,9 @@ def _versions(lab: Lab | None) -> str:
 
 
 def _times() -> str:
-    path = RUN / "times.json"
-    if not path.exists():
+    rows = [f"| {name} | {seconds / 60:.1f} |" for name, seconds in cluster.kept_times().items()]
+    if not rows:
         return ""
-    rows = [f"| {name} | {seconds / 60:.1f} |" for name, seconds in json.loads(path.read_text()).items()]
     return "\n".join(
         ["## Minutes of each part (0.0: kept from an earlier run)\n", "| part | minutes |", "|---|---:|", *rows, ""]
     )

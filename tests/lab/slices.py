@@ -82,13 +82,18 @@ class Drawn:
         return f"{', '.join(self.tests)}{left}"
 
 
+FAULTS = "tests/lab/test_faults.py"
+KILLED = f"{FAULTS}::test_the_agent_is_killed_while_pods_churn"
 CORE = Slice(
     "core", (
         Part(("tests/lab/test_first.py",), 1), Part(("tests/lab/test_chart.py",), 4),
-        Part(("tests/lab/test_faults.py",), 12),
+        Part((f"{FAULTS}::test_every_row_of_the_design_has_faults_and_every_fault_a_row", f"{KILLED}[1]"), 2.5),
+        Part((f"{FAULTS}::test_alone",), 5), *(Part((f"{KILLED}[{n}]",), 1.5) for n in (2, 3, 4)),
     ),
     "first pods on both nodes, the chart's life, 20 kills of the agent, five faults alone",
 )  # fmt: skip
+LEAST = 3
+"""Parts of the core that no run goes without."""
 
 
 def _parts(test: str, names: Sequence[str], number: int, minutes: float) -> tuple[Part, ...]:
@@ -160,8 +165,8 @@ SLICES = (
 )  # fmt: skip
 SLOWER, AFTER = 1.2, 2.0
 """How much longer the tests may take than they did when they were measured; minutes for the report and the end."""
-TESTS = 25
-"""Minutes of `make test` on two quiet cores."""
+TESTS, START = 25, 1.0
+"""Minutes of `make test` on two quiet cores, and of the agent's first start in a guest, its installation included."""
 BEFORE = (
     ("Debian packages", 2), ("`.venv`", 1), ("peers: Kubernetes, Helm tools, NRI, devices", 11), ("image", 3),
     ("`make test`", TESTS), ("the lab's programs and disks", 7), ("boot to Ready", 4),
@@ -187,20 +192,24 @@ def chosen(wish: str, now: float) -> Slice:
     raise SystemExit(f"{CHOICE}={wish}: there are {', '.join(each.name for each in SLICES)} (0 to {len(SLICES) - 1})")
 
 
-def pace(seconds: float) -> float:
-    """How many times slower this machine is than the measured one, by what `make test` took here; 1 at least."""
-    return max(1.0, seconds / 60 / TESTS)
+def pace(tests: float, start: float = 0.0) -> float:
+    """How many times slower this machine is than the measured one; 1 at least.
+
+    Args:
+        tests: seconds of `make test` here, 0 where nobody measured.
+        start: seconds of the agent's first start here.
+    """
+    return max(1.0, tests / 60 / TESTS, start / 60 / START)
 
 
 def drawn(slice_: Slice, minutes: float, turn: int, slower: float = 1.0) -> Drawn:
-    """The list of a run: the core, and of a slice what there is time for.
+    """The list of a run: the core's first parts, and what there is time for of its others and of a slice.
 
     Args:
         slice_: whose turn it is.
         minutes: for tests and what follows them.
         turn: a number that grows: the part that is asked for first changes with it.
-        slower: how many times slower this machine is than the measured one. A slow one gets a shorter list; the core
-            is on it as long as a measured one would end it in time.
+        slower: how many times slower this machine is than the measured one. A slow one gets a shorter list.
 
     Raises:
         LabError: there is no time for the core. Then nothing is run, and nobody may call that a success.
@@ -208,16 +217,13 @@ def drawn(slice_: Slice, minutes: float, turn: int, slower: float = 1.0) -> Draw
     room = (minutes - AFTER) / SLOWER
     if CORE.minutes > room:
         raise LabError(f"the core takes {CORE.minutes:.0f} minutes, and there are {room:.0f}: nothing was tested")
-    left_out = list[Part]()
     first = turn // len(SLICES) % len(slice_.parts)
-    tests, minutes_ = [*CORE.tests], CORE.minutes
-    for part in (*slice_.parts[first:], *slice_.parts[:first]):
-        if minutes_ + part.minutes <= room / slower:
-            tests += part.tests
-            minutes_ += part.minutes
-        else:
-            left_out.append(part)
-    return Drawn(tuple(tests), tuple(test for part in left_out for test in part.tests), minutes_)
+    taken, left_out = [*CORE.parts[:LEAST]], list[Part]()
+    for part in (*CORE.parts[LEAST:], *slice_.parts[first:], *slice_.parts[:first]):
+        fits = sum(each.minutes for each in (*taken, part)) <= room / slower
+        (taken if fits else left_out).append(part)
+    tests, left = (tuple(test for part in parts for test in part.tests) for parts in (taken, left_out))
+    return Drawn(tests, left, sum(each.minutes for each in taken))
 
 
 def cell(wish: str, minutes: float, turn: int, slower: float = 1.0) -> Cell | None:
@@ -269,9 +275,11 @@ def page() -> str:
 every run takes the lab's core and, of one of the slices below, the parts that there is time for. Slices change by
 the hour, and so does the part that comes first; `{CHOICE}=machines .ci/run` chooses a slice. What only that slice
 needs is built first. Once the lab stands, the list of its tests is drawn up from the minutes that are left and
-those below; the log and the report say what is left out. On a machine where `make test` took longer than below, the
-list is shorter in proportion. What is on the list is run once: a test that fails, is skipped or does not come to its
-end turns the run red, and so does a lab that does not come up at a second try of its boot. A red run names the commit
+those below; the log and the report say what is left out. On a machine where `make test` took longer than below, or
+the agent's first start longer than {60 * START:.0f} seconds, the list is shorter in proportion: the slice goes first,
+then the core's last parts. The first pods, the chart's life and five kills of the agent stay. What is on the list is
+run once: a test that fails, is skipped or does not come to its end turns the run red, and so does a lab that does not
+come up at a second try of its boot. A red run names the commit
 at which the test, and the slice, passed last on that machine.
 
 Minutes on two cores, from a bare machine; what is built is kept in `~/.cache/numalign`, so that a second run has

@@ -25,7 +25,7 @@ from tests.lab.broken import KINDS, changed
 from tests.lab.broken_promises import PROMISES
 from tests.lab.needs import LabError, PromiseError
 from tests.lab.places import ROOT
-from tests.lab.slices import AFTER, CORE, SLICES, SLOWER, TESTS, drawn, pace
+from tests.lab.slices import AFTER, CORE, LEAST, SLICES, SLOWER, START, TESTS, drawn, pace
 
 WRONG = """
 import os, pathlib, time
@@ -233,11 +233,7 @@ def test_a_product_that_is_broken_on_purpose_can_be_made_of_this_one(kind: str) 
 
 
 def test_the_list_fits_or_says_what_is_left_out() -> None:
-    """The core is always on it; of a slice what there is room for, each part first in its turn; else nothing runs.
-
-    A slow machine, told by what `make test` took, has room for less.
-    """
-    assert [pace(seconds) for seconds in (0, TESTS * 60, TESTS * 90)] == [1, 1, 1.5]
+    """The core is always on it; of a slice what there is room for, each part first in its turn; else nothing runs."""
     whole = drawn(SLICES[0], 1000, 0)
     assert (set(whole.tests), whole.left_out) == ({*CORE.tests, *SLICES[0].tests}, ())
     core = CORE.minutes * SLOWER + AFTER
@@ -246,12 +242,25 @@ def test_the_list_fits_or_says_what_is_left_out() -> None:
     assert "LEFT OUT" in str(bare)
     with pytest.raises(LabError, match="nothing was tested"):
         drawn(SLICES[0], core - 1, 0)
-    slow = drawn(SLICES[0], 1000, 0, slower=998 / SLOWER / CORE.minutes)
-    assert (slow.tests, set(slow.left_out)) == (CORE.tests, set(SLICES[0].tests))
     several = max(SLICES, key=lambda each: len(each.parts))
     room = (CORE.minutes + max(part.minutes for part in several.parts)) * SLOWER + AFTER
     turns = range(0, len(several.parts) * len(SLICES), len(SLICES))
     assert {test for turn in turns for test in drawn(several, room, turn).tests} == {*CORE.tests, *several.tests}
+
+
+def test_a_slow_machine_gets_a_shorter_list() -> None:
+    """`make test` or the agent's start tell it: the slice goes first, then parts of the core; the least stays."""
+    minute, least = 60.0, CORE.parts[:LEAST]
+    assert [pace(TESTS * minute * times) for times in (0, 1, 1.5)] == [1, 1, 1.5]
+    assert pace(TESTS * minute * 1.5, START * minute * 2) == 2
+    room = CORE.minutes * SLOWER + AFTER
+    slow = drawn(SLICES[0], 1000, 0, slower=(1000 - AFTER) / SLOWER / CORE.minutes)
+    assert (slow.tests, set(slow.left_out)) == (CORE.tests, set(SLICES[0].tests))
+    slower = drawn(SLICES[0], room, 0, slower=1.05)
+    assert set(slower.left_out) == {*CORE.parts[-1].tests, *SLICES[0].tests}
+    slowest = drawn(SLICES[0], room, 0, slower=100)
+    assert slowest.tests == tuple(test for part in least for test in part.tests)
+    assert {*slowest.tests, *slowest.left_out} == {*CORE.tests, *SLICES[0].tests}
 
 
 def test_every_test_of_a_slice_is_there() -> None:
