@@ -30,7 +30,9 @@ COMMON = (
 APPEND = (
     "console=ttyS0 root=/dev/nvme0n1 rw no_timer_check mitigations=off net.ifnames=0 quiet panic=-1 "
     # A late answer is no sign of a bad clock here, nor of a processor that hangs; no code is patched every 100 ms.
-    "tsc=reliable nowatchdog kfence.sample_interval=0"
+    "tsc=reliable nowatchdog kfence.sample_interval=0 "
+    # Go programs would start a thread per emulated processor, and the host has two.
+    "systemd.setenv=GOMAXPROCS=2"
 )
 V2, V1 = "systemd.unified_cgroup_hierarchy=1", "systemd.unified_cgroup_hierarchy=0"
 
