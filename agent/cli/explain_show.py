@@ -17,9 +17,17 @@ from rich.table import Table
 from rich.text import Text
 
 from agent.cli import show as tables
-from agent.core.explain import Explanation
 from agent.core.explain.serialize import capital
-from agent.core.explain.values import Candidate, HintList, HintSource, Holding, LossReason, Merge, Verdict
+from agent.core.explain.values import (
+    Candidate,
+    Explanation,
+    HintList,
+    HintSource,
+    Holding,
+    LossReason,
+    Merge,
+    Verdict,
+)
 from agent.core.explain.words import bare, millis, on, sets, size
 from agent.model.idset import NodeSet
 

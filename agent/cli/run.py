@@ -8,18 +8,21 @@ import sys
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import click
 
-from agent.app.page.views import as_json, notes_of, view_of
 from agent.app.service.edges import Sockets
-from agent.app.standalone.build import StandaloneOptions, StandaloneService, standalone_node
 from agent.app.trees import MOUNT, SCRATCH
 from agent.cli.ending import until_told
+from agent.cli.loading import quickly
 from agent.cli.output import ReaderGoneError
 from agent.errors import HostError, SettingsError
 from agent.observe import logs
 from agent.observe.logs import LOG
+
+if TYPE_CHECKING:
+    from agent.app.standalone.build import StandaloneService
 
 REFUSED = 1
 """Exit code of --once when a pod was refused and does not run."""
@@ -111,7 +114,8 @@ def command(
             raise SettingsError("--once", "goes through a folder of manifests; name it with --pods")
         if afresh:
             raise SettingsError("--afresh", "is for a folder of manifests: pods of a cluster keep what they have")
-        from agent.cli import run_cluster  # noqa: PLC0415 - the API's clients are loaded only where there is an API
+        with quickly():
+            from agent.cli import run_cluster  # noqa: PLC0415 - the API's clients are loaded only where there is an API
 
         sockets = Sockets(nri=nri_socket, podresources=podresources_socket)
         address = "" if metrics_address == "off" else metrics_address
@@ -126,6 +130,8 @@ def command(
     if not pods.is_dir() and not pods.is_file():
         what = "is neither a folder nor a file" if pods.exists() else "is not there"
         raise SettingsError("--pods", f"{pods} {what}; name a folder of pod manifests")
+    from agent.app.standalone.build import StandaloneOptions, standalone_node  # noqa: PLC0415 - no cluster needs it
+
     with ExitStack() as ending:
         state = Path(ending.enter_context(TemporaryDirectory(prefix="numalign-"))) if once and not state_dir else None
         options = StandaloneOptions(
@@ -172,6 +178,8 @@ def serve(node: StandaloneService, output: str) -> None:
 
 def show(node: StandaloneService, output: str) -> int:
     """Print the result; the exit code that it stands for."""
+    from agent.app.page.views import as_json, notes_of, view_of  # noqa: PLC0415 - as above
+
     words = node.source.runtime.words if node.source.runtime else {}
     view = view_of(node.engine.ledger, node.engine.node, node.engine.pods, words)
     wrong = [str(each) for each in node.source.folder.wrong]

@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agent.core.cgroups.enforced import note
-from agent.core.explain import Explanation, PodStanding, explain
+from agent.core.explain.explainer import explain
+from agent.core.explain.standing import PodStanding
+from agent.core.explain.values import Explanation
 from agent.core.request.exclusive import EXCLUSIVE
 from agent.core.request.mixed import MIXED
 from agent.engine.state import State

@@ -127,7 +127,7 @@ def test_what_cannot_be_shown_of_one_pod_is_an_answer(served: Served, monkeypatc
 
     served.add(pod("first", "2"))
     (uid,) = [each["uid"] for each in get(served, "api/pods")["pods"]]
-    monkeypatch.setattr("agent.app.page.server.explanation_value", wrong)
+    monkeypatch.setattr("agent.app.page.values.explanation_value", wrong)
     with pytest.raises(urllib.error.HTTPError) as caught:
         urllib.request.urlopen(f"{served.url}api/pods/{uid}/explanation", timeout=60)
     with caught.value:

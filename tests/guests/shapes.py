@@ -14,8 +14,8 @@ from itertools import chain
 INTEL = ("-cpu", "Skylake-Server,check=off,-erms")
 """A model that shows threads of a core and an L3 per die when emulated too; check=off: TCG lacks some features.
 
--erms: the kernel and libc then copy with vector instructions and not with `rep movsb`, which TCG emulates byte by byte:
-a boot takes 31 s instead of 41, and copying memory a third of the time.
+-erms: the kernel and libc then do not copy with `rep movsb`, which TCG emulates byte by byte: a boot takes 31 s
+instead of 41, and copying memory a third of the time.
 """
 
 

@@ -9,11 +9,12 @@ from itertools import combinations
 from hypothesis import given, settings
 
 from agent.core.admission.node import Node
-from agent.core.explain import Explanation, PodStanding, explain
 from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
+from agent.core.explain.explainer import explain
 from agent.core.explain.serialize import lines, to_json
-from agent.core.explain.values import AsOf, Lever, Merge, MergeRule, Verdict
+from agent.core.explain.standing import PodStanding
+from agent.core.explain.values import AsOf, Explanation, Lever, Merge, MergeRule, Verdict
 from agent.model.ledger import Ledger
 from agent.model.outcome import Admitted, Reason
 from agent.model.pod import Pod

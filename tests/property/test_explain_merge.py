@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from agent.core.admission.node import Node
 from agent.core.admission.pod import Step
-from agent.core.explain import PodStanding, explain
+from agent.core.explain.explainer import explain
+from agent.core.explain.standing import PodStanding
 from agent.core.explain.values import Merge, MergeRule
 from agent.core.machines.synthetic import parse_synthetic
 from agent.core.merge.demand import Demand, listed

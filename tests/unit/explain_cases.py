@@ -25,8 +25,10 @@ import yaml
 from agent.core.admission.node import Node
 from agent.core.admission.waiting import Waiting
 from agent.core.devices.kubelet import Given, Offered, handed_over, places
-from agent.core.explain import Explanation, PodStanding, explain
 from agent.core.explain.case import Case
+from agent.core.explain.explainer import explain
+from agent.core.explain.standing import PodStanding
+from agent.core.explain.values import Explanation
 from agent.core.request.exempt import Exemptions
 from agent.engine.deciding import checked_settings, decided
 from agent.engine.tracked_pod import SWITCHES, TrackedPod

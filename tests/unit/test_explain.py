@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from agent.core.explain import PodStanding, explain
 from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
+from agent.core.explain.explainer import explain
 from agent.core.explain.obstacles import ObstacleView, obstacles
 from agent.core.explain.remedies import TRIES, _Search
 from agent.core.explain.serialize import lines, to_json
+from agent.core.explain.standing import PodStanding
 from agent.core.explain.values import AsOf, Candidate, Explanation, HintList, Lever, LossReason, Verdict
 from agent.core.explain.words import size, spread
 from agent.core.merge.demand import Demand, Family, Need

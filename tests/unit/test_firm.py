@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from agent.core.admission.node import Node
-from agent.core.explain import PodStanding, explain
+from agent.core.explain.explainer import explain
+from agent.core.explain.standing import PodStanding
 from agent.core.explain.values import MergeRule
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger

@@ -12,7 +12,7 @@ import pytest
 from agent.core.devices.choose import Nearest
 from agent.core.devices.claims import claimed
 from agent.core.devices.nearness import MOST_PAIRS, noted, sentences
-from agent.core.explain import explain
+from agent.core.explain.explainer import explain
 from agent.core.machines.pcie import FAR, MOST_BRIDGES, Distance, PciTree
 from agent.core.machines.synthetic import parse_synthetic
 from agent.kube.pod_report import ASSIGNMENT, admitted

@@ -16,7 +16,9 @@ from agent.app.statedir import unplaced_pods as unplaced
 from agent.app.statedir.unplaced_pods import UnplacedPod
 from agent.core.admission.node import Node
 from agent.core.cgroups.enforced import Unenforced, note
-from agent.core.explain import Explanation, PodStanding, explain
+from agent.core.explain.explainer import explain
+from agent.core.explain.standing import PodStanding
+from agent.core.explain.values import Explanation
 from agent.engine.deciding import checked_settings
 from agent.engine.device_tracker import DeviceTracker, reported_before
 from agent.errors import SettingsError

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from agent.app.page.values import PageInput, explanation_value, node_value, pods_value
 from agent.app.reporters import Reporters
 from agent.engine.engine import Engine
 from agent.errors import HostError
 from agent.host.cgroups import Cgroups
-from agent.observe.drawing import draw
 from agent.observe.health import Health
 from agent.observe.logs import LOG
 from agent.observe.page.recent import Recent
-from agent.observe.page.server import PageServer
 from agent.settings.model import Page
+
+if TYPE_CHECKING:
+    from agent.app.page.values import PageInput
+    from agent.observe.page.server import PageServer
 
 
 class Values:
@@ -29,18 +30,26 @@ class Values:
 
     def node(self, seen: PageInput) -> dict[str, Any]:
         """See Source."""
+        from agent.app.page.values import node_value  # noqa: PLC0415 - the agent starts without what only readers need
+
         return node_value(seen)
 
     def pods(self, seen: PageInput) -> list[dict[str, Any]]:
         """See Source."""
+        from agent.app.page.values import pods_value  # noqa: PLC0415 - as above
+
         return pods_value(seen)
 
     def explanation(self, seen: PageInput, uid: str) -> dict[str, Any] | None:
         """See Source."""
+        from agent.app.page.values import explanation_value  # noqa: PLC0415 - as above
+
         return explanation_value(seen, uid)
 
     def picture(self, seen: PageInput, *, full: bool, bare: bool) -> str:
         """See Source."""
+        from agent.observe.drawing import draw  # noqa: PLC0415 - as above
+
         node = seen.snapshot.node
         return draw(node.machine, seen.snapshot.shown, reserved=node.reserved, full=full, bare=bare, rules=node.rules)
 
@@ -64,6 +73,8 @@ class EngineSource(Values):
 
     def look(self) -> PageInput:
         """See Source."""
+        from agent.app.page.values import PageInput  # noqa: PLC0415 - as above
+
         engine = self.engine
         ready, missing = self.health.ready()
         return PageInput(
@@ -117,6 +128,8 @@ class NodePage:
         self._settings = settings
         if not settings.enabled:
             return
+        from agent.observe.page.server import PageServer  # noqa: PLC0415 - as above
+
         try:
             self._server = PageServer(settings.address, settings.port, self._source, settings.hosts)
         except HostError as error:

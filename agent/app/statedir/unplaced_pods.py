@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 from agent.app.statedir import json_file as small_files
-from agent.core.explain import PodStanding
+from agent.core.explain.standing import PodStanding
 from agent.core.request.annotations import PodSettings
 from agent.engine.state import State
 from agent.engine.tracked_pod import TrackedPod

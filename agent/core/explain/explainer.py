@@ -9,14 +9,14 @@ is said, and the evidence is what the managers would answer now.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from agent.core.admission.node import Node
 from agent.core.admission.pod import Step
 from agent.core.admission.waiting import BEHIND
 from agent.core.confine import align_requested
 from agent.core.devices.claims import told
-from agent.core.devices.kubelet import Given, explained, given_to, handed_over
+from agent.core.devices.kubelet import explained, given_to, handed_over
 from agent.core.devices.nearness import pairs_of, sentences
 from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
@@ -24,6 +24,7 @@ from agent.core.explain.grants import gives, grants_of, held_words, holdings_of
 from agent.core.explain.merges import MergeExplainer
 from agent.core.explain.remedies import Found, remedies
 from agent.core.explain.requested import requested_resources
+from agent.core.explain.standing import PodStanding
 from agent.core.explain.summary import Facts, answer, fate
 from agent.core.explain.supply import Counter
 from agent.core.explain.values import AsOf, Explanation, HintSource, Holding, Merge, Verdict
@@ -33,23 +34,6 @@ from agent.model.ledger import Ledger, PodRecord
 from agent.model.outcome import Admitted, Reason, Refusal
 from agent.model.pod import Pod
 from agent.model.rules import Policy, Scope
-
-
-@dataclass(frozen=True, slots=True)
-class PodStanding:
-    """What is known of a pod beside the ledger.
-
-    Attributes:
-        refusal: why it was refused, as decided last; None when it was not, or nobody knows.
-        exempt: why it is left alone (safety rule S2), "" when it is not.
-        given: devices that the kubelet gave it.
-        hypothetical: nobody has seen the pod yet: "would be refused" instead of "is refused".
-    """
-
-    refusal: Refusal | None = None
-    exempt: str = ""
-    given: Given = field(default_factory=dict)
-    hypothetical: bool = False
 
 
 @dataclass(frozen=True, slots=True)

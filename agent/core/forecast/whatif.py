@@ -24,11 +24,11 @@ from agent.core.accounting.fragmentation import largest_aligned
 from agent.core.accounting.usage import usage
 from agent.core.admission.node import Node
 from agent.core.devices.kubelet import given_to, handed_over
-from agent.core.explain import PodStanding, explain
 from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
-from agent.core.explain.explainer import refusal_in
+from agent.core.explain.explainer import explain, refusal_in
 from agent.core.explain.grants import gives, grants_of, holdings_of
+from agent.core.explain.standing import PodStanding
 from agent.core.explain.summary import bare_reason
 from agent.core.request.amounts import exclusive_count, unplaced_pages
 from agent.core.request.annotations import pod_settings

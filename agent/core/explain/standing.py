@@ -1,0 +1,25 @@
+"""What an explanation is told of a pod beside the ledger. Apart from the explainer, which loads slowly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from agent.core.devices.kubelet import Given
+from agent.model.outcome import Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class PodStanding:
+    """What is known of a pod beside the ledger.
+
+    Attributes:
+        refusal: why it was refused, as decided last; None when it was not, or nobody knows.
+        exempt: why it is left alone (safety rule S2), "" when it is not.
+        given: devices that the kubelet gave it.
+        hypothetical: nobody has seen the pod yet: "would be refused" instead of "is refused".
+    """
+
+    refusal: Refusal | None = None
+    exempt: str = ""
+    given: Given = field(default_factory=dict)
+    hypothetical: bool = False

@@ -1,0 +1,46 @@
+"""How the agent starts: with what it needs for its first pod, and without what only its readers need."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from contextlib import suppress
+
+import pytest
+
+from agent.cli.loading import quickly
+
+READERS = {
+    "agent.core.explain.explainer",
+    "agent.observe.drawing",
+    "agent.app.page.values",
+    "agent.app.standalone.build",
+}
+
+
+def test_the_agent_starts_without_what_only_readers_need() -> None:
+    """Explanations, drawings, the page's values and the folder of manifests load when somebody asks."""
+    code = "import sys, agent.cli.run, agent.cli.run_cluster; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "agent.app.cluster.build" in loaded
+    assert not READERS & {*loaded}
+
+
+def test_loading_leaves_the_process_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While modules load, no certificates are read and no garbage is looked for; afterwards all is as before."""
+    monkeypatch.setenv("SSL_CERT_FILE", "/mine")
+    monkeypatch.delenv("SSL_CERT_DIR", raising=False)
+    with suppress(ImportError), quickly():  # raised below
+        assert (os.environ["SSL_CERT_FILE"], os.environ["SSL_CERT_DIR"]) == (os.devnull, os.devnull)
+        assert not gc.isenabled()
+        raise ImportError
+    assert os.environ["SSL_CERT_FILE"] == "/mine"
+    assert "SSL_CERT_DIR" not in os.environ
+    assert gc.isenabled()
+    gc.disable()
+    with quickly():
+        pass
+    assert not gc.isenabled()
+    gc.enable()
