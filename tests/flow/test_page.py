@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from agent.cli import group
 from agent.errors import SettingsError
+from agent.model.rules import Policy
 from agent.observe.metrics import SPECS
 from agent.settings import parse
 from tests import patience
@@ -117,6 +118,23 @@ def test_an_explanation_is_that_of_the_command_line(served: Served) -> None:
     assert found["verdict"] == "refused"
     assert found["summary"].startswith("default/never is refused")
     assert found["remedies"]
+
+
+def test_a_page_that_cannot_be_served_costs_no_other_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One change turns the page on and sets the policy: the page's error is told, the policy is in force."""
+
+    def wrong(*_: object) -> None:
+        raise RecursionError("nested too deep")
+
+    with Served(tmp_path, page={"enabled": False}) as served:
+        monkeypatch.setattr("agent.observe.page.server.PageServer.__init__", wrong)
+        served.configure(page={"port": 0}, topologyManagerPolicy="single-numa-node")
+        patience.until(lambda: served.node.engine.snapshot.node.rules.topology.policy is Policy.SINGLE_NUMA_NODE, "the policy")
+        assert "nested too deep" in caplog.text
+        monkeypatch.undo()
+        patience.until(lambda: served.url != "", "the page")
 
 
 def test_what_cannot_be_shown_of_one_pod_is_an_answer(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -204,7 +204,7 @@ class NodeService(Generic[Source]):
         with self._pages() as running:
             self.source.begin()
             running.callback(self.page.close)
-            self.page.follow(self.setup.now.settings.page)
+            self._serve_page()
             for part in self.parts.threads:
                 part.start()
                 running.callback(part.stop)
@@ -286,7 +286,7 @@ class NodeService(Generic[Source]):
         self.source.on_the_clock()
         if self.parts.edges is not None:
             self.parts.edges.again()
-        self.page.follow(self.setup.now.settings.page)
+        self._serve_page()
         self._locality.look(self.engine.ledger, self.engine.names, self.engine.snapshot.node.machine)
 
     def _follow(self) -> None:
@@ -295,7 +295,7 @@ class NodeService(Generic[Source]):
         if before is None:
             return
         now = self.setup.now
-        self.page.follow(now.settings.page)
+        self._serve_page()
         self.source.configured()
         with operation("setup"):
             for change in changes(before.machine, now.machine):
@@ -306,6 +306,11 @@ class NodeService(Generic[Source]):
                 self.parts.edges.follow()
             self._tell_machine()
             self.source.followed(lost=lost)
+
+    def _serve_page(self) -> None:
+        """As the settings say. The page is for people: whatever goes wrong with it costs nothing but the page."""
+        with Isolated(self._stumbled):
+            self.page.follow(self.setup.now.settings.page)
 
     # ---- telling
 
