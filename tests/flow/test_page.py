@@ -131,7 +131,8 @@ def test_a_page_that_cannot_be_served_costs_no_other_setting(
     with Served(tmp_path, page={"enabled": False}) as served:
         monkeypatch.setattr("agent.observe.page.server.PageServer.__init__", wrong)
         served.configure(page={"port": 0}, topologyManagerPolicy="single-numa-node")
-        patience.until(lambda: served.node.engine.snapshot.node.rules.topology.policy is Policy.SINGLE_NUMA_NODE, "the policy")
+        engine = served.node.engine
+        patience.until(lambda: engine.snapshot.node.rules.topology.policy is Policy.SINGLE_NUMA_NODE, "the policy")
         assert "nested too deep" in caplog.text
         monkeypatch.undo()
         patience.until(lambda: served.url != "", "the page")

@@ -18,7 +18,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tests.lab import cluster, faults
@@ -69,22 +69,31 @@ class Report:
         return json.dumps(vars(self), indent=1) + "\n"
 
 
-def kills(stage: Stage, number: int, say: Say, report: Report | None = None) -> Counter[str]:
-    """Kill the agent so many times while pods come and go; what churn did.
+def some(chance: random.Random, number: int) -> Iterator[int]:
+    """Parts of a number of kills, one to four each: the second and later kills of a part hit an agent that starts."""
+    while number > 0:
+        part = min(chance.choice((1, 2, 3, 4)), number)
+        number -= part
+        yield part
 
-    Two kills of five hit an agent that has just recovered, the others one that is still starting: then the next kill
-    follows before anything is checked.
+
+def kills(stage: Stage, parts: Iterable[int], say: Say, report: Report | None = None) -> Counter[str]:
+    """Kill the agent while pods come and go; what churn did.
+
+    Args:
+        stage: the node.
+        parts: how many kills follow each other before anything is checked. The first one hits an agent that has just
+            recovered, the others one that is still starting.
+        say: told after each part.
+        report: where the slowest is kept.
     """
     before = stage.agreed()
     with Churn(stage, most=2) as churn:
-        done = 0
-        while done < number:
-            times = min(stage.random.choice((1, 2, 3, 4)), number - done)
+        for times in parts:
             killed = -1
             for _ in range(times):
                 time.sleep(stage.random.uniform(0.0, 3.0))
                 killed = stage.kill()
-            done += times
             began = time.monotonic()
             stage.said("recovered", after=killed)
             back = time.monotonic() - began
@@ -93,7 +102,7 @@ def kills(stage: Stage, number: int, say: Say, report: Report | None = None) -> 
             took = time.monotonic() - began
             if report:
                 report.slowest["kill"] = max(report.slowest["kill"], took)
-            say(f"killed {times} times, {done} of {number}: back after {back:.1f} s, all agreed after {took:.1f} s")
+            say(f"killed {times} times: back after {back:.1f} s, all agreed after {took:.1f} s")
     stage.lab.wait_gone(*churn.pods())
     return churn.counts
 
@@ -109,16 +118,16 @@ def soak(stage: Stage, report: Report, minutes: float, number: int, say: Say) ->
         if report.minutes >= minutes and left <= 0:
             break
         rounds += 1
-        some = min(max(0, left), ROUND)
-        if some:
-            report.pods += kills(stage, some, lambda _text: None, report)
+        due = min(max(0, left), ROUND)
+        if due:
+            report.pods += kills(stage, some(stage.random, due), lambda _text: None, report)
         fault = stage.random.choice(mixed)
         outcome = faults.suffer(stage, fault)
         report.faults[fault.name] += 1
         report.kills = stage.kills
         report.slowest["fault"] = max(report.slowest["fault"], outcome.agreed)
         say(
-            f"round {rounds}: {some} kills, then {fault.name} ({outcome.made:.1f} s), agreed after "
+            f"round {rounds}: {due} kills, then {fault.name} ({outcome.made:.1f} s), agreed after "
             f"{outcome.agreed:.1f} s; so far {report.kills} kills, {report.faults.total()} faults, "
             f"{report.pods['created']} pods"
         )

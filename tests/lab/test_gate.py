@@ -233,7 +233,7 @@ def test_a_product_that_is_broken_on_purpose_can_be_made_of_this_one(kind: str) 
 
 
 def test_the_list_fits_or_says_what_is_left_out() -> None:
-    """The core is always on it; of a slice what there is room for, each part first in its turn; else nothing runs."""
+    """The core is on it; of a slice what there is room for, each part first in its turn; else nothing runs."""
     whole = drawn(SLICES[0], 1000, 0)
     assert (set(whole.tests), whole.left_out) == ({*CORE.tests, *SLICES[0].tests}, ())
     core = CORE.minutes * SLOWER + AFTER
@@ -251,20 +251,23 @@ def test_the_list_fits_or_says_what_is_left_out() -> None:
 def test_a_slow_machine_gets_a_shorter_list() -> None:
     """`make test` or the agent's start tell it: the slice goes first, then parts of the core; the least stays."""
     minute, least = 60.0, CORE.parts[:LEAST]
-    assert [pace(TESTS * minute * times) for times in (0, 1, 1.5)] == [1, 1, 1.5]
-    assert pace(TESTS * minute * 1.5, START * minute * 2) == 2
+    assert [pace(TESTS * minute * times) for times in (0, 1, 1.5)] == [1, 1, 1.5**2]
+    assert pace(TESTS * minute * 1.5, START * minute * 2) == 2**2
     room = CORE.minutes * SLOWER + AFTER
     slow = drawn(SLICES[0], 1000, 0, slower=(1000 - AFTER) / SLOWER / CORE.minutes)
     assert (slow.tests, set(slow.left_out)) == (CORE.tests, set(SLICES[0].tests))
     slower = drawn(SLICES[0], room, 0, slower=1.05)
     assert set(slower.left_out) == {*CORE.parts[-1].tests, *SLICES[0].tests}
-    slowest = drawn(SLICES[0], room, 0, slower=100)
+    most = CORE.minutes / sum(part.minutes for part in least)
+    slowest = drawn(SLICES[0], room, 0, slower=most)
     assert slowest.tests == tuple(test for part in least for test in part.tests)
     assert {*slowest.tests, *slowest.left_out} == {*CORE.tests, *SLICES[0].tests}
+    with pytest.raises(LabError, match="nothing was tested"):
+        drawn(SLICES[0], room, 0, slower=most + 0.1)
 
 
 def test_every_test_of_a_slice_is_there() -> None:
-    """Ids of single tests are collected under the names that the slices have."""
+    """Ids of single tests are collected under the names that the slices have, and no test of the lab has none."""
     names = [test for each in (CORE, *SLICES) for test in each.tests]
     assert len(set(names)) == len(names)
     done = subprocess.run(
@@ -272,6 +275,14 @@ def test_every_test_of_a_slice_is_there() -> None:
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
+    files = {name.partition("::")[0] for name in names if name.startswith("tests/lab/test_faults")}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-n0", "-q", "--collect-only", "-p", "tests.lab.outcomes", *files],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    there = [line for line in done.stdout.splitlines() if "::" in line]
+    assert there
+    assert not [each for each in there if not any(each == name or each.startswith(f"{name}[") for name in names)]
 
 
 def test_a_broken_product_is_in_force(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
