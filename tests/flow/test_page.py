@@ -138,6 +138,23 @@ def test_a_page_that_cannot_be_served_costs_no_other_setting(
         patience.until(lambda: served.url != "", "the page")
 
 
+def test_a_source_that_stumbles_costs_no_other_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An error that nobody expected, where the source of pods takes what changed: told, and the policy is in force."""
+
+    def wrong(_: object) -> None:
+        raise RecursionError("nested too deep")
+
+    with Served(tmp_path) as served:
+        monkeypatch.setattr("agent.app.standalone.folder_pods.FolderPods.configured", wrong)
+        rules = served.node.engine.snapshot.node.rules
+        served.configure(topologyManagerPolicy="single-numa-node")
+        patience.until(lambda: served.node.engine.snapshot.node.rules is not rules, "the policy")
+        assert served.node.engine.snapshot.node.rules.topology.policy is Policy.SINGLE_NUMA_NODE
+        assert "nested too deep" in caplog.text
+
+
 def test_what_cannot_be_shown_of_one_pod_is_an_answer(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error that nobody expected costs one page: its reader is told why, and the others are served."""
 

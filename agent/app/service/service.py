@@ -296,7 +296,8 @@ class NodeService(Generic[Source]):
             return
         now = self.setup.now
         self._serve_page()
-        self.source.configured()
+        with Isolated(self._stumbled):
+            self.source.configured()
         with operation("setup"):
             for change in changes(before.machine, now.machine):
                 LOG.warning("machine: %s", change)
