@@ -141,7 +141,7 @@ def test_a_page_that_cannot_be_served_costs_no_other_setting(
 def test_a_source_that_stumbles_costs_no_other_setting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An error that nobody expected, where the source of pods takes what changed: told, and the policy is in force."""
+    """An error that nobody expected where the source of pods takes what changed: told, and the policy is in force."""
 
     def wrong(_: object) -> None:
         raise RecursionError("nested too deep")
