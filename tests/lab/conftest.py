@@ -68,13 +68,6 @@ def lab() -> Iterator[Lab]:
         report.record("guests that stood still and were nudged", watch.nudges)
 
 
-def _unpinned(lab: Lab) -> str:
-    try:
-        return str(len(agent.unpinned(lab.numalign)))
-    except (LabError, OSError) as error:  # a guest that rests or is gone
-        return f"not known: {str(error).partition(chr(10))[0]}"
-
-
 @pytest.fixture(autouse=True)
 def sampler(request: pytest.FixtureRequest) -> Iterator[Sampler | None]:
     """Sweeps the kernel of numalign's node during each test that uses the lab; what it sees can fail the test.

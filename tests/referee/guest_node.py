@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.core.machines.synthetic import parse_synthetic
-from tests.lab import reading
+from tests.lab import agent, reading
 from tests.lab.cluster import Object
 from tests.lab.needs import LabError, PromiseError
 from tests.referee.ground import DECIDED, PATIENCE, Ground, wait
@@ -156,12 +156,21 @@ class GuestNode:
         return Refused(condition.get("reason", ""), condition.get("message", ""))
 
     def _told(self, pod: Object) -> dict[str, Has]:
-        """What init containers that have ended said; a set of all nodes is no binding."""
+        """What init containers that have ended said; a set of all nodes is no binding.
+
+        One that the agent says started before its answer was ready said nothing about the sets it was to have: these
+        are the books', which the emulated machine's speed does not change.
+        """
         pool = self.shared() or ONLINE
+        late = () if self.ground.pins else agent.unpinned(self.node, pod["metadata"]["name"])
+        books = reading.books(self.node).get(pod["metadata"]["uid"], {}) if late else {}
         found = {}
         for each in pod["status"].get("initContainerStatuses", ()):
             ended = each["state"].get("terminated") or each.get("lastState", {}).get("terminated")
-            if ended:
+            if ended and each["name"] in late and each["name"] in books:
+                cpus, mems = books[each["name"]]
+                found[each["name"]] = Has(cpus or SHARED, mems or ANY)
+            elif ended:
                 cpus, mems = str(ended.get("message", "")).split()
                 found[each["name"]] = Has(SHARED if cpus == pool else cpus, ANY if mems == NODES else mems)
         return found

@@ -60,3 +60,36 @@ def test_sets_and_quotas_are_read_in_every_layout(monkeypatch: pytest.MonkeyPatc
     assert node._pod_quota(POD) == quota  # noqa: SLF001 - told with a pod that runs, which is a guest's
     assert all(each.startswith(f"cd {reading.TREE[cgroups]} && ") for each in asked)
     assert all(f"--include={name}" in asked[0] for name in (V2 if cgroups == 2 else V1))
+
+
+LATE = (
+    "2026-11-28T06:12:26.85Z stderr F WARNING [d0de] NRI: container {} of pod default/{} starts without its sets: "
+    "the answer took longer than 0.15 s"
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        pytest.param([], Has("3", "0"), id="in time: what it printed"),
+        pytest.param([LATE.format("init", "p")], Has("2-3", "1"), id="late: what it was granted"),
+        pytest.param(
+            [LATE.format("init", "other"), LATE.format("app", "p")], Has("3", "0"), id="another container was late"
+        ),
+    ],
+)
+def test_only_an_init_container_that_the_agent_says_was_late_is_not_asked(
+    monkeypatch: pytest.MonkeyPatch, lines: list[str], expected: Has
+) -> None:
+    """Its first act cannot show the sets that it was to have; everybody else's first act is the answer."""
+    pod: Any = {
+        "metadata": {"name": "p", "uid": UID},
+        "status": {"initContainerStatuses": [{"name": "init", "state": {"terminated": {"message": "3\n0"}}}]},
+    }
+    monkeypatch.setattr(reading, "books", lambda _: {UID: {"init": Sets("2-3", "1")}})
+    monkeypatch.setattr(GuestNode, "shared", lambda _: "0-1,4-15")
+    where: Any = SimpleNamespace(
+        lab=None, node=SimpleNamespace(name="numalign", run=lambda _: "\n".join(lines)), pins=False
+    )
+    sequence: Any = SimpleNamespace(config={})
+    assert GuestNode(where, sequence)._told(pod) == {"init": expected}  # noqa: SLF001 - told with a pod that runs

@@ -7,6 +7,7 @@ import statistics
 
 import pytest
 
+from tests.lab import agent
 from tests.lab.cluster import Lab, Object
 from tests.lab.referee.test_kernel import settings
 from tests.lab.report import record
@@ -50,20 +51,28 @@ def ended(lab: Lab, name: str) -> tuple[dict[str, dict[str, str]], dict[str, str
 
 
 def test_the_first_act_of_a_container_is_where_it_was_granted(lab: Lab, ours: Ground) -> None:
-    """With NRI a container whose first act is to print its CPUs and nodes prints the granted ones, every time."""
+    """With NRI a container whose first act is to print its CPUs and nodes prints the granted ones, every time.
+
+    A container that the agent says it could not answer for in time counts for neither side, and another one is tried
+    in its place. In an emulated machine 150 ms pass now and then without the agent running at all.
+    """
     ours.ready(settings())
-    tried = 0
+    answered, late, pods = 0, 0, 0
     wrong: list[str] = []
-    while tried < TIMES:
-        name = f"first-{tried}"
-        lab.create(pod(name, min(AT_ONCE, TIMES - tried), TELL), ours.node)
+    while answered < TIMES:
+        name, pods = f"first-{pods}", pods + 1
+        lab.create(pod(name, min(AT_ONCE, TIMES - answered), TELL), ours.node)
         granted, said = ended(lab, name)
+        without = agent.unpinned(ours.node, name)
+        late += len(without)
+        assert late <= TIMES, f"{late} containers of {pods} pods started without their sets"
         for container, text in said.items():
             grant = granted[container]
-            if text.split() != [grant["cpus"], grant["mems"]]:
+            if container not in without and text.split() != [grant["cpus"], grant["mems"]]:
                 wrong.append(f"{name}/{container} printed {text!r}, granted {grant}")
-        tried += len(said)
-    record("first act with NRI: printed what was granted", f"{tried - len(wrong)} of {tried}")
+        answered += len(said.keys() - set(without))
+    record("first act with NRI: printed what was granted", f"{answered - len(wrong)} of {answered}")
+    record("first act with NRI: answered too late, and said so", late)
     assert not wrong, "\n".join(wrong)
 
 
