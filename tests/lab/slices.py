@@ -108,13 +108,14 @@ RULES = "tests/lab/test_rules.py"
 EXCLUSIVE = "tests/lab/test_exclusive.py"
 CLAIMS = "tests/lab/test_dra.py::test_s22_cpus_and_memory_follow_the_claim"
 PAIRS_TEST = "tests/lab/test_pairs.py::test_two_faults_at_once"
+FIRST_ACT = "tests/lab/referee/test_first_act.py::test_the"
 CELL = Slice(
     "cell", (Part((), cells.MINUTES),),
     "one kind of node of [the support page](../support.md): another kubelet, runtime, cgroups or Linux", (),
     2 * cells.KUBELET_MINUTES,
 )  # fmt: skip
 """A lab of its own, in place of the one that all others need: without the core, if there is time for a cell."""
-SLICES = (
+GROUPS = (
     Slice("sequences", _parts(SEQUENCES, [each.name for each in chosen_sequences()], 3, 17),
           "the core of the referee's sequences"),
     Slice("machines", (
@@ -146,7 +147,9 @@ SLICES = (
     ), "a release into a local registry, verified, refused after one byte changed; first installs: two fail, one "
        "comes from a registry; the tutorial as it is typed; cosign is built for it", ("releasing",), 5),
     Slice("kernel", (
-        Part(("tests/lab/referee/test_kernel.py",), 8), Part(("tests/lab/referee/test_first_act.py",), 11),
+        Part(("tests/lab/referee/test_kernel.py",), 8),
+        Part((f"{FIRST_ACT}_first_act_of_a_container_is_where_it_was_granted",), 9),
+        Part((f"{FIRST_ACT}_window_without_nri_is_measured",), 2),
     ), "what the kernel has is what the books say, and 100 of 100 containers are pinned at their first instruction"),
     Slice("exclusive", (
         Part((f"{EXCLUSIVE}::test_an_app_is_pinned_beside_each_sidecar",), 11),
@@ -161,8 +164,22 @@ SLICES = (
     Slice("arm", (Part(("tests/arm/test_guest.py",), 3),),
           "a guest of 64-bit ARM: discovery, cgroups and NRI there", ("arm_guest",), 8),
     Slice("pairs", _parts(PAIRS_TEST, [each.name for each in PAIRS], 7, 28), "fourteen pairs of faults"),
-    CELL,
 )  # fmt: skip
+
+
+def _together(*names: str) -> Slice:
+    """Groups that have their turn in the same run."""
+    found = [each for each in GROUPS if each.name in names]
+    parts, tiers = (part for each in found for part in each.parts), (tier for each in found for tier in each.tiers)
+    what, building = "; ".join(each.what for each in found), sum(each.building for each in found)
+    return Slice("+".join(names), tuple(parts), what, tuple(tiers), building)
+
+
+SLICES = (
+    _together("sequences", "newest"), _together("machines", "release"), _together("rules", "kernel"),
+    _together("exclusive"), _together("arm", "pairs"), CELL,
+)  # fmt: skip
+"""What runs that follow each other take beside the core, for about half an hour each."""
 SLOWER, AFTER = 1.2, 2.0
 """How much longer the tests may take than they did when they were measured; minutes for the report and the end."""
 TESTS, START = 25, 0.75
@@ -178,7 +195,7 @@ def chosen(wish: str, now: float) -> Slice:
     """The slice of this run.
 
     Args:
-        wish: of NUMALIGN_LAB_SLICE, "" for the rotation.
+        wish: of NUMALIGN_LAB_SLICE, "" for the rotation; a slice, its number, or one group.
         now: seconds since the epoch.
 
     Raises:
@@ -186,10 +203,12 @@ def chosen(wish: str, now: float) -> Slice:
     """
     if not wish:
         return SLICES[int(now // HOUR) % len(SLICES)]
-    for number, each in enumerate(SLICES):
-        if wish in (each.name, str(number)):
-            return each
-    raise SystemExit(f"{CHOICE}={wish}: there are {', '.join(each.name for each in SLICES)} (0 to {len(SLICES) - 1})")
+    if wish.isdecimal() and int(wish) < len(SLICES):
+        return SLICES[int(wish)]
+    known = {each.name: each for each in (*GROUPS, *SLICES)}
+    if wish in known:
+        return known[wish]
+    raise SystemExit(f"{CHOICE}={wish}: there are {', '.join(known)}, and 0 to {len(SLICES) - 1}")
 
 
 def pace(tests: float, start: float = 0.0) -> float:
@@ -279,14 +298,15 @@ def page() -> str:
 
 `.ci/run` installs what it needs, runs `make test`, and then a part of the lab. CI stops a run after 90 minutes, so
 every run takes the lab's core and, of one of the slices below, the parts that there is time for. Slices change by
-the hour, and so does the part that comes first; `{CHOICE}=machines .ci/run` chooses a slice. What only that slice
-needs is built first. Once the lab stands, the list of its tests is drawn up from the minutes that are left and
-those below; the log and the report say what is left out. On a machine where `make test` took longer than below, or
-the agent's first start longer than {60 * START:.0f} seconds, the list is shorter by the square of that: the slice
-goes first, then parts of the core. The first pods, the chart's life and five kills of the agent stay; where there is
-no time for these, nothing runs, which is red. What is on the list is run once: a test that fails, is skipped or does
-not come to its end turns the run red, and so does a lab that does not come up at a second try of its boot. A red run
-names the commit at which the test, and the slice, passed last on that machine.
+the hour, and so does the part that comes first. `{CHOICE}=machines+release .ci/run` chooses a slice,
+`{CHOICE}=machines` one of its groups. What only that slice needs is built first. Once the lab stands, the
+list of its tests is drawn up from the minutes that are left and those below; the log and the report say what is left
+out. On a machine where `make test` took longer than below, or the agent's first start longer than
+{60 * START:.0f} seconds, the list is shorter by the square of that: the slice goes first, then parts of the core. The
+first pods, the chart's life and five kills of the agent stay; where there is no time for these, nothing runs, which
+is red. What is on the list is run once: a test that fails, is skipped or does not come to its end turns the run red,
+and so does a lab that does not come up at a second try of its boot. A red run names the commit at which the test, and
+the slice, passed last on that machine.
 
 Minutes on two cores, from a bare machine; what is built is kept in `~/.cache/numalign`, so that a second run has
 the first four rows, and what a slice needs, for nothing.

@@ -16,11 +16,13 @@ from tests.lab import builds, cells, green, report, slices
 from tests.lab.cells import BOOT, BY_NAME, CELLS, MINUTES, building, of_turn
 from tests.lab.cluster import CELL, PLANS, plans
 from tests.lab.places import HERE, ROOT
-from tests.lab.slices import BEFORE, CORE, HOUR, PAGE, SLICES, chosen, least, page
+from tests.lab.slices import BEFORE, CORE, GROUPS, HOUR, PAGE, SLICES, chosen, least, page
 from tests.peers import kubelets
 
 LONGEST = 85
 """Minutes of a whole run; CI ends one after 90."""
+MOST = 6
+"""Slices: so many runs take all of them."""
 
 
 def test_every_run_fits_into_its_time() -> None:
@@ -44,9 +46,13 @@ def test_every_test_of_the_lab_is_run_by_some_run() -> None:
 
 
 def test_a_day_takes_all_slices_in_turn() -> None:
-    """Hours that follow each other take slices that follow each other, and a wish takes its own."""
+    """Hours that follow each other take slices that follow each other, six in all; a wish takes its own."""
     assert [chosen("", hour * HOUR) for hour in range(len(SLICES))] == list(SLICES)
-    assert chosen("machines", 0.0).name == chosen("1", 0.0).name == "machines"
+    assert len(SLICES) <= MOST
+    together = [part for each in SLICES if each is not slices.CELL for part in each.parts]
+    assert sorted(together, key=str) == sorted((part for each in GROUPS for part in each.parts), key=str)
+    assert chosen("machines+release", 0.0) is chosen("1", 0.0) is SLICES[1]
+    assert chosen("machines", 0.0) in GROUPS
     with pytest.raises(SystemExit, match="there are sequences"):
         chosen("nonsense", 0.0)
 

@@ -57,8 +57,8 @@ class Stage:
 
 
 def _slice(name: str, what: str = "", minutes: float = 0) -> Stage:
-    """All tests of a slice."""
-    found = next(each for each in slices.SLICES if each.name == name)
+    """All tests of a group."""
+    found = next(each for each in slices.GROUPS if each.name == name)
     files = dict.fromkeys(test.partition("::")[0] for test in found.tests)
     return Stage(name, what or found.what, minutes or found.minutes, (*LAB, *files))
 
