@@ -14,7 +14,7 @@ from tests.lab.report import record
 from tests.referee.ground import Ground
 from tests.referee.guest_node import TELL
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(900), pytest.mark.usefixtures("alone")]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800), pytest.mark.usefixtures("alone")]
 
 AT_ONCE, TIMES = 14, 100
 """Containers of a pod, one CPU each: all that the guest has besides the reserved ones; and how often it is tried."""
