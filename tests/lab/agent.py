@@ -142,15 +142,16 @@ def log(node: Node, lines: int = 40) -> str:
 
 
 def unpinned(node: Node, pod: str = "") -> list[str]:
-    """Containers that started without their sets, of one pod or of all, as agents on a node said.
+    """Containers that started without their sets, of one pod in default or of all, as agents on a node said.
 
     Their answer to NRI was not ready in time, which a machine without processors of its own can bring about; the
-    cgroup path mends it (https://github.com/containerd/nri: a plugin that answers too late is dropped).
+    cgroup path mends it (https://github.com/containerd/nri: a plugin that answers too late is dropped). An agent that
+    had not decided says so in other words, and is not meant.
     """
     files = f"/var/log/pods/{NAMESPACE}_*/*/*.log"
     lines = node.run(f"grep -h 'starts without its sets' {files}; true").splitlines()
-    named = (re.search(r"container (\S+) of pod (\S+)/(\S+) starts without its sets", line) for line in lines)
-    return [found[1] for found in named if found and pod in ("", found[3])]
+    said = re.compile(r"container (\S+) of pod (\S+) starts without its sets: the answer took")
+    return [found[1] for found in map(said.search, lines) if found and (not pod or found[2] == f"default/{pod}")]
 
 
 def ledger(node: Node) -> Ledger | None:

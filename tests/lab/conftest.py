@@ -22,7 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "lab" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.lab)
-            item.add_marker(pytest.mark.timeout(1200))
+            item.add_marker(pytest.mark.timeout(1200))  # a test's own goes before it
             if not os.environ.get("NUMALIGN_LAB_TESTS"):
                 item.add_marker(pytest.mark.skip(reason="boots machines for minutes: make lab runs it"))
 

@@ -50,7 +50,10 @@ class Ground:
     config: dict[str, Any] | None = None
     kubelet: dict[str, Any] = field(default_factory=dict)
     devices: dict[str, Any] = field(default_factory=dict)
-    count: int = 0
+    count: int = field(default_factory=lambda: int(time.time()))
+    """Of sequences; part of the names of their pods, which a lab that is used again has not seen."""
+    late: set[str] = field(default_factory=set)
+    """Init containers that started before the agent's answer was ready."""
     settings: int = 0
     """How often its settings were changed."""
 

@@ -34,6 +34,8 @@ NODES = str(parse_synthetic(description("lab")).node_set)
 PERIOD = " 100000"
 OWN_MEMS, QUOTA = "cpuset.mems", "cpu.max"
 """Besides the effective sets (`reading.FILES`). Quotas are in another hierarchy of v1: there none is told."""
+LATE = 3
+"""Init containers that may start before the agent's answer was ready, of all sequences of a run."""
 SETTLE = 30.0
 """Seconds until the kernel agrees with the books."""
 
@@ -159,7 +161,7 @@ class GuestNode:
         """What init containers that have ended said; a set of all nodes is no binding.
 
         One that the agent says started before its answer was ready said nothing about the sets it was to have: these
-        are the books', which the emulated machine's speed does not change.
+        are the books', which the emulated machine's speed does not change. More than a few of them are no accident.
         """
         pool = self.shared() or ONLINE
         late = () if self.ground.pins else agent.unpinned(self.node, pod["metadata"]["name"])
@@ -167,12 +169,15 @@ class GuestNode:
         found = {}
         for each in pod["status"].get("initContainerStatuses", ()):
             ended = each["state"].get("terminated") or each.get("lastState", {}).get("terminated")
-            if ended and each["name"] in late and each["name"] in books:
-                cpus, mems = books[each["name"]]
-                found[each["name"]] = Has(cpus or SHARED, mems or ANY)
-            elif ended:
-                cpus, mems = str(ended.get("message", "")).split()
-                found[each["name"]] = Has(SHARED if cpus == pool else cpus, ANY if mems == NODES else mems)
+            if not ended:
+                continue
+            cpus, mems = str(ended.get("message", "")).split()
+            if each["name"] in late and each["name"] in books:
+                self.ground.late.add(f"{each['name']} of {pod['metadata']['name']}")
+                cpus, mems = (own or every for own, every in zip(books[each["name"]], (pool, NODES), strict=True))
+            found[each["name"]] = Has(SHARED if cpus == pool else cpus, ANY if mems == NODES else mems)
+        if len(self.ground.late) > LATE:
+            raise PromiseError(f"init containers started without their sets: {', '.join(sorted(self.ground.late))}")
         return found
 
     def _settled(self, pod: str) -> dict[str, Has]:

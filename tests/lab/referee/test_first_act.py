@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import statistics
+import time
+from collections import Counter
 
 import pytest
 
@@ -14,10 +16,12 @@ from tests.lab.report import record
 from tests.referee.ground import Ground
 from tests.referee.guest_node import TELL
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(1800), pytest.mark.usefixtures("alone")]
+pytestmark = [pytest.mark.lab, pytest.mark.usefixtures("alone")]
 
 AT_ONCE, TIMES = 14, 100
 """Containers of a pod, one CPU each: all that the guest has besides the reserved ones; and how often it is tried."""
+SAME = 2
+"""Pods whose container of the same name may be late."""
 WINDOWS = 20
 WATCH = (
     "now() { while read -r key value; do case $key in Cpus_allowed_list:) cpus=$value;; esac; done "
@@ -50,29 +54,33 @@ def ended(lab: Lab, name: str) -> tuple[dict[str, dict[str, str]], dict[str, str
     return granted, said
 
 
+@pytest.mark.timeout(1800)
 def test_the_first_act_of_a_container_is_where_it_was_granted(lab: Lab, ours: Ground) -> None:
     """With NRI a container whose first act is to print its CPUs and nodes prints the granted ones, every time.
 
     A container that the agent says it could not answer for in time counts for neither side, and another one is tried
-    in its place. In an emulated machine 150 ms pass now and then without the agent running at all.
+    in its place: in an emulated machine 150 ms pass now and then without the agent running at all. One in ten, or the
+    same container of several pods, is no accident.
     """
     ours.ready(settings())
-    answered, late, pods = 0, 0, 0
+    run, answered, pods = int(time.time()), 0, 0
+    late = Counter[str]()
     wrong: list[str] = []
     while answered < TIMES:
-        name, pods = f"first-{pods}", pods + 1
+        name, pods = f"first-{run}-{pods}", pods + 1
         lab.create(pod(name, min(AT_ONCE, TIMES - answered), TELL), ours.node)
         granted, said = ended(lab, name)
-        without = agent.unpinned(ours.node, name)
-        late += len(without)
-        assert late <= TIMES, f"{late} containers of {pods} pods started without their sets"
+        without = set(agent.unpinned(ours.node, name))
+        late.update(without)
+        assert late.total() <= TIMES // 10, f"of {pods} pods these started without their sets: {late}"
+        assert not [each for each, times in late.items() if times > SAME], f"late again and again: {late}"
         for container, text in said.items():
             grant = granted[container]
             if container not in without and text.split() != [grant["cpus"], grant["mems"]]:
                 wrong.append(f"{name}/{container} printed {text!r}, granted {grant}")
-        answered += len(said.keys() - set(without))
+        answered += len(said.keys() - without)
     record("first act with NRI: printed what was granted", f"{answered - len(wrong)} of {answered}")
-    record("first act with NRI: answered too late, and said so", late)
+    record("first act with NRI: answered too late, and said so", late.total())
     assert not wrong, "\n".join(wrong)
 
 

@@ -22,7 +22,7 @@ from tests.referee.guest_node import NODES
 from tests.referee.sequence import Sequence, Step
 from tests.referee.shapes import description
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.lab]
 
 HOG = "numalign.lab/hog:1"
 MACHINE = parse_synthetic(description("lab"))

@@ -25,7 +25,7 @@ from tests.referee.guest_node import GuestNode
 from tests.referee.running import Seen, compare, run
 from tests.referee.sequence import Sequence
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.lab]
 
 TOLD: dict[type[GuestNode], str] = {BooksNode: "decided", GuestNode: "run"}
 AGREED: Counter[type[GuestNode]] = Counter()
