@@ -159,23 +159,23 @@ def _ci(progress: Progress, minutes: float, tests_took: float = 0.0) -> int:
     if cell is not None:
         os.environ[cluster.CELL] = cell.name
         progress(f"cell {cell.name}, {cells.building(cell):.0f} minutes for what this machine does not keep of it")
-    whole = True
-    name, part = f"slice {chosen.name}", chosen
-    if chosen is slices.CELL and cell is None:
-        name, part = slices.CORE.name, slices.CORE
+    asked = _shown(chosen, cell)
+    if slices.CORE.name in asked:
         progress("no cell that passed once has the time: the core alone, with the usual lab")
+    listed = set[str]()
 
     def drawn() -> list[str]:
-        nonlocal whole
+        nonlocal listed
         if cell is not None:
             _versions(cell)
+            listed = {*cell.tests}
             return [*cell.tests]
         left = minutes - (time.monotonic() - began) / 60
         slower = slices.pace(tests_took, cluster.kept_times().get(f"{cluster.NUMALIGN}: agent", 0.0))
         found = slices.drawn(chosen, left, turn, slower)
         times = f" ({slower:.1f} times that on this machine)" if slower > 1 else ""
         progress(f"{left:.0f} minutes are left for tests; on the list, {found.minutes:.0f} minutes{times}: {found}")
-        whole = bool({*part.tests} & {*found.tests}) and not {*slices.CORE.tests} & {*found.left_out}
+        listed = {*found.tests}
         report.LEFT_OUT.write_text(json.dumps([*found.left_out, *(["a cell"] if chosen is slices.CELL else [])]))
         return [*found.tests]
 
@@ -186,10 +186,20 @@ def _ci(progress: Progress, minutes: float, tests_took: float = 0.0) -> int:
             raise peers.PeerMissingError(why)
     code = _run(progress, drawn, keep=False)
     if code:
-        print(f"RED: {name}: {green.last(name)}", file=sys.stderr)
-    elif whole:
-        green.keep([name])
+        for name in (each for each, tests in asked.items() if tests & listed or not listed):
+            print(f"RED: {name}: {green.last(name)}", file=sys.stderr)
+    else:
+        green.keep(name for name, tests in asked.items() if tests <= listed)
     return code
+
+
+def _shown(chosen: slices.Slice, cell: cells.Cell | None) -> dict[str, set[str]]:
+    """What a run can show to be green -> its tests: each group of its slice, or a cell, or else the core."""
+    if cell is not None:
+        return {f"slice {chosen.name}": {*cell.tests}}
+    if chosen is slices.CELL:
+        return {slices.CORE.name: {*slices.CORE.tests}}
+    return {f"slice {each.name}": {*each.tests} for each in slices.groups(chosen)}
 
 
 def _cell(progress: Progress, cell: cells.Cell) -> int:

@@ -9,6 +9,7 @@ test: what is on it and does not run is red, and no test leaves itself out for l
 from __future__ import annotations
 
 import os
+import random
 import sys
 import time
 from collections.abc import Sequence
@@ -93,7 +94,7 @@ CORE = Slice(
     "first pods on both nodes, the chart's life, 20 kills of the agent, five faults alone",
 )  # fmt: skip
 LEAST = 3
-"""Parts of the core that are on the list of a slow machine, too."""
+"""Parts of the core that are on every list."""
 
 
 def _parts(test: str, names: Sequence[str], number: int, minutes: float) -> tuple[Part, ...]:
@@ -122,6 +123,8 @@ GROUPS = (
         Part(("tests/lab/test_examples.py",), 2), Part(("tests/lab/test_order.py",), 3),
         Part(("tests/lab/test_shapes.py",), 6), Part(("tests/lab/test_switches.py",), 3),
         *_parts(CLAIMS, [*SEQUENCES_OF_CLAIMS], 2, 14),
+        Part(("tests/lab/test_dra.py::test_s22_the_claim_of_a_refused_pod_goes_with_it",
+              "tests/lab/test_dra.py::test_podresources_names_the_claim_before_the_sandbox_is_made"), 2),
     ), "the examples, grants without NRI, two machines of other shape, one with PCIe switches, pods with DRA claims"),
     Slice("rules", (
         Part(tuple(f"{RULES}::{name}" for name in (
@@ -202,7 +205,8 @@ def chosen(wish: str, now: float) -> Slice:
         SystemExit: there is no such slice; the text names those that are there.
     """
     if not wish:
-        return SLICES[int(now // HOUR) % len(SLICES)]
+        hour = int(now // HOUR)  # and a step more each day: who runs at the same hours takes all slices, too
+        return SLICES[(hour + hour // 24) % len(SLICES)]
     if wish.isdecimal() and int(wish) < len(SLICES):
         return SLICES[int(wish)]
     known = {each.name: each for each in (*GROUPS, *SLICES)}
@@ -230,24 +234,25 @@ def drawn(slice_: Slice, minutes: float, turn: int, slower: float = 1.0) -> Draw
     Args:
         slice_: whose turn it is.
         minutes: for tests and what follows them.
-        turn: a number that grows: the part that is asked for first changes with it.
+        turn: seed of the choice of the part that comes first.
         slower: how many times slower this machine is than the measured one. A slow one gets a shorter list.
 
     Raises:
-        LabError: there is no time for the core, or on a slow machine for the least of it. Then nothing is run, and
-            nobody may call that a success.
+        LabError: there is no time for the least of the core. Then nothing is run, and nobody may call that a success.
     """
     room = (minutes - AFTER) / SLOWER / slower
-    needed = sum(part.minutes for part in (CORE.parts[:LEAST] if slower > 1 else CORE.parts))
+    taken, left_out = [*CORE.parts[:LEAST]], list[Part]()
+    needed = sum(part.minutes for part in taken)
     if needed > room:
         raise LabError(f"the core takes {needed:.0f} minutes, and there are {room:.0f}: nothing was tested")
-    first = turn // len(SLICES) % len(slice_.parts)
-    taken, left_out = [*CORE.parts[:LEAST]], list[Part]()
-    for part in (*CORE.parts[LEAST:], *slice_.parts[first:], *slice_.parts[:first]):
+    first = random.Random(turn).randrange(len(slice_.parts))  # no beat with the hours that runs begin at
+    turned = (*slice_.parts[first:], *slice_.parts[:first])
+    for part in (turned[0], *CORE.parts[LEAST:], *turned[1:]):
         fits = sum(each.minutes for each in (*taken, part)) <= room
         if part.tests:
             (taken if fits else left_out).append(part)
-    tests, left = (tuple(test for part in parts for test in part.tests) for parts in (taken, left_out))
+    order = [part for part in (*CORE.parts, *turned) if part in taken]  # the core finds the lab as it was started
+    tests, left = (tuple(test for part in parts for test in part.tests) for parts in (order, left_out))
     return Drawn(tests, left, sum(each.minutes for each in taken))
 
 
@@ -257,14 +262,15 @@ def cell(wish: str, minutes: float, turn: int, slower: float = 1.0) -> Cell | No
     Args:
         wish: of NUMALIGN_LAB_CELL, "" for the rotation.
         minutes: for all of it.
-        turn: a number that grows: hours since the epoch.
+        turn: seed of the choice of the cell.
         slower: how many times slower this machine is than the measured one.
 
     Raises:
         SystemExit: there is no such cell.
     """
     if not wish:
-        return cells.of_turn(cells.read(), turn // len(SLICES), minutes / SLOWER / slower - AFTER)
+        number = random.Random(turn).randrange(HOUR)
+        return cells.of_turn(cells.read(), number, minutes / SLOWER / slower - AFTER)
     if wish not in cells.BY_NAME:
         raise SystemExit(f"there is no cell {wish}; there are {', '.join(cells.BY_NAME)}")
     return cells.BY_NAME[wish]
@@ -274,6 +280,11 @@ def least(slice_: Slice) -> float:
     """Minutes of the core, any one part of a slice, and what it builds: what every run must have room for."""
     core = 0 if slice_ is CELL else CORE.minutes
     return core + slice_.building + max(each.minutes for each in slice_.parts)
+
+
+def groups(slice_: Slice) -> tuple[Slice, ...]:
+    """Those that a slice is made of."""
+    return tuple(each for each in GROUPS if {*each.tests} <= {*slice_.tests})
 
 
 def of_this_run() -> Slice:
@@ -297,16 +308,16 @@ def page() -> str:
     return f"""# What CI runs, and how long it takes
 
 `.ci/run` installs what it needs, runs `make test`, and then a part of the lab. CI stops a run after 90 minutes, so
-every run takes the lab's core and, of one of the slices below, the parts that there is time for. Slices change by
-the hour, and so does the part that comes first. `{CHOICE}=machines+release .ci/run` chooses a slice,
-`{CHOICE}=machines` one of its groups. What only that slice needs is built first. Once the lab stands, the
-list of its tests is drawn up from the minutes that are left and those below; the log and the report say what is left
-out. On a machine where `make test` took longer than below, or the agent's first start longer than
-{60 * START:.0f} seconds, the list is shorter by the square of that: the slice goes first, then parts of the core. The
-first pods, the chart's life and five kills of the agent stay; where there is no time for these, nothing runs, which
-is red. What is on the list is run once: a test that fails, is skipped or does not come to its end turns the run red,
-and so does a lab that does not come up at a second try of its boot. A red run names the commit at which the test, and
-the slice, passed last on that machine.
+every run takes the lab's core and, of one of the slices below, the parts that there is time for. The slice changes by
+the hour and the day, and so does the part that comes first. `{CHOICE}=machines+release .ci/run` chooses a
+slice, `{CHOICE}=machines` one of its groups. What only that slice needs is built first. Once the lab stands,
+the list of its tests is drawn up from the minutes that are left and those below: the first pods, the chart's life and
+five kills of the agent; then one part of the slice, the rest of the core, and the rest of the slice, each if there is
+time. The core runs first. The log and the report say what is left out. Where there is no time for the first three,
+nothing runs, which is red. On a machine where `make test` took longer than below, or the agent's first start longer
+than {60 * START:.0f} seconds, the list is shorter by the square of that. What is on it is run once: a test that
+fails, is skipped or does not come to its end turns the run red, and so does a lab that does not come up at a second
+try of its boot. A red run names the commit at which the test, and the group, passed last on that machine.
 
 Minutes on two cores, from a bare machine; what is built is kept in `~/.cache/numalign`, so that a second run has
 the first four rows, and what a slice needs, for nothing.

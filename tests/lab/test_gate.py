@@ -25,7 +25,7 @@ from tests.lab.broken import KINDS, changed
 from tests.lab.broken_promises import PROMISES
 from tests.lab.needs import LabError, PromiseError
 from tests.lab.places import ROOT
-from tests.lab.slices import AFTER, CORE, LEAST, SLICES, SLOWER, START, TESTS, drawn, pace
+from tests.lab.slices import AFTER, BEFORE, CELL, CORE, LEAST, SLICES, SLOWER, START, TESTS, Slice, drawn, pace
 
 WRONG = """
 import os, pathlib, time
@@ -233,37 +233,49 @@ def test_a_product_that_is_broken_on_purpose_can_be_made_of_this_one(kind: str) 
 
 
 def test_the_list_fits_or_says_what_is_left_out() -> None:
-    """The core is on it; of a slice what there is room for, each part first in its turn; else nothing runs."""
+    """The core is on it; of a slice what there is room for, each part first at some hour; else nothing runs."""
     whole = drawn(SLICES[0], 1000, 0)
     assert (set(whole.tests), whole.left_out) == ({*CORE.tests, *SLICES[0].tests}, ())
-    core = CORE.minutes * SLOWER + AFTER
-    bare = drawn(SLICES[0], core, 0)
-    assert (bare.tests, set(bare.left_out)) == (CORE.tests, set(SLICES[0].tests))
+    least = sum(part.minutes for part in CORE.parts[:LEAST]) * SLOWER + AFTER
+    bare = drawn(SLICES[0], least, 0)
+    assert bare.tests == tuple(test for part in CORE.parts[:LEAST] for test in part.tests)
+    assert {*bare.tests, *bare.left_out} == {*CORE.tests, *SLICES[0].tests}
     assert "LEFT OUT" in str(bare)
     with pytest.raises(LabError, match="nothing was tested"):
-        drawn(SLICES[0], core - 1, 0)
-    several = max(SLICES, key=lambda each: len(each.parts))
-    room = (CORE.minutes + max(part.minutes for part in several.parts)) * SLOWER + AFTER
-    turns = range(0, len(several.parts) * len(SLICES), len(SLICES))
-    assert {test for turn in turns for test in drawn(several, room, turn).tests} == {*CORE.tests, *several.tests}
+        drawn(SLICES[0], least - 1, 0)
+
+
+LAB_ENDS = 83
+"""Minutes after the start of .ci/run."""
+
+
+@pytest.mark.parametrize("slice_", [each for each in SLICES if each is not CELL], ids=lambda each: each.name)
+def test_every_part_has_its_turn_on_a_bare_machine_and_on_a_slow_one(slice_: Slice) -> None:
+    """Whoever runs at the same hour of each day takes all parts in time; the core is whole where there is time."""
+    bare = LAB_ENDS - sum(minutes for _, minutes in BEFORE) - slice_.building
+    days = range(0, 24 * 1000, 24)
+    for minutes, slower in ((bare, 1.0), (45, 1.44), (40, 1.21)):
+        lists = [drawn(slice_, minutes, turn, slower) for turn in days]
+        assert {test for each in lists for test in each.tests} >= {*slice_.tests}, (minutes, slower)
+    assert all(drawn(slice_, 40, turn).tests[: len(CORE.tests)] == CORE.tests for turn in days)
 
 
 def test_a_slow_machine_gets_a_shorter_list() -> None:
-    """`make test` or the agent's start tell it: the slice goes first, then parts of the core; the least stays."""
+    """`make test` or the agent's start tell it; the least of the core stays, or nothing runs."""
     minute, least = 60.0, CORE.parts[:LEAST]
     assert [pace(TESTS * minute * times) for times in (0, 1, 1.5)] == [1, 1, 1.5**2]
     assert pace(TESTS * minute * 1.5, START * minute * 2) == 2**2
-    room = CORE.minutes * SLOWER + AFTER
-    slow = drawn(SLICES[0], 1000, 0, slower=(1000 - AFTER) / SLOWER / CORE.minutes)
-    assert (slow.tests, set(slow.left_out)) == (CORE.tests, set(SLICES[0].tests))
-    slower = drawn(SLICES[0], room, 0, slower=1.05)
-    assert set(slower.left_out) == {*CORE.parts[-1].tests, *SLICES[0].tests}
-    most = CORE.minutes / sum(part.minutes for part in least)
-    slowest = drawn(SLICES[0], room, 0, slower=most)
-    assert slowest.tests == tuple(test for part in least for test in part.tests)
-    assert {*slowest.tests, *slowest.left_out} == {*CORE.tests, *SLICES[0].tests}
+    room = (CORE.minutes + SLICES[0].minutes) * SLOWER + AFTER
+    lists = [drawn(SLICES[0], room, 0, slower) for slower in (1, 1.5, 2, 3, 4)]
+    assert sorted((each.minutes for each in lists), reverse=True) == [each.minutes for each in lists]
+    first = [test for part in least for test in part.tests]
+    for each in lists:
+        assert [*each.tests][: len(first)] == first
+        assert {*each.tests, *each.left_out} == {*CORE.tests, *SLICES[0].tests}
+    most = (room - AFTER) / SLOWER / sum(part.minutes for part in least)
+    assert drawn(SLICES[0], room, 0, slower=most - 0.01).tests == tuple(first)
     with pytest.raises(LabError, match="nothing was tested"):
-        drawn(SLICES[0], room, 0, slower=most + 0.1)
+        drawn(SLICES[0], room, 0, slower=most + 0.01)
 
 
 def test_every_test_of_a_slice_is_there() -> None:
@@ -275,7 +287,7 @@ def test_every_test_of_a_slice_is_there() -> None:
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    files = {name.partition("::")[0] for name in names if name.startswith("tests/lab/test_faults")}
+    files = {name.partition("::")[0] for name in names if "::" in name and name.startswith("tests/lab/")}
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-n0", "-q", "--collect-only", "-p", "tests.lab.outcomes", *files],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,

@@ -46,8 +46,13 @@ def test_every_test_of_the_lab_is_run_by_some_run() -> None:
 
 
 def test_a_day_takes_all_slices_in_turn() -> None:
-    """Hours that follow each other take slices that follow each other, six in all; a wish takes its own."""
+    """Hours that follow each other take slices that follow each other, six in all; a wish takes its own.
+
+    Runs that begin every two hours, or at the same hour of each day, take all of them, too.
+    """
     assert [chosen("", hour * HOUR) for hour in range(len(SLICES))] == list(SLICES)
+    for every in (1, 1.5, 2, 3, 6, 12, 24):
+        assert {chosen("", run * every * HOUR).name for run in range(200)} == {each.name for each in SLICES}, every
     assert len(SLICES) <= MOST
     together = [part for each in SLICES if each is not slices.CELL for part in each.parts]
     assert sorted(together, key=str) == sorted((part for each in GROUPS for part in each.parts), key=str)
