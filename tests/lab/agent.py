@@ -141,17 +141,20 @@ def log(node: Node, lines: int = 40) -> str:
     return node.run(f"for f in $(ls -t {files} | head -2); do echo == $f; tail -n {lines} $f; done; true")
 
 
-def unpinned(node: Node, pod: str = "") -> list[str]:
-    """Containers that started without their sets, of one pod in default or of all, as agents on a node said.
-
-    Their answer to NRI was not ready in time, which a machine without processors of its own can bring about; the
-    cgroup path mends it (https://github.com/containerd/nri: a plugin that answers too late is dropped). An agent that
-    had not decided says so in other words, and is not meant.
-    """
+def unpinned(node: Node) -> list[str]:
+    """What agents on a node said of containers that started without their sets, for whatever reason."""
     files = f"/var/log/pods/{NAMESPACE}_*/*/*.log"
-    lines = node.run(f"grep -h 'starts without its sets' {files}; true").splitlines()
-    said = re.compile(r"container (\S+) of pod (\S+) starts without its sets: the answer took")
-    return [found[1] for found in map(said.search, lines) if found and (not pod or found[2] == f"default/{pod}")]
+    return node.run(f"grep -h 'starts without its sets' {files}; true").splitlines()
+
+
+def late(node: Node, pod: str) -> set[str]:
+    """Containers of a pod in default that started without their sets since the answer to NRI was not ready in time.
+
+    A machine without processors of its own can bring that about; the cgroup path mends it. An agent that had not
+    decided says so in other words, and is not meant.
+    """
+    said = re.compile(rf"container (\S+) of pod default/{re.escape(pod)} starts without its sets: the answer took")
+    return {found[1] for found in map(said.search, unpinned(node)) if found}
 
 
 def ledger(node: Node) -> Ledger | None:

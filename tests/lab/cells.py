@@ -116,7 +116,7 @@ def of_turn(known: Mapping[str, Any], turn: int, minutes: float) -> Cell | None:
 
     Args:
         known: what came of the cells.
-        turn: a number that grows by one.
+        turn: a number.
         minutes: for building what is missing, the start, the tests and the end.
 
     Returns:

@@ -330,8 +330,9 @@ the first four rows, and what a slice needs, for nothing.
 |---|---:|---:|---:|---:|
 {chr(10).join(slices)}
 
-The slice `cell` starts its own lab in place of the usual one, so it runs without the core. Each time the next cell of
-the support page has its turn. A cell takes turns once it has passed. Where there is no time to build its programs
+The slice `cell` starts its own lab in place of the usual one, so it runs without the core. Which cell of
+the support page has its turn is drawn by the hour. A cell takes turns once it has passed. Where there is no time to
+build its programs
 ({building}),
 the next cell that there is time for runs in its place, and where there is none, the core alone.
 A cell's tests are all on its list; where `make test` took long, a cell needs more of the time that is left.

@@ -163,11 +163,13 @@ class GuestNode:
         One that the agent says started before its answer was ready said nothing about the sets it was to have: these
         are the books', which the emulated machine's speed does not change. More than a few of them are no accident.
         """
-        pool = self.shared() or ONLINE
-        late = () if self.ground.pins else agent.unpinned(self.node, pod["metadata"]["name"])
+        if not pod["status"].get("initContainerStatuses"):
+            return {}
+        late = set[str]() if self.ground.pins else agent.late(self.node, pod["metadata"]["name"])
         books = reading.books(self.node).get(pod["metadata"]["uid"], {}) if late else {}
+        pool = self.shared() or ONLINE
         found = {}
-        for each in pod["status"].get("initContainerStatuses", ()):
+        for each in pod["status"]["initContainerStatuses"]:
             ended = each["state"].get("terminated") or each.get("lastState", {}).get("terminated")
             if not ended:
                 continue

@@ -70,7 +70,7 @@ def test_the_first_act_of_a_container_is_where_it_was_granted(lab: Lab, ours: Gr
         name, pods = f"first-{run}-{pods}", pods + 1
         lab.create(pod(name, min(AT_ONCE, TIMES - answered), TELL), ours.node)
         granted, said = ended(lab, name)
-        without = set(agent.unpinned(ours.node, name))
+        without = agent.late(ours.node, name)
         late.update(without)
         assert late.total() <= TIMES // 10, f"of {pods} pods these started without their sets: {late}"
         assert not [each for each, times in late.items() if times > SAME], f"late again and again: {late}"
