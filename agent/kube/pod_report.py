@@ -173,6 +173,15 @@ def refused(
     )  # fmt: skip
 
 
+def is_refusal(report: PodReport) -> bool:
+    """Whether a report says that its pod was refused."""
+    return _refuses(report.status, report.reason)
+
+
+def _refuses(status: object, reason: object) -> bool:
+    return status == "False" and str(reason) in set(Reason)
+
+
 def nothing(uid: str, namespace: str, name: str) -> PodReport:
     """The report of a pod that carries no word of ours any more."""
     keys: dict[str, str | None] = dict.fromkeys((ASSIGNMENT, CPUS, NODES, FAILED))
@@ -197,7 +206,7 @@ def annotated_grant(body: Mapping[str, Any]) -> AnnotatedGrant | None:
     return AnnotatedGrant(
         policy=said.get("policy", ""), scope=said.get("scope", ""), asked=said.get("asked", ""),
         devices=_devices(verdict.get("message")),
-        refused=verdict.get("status") == "False" and str(verdict.get("reason")) in set(Reason),
+        refused=_refuses(verdict.get("status"), verdict.get("reason")),
     )  # fmt: skip
 
 

@@ -59,6 +59,9 @@ class Queue(Publisher):
         self.actions.append(("evict", uid))
         done()
 
+    def ended(self, uid: str) -> None:
+        """What was told stays told."""
+
     def forget(self, uid: str) -> None:
         self.forgotten.append(uid)
 

@@ -225,11 +225,10 @@ class PodReporter:
         return None
 
     def released(self, uid: str) -> None:
-        """Nothing to tell: the pod is gone."""
-        with self._lock:
-            face = self._faces.get(uid)
+        """The pod has ended, and may stay in the API for long."""
+        face = self._face(uid)
         if face is not None:
-            self._publisher.forget(face.api_uid)
+            self._publisher.ended(face.api_uid)
 
     def written(self, results: tuple[Written, ...]) -> None:
         """Writes are for metrics and logs."""

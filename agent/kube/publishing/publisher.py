@@ -30,7 +30,7 @@ from functools import partial
 from agent.engine.fault_isolation import MOST, sentence
 from agent.errors import KubeError
 from agent.kube.client import KubeClient
-from agent.kube.pod_report import PodReport
+from agent.kube.pod_report import PodReport, is_refusal
 from agent.kube.publishing.fair_queue import FairQueue, Job, Key
 from agent.kube.publishing.notices import Notice, Notices, Regarding
 from agent.kube.publishing.overwritten import Overwritten
@@ -177,6 +177,15 @@ class Publisher:
         """Whether something was told, or is to be told, of a pod."""
         with self._wake:
             return uid in self._told or uid in self._reports
+
+    def ended(self, uid: str) -> None:
+        """The pod has ended: what it had is over, and nothing is done to it; why it was refused is told still."""
+        with self._wake:
+            report = self._reports.get(uid)
+            self.forget(uid)
+            if report is not None and is_refusal(report):
+                self._reports[uid] = report
+                self._schedule(("status", uid), report.namespace, 0.0)
 
     def forget(self, uid: str) -> None:
         """The pod is gone."""
