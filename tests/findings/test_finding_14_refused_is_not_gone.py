@@ -100,6 +100,11 @@ def test_finding_14_annotations_that_are_full_leave_the_condition() -> None:
     assert desk.api.deadlines("p")[-1]["spec"] == {"activeDeadlineSeconds": 1}
     assert [event["reason"] for event in desk.api.events("p")] == ["NotTold"]
     assert desk.refused == {"status": 1}
+    sent = len(desk.patches())
+    desk.publisher.ended("u")
+    desk.run(5)
+    assert (len(desk.patches()), desk.refused) == (sent, {"status": 1}), "its end makes no refusal new"
+    assert desk.publisher.waiting == 1
 
 
 class Carrier:

@@ -141,7 +141,7 @@ class PodReporter:
                 ran or (known is not None and known.ran),
                 full,
             )
-        if word is not None and not self._left:
+        if word is not None and not self._left and (not found.ended or pod_reports.is_refusal(word)):
             self._publisher.publish(word)
         elif not full:
             self._publisher.seen(found.api_uid, lambda report: pod_reports.carried(body, report))
@@ -227,7 +227,9 @@ class PodReporter:
     def released(self, uid: str) -> None:
         """The pod has ended, and may stay in the API for long."""
         face = self._face(uid)
-        if face is not None:
+        if face is not None and face.full:
+            self._publisher.forget(face.api_uid)
+        elif face is not None:
             self._publisher.ended(face.api_uid)
 
     def written(self, results: tuple[Written, ...]) -> None:

@@ -88,6 +88,7 @@ class Publisher:
         self._told: dict[str, PodReport] = {}
         self._unsure: set[str] = set()  # uids of pods to which something was sent whose answer has not come
         self._bare: set[str] = set()  # uids of pods that carry their condition, and not their annotations: refused
+        self._over: set[str] = set()  # uids of pods that have ended, and are to carry why they were refused
         self._overwritten = Overwritten()
         self._actions: dict[Key, _Action] = {}
         self._notices = Notices(clock, dropped)
@@ -179,21 +180,27 @@ class Publisher:
             return uid in self._told or uid in self._reports
 
     def ended(self, uid: str) -> None:
-        """The pod has ended: what it had is over, and nothing is done to it; why it was refused is told still."""
+        """The pod has ended: nothing is done to it, and what it had is over.
+
+        It may stay in the API for long: that it was refused is told still, and words that are taken back are.
+        """
         with self._wake:
             report = self._reports.get(uid)
-            self.forget(uid)
-            if report is not None and is_refusal(report):
-                self._reports[uid] = report
-                self._schedule(("status", uid), report.namespace, 0.0)
+            if report is None or (report.status and not is_refusal(report)):
+                self.forget(uid)
+                return
+            self._over.add(uid)
+            for key in [each for each in self._actions if each[1] == uid]:
+                del self._actions[key]
+                self._jobs.drop(key)
 
     def forget(self, uid: str) -> None:
         """The pod is gone."""
         with self._wake:
             for table in (self._reports, self._told, self._sent_at):
                 table.pop(uid, None)
-            self._unsure.discard(uid)
-            self._bare.discard(uid)
+            for those in (self._unsure, self._bare, self._over):
+                those.discard(uid)
             self._overwritten.forget(uid)
             self._actions = {key: action for key, action in self._actions.items() if key[1] != uid}
             self._jobs.forget(uid)
@@ -325,7 +332,8 @@ class Publisher:
     # ---- what went wrong
 
     def _failed(self, job: Job, error: Exception) -> None:
-        (what, uid), longest = job.key, LONGEST_DELAY
+        what, uid = job.key
+        longest = LONGEST_REFUSED if uid in self._over else LONGEST_DELAY  # the ended may be many, and stay for long
         status = error.status if isinstance(error, KubeError) else None
         if status in {NOT_FOUND, CONFLICT, INVALID}:
             with self._wake:
