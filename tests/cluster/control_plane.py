@@ -136,6 +136,22 @@ class Api:
         token: str = answer["status"]["token"]
         return token
 
+    def wait_allowed(self, token: str, verb: str, resource: str, group: str = "", **more: str) -> None:
+        """Wait until a token may do something: the server hears of its own bindings a moment after they are made.
+
+        Args:
+            token: whose rights are asked for.
+            verb: as a rule of a role has it.
+            resource: the same.
+            group: the same.
+            more: subresource, namespace and name, where these matter.
+        """
+        attributes = {"verb": verb, "resource": resource, "group": group, **more}
+        kind = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+        asked = {**kind, "spec": {"resourceAttributes": attributes}}
+        path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+        until(lambda: self.call("POST", path, asked, token=token)["status"]["allowed"], f"{verb} {resource}")
+
 
 class ControlPlane(Api):
     """etcd, kube-apiserver, controllers; `with ControlPlane(program, folder) as cluster: ...`."""

@@ -15,7 +15,6 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -30,6 +29,7 @@ from agent.host.standin import container_id
 from agent.kube.pod_report import ASSIGNMENT, CONDITION
 from agent.model.ledger import Ledger
 from agent.model.pod import Qos
+from agent.observe.metrics import FRESH
 from tests import patience
 from tests.cluster.control_plane import ApiError, ControlPlane
 from tests.cluster.objects import Object, namespace, node, pod
@@ -55,6 +55,7 @@ def install(cluster: ControlPlane) -> None:
     cluster.ensure(namespace(SYSTEM))
     for file in ("access/rbac", "access/rbac-eviction", "access/admission-policy", "crds/noderesourcetopologies"):
         cluster.ensure(*yaml.safe_load_all((DEPLOY / f"{file}.yaml").read_text()))
+    cluster.wait_served("/apis/topology.node.k8s.io/v1alpha2/noderesourcetopologies")
 
 
 class Place:
@@ -221,6 +222,7 @@ class Agent:
         self.log = place.folder / "agent.log"
         self.process: subprocess.Popen[bytes] | None = None
         self.address = ""
+        self._scraped = -FRESH
 
     def __enter__(self) -> Self:
         place = self.place
@@ -272,35 +274,39 @@ class Agent:
                     return found  # type: ignore[no-any-return]  # JSON
         return {}
 
-    def _empty(self, queue: str) -> bool:
-        return self.metric(f'numalign_queue_length{{queue="{queue}"}}') == 0
-
     def settled(self) -> None:
         """Wait until nothing waits to be decided or told."""
-        for queue in ("intake", "publisher"):
-            wait(partial(self._empty, queue), what=queue)
+        queues = [f'numalign_queue_length{{queue="{queue}"}}' for queue in ("intake", "publisher")]
+        wait(lambda: not any(map(self.metrics().get, queues)), what="the queues")
         time.sleep(0.5)
 
     def get(self, path: str) -> str:
-        """A page of its server."""
+        """A page of its server; /metrics as it is now, not as it was when somebody asked a moment ago."""
+        if path == "/metrics":  # the agent serves one text to all who ask within this time
+            time.sleep(max(0.0, self._scraped + FRESH - time.monotonic()))
         with urllib.request.urlopen(f"http://{self.address}{path}", timeout=60) as answer:
-            return answer.read().decode()  # type: ignore[no-any-return]  # JSON
+            text: str = answer.read().decode()
+        if path == "/metrics":
+            self._scraped = time.monotonic()
+        return text
+
+    def metrics(self) -> dict[str, float]:
+        """The lines of /metrics."""
+        lines = (each.rpartition(" ") for each in self.get("/metrics").splitlines() if not each.startswith("#"))
+        return {name: float(value) for name, _, value in lines}
 
     def metric(self, line: str) -> float:
         """The value of a line of /metrics, 0 where it is not there."""
-        for each in self.get("/metrics").splitlines():
-            name, _, value = each.rpartition(" ")
-            if name == line:
-                return float(value)
-        return 0.0
+        return self.metrics().get(line, 0.0)
 
     def patches(self) -> float:
-        """Requests that changed something of a pod."""
-        lines = self.get("/metrics").splitlines()
+        """Requests about what pods carry that the server answered."""
         return sum(
-            float(each.rpartition(" ")[2])
-            for each in lines
-            if each.startswith("numalign_api_requests_total") and 'verb="PATCH pods' in each
+            value
+            for name, value in self.metrics().items()
+            if name.startswith("numalign_api_requests_total")
+            and 'verb="PATCH pods' in name
+            and 'code="0"' not in name
         )
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from agent.model.cgroup import Level
 from agent.model.idset import CpuSet
-from tests import peers
+from tests import patience, peers
 from tests.cluster.control_plane import ApiError, ControlPlane
 from tests.cluster.cuts import Cuts
 from tests.cluster.nodes import Agent, Place
@@ -195,7 +195,7 @@ def soak(cluster: ControlPlane, folder: Path, pods: int, seconds: float, *, paus
         assert not trouble, trouble
         lasted = time.monotonic() - began
         settled = time.monotonic()
-        while (left := disagreements(place)) and time.monotonic() - settled < 60:
+        while (left := disagreements(place)) and time.monotonic() - settled < 2 * patience.PATIENCE:
             time.sleep(0.2)
         assert not left, "\n".join(left)
         settle = time.monotonic() - settled

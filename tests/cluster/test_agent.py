@@ -28,6 +28,7 @@ def test_a_pod_gets_cpus_and_carries_the_word(place: Make) -> None:
         assert notes["numalign.io/cpus"] == node.held(uid)
         assert node.condition("web")["status"] == "True"
         wait(lambda: node.topology().get("zones"), what="the topology object")
+        agent.settled()
         assert agent.patches() == 1
         node.tree.remove_pod(uid)
         node.delete("web")
@@ -114,8 +115,8 @@ def test_s2_static_pods_and_excluded_namespaces_are_left_alone(place: Make) -> N
         wait(lambda: node.assignment("web"), what="the word")
         uid = node.start("static", uid=digest)
         assert uid == digest
+        wait(lambda: digest in node.ledger().pods, what="its decision")
         agent.settled()
-        assert digest in node.ledger().pods
         assert node.held(digest) == ""
         assert "activeDeadlineSeconds" not in node.pod("static")["spec"]
         assert node.assignment("static") == {}
@@ -214,7 +215,7 @@ def test_s14_reserving_more_than_the_kubelet_is_told(place: Make) -> None:
     """With our own reservation above the kubelet's, the start, an Event and a metric say by how much."""
     node = place(settings={"reservedSystemCPUs": "0-3"}, keeps="1")
     with Agent(node) as agent:
-        assert agent.metric("numalign_reserved_mismatch_millicpus") == 3000
+        wait(lambda: agent.metric("numalign_reserved_mismatch_millicpus") == 3000, what="the metric")
         wait(lambda: node.events("NumalignReservation"), what="the Event")
 
 
@@ -225,7 +226,7 @@ def test_a_watch_that_speaks_is_not_silent(place: Make) -> None:
         wait(lambda: agent.metric("numalign_api_silent_seconds") > 2.5, what="a quiet while")
         before = agent.metric('numalign_api_requests_total{code="200",verb="WATCH pods"}')
         node.create("web")
-        wait(lambda: agent.metric("numalign_api_silent_seconds") < 2, 5, "a word")
+        wait(lambda: agent.metric("numalign_api_silent_seconds") < 2, what="a word")
         assert agent.metric('numalign_api_requests_total{code="200",verb="WATCH pods"}') == before
 
 
@@ -247,10 +248,10 @@ def test_s20_the_node_page_shows_the_nodes_pods_on_a_port_of_its_own(place: Make
         wait(lambda: node.assignment("web"), what="the annotation")
         page = str(agent._find("serving the node page").get("address"))
         assert page.startswith("http://127.0.0.1:")
-        with urllib.request.urlopen(f"{page}api/pods", timeout=10) as answer:
+        with urllib.request.urlopen(f"{page}api/pods", timeout=60) as answer:
             found = {each["name"]: each for each in json.load(answer)["pods"]}
         assert found["web"]["state"] == "aligned"
-        with urllib.request.urlopen(page.rstrip("/") + found["web"]["explanation"], timeout=10) as answer:
+        with urllib.request.urlopen(page.rstrip("/") + found["web"]["explanation"], timeout=60) as answer:
             assert json.load(answer)["verdict"] == "aligned"
         with pytest.raises(urllib.error.HTTPError, match="404"):
             agent.get("/api/pods")

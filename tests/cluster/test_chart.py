@@ -51,7 +51,7 @@ def test_the_api_server_takes_every_object(cluster: ControlPlane, values: Path) 
     cluster.ensure(*(namespace(each) for each in ("dry-system", "monitoring")), *schemas.monitoring())
     found = rendering.objects(rendering.render("--values", values, name="dry", namespace="dry-system"))
     for each in found:
-        wait(partial(_taken, cluster, each), 20, each["kind"])
+        wait(partial(_taken, cluster, each), what=each["kind"])
 
 
 def _taken(cluster: ControlPlane, body: Object) -> bool:
@@ -126,13 +126,14 @@ def _belongs(cluster: ControlPlane, node: Place) -> None:
         cluster.call("DELETE", f"/api/v1/namespaces/{SYSTEM}/pods/{name}?gracePeriodSeconds=0")
     path = f"/api/v1/namespaces/{SYSTEM}/pods/agent-{node.name}"
     cluster.call("PATCH", path, {"metadata": {"labels": labels}}, kind=MERGE)
+    cluster.call("PATCH", f"{path}/status", {"status": {"phase": "Running"}}, kind=MERGE)
     status = {"desiredNumberScheduled": 1, "currentNumberScheduled": 1, "numberMisscheduled": 0, "numberReady": 1}
     cluster.call("PATCH", f"{SETS}/{FULL}/status", {"status": status}, kind=MERGE)
 
 
 def _play_job(cluster: ControlPlane, folder: Path, lines: list[str]) -> None:
     """What controller, kubelet and image would do: run the Job's command with its account, report its end."""
-    wait(lambda: cluster.call("GET", JOBS)["items"], 60, "the hook's Job")
+    wait(lambda: cluster.call("GET", JOBS)["items"], what="the hook's Job")
     (job,) = cluster.call("GET", JOBS)["items"]
     spec = job["spec"]["template"]["spec"]
     folder.mkdir()
@@ -199,7 +200,7 @@ def test_s18_install_upgrade_rollback_uninstall(cluster: ControlPlane, node: Pla
         assert f"{node.name}: released" in job
         assert "1 of 1 nodes are released" in job
         assert node.effective(uid) == str(node.machine.online)
-    wait(lambda: not _remaining(cluster), 20, "the end of every object")
+    wait(lambda: not _remaining(cluster), what="the end of every object")
     assert not (node.state / "checkpoint.json").exists()
 
 
@@ -217,7 +218,7 @@ def test_s18_uninstall_stops_where_a_node_remains(cluster: ControlPlane, node: P
         cluster.call("GET", f"{SETS}/{FULL}", token=(tmp_path / "hook" / "token").read_text())
     helm("uninstall", NAME, "--no-hooks")
     cluster.call("DELETE", f"{JOBS}/{FULL}-uninstall?propagationPolicy=Background")
-    wait(lambda: not _remaining(cluster), 20, "the end of every object")
+    wait(lambda: not _remaining(cluster), what="the end of every object")
 
 
 def test_s18_an_account_that_exists_asks_the_agents(cluster: ControlPlane, node: Place, tmp_path: Path) -> None:
@@ -232,7 +233,7 @@ def test_s18_an_account_that_exists_asks_the_agents(cluster: ControlPlane, node:
         said, job = _hooked(lambda: helm("uninstall", NAME), cluster, tmp_path / "hook")
     assert f'release "{NAME}" uninstalled' in said, job
     assert f"{node.name}: released" in job
-    wait(lambda: not _remaining(cluster), 20, "the end of every object")
+    wait(lambda: not _remaining(cluster), what="the end of every object")
     cluster.call("GET", account)
 
 

@@ -47,7 +47,7 @@ def test_s12_failed_pods_of_ours_are_deleted_after_their_time(place: Make) -> No
         assert "rbac.cleanup: true" in node.events("NumalignCleanup")[0]["message"]
         assert node.there("ours")
         allow(node.cluster)
-        wait(lambda: not node.there("ours"), 60, "the deletion")
+        wait(lambda: not node.there("ours"), what="the deletion")
         wait(lambda: agent.metric(DELETED) == 1, what="the count")
         assert node.there("theirs")
 
@@ -82,7 +82,7 @@ def test_s12_the_policy_lets_an_agents_token_delete_nothing_else(place: Make) ->
             return str(error)
         return ""
 
-    wait(lambda: "not on node" in answer("elsewhere", trial="?dryRun=All"), 60, "role and policy")
+    wait(lambda: "not on node" in answer("elsewhere", trial="?dryRun=All"), what="role and policy")
     assert "not on node" in answer("elsewhere")
     for name in ("plain", "running", "copied", "aligned", "evicted"):
         assert "only delete a Failed pod that it refused" in answer(name), name

@@ -12,9 +12,11 @@ from pathlib import Path
 import pytest
 
 from agent.core.cgroups.writers import kubelet_writes
+from agent.kube import configz
 from agent.kube.access import ApiAccess
 from agent.kube.configz import kubelet_configuration
 from tests.cluster.control_plane import ControlPlane, free_port
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.cluster
 STATIC = {"kubeletconfig": {"cpuManagerPolicy": "static", "memoryManagerPolicy": "None"}}
@@ -53,9 +55,10 @@ class Kubelet:
 
 
 @pytest.fixture
-def kubelet(cluster: ControlPlane) -> Iterator[Kubelet]:
+def kubelet(cluster: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kubelet]:
     """A running one."""
     server = Kubelet(cluster.folder / "certs")
+    monkeypatch.setattr(configz, "SECONDS", PATIENCE)
     yield server
     server.stop()
 

@@ -44,6 +44,10 @@ def fleet(cluster: ControlPlane) -> ControlPlane:
         bind("fleet-half", "fleet-half"), bind(role["metadata"]["name"], "fleet-all"), account("default", "shop"),
         body,
     )  # fmt: skip
+    for name in ("fleet-all", "fleet-half"):
+        cluster.wait_allowed(
+            cluster.token("default", name), "list", "noderesourcetopologies", "topology.node.k8s.io"
+        )  # fmt: skip
     return cluster
 
 

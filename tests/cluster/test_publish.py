@@ -43,6 +43,7 @@ def access(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> A
     )  # fmt: skip
     token = tmp_path_factory.mktemp("token") / "token"
     token.write_text(cluster.token("default", "teller"))
+    cluster.wait_allowed(token.read_text(), "patch", "pods", subresource="status", namespace="default")
     return ApiAccess(cluster.server, cluster.ca, token, check_name=False)
 
 

@@ -41,7 +41,10 @@ class Uninstaller:
             binding["roleRef"]["name"] = binding["subjects"][0]["name"] = f"{name}-uninstall"
         cluster.ensure(*rights)
         folder.mkdir()
-        (folder / "token").write_text(cluster.token(SYSTEM, f"{name}-uninstall"))
+        token = cluster.token(SYSTEM, f"{name}-uninstall")
+        (folder / "token").write_text(token)
+        cluster.wait_allowed(token, "list", "pods")
+        cluster.wait_allowed(token, "patch", "pods", subresource="status", namespace=SYSTEM)
         (folder / "ca.crt").write_bytes(cluster.ca.read_bytes())
         labels = {"release": name}
         container = {"name": "agent", "image": "none"}
@@ -143,7 +146,7 @@ def test_s18_a_request_outlives_the_agent_and_can_be_taken_back(
         assert hook.run()[0] == 0
         agent.end()
     with Agent(node) as agent:
-        wait(lambda: agent.metric("numalign_observe_only") == 1, 5, "still released")
+        wait(lambda: agent.metric("numalign_observe_only") == 1, what="still released")
         assert node.effective(uid) == str(node.machine.online)
         path = f"/api/v1/namespaces/{SYSTEM}/pods/agent-{node.name}"
         cluster.call("PATCH", path, {"metadata": {"annotations": {"numalign.io/release": None}}}, kind=MERGE)
@@ -162,6 +165,8 @@ def test_s18_nodes_that_remain_are_named(cluster: ControlPlane, place: Make, tmp
     hook.counts(good, dead, wanted=3)
     with Agent(good):
         code, text = hook.run(within=4, output="text")
+        if "0 of 3 nodes" in text:  # a slow machine: who is released by now answers at once
+            code, text = hook.run(within=60, output="text")
     assert code == 1
     lines = text.splitlines()
     assert "1 of 3 nodes are released" in lines

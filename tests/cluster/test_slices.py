@@ -48,6 +48,7 @@ def test_s10_a_resource_slice_stops_and_resumes_the_agent(place: Make) -> None:
         node.create("later")
         later = node.start("later")
         wait(lambda: node.assignment("later"), what="the decision")
+        agent.settled()
         assert node.effective(later) != node.held(later), "nothing is written"
 
 

@@ -67,6 +67,7 @@ def reader(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> A
     )
     token = tmp_path_factory.mktemp("token") / "token"
     token.write_text(cluster.token("default", "watcher"))
+    cluster.wait_allowed(token.read_text(), "list", "nodes")
     return ApiAccess(server=cluster.server, ca=cluster.ca, token_file=token, check_name=False)
 
 
@@ -98,6 +99,7 @@ def test_only_this_nodes_pods_arrive_and_nothing_is_written(
     stored = cluster.call("GET", "/api/v1/namespaces/default/pods/mine")
     cluster.call("DELETE", "/api/v1/namespaces/default/pods/mine")
     wait(lambda: "mine" in listener.deleted)
+    wait(lambda: "WATCH nodes" in {verb for verb, _ in counted})  # begun beside the one of pods
     assert "other" not in listener.changed
     assert "finalizers" not in stored["metadata"]
     assert not [name for name in stored["metadata"].get("annotations", {}) if "kopf" in name]
@@ -141,10 +143,10 @@ def test_a_deletion_missed_while_the_server_was_away_is_found(
     cluster.call("DELETE", "/api/v1/namespaces/default/pods/gone")
     wait(
         lambda: "gone" in listener.deleted or (stays in listener.lists[-1] and gone not in listener.lists[-1]),
-        60, "for the deletion",
+        what="the deletion",
     )  # fmt: skip
     cluster.create(pod("after", "w1"))
-    wait(lambda: "after" in listener.changed, 60, "for events after the restart")
+    wait(lambda: "after" in listener.changed, what="events after the restart")
     for name in ("stays", "after"):
         cluster.call("DELETE", f"/api/v1/namespaces/default/pods/{name}")
 
@@ -162,7 +164,7 @@ def test_a_revoked_token_is_no_storm_and_a_rotated_one_is_used(
     time.sleep(3)
     assert len(counted) < 20, counted
     token.write_text(reader.token_file.read_text())
-    wait(lambda: listener.lists, 60, "for the first list with the new token")
+    wait(lambda: listener.lists, what="the first list with the new token")
     assert source.stop(PATIENCE)
 
 

@@ -139,7 +139,7 @@ def test_s11_pods_that_wait_are_not_replaced(controlled: ControlPlane, tmp_path:
         held = [each for each in storm.others() if storm.node.held(storm.node.pod(each)["metadata"]["uid"])]
         assert len(held) == 2
         assert agent.metric("numalign_waiting_pods") == 3
-        assert storm.owner(REPLICA_SETS)["replicas"] == 5
+        wait(lambda: storm.owner(REPLICA_SETS)["replicas"] == 5, what="the controller's count")
 
 
 def test_s11_a_crowd_that_may_not_wait_makes_no_storm(controlled: ControlPlane, tmp_path: Path) -> None:

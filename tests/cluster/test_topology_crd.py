@@ -28,6 +28,7 @@ def client(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> K
     cluster.create(account("topology"), cluster_role("topology", group), bind("topology", "topology"))
     token = tmp_path_factory.mktemp("token") / "token"
     token.write_text(cluster.token("default", "topology"))
+    cluster.wait_allowed(token.read_text(), "create", "noderesourcetopologies", "topology.node.k8s.io")
     return KubeClient(ApiAccess(cluster.server, cluster.ca, token, check_name=False), "t1")
 
 

@@ -208,7 +208,7 @@ def test_s8_a_write_that_hangs_stalls_nothing_else(node: Node) -> None:
     assert stalling.started == [node.path(APP)]
     stalling.go_on.set()
     patience.until(lambda: not cgroups.hanging)
-    assert [w.error for w in cgroups.apply((stuck,))] == [""]
+    patience.until(lambda: [w.error for w in cgroups.apply((stuck,))] == [""], "the write")
     assert node.at(node.path(APP)).mems == NodeSet.of(0)
 
 
@@ -227,7 +227,7 @@ def test_s8_hanging_writes_are_few(node: Node, monkeypatch: pytest.MonkeyPatch) 
     finally:
         stalling.go_on.set()
     patience.until(lambda: not cgroups.hanging)
-    assert [w.error for w in cgroups.apply(writes)] == ["", "", ""]
+    patience.until(lambda: [w.error for w in cgroups.apply(writes)] == ["", "", ""], "the writes")
 
 
 def test_an_empty_node_is_observed_as_such(tree: Tree) -> None:

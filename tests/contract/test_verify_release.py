@@ -6,7 +6,6 @@ import json
 import os
 import re
 import shutil
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from agent.model.ledger import CpuBooks, Ledger, PodRecord
 from agent.model.machine import Cpu, Machine, NumaNode
 from agent.model.pod import Container, Pod, Qos
 from agent.model.rules import CpuRules, MemoryRules, Rules
+from tests import patience
 from tests.contract.trees import Tree, write
 
 UID = "0f5c1a2e-0000-4000-8000-000000000001"
@@ -242,11 +242,8 @@ def test_s17_an_empty_tree_is_emptied(site: Site) -> None:
     for pid in list(site.pids.values()):
         site.tree.end(pid)
     site.pids.clear()
-    for _ in range(100):
-        cgroups = Cgroups(site.tree.root, kernel=site.tree.kernel, kubepods=f"{site.tree.base}/kubepods")
-        if not any(each.populated for each in cgroups.observe().cgroups):
-            break
-        time.sleep(0.02)
+    cgroups = Cgroups(site.tree.root, kernel=site.tree.kernel, kubepods=f"{site.tree.base}/kubepods")
+    patience.until(lambda: not any(each.populated for each in cgroups.observe().cgroups), "no process")
     result = site.run("release", "--output", "json", "--forget")
     assert result.exit_code == 0, (result.output, result.exception)
     found = json.loads(result.stdout)

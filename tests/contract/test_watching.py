@@ -104,6 +104,7 @@ def test_what_is_there_at_the_start_is_told_as_old(tree: Tree) -> None:
     for path in ("/kubepods", "/kubepods/poda", "/kubepods/poda/c"):
         tree.make(path)
     with watched(tree) as (_, seen):
+        assert seen.until(lambda: len(seen.appeared) == 2)
         assert {each.path.removeprefix(tree.base): each.fresh for each in seen.appeared.values()} == {
             "/kubepods/poda": False,
             "/kubepods/poda/c": False,

@@ -153,7 +153,7 @@ class Real:
 
     def spawn(self) -> int:
         script = (
-            "import threading, time; threading.Thread(target=time.sleep, args=(60,)).start(); print(1, flush=True)"
+            "import threading, time; threading.Thread(target=time.sleep, args=(3600,)).start(); print(1, flush=True)"
         )
         child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
         assert child.stdout is not None

@@ -168,7 +168,7 @@ def test_finding_01_topology_that_cannot_be_put_together_is_tried_again(tmp_path
     wait(lambda: bool(problems), "the fault is told")
     broken.clear()
     wait(lambda: bool(api.requests), "it is published")
-    loop.stop()
+    loop.stop(PATIENCE)
     assert set(threading.enumerate()) <= before, "asked to stop, it ends: an agent that ends waits for it"
     assert len([each for each in problems if "ZeroDivisionError" in each]) == 1
 
@@ -268,7 +268,9 @@ def test_finding_01_an_odd_answer_at_the_start_ends_no_start(tmp_path: Path, ask
 
 
 @pytest.mark.parametrize("body", ODD, ids=lambda body: body.decode("latin-1"))
-def test_finding_01_an_odd_answer_about_one_pod_ends_no_asking(tmp_path: Path, body: bytes) -> None:
+def test_finding_01_an_odd_answer_about_one_pod_ends_no_asking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: bytes
+) -> None:
     """The runtime starts a pod of which the API server says nonsense; the next one is found."""
     node = ClusterNode(tmp_path)
     node.keep()
@@ -277,9 +279,8 @@ def test_finding_01_an_odd_answer_about_one_pod_ends_no_asking(tmp_path: Path, b
         api.odd = {"/pods/odd": body, "/pods/good": json.dumps(good).encode()}
         with cluster_node(node.options(api.url)) as agent:
             assert edges_of(agent).find("default", "odd", "odd") is None
-            found = None
-            for _ in range(100):  # each question has 50 ms
-                found = found or edges_of(agent).find("default", "good", "good")
+            monkeypatch.setattr("agent.app.cluster.find_pod.FIND_WITHIN", PATIENCE)
+            found = edges_of(agent).find("default", "good", "good")
             assert found is not None
             assert found.uid == "good"
 

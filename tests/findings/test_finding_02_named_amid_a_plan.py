@@ -206,10 +206,21 @@ def test_finding_02_s9_the_runtime_waits_for_the_write_that_would_come_after_its
     That plan is given up for the name, so that nobody has left its CPUs yet: it starts on the pool (S6).
     """
     monkeypatch.setattr(enforcer, "AWAITED", 10 * PATIENCE)
+    heard, hear = threading.Event(), world.engine.containers_announced
+
+    class Names(dict[str, tuple[str, str]]):
+        """Asked whether a container is in it once all its names were noted."""
+
+        def __contains__(self, key: object) -> bool:
+            heard.set()
+            return super().__contains__(key)
+
+    monkeypatch.setattr(world.engine, "containers_announced", lambda names: hear(Names(names)))
     said: list[str] = []
     with holding_up(world, NEXT, said) as over:
         asking = creating(world, NEXT, said)
-        asking.join(0.2)
+        assert heard.wait(PATIENCE)
+        asking.join(0.2)  # one that did not wait would have answered
         over.set()
         asking.join(PATIENCE)
     assert said == ["written", "0"]

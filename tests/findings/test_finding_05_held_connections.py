@@ -42,6 +42,7 @@ def test_finding_05_probes_are_answered_beside_3000_held_connections(tmp_path: P
     if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < HELD + 1000:
         pytest.skip("this process may not open so many connections")
     with running(tmp_path) as program, held(program, HELD) as connections:
+        wait(lambda: program.get("/readyz")[0] == 200, "the start")
         for _ in range(3):
             for page in ("/healthz", "/readyz", "/metrics"):
                 assert program.get(page)[0] == 200

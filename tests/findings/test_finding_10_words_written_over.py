@@ -11,6 +11,7 @@ from agent.kube.publishing.publisher import Publisher
 from tests.flow.serving import eventually
 from tests.flow.told import Api, telling
 from tests.flow.world import container, manifest
+from tests.patience import PATIENCE
 
 HOUR = 3600.0
 
@@ -119,7 +120,7 @@ def test_finding_10_a_forged_word_comes_in_by_the_watch(tmp_path: Path) -> None:
         told.settled()
         forged = {**body, "status": {**body["status"], "conditions": []}}
         told.see(forged)
-        told.intake.stop()
+        told.intake.stop(PATIENCE)
         assert told.publisher.untold == 1
 
 

@@ -58,7 +58,6 @@ def test_finding_32_a_link_in_the_way_is_not_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["fifo", "folder", "device"])
-@pytest.mark.timeout(60)
 def test_finding_32_what_is_no_file_says_nothing(kind: str, tmp_path: Path) -> None:
     """A FIFO, a folder or a device under one of the names: nothing is remembered, and nobody waits."""
     state = tmp_path / "state"

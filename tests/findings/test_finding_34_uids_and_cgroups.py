@@ -19,6 +19,7 @@ from agent.model.cgroup import Cause, Write
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.pod import Qos
 from tests.flow.world import World, container, manifest
+from tests.patience import PATIENCE
 
 POD = """
 apiVersion: v1
@@ -112,5 +113,5 @@ def test_finding_34_a_pipe_in_the_place_of_a_cgroup_holds_nobody_up(tmp_path: Pa
 
     thread = threading.Thread(target=write, daemon=True)
     thread.start()
-    thread.join(5)
+    thread.join(PATIENCE)
     assert [error.errno for error in failed] == [errno.ENOTDIR]

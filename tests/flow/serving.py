@@ -32,6 +32,13 @@ def write(folder: Path, name: str, *containers: dict[str, Any], **annotations: s
     spare.rename(folder / f"{name}.yaml")
 
 
+def replaced(file: Path, text: str) -> None:
+    """Replace a file as a whole: of one that is written in place, the agent may read nothing."""
+    spare = file.with_name(f".{file.name}.spare")
+    spare.write_text(text, "utf-8")
+    spare.replace(file)
+
+
 class Running:
     """A node that serves, in a thread."""
 

@@ -20,6 +20,7 @@ from agent.model.podspec import pod_from
 from agent.model.rules import OnMisalignment
 from agent.settings import parse
 from tests.flow.world import World
+from tests.patience import PATIENCE
 from tests.unit.reporter_cases import Queue, reporter
 
 
@@ -53,7 +54,7 @@ class Shared(World):
             intake = Intake(self.engine, self._talk)
             intake.pod_changed(body)
             intake.start()
-            intake.stop()
+            intake.stop(PATIENCE)
         self.check()
 
     def soften_to_wait(self) -> None:

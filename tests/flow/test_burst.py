@@ -102,7 +102,7 @@ class Node(World):
         self.steps.clear()
         self.looks = 0
         self.intake.start()
-        self.intake.stop()
+        self.intake.stop(PATIENCE)
         known, self.intake = self.intake._uids, Intake(self.engine, Mute())
         self.intake._uids = known
         self.check()
@@ -191,7 +191,7 @@ def test_s6_what_only_the_runtime_brings_is_written_one_by_one(tmp_path: Path, v
     decisions.start()
     node.pods |= {uid: pod_from(manifest(uid, created=10)) for uid in BURST}
     node.steps.clear()
-    assert all(decisions.decide(node.pods[uid], within=10.0) for uid in BURST)
+    assert all(decisions.decide(node.pods[uid], within=PATIENCE) for uid in BURST)
     assert decisions.stop(PATIENCE)
     assert set(node.counted().values()) == {len(BURST)}
     node.steps.clear()

@@ -22,7 +22,7 @@ from agent.model.ledgerjson import ledger_from_json, ledger_to_json
 from agent.model.rules import Policy
 from tests.flow.claims import DRIVER, Api, Document, Kubelet, Node, claim, device, nowhere, result, slices, using
 from tests.flow.world import World, container, manifest
-from tests.patience import until
+from tests.patience import PATIENCE, until
 
 STRICT = {"policy": "single-numa-node", "on_misalignment": "fail"}
 OTHER = "nic.example.com"
@@ -353,7 +353,7 @@ def test_the_thread_goes_on_after_a_fault(tmp_path: Path, monkeypatch: pytest.Mo
     for body in (wrong, using("c", **STRICT)):
         node.lookup.pod_seen(body, seen(body))
     until(lambda: node.on() == "1", "the other pod")
-    assert node.lookup.stop()
+    assert node.lookup.stop(PATIENCE)
 
 
 def test_a_plan_keeps_a_pods_claims(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from agent.errors import SettingsError
 from tests.findings.cluster_node import ClusterNode, page, until
-from tests.flow.serving import MACHINE, eventually, serving, serving_db, write
+from tests.flow.serving import MACHINE, eventually, replaced, serving, serving_db, write
 from tests.flow.world import container, manifest
 
 SMALLER = "synthetic:1 socket x 1 node x 4 cores x 1 thread"
@@ -20,7 +20,7 @@ COUNTED = 'numalign_problems_total{what="settings"} 1.0'
 
 def wrong(config: Path, text: str = "") -> None:
     """Somebody mistypes a value."""
-    config.write_text(f"reservedSystemCPUs: 0-x\n{text}", "utf-8")
+    replaced(config, f"reservedSystemCPUs: 0-x\n{text}")
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_a_start_with_a_wrong_file_serves_and_is_not_ready_until_it_is_right(tmp
         write(tmp_path / "pods", "next", container(cpu="1"))
         eventually(lambda: node.held() == {"db": "0-1", "next": "2"})
         assert str(node.node.engine.node.reserved) == "7"
-        config.write_text("reservedSystemCPUs: 6-7\n", "utf-8")
+        replaced(config, "reservedSystemCPUs: 6-7\n")
         eventually(lambda: node.get("/readyz")[0] == 200)
         assert str(node.node.engine.node.reserved) == "6-7"
     wrong(config)

@@ -70,7 +70,7 @@ class Node(World):
         for body in bodies:
             intake.pod_changed(body)
         intake.start()
-        intake.stop()
+        intake.stop(PATIENCE)
         self.check()
 
     def starts(self, uid: str) -> bool:

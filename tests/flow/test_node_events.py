@@ -106,14 +106,15 @@ class Site:
         del body["metadata"]["uid"]
         (folder / "pods/a.yaml").write_text(yaml.safe_dump(body), "utf-8")
 
-    def starts(self) -> None:
-        """The kubelet and the runtime start the pod: log folder, cgroups, then the log's link."""
+    def starts(self, told: Callable[[], object] = lambda: None) -> None:
+        """The kubelet and the runtime start the pod: log folder, cgroups; the log's link once the agent was told."""
         log = self.folder / "log/pods" / f"default_a-node_{UID}/app/0.log"
         log.parent.mkdir(parents=True)
         log.touch()
         self.tree.add_pod(UID, Qos.GUARANTEED)
         self.tree.add_container(UID, SANDBOX)
         self.tree.add_container(UID, APP)
+        told()
         (self.folder / "log/containers" / f"a-node_default_app-{APP}.log").symlink_to(log)
 
     def asked(self, number: str) -> str:
@@ -136,11 +137,11 @@ class Site:
             thread = threading.Thread(target=node.serve, args=(started.set,))
             thread.start()
             try:
-                assert started.wait(20)
+                assert started.wait(patience.PATIENCE)
                 yield node
             finally:
                 node.stop()
-                thread.join(20)
+                thread.join(patience.PATIENCE)
 
 
 def eventually(true: Callable[[], bool]) -> bool:
@@ -159,7 +160,9 @@ def test_containers_are_confined_as_they_appear_and_the_window_is_measured(tmp_p
     """A static pod starts while the agent follows: its container gets its CPU, its sandbox not."""
     site = Site(tmp_path)
     with site.served() as node:
-        site.starts()
+        events = node.parts.events
+        assert events is not None
+        site.starts(lambda: eventually(lambda: events._windows.waiting == 2))
         assert eventually(lambda: f"{COUNT} 1.0" in node.metrics.page(node.values()).decode())
         own = node.engine.ledger.grant(UID, "app").cpus
         assert own is not None

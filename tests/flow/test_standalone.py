@@ -19,7 +19,7 @@ from agent.app.standalone.build import StandaloneOptions, standalone_node
 from agent.errors import AnotherAgentError, HostError, SettingsError
 from agent.host.cgroups import Cgroups
 from tests import patience
-from tests.flow.serving import MACHINE, eventually, serving, serving_db, write
+from tests.flow.serving import MACHINE, eventually, replaced, serving, serving_db, write
 from tests.flow.world import container
 
 
@@ -63,7 +63,7 @@ def test_drift_is_repaired(tmp_path: Path) -> None:
         granted = 'numalign_writes_total{cause="grant",file="cpuset.cpus",result="ok"}'
         eventually(lambda: granted in node.get("/metrics")[1])  # read back: before that, another's write is no drift
         file = node.cpuset("db")
-        file.write_text("4\n", "ascii")
+        replaced(file, "4\n")
         eventually(lambda: file.read_text("ascii").strip() == "1-2")
         counted = 'numalign_writes_total{cause="drift-foreign",file="cpuset.cpus",result="ok"} 1.0'
         eventually(lambda: counted in node.get("/metrics")[1])  # counted after the write that we saw
@@ -80,14 +80,14 @@ def test_settings_change_at_run_time(tmp_path: Path) -> None:
     """A new configuration is in force without a restart; a wrong one is told, and the old one stays."""
     config = tmp_path / "config.yaml"
     with serving_db(tmp_path, "reservedSystemCPUs: '0'\n") as node:
-        config.write_text("reservedSystemCPUs: 0-3\n", "utf-8")
+        replaced(config, "reservedSystemCPUs: 0-3\n")
         eventually(lambda: str(node.node.engine.node.reserved) == "0-3")
         assert node.held() == {"db": "1-2"}
-        config.write_text("reservedSystemCPUs: 0-900\n", "utf-8")
+        replaced(config, "reservedSystemCPUs: 0-900\n")
         eventually(lambda: 'numalign_problems_total{what="settings"} 1.0' in node.get("/metrics")[1])
         assert str(node.node.engine.node.reserved) == "0-3"
-        status, text = node.get("/readyz")
-        assert (status, "reservedSystemCPUs" in text) == (503, True)
+        eventually(lambda: node.get("/readyz")[0] == 503)
+        assert "reservedSystemCPUs" in node.get("/readyz")[1]
 
 
 def test_pages_tell_health_and_metrics(tmp_path: Path) -> None:
@@ -133,6 +133,7 @@ def test_a_full_disk_makes_it_unready_and_grants_nothing(tmp_path: Path) -> None
         eventually(lambda: node.get("/readyz")[0] == 503)
         assert "cannot be saved" in node.get("/readyz")[1]
         assert node.held() == {"db": "1-2"}
+        eventually(lambda: any(each.pod.name == "next" for each in node.node.engine.pods.values()))
         blocker.rmdir()
         node.node.engine.reconcile()
         assert node.held() == {"db": "1-2", "next": "3"}
@@ -199,11 +200,11 @@ def test_processes_are_where_the_table_says_and_none_is_left(tmp_path: Path, end
     mine = cats(process.pid)
     if ending == "SIGTERM":
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(patience.PATIENCE) == 0
         assert "the ledger is saved" in process.communicate()[1]
     else:
         process.kill()
-        process.wait(10)
+        process.wait(patience.PATIENCE)
     eventually(lambda: not any(map(runs, mine)))
     process.communicate()
 

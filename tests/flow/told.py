@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from agent.errors import KubeError
-from agent.kube.pod_report import CONDITION
+from agent.kube.pod_report import CONDITION, PodReport
 from agent.kube.publishing.pod_reporter import PodReporter
 from agent.kube.publishing.publisher import Publisher, Regarding
 from agent.kube.watch.intake import Intake
@@ -21,6 +21,7 @@ from agent.observe.health import Health
 from agent.observe.threads import watched
 from tests.flow.serving import eventually
 from tests.flow.world import World
+from tests.patience import PATIENCE
 
 Request = tuple[str, str, Any]
 """Method, path, body."""
@@ -86,6 +87,8 @@ class Told:
     def __init__(self, folder: Path, *, defaults: Mapping[str, str] | None = None, **options: Any) -> None:  # noqa: ANN401 - the World's
         self.api, self.health = Api(), Health()
         self.publisher = Publisher(self.api, "n1")  # type: ignore[arg-type] # what of the client is used
+        self.asked: dict[str, int] = {}  # pod -> requests that were sent before its first word was handed over
+        self._note_words()
         about = Regarding("Node", "", "n1", "n1")
         self.counted: list[tuple[str, str]] = []
         self.failures: list[str] = []
@@ -98,6 +101,16 @@ class Told:
             self.world.engine, self.reporter, lambda _name: defaults or {}, failed=self.failures.append
         )  # fmt: skip
 
+    def _note_words(self) -> None:
+        publish = self.publisher.publish
+
+        def noted(report: PodReport) -> None:
+            with self.publisher._wake:  # one request may be under way
+                self.asked.setdefault(report.name, len(self.api.requests))
+                publish(report)
+
+        self.publisher.publish = noted  # type: ignore[method-assign]  # it listens, and passes on
+
     def see(self, *bodies: Mapping[str, Any]) -> None:
         """The watch brings pods."""
         for body in bodies:
@@ -108,7 +121,7 @@ class Told:
         self.intake.synced.clear()
         self.intake.pods_listed(frozenset(each["metadata"]["uid"] for each in bodies))
         self.see(*bodies)
-        eventually(self.intake.synced.is_set)
+        eventually(lambda: self.intake.synced.is_set() and not self.intake.waiting)
 
     def settled(self) -> None:
         """All that came in is decided, and all of it is told."""
@@ -130,8 +143,8 @@ def telling(folder: Path, **options: Any) -> Iterator[Told]:  # noqa: ANN401 - f
         try:
             yield told
         finally:
-            told.intake.stop()
-            told.publisher.stop()
+            told.intake.stop(PATIENCE)
+            told.publisher.stop(PATIENCE)
 
 
 def refusing(status: int, message: str, *, paths: Iterable[str]) -> Callable[[str, str, Any], Mapping[str, Any]]:

@@ -216,11 +216,11 @@ def test_ci_ends_with_the_exit_code_of_the_lab(folder: Path, code: int) -> None:
     fake.write_text(f'#!/bin/sh\necho "asked for $@"\nexit {code}\n')
     fake.chmod(0o755)
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", f"say() {{ echo $*; }}\ntests=1500\n{tail}"],
+        ["bash", "-euo", "pipefail", "-c", f"say() {{ echo $*; }}\ntests=1500 SECONDS=30\n{tail}"],
         cwd=folder, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == code
-    assert "asked for -m tests.lab ci 83 --tests-took 1500" in done.stdout
+    assert "asked for -m tests.lab ci 82 --tests-took 1500" in done.stdout
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -21,7 +21,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from agent.app.cluster import find_pod
 from agent.app.cluster.build import ClusterOptions, cluster_node
+from agent.app.cluster.start import FIND_WITHIN
 from agent.app.service.edges import Sockets
 from agent.errors import NumalignError
 from agent.host.cgroups import Cgroups
@@ -44,6 +46,7 @@ def live(order: dict[str, Any]) -> int:
     tree, state = Path(order["tree"]), Path(order["state"])
     install("agent")
     journal, steps = Journal(tree), Steps(tree)
+    find_pod.FIND_WITHIN = order.get("find_within", FIND_WITHIN)  # type: ignore[attr-defined]  # imported there
     if order["broken"]:
         BREAKS[order["broken"]]()
     _hook_disk(beside(tree, "disk"), state)

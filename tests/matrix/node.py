@@ -95,15 +95,18 @@ class Node:
         settings: the configuration file, on top of SETTINGS.
         nri, podresources: whether the node has such sockets at all.
         skew: seconds that the API server's clock is ahead of the node's.
+        find_within: seconds that the API server has to name a pod that the runtime brings; None for the product's.
         broken: how its agents are broken on purpose (`tests.matrix.broken`); what must come true has less time then.
     """
 
     def __init__(
         self, folder: Path, agents: Agents, *, machine: str = MACHINE, settings: Mapping[str, Any] | None = None,
         nri: bool = True, podresources: bool = True, skew: float = 0.0, name: str = "n1", broken: str = "",
+        find_within: float | None = None,
     ) -> None:  # fmt: skip
         install("test")
         self.folder, self.name, self._agents, self._machine, self._broken = folder, name, agents, machine, broken
+        self._find_within = find_within
         self.state, self.config, self.checkpoint = (
             folder / "state",
             folder / "config.yaml",
@@ -158,7 +161,7 @@ class Node:
             "tree": str(self.tree.folder), "state": str(self.state), "config": str(self.config), "log": str(log),
             "machine": str(self._machine_file), "host": str(self.folder), "node": self.name,
             "server": self.api.server, "account": str(self.folder / "account"), "own_uid": _uid("agent"),
-            "broken": self._broken,
+            "broken": self._broken, **({"find_within": self._find_within} if self._find_within else {}),
             "nri": str(self._sockets / "nri.sock") if self.runtime else "off",
             "podresources": str(self._sockets / "kubelet.sock") if self.devices else "off",
         })  # fmt: skip

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from agent.app.service.service import READINESS
 from agent.model.idset import CpuSet
 from tests.matrix.agents import Agents
 from tests.matrix.claims import FOLLOWING, elsewhere, run_beside
@@ -94,13 +95,13 @@ def _live(node: Node, pair: Pair) -> int:
     node.turns(2)
     if node.agent is not None and not node.agent.alive:
         node.start()
-    looks = 0
+    looks, lost = 0, "checkpoint lost" in {row.name, column.name}
     if row.keeping and column.keeping:
-        looks = _judged(node, lambda: _off(node, before), "containers to be where they were")
+        looks = _judged(node, lambda: _off(node, before), "containers to be where they were", lost=lost)
     elif row.name not in {"daemon-reload", "node rebooted"}:
         assert not _off(node, before), _off(node, before)
     if row.telling and column.telling:
-        looks = max(looks, _judged(node, node.untrue, "the truth"))
+        looks = max(looks, _judged(node, node.untrue, "the truth", lost=lost))
 
     row.end(node)
     column.end(node)
@@ -112,19 +113,31 @@ def _live(node: Node, pair: Pair) -> int:
     return looks
 
 
-def _judged(node: Node, wrong: Callable[[], str], what: str) -> int:
-    """Wait for what the agent has to bring about within MOST looks at its node; how many it took."""
-    since, last = node.journal.file.stat().st_size, [""]
+def _judged(node: Node, wrong: Callable[[], str], what: str, *, lost: bool) -> int:
+    """Wait for what the agent has to bring about within MOST looks at its node; how many it took.
+
+    Those of an agent whose ledger is `lost` count from its first complete list of pods on: it writes nothing before.
+    """
+    since, looks, last = node.journal.file.stat().st_size, 0, ""
 
     def right() -> bool:
+        nonlocal since, looks, last
+        if lost and not _listed(node):
+            since = node.journal.file.stat().st_size
+        before = node.looks(since)  # it had looked so often, and it is wrong all the same
         found = wrong()
-        last[0] = found or last[0]
+        if found:
+            looks, last = before, found
         return not found
 
-    node.wait(right, lambda: f"{what}: {last[0]}", judging=True)
-    looks = node.looks(since)
-    assert looks <= MOST, f"{what}, after {looks} looks of the agent: {last[0]}"
+    node.wait(right, lambda: f"{what}: {last}", judging=True)
+    assert looks <= MOST, f"{what}, after {looks} looks of the agent: {last}"
     return looks
+
+
+def _listed(node: Node) -> bool:
+    words = node.agent.words() if node.agent is not None else ""
+    return "no complete list of pods has been read yet" not in words or READINESS["pods"] in words
 
 
 def _off(node: Node, before: dict[tuple[str, str], str]) -> str:

@@ -67,6 +67,7 @@ def test_finding_28_fail_ends_every_newcomer_and_nobody_who_ran_before(make: Mak
     node.start()
     node.create("after", cpu="100")
     node.wait(lambda: node.told("before").status and node.told("after").status, "a word on both")
+    node.wait(lambda: "activeDeadlineSeconds" in node.pods()["space/after"]["spec"], "its end")
     node.turns()
     ended = {name: "activeDeadlineSeconds" in node.pods()[f"space/{name}"]["spec"] for name in ("before", "after")}
     assert ended == {"before": False, "after": True}

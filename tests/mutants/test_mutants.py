@@ -5,10 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import subprocess
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -157,10 +157,11 @@ def test_a_fork_says_what_the_tests_said(tmp_path: Path) -> None:
 
 def test_time_without_a_cpu_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """25 seconds are too many where the limit allows 20, unless a busy machine gave no CPU in 10 of them."""
+    monkeypatch.setattr(forking, "time", SimpleNamespace(monotonic=lambda: 1000.0))
     with subprocess.Popen(["sleep", "60"]) as child:
         told = []
         for seconds in (10.0, 1.0):
-            run = Run({}, 2.0, pid=child.pid, began=time.monotonic() - 25, looked=0.0)
+            run = Run({}, 2.0, pid=child.pid, began=975.0, looked=0.0)
             monkeypatch.setattr(forking, "waiting_for_cpu", lambda _, waited=seconds: waited)
             told.append((forking.over(run), run.waited[child.pid], forking.over(run)))
         child.kill()

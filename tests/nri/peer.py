@@ -23,7 +23,7 @@ def quick() -> Iterator[float]:
 class Peer:
     """One running peer: `ask` sends a request and returns its answer; `event` waits for an event."""
 
-    def __init__(self, program: Path, socket: Path, request_timeout: str = "2s") -> None:
+    def __init__(self, program: Path, socket: Path, request_timeout: str = f"{PATIENCE:.0f}s") -> None:
         self.socket = socket
         self._process = subprocess.Popen(
             [program, socket, request_timeout], stdin=subprocess.PIPE, stdout=subprocess.PIPE,

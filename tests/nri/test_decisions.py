@@ -230,8 +230,8 @@ def test_names_reach_the_engine_and_leave_it(world: World, decisions: EngineDeci
 
 def test_a_pod_that_is_found_in_time_is_decided(world: World, decisions: EngineDecisions) -> None:
     """RunPodSandbox comes before the watch: the pod is handed in and decided while the runtime waits."""
-    assert decisions.decide(pod_from(manifest("quick")), within=10.0)
-    assert decisions.cleared("quick", "app", within=10.0)
+    assert decisions.decide(pod_from(manifest("quick")), within=PATIENCE)
+    assert decisions.cleared("quick", "app", within=PATIENCE)
     assert decisions.desired("quick", "app").exclusive
 
 

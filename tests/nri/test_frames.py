@@ -88,7 +88,7 @@ class Nonsense:
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
         self._thread.start()
-        assert self._ready.wait(5)
+        assert self._ready.wait(PATIENCE)
 
     async def _serve(self) -> None:
         self._stop = asyncio.Event()
@@ -133,7 +133,7 @@ class Nonsense:
     def stop(self) -> None:
         """End the server."""
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(5)
+        self._thread.join(PATIENCE)
 
 
 def quick() -> Iterator[float]:

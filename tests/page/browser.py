@@ -20,14 +20,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.patience import PATIENCE
+
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--hide-scrollbars",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
     "--disable-dev-shm-usage", "--force-color-profile=srgb", "--font-render-hinting=none", "--remote-debugging-pipe",
 )  # fmt: skip
-PATIENCE = 30.0
-"""Seconds to wait for an answer of the browser."""
 
 
 def found() -> str:

@@ -22,7 +22,7 @@ from tests.page.browser import Browser
 from tests.page.served import LIVE
 from tests.world.nodes import managers_of
 
-HERE = "document.activeElement.dataset?.key ?? document.activeElement.id ?? ''"
+HERE = "(document.activeElement.dataset?.key ?? document.activeElement.id ?? '')"
 OPEN = "document.getElementById('why').open"
 TOLD = f"{OPEN} && document.querySelector('#why table') !== null"
 ONE = {"cpu": 1000, "memory": 1000 << 30}

@@ -76,7 +76,7 @@ class Served:
         started = threading.Event()
         self._run = run = threading.Thread(target=node.serve, args=(started.set,), name="agent")
         run.start()
-        assert started.wait(60)
+        assert started.wait(patience.PATIENCE)
         return self
 
     def __exit__(
@@ -120,7 +120,7 @@ class Served:
     def write(self, name: str, file: str, value: str) -> None:
         """Somebody else writes to the cgroup of a pod's container, once that is there."""
         uid = next(uid for uid, known in self.node.engine.snapshot.pods.items() if known.pod.name == name)
-        root, end = self.state / "cgroup", time.monotonic() + 10
+        root, end = self.state / "cgroup", time.monotonic() + patience.PATIENCE
         while True:
             cgroups = self.node.cgroups.observe().cgroups
             found = [each for each in cgroups if each.pod_uid == uid and each.container_id and each.cpus]

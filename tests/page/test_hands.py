@@ -91,9 +91,11 @@ def test_focus_stays_where_it_was_when_the_picture_changes(browser: Browser, sti
     """A change under somebody's hands takes neither the CPU nor the table's row away."""
     source, server = still
     look(browser, server)
-    browser.run("document.querySelector('g[data-key=\"cpu-2\"]').focus()")
+    browser.run("go(item('cpu-2'))")  # as a click or an arrow does
+    browser.run("window.drawn = document.querySelector('#picture svg')")
     source.seen = some_pods("alpha", "beta", "gamma", "omega")
     browser.until("document.querySelectorAll('#table tbody tr').length === 4")
+    browser.until("document.querySelector('#picture svg') !== window.drawn")
     browser.until(f"{HERE} === 'cpu-2'")
     browser.run("document.querySelector('#table a').focus()")
     source.seen = some_pods("alpha", "beta", "omega")

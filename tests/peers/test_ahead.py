@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
 from tests.peers import PeerMissingError, ahead
 from tests.peers.ahead import TIERS, Ahead, Tier
 
@@ -22,8 +23,9 @@ def made(said: list[str], build: Callable[[], object]) -> Ahead:
     return Ahead(said.append, tiers)
 
 
-def test_only_what_somebody_needs_is_built_and_once() -> None:
+def test_only_what_somebody_needs_is_built_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the fixtures that tests ask for; and again by the fixture itself, which finds it there."""
+    monkeypatch.setattr(ahead, "SOON", PATIENCE)
     said: list[str] = []
     mine = made(said, lambda: said.append("b"))
     mine.prepare([("tmp_path",), ("second", "cluster"), ("second",)])

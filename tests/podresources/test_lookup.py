@@ -16,6 +16,7 @@ from agent.host.podresources import podresources_pb2 as pb
 from agent.host.podresources.client import DevicesByContainer, HeldDevice, PodResources
 from agent.host.podresources.lookup import DELAYS, RESYNC, Lookup
 from agent.model.idset import NodeSet
+from agent.model.podspec import pod_from
 from tests import patience
 from tests.flow.world import World, container, manifest
 from tests.patience import PATIENCE
@@ -275,7 +276,8 @@ def test_over_grpc_the_cpus_follow_the_device(kubelet: Kubelet, tmp_path: Path) 
     body = container()
     body["resources"]["limits"][GPU] = "1"
     engine.pods_listed(set())
-    world.see(manifest("job", body))
+    world.pods["job"] = pod_from(manifest("job", body))  # its checks would read beside the thread that decides anew
+    engine.pods_seen([world.pods["job"]])
     patience.until(lambda: world.holds("job") == "4-5", lambda: f"4-5, and it holds {world.holds('job')}")
     assert engine.node.inventory.reported == {GPU}
     assert lookup.stop(PATIENCE)

@@ -12,6 +12,7 @@ from agent.errors import KubeError
 from agent.kube.client import KubeClient
 from agent.kube.publishing.cleanup import MINUTE, MOST, Cleanup, CleanupRule, ended, remaining
 from agent.kube.publishing.publisher import Publisher
+from tests.patience import PATIENCE
 from tests.unit.cleanup_cases import END, HOUR, OTHERS, RULE, Body, changed, ours
 from tests.unit.reporter_cases import Queue, known, reporter
 
@@ -187,6 +188,6 @@ def test_s12_fail_leaves_our_word_with_the_deadline(monkeypatch: pytest.MonkeyPa
     publisher = Publisher(api, "node-1")
     publisher.fail("uid-p", "n", "p")
     publisher.start()
-    publisher.stop()
+    publisher.stop(PATIENCE)
     patch = {"metadata": {"annotations": {"numalign.io/failed": "uid-p"}}, "spec": {"activeDeadlineSeconds": 1}}
     assert sent == [("n", "p", "uid-p", patch)]

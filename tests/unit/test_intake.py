@@ -12,6 +12,7 @@ from agent.kube.objects.pod_objects import Raw, SeenPod, seen
 from agent.kube.watch.intake import Intake
 from agent.model.pod import Pod
 from tests import patience
+from tests.patience import PATIENCE
 
 
 def body(name: str, *, phase: str = "Running", container_id: str = "", **metadata: object) -> dict[str, Any]:
@@ -113,7 +114,7 @@ def test_ended_and_deleted_pods_are_gone(world: World, intake: Intake) -> None:
     intake.pod_deleted(body("dead"))
     intake.pod_deleted(body("never-seen"))
     intake.start()
-    settle(lambda: world.calls)
+    settle(lambda: world.gone)
     assert world.calls == [("gone", ["uid-dead", "uid-done"])]
     assert world.gone == ["uid-dead"]
 
@@ -131,7 +132,7 @@ def test_who_left_is_given_up_before_who_came_is_decided(world: World, intake: I
     later.pod_changed(body("done", phase="Failed"))
     later.pod_deleted(body("old"))
     later.start()
-    later.stop()
+    later.stop(PATIENCE)
     assert world.calls == [("gone", ["uid-done", "uid-old"]), ("seen", (["new"], []))]
 
 

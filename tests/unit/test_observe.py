@@ -26,6 +26,7 @@ from agent.observe.health import STALE_SECONDS, Health, Server, parse_address
 from agent.observe.metrics import SPECS, Metrics, Shown
 from agent.observe.threads import watched
 from agent.operation import operation
+from tests.patience import PATIENCE
 
 
 def lines(style: str, level: str = "info") -> io.StringIO:
@@ -311,7 +312,7 @@ def test_a_reader_that_goes_away_leaves_no_word(capfd: pytest.CaptureFixture[str
 
     def slow(_accept: str) -> tuple[int, str, bytes]:
         sent.set()
-        gone.wait(5)
+        gone.wait(PATIENCE)
         return 200, "text/plain", b"x" * (1 << 24)
 
     def broken(_accept: str) -> tuple[int, str, bytes]:
@@ -321,7 +322,7 @@ def test_a_reader_that_goes_away_leaves_no_word(capfd: pytest.CaptureFixture[str
     host, _, port = server.address.rpartition(":")
     with socket.create_connection((host, int(port))) as reader:
         reader.sendall(b"GET /x HTTP/1.0\r\n\r\n")
-        assert sent.wait(5)
+        assert sent.wait(PATIENCE)
         reader.setsockopt(
             socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0"
         )  # a reset, as of a process that died

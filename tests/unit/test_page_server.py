@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
-import itertools
 import json
+import math
 import re
 import socket
 import time
@@ -20,10 +20,11 @@ from typing import Any
 import pytest
 
 from agent.errors import HostError
-from agent.observe.listener import MOST, HttpListener
+from agent.observe.listener import MOST
 from agent.observe.page import server as serving
 from agent.observe.page.host import allowed, foreign
 from agent.observe.page.server import MOST_STREAMS, PageServer
+from tests.patience import PATIENCE
 
 
 @dataclass
@@ -73,7 +74,7 @@ def port_of(page: PageServer) -> int:
 
 def ask(page: PageServer, path: str, method: str = "GET", **headers: str) -> tuple[HTTPResponse, bytes]:
     """One request."""
-    connection = HTTPConnection("127.0.0.1", port_of(page), timeout=10)
+    connection = HTTPConnection("127.0.0.1", port_of(page), timeout=PATIENCE)
     with contextlib.closing(connection):
         connection.request(method, path, headers={key.replace("_", "-"): value for key, value in headers.items()})
         answer = connection.getresponse()
@@ -82,7 +83,7 @@ def ask(page: PageServer, path: str, method: str = "GET", **headers: str) -> tup
 
 def follow(page: PageServer) -> socket.socket:
     """An event stream, its first event not read yet."""
-    stream = socket.create_connection(("127.0.0.1", port_of(page)), timeout=10)
+    stream = socket.create_connection(("127.0.0.1", port_of(page)), timeout=PATIENCE)
     stream.sendall(b"GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
     return stream
 
@@ -129,7 +130,7 @@ def test_no_method_writes(page: PageServer, method: str) -> None:
 
 def test_too_many_headers_are_told_as_such(page: PageServer) -> None:
     """A proxy in front that adds a hundred is to be found by that word, and not by a method that is refused."""
-    with socket.create_connection(("127.0.0.1", port_of(page)), timeout=10) as stream:
+    with socket.create_connection(("127.0.0.1", port_of(page)), timeout=PATIENCE) as stream:
         stream.sendall(b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 150 + b"\r\n")
         assert b" 431 " in read_until(stream, b"\r\n").partition(b"\r\n")[0]
 
@@ -206,8 +207,11 @@ def test_the_page_allows_itself_its_own_style_and_script_alone(page: PageServer)
     assert answer.headers["X-Frame-Options"] == "DENY"
 
 
-def test_a_change_is_told_and_made_once_for_all(page: PageServer, shown: Shown) -> None:
+def test_a_change_is_told_and_made_once_for_all(
+    page: PageServer, shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Readers get the new revision without asking; the values are made once per revision."""
+    monkeypatch.setattr(serving, "BEAT", math.inf)
     stream = follow(page)
     first = json.loads(read_until(stream, b"}\n\n").rpartition(b"data: ")[2])["revision"]
     assert json.loads(ask(page, "/api/node")[1])["revision"] == first
@@ -229,39 +233,38 @@ def test_a_stream_without_news_says_that_it_lives(page: PageServer, monkeypatch:
     stream.close()
 
 
-def test_readers_are_bounded(page: PageServer) -> None:
+def test_readers_are_bounded(page: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """One stream too many is 503; of idle connections the newest are kept; others are answered."""
+    monkeypatch.setattr(serving, "BEAT", math.inf)
     streams = [follow(page) for _ in range(MOST_STREAMS)]
     for stream in streams:
         read_until(stream, b"event: state")
     assert ask(page, "/api/events")[0].status == 503
-    idle = [socket.create_connection(("127.0.0.1", port_of(page)), timeout=10) for _ in range(2 * MOST)]
+    idle = [socket.create_connection(("127.0.0.1", port_of(page)), timeout=PATIENCE) for _ in range(2 * MOST)]
     assert ask(page, "/api/node")[0].status == 200
     assert idle[0].recv(1) == b""  # the oldest had to go
+    monkeypatch.setattr(serving, "BEAT", 0.0)
     for stream in streams:  # and no stream did
-        read_until(stream, b"event: beat")
+        assert b"event: beat" in read_until(stream, b"event: beat")
     for each in (*streams, *idle):
         each.close()
 
 
 def test_a_reader_that_takes_nothing_holds_nobody_up(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is dropped after a while; others are answered meanwhile, and no lock is held for it."""
-    monkeypatch.setattr(HttpListener.__init__, "__kwdefaults__", {"patience": 1.0})
     shown.value = 99  # a picture of four megabytes, more than sockets keep
     with contextlib.closing(PageServer("127.0.0.1", 0, shown)) as page, socket.socket() as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        slow.settimeout(30)
+        slow.settimeout(PATIENCE)
         slow.connect(("127.0.0.1", port_of(page)))
         slow.sendall(b"GET /api/picture.svg HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert ask(page, "/api/node")[0].status == 200
+        page._server._patience = 1.0  # from now on: who was answered may have taken longer
         found = 0
         with contextlib.suppress(ConnectionResetError):  # the server ended it, as it should
-            for turn in itertools.count():
-                more = len(slow.recv(65536))
-                if not more:
-                    break
+            while more := len(slow.recv(65536)):
                 found += more
-                if turn < 20:
+                if page._server._open:
                     time.sleep(0.1)  # a reader that is this slow has to go; what is under way already comes quickly
         assert found < 4_000_000
 
