@@ -26,6 +26,7 @@ from tools import image
 RELEASE, NAMESPACE = "numalign", "numalign-system"
 CHART = ROOT / "charts" / "numalign"
 STATE = "/var/lib/numalign/checkpoint.json"
+PORT = 9177
 CONFIG: dict[str, Any] = {**STATIC, "compatibility": "kubelet", "onMisalignment": "fail", "enforcement": "auto"}
 """The kubelet's words as the other node has them, and ours: refuse what cannot be aligned, as the kubelet does."""
 BROKEN = RUN / "broken.yaml"
@@ -155,6 +156,15 @@ def late(node: Node, pod: str) -> set[str]:
     """
     said = re.compile(rf"container (\S+) of pod default/{re.escape(pod)} starts without its sets: the answer took")
     return {found[1] for found in map(said.search, unpinned(node)) if found}
+
+
+def metrics(node: Node) -> dict[str, float]:
+    """The lines of the agent's /metrics, asked for on its node."""
+    pod = pod_of(node)
+    where = f"/dev/tcp/{pod['status']['podIP'] if pod else ''}/{PORT}"
+    text = node.run(f"exec 3<>{where}; printf 'GET /metrics HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3")
+    lines = (each.rpartition(" ") for each in text.partition("\r\n\r\n")[2].splitlines() if each[:1] != "#")
+    return {name: float(value) for name, _, value in lines}
 
 
 def ledger(node: Node) -> Ledger | None:

@@ -36,7 +36,7 @@ def write(lab: Lab | None, seconds: float) -> Path:
         f"({platform.machine()}, Linux {platform.release()}). The guests' processors are emulated (QEMU TCG): "
         "times are many times longer than on a real machine; kernel, runtime and kubelet are the real ones.\n"
     )
-    parts = ["# Lab report\n", head, tests(outcomes.read()), _figures(), sampling.figures(), _versions(lab), _times()]
+    parts = ["# Lab report\n", head, tests(outcomes.read()), figures(), sampling.figures(), _versions(lab), _times()]
     path = RUN / FILE
     path.write_text("\n".join(part for part in parts if part))
     return path
@@ -71,7 +71,8 @@ def plain(name: str) -> str:
     return name.partition("::")[2].removeprefix("test_").replace("_", " ").replace("|", "/")
 
 
-def _figures() -> str:
+def figures() -> str:
+    """What tests recorded, as a table; "" for nothing."""
     path = RUN / "figures.json"
     if not path.exists():
         return ""

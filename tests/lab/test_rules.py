@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from agent.model.idset import CpuSet
-from tests import patience
+from tests import patience, peers
 from tests.lab import agent, images, reading
 from tests.lab.cluster import Lab
 from tests.lab.node import Node
@@ -20,6 +20,8 @@ from tests.lab.stage import Stage
 FULL = {"full-0": "2", "full-1": "4", "full-2": "4", "full-3": "4"}
 """Pods that take every CPU which is not reserved, NUMA node by NUMA node."""
 MANIFESTS = "/etc/kubernetes/manifests"
+BALLOONS = {"nri": "/var/run/nri", "program": "/opt/balloons"}
+"""What the other plugin's pod mounts of the host, at the same places."""
 DISK = "numalign.io/disk"
 DISKS = [{"resource": DISK, "class": "0108", "namespaces": ["default"]}]
 """The controller of the guest's own disks, for pods of the default namespace."""
@@ -169,19 +171,32 @@ def test_s7_memory_that_is_not_there_is_not_promised(stage: Stage, choice: str) 
         node.run("kill -KILL $(cat /sys/fs/cgroup/lab-full/cgroup.procs); sleep 1; rmdir /sys/fs/cgroup/lab-full")
 
 
-def test_s10_another_plugin_is_told_by_its_pod(stage: Stage) -> None:
-    """A pod as the chart of the NRI plugin balloons makes it stops all writes, is named, and its end resumes them."""
+def test_s10_another_plugin_is_told_by_its_pod(stage: Stage, sampler: Sampler) -> None:
+    """Another NRI plugin, in a pod as the chart of balloons makes it: numalign writes nothing, names it, and resumes.
+
+    The plugin registers on the runtime's socket and gives CPUs 6-7 to every container; two answers with CPUs would be
+    a conflict, and the container would not start. It is a stand-in (`tests/peers/nriplugin`): the Go module of
+    balloons, github.com/containers/nri-plugins, could not be had ("This module version is not available").
+    """
     lab, node = stage.lab, stage.node
-    since = stage.now()
-    body = pod("balloons", {
-        **container(cpu="100m", memory="16Mi"), "volumeMounts": [{"name": "nri", "mountPath": "/var/run/nri"}],
-    }, volumes=[{"name": "nri", "hostPath": {"path": "/var/run/nri"}}])  # fmt: skip
+    sampler.excused = "another program writes cpusets"
+    since, program = stage.now(), peers.build("nriplugin")
+    node.run("mkdir -p /opt/balloons")
+    node.guest.send(program, "/opt/balloons/plugin")
+    node.run("chmod 755 /opt/balloons/plugin")
+    mounts = [{"name": name, "mountPath": path} for name, path in BALLOONS.items()]
+    command = ["/opt/balloons/plugin", "/var/run/nri/nri.sock", "resource-manager", "90", "6-7"]
+    body = pod("balloons", {**container(cpu="100m", memory="64Mi"), "command": command, "volumeMounts": mounts},
+               volumes=[{"name": name, "hostPath": {"path": path}} for name, path in BALLOONS.items()])  # fmt: skip
     body["metadata"]["labels"] = {"app.kubernetes.io/name": "nri-resource-policy-balloons"}
     made = lab.create(body, node, wait=True)
+    said = "cat /var/log/pods/default_balloons_*/*/*.log"
+    patience.until(lambda: "registered" in node.run(said), lambda: node.run(said))
     stage.said("observing only.*balloons", since)
     lab.create(pod("beside", cpu="2", memory="16Mi"), node, wait=True)
     lab.wait_told("beside")
-    assert node.run(f"cat {stage.folder('beside')}/cpuset.cpus").strip() == ""
+    assert "created default/beside/c" in node.run(said)
+    assert node.run(f"cat {stage.folder('beside')}/cpuset.cpus").strip() == "6-7", "the other one's"
     lab.delete("balloons")
     lab.wait_gone(made)
     wait_pinned(lab, node, "beside")

@@ -96,7 +96,7 @@ class Result:
         minutes: that it took.
         code: its exit code.
         tests: name -> what came of it, for a list of tests.
-        told: its own report, where it has one; else what was sampled of the kernel, in Markdown.
+        told: its own report, where it has one; else figures, and what was sampled of the kernel, in Markdown.
     """
 
     commit: str
@@ -146,7 +146,8 @@ def run(
             result = Result(now, date, minutes, code, {}, told.read_text() if told.exists() else "")
         else:
             tests = {each.name: each.word for each in outcomes.read()}
-            result = Result(now, date, minutes, code, tests, sampling.figures())
+            words = "\n".join(filter(None, (report.figures(), sampling.figures())))
+            result = Result(now, date, minutes, code, tests, words)
         spare = path.with_suffix(".new")
         spare.write_text(
             json.dumps({name: asdict(each) for name, each in {**read(path), stage.name: result}.items()}, indent=1)

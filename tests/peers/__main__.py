@@ -14,7 +14,7 @@ OTHERS = ("archive", "releasing", "arm_guest")
 """Tiers that tools/image and slices of CI (a release, 64-bit ARM) build themselves."""
 LAB = Tier(
     "the lab's devices and programs",
-    {each: partial(peers.build, each) for each in ("devices", "dra", "hog", "sweep")},
+    {each: partial(peers.build, each) for each in ("devices", "dra", "hog", "nriplugin", "sweep")},
 )
 
 
