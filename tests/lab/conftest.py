@@ -79,7 +79,7 @@ def sampler(request: pytest.FixtureRequest) -> Iterator[Sampler | None]:
         return
     lab: Lab = request.getfixturevalue("lab")
     for name in request.fixturenames:  # those that let a node rest, or change the lab, come first
-        if name in ("alone", "spare", "grounds"):
+        if name in ("alone", "spare", "grounds", "other"):
             request.getfixturevalue(name)
     node = lab.numalign
     if node.guest.resting:

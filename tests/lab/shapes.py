@@ -33,15 +33,17 @@ class Machine:
     append: str = ""
 
 
-def _even(name: str, smp: str, *, cpus: int, sizes: Iterable[int], more: tuple[str, ...] = ()) -> Machine:
-    """A machine whose nodes have the same number of CPUs each."""
+def _even(
+    name: str, smp: str, *, cpus: int, sizes: Iterable[int], near: int = 2, more: tuple[str, ...] = ()
+) -> Machine:
+    """A machine whose nodes have the same number of CPUs each, so many of them near to each other."""
     megabytes = tuple(sizes)
     share = cpus // len(megabytes)
     lists = [f"{n * share}-{(n + 1) * share - 1}" for n in range(len(megabytes))]
-    near: Callable[[int, int], int] = lambda a, b: 12 if a // 2 == b // 2 else 32  # noqa: E731 - used once, below
+    between: Callable[[int, int], int] = lambda a, b: 12 if a // near == b // near else 32  # noqa: E731 - used below
     arguments = (
         "-machine", "q35", *CPU, "-smp", f"{cpus},{smp}", *_memory(*megabytes), *_nodes(lists),
-        *_distances(len(megabytes), near), *more,
+        *_distances(len(megabytes), between), *more,
     )  # fmt: skip
     return Machine(name, cpus, len(megabytes), arguments)
 
@@ -61,6 +63,13 @@ FAR = Machine(
     ),
 )  # fmt: skip
 """A node that has memory and no CPUs."""
+CACHES = _even("caches", "sockets=1,dies=4,cores=2,threads=2", cpus=16, sizes=(2048,))
+WIDE = _even("wide", "sockets=2,dies=2,cores=4,threads=2", cpus=32, sizes=[1024] * 4)
+TWO = _even("two", "sockets=2,cores=4,threads=2", cpus=16, sizes=[1024] * 2, near=1)
+EIGHT_DIES = _even("eight-dies", "sockets=2,dies=4,cores=1,threads=2", cpus=16, sizes=[1024] * 8, near=4)
+"""Those of `tests.referee.shapes` besides the standard one; a die is an L3 cache, too."""
 SWITCHES = Machine("switches", 4, 2, switches(1024, CPU))
 """It is recorded, too, with less memory: what is on it is told there."""
-MACHINES = {machine.name: machine for machine in (STANDARD, EIGHT, SIXTEEN, FAR, SWITCHES)}
+MACHINES = {
+    machine.name: machine for machine in (STANDARD, EIGHT, SIXTEEN, FAR, CACHES, WIDE, TWO, EIGHT_DIES, SWITCHES)
+}

@@ -67,6 +67,7 @@ STAGES = (
     Stage("core", "first pods on both nodes, the chart's life, 20 kills, all 19 faults alone", 31,
           (*LAB, *slices.CORE.tests)),
     _slice("sequences", "every sequence for the lab's machine on two real kubelets", 40),
+    _slice("other-machines"),
     _slice("kernel", "what the kernel has is what the books say; 100 of 100 pinned at their first instruction"),
     _slice("machines", "the examples, grants without NRI, all shapes of machines", 20),
     _slice("rules"),

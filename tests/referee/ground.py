@@ -47,6 +47,8 @@ class Ground:
 
     lab: Lab
     node: Node
+    machine: str = "lab"
+    """That it is, of `tests.referee.shapes.MACHINES`."""
     config: dict[str, Any] | None = None
     kubelet: dict[str, Any] = field(default_factory=dict)
     devices: dict[str, Any] = field(default_factory=dict)
@@ -64,8 +66,8 @@ class Ground:
 
     def ready(self, sequence: Sequence) -> None:
         """Make it an empty node with a sequence's settings and devices."""
-        if sequence.machine != "lab":
-            raise LabError(f"{sequence.name} wants a machine {sequence.machine}, and the lab's guests are not one")
+        if sequence.machine != self.machine:
+            raise LabError(f"{sequence.name} wants a machine {sequence.machine}, and {self.node.name} is not one")
         self.lab.clear(self.node)
         self.count += 1
         managers, plain = config_of(sequence.config), dict(sequence.kubelet)
