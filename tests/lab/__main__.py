@@ -152,7 +152,9 @@ def _ci(progress: Progress, minutes: float, tests_took: float = 0.0) -> int:
         minutes: that there are for all of it.
         tests_took: seconds of `make test` on this machine.
     """
-    began, chosen, turn = time.monotonic(), slices.of_this_run(), int(time.time() // slices.HOUR)
+    began, turn = time.monotonic(), int(time.time() // slices.HOUR)
+    chosen, why = slices.of_this_run()
+    progress(f"slice {why}")
     cell = None
     if chosen is slices.CELL:
         cell = slices.cell(os.environ.get(cluster.CELL, ""), minutes, turn, slices.pace(tests_took))
@@ -166,6 +168,7 @@ def _ci(progress: Progress, minutes: float, tests_took: float = 0.0) -> int:
 
     def drawn() -> list[str]:
         nonlocal listed
+        report.record("slice", why)
         if cell is not None:
             _versions(cell)
             listed = {*cell.tests}

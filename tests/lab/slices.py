@@ -194,6 +194,15 @@ BEFORE = (
 """What comes before the lab's tests on a bare machine, in minutes."""
 
 
+def counter(now: float) -> int:
+    """Of the rotation, from seconds since the epoch: hours, and one more each day.
+
+    So who runs at the same hours takes all slices, too.
+    """
+    hour = int(now // HOUR)
+    return hour + hour // 24
+
+
 def chosen(wish: str, now: float) -> Slice:
     """The slice of this run.
 
@@ -205,8 +214,7 @@ def chosen(wish: str, now: float) -> Slice:
         SystemExit: there is no such slice; the text names those that are there.
     """
     if not wish:
-        hour = int(now // HOUR)  # and a step more each day: who runs at the same hours takes all slices, too
-        return SLICES[(hour + hour // 24) % len(SLICES)]
+        return SLICES[counter(now) % len(SLICES)]
     if wish.isdecimal() and int(wish) < len(SLICES):
         return SLICES[int(wish)]
     known = {each.name: each for each in (*GROUPS, *SLICES)}
@@ -287,9 +295,12 @@ def groups(slice_: Slice) -> tuple[Slice, ...]:
     return tuple(each for each in GROUPS if {*each.tests} <= {*slice_.tests})
 
 
-def of_this_run() -> Slice:
-    """By NUMALIGN_LAB_SLICE, or by the hour."""
-    return chosen(os.environ.get(CHOICE, ""), time.time())
+def of_this_run() -> tuple[Slice, str]:
+    """By NUMALIGN_LAB_SLICE, or by the hour; and its name and which of both chose it, for people."""
+    wish, now = os.environ.get(CHOICE, ""), time.time()
+    found = chosen(wish, now)
+    by = f"{CHOICE}={wish}" if wish else f"the rotation, whose counter is {counter(now)}"
+    return found, f"{found.name}, by {by}"
 
 
 def page() -> str:
@@ -308,16 +319,17 @@ def page() -> str:
     return f"""# What CI runs, and how long it takes
 
 `.ci/run` installs what it needs, runs `make test`, and then a part of the lab. CI stops a run after 90 minutes, so
-every run takes the lab's core and, of one of the slices below, the parts that there is time for. The slice changes by
-the hour and the day, and so does the part that comes first. `{CHOICE}=machines+release .ci/run` chooses a
-slice, `{CHOICE}=machines` one of its groups. What only that slice needs is built first. Once the lab stands,
-the list of its tests is drawn up from the minutes that are left and those below: the first pods, the chart's life and
-five kills of the agent; then one part of the slice, the rest of the core, and the rest of the slice, each if there is
-time. The core runs first. The log and the report say what is left out. Where there is no time for the first three,
-nothing runs, which is red. On a machine where `make test` took longer than below, or the agent's first start longer
-than {60 * START:.0f} seconds, the list is shorter by the square of that. What is on it is run once: a test that
-fails, is skipped or does not come to its end turns the run red, and so does a lab that does not come up at a second
-try of its boot. A red run names the commit at which the test, and the group, passed last on that machine.
+every run takes the lab's core and, of one of the slices below, the parts that there is time for. The slice changes
+by the hour and the day, and so does the part that comes first. `{CHOICE}=machines+release .ci/run` chooses a slice,
+`{CHOICE}=machines` one of its groups. What only that slice needs is built first. Once the lab stands, the list of
+its tests is drawn up from the minutes that are left and those below: the first pods, the chart's life and five
+kills of the agent; then one part of the slice, the rest of the core, and the rest of the slice, each if there is
+time. The core runs first. The log and the report say which slice it is, what chose it, and what is left out. Where
+there is no time for the first three, nothing runs, which is red. On a machine where `make test` took longer than
+below, or the agent's first start longer than {60 * START:.0f} seconds, the list is shorter by the square of that.
+What is on it is run once: a test that fails, is skipped or does not come to its end turns the run red, and so does
+a lab that does not come up at a second try of its boot. A red run names the commit at which the test, and the
+group, passed last on that machine.
 
 Minutes on two cores, from a bare machine; what is built is kept in `~/.cache/numalign`, so that a second run has
 the first four rows, and what a slice needs, for nothing.

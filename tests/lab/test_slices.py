@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -12,7 +13,7 @@ from unittest.mock import Mock
 import pytest
 
 from tests.lab import __main__ as command
-from tests.lab import builds, cells, green, report, slices
+from tests.lab import builds, cells, green, outcomes, report, slices
 from tests.lab.cells import BOOT, BY_NAME, CELLS, MINUTES, building, of_turn
 from tests.lab.cluster import CELL, PLANS, plans
 from tests.lab.places import HERE, ROOT
@@ -103,7 +104,7 @@ def test_what_a_machine_keeps_of_a_cell_takes_no_time(tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize("code", [0, 1])
 def test_the_slice_of_cells_starts_a_lab_of_the_cell_and_is_red_when_it_is(
-    monkeypatch: pytest.MonkeyPatch, code: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     """Its nodes are the cell's, its list has the cell's tests and nothing else, and its exit code is the run's."""
     started, kept, quiet = list[Any](), list[str](), Mock()
@@ -114,6 +115,7 @@ def test_the_slice_of_cells_starts_a_lab_of_the_cell_and_is_red_when_it_is(
 
     monkeypatch.setattr(command, "_run", run)
     monkeypatch.setattr(command, "_versions", Mock())
+    monkeypatch.setattr(report, "RUN", tmp_path)
     monkeypatch.setattr(green, "keep", kept.extend)
     monkeypatch.setenv(slices.CHOICE, "cell")
     monkeypatch.setenv(CELL, "1.36-v1-cgroupfs-crio")
@@ -137,6 +139,7 @@ def test_without_time_for_any_cell_the_core_is_run(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(command, "_run", run)
     monkeypatch.setattr(green, "keep", kept.extend)
     monkeypatch.setattr(report, "LEFT_OUT", tmp_path / "left-out.json")
+    monkeypatch.setattr(report, "RUN", tmp_path)
     monkeypatch.setenv(slices.CHOICE, "cell")
     monkeypatch.delenv(CELL, raising=False)
     monkeypatch.setenv("NUMALIGN_LAB_REFEREE", os.environ.get("NUMALIGN_LAB_REFEREE", "1"))
@@ -144,3 +147,30 @@ def test_without_time_for_any_cell_the_core_is_run(tmp_path: Path, monkeypatch: 
     assert command._ci(Mock(), 39.0) == 0
     assert started == [([*CORE.tests], True, False)]
     assert (kept, json.loads(report.LEFT_OUT.read_text())) == (["core"], ["a cell"])
+
+
+@pytest.mark.parametrize(
+    ("wish", "says"),
+    [("rules", f"rules, by {slices.CHOICE}=rules"), ("", "exclusive, by the rotation, whose counter is 27")],
+)
+def test_a_run_says_at_its_beginning_which_slice_it_takes_and_what_chose_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wish: str, says: str
+) -> None:
+    """The first line of the log says it, and the report does: a list can be asked for again by that name."""
+
+    def run(_progress: object, drawn: Any, *, keep: bool) -> int:  # noqa: ANN401 - a function of nothing
+        drawn()
+        return int(keep)
+
+    said = Mock()
+    for module, name, value in (
+        (command, "_run", run), (green, "keep", Mock()), (time, "time", lambda: 26.5 * HOUR),
+        (report, "LEFT_OUT", tmp_path / "left-out.json"), (report, "RUN", tmp_path),
+        (report, "qemu_version", Mock()), (outcomes, "read", list),
+    ):  # fmt: skip
+        monkeypatch.setattr(module, name, value)
+    monkeypatch.setenv(slices.CHOICE, wish)
+    monkeypatch.setenv("NUMALIGN_LAB_REFEREE", os.environ.get("NUMALIGN_LAB_REFEREE", "1"))
+    assert command._ci(said, 60.0) == 0
+    assert said.call_args_list[0].args == (f"slice {says}",)
+    assert f"| slice | {says} |" in report.write(None, 0.0).read_text()
