@@ -195,12 +195,13 @@ BEFORE = (
 
 
 def counter(now: float) -> int:
-    """Of the rotation, from seconds since the epoch: hours, and one more each day.
+    """Of the rotation, from seconds since the epoch: hours, and one less each day.
 
-    So who runs at the same hours takes all slices, too.
+    Were one added each day, who runs every hour would miss a slice each night. None added or taken away, who runs
+    once a day would take the same one for ever.
     """
     hour = int(now // HOUR)
-    return hour + hour // 24
+    return hour - hour // 24
 
 
 def chosen(wish: str, now: float) -> Slice:
@@ -320,16 +321,18 @@ def page() -> str:
 
 `.ci/run` installs what it needs, runs `make test`, and then a part of the lab. CI stops a run after 90 minutes, so
 every run takes the lab's core and, of one of the slices below, the parts that there is time for. The slice changes
-by the hour and the day, and so does the part that comes first. `{CHOICE}=machines+release .ci/run` chooses a slice,
-`{CHOICE}=machines` one of its groups. What only that slice needs is built first. Once the lab stands, the list of
-its tests is drawn up from the minutes that are left and those below: the first pods, the chart's life and five
-kills of the agent; then one part of the slice, the rest of the core, and the rest of the slice, each if there is
-time. The core runs first. The log and the report say which slice it is, what chose it, and what is left out. Where
-there is no time for the first three, nothing runs, which is red. On a machine where `make test` took longer than
-below, or the agent's first start longer than {60 * START:.0f} seconds, the list is shorter by the square of that.
-What is on it is run once: a test that fails, is skipped or does not come to its end turns the run red, and so does
-a lab that does not come up at a second try of its boot. A red run names the commit at which the test, and the
-group, passed last on that machine.
+by the hour, and the one before midnight UTC has the hour after it, too: any seven runs that follow each other
+hourly take all six, and so do any six at the same hour of days that follow each other. Runs every 2, 3, 4, 6, 8 or
+12 hours take all in six days at most, at the same hour of every other day three for ever. The part that comes first
+changes, too. `{CHOICE}=machines+release .ci/run` chooses a slice, `{CHOICE}=machines` one of
+its groups. What only that slice needs is built first. Once the lab stands, the list of its tests is drawn up from
+the minutes that are left and those below: the first pods, the chart's life and five kills of the agent; then one
+part of the slice, the rest of the core, and the rest of the slice, each if there is time. The core runs first. The
+log and the report say which slice it is, what chose it, and what is left out. Where there is no time for the first
+three, nothing runs, which is red. On a machine where `make test` took longer than below, or the agent's first start
+longer than {60 * START:.0f} seconds, the list is shorter by the square of that. What is on it is run once: a test
+that fails, is skipped or does not come to its end turns the run red, and so does a lab that does not come up at a
+second try of its boot. A red run names the commit at which the test, and the group, passed last on that machine.
 
 Minutes on two cores, from a bare machine; what is built is kept in `~/.cache/numalign`, so that a second run has
 the first four rows, and what a slice needs, for nothing.
