@@ -1,6 +1,7 @@
 """The commit at which each test of the lab, and each slice, passed last on this machine.
 
-A red run names it: whoever looks for the cause begins there. A machine that never ran the lab knows none.
+A red run names it: whoever looks for the cause begins there. A machine that has not seen it, as each bare one of CI,
+names what `make lab-all` kept.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tests.lab import outcomes, whole
 from tests.lab.places import CACHE, ROOT
 
 FILE = Path(os.environ.get("NUMALIGN_LAB_GREEN") or CACHE / "green.json")
@@ -30,8 +32,15 @@ def keep(names: Iterable[str]) -> None:
 
 def last(name: str) -> str:
     """When it passed last, in words."""
-    found = _known().get(name)
-    return f"it passed last at {found}" if found else "this machine has not seen it pass"
+    if found := _known().get(name):
+        return f"it passed last at {found}"
+    group = name.removeprefix("slice ")
+    passed = [
+        (each.date, each.commit) for part, each in whole.read().items()
+        if each.tests.get(name) == outcomes.PASSED or (part == group and not each.code)
+    ]  # fmt: skip
+    date, commit = max(passed, default=("", ""))
+    return "this machine has not seen it pass" + (f"; make lab-all did, at {commit} of {date} UTC" if commit else "")
 
 
 def _known() -> Mapping[str, str]:

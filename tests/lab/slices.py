@@ -332,7 +332,8 @@ log and the report say which slice it is, what chose it, and what is left out. W
 three, nothing runs, which is red. On a machine where `make test` took longer than below, or the agent's first start
 longer than {60 * START:.0f} seconds, the list is shorter by the square of that. What is on it is run once: a test
 that fails, is skipped or does not come to its end turns the run red, and so does a lab that does not come up at a
-second try of its boot. A red run names the commit at which the test, and the group, passed last on that machine.
+second try of its boot. A red run names the commit at which the test, and the group, passed last on that machine, or
+else in `make lab-all`.
 
 Minutes on two cores, from a bare machine; what is built is kept in `~/.cache/numalign`, so that a second run has
 the first four rows, and what a slice needs, for nothing.

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock, Mock
@@ -13,7 +14,7 @@ from unittest.mock import MagicMock, Mock
 import pytest
 
 from tests.lab import __main__ as command
-from tests.lab import builds, cells, green, outcomes, report, slices
+from tests.lab import builds, cells, green, outcomes, report, slices, whole
 from tests.lab.cells import BOOT, BY_NAME, CELLS, MINUTES, building, of_turn
 from tests.lab.cluster import CELL, PLANS, plans
 from tests.lab.places import HERE, ROOT
@@ -189,3 +190,49 @@ def test_a_run_says_at_its_beginning_which_slice_it_takes_and_what_chose_it(
     assert command._ci(said, 60.0) == 0
     assert said.call_args_list[0].args == (f"slice {says}",)
     assert f"| slice | {says} |" in report.write(None, 0.0).read_text()
+
+
+ABC = whole.Result("abc", "2026-11-28 08:30", 14.0, 0, {"a.py::test_one": "passed", "a.py::test_two": "failed"}, "")
+UNSEEN = "this machine has not seen it pass"
+
+
+@pytest.mark.parametrize(
+    ("here", "kept", "says"),
+    [
+        (
+            {"slice rules": "def of 2026-11-29 10:00 UTC"},
+            {"rules": ABC},
+            "it passed last at def of 2026-11-29 10:00 UTC",
+        ),
+        ({}, {"rules": ABC}, f"{UNSEEN}; make lab-all did, at abc of 2026-11-28 08:30 UTC"),
+        ({}, {"rules": replace(ABC, code=1), "kernel": ABC}, UNSEEN),
+    ],
+    ids=["this machine", "make lab-all", "nobody"],
+)
+def test_a_red_slice_names_the_commit_at_which_it_passed_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    here: dict[str, str], kept: dict[str, whole.Result], says: str,
+) -> None:  # fmt: skip
+    """Here, or else in `make lab-all`, whose results every machine has; one that was red there has none."""
+    monkeypatch.setattr(command, "_run", lambda *_, **__: 1)
+    monkeypatch.setattr(green, "FILE", tmp_path / "green.json")
+    monkeypatch.setattr(whole, "read", lambda: kept)
+    monkeypatch.setenv(slices.CHOICE, "rules")
+    monkeypatch.setenv("NUMALIGN_LAB_REFEREE", os.environ.get("NUMALIGN_LAB_REFEREE", "1"))
+    green.FILE.write_text(json.dumps(here))
+    assert command._ci(Mock(), 60.0) == 1
+    assert capsys.readouterr().err == f"RED: slice rules: {says}\n"
+
+
+def test_a_red_test_that_this_machine_has_not_seen_pass_names_that_of_make_lab_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest of the parts in which it passed; one that was red in all of them has none."""
+    monkeypatch.setattr(green, "FILE", tmp_path / "green.json")
+    newer = replace(ABC, commit="def", date="2026-11-29 01:00")
+    monkeypatch.setattr(whole, "read", lambda: {"rules": newer, "kernel": ABC})
+    found = [outcomes.Outcome(f"a.py::test_{name}", outcomes.FAILED, 1.0, "why") for name in ("one", "two")]
+    assert [*outcomes.red(found, (), 1, green.last)] == [
+        f"a.py::test_one failed: why\n({UNSEEN}; make lab-all did, at def of 2026-11-29 01:00 UTC)",
+        f"a.py::test_two failed: why\n({UNSEEN})",
+    ]
