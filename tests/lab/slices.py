@@ -15,13 +15,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tests.lab import cells
+from tests.lab import cells, faults
 from tests.lab.cells import Cell
 from tests.lab.needs import LabError
 from tests.lab.pairs import PAIRS
 from tests.lab.places import ROOT
 from tests.lab.referee.chosen import chosen as chosen_sequences
 from tests.lab.test_dra import SEQUENCES as SEQUENCES_OF_CLAIMS
+from tests.lab.test_shapes import PLANS
 
 PAGE = ROOT / "deploy/docs/dev/ci.md"
 CHOICE = "NUMALIGN_LAB_SLICE"
@@ -84,14 +85,19 @@ class Drawn:
 
 
 FAULTS = "tests/lab/test_faults.py"
+ALONE = f"{FAULTS}::test_alone"
+FORCED = f"{ALONE}[force-deleted]"
+"""What a product that frees CPUs too early fails (`broken.py`): on every list."""
 KILLED = f"{FAULTS}::test_the_agent_is_killed_while_pods_churn"
 CORE = Slice(
     "core", (
         Part(("tests/lab/test_first.py",), 1), Part(("tests/lab/test_chart.py",), 4),
-        Part((f"{FAULTS}::test_every_row_of_the_design_has_faults_and_every_fault_a_row", f"{KILLED}[1]"), 2.5),
-        Part((f"{FAULTS}::test_alone",), 5), *(Part((f"{KILLED}[{n}]",), 1.5) for n in (2, 3, 4)),
+        Part((f"{FAULTS}::test_every_row_of_the_design_has_faults_and_every_fault_a_row", f"{KILLED}[1]",
+              FORCED), 3.5),
+        Part(tuple(test for each in faults.FAULTS if each.quick and (test := f"{ALONE}[{each.name}]") != FORCED), 5),
+        *(Part((f"{KILLED}[{n}]",), 1.5) for n in (2, 3, 4)),
     ),
-    "first pods on both nodes, the chart's life, 20 kills of the agent, five faults alone",
+    "first pods on both nodes, the chart's life, 20 kills of the agent, six faults alone",
 )  # fmt: skip
 LEAST = 3
 """Parts of the core that are on every list."""
@@ -104,6 +110,7 @@ def _parts(test: str, names: Sequence[str], number: int, minutes: float) -> tupl
     return tuple(Part(tuple(f"{test}[{name}]" for name in cut), minutes * len(cut) / len(names)) for cut in cuts)
 
 
+SHAPES = "tests/lab/test_shapes.py"
 SEQUENCES = "tests/lab/referee/test_sequences.py::test_both_nodes_do_what_the_sequence_expects"
 RULES = "tests/lab/test_rules.py"
 EXCLUSIVE = "tests/lab/test_exclusive.py"
@@ -121,11 +128,14 @@ GROUPS = (
           "the core of the referee's sequences"),
     Slice("machines", (
         Part(("tests/lab/test_examples.py",), 2), Part(("tests/lab/test_order.py",), 3),
-        Part(("tests/lab/test_shapes.py",), 6), Part(("tests/lab/test_switches.py",), 3),
+        Part(("tests/lab/test_switches.py",), 3), *(Part(tuple(f"{SHAPES}::{test}[{name}]" for test in (
+            "test_an_exclusive_and_a_sharing_pod", "test_a_restart_of_kubelet_and_runtime_moves_nothing",
+            "test_what_fits_nowhere_is_refused",
+        )), 3) for name in PLANS),
         *_parts(CLAIMS, [*SEQUENCES_OF_CLAIMS], 2, 14),
         Part(("tests/lab/test_dra.py::test_s22_the_claim_of_a_refused_pod_goes_with_it",
               "tests/lab/test_dra.py::test_podresources_names_the_claim_before_the_sandbox_is_made"), 2),
-    ), "the examples, grants without NRI, two machines of other shape, one with PCIe switches, pods with DRA claims"),
+    ), "the examples, grants without NRI, six machines of other shape, one with PCIe switches, pods with DRA claims"),
     Slice("rules", (
         Part(tuple(f"{RULES}::{name}" for name in (
             "test_s2_what_the_node_lives_on_starts_on_a_full_node",
@@ -166,7 +176,10 @@ GROUPS = (
     ), "containers of Burstable pods with CPUs of their own: ten sidecars, churn, kills; own and shared ones in one"),
     Slice("arm", (Part(("tests/arm/test_guest.py",), 3),),
           "a guest of 64-bit ARM: discovery, cgroups and NRI there", ("arm_guest",), 8),
-    Slice("pairs", _parts(PAIRS_TEST, [each.name for each in PAIRS], 7, 28), "fourteen pairs of faults"),
+    Slice("pairs", (
+        *_parts(PAIRS_TEST, [each.name for each in PAIRS], 7, 28),
+        *_parts(ALONE, [each.name for each in faults.FAULTS if not each.quick], 3, 13),
+    ), "fourteen pairs of faults, and the thirteen faults alone that the core has not"),
 )  # fmt: skip
 
 
@@ -326,14 +339,14 @@ hourly take all six, and so do any six at the same hour of days that follow each
 12 hours take all in six days at most, at the same hour of every other day three for ever. The part that comes first
 changes, too. `{CHOICE}=machines+release .ci/run` chooses a slice, `{CHOICE}=machines` one of
 its groups. What only that slice needs is built first. Once the lab stands, the list of its tests is drawn up from
-the minutes that are left and those below: the first pods, the chart's life and five kills of the agent; then one
-part of the slice, the rest of the core, and the rest of the slice, each if there is time. The core runs first. The
-log and the report say which slice it is, what chose it, and what is left out. Where there is no time for the first
-three, nothing runs, which is red. On a machine where `make test` took longer than below, or the agent's first start
-longer than {60 * START:.0f} seconds, the list is shorter by the square of that. What is on it is run once: a test
-that fails, is skipped or does not come to its end turns the run red, and so does a lab that does not come up at a
-second try of its boot. A red run names the commit at which the test, and the group, passed last on that machine, or
-else in `make lab-all`.
+the minutes that are left and those below: the first pods, the chart's life, five kills of the agent and a pod
+deleted by force; then one part of the slice, the rest of the core, and the rest of the slice, each if there is
+time. The core runs first. The log and the report say which slice it is, what chose it, and what is left out. Where
+there is no time for the first three, nothing runs, which is red. On a machine where `make test` took longer than
+below, or the agent's first start longer than {60 * START:.0f} seconds, the list is shorter by the square of that.
+What is on it is run once: a test that fails, is skipped or does not come to its end turns the run red, and so does
+a lab that does not come up at a second try of its boot. A red run names the commit at which the test, and the
+group, passed last on that machine, or else in `make lab-all`.
 
 Minutes on two cores, from a bare machine; what is built is kept in `~/.cache/numalign`, so that a second run has
 the first four rows, and what a slice needs, for nothing.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 from collections.abc import Iterator
@@ -54,11 +53,7 @@ def test_the_agent_is_killed_while_pods_churn(stage: Stage, turn: int) -> None:
     assert counts["created"] >= 1, counts
 
 
-CHOSEN = [each for each in FAULTS if each.quick or os.environ.get("NUMALIGN_LAB_LONG")]
-"""All of them take half an hour: NUMALIGN_LAB_LONG=1 asks for them, make lab-soak mixes them."""
-
-
-@pytest.mark.parametrize("fault", CHOSEN, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_alone(stage: Stage, fault: faults.Fault, sampler: Sampler) -> None:
     """One fault: while it lasts and after it all agree, the agent says what it saw, and what runs has not moved."""
     sampler.excused = "another program writes cpusets" if fault.foreign else ""

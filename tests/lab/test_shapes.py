@@ -6,7 +6,6 @@ Containerd is real on all of them. Layouts of other runtimes (CRI-O, cri-dockerd
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -30,13 +29,10 @@ PLANS = {
     "eight-nodes": Plan(number=4, machine="eight"),
     "sixteen-nodes": Plan(number=4, machine="sixteen", config={**ONE_RESERVED, **SIXTEEN_ALLOWED}),
 }
-QUICK = ("v1-cgroupfs", "v2-cgroupfs")
-"""What a short run has; NUMALIGN_LAB_SHAPES=all asks for all of them. A machine takes two to four minutes."""
 MOVED = {"numalign.io/move-memory": "true"}
-CHOSEN = list(PLANS) if os.environ.get("NUMALIGN_LAB_SHAPES") == "all" else list(QUICK)
 
 
-@pytest.fixture(scope="module", params=CHOSEN)
+@pytest.fixture(scope="module", params=PLANS)
 def spare(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Node]:
     """A node of each plan with numalign on it, while the others rest; gone afterwards.
 

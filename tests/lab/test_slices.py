@@ -15,10 +15,11 @@ import pytest
 
 from tests.lab import __main__ as command
 from tests.lab import builds, cells, green, outcomes, report, slices, whole
+from tests.lab.broken import KINDS
 from tests.lab.cells import BOOT, BY_NAME, CELLS, MINUTES, building, of_turn
 from tests.lab.cluster import CELL, PLANS, plans
 from tests.lab.places import HERE, ROOT
-from tests.lab.slices import BEFORE, CORE, GROUPS, HOUR, PAGE, SLICES, chosen, least, page
+from tests.lab.slices import BEFORE, CORE, GROUPS, HOUR, LEAST, PAGE, SLICES, chosen, least, page
 from tests.peers import kubelets
 
 LONGEST = 85
@@ -45,6 +46,14 @@ def test_every_test_of_the_lab_is_run_by_some_run() -> None:
         and any(word in path.read_text() for word in ("stage: Stage", "lab: Lab", "clean: Lab", "grounds:"))
     }
     assert not asking - known
+
+
+def test_ci_runs_what_each_product_that_is_broken_on_purpose_fails() -> None:
+    """Its test is on some list: on every one if it frees early, does not start or does not write."""
+    always = {test for part in CORE.parts[:LEAST] for test in part.tests}
+    assert {each.test for each in KINDS.values()} <= {test for each in (CORE, *SLICES) for test in each.tests}
+    assert {"dead", "mute", "early"} == {name for name, each in KINDS.items() if each.test in always}
+    assert {name for name, each in KINDS.items() if each.test not in CORE.tests} == {"swapped"}
 
 
 def test_a_day_takes_all_slices_in_turn() -> None:
