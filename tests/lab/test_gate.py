@@ -246,7 +246,16 @@ def test_the_list_fits_or_says_what_is_left_out() -> None:
 
 
 LAB_ENDS = 83
-"""Minutes after the start of .ci/run."""
+"""Minutes after the start of .ci/run, which gives it two more to end what it started."""
+
+
+def test_the_lab_is_ended_before_ci_ends_the_run() -> None:
+    """After 85 minutes of .ci/run nothing is left, so that a list that takes too long has time to be told as red."""
+    script = (ROOT / ".ci/run").read_text()
+    seconds, more = (
+        int(re.findall(pattern, script)[0]) for pattern in (r"left=\$\(\((\d+) - ", r"--kill-after=(\d+)")
+    )
+    assert (seconds, seconds + more) == (LAB_ENDS * 60, 85 * 60)
 
 
 @pytest.mark.parametrize("slice_", [each for each in SLICES if each is not CELL], ids=lambda each: each.name)
