@@ -21,6 +21,7 @@ from tests.lab.needs import LabError
 from tests.lab.pairs import PAIRS
 from tests.lab.places import ROOT
 from tests.lab.referee.chosen import chosen as chosen_sequences
+from tests.lab.referee.test_other_machines import PLANS as OTHER_PLANS
 from tests.lab.test_dra import SEQUENCES as SEQUENCES_OF_CLAIMS
 from tests.lab.test_shapes import PLANS
 
@@ -112,6 +113,7 @@ def _parts(test: str, names: Sequence[str], number: int, minutes: float) -> tupl
 
 SHAPES = "tests/lab/test_shapes.py"
 SEQUENCES = "tests/lab/referee/test_sequences.py::test_both_nodes_do_what_the_sequence_expects"
+OTHERS = "tests/lab/referee/test_other_machines.py::test_a_kubelet_does_what_the_sequences_for_its_machine_expect"
 RULES = "tests/lab/test_rules.py"
 EXCLUSIVE = "tests/lab/test_exclusive.py"
 CLAIMS = "tests/lab/test_dra.py::test_s22_cpus_and_memory_follow_the_claim"
@@ -126,6 +128,8 @@ CELL = Slice(
 GROUPS = (
     Slice("sequences", _parts(SEQUENCES, [each.name for each in chosen_sequences()], 3, 17),
           "the core of the referee's sequences"),
+    Slice("other-machines", tuple(Part((f"{OTHERS}[{name}]",), 3) for name in OTHER_PLANS),
+          "the referee's sequences for machines of other shapes, on guests whose kubelet pins by itself"),
     Slice("machines", (
         Part(("tests/lab/test_examples.py",), 2), Part(("tests/lab/test_order.py",), 3),
         Part(("tests/lab/test_switches.py",), 3), *(Part(tuple(f"{SHAPES}::{test}[{name}]" for test in (
@@ -192,8 +196,8 @@ def _together(*names: str) -> Slice:
 
 
 SLICES = (
-    _together("sequences", "newest"), _together("machines", "release"), _together("rules", "kernel"),
-    _together("exclusive"), _together("arm", "pairs"), CELL,
+    _together("sequences", "other-machines", "newest"), _together("machines", "release"),
+    _together("rules", "kernel"), _together("exclusive"), _together("arm", "pairs"), CELL,
 )  # fmt: skip
 """What runs that follow each other take beside the core, for about half an hour each."""
 SLOWER, AFTER = 1.2, 2.0
