@@ -181,6 +181,7 @@ class _Container:
         home: what the saved ledger grants it; None where it grants nothing.
         beside: the shared CPUs that it has with them (numalign.io/mixed).
         least, most: between these its set must be; they differ while a resize is on its way.
+        runs: it has a process; before that the runtime may write what it was answered over a set of the agent's.
         settled: it has run on its own set.
         changed: the agent's looks when its set changed last.
         forgiven: the ledger was lost, and has not had it again since.
@@ -192,6 +193,7 @@ class _Container:
     beside: CpuSet = field(default_factory=CpuSet)
     least: CpuSet = field(default_factory=CpuSet)
     most: CpuSet = field(default_factory=CpuSet)
+    runs: bool = False
     settled: bool = False
     changed: int = 0
     forgiven: bool = False
@@ -226,13 +228,22 @@ class _Judge:
             self._saved(line["assigned"], line.get("mixed", {}))
         elif do == "told":
             self._told(line)
-        elif do == "container":
-            self.born[line["path"]] = _Container(line["uid"], line["name"])
+        elif do in ("container", "runs"):
+            self._alive(line)
         elif do == "lost":
             for each in self.containers.values():
                 each.forgiven = True
         elif do == "resized":
             self.resized.add((line["uid"], line["container"]))
+
+    def _alive(self, line: Line) -> None:
+        """A container is made, or has a process; the cgroup may be gone by then, or could not be made."""
+        path = line["path"]
+        if line["do"] == "container":
+            self.born[path] = _Container(line["uid"], line["name"])
+        elif path in self.containers:
+            self.containers[path].runs = True
+            self._settle(path, self.containers[path])
 
     def _say(self, rule: str, text: str) -> None:
         self.found.append(f"{rule} (line {self.number}, by {self.by}): {text}")
@@ -265,7 +276,7 @@ class _Judge:
 
     def _settle(self, path: str, each: _Container) -> None:
         """A container that runs on what it was granted: from now on nobody may take it away."""
-        if each.home is not None and self.cpus.get(path) == (each.home | each.beside) - self._offline():
+        if each.runs and each.home is not None and self.cpus.get(path) == (each.home | each.beside) - self._offline():
             each.settled, each.least, each.most = True, each.home, each.home | each.beside
 
     def _own_write(self, line: Line, before: Mapping[str, CpuSet], now: Mapping[str, CpuSet]) -> None:

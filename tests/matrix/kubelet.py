@@ -189,6 +189,7 @@ class Kubelet:
                 if value:
                     self.tree.kernel_write(path, file, value)
         self.tree.spawn(path)
+        self.journal.mark("runs", path=path)
         pod.numbers[name] = number
         return number
 

@@ -469,9 +469,11 @@ class Node:
 
     def _still(self, at: int) -> bool:
         """Whether nothing has happened for FEW looks, since the journal had this length: no set changed, no word."""
-        with self.journal.file.open("rb") as file:
+        with self.journal.alone(), self.journal.file.open("rb") as file:  # or the last line might be half written
             file.seek(at)
-            lines = [json.loads(line) for line in file.read().splitlines()[-4 * FEW :]]
+            lines = [
+                json.loads(line) for line in file.read().splitlines()[1:][-4 * FEW :]
+            ]  # as the first may be: `at`
         looks = 0
         for line in reversed(lines):
             looks += line["do"] == "looked"
