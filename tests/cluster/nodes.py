@@ -30,7 +30,7 @@ from agent.kube.pod_report import ASSIGNMENT, CONDITION
 from agent.model.ledger import Ledger
 from agent.model.pod import Qos
 from agent.observe.metrics import FRESH
-from tests import patience
+from tests import patience, scraped
 from tests.cluster.control_plane import ApiError, ControlPlane
 from tests.cluster.objects import Object, namespace, node, pod
 
@@ -292,8 +292,7 @@ class Agent:
 
     def metrics(self) -> dict[str, float]:
         """The lines of /metrics."""
-        lines = (each.rpartition(" ") for each in self.get("/metrics").splitlines() if not each.startswith("#"))
-        return {name: float(value) for name, _, value in lines}
+        return scraped.values(self.get("/metrics"))
 
     def metric(self, line: str) -> float:
         """The value of a line of /metrics, 0 where it is not there."""

@@ -41,7 +41,7 @@ class Answer:
     Attributes:
         cpus: how many of its own.
         status, reason: of its condition.
-        saves, decisions, requests: of the ledger; on others; for others, between its word's decision and its sending.
+        saves, decisions, requests: of the ledger; on others; for others, between its arrival and its word.
     """
 
     cpus: int
@@ -59,10 +59,13 @@ def beside(told: Told, crowd: Sequence[Hostile]) -> list[Answer]:
     for body in INNOCENT:
         eventually(lambda: not told.intake.waiting and not told.publisher.untold)
         name, world = body["metadata"]["name"], told.world
-        saves, decided = world.store.saves, len(world.ears.words)
+        saves, decided, arrived = world.store.saves, len(world.ears.words), len(told.api.requests)
         told.see(body)
         eventually(lambda name=name: bool(told.api.condition(name)))  # type: ignore[misc] # bound here
-        requests = [path for _, path, _ in told.api.requests[told.asked[name] :]]
+        requests = [  # Events of before may still be sent until its word is handed over
+            path for at, (_, path, _) in enumerate(told.api.requests)
+            if at >= (told.asked[name] if path.endswith("/events") else arrived)
+        ]  # fmt: skip
         word = told.api.condition(name)
         found.append(
             Answer(

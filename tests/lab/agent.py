@@ -14,6 +14,7 @@ import yaml
 from agent import __version__
 from agent.host.checkpoint import Checkpoint
 from agent.model.ledger import Ledger
+from tests import scraped
 from tests.cluster.control_plane import ApiError
 from tests.lab import builds
 from tests.lab.guest import CommandError
@@ -163,8 +164,7 @@ def metrics(node: Node) -> dict[str, float]:
     pod = pod_of(node)
     where = f"/dev/tcp/{pod['status']['podIP'] if pod else ''}/{PORT}"
     text = node.run(f"exec 3<>{where}; printf 'GET /metrics HTTP/1.0\\r\\n\\r\\n' >&3; cat <&3")
-    lines = (each.rpartition(" ") for each in text.partition("\r\n\r\n")[2].splitlines() if each[:1] != "#")
-    return {name: float(value) for name, _, value in lines}
+    return scraped.values(text.partition("\r\n\r\n")[2])
 
 
 def ledger(node: Node) -> Ledger | None:

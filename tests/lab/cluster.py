@@ -144,6 +144,13 @@ class Lab(Pods):
                 each.wait_ready()
                 each.uncordon()
 
+    @contextlib.contextmanager
+    def spare(self, plan: Plan) -> Iterator[Node]:
+        """A node of another plan, while all others rest: the third guest at a time. Gone afterwards."""
+        with self.resting(*self.nodes.values()):
+            yield self.add("spare", plan)
+            self.remove("spare")
+
     def down(self) -> None:
         """End everything; only the logs stay."""
         for node in self.nodes.values():

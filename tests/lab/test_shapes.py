@@ -16,8 +16,6 @@ from tests.lab.cluster import Lab
 from tests.lab.node import RESERVED, Node, Plan
 from tests.lab.pods import container, pod, resources
 
-SPARE = "spare"
-"""The node that these tests start: the third guest at a time."""
 ONE_RESERVED = {**RESERVED, "reservedSystemCPUs": "0"}
 SIXTEEN_ALLOWED = {"topologyManagerPolicyOptions": {"max-allowable-numa-nodes": "16"}}
 """As the kubelet, `compatibility: kubelet` refuses to start on more than eight nodes without it (rule 3.2)."""
@@ -38,9 +36,8 @@ def spare(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Node]:
 
     The release has one configuration for all nodes: the other node's is put back.
     """
-    with lab.resting(*lab.nodes.values()):
-        yield lab.add(SPARE, PLANS[request.param])
-        lab.remove(SPARE)
+    with lab.spare(PLANS[request.param]) as node:
+        yield node
     agent.configure(lab.numalign, {})
 
 

@@ -18,7 +18,6 @@ from tests.lab.cluster import Lab
 from tests.lab.node import RESERVED, Node, Plan
 from tests.lab.stage import AGENT
 
-SPARE = "spare"
 PLAN = Plan(number=4, machine="switches", config={**RESERVED, "reservedSystemCPUs": "0"})
 COUNTING = r"""
 cd /sys/bus/pci/devices
@@ -59,9 +58,8 @@ print(json.dumps([[pair.one, pair.other, pair.distance.value] for pair in PciTre
 @pytest.fixture
 def spare(lab: Lab) -> Iterator[Node]:
     """The machine with numalign on it, while the others rest; gone afterwards, and the configuration is back."""
-    with lab.resting(*lab.nodes.values()):
-        yield lab.add(SPARE, PLAN)
-        lab.remove(SPARE)
+    with lab.spare(PLAN) as node:
+        yield node
     agent.configure(lab.numalign, {})
 
 

@@ -37,6 +37,7 @@ from agent.host.scratch import Scratch
 from agent.kube.pod_report import ALIGNED, ASSIGNMENT, CONDITION
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
+from tests import scraped
 from tests.matrix import judge as judging
 from tests.matrix.agents import Agent, Agents
 from tests.matrix.api_objects import Object
@@ -319,11 +320,7 @@ class Node:
 
     def metric(self, line: str) -> float:
         """A line of /metrics, 0 where it is not there."""
-        for each in self.page("/metrics").splitlines():
-            name, _, value = each.rpartition(" ")
-            if name == line:
-                return float(value)
-        return 0.0
+        return scraped.values(self.page("/metrics")).get(line, 0.0)
 
     def page(self, path: str) -> str:
         """A page of the agent's server: /metrics, /healthz, /readyz."""

@@ -22,16 +22,14 @@ PLANS = {
     name: Plan(kind="kubelet", number=4, machine=machine)
     for name, machine in {"caches": "caches", "wide": "wide", "two": "two", "eight": "eight-dies"}.items()
 }
-SPARE = "spare"
 SEQUENCES = sorted((each for each in read_all() if each.machine in PLANS), key=lambda each: each.machine)
 
 
 @pytest.fixture(scope="module", params=PLANS)
 def other(lab: Lab, request: pytest.FixtureRequest) -> Iterator[Ground]:
     """A guest of each shape, while the others rest; gone afterwards."""
-    with lab.resting(*lab.nodes.values()):
-        yield Ground(lab, lab.add(SPARE, PLANS[request.param]), machine=request.param)
-        lab.remove(SPARE)
+    with lab.spare(PLANS[request.param]) as node:
+        yield Ground(lab, node, machine=request.param)
 
 
 def test_a_kubelet_does_what_the_sequences_for_its_machine_expect(other: Ground) -> None:
