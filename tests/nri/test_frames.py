@@ -20,6 +20,7 @@ from agent.host.nri import mux, nri_pb2, ttrpc
 from agent.host.nri.plugin import Plugin
 from agent.host.nri.session import Identity
 from tests import patience
+from tests.examples import examples
 from tests.nri.handlers import Recorder
 from tests.patience import PATIENCE
 
@@ -212,7 +213,7 @@ def test_a_runtime_that_ends_before_it_answers_is_told_as_closed(tmp_path: Path)
         assert plugin.stop(PATIENCE)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_a_runtime_that_speaks_nonsense_is_left_and_tried_again(
     seed: int, tmp_path_factory: pytest.TempPathFactory

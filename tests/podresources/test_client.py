@@ -17,6 +17,7 @@ from agent.host.podresources import podresources_pb2 as pb
 from agent.host.podresources.client import BURST, HeldDevice, PodResources
 from agent.model.claims import MOST_DEVICES, ClaimDevice
 from agent.model.idset import NodeSet
+from tests.examples import examples
 from tests.patience import PATIENCE
 
 Serve = Callable[[bytes, grpc.ServicerContext], bytes]
@@ -187,7 +188,7 @@ def test_an_error_of_the_kubelet_is_told(kubelet: Kubelet, client: PodResources)
         client.list()
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(nonsense=st.binary(max_size=200))
 def test_nonsense_is_a_named_error(kubelet: Kubelet, client: PodResources, nonsense: bytes) -> None:
     """Bytes that are no answer raise RuntimeLinkError; bytes that happen to be one give values."""

@@ -19,6 +19,7 @@ from agent.kube.objects.read_fields import brief
 from agent.kube.pod_report import ASSIGNMENT, CONDITION, FAILED, annotated_grant, softened
 from agent.kube.publishing.cleanup import ended
 from agent.kube.publishing.refusal_limiter import owner_of
+from tests.examples import examples
 from tests.unit.test_podspec import BAD
 from tests.world.documents import anything, bodies
 
@@ -122,14 +123,14 @@ def same(body: Any) -> None:  # noqa: ANN401 - JSON
 
 
 @given(pods)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_every_reader_sees_the_same_in_what_is_kept_of_a_pod(body: dict[str, Any]) -> None:
     """Of pods as there are, with all that their readers look for."""
     same(body)
 
 
 @given(bodies, anything)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_every_reader_sees_the_same_in_what_is_kept_of_anything(body: dict[str, Any], more: object) -> None:
     """Of objects that no API server would take, too: the same pod, or the same sentence."""
     if isinstance(body.get("metadata"), dict):

@@ -13,6 +13,7 @@ from agent.core.admission.node import Node
 from agent.core.admission.resize import resized
 from agent.model.ledger import Ledger
 from agent.model.pod import Pod
+from tests.examples import examples
 from tests.world.nodes import managers_of
 from tests.world.pods import INIT, container, pod
 
@@ -46,7 +47,7 @@ def held(ledger: Ledger) -> dict[str, int]:
     return {each: held_by(ledger, each) for each in NAMESPACES}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(ceilings=CEILINGS, lower=CEILINGS, policy=st.sampled_from(("none", "best-effort", "restricted")), steps=STEPS)
 def test_no_history_passes_the_ceiling(
     ceilings: dict[str, object], lower: dict[str, object], policy: str, steps: list[tuple[int, float, float, bool]]

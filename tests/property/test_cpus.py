@@ -21,6 +21,7 @@ from agent.model.machine import Cpu, Machine, NumaNode
 from agent.model.outcome import Refusal
 from agent.model.pod import Container, ContainerKind, Pod
 from agent.model.rules import Compatibility, CpuOptions
+from tests.examples import examples
 from tests.unit.cpu_machines import Node, container, machine, pod
 from tests.world.strategies import cpu_options
 
@@ -90,7 +91,7 @@ def settled(books: CpuBooks) -> CpuBooks:
     return replace(books, reusable=None)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_allocate_then_release_is_the_identity(data: st.DataObject) -> None:
     """In any state that other pods left behind, whether the pod was admitted or refused."""
@@ -103,7 +104,7 @@ def test_allocate_then_release_is_the_identity(data: st.DataObject) -> None:
     assert settled(node.ledger.cpus) == before
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_nothing_is_held_twice_reserved_or_lost(data: st.DataObject) -> None:
     """Pods come and go: exclusive sets are disjoint, never reserved, and with the pool they are all CPUs."""
@@ -142,7 +143,7 @@ def _lasting(mine: Pod) -> list[Container]:
     return [each for each in mine.containers if each.kind is not ContainerKind.INIT]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(data=st.data())
 def test_who_has_its_cpus_is_offered_where_they_lie(data: st.DataObject) -> None:
     """Asked again, container or pod, the answer is every set of nodes that holds what it has, and no other."""
@@ -170,7 +171,7 @@ def test_who_has_its_cpus_is_offered_where_they_lie(data: st.DataObject) -> None
         assert some == {nodes for nodes in every if lies.issubset(nodes)}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(data=st.data())
 def test_the_same_question_has_the_same_answer(data: st.DataObject) -> None:
     """A second manager of an equal machine, in the same state, decides the same."""
@@ -184,7 +185,7 @@ def test_the_same_question_has_the_same_answer(data: st.DataObject) -> None:
     assert (admit(node, mine, hint), node.ledger.cpus) == (admit(again, mine, hint), again.ledger.cpus)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data())
 def test_no_take_hands_out_what_was_not_offered(data: st.DataObject) -> None:
     """Any part of a machine, any algorithm, by real sizes: as many CPUs as asked for, all of them offered."""
@@ -219,7 +220,7 @@ def test_no_take_hands_out_what_was_not_offered(data: st.DataObject) -> None:
         assert not taken & ~offered
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_of_many_nodes_the_choice_is_that_of_all_combinations(data: st.DataObject) -> None:
     """On 12 or 13 nodes not every set of them is tried; align-by-socket still finds the one of a single socket."""
@@ -237,7 +238,7 @@ def test_of_many_nodes_the_choice_is_that_of_all_combinations(data: st.DataObjec
     assert CpuSet(take()) == CpuSet(of_all)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(data=st.data())
 def test_renumbering_in_order_changes_nothing(data: st.DataObject) -> None:
     """CPU ids with holes: what is taken are the same CPUs by their new names."""

@@ -20,6 +20,7 @@ from agent.model.machine import Machine
 from agent.model.outcome import Refusal
 from agent.model.pod import Container, ContainerKind, Pod
 from agent.model.rules import Compatibility, Rules
+from tests.examples import examples
 from tests.parity.device import LowestId
 from tests.property.memory_worlds import random_affinity, random_machine
 from tests.unit.memory_cases import BOTH, FIXED
@@ -97,7 +98,7 @@ def _fill(r: Random, world: World) -> None:
 
 
 @pytest.mark.parametrize("at", range(len(BOTH)))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(CASES)
 def test_no_device_is_given_twice(at: int, r: Random) -> None:
     """Whatever the history; and when all pods are gone, nothing is held."""
@@ -108,7 +109,7 @@ def test_no_device_is_given_twice(at: int, r: Random) -> None:
     assert world.ledger.devices.held == {}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(CASES)
 def test_allocate_and_release_is_the_identity(r: Random) -> None:
     """A pod that came and went left no trace."""
@@ -119,7 +120,7 @@ def test_allocate_and_release_is_the_identity(r: Random) -> None:
     assert world.provider.release(world.ledger, "newcomer").devices == before.devices
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(CASES)
 def test_every_hint_keeps_its_word(r: Random) -> None:
     """On the nodes of a hint every device is local; elsewhere as many as there are."""
@@ -156,7 +157,7 @@ def _turned(amounts: Mapping[str, int]) -> dict[str, int]:
     return dict(sorted(amounts.items(), reverse=True))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(CASES)
 def test_the_order_of_devices_and_resources_changes_nothing(r: Random) -> None:
     """Plugins list their devices in any order, manifests their limits."""

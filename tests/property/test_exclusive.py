@@ -11,6 +11,7 @@ from agent.core.accounting.invariants import broken_rules
 from agent.core.cgroups.desired import own_of
 from agent.core.request.amounts import pod_requests
 from agent.model.podspec import pod_from
+from tests.examples import examples
 from tests.world.manifests import container, manifest
 from tests.world.nodes import managers_of
 from tests.world.steps import Seen, at_first, step
@@ -38,7 +39,7 @@ def listed(data: st.DataObject, names: list[str]) -> str:
     return ",".join(data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True)))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     machine=st.sampled_from(MACHINES), document=node_settings, others=sizes, data=st.data(),
     inits=st.lists(st.tuples(st.booleans(), sizes), max_size=5), apps=st.lists(sizes, min_size=1, max_size=3),

@@ -18,6 +18,7 @@ from agent.core.explain.values import AsOf, Explanation, Lever, Merge, MergeRule
 from agent.model.ledger import Ledger
 from agent.model.outcome import Admitted, Reason
 from agent.model.pod import Pod
+from tests.examples import examples
 from tests.world.strategies import case_of, worlds
 
 
@@ -55,7 +56,7 @@ def told(merge: Merge) -> None:
     assert bool(merge.obstacles) == (not (merge.preferred and merge.admit))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(worlds())
 def test_a_newcomer_is_told_what_it_would_get(world: tuple[Node, Ledger, Pod]) -> None:
     """The verdict is that of the admission, what it gets is what it would get, and every remedy was tried."""
@@ -81,7 +82,7 @@ def test_a_newcomer_is_told_what_it_would_get(world: tuple[Node, Ledger, Pod]) -
     assert all(line.endswith(".") for line in lines(found))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(worlds())
 def test_pods_in_the_ledger_keep_what_they_have(world: tuple[Node, Ledger, Pod]) -> None:
     """Whatever is said of a pod in the ledger, it holds what that says; as of admission, the merge gave that."""
@@ -98,7 +99,7 @@ def test_pods_in_the_ledger_keep_what_they_have(world: tuple[Node, Ledger, Pod])
         assert (found.verdict is Verdict.NOT_PREFERRED) == (not is_aligned(ledger, record.pod))
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(worlds())
 def test_nothing_is_changed(world: tuple[Node, Ledger, Pod]) -> None:
     """Explaining is pure: the same question has the same answer, and the ledger is as before."""

@@ -28,6 +28,7 @@ from agent.model.pod import Pod
 from agent.model.podspec import pod_from
 from agent.model.rules import Policy
 from agent.settings import parse, rules_of
+from tests.examples import examples
 from tests.world.nodes import managers_of
 from tests.world.strategies import case_of, pods
 
@@ -133,7 +134,7 @@ def unpreferred(
     assert winner == min(reached, key=near)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(merged())
 def test_winner_and_rule_are_those_of_the_lists(world: tuple[Node, Ledger, Pod]) -> None:
     """Whoever wins is first by the kubelet's order, and the rule that is named tells it from the second."""

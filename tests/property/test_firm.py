@@ -18,6 +18,7 @@ from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
 from agent.model.outcome import Admitted
 from agent.model.pod import Pod
+from tests.examples import examples
 from tests.unit.test_firm import NIC, STATIC
 from tests.world.nodes import managers_of
 from tests.world.pods import container, pod
@@ -75,7 +76,7 @@ def drawn_pod(dice: Random, uid: str, containers: int = 1) -> Pod:
     return pod(uid, *made)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_cpus_and_memory_lie_on_no_more_nodes_than_before(dice: Random) -> None:
     """What was admitted still is, on at most as many nodes: a container's, in scope pod the whole pod's."""

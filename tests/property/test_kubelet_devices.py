@@ -16,6 +16,7 @@ from agent.model.ledgerjson import ledger_from_json, ledger_to_json
 from agent.model.outcome import Admitted, Reason, Refusal
 from agent.model.podspec import pod_from
 from agent.model.rules import CpuRules, Policy, Rules, TopologyRules
+from tests.examples import examples
 from tests.world.manifests import container, manifest
 
 MACHINE = parse_synthetic("2 sockets x 1 node x 4 cores x 1 thread")
@@ -31,7 +32,7 @@ GIVEN = st.dictionaries(st.sampled_from(["a", "b", "ghost"]), st.lists(DEVICES, 
 WORDS = st.lists(st.tuples(st.sampled_from(sorted(PODS)), GIVEN), max_size=8)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(WORDS, st.sampled_from(list(Policy)))
 def test_no_rule_breaks(words: list[tuple[str, Given]], policy: Policy) -> None:
     """Devices wander between pods and containers, repeat and contradict themselves: the ledger stays coherent."""
@@ -61,7 +62,7 @@ def test_no_rule_breaks(words: list[tuple[str, Given]], policy: Policy) -> None:
     assert {each.resource for each in reported_before(ledger, plain)} <= node.inventory.reported
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.lists(DEVICES, max_size=6), max_size=4))
 def test_listings_are_merged_without_doubles(listings: list[list[Offered]]) -> None:
     """Each device once, in order, with the nodes of the last listing that has it."""

@@ -38,6 +38,7 @@ from agent.model.rules import (
     Scope,
     TopologyRules,
 )
+from tests.examples import examples
 from tests.world.steps import Ended, Event, Freed, Seen, Started, at_first, outcome_of, step
 from tests.world.strategies import cpu_options
 
@@ -271,5 +272,5 @@ class LedgerMachine(RuleBasedStateMachine):
             raise AssertionError(f"{pod.uid} asks to be confined, was let in by {record.policy}, and is not")
 
 
-LedgerMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+LedgerMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=25, deadline=None)
 TestLedgerMachine = LedgerMachine.TestCase

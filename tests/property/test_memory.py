@@ -18,6 +18,7 @@ from agent.model.machine import Machine
 from agent.model.outcome import Refusal
 from agent.model.pod import Container, Pod
 from agent.model.rules import Compatibility
+from tests.examples import examples
 from tests.parity.memory import wrong_books
 from tests.property.memory_worlds import random_affinity, random_desk, random_pod
 from tests.unit.memory_cases import BOTH, FIXED, Desk
@@ -90,7 +91,7 @@ def accounted(ledger: Ledger) -> list[Block]:
 
 
 @pytest.mark.parametrize("compatibility", BOTH)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(CASES)
 def test_books_always_agree(compatibility: Compatibility, r: Random) -> None:
     """Whatever the history, what is granted is what the blocks say, and no node grants what it does not have."""
@@ -106,7 +107,7 @@ def test_books_always_agree(compatibility: Compatibility, r: Random) -> None:
     assert all(book.users == 0 and not any(book.reserved.values()) for book in desk.ledger.memory.nodes)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(CASES)
 def test_allocate_and_release_is_the_identity(r: Random) -> None:
     """Under FIXED each byte goes back to its node, however the nodes were shared."""
@@ -119,7 +120,7 @@ def test_allocate_and_release_is_the_identity(r: Random) -> None:
     assert same(desk.ledger, before)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(CASES)
 def test_every_hint_keeps_its_word(r: Random) -> None:
     """What a hint names can be had there, to the byte, and nothing else changes; what no hint names is not taken."""
@@ -162,7 +163,7 @@ def replace_ledger(desk: Desk, ledger: Ledger) -> Desk:
     return other
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(CASES)
 def test_the_order_of_resources_and_nodes_changes_nothing(r: Random) -> None:
     """Manifests list resources, and discovery nodes, in any order."""
@@ -188,7 +189,7 @@ def _words(refusal: Refusal | None) -> str:
     return refusal.message if refusal else ""
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(CASES)
 def test_tiers_change_nothing_where_every_node_has_cpus(r: Random) -> None:
     """Local, any and far are one rule on an ordinary machine."""

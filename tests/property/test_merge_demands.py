@@ -16,6 +16,7 @@ from agent.core.merge.order import Order
 from agent.core.merge.provider import Answer
 from agent.model.hint import IMPOSSIBLE, Hint
 from agent.model.rules import Policy, TopologyRules
+from tests.examples import examples
 from tests.property import merge_cases
 from tests.property.merge_cases import Case
 
@@ -38,7 +39,7 @@ def merge(one: Case, policy: Policy, steps: int = 20_000) -> tuple[int | None, b
     return mask, merged.hint.preferred, merged.exact
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(CASES)
 def test_described_equals_listed(r: Random) -> None:
     """Tight families, repeated lists, shared amounts, named masks, sockets, distances: all three policies."""
@@ -52,7 +53,7 @@ def test_described_equals_listed(r: Random) -> None:
     assert merge(one, Policy.SINGLE_NUMA_NODE) == (None if node == one.everything else node, preferred, True)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(CASES)
 def test_the_order_of_providers_and_mixing_in_lists_change_nothing(r: Random) -> None:
     """T0: answers in any order, some of them listed instead of described."""
@@ -67,7 +68,7 @@ def test_the_order_of_providers_and_mixing_in_lists_change_nothing(r: Random) ->
     assert merge_answers(said, positions, rules, order) == merge_answers(answers_of(one), positions, rules, order)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(CASES, st.sampled_from([0, 1, 2, 3, 5, 8, 13]))
 def test_a_tiny_budget_never_gives_a_wrong_mask(r: Random, steps: int) -> None:
     """What the docstring of agent.core.merge.merge promises of an answer that is not exact."""
@@ -89,7 +90,7 @@ def test_a_tiny_budget_never_gives_a_wrong_mask(r: Random, steps: int) -> None:
         assert mask in (_reachable(lists, one.everything) or {one.everything})
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(CASES)
 def test_fewest_is_the_smallest_mask(r: Random) -> None:
     """Against all masks of the family; a budget that ends early says so and nothing else."""
@@ -101,7 +102,7 @@ def test_fewest_is_the_smallest_mask(r: Random) -> None:
             assert fewest(demand.family, Budget(1)) in (None, min(counts, default=0))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(CASES)
 def test_families_are_closed_upward(r: Random) -> None:
     """T7 rests on it: with a mask, every larger one within the domain is in the family."""
@@ -112,7 +113,7 @@ def test_families_are_closed_upward(r: Random) -> None:
                 assert all(family.holds(mask | 1 << j) for j in range(one.width) if family.domain >> j & 1)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(CASES)
 def test_the_reasons_change_no_answer(r: Random) -> None:
     """Tracing searches on a budget of its own, and its best mask is best-effort's answer."""

@@ -9,12 +9,13 @@ from hypothesis import strategies as st
 
 from agent.core.merge.listed import merge_lists
 from agent.core.merge.order import Order
+from tests.examples import examples
 from tests.property import merge_cases
 
 MOST = 3_000  # permutations that are walked
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(r=st.randoms(use_true_random=False), width=st.integers(1, 6), single=st.booleans())
 def test_the_answer_is_that_of_the_product(*, r: Random, width: int, single: bool) -> None:
     """Empty masks, missing nodes, hints without nodes, repeated lists, distances that are not symmetric."""
@@ -26,7 +27,7 @@ def test_the_answer_is_that_of_the_product(*, r: Random, width: int, single: boo
     assert merge_lists(some, everything, Order(table), single=single) == expected
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(1, 8))
 def test_order_does_not_matter(r: Random, width: int) -> None:
     """T0: hints in any order within a list, lists in any order, a hint said twice."""
@@ -38,7 +39,7 @@ def test_order_does_not_matter(r: Random, width: int) -> None:
     assert merge_lists(shuffled, everything, order) == merge_lists(some, everything, order)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(2, 8))
 def test_integer_spreads_compare_like_the_kubelets_averages(r: Random, width: int) -> None:
     """Order.spread against the float64 average, for every pair of sets of one size."""

@@ -15,6 +15,7 @@ from agent.engine.state import State
 from agent.model.idset import CpuSet
 from agent.model.ledgerjson import ledger_from_json, ledger_to_json
 from agent.model.podspec import pod_from
+from tests.examples import examples
 from tests.world.manifests import container, manifest
 from tests.world.nodes import managers_of
 from tests.world.steps import Changed, Ended, Event, Freed, Seen, at_first, step
@@ -139,5 +140,5 @@ class MixedMachine(RuleBasedStateMachine):
                 assert want.cpus == (own or ledger.cpus.shared)
 
 
-MixedMachine.TestCase.settings = settings(max_examples=25, stateful_step_count=12, deadline=None)
+MixedMachine.TestCase.settings = settings(max_examples=examples(25), stateful_step_count=12, deadline=None)
 TestMixed = MixedMachine.TestCase

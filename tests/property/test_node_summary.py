@@ -21,6 +21,7 @@ from agent.model.exclusive import Selection
 from agent.model.ledger import Grant
 from agent.model.pod import Container, ContainerKind, Pod, Qos
 from agent.model.rules import Ceilings, Compatibility, Minor, MixedCpus, PcieLocality
+from tests.examples import examples
 from tests.world import strategies
 
 WISHES = st.sampled_from(["", "", "wait", "fail", "run"])
@@ -102,7 +103,7 @@ def lot(run: DryRun, pod: Pod) -> tuple[object, ...]:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(served(), st.data())
 def test_the_summary_decides_as_the_node(world: tuple[DryRun, float, Exemptions], data: st.DataObject) -> None:
     """The next pods get the same CPUs, memory and devices from the summary as from the node, or the same refusal."""
@@ -115,7 +116,7 @@ def test_the_summary_decides_as_the_node(world: tuple[DryRun, float, Exemptions]
         assert lot(there, pod) == lot(run, pod)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(served())
 def test_nothing_in_a_summary_names_a_pod(world: tuple[DryRun, float, Exemptions]) -> None:
     """S20: whoever may read a node's summary learns what is held, and no pod's or namespace's name."""

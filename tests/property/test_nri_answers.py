@@ -16,6 +16,7 @@ from agent.host.standin import container_id
 from agent.model.cgroup import Level
 from agent.model.idset import CpuSet
 from agent.model.pod import Qos
+from tests.examples import examples
 from tests.flow.world import World, container, manifest
 
 WHAT = ("come", "resize", "start", "end", "switch", "reconcile", "nameless")
@@ -128,7 +129,7 @@ class Node:
 
 
 @given(st.sampled_from([1, 2]), st.lists(EVENTS, min_size=5, max_size=15))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_s6_no_container_starts_beside_others_whenever_the_runtime_asks(version: int, events: list[Event]) -> None:
     """A plan may be under way, or cut short by the kill switch or a name: a start puts nobody beside others."""
     with TemporaryDirectory() as folder:

@@ -14,6 +14,7 @@ from agent.model.cgroup import Level, Write, Written
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Confinement, CpuBooks, Ledger, MemoryBooks, PodRecord
 from agent.model.pod import Container, Pod, Qos
+from tests.examples import examples
 from tests.property.plan_worlds import CPUS, MACHINE, NODES, RESERVED, RULES, World, carry_out, empty_node
 
 QOS_FOLDER = {Qos.GUARANTEED: "", Qos.BURSTABLE: "/burstable", Qos.BEST_EFFORT: "/besteffort"}
@@ -128,7 +129,7 @@ def trespasses(world: World, ledgers_: tuple[Ledger, Ledger]) -> set[tuple[int, 
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data(), version=st.sampled_from([1, 2]), times=st.integers(0, 1))
 def test_s6_nobody_enters_granted_cpus_on_the_way(data: st.DataObject, version: int, times: int) -> None:
     """From one ledger to any other, even past somebody else's write, no write lets anyone onto CPUs of another.
@@ -151,7 +152,7 @@ def test_s6_nobody_enters_granted_cpus_on_the_way(data: st.DataObject, version: 
     check_end(world, target)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(data=st.data(), version=st.sampled_from([1, 2]))
 def test_s6_nobody_enters_a_burstable_pods_cpus_on_the_way(data: st.DataObject, version: int) -> None:
     """Burstable pods hold most of what is granted: after no single write does anybody stand on another's CPUs.
@@ -199,7 +200,7 @@ def test_s6_where_a_confined_pod_jumps_nobody_enters_what_another_is_still_on() 
     check_end(world, then)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(data=st.data(), version=st.sampled_from([1, 2]))
 def test_any_state_is_mended_by_one_plan(data: st.DataObject, version: int) -> None:
     """Whatever others wrote, every write of the plan is legal, and after it nothing differs."""

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from agent.errors import BadPodError
 from agent.model.pod import Pod, Qos
 from agent.model.podspec import pod_from
+from tests.examples import examples
 from tests.world.documents import bodies
 
 
@@ -19,7 +20,7 @@ def _read(body: dict[str, Any]) -> Pod | BadPodError:
         return error
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(bodies)
 def test_any_body_is_a_pod_or_a_bad_pod(body: dict[str, Any]) -> None:
     """No input ends in a traceback, and what passes is normal: unique names, nothing negative, one app container."""

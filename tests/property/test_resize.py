@@ -14,6 +14,7 @@ from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.outcome import Admitted
 from agent.model.pod import Container, ContainerKind, Pod, Qos
+from tests.examples import examples
 from tests.world.nodes import managers_of
 from tests.world.pods import container, pod
 
@@ -49,7 +50,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(machine=st.sampled_from(MACHINES), policy=st.sampled_from(POLICIES), whole=st.booleans(), steps=STEPS)
 def test_any_history_of_resizes(machine: str, policy: str, whole: bool, steps: list[tuple[int, int, int]]) -> None:  # noqa: FBT001 - drawn
     """Growing keeps all that was held, shrinking a part of it; counts are followed or said; books stay coherent."""
@@ -261,7 +262,7 @@ def confined_pod(name: str, milli: int, size: int, *, request: int | None = None
     return Pod(name, name, "default", (box,), Qos.BURSTABLE, annotations={"numalign.io/align": "numa,memory"})
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     machine=st.sampled_from(MACHINES),
     steps=st.lists(

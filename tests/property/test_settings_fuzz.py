@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from agent.errors import SettingsError
 from agent.settings import Settings, parse, schema
+from tests.examples import examples
 
 WORDS = [
     "none", "None", "static", "Static", "restricted", "pod", "wait", "cgroup", "true", "0-3", "1Gi", "10%", "5m",
@@ -38,7 +39,7 @@ def _parsed(body: object) -> tuple[Settings, tuple[str, ...]] | SettingsError:
         return error
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(bodies | anything)
 def test_any_document_is_settings_or_one_sentence(body: Any) -> None:  # noqa: ANN401 - anything
     """No document ends in another exception; an error is one short line; settings can be written back."""

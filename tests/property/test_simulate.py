@@ -23,6 +23,7 @@ from agent.engine.wait_queue import FINAL
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
 from agent.model.workload import WorkloadItem
+from tests.examples import examples
 from tests.flow.world import World, container, manifest
 from tests.world.nodes import managers_of
 
@@ -96,7 +97,7 @@ def simulated(node: Node, done: list[Event]) -> Result:
     return Simulation([Site("here", node, BOUNDLESS, SWITCHES, exempt)]).run(done)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(machine=st.sampled_from(MACHINES), config=configs, steps=events)
 def test_the_simulation_equals_the_engine(machine: str, config: dict[str, Any], steps: list[Any]) -> None:
     """After every event the simulated ledger is the engine's ledger, and the same pods run, wait and are refused."""
@@ -129,7 +130,7 @@ def test_the_simulation_equals_the_engine(machine: str, config: dict[str, Any], 
                     assert fate.state is not PodState.WAITING or waits
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     config=configs,
     steps=st.lists(st.one_of(pods, pods, pods, st.integers(0, 9), st.just("pass")), min_size=6, max_size=24),

@@ -28,6 +28,7 @@ from agent.model.idset import CpuSet, NodeSet
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
 from agent.model.rules import OnMisalignment
+from tests.examples import examples
 from tests.world.manifests import container, manifest
 from tests.world.nodes import managers_of
 from tests.world.steps import (
@@ -290,5 +291,5 @@ class Steps(RuleBasedStateMachine):
             assert not line & self.state.ledger.pods.keys()
 
 
-Steps.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+Steps.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
 TestSteps = Steps.TestCase

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from agent.core.admission.waiting import Waiting, by_arrival, crowded
 from agent.core.request.annotations import PodSettings
 from agent.model.podspec import pod_from
+from tests.examples import examples
 
 LINES = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 3), st.integers(0, 2)), max_size=14)
 """Namespace, when it began to wait, when it was created."""
@@ -24,7 +25,7 @@ def waiting(number: int, namespace: str, since: int, created: int) -> Waiting:
     return Waiting(pod, PodSettings(), float(since))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(LINES, st.integers(1, 8), st.randoms(use_true_random=False))
 def test_finding_15_the_rule_of_places(line: list[tuple[str, int, int]], most: int, dice: random.Random) -> None:
     """As many wait as may; nobody yields to a namespace with as many; the latest of each go; order is no matter."""

@@ -14,12 +14,13 @@ from agent.errors import SettingsError
 from agent.model.ledger import Ledger
 from agent.model.pod import Pod
 from agent.model.rules import Policy, Scope
+from tests.examples import examples
 from tests.world.nodes import managers_of
 from tests.world.pods import container, pod
 from tests.world.strategies import case_of, filled
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(filled())
 def test_the_same_rules_and_order_give_the_same_node(world: tuple[Node, Ledger, list[Pod]]) -> None:
     """Nobody left since: admitted anew in their order, all pods get what they have, and the refused are refused."""
@@ -33,7 +34,7 @@ def test_the_same_rules_and_order_give_the_same_node(world: tuple[Node, Ledger, 
     assert answer.before == answer.after
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(world=filled(), policy=st.sampled_from(list(Policy)), scope=st.sampled_from(list(Scope)), repack=st.booleans())
 def test_a_plan_is_what_the_managers_would_do(
     world: tuple[Node, Ledger, list[Pod]], policy: Policy, scope: Scope, *, repack: bool

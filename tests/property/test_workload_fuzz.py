@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from agent.errors import BadPodError
 from agent.host.workloads import read_workloads
 from agent.model.workload import items_from, namespace_defaults
+from tests.examples import examples
 from tests.world.documents import anything, metadata, names, scalars, spec
 
 KINDS = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob", "Namespace", "Service")
@@ -34,7 +35,7 @@ bodies = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(bodies)
 def test_any_object_is_items_or_a_bad_pod(body: dict[str, Any]) -> None:
     """No input ends in a traceback; what passes has uids of its own, and never more than one node."""
@@ -54,7 +55,7 @@ def _read(read: Callable[[dict[str, Any]], object], body: dict[str, Any]) -> obj
         return error
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(bodies | anything, max_size=4), st.binary(max_size=30), st.sampled_from([".json", ".yaml"]))
 def test_any_file_is_read_or_told(objects: list[Any], junk: bytes, suffix: str) -> None:
     """Lists of whatever there is, and bytes after them: every mistake is one line with the file in it."""

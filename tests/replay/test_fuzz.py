@@ -19,6 +19,7 @@ from agent.host.archives import ArchiveStore, find_tree, read_archive
 from agent.host.files import TEXT_LIMIT
 from agent.host.record import record
 from agent.host.sysfs.discovery import discover
+from tests.examples import examples
 from tests.replay import odd
 from tests.replay.checker import check_machine
 from tests.replay.trees import write_tree
@@ -142,7 +143,7 @@ def damaged(tree: Tree, damage: list[Damage]) -> tuple[Tree, dict[str, int]]:
 @example(
     kind="old", damage=[("junk", 0, 0, b""), ("remove", 14, 0, b""), ("swap", 191, 1, b"")]
 )  # a vendor of 6 digits
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_broken_trees_never_give_a_traceback(kind: str, damage: list[Damage]) -> None:
     """Any damage ends in a machine that holds all invariants, or in an error that names a file."""
     survive(*damaged(dict(trees()[kind]), damage))

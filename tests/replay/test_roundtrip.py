@@ -16,6 +16,7 @@ from agent.host.record import check, record
 from agent.host.sysfs.discovery import discover
 from agent.model.idset import CpuSet
 from agent.model.machine import Cache, Machine
+from tests.examples import examples
 from tests.replay.checker import check_machine
 from tests.replay.trees import write_tree
 from tests.world.descriptions import descriptions
@@ -30,7 +31,7 @@ def read(folder: str | Path) -> Machine:
 
 
 @given(text=descriptions())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_described_machine_is_discovered_from_its_files(text: str) -> None:
     """What a modern kernel would show of a described machine is read as that machine."""
     machine = parse_synthetic(text)
@@ -44,7 +45,7 @@ def test_described_machine_is_discovered_from_its_files(text: str) -> None:
 
 
 @given(text=descriptions(dies=False))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_old_kernels_show_the_same_sets(text: str) -> None:
     """Bitmaps alone, per-CPU online files, no ids of caches: the sets of CPUs are the same."""
     machine = parse_synthetic(text)
@@ -73,7 +74,7 @@ def _plain(value: object) -> object:
 
 
 @given(text=descriptions())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_a_recording_is_the_machine_that_was_recorded(text: str) -> None:
     """Recording, then discovering, gives the same digest, and recording a recording gives the same bytes."""
     machine = parse_synthetic(text)

@@ -17,6 +17,7 @@ from agent.model.claims import MOST_CLAIMS, MOST_DEVICES, ClaimDevice, from_text
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledgerjson import ledger_from_json, ledger_to_json
 from agent.model.rules import Rules
+from tests.examples import examples
 from tests.flow.claims import claim, device, result, slices, using
 from tests.world.documents import anything
 from tests.world.nodes import managers_of
@@ -63,7 +64,7 @@ def _pod() -> dict[str, Any]:
     return body
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(st.sampled_from(["pod", "claim", "slices"]), st.lists(st.integers(0, 9), max_size=10), anything)
 def test_documents_of_any_shape_are_survived(which: str, at: list[int], by: object) -> None:
     """Pods, claims and slices in which any part is anything: nothing raises, what is taken is bounded."""
@@ -101,7 +102,7 @@ def test_more_than_is_followed_is_left_out() -> None:
     assert len(json.dumps(noted(claims_of(ledger, "p")["app"]))) < 2 * MAX_MESSAGE
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(st.integers(1, 400), min_size=5, max_size=5), st.sets(st.integers(0, 1023), max_size=300))
 def test_the_longest_names_are_read_back(sizes: list[int], nodes: set[int]) -> None:
     """A saved ledger is never unreadable for a claim's names: what has no place in it is left out."""

@@ -22,6 +22,7 @@ from agent.model.outcome import Admitted
 from agent.observe.drawing import draw
 from agent.observe.drawing.words import headline, size
 from agent.settings import parse, rules_of
+from tests.examples import examples
 from tests.reference import MACHINES
 from tests.replay.trees import RECORDINGS
 from tests.unit.drawing_cases import (
@@ -114,7 +115,7 @@ def test_a_small_machine_with_a_device_near_no_node_is_drawn() -> None:
 
 
 @given(text=descriptions())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_boxes_of_any_described_machine_nest(text: str) -> None:
     """Of random machines: memory-only nodes, dies, devices, offline and isolated CPUs."""
     check(draw(parse_synthetic(text)))
@@ -260,7 +261,7 @@ HOSTILE = "<script>alert(1)</script>&\"']]>\x00\x1b[31m\u202e\ud800 "
 
 
 @given(name=st.text(max_size=80) | st.just(HOSTILE))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_any_name_gives_a_sound_picture(name: str) -> None:
     """Names come from files and clusters: markup and control characters are text, never structure."""
     base = two_sockets()

@@ -32,6 +32,7 @@ from agent.engine.dry_run import DryRun
 from agent.engine.node_summary import Decoder, decode, summarize
 from agent.kube.objects.pod_objects import seen
 from agent.observe.drawing.fleet import FleetTile, draw_fleet, word_of
+from tests.examples import examples
 from tests.world import strategies
 from tests.world.fleets import BEGAN, asking, node, pod, summary_of, topology
 from tests.world.nodes import managers_of
@@ -184,7 +185,7 @@ def test_the_largest_request_is_what_the_node_takes(policy: str, tmp_path: Path)
     assert taken == [True] + [False] * (7 - most)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(strategies.nodes(), st.lists(st.tuples(st.integers(0, 20), strategies.pods(0)), max_size=5))
 def test_shares_are_shares(managers: Any, pods: list[tuple[int, Any]]) -> None:  # noqa: ANN401 - a strategy's
     """Fill and fragmentation lie between 0 and 1 on any machine, and the JSON survives a trip."""
@@ -211,7 +212,7 @@ def test_a_lone_cpu_that_cannot_be_given_is_fragmented_room() -> None:
     assert fragmentation([1, 0], 1, 8) == 0.0
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.tuples(strategies.nodes(), strategies.pods(0)), min_size=1, max_size=3))
 def test_what_is_read_once_is_the_same(worlds: list[Any]) -> None:
     """Parts that summaries share change nothing: one reader of many reads as many readers do."""

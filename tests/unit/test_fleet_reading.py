@@ -19,6 +19,7 @@ from agent.app.fleet.values import Fleet, Lack
 from agent.engine.dry_run import DryRun
 from agent.engine.node_summary import TOO_LARGE, VERSION
 from agent.errors import MalformedError, SettingsError
+from tests.examples import examples
 from tests.unit.test_node_summary import packed, unpacked
 from tests.world.fleets import BEGAN, asking, node, pod, summary_of, topology
 from tests.world.nodes import managers_of
@@ -147,7 +148,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 ODD: st.SearchStrategy[Any] = st.sampled_from([None, True, -1, 2**90, 1e300, "", "x" * 999, [], [[1]], {}, {"a": {}}])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.integers(), ODD)
 def test_no_odd_value_is_more_than_a_lack(seed: int, value: object) -> None:
     """Any one value of any object replaced by another: the fleet is read, and the untouched node is whole."""

@@ -13,6 +13,7 @@ from agent.host.cgroups.layout import CgroupDriver, ContainerRuntime
 from agent.host.scratch import Layout, Scratch
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.pod import Qos
+from tests.examples import examples
 from tests.unit.listings import BURSTABLE, ESCAPED, ID, LISTINGS, NOISE, STATIC, UID, B, C, E, G, I, P, build
 
 
@@ -76,7 +77,7 @@ def test_what_is_made_is_recognised(tmp_path: Path, setup: Layout) -> None:
     assert [c for c in Cgroups(tree.folder).observe().cgroups if c.pod_uid or c.populated] == []
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     uid=st.from_regex(
         r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}|[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?", fullmatch=True

@@ -25,6 +25,7 @@ from agent.model.ledger import (
 )  # fmt: skip
 from agent.model.ledgerjson import ledger_from_json, ledger_to_json, version_of
 from agent.model.podspec import pod_from
+from tests.examples import examples
 
 MANIFEST = {
     "metadata": {"name": "db", "uid": "u1", "annotations": {"numalign.io/policy": "restricted"}},
@@ -137,7 +138,7 @@ odd: st.SearchStrategy[object] = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.sampled_from(_paths(saved())[1:]), odd)
 def test_any_one_change_loads_or_is_malformed(path: tuple[str | int, ...], value: object) -> None:
     """Whatever one value becomes, the result is a ledger that can be saved again, or a MalformedError."""

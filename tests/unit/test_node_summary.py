@@ -25,6 +25,7 @@ from agent.kube.topology_crd import SUMMARY, _difference, mark_of, topology_obje
 from agent.model.idset import CpuSet
 from agent.model.pod import Container, ContainerKind, Pod, Qos
 from agent.settings import parse
+from tests.examples import examples
 from tests.unit.test_pcie import MACHINE, SWITCHES, function
 from tests.world.nodes import managers_of
 from tests.world.pods import container, pod
@@ -193,7 +194,7 @@ ODD: st.SearchStrategy[Any] = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=6), ODD)
 def test_no_odd_value_does_more_than_leave_the_node_out(path: list[int], value: object) -> None:
     """Any one value of a summary replaced by another: it is read, or refused in a sentence of ours."""

@@ -12,6 +12,7 @@ from agent.errors import BadPodError
 from agent.model.fields import Field
 from agent.model.placing import facts_of, placing_of
 from agent.model.workload import items_from
+from tests.examples import examples
 
 LABELS = {"zone": "a", "cores": "64", "gpu": ""}
 
@@ -132,7 +133,7 @@ odd: st.SearchStrategy[Any] = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.dictionaries(st.sampled_from(
     ["affinity", "nodeSelector", "tolerations", "topologySpreadConstraints", "volumes", "containers", "schedulerName"]
 ), odd, max_size=4))  # fmt: skip

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from agent.errors import MalformedError
 from agent.model.quantity import is_whole, parse_milli, show_bytes, units
+from tests.examples import examples
 
 SUFFIXES: dict[str, int | Fraction] = {
     "": 1, "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 10**3), "k": 10**3, "M": 10**6,
@@ -64,7 +65,7 @@ def test_every_suffix_counts_for_what_it_is(suffix: str) -> None:
     assert parse_milli(f"3{suffix}") == -(-3000 * SUFFIXES[suffix] // 1)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.integers(0, 10**12), st.integers(0, 10**9 - 1), st.sampled_from(sorted(SUFFIXES)))
 def test_any_decimal_equals_the_fraction(whole: int, part: int, suffix: str) -> None:
     """The result is the ceiling of the exact fraction, for any digits and suffix."""
