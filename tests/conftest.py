@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import peers
+from tests import peers, programs, tiers
 from tests.cluster.control_plane import ControlPlane
 from tests.docs import safety
+from tests.examples import examples
 from tests.peers.ahead import AHEAD
 from tools import image
 
 # A loaded machine is no defect: what is fast enough is shown by `make bench`, never by a test that watches the clock.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "patient", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("patient")
 
 
@@ -31,10 +35,40 @@ def _logs_as_before() -> Iterator[None]:
         logger.setLevel(level)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`pytest --tier=test` runs what `make test` runs; see tests/tiers.py."""
+    parser.addoption("--tier", choices=tiers.NAMES, default=tiers.ALL, help="the tests of a make target")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """The safety rules' numbers are marks."""
     for rule in safety.RULES:
         config.addinivalue_line("markers", f"S{rule}: holds this safety rule, see deploy/docs/dev/safety.md")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Keep the tests of the tier that was asked for; those of one group run in one process, one after the other."""
+    tiers.choose(config, items)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test that is marked with a program which is not here is skipped; in CI it fails."""
+    why = programs.why_not(str(name) for mark in item.iter_markers("needs") for name in mark.args)
+    if why:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(why)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that finds out while it runs that a program is not here is skipped, too; in CI it stays a failure."""
+    report = yield
+    why = programs.told_by(call.excinfo.value) if call.excinfo else ""
+    if why and report.failed and not os.environ.get("CI"):
+        report.outcome = "skipped"
+        report.longrepr = (str(item.path), item.location[1] or 0, f"Skipped: {why}")
+    return report
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -55,9 +89,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             reporter.write_line(text, flush=True)
 
     AHEAD.say = say
-    AHEAD.prepare(
-        getattr(item, "fixturenames", ()) for item in session.items if not _skipped(item)
-    )  # fmt: skip
+    AHEAD.prepare(item for item in session.items if not _skipped(item))
 
 
 def _skipped(item: pytest.Item) -> bool:
@@ -74,7 +106,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     if reporter:
         skipped = [str(each.longrepr[2]) for each in reporter.stats.get("skipped", ())]
-        for line in (*AHEAD.closing(), *AHEAD.left_out(each.removeprefix("Skipped: ") for each in skipped)):
+        for line in AHEAD.left_out(each.removeprefix("Skipped: ") for each in skipped):
             reporter.write_line(line, yellow=True)
 
 

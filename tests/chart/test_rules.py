@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import programs
 from tests.chart import promql
 
 ROOT = Path(__file__).parents[2]
@@ -32,11 +32,10 @@ def alerts() -> list[dict[str, Any]]:
 
 
 def promtool(*arguments: str) -> str:
-    """What promtool says; skips where there is none, fails where it does."""
-    program = shutil.which("promtool")
-    if program is None:
-        pytest.skip("promtool is not installed: Debian's package prometheus brings it")
-    done = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    """What promtool says; fails where it does."""
+    done = subprocess.run(
+        [programs.need("promtool"), *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

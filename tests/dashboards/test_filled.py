@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from pathlib import Path
 
@@ -15,13 +14,12 @@ from tools.dashboards.world import World
 pytestmark = pytest.mark.cluster
 
 
+@pytest.mark.needs("prometheus")
 def test_every_panel_has_an_answer(kube: Path, tmp_path: Path) -> None:
     """Half a minute of pods that come and go: no panel is empty but those that are listed, with the reason.
 
     The alerts are evaluated meanwhile: the pods that ask for too much make one fire, and only that one.
     """
-    if shutil.which("prometheus") is None:
-        pytest.skip("prometheus is not installed: Debian's package prometheus brings it")
     with World(kube, tmp_path, ["worker-2"]) as world:
         world.live(26)
         empty = {title for board in BOARDS for title in filled(world, board, time.time()).empty}

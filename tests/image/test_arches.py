@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent import __version__
+from tests import programs
 from tools import image
 
 ELF, CODES = b"\x7fELF", {62: "amd64", 183: "arm64"}
@@ -70,10 +71,7 @@ def test_every_program_and_library_is_of_the_images_architecture(root: Path) -> 
 
 def test_the_other_architectures_image_starts(root: Path) -> None:
     """Its own Python loads all of the agent and its libraries, each instruction translated by QEMU."""
-    emulator = shutil.which(EMULATOR)
-    if emulator is None:
-        pytest.skip(f"{EMULATOR} is not here: apt-get install qemu-user-static")
-    shutil.copy(emulator, root / EMULATOR)
+    shutil.copy(programs.need(EMULATOR), root / EMULATOR)
     libraries = "import grpc, psutil, aiohttp, xxhash, pydantic_core, agent.cli.run_cluster"
     for arguments in (("/opt/numalign/bin/numalign", "--version"), ("-c", f"{libraries}; print({__version__!r})")):
         done = subprocess.run(

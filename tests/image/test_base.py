@@ -117,9 +117,7 @@ def package(folder: Path) -> bytes:
     return (folder / "made.deb").read_bytes()
 
 
-needs_apt = pytest.mark.skipif(
-    not (debs.HELPER.exists() and shutil.which("dpkg-deb")), reason="apt and dpkg are not here: the base needs both"
-)
+needs_apt = pytest.mark.needs("apt-get", "apt-cache", "dpkg-deb")
 
 
 @needs_apt

@@ -25,10 +25,9 @@ def test_other_sources_have_another_store(tmp_path: Path) -> None:
     assert len(names) == 1 + len(list(SOURCES.glob("*.py")))
 
 
+@pytest.mark.needs("buildah")
 def test_older_stores_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside this store the one that was used last is kept, with the folder of its runs; images and bases stay."""
-    if shutil.which("buildah") is None:
-        pytest.skip("buildah is not here: apt-get install buildah")
     for age, name in enumerate(("store-b", "store-a", "store")):
         for end in ("overlay", "overlay-run"):
             (tmp_path / f"{name}-{end}").mkdir()
@@ -43,10 +42,9 @@ def test_older_stores_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert any(each.startswith(image.store_name()) for each in left)
 
 
+@pytest.mark.needs("buildah")
 def test_images_of_a_commit_have_a_store_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a build took cached steps with another commit's label, and its digest would depend on them."""
-    if shutil.which("buildah") is None:
-        pytest.skip("buildah is not here: apt-get install buildah")
     monkeypatch.setattr(image, "CACHE", tmp_path)
     for revision in ("", "5" * 40, ""):
         image.kept_store(revision)

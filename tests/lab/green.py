@@ -52,8 +52,10 @@ def _known() -> Mapping[str, str]:
 
 def _commit() -> str:
     """Short, with a "+" where files differ from it."""
-    done = subprocess.run(
-        ["git", "describe", "--always", "--abbrev=10", "--dirty=+", "--exclude=*"],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    return done.stdout.strip() or "no commit"
+    with contextlib.suppress(FileNotFoundError):  # git is not installed
+        done = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=10", "--dirty=+", "--exclude=*"],
+            cwd=ROOT, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return done.stdout.strip() or "no commit"
+    return "no commit"

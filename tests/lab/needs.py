@@ -29,6 +29,18 @@ class LabError(Exception):
     """QEMU, a guest, a kubelet of its own or the control plane does not do what it should; the text says what."""
 
 
+class ProgramMissingError(LabError):
+    """A program of PROGRAMS is not here.
+
+    Attributes:
+        program: its name.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} is not installed: apt-get install {PROGRAMS[name]}")
+        self.program = name
+
+
 class PromiseError(AssertionError):
     """numalign did not keep a promise, or was waited for in vain; the text says what was seen instead."""
 
@@ -59,7 +71,7 @@ def program(name: str) -> str:
     """The path of one of PROGRAMS."""
     found = _which(name)
     if not found:
-        raise LabError(f"{name} is not installed: apt-get install {PROGRAMS[name]}")
+        raise ProgramMissingError(name)
     return found
 
 

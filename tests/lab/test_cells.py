@@ -9,6 +9,7 @@ from unittest.mock import MagicMock, Mock
 import pytest
 
 from agent.model.rules import Minor
+from tests import programs
 from tests.lab import __main__ as command
 from tests.lab import builds, cells, cluster
 from tests.lab.cells import ARM, BY_NAME, CELLS, FACTORS, IMPOSSIBLE, PAGE, RELOAD, due, page, read
@@ -18,7 +19,7 @@ from tests.lab.node import Plan, kubelet_config
 from tests.lab.outcomes import FAILED, PASSED, Outcome
 from tests.lab.places import ROOT
 from tests.lab.plane import Plane
-from tests.peers import go, kubelets, tools
+from tests.peers import kubelets, tools
 from tests.peers.kubelets import RELEASES
 
 
@@ -151,8 +152,7 @@ def test_a_kubelet_has_the_modules_of_its_release(tmp_path: Path, monkeypatch: p
     """What the release asks for, and its own version of what lies beside it."""
     (tmp_path / "go.mod").write_text(GO_MOD)
     monkeypatch.setattr(tools, "module", lambda *_: tmp_path)
-    if go.find() is None:
-        pytest.skip("no Go on this machine")
+    programs.need("go")
     made = kubelets.module_of("v1.34.4")
     for line in (
         "go 1.24.0", "\tk8s.io/kubernetes v1.34.4", "\tgithub.com/spf13/cobra v1.9.1", "\tk8s.io/api v0.34.4",

@@ -15,6 +15,7 @@ import pytest
 from agent.core.request.mixed import OWN_CPUS, SHARED_CPUS, assigned
 from agent.host.cpu_files import DESTINATION, FILE
 from agent.model.idset import CpuSet
+from tests import programs
 from tests.docs.pages import DOCS
 
 PAGE = DOCS / "my-cpus.md"
@@ -33,9 +34,11 @@ def snippet(language: str) -> str:
 
 def needs(program: str) -> str:
     """The path of a compiler or interpreter; the test is skipped where it is not there."""
+    if program != "java":
+        return programs.need(program)
     found = shutil.which(program)
-    if found is None:
-        pytest.skip(f"there is no {program} here")
+    if found is None:  # no other test needs it, and it is large
+        pytest.skip("java is not here: apt-get install default-jdk-headless")
     return found
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from agent.observe.page.server import PageServer
-from tests.page.browser import Browser, found
+from tests.page.browser import Browser
 from tests.page.looking import HERE, OPEN, TOLD, look, some_pods
 from tests.page.served import Still
 
-pytestmark = pytest.mark.skipif(not found(), reason="no Chromium here: install the package chromium")
+pytestmark = pytest.mark.needs("chromium")
 
 
 def test_all_of_it_by_keyboard(browser: Browser, still: tuple[Still, PageServer]) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests import patience
-from tests.page.browser import Browser, found
+from tests.page.browser import Browser
 from tests.page.served import LIVE, Served, pod
 
-pytestmark = pytest.mark.skipif(not found(), reason="no Chromium here: install the package chromium")
+pytestmark = pytest.mark.needs("chromium")
 HOLDER = "document.querySelector('g[data-key=\"cpu-{}\"]')?.dataset.holder ?? ''"
 ROWS = "[...document.querySelectorAll('#table tbody tr[data-uid]')].map((row) => row.cells[0].textContent).join(' ')"
 

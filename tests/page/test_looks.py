@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from agent.observe.page.server import PageServer
-from tests.page.browser import Browser, found
+from tests.page.browser import Browser
 from tests.page.looking import OPEN, TOLD, look, some_pods
 from tests.page.served import Served, Still, many_nodes, pod
 
-pytestmark = pytest.mark.skipif(not found(), reason="no Chromium here: install the package chromium")
+pytestmark = pytest.mark.needs("chromium")
 SMALLEST = 9.0
 """CSS pixels: below, digits of CPUs run together."""
 

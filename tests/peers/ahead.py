@@ -1,14 +1,16 @@
 """What tests need is built before the first of them begins: with progress, and outside of any test's time limit.
 
-A tier is what one session fixture of tests/conftest.py stands for: whoever asks for that fixture, however indirectly,
-needs the tier. What cannot be built is told once, with the reason and the command that brings it, and its tests are
-skipped; in CI they fail.
+A tier is what one session fixture of tests/conftest.py stands for: a test that asks for that fixture, however
+indirectly, needs the tier. What cannot be built is told once, with the reason and the command that brings it, and its
+tests are skipped; in CI they fail.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import subprocess
 import threading
 import time
 from collections import Counter
@@ -19,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import peers
+from tests import peers, programs
 from tests.arm import builds as arm
 from tests.chart import schemas
 from tests.cluster import fields
@@ -27,10 +29,11 @@ from tests.lab.needs import LabError
 from tests.peers import tools
 from tools import image
 
+KNOWN = "NUMALIGN_MISSING"
+"""Environment variable: the tiers that a process has tried to build in vain, with the reasons, as JSON."""
 SOON, EVERY = 1.0, 20.0
 """Seconds: a build that takes longer is told, and again and again until it is done."""
 Build = Callable[[], object]
-_MISSING = " is not here: "
 _NAMES = re.compile(r"install|make \w+")
 
 
@@ -79,7 +82,7 @@ TIERS: Mapping[str, Tier] = {
     ),
     "archive": Tier(
         "the image", {"the image": _image},
-        "apt-get install buildah netavark runc fuse-overlayfs mmdebstrap, as root",
+        f"{programs.COMMAND}, as root",
     ),
     "releasing": Tier(
         "a release, its signatures and its verification",
@@ -92,14 +95,19 @@ TIERS: Mapping[str, Tier] = {
     "arches": Tier(
         "images of every architecture",
         {f"what the image for {each} is made of": partial(_parts, each) for each in image.MACHINES},
-        "apt-get install mmdebstrap, as root",
+        f"{programs.COMMAND}, as root",
     ),
     "arm_guest": Tier(
         "a guest of 64-bit ARM", {"QEMU": arm.qemu, "its kernel": arm.kernel, "its disk": arm.disk},
-        "apt-get install qemu-system-arm mmdebstrap, as root",
+        f"{programs.COMMAND}, as root",
     ),
 }  # fmt: skip
 """By their fixture's name."""
+
+
+def fixtures(item: pytest.Item) -> set[str]:
+    """The names of a test's fixtures; a parameter of the test may have the name of one."""
+    return {*getattr(item, "fixturenames", ())} - {*getattr(getattr(item, "callspec", None), "params", ())}
 
 
 @dataclass
@@ -109,22 +117,18 @@ class Ahead:
     Attributes:
         say: a line for people.
         missing: tier -> why it is not there.
-        wanted: tier -> how many tests need it.
     """
 
     say: Callable[[str], None] = print
     tiers: Mapping[str, Tier] = field(default_factory=lambda: TIERS)
-    missing: dict[str, str] = field(default_factory=dict)
-    wanted: dict[str, int] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=lambda: dict(json.loads(os.environ.get(KNOWN) or "{}")))
     _built: set[str] = field(default_factory=set)
 
-    def prepare(self, fixtures: Iterable[Iterable[str]]) -> None:
-        """Build what tests need: the names of each one's fixtures."""
-        for names in fixtures:
-            for name in self.tiers.keys() & set(names):
-                self.wanted[name] = self.wanted.get(name, 0) + 1
+    def prepare(self, items: Iterable[pytest.Item]) -> None:
+        """Build what tests need."""
+        wanted = {name for item in items for name in fixtures(item)}
         for name in self.tiers:
-            if name in self.wanted:
+            if name in wanted:
                 self.need(name)
 
     def need(self, name: str) -> str:
@@ -137,29 +141,25 @@ class Ahead:
             except (peers.PeerMissingError, image.ImageMissingError, LabError) as error:
                 self.missing[name] = str(error)
                 self.say(f"{self.tiers[name].what}: {error}")
+            except (OSError, subprocess.SubprocessError) as error:  # a program or the network that a build needs
+                self.missing[name] = programs.told_by(error) or f"{type(error).__name__}: {error}"
+                self.say(f"{self.tiers[name].what}: {error}")
         return self.missing.get(name, "")
 
     def or_skip(self, name: str) -> None:
         """For the fixture: skip the test where its tier is missing; fail in CI."""
         why = self.need(name)
         if why:
-            text = f"{self.tiers[name].what}{_MISSING}{why}"
+            tier = self.tiers[name]
+            text = f"{tier.what}: {why.splitlines()[0]}; `{tier.brings}` brings it"
             if os.environ.get("CI"):
-                pytest.fail(text)
+                pytest.fail(f"{text}\n{why}")
             pytest.skip(text)
-
-    def closing(self) -> list[str]:
-        """A line for each tier that was not run, with the command that brings it."""
-        return [
-            f"NOT RUN: {self.wanted.get(name, 0)} tests of {self.tiers[name].what}: "
-            f"{why.splitlines()[0]}; `{self.tiers[name].brings}` brings it"
-            for name, why in self.missing.items()
-        ]
 
     @staticmethod
     def left_out(reasons: Iterable[str]) -> list[str]:
         """A line for each reason why tests were skipped that names what is to be installed or run."""
-        found = Counter(each for each in reasons if _NAMES.search(each) and _MISSING not in each)
+        found = Counter(each for each in reasons if _NAMES.search(each))
         return [f"NOT RUN: {number} tests: {reason}" for reason, number in found.items()]
 
     def _told(self, what: str, build: Build) -> None:

@@ -7,9 +7,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from tests import programs
 from tests.patience import PATIENCE
 from tests.peers import PeerMissingError, ahead
 from tests.peers.ahead import TIERS, Ahead, Tier
@@ -23,14 +26,19 @@ def made(said: list[str], build: Callable[[], object]) -> Ahead:
     return Ahead(said.append, tiers)
 
 
+def item(*names: str, parameters: tuple[str, ...] = ()) -> pytest.Item:
+    """A test of these fixtures."""
+    return cast("pytest.Item", SimpleNamespace(fixturenames=names, callspec=SimpleNamespace(params=parameters)))
+
+
 def test_only_what_somebody_needs_is_built_and_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the fixtures that tests ask for; and again by the fixture itself, which finds it there."""
     monkeypatch.setattr(ahead, "SOON", PATIENCE)
     said: list[str] = []
     mine = made(said, lambda: said.append("b"))
-    mine.prepare([("tmp_path",), ("second", "cluster"), ("second",)])
+    mine.prepare([item("tmp_path"), item("second", "cluster"), item("second"), item("first", parameters=("first",))])
     mine.or_skip("second")
-    assert (said, mine.wanted, mine.closing()) == (["b"], {"second": 2}, [])
+    assert (said, mine.missing) == (["b"], {})
 
 
 def test_a_long_build_is_told_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,16 +66,30 @@ def test_what_cannot_be_built_is_tried_once_skipped_and_told(monkeypatch: pytest
         raise PeerMissingError("b needs Go\nand more")
 
     mine = made(said, build)
-    mine.prepare([("second",), ("second",), ("first",)])
+    mine.prepare([item("second"), item("second"), item("first")])
     monkeypatch.delenv("CI", raising=False)
     for _ in range(2):
-        with pytest.raises(pytest.skip.Exception, match="the second is not here: b needs Go"):
+        with pytest.raises(pytest.skip.Exception, match=r"^the second: b needs Go; `make peers` brings it$"):
             mine.or_skip("second")
     mine.or_skip("first")
     assert said.count("tried") == 1
-    assert mine.closing() == ["NOT RUN: 2 tests of the second: b needs Go; `make peers` brings it"]
     monkeypatch.setenv("CI", "true")
     with pytest.raises(pytest.fail.Exception):
+        mine.or_skip("second")
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError(2, "no such file", "buildah"), OSError(28, "no space left")])
+def test_a_build_that_cannot_begin_is_told_and_ends_nothing(error: OSError, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that is not here, or a disk that is full: the tests of the tier are skipped, with the reason."""
+    monkeypatch.setattr(programs, "_PATH", "/none")
+    monkeypatch.delenv("CI", raising=False)
+
+    def build() -> None:
+        raise error
+
+    mine = made([], build)
+    mine.prepare([item("second")])
+    with pytest.raises(pytest.skip.Exception, match=r"buildah not installed: make tools|OSError: .* no space left"):
         mine.or_skip("second")
 
 
@@ -89,7 +111,7 @@ def test_a_bare_machine_skips_and_says_so_in_the_last_line(tmp_path: Path) -> No
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 skipped" in done.stdout
     assert done.stdout.splitlines()[-1] == (
-        "NOT RUN: 1 tests of the container runtime's side of NRI: the peer nri needs Go 1.26 to be built, "
+        "NOT RUN: 1 tests: the container runtime's side of NRI: the peer nri needs Go 1.26 to be built, "
         "and there is none; `make peers` brings it"
     )
 

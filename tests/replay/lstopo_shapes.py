@@ -6,12 +6,12 @@ Each shape is said twice: as lstopo's synthetic string, and as our own descripti
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import tarfile
 import tempfile
 from pathlib import Path
 
+from tests import programs
 from tests.replay.trees import OWN
 
 FOLDER = Path(__file__).with_name("lstopo")
@@ -48,11 +48,6 @@ SHAPES = {
 """Name -> (lstopo's words, ours)."""
 
 
-def lstopo() -> str | None:
-    """The program, None where it is not installed."""
-    return shutil.which("lstopo-no-graphics")
-
-
 def write(target: Path, *source: str, version: int, root: Path | None = None) -> None:
     """Write a topology in a format.
 
@@ -62,8 +57,7 @@ def write(target: Path, *source: str, version: int, root: Path | None = None) ->
         version: 1 or 2.
         root: a recorded tree, instead of this machine.
     """
-    program = lstopo()
-    assert program is not None
+    program = programs.need("lstopo-no-graphics")
     old = ["--export-xml-flags", "1"] if version == 1 else []
     recorded = {
         "HWLOC_FSROOT": str(root), "HWLOC_THISSYSTEM": "0", "HWLOC_COMPONENTS": "linux,pci,stop",

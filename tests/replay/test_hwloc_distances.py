@@ -20,7 +20,7 @@ from agent.core.machines.pcie import PciTree
 from agent.host.machines import open_machine
 from tests.guests.shapes import SWITCHED
 from tests.reference import MACHINES
-from tests.replay.lstopo_shapes import lstopo, write
+from tests.replay.lstopo_shapes import write
 from tests.replay.trees import RECORDINGS
 
 ARCHIVES = [
@@ -90,9 +90,6 @@ def _bits(mask: str) -> int:
     return int("".join(each.removeprefix("0x").rjust(8, "0") for each in mask.split(",")), 16)
 
 
-needs_lstopo = pytest.mark.skipif(lstopo() is None, reason="lstopo is not installed (Debian: hwloc-nox)")
-
-
 def _nest(archive: Path, folder: Path) -> tuple[Nest, Path]:
     """What hwloc says of a recording, and the tree that it was unpacked to.
 
@@ -109,7 +106,7 @@ def _nest(archive: Path, folder: Path) -> tuple[Nest, Path]:
     return Nest(folder / "hwloc.xml"), root
 
 
-@needs_lstopo
+@pytest.mark.needs("lstopo-no-graphics")
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.partition(".")[0])
 def test_distances_are_those_of_hwloc(archive: Path, tmp_path: Path) -> None:
     """Every pair of functions that hwloc and numalign know: the same word, on all recorded machines."""
@@ -129,7 +126,7 @@ def test_distances_are_those_of_hwloc(archive: Path, tmp_path: Path) -> None:
     assert sum(words.values()) > 0
 
 
-@needs_lstopo
+@pytest.mark.needs("lstopo-no-graphics")
 def test_all_five_words_come_about(tmp_path: Path) -> None:
     """On the project's own machine with switches, by hwloc and by numalign, each as often as it was built for."""
     (archive,) = (each for each in ARCHIVES if each.name.startswith("guest-2n-pci-switches."))

@@ -21,10 +21,11 @@ from agent.errors import HostError, MalformedError
 from agent.host.lstopo import parse
 from agent.host.machines import open_machine
 from agent.model.machine import Machine
+from tests.examples import examples
 from tests.reference import MACHINES
 from tests.replay import odd
 from tests.replay.checker import check_machine
-from tests.replay.lstopo_shapes import FOLDER, RECORDED, SHAPES, lstopo, write
+from tests.replay.lstopo_shapes import FOLDER, RECORDED, SHAPES, write
 
 FILES = sorted(FOLDER.glob("*.xml"))
 ARCHIVES = sorted(path for folder in (odd.PLACE, MACHINES) for path in folder.glob("*.tar.*"))
@@ -89,7 +90,7 @@ def test_a_recorded_machine_is_what_its_sysfs_says(version: int) -> None:
     assert facts(open_machine(str(FOLDER / f"{RECORDED}.v{version}.xml"))) == facts(open_machine(RECORDED))
 
 
-@pytest.mark.skipif(lstopo() is None, reason="lstopo is not installed (Debian: hwloc-nox)")
+@pytest.mark.needs("lstopo-no-graphics")
 @pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.partition(".tar")[0])
 def test_every_recorded_machine_is_what_its_sysfs_says(archive: Path, tmp_path: Path) -> None:
     """The same for all recordings, written by lstopo now in both formats, but for the list above."""
@@ -263,7 +264,7 @@ def test_what_is_wrong_is_named(text: str, why: str, tmp_path: Path) -> None:
     assert why in str(caught.value)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data())
 def test_damaged_files_are_refused_or_read(data: st.DataObject) -> None:
     """Whatever is changed in a file, it is a machine that keeps the rules, or one error of ours."""

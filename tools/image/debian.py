@@ -56,9 +56,12 @@ def run(*command: str, seconds: float, **environment: str) -> str:
     """A command's output; raises ImageMissingError with what it said."""
     if shutil.which(command[0]) is None:
         raise ImageMissingError(f"{command[0]} is missing: apt-get install buildah mmdebstrap")
-    done = subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=seconds, check=False
-    )
+    try:
+        done = subprocess.run(
+            command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise ImageMissingError(f"{' '.join(command[:6])} ... did not end within {seconds:.0f} s") from None
     if done.returncode:
         raise ImageMissingError(f"{' '.join(command[:6])} ... failed:\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}")
     return done.stdout
@@ -110,6 +113,9 @@ def base(arch: str = HOST) -> Path:
     if not target.exists():
         text, (suite, snapshot), kept = RECORD.read_text("utf-8"), settings(), CACHE / "debs"
         files = debs.recorded(text)[arch]
+        lacking = [each for each in ("dpkg-deb", "mmdebstrap") if shutil.which(each) is None]
+        if lacking:
+            raise ImageMissingError(f"{' and '.join(lacking)} missing: apt-get install dpkg mmdebstrap")
         wrong = debs.fetched(files, kept, snapshot or debs.snapshot_of(text))
         if wrong:
             raise ImageMissingError(f"the base of {arch}: {wrong}")
