@@ -154,12 +154,13 @@ def command(
     comes back under another policy or kubelet, where the pods of a drained node go, and what the smallest change is
     that lets all in. It only lists objects, with your own rights. Without --cluster, no cluster is asked.
 
-    It reads Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet (one per node), Job, List and Namespace (its
-    annotations are the defaults of its pods). ResourceClaim and ResourceSlice say where the devices of DRA claims are
-    (dra.enabled, --keep-nodes). It skips other kinds, and lists them.
+    It reads pods, workloads (one pod per node of a DaemonSet, one run of a CronJob), operators' kinds by their pod
+    templates, lists of these, and Namespaces (their annotations are the defaults of their pods). A pod counts once,
+    also where its owners are there. ResourceClaim and ResourceSlice say where the devices of DRA claims are
+    (dra.enabled, --keep-nodes). What asks for no pods is left out, and named.
 
-    Exit codes: 0 every pod runs, under all that is compared; 1 some do not; 2 wrong input; 3 the cluster cannot be
-    read.
+    Exit codes: 0 every pod runs, under all that is compared; 1 some do not; 2 wrong input (documents that can be read
+    are simulated all the same); 3 the cluster cannot be read.
     """
     only = {"--from": files, "--kubeconfig": kubeconfig, "--context": context, "--replicas": replicas,
             "--nodes": selector, "--drain": drained, "--add": more}  # fmt: skip
@@ -203,7 +204,8 @@ def command(
 
         with _opened(target) as stream:
             simulate_show.print_all(prepared, found, nodes=show_nodes, pods=show_pods, stream=stream)
-    sys.exit(0 if all(each.all_in for _, each in found.values()) else NOT_ALL_IN)
+    all_in = all(each.all_in for _, each in found.values())
+    sys.exit(_told(prepared.wrong) or (0 if all_in else NOT_ALL_IN))
 
 
 def _minor(word: str | None) -> Minor | None:
@@ -251,7 +253,14 @@ def _ask_cluster(
             stream.write(json.dumps(simulate_cluster.as_json(found), indent=2) + "\n")
         else:
             simulate_cluster.print_all(found, pods=pods, stream=stream)
-    sys.exit(0 if found.answer.fits else NOT_ALL_IN)
+    sys.exit(_told(found.wrong) or (0 if found.answer.fits else NOT_ALL_IN))
+
+
+def _told(wrong: tuple[str, ...]) -> int:
+    """Say what cannot be read; the exit code of that, 0 where there is nothing."""
+    for sentence in wrong:
+        click.echo(f"numalign: left out, not simulated: {sentence}", err=True)
+    return BAD_INPUT if wrong else 0
 
 
 def _simulated(prepared: Prepared, options: SimulateOptions) -> dict[str, tuple[Outcome, Figures]]:

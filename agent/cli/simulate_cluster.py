@@ -97,6 +97,7 @@ def as_json(found: ClusterForecast) -> dict[str, Any]:
         ],
         "allSearched": answer.searched,
         "notes": list(found.notes),
+        "wrong": list(found.wrong),
     }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""YAML that somebody else wrote: the one loader of all that is read, with bounds that are checked first.
+"""YAML and JSON that others wrote: the one loader of all that is read, with bounds that are checked first.
 
 A few hundred bytes can ask for more than a machine has: anchors that double (aliases and merge keys), nesting that
 overruns the parser's stack, numbers whose digits take minutes. So the parser's events, which cost no more than the
@@ -7,6 +7,8 @@ text is long, are counted first; only a text that keeps the bounds is made into 
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,12 +45,91 @@ def load_all(text: str | bytes, *, values: int, documents: int, loader: Any = Lo
     except yaml.MarkedYAMLError as error:
         last = len(text.splitlines())  # libyaml's mark for the end is the line after it
         line = min(error.problem_mark.line + 1, last) if error.problem_mark else 0
-        raise BadDocumentError(error.problem or "cannot be parsed", line, error.context or "") from None
+        why = "a tab is here; indent with spaces" if _begins_with_tab(text, line) else error.problem
+        raise BadDocumentError(why or "cannot be parsed", line, error.context or "") from None
     except BadDocumentError:
         raise
     except (yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
         why = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
         raise BadDocumentError(why) from None
+
+
+def noting(twice: list[str]) -> Any:  # noqa: ANN401 - a class without types
+    """A loader that notes every key that a mapping has twice; as in kubectl and in JSON, the last one counts."""
+
+    class Noting(Loader):  # type: ignore[misc]  # as above
+        pass
+
+    def mapping(made: Noting, node: yaml.MappingNode) -> dict[Any, Any]:
+        seen = set[str]()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
+                continue
+            if key.value in seen:
+                twice.append(f'"{key.value[:60]}" is there twice, again in line {key.start_mark.line + 1}; {_LAST}')
+            seen.add(key.value)
+        made.flatten_mapping(node)
+        found: dict[Any, Any] = made.construct_mapping(node, deep=True)
+        return found
+
+    Noting.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, mapping)
+    return Noting
+
+
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_LAST = "the last one counts, remove the other"
+
+
+def load_json(text: str, twice: list[str]) -> list[Any]:
+    """The values of a JSON text: one, or several one after the other, as a stream of objects has them.
+
+    Args:
+        text: JSON.
+        twice: gets a sentence for every key that an object has twice.
+
+    Raises:
+        ValueError, RecursionError: it is none.
+    """
+
+    def pairs(members: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(members)
+        if len(found) < len(members):
+            names = [name for name, _ in members]
+            twice.extend(f'"{name[:60]}" is there twice; {_LAST}' for name in found if names.count(name) > 1)
+        return found
+
+    decoder, found = json.JSONDecoder(object_pairs_hook=pairs), list[Any]()
+    at = _blanks(text, 0)
+    while at < len(text):
+        value, at = decoder.raw_decode(text, at)
+        found.append(value)
+        at = _blanks(text, at)
+    if not found:
+        raise ValueError("it is empty")
+    return found
+
+
+def _blanks(text: str, at: int) -> int:
+    found = _BLANKS.match(text, at)
+    return found.end() if found else at
+
+
+def parts_of(text: str) -> list[tuple[int, str]]:
+    """The documents of a YAML text, unread: (lines before it, text); a line that begins with --- begins the next."""
+    found = [(0, list[str]())]
+    for number, line in enumerate(text.splitlines(keepends=True)):
+        if line[:3] == "---" and line[3:4] in ("", " ", "\t", "\r", "\n"):
+            found.append((number, []))
+        found[-1][1].append(line)
+    return [(number, "".join(lines)) for number, lines in found if lines]
+
+
+def _begins_with_tab(text: str | bytes, line: int) -> bool:
+    """Whether a line is indented with a tab."""
+    lines = text.splitlines()
+    found = lines[line - 1] if 0 < line <= len(lines) else ""
+    word = found.decode("utf-8", "replace") if isinstance(found, bytes) else found
+    return "\t" in word[: len(word) - len(word.lstrip())]
 
 
 def _check(text: str | bytes, values: int, documents: int) -> None:

@@ -14,7 +14,8 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,10 +23,11 @@ from typing import Any
 from asyncinotify import Inotify, Mask
 
 from agent.engine.fault_isolation import Isolated
-from agent.errors import BadDocumentError, BadPodError, HostError
+from agent.errors import BadPodError, HostError
 from agent.host import bounded
-from agent.host.documents import load_all
+from agent.host.objects import FileObjects, objects_in
 from agent.model.fields import mapping_of
+from agent.model.manifest_hints import hints, with_name
 from agent.model.pod import Pod
 from agent.model.podspec import noted, pod_from
 
@@ -33,13 +35,14 @@ SUFFIXES = (".yaml", ".yml", ".json")
 LARGEST = 1 << 20
 MOST_DOCUMENTS = 1000
 MOST_FILES = 10_000
+MOST_HINTS = 20
 MOST_VALUES = 100_000
 """Of one file: numbers, texts, lists and mappings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """A file, or a document in it, that is no pod."""
+    """A file, or a document in it, that is no pod; document 0 is a file that cannot be opened."""
 
     file: str
     why: str
@@ -57,10 +60,14 @@ class ManifestFolder:
     Attributes:
         files: file name -> its pods, in the order of their documents; a file without a good pod has none.
         wrong: what is wrong, in the order of files and documents.
+        odd: sentences on what was read, and may mean something else.
+        claimants: uids of pods that use DRA claims.
     """
 
     files: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
     wrong: tuple[Wrong, ...] = ()
+    odd: tuple[str, ...] = ()
+    claimants: frozenset[str] = frozenset()
 
     @property
     def pods(self) -> tuple[Pod, ...]:
@@ -75,7 +82,7 @@ class ManifestFolder:
         for name in damaged & set(files):
             kept = tuple(pod for pod in last.files.get(name, ()) if pod.key not in taken)
             files[name] = files[name] + kept
-        return ManifestFolder(files, self.wrong)
+        return replace(self, files=files)
 
 
 def read_folder(path: Path) -> ManifestFolder:
@@ -89,9 +96,18 @@ def read_folder(path: Path) -> ManifestFolder:
     found: dict[str, tuple[Pod, ...]] = {}
     wrong: list[Wrong] = []
     keys: dict[str, str] = {}
+    odd: list[str] = []
+    claimants = set[str]()
+    others: dict[str, Counter[str]] = {}
     for place, file in enumerate(files):
         pods = []
-        for number, body in _documents(file, wrong):
+        read = _documents(file, wrong)
+        odd += [f"{file.name}: {each}" for each in read.odd]
+        for number, given in read.objects:
+            if (kind := given.get("kind", "Pod")) != "Pod" and isinstance(kind, str):
+                others.setdefault(file.name, Counter())[kind[:40]] += 1
+                continue
+            body = with_name(given)
             try:
                 pod = _identified(noted(pod_from(body)), body)
             except BadPodError as error:
@@ -106,8 +122,21 @@ def read_folder(path: Path) -> ManifestFolder:
                 continue
             keys |= {pod.key: file.name, pod.uid: file.name}
             pods.append(_ordered(pod, place, number))
+            odd += [f"{Wrong(file.name, each, number)}" for each in hints(body, "Pod")]
+            if mapping_of(body.get("spec")).get("resourceClaims"):
+                claimants.add(pod.uid)
         found[file.name] = tuple(pods)
-    return ManifestFolder(found, tuple(wrong))
+    wrong += [Wrong(name, _no_pods(kinds)) for name, kinds in others.items()]
+    return ManifestFolder(found, tuple(wrong), tuple(odd[:MOST_HINTS]), frozenset(claimants))
+
+
+def _no_pods(kinds: Mapping[str, int]) -> str:
+    """Of a file: which of its objects are no pods."""
+    what = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    return (
+        f"kind: {what} left out; only Pod can be served (of a workload, write its pod template as a Pod; numalign "
+        "simulate and explain --manifest read workloads)"
+    )
 
 
 def _identified(pod: Pod, body: Mapping[str, Any]) -> Pod:
@@ -140,42 +169,27 @@ def _is_manifest(path: Path) -> bool:
     return path.suffix in SUFFIXES and not path.name.startswith(".")
 
 
-def _documents(file: Path, wrong: list[Wrong]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """(number, body) of each document; what cannot be read goes to `wrong`."""
+def _documents(file: Path, wrong: list[Wrong]) -> FileObjects:
+    """The objects of a file; what cannot be read goes to `wrong`."""
     try:
         data = bounded.read(file, LARGEST + 1)
         if len(data) > LARGEST:
             wrong.append(Wrong(file.name, f"is larger than {LARGEST} bytes, which no pod is"))
-            return
-        text = data.decode("utf-8")
-        loaded = (
-            [json.loads(text)]
-            if file.suffix == ".json"
-            else load_all(text, values=MOST_VALUES, documents=MOST_DOCUMENTS)
-        )
+            return FileObjects()
+        text = data.decode("utf-8-sig")
     except OSError as error:
         wrong.append(Wrong(file.name, f"cannot be read: {error.strerror}; make it readable, or remove it"))
-        return
-    except BadDocumentError as error:
-        wrong.append(Wrong(file.name, f"{error}; correct it"))
-        return
-    except (ValueError, RecursionError) as error:
-        why = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
-        wrong.append(Wrong(file.name, f"is neither YAML nor JSON: {why}; correct it"))
-        return
-    number = 0
-    for body in loaded:
-        listed = isinstance(body, dict) and str(body.get("kind", "")).endswith("List")
-        items = body.get("items") if listed else None
-        if isinstance(items, list) and len(items) > MOST_DOCUMENTS:
-            why = f"its list holds {len(items)} objects, only {MOST_DOCUMENTS} are served; split it"
-            wrong.append(Wrong(file.name, why))
-        for item in items[:MOST_DOCUMENTS] if isinstance(items, list) else (body,):
-            number += 1
-            if isinstance(item, dict):
-                yield number, item
-            elif item is not None:
-                wrong.append(Wrong(file.name, "is no object; write apiVersion: v1, kind: Pod, ...", number))
+        return FileObjects()
+    except ValueError as error:
+        wrong.append(Wrong(file.name, f"is neither YAML nor JSON: {error}; correct it"))
+        return FileObjects()
+    found = objects_in(text, named_json=file.suffix == ".json", values=MOST_VALUES, documents=MOST_DOCUMENTS)
+    if len(found.objects) > MOST_DOCUMENTS:
+        why = f"holds {len(found.objects)} objects, only {MOST_DOCUMENTS} are served; split it"
+        wrong.append(Wrong(file.name, why))
+        del found.objects[MOST_DOCUMENTS:]
+    wrong += [Wrong(file.name, why, number) for number, why in found.wrong]
+    return found
 
 
 class Follower:

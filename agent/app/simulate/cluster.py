@@ -21,11 +21,12 @@ from agent.engine.cluster_remedies import HelpfulChange, added, remedies
 from agent.engine.cluster_site import Change, ClusterSite, held_by
 from agent.engine.node_summary import Managers
 from agent.errors import BadInputError, BadPodError, MalformedError, SettingsError
-from agent.host.workloads import read_workloads
+from agent.host.workloads import Workloads, read_workloads
 from agent.model.fields import Field, words_in
 from agent.model.placing import BindingFacts, facts_of
 from agent.model.rules import Ceilings
-from agent.model.workload import WorkloadItem, items_from, replicas, with_defaults
+from agent.model.workload import WorkloadItem, replicas, with_defaults
+from agent.model.workload_kinds import workload_from
 
 MOST_REPLICAS = 100_000
 NAMED = 3
@@ -42,6 +43,7 @@ class ClusterForecast:
         remedies: changes that let all pods in, smallest first.
         left_out: why nodes are not in it -> how many.
         notes: what to know, one sentence each.
+        wrong: manifests that cannot be read, one sentence each; the others are answered without them.
     """
 
     options: WhatIfOptions
@@ -49,6 +51,7 @@ class ClusterForecast:
     remedies: tuple[HelpfulChange, ...] = ()
     left_out: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
 
 
 class _Recorded:
@@ -70,7 +73,7 @@ class _Recorded:
     def _both(self, take: Callable[[Body], None], body: Body) -> None:
         take(body)
         try:
-            for item in items_from({**body, "kind": "Pod"}) or ():
+            for item in workload_from({**body, "kind": "Pod", "apiVersion": "v1"}).items:
                 self.items[item.pod.uid] = item
         except BadPodError:
             self.unread += 1
@@ -123,8 +126,9 @@ def answered(
     """
     recorded = recorded or _Recorded(_Nowhere())
     managers = Managers()
+    manifests = read_workloads(options.pods)
     sites, left_out = _sites(fleet, managers, progress)
-    question = _question(fleet, sites, recorded, options, progress, managers)
+    question = _question(fleet, sites, recorded, options, progress, managers, manifests)
     for count, like in options.added:
         sites += added(next(site for site in sites if site.name == like), count)
     total = len(question.pods) + len(question.returning) + len(question.leaving)
@@ -134,9 +138,9 @@ def answered(
     told, tried = remedies(
         sites, question, found, lambda: progress("changes tried", next(tries), None)
     ) if options.smallest else ((), True)  # fmt: skip
-    notes = [*fleet.notes, *_notes(fleet, found, recorded)]
+    notes = [*fleet.notes, *manifests.sentences(), *_notes(fleet, found, recorded)]
     notes += [] if tried else ["not all changes of the list were tried: the question is large"]
-    return ClusterForecast(options, found, told, left_out, tuple(notes))
+    return ClusterForecast(options, found, told, left_out, tuple(notes), tuple(map(str, manifests.wrong)))
 
 
 def _sites(fleet: Fleet, managers: Managers, progress: Progress) -> tuple[list[ClusterSite], dict[str, int]]:
@@ -164,11 +168,11 @@ def _sites(fleet: Fleet, managers: Managers, progress: Progress) -> tuple[list[C
 
 def _question(
     fleet: Fleet, sites: Sequence[ClusterSite], recorded: _Recorded, options: WhatIfOptions, progress: Progress,
-    managers: Managers,
+    managers: Managers, manifests: Workloads,
 ) -> ClusterQuestion:  # fmt: skip
-    wrong = list[str]()
+    wrong = [str(each) for each in manifests.wrong if not each.document]
     known = {site.name for site in sites}
-    pods = _pods(fleet, options, known, wrong)
+    pods = _pods(fleet, options, known, wrong, manifests)
     every = {node.name for node in fleet.nodes}
     wrong += [f"--drain {name}: there is no such node" for name in options.drained if name not in every]
     for count, like in options.added:
@@ -198,21 +202,21 @@ def _stays(item: WorkloadItem) -> bool:
     return item.owner.partition(" ")[0] in ("DaemonSet", "Node")
 
 
-def _pods(fleet: Fleet, options: WhatIfOptions, known: set[str], wrong: list[str]) -> tuple[WorkloadItem, ...]:
+def _pods(
+    fleet: Fleet, options: WhatIfOptions, known: set[str], wrong: list[str], manifests: Workloads
+) -> tuple[WorkloadItem, ...]:
     """The pods of the manifests, with the defaults of the cluster's namespaces, so often as it is asked."""
     if not options.pods:
         return ()
-    found = read_workloads(options.pods)
-    wrong += map(str, found.wrong)
-    items = list(found.items)
+    items = list(manifests.items)
     if options.replicas is not None:
         first = {item.owner or item.pod.key: item for item in reversed(items)}
         kept_items = [each for each in items if first[each.owner or each.pod.key] is each]
         items = [
             one for each in kept_items for one in ([each] if each.every_node else replicas(each, options.replicas))
         ]
-    if not items and not found.wrong:
-        wrong.append("no pods are here to be placed: name manifests of pods or workloads")
+    if not items and not wrong:
+        wrong += [*map(str, manifests.wrong)] or [manifests.nothing()]
     if len(items) > MOST_REPLICAS:
         wrong.append(f"{len(items)} pods are too many; at most {MOST_REPLICAS}")
     wrong += [f"pod {item.pod.key} names node {item.node}, which cannot be decided by" for item in items

@@ -187,6 +187,7 @@ def as_json(prepared: Prepared, outcomes: Mapping[str, tuple[Outcome, Figures]])
         "version": VERSION,
         "pods": max(len(outcome.result.fates) for outcome, _ in outcomes.values()),
         "notes": list(prepared.notes),
+        "wrong": list(prepared.wrong),
         "variants": [_variant(label, outcome, found) for label, (outcome, found) in outcomes.items()],
     }
 

@@ -94,6 +94,7 @@ class Prepared:
         events: pods and what else happens.
         pods: how many pods come; one pattern of a DaemonSet counts once.
         notes: sentences on what was left out.
+        wrong: documents that cannot be read, one sentence each; the others are simulated without them.
         claimants, dra: pods with DRA claims, by uid; claims and slices; all as they are written.
     """
 
@@ -102,6 +103,7 @@ class Prepared:
     events: tuple[Event, ...]
     pods: int
     notes: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
     claimants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     dra: tuple[Mapping[str, Any], ...] = ()
 
@@ -129,7 +131,7 @@ def prepare(options: SimulateOptions) -> Prepared:
         SettingsError: a configuration that cannot be used.
     """
     found = read_workloads(options.pods)
-    wrong = [str(each) for each in found.wrong]
+    wrong = [str(each) for each in found.wrong if not each.document]
     pods = found.items if options.keep_nodes else tuple(unbound(found.items))
     events: tuple[Event, ...] = (Add(pods),) if pods else ()
     if options.scenario:
@@ -137,12 +139,14 @@ def prepare(options: SimulateOptions) -> Prepared:
         events, wrong = (*events, *more), [*wrong, *sentences]
     items = [item for event in events if isinstance(event, Add) for item in event.items]
     if not items and not wrong:
-        wrong = ["no pods are here to be placed: name manifests or the output of `kubectl get pods -A -o json`"]
+        wrong = [*map(str, found.wrong)] or [found.nothing()]
     if wrong:
         raise BadInputError(wrong)
     machines = _machines(options, items)
-    notes = tuple(_notes(found.ended, found.ignored))
-    return Prepared(_variants(options), machines, events, len(items), notes, found.claimants, found.dra)
+    return Prepared(
+        _variants(options), machines, events, len(items), found.sentences(), tuple(map(str, found.wrong)),
+        found.claimants, found.dra,
+    )  # fmt: skip
 
 
 def run(
@@ -290,24 +294,6 @@ def _stem(spec: str | None) -> str:
         return "this-machine"
     plain = "synthetic" if spec.startswith(SYNTHETIC) else plain_name(Path(spec))
     return re.sub(r"[^a-z0-9]+", "-", plain.lower()).strip("-")[:40].strip("-") or "node"
-
-
-_NO_PODS = frozenset({
-    "ClusterRole", "ClusterRoleBinding", "ConfigMap", "CustomResourceDefinition", "EndpointSlice", "Endpoints",
-    "HorizontalPodAutoscaler", "Ingress", "LimitRange", "NetworkPolicy", "PersistentVolume",
-    "PersistentVolumeClaim", "PodDisruptionBudget", "PriorityClass", "ResourceQuota", "Role", "RoleBinding",
-    "Secret", "Service", "ServiceAccount", "StorageClass",
-})  # fmt: skip
-"""Kubernetes' own kinds; an operator's may well make pods."""
-
-
-def _notes(ended: int, ignored: Mapping[str, int]) -> Iterable[str]:
-    if ended:
-        yield f"{ended} pod{'s' if ended > 1 else ''} left out: run to the end (phase Succeeded or Failed)"
-    for kind, count in ignored.items():
-        why = "it makes no pods" if kind in _NO_PODS else "numalign reads no pods from this kind"
-        why = "its Jobs come later" if kind == "CronJob" else why
-        yield f"{count} {kind} left out: {why}"
 
 
 def _gained(result: Result, sites: Sequence[Site], variant: Variant) -> Iterable[str]:

@@ -1,0 +1,325 @@
+"""From an object of a manifest or a dump to the pods that it asks for, or why it asks for none.
+
+Called by `agent.host.workloads` for `numalign simulate` and `explain --manifest`. Nothing in the body is trusted. A
+fault in one of Kubernetes' own workloads is a BadPodError that names the field's path; one in an operator's kind is a
+reason why it asks for none, since nothing there is known to be wrong.
+
+Which kind an object is follows from its group and its kind: Volcano's Job is no Job of Kubernetes. Objects without
+apiVersion, as people write examples, are Kubernetes' own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agent.errors import BadPodError
+from agent.model.allocated import allocated
+from agent.model.fields import SHOWN, Field, mapping_of, mappings_in
+from agent.model.placing import OF_A_DAEMON, placing_of
+from agent.model.pod import Pod
+from agent.model.pod_templates import MOST_REPLICAS, PodTemplate, at_once, count_of, templates_in
+from agent.model.podspec import pod_from
+from agent.model.workload import WorkloadItem, named
+
+SUCCEEDED = "it has run to its end (phase Succeeded)"
+_ENDED = {"Succeeded": SUCCEEDED, "Failed": "it has failed, and holds nothing (phase Failed)"}
+"""Phases of pods that hold nothing any more."""
+DRA = ("ResourceClaim", "ResourceSlice")
+"""Kinds that say where the devices of pods are."""
+REPLICATED = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "ReplicationController"})
+EVERY_NODE = frozenset({"DaemonSet", "BroadcastJob"})
+MOST_OWNERS = MOST_CONDITIONS = 100
+
+_APPS = ("apps", "extensions")
+_OWN: Mapping[str, tuple[str, ...]] = {
+    "Pod": ("",), "ReplicationController": ("",), "Deployment": _APPS, "ReplicaSet": _APPS, "DaemonSet": _APPS,
+    "StatefulSet": ("apps",), "Job": ("batch",), "CronJob": ("batch",),
+}  # fmt: skip
+"""Kubernetes' own workloads, and the groups in which they are."""
+_OWN_GROUPS = frozenset({"", "apps", "autoscaling", "batch", "extensions", "policy"})
+_NO_PODS = frozenset({
+    "ClusterRole", "ClusterRoleBinding", "ConfigMap", "CustomResourceDefinition", "DeviceClass", "EndpointSlice",
+    "Endpoints", "HorizontalPodAutoscaler", "Ingress", "LimitRange", "NetworkPolicy", "Node", "PersistentVolume",
+    "PersistentVolumeClaim", "PodDisruptionBudget", "PriorityClass", "ResourceClaimTemplate", "ResourceQuota", "Role",
+    "RoleBinding", "Secret", "Service", "ServiceAccount", "StorageClass",
+})  # fmt: skip
+"""Kubernetes' kinds, where the apiVersion is missing; an operator's kind may well make pods."""
+_VIRTUAL = "KubeVirt works out its pod: give the virt-launcher pod of one that runs (kubectl get pod NAME -o yaml)"
+_SPARK = "the Spark operator works out its pods: give those of one that runs (kubectl get pods -o yaml)"
+_ELSEWHERE: Mapping[tuple[str, str], str] = {
+    ("kubevirt.io", "VirtualMachine"): _VIRTUAL, ("kubevirt.io", "VirtualMachineInstance"): _VIRTUAL,
+    ("kubevirt.io", "VirtualMachineInstanceReplicaSet"): _VIRTUAL,
+    ("pool.kubevirt.io", "VirtualMachinePool"): _VIRTUAL,
+    ("sparkoperator.k8s.io", "SparkApplication"): _SPARK,
+    ("sparkoperator.k8s.io", "ScheduledSparkApplication"): _SPARK,
+    ("kueue.x-k8s.io", "Workload"): "its pods are those of the job that it queues",
+    ("kustomize.config.k8s.io", "Kustomization"): "render it first (kubectl kustomize FOLDER), and give that",
+    ("template.openshift.io", "Template"): "render it first (oc process -f FILE), and give that",
+}
+"""Kinds whose pods follow from no template in them: why they are left out, and what to do."""
+_UNKNOWN = "no pod template was found in it; where it makes pods, write them as a Deployment"
+_NO_REPLICAS = "it asks for no pods (replicas: 0)"
+_OVER = frozenset({"COMPLETE", "COMPLETED", "SUCCEEDED", "FAILED", "FINISHED", "STOPPED", "ABORTED", "TERMINATED"})
+"""What operators write in a status when the pods have run to their end, in capitals."""
+_DONE = frozenset({"Complete", "Completed", "Succeeded", "Failed", "Finished", "SuccessCriteriaMet", "FailureTarget"})
+"""Conditions of a Job, and of operators' jobs, that are True when no pod is made any more."""
+_BY_LABEL = (
+    ("jobset.sigs.k8s.io/jobset-name", "JobSet"), ("leaderworkerset.sigs.k8s.io/name", "LeaderWorkerSet"),
+    ("training.kubeflow.org/job-name", "MPIJob"), ("ray.io/originated-from-cr-name", "RayJob"),
+    ("ray.io/originated-from-cr-name", "RayService"), ("openshift.io/deployment-config.name", "DeploymentConfig"),
+)  # fmt: skip
+"""Labels of pods that name the object two steps above them."""
+_HASHES = (("pod-template-hash", "Deployment"), ("rollouts-pod-template-hash", "Rollout"))
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectId:
+    """How one object names another: kind, namespace/name, and the uid, "" where it is not said."""
+
+    kind: str
+    key: str
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What an object asks for.
+
+    Attributes:
+        id: of the object.
+        group: of its apiVersion, "" for the core group and where it is not said.
+        items: its pods; a bare pod is one.
+        why_none: why it has no items, or why its only one counts no more (a pod that ended); "" else.
+        found: where its pods were read, in words, for a kind that only its operator knows; "" else.
+        owners: of the object, its controller first.
+    """
+
+    id: ObjectId
+    group: str = ""
+    items: tuple[WorkloadItem, ...] = ()
+    why_none: str = ""
+    found: str = ""
+    owners: tuple[ObjectId, ...] = ()
+
+    @property
+    def own(self) -> bool:
+        """Whether it is one of Kubernetes' own workloads."""
+        return self.id.kind in _OWN and (not self.group or self.group in _OWN[self.id.kind])
+
+    @property
+    def is_pod(self) -> bool:
+        """Whether it is a pod itself."""
+        return self.own and self.id.kind == "Pod"
+
+
+def workload_from(body: Mapping[str, object]) -> Workload:
+    """What an object asks for.
+
+    Args:
+        body: the parsed YAML or JSON, untrusted; no List.
+
+    Raises:
+        BadPodError: the kind is missing, a field of a workload of Kubernetes is malformed, or there are more replicas
+            than MOST_REPLICAS.
+    """
+    root = Field(body, "", BadPodError)
+    kind = _kind(root)
+    group = group_of(body)
+    metadata = mapping_of(body.get("metadata"))
+    space, name = _word(metadata.get("namespace")) or "default", _word(metadata.get("name"))
+    found = Workload(ObjectId(kind, f"{space}/{name}", _word(metadata.get("uid"))), group)
+    if found.is_pod:
+        return _bare(found, root, body)
+    found = replace(found, owners=tuple(_owners(metadata, space)))
+    if found.own:
+        why = idle(body)
+        items = () if why else _own_items(root, kind)
+        later = kind == "CronJob" and bool(found.id.uid) and not why
+        why = why or ("its Jobs come later" if later else "" if items else _NO_REPLICAS)
+        return replace(found, items=() if later else items, why_none=why)
+    return _others(found, root)
+
+
+def group_of(body: Mapping[str, object]) -> str:
+    """The group of an object's apiVersion; "" for the core group, and where there is none."""
+    version = body.get("apiVersion")
+    return version.rpartition("/")[0][:253] if isinstance(version, str) else ""
+
+
+def idle(body: Mapping[str, Any]) -> str:
+    """Why an object makes no pods now, whatever its templates say; "" where it does."""
+    spec, status = mapping_of(body.get("spec")), mapping_of(body.get("status"))
+    if spec.get("suspend") is True or mapping_of(spec.get("runPolicy")).get("suspend") is True:
+        return "it is suspended"
+    if spec.get("runStrategy") == "Halted" or spec.get("running") is False:
+        return "it is stopped"
+    told = [
+        status.get("phase"), status.get("state"), mapping_of(status.get("state")).get("phase"),
+        status.get("jobDeploymentStatus"), status.get("terminalState"),
+        mapping_of(status.get("applicationState")).get("state"),
+    ]  # fmt: skip
+    conditions = mappings_in(status.get("conditions"), MOST_CONDITIONS)
+    done = any(_word(each.get("type")) in _DONE and each.get("status") == "True" for each in conditions)
+    if done or any(isinstance(each, str) and each.upper() in _OVER for each in told):
+        return "it has finished"
+    return "it is being deleted" if mapping_of(body.get("metadata")).get("deletionTimestamp") else ""
+
+
+def _kind(root: Field) -> str:
+    kind = root.get("kind")
+    if kind:
+        return kind.text()
+    if isinstance(mapping_of(root.mapping().get("spec")).get("containers"), list):
+        return "Pod"  # as a client writes a pod whose type it knows, and as the items of a PodList are
+    raise kind.wrong("is missing; write kind: Pod, Deployment, StatefulSet, DaemonSet, ReplicaSet or Job")
+
+
+# ---- Kubernetes' own
+
+
+def _own_items(root: Field, kind: str) -> tuple[WorkloadItem, ...]:
+    spec = root.get("spec")
+    if kind == "CronJob":  # one run
+        spec = spec.get("jobTemplate").get("spec")
+        count = at_once(spec)
+    elif kind == "Job":
+        status = mapping_of(root.mapping().get("status"))
+        succeeded = status.get("succeeded")
+        count = at_once(spec, succeeded if isinstance(succeeded, int) and not isinstance(succeeded, bool) else 0)
+    else:
+        count = count_of(spec.get("replicas"), 1) if kind in REPLICATED else 1
+    template = spec.get("template")
+    if not template:
+        raise template.wrong("is missing; a workload describes its pods there")
+    made = PodTemplate(template.get("metadata"), template.get("spec"), count)
+    return tuple(_made(root, kind, [made]))
+
+
+def _made(root: Field, kind: str, templates: list[PodTemplate]) -> list[WorkloadItem]:
+    """The pods of an object's templates."""
+    found = list[WorkloadItem]()
+    numbers = Counter[str]()
+    for template in templates:
+        pod = _templated(root, template)
+        placing = placing_of(template.spec)
+        claims = bool(template.spec.get("resourceClaims"))
+        item = WorkloadItem(pod, f"{kind} {pod.key}", placing=placing, claims=claims)
+        if kind in EVERY_NODE:
+            tolerations = (*placing.tolerations, *OF_A_DAEMON)
+            found.append(replace(item, every_node=True, placing=replace(placing, tolerations=tolerations)))
+            continue
+        base = f"{pod.name}-{template.role}" if len(templates) > 1 and template.role else pod.name
+        for _ in range(template.count):
+            found.append(replace(item, pod=named(pod, f"{base}-{numbers[base]}")))
+            numbers[base] += 1
+    return found
+
+
+def _templated(root: Field, template: PodTemplate) -> Pod:
+    """The pod of a template, named as its owner."""
+    metadata = root.get("metadata")
+    own = {"name": metadata.get("name").value, "namespace": metadata.get("namespace").value}
+    body = {
+        "kind": "Pod",
+        "metadata": {
+            **{key: value for key, value in own.items() if value is not None},
+            "annotations": template.metadata.get("annotations").value,
+        },
+        "spec": template.spec.value,
+    }
+    try:
+        return pod_from(body)
+    except BadPodError as error:
+        place, why = error.field, str(error).removeprefix(f"{error.field}: ")
+        if place.startswith("spec"):
+            place = f"{template.spec.path}{place.removeprefix('spec')}"
+        elif not place.startswith(("metadata.name", "metadata.namespace")):
+            place = f"{template.metadata.path}{place.removeprefix('metadata')}"
+        raise BadPodError(place, why) from None
+
+
+def _bare(found: Workload, root: Field, body: Mapping[str, object]) -> Workload:
+    pod = allocated(pod_from(body), body)
+    owners = list(root.get("metadata").get("ownerReferences").items(MOST_OWNERS))
+    owner = f"{_owner_word(owners[0], 'kind')} {pod.namespace}/{_owner_word(owners[0], 'name')}" if owners else ""
+    node = root.get("spec").get("nodeName")
+    status = mapping_of(body.get("status"))
+    phase = status.get("phase")
+    why = _ENDED.get(phase, "") if isinstance(phase, str) else ""
+    claims = bool(root.get("spec").get("resourceClaims") or status.get("extendedResourceClaimStatus"))
+    item = WorkloadItem(
+        pod, owner, node.text() if node else "", ended=bool(why),
+        placing=placing_of(root.get("spec")), claims=claims,
+    )  # fmt: skip
+    metadata = mapping_of(body.get("metadata"))
+    above = (*_owners(metadata, pod.namespace), *_above(metadata, pod.namespace))
+    return replace(found, items=(item,), why_none=why, owners=above)
+
+
+def _owner_word(owner: Field, name: str) -> str:
+    word = owner.get(name)
+    return word.text() if word else "?"
+
+
+# ---- other kinds
+
+
+def _others(found: Workload, root: Field) -> Workload:
+    """An object whose kind only its operator knows."""
+    body, kind = root.mapping(), found.id.kind
+    known = "apiVersion" in body
+    if why := _ELSEWHERE.get((found.group, kind)) or (
+        "it makes no pods" if (_kubernetes(found.group) if known else kind in _NO_PODS) else ""
+    ):
+        return replace(found, why_none=idle(body) if why in (_VIRTUAL, _SPARK) and idle(body) else why)
+    try:
+        templates = templates_in(root.get("spec"))
+        if not templates:
+            return replace(found, why_none=idle(body) or _UNKNOWN)
+        if why := idle(body):
+            return replace(found, why_none=why)
+        if sum(each.count for each in templates) > MOST_REPLICAS:
+            raise root.get("spec").wrong(f"asks for more than {MOST_REPLICAS} pods")
+        items = _made(root, kind, templates)
+    except BadPodError as error:
+        return replace(found, why_none=str(error))
+    places = ", ".join(f"{each.count} by {each.spec.path.removesuffix('.spec')}" for each in templates[:4])
+    more = f" and {len(templates) - 4} more" if len(templates) > 4 else ""  # noqa: PLR2004 - as many are shown
+    return replace(found, items=tuple(items), why_none="" if items else _NO_REPLICAS, found=f"{places}{more}")
+
+
+def _kubernetes(group: str) -> bool:
+    """Whether a group is of Kubernetes itself; the workloads in it are all known."""
+    return group in _OWN_GROUPS or (group.endswith(".k8s.io") and not group.endswith(".x-k8s.io"))
+
+
+def _owners(metadata: Mapping[str, Any], space: str) -> list[ObjectId]:
+    """Of an object, its controller first; what is malformed counts as absent."""
+    found = [
+        (each.get("controller") is not True, ObjectId(_word(each.get("kind")), f"{space}/{_word(each.get('name'))}",
+                                                      _word(each.get("uid"))))
+        for each in mappings_in(metadata.get("ownerReferences"), MOST_OWNERS)
+    ]  # fmt: skip
+    return [owner for _, owner in sorted(found, key=lambda each: each[0])]
+
+
+def _above(metadata: Mapping[str, Any], space: str) -> list[ObjectId]:
+    """What made the owner of a pod, as far as its labels say it: the owner itself may not be among the documents."""
+    labels = {**mapping_of(metadata.get("annotations")), **mapping_of(metadata.get("labels"))}
+    owner = next((_word(each.get("name")) for each in mappings_in(metadata.get("ownerReferences"), MOST_OWNERS)), "")
+    found = []
+    for label, kind in _HASHES:
+        made = _word(labels.get(label))
+        if made and owner.endswith(f"-{made}"):
+            found.append(ObjectId(kind, f"{space}/{owner.removesuffix(f'-{made}')}"))
+    for label, kind in _BY_LABEL:
+        if name := _word(labels.get(label)):
+            found.append(ObjectId(kind, f"{space}/{name}"))
+    return found if owner else []
+
+
+def _word(value: object) -> str:
+    return value[: 4 * SHOWN] if isinstance(value, str) else ""
