@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +20,7 @@ from agent.app.statedir import last_settings
 from agent.app.statedir.node_allocatable import NodeAllocatable
 from agent.core.admission.node import Node
 from agent.core.devices.claims import ClaimFollower
+from agent.core.forecast.scheduling import MOST_PODS, room_of
 from agent.core.request.exempt import Exemptions
 from agent.engine.tracked_pod import Switches
 from agent.engine.wait_queue import most_waiting
@@ -35,6 +36,7 @@ from agent.settings.from_node import with_node_memory
 from agent.settings.gates import uncounted
 from agent.settings.hardware import fitted
 from agent.settings.node_kubelet import doubt
+from agent.settings.to_rules import reserved_memory
 
 _ONLINE = ("/sys/devices/system/cpu/online", "/sys/devices/system/node/online", "/proc/sys/vm/nr_hugepages")
 
@@ -62,6 +64,7 @@ class Setup:
         whole: the machine when nothing was missed last; None when that was never so.
         wrong: why other settings are in force than the file has, "" where the file's are.
         doubts: why answers may differ from those of the node's kubelet, one sentence each.
+        kept: what the Node says that the kubelet keeps from pods, as far as it is known.
     """
 
     machine: Machine
@@ -72,6 +75,7 @@ class Setup:
     whole: Machine | None = None
     wrong: str = ""
     doubts: tuple[str, ...] = ()
+    kept: NodeAllocatable = field(default_factory=NodeAllocatable)
 
     @property
     def switches(self) -> Switches:
@@ -90,6 +94,20 @@ class Setup:
     def exemptions(self, *, static: bool, own: str = "") -> Exemptions:
         """Which pods are left alone (safety.md S2)."""
         return Exemptions(self.settings.excluded_namespaces, self.settings.included_pods, own, static)
+
+    def allocatable(self, most_pods: int = MOST_PODS) -> dict[str, int]:
+        """What the machine has for pods, even when empty, resource -> thousandths: as its Node would say it.
+
+        Args:
+            most_pods: the kubelet's maxPods.
+        """
+        settings, kept = self.settings, self.kept
+        if kept.known:
+            return room_of(self.node, reserved_cpu=kept.cpu_milli, reserved_memory=kept.memory, most_pods=most_pods)
+        told = sum(part.get("cpu", 0) for part in (settings.kube_reserved, settings.system_reserved))
+        cpus = 1000 * len(settings.reserved_system_cpus or ()) or told or 1000 * len(self.node.reserved)
+        memory = reserved_memory(settings, self.machine)
+        return room_of(self.node, reserved_cpu=cpus, reserved_memory=memory, most_pods=most_pods)
 
 
 def read_setup(
@@ -238,7 +256,10 @@ def made(
     answers = settings.compatibility
     said = (doubt(answers, kubelet), *uncounted(settings.feature_gates, answers, rules.minor))
     doubts = tuple(text for text in said if text)
-    return Setup(machine, settings, node, ignored, missed, whole if missed else machine, doubts=doubts)
+    return Setup(
+        machine, settings, node, ignored, missed, whole if missed else machine, doubts=doubts,
+        kept=kept or NodeAllocatable(),
+    )  # fmt: skip
 
 
 def config_of(config: Path | None, root: str | None) -> Path | None:

@@ -16,8 +16,8 @@ from agent.core.explain.values import Verdict
 from agent.errors import SettingsError
 from agent.model.pod import Pod
 
-REFUSED = 1
-"""Exit code when a pod is refused, or would be."""
+REFUSED, WRONG = 1, 2
+"""Exit codes when a pod is refused, or would be; when a document of the manifest cannot be read."""
 EXAMPLES = """\b
 Examples:
   numalign explain shop/checkout              a pod of this node, or its uid
@@ -54,8 +54,8 @@ def command(
     the pod again, on a copy; what would have let it in was tried, too. With --manifest the pods need not exist: each
     is asked about alone, beside those that are there.
 
-    Exit codes: 0 it is in, or would be; 1 it is refused, or would be; 2 wrong input, or no such pod; 3 a fault of
-    this machine, or no ledger.
+    Exit codes: 0 it is in, or would be; 1 it is refused, or would be, or requests more than the machine has; 2 wrong
+    input, or no such pod; 3 a fault of this machine, or no ledger.
     """
     if pod is None and manifest is None:
         raise SettingsError("POD", "name a pod, or the --manifest of one; numalign state lists those that are there")
@@ -63,25 +63,33 @@ def command(
     desk = open_queries(
         state_dir or DEFAULT_STATE, config, root, needs_ledger=manifest is None or state_dir is not None
     )
+    notes, wrong = desk.notes, ()
     if manifest is None:
         found = [desk.explain(desk.find(pod or ""))]
     else:
-        there = desk.pods()
-        found = [desk.explain(each, hypothetical=each.uid not in there) for each in _named(manifests(manifest), pod)]
+        there, read = desk.pods(), manifests(manifest)
+        notes, wrong = (*read.notes, *desk.notes), read.wrong
+        found = [
+            desk.explain(each, hypothetical=each.uid not in there, claims=claims)
+            for each, claims in _named(read.pods, pod)
+        ]
     if output == "json":
-        bodies = [{**to_json(each), "notes": [*each.notes, *desk.notes]} for each in found]
+        bodies = [{**to_json(each), "notes": [*each.all_notes, *notes], "wrong": list(wrong)} for each in found]
         click.echo(json.dumps(bodies[0] if pod is not None or len(bodies) == 1 else bodies, indent=2))
     else:
         from agent.cli import explain_show  # noqa: PLC0415 - rich is loaded only where text is shown
 
-        explain_show.show(found, desk.notes, details=details)
-    sys.exit(REFUSED if any(each.verdict is Verdict.REFUSED for each in found) else 0)
+        explain_show.show(found, notes, details=details)
+    for sentence in wrong:
+        click.echo(f"numalign: left out, not explained: {sentence}", err=True)
+    refused = any(each.verdict in (Verdict.REFUSED, Verdict.UNSCHEDULABLE) for each in found)
+    sys.exit(WRONG if wrong else REFUSED if refused else 0)
 
 
-def _named(pods: tuple[Pod, ...], name: str | None) -> tuple[Pod, ...]:
-    found = tuple(each for each in pods if name in (None, each.uid, each.key, each.name))
+def _named(pods: tuple[tuple[Pod, bool], ...], name: str | None) -> tuple[tuple[Pod, bool], ...]:
+    found = tuple(each for each in pods if name in (None, each[0].uid, each[0].key, each[0].name))
     if not found:
         raise SettingsError(
-            "POD", f'the manifest holds no pod "{name}"; it has {", ".join(each.key for each in pods)}'
+            "POD", f'the manifest holds no pod "{name}"; it has {", ".join(each.key for each, _ in pods)}'
         )
     return found

@@ -33,7 +33,7 @@ from agent.model.idset import NodeSet
 
 COLOUR = {
     Verdict.ALIGNED: "green", Verdict.NOT_PREFERRED: "yellow", Verdict.SHARED: "cyan", Verdict.REFUSED: "red",
-    Verdict.LEFT_ALONE: "dim",
+    Verdict.LEFT_ALONE: "dim", Verdict.UNSCHEDULABLE: "red",
 }  # fmt: skip
 _FROM = {
     HintSource.POD: "the pod's own", HintSource.NODE: "the node's", HintSource.ADMISSION: "the node's when it came",
@@ -65,6 +65,8 @@ def show(
 
 
 def _one(target: Console, found: Explanation, *, details: bool) -> None:
+    for note in found.first:
+        _wrapped(target, f"Note: {note}.", "", "  ")
     head, _, rest = found.summary.partition(": ")
     target.print(Text(head, style=f"bold {COLOUR[found.verdict]}"))
     for text in (rest, *found.reasons, found.fate):

@@ -23,10 +23,12 @@ def print_report(
     """Print it to standard output, or to another console; `foot` adds where things are and who says so."""
     target = target or show.console()
     show.sentences(target, head(node), "bold")
+    show.sentences(target, (f"wrong manifest, not served: {each}" for each in wrong), "red")
+    large = sorted((pod, why) for pod, why in node.source.large.items() if why)
+    show.sentences(target, (f"not served, too large: {pod}: {why}" for pod, why in large), "red")
     show.pods_grid(view, target.width).print(target)
     show.nodes_grid(view, target.width).print(target)
     show.sentences(target, _foot(node, view) if foot else ())
-    show.sentences(target, (f"wrong manifest, not served: {each}" for each in wrong), "red")
 
 
 def head(node: StandaloneService) -> Iterator[str]:
@@ -76,12 +78,14 @@ def _foot(node: StandaloneService, view: NodeView) -> Iterator[str]:
     if node.source.quarantined:
         yield node.source.quarantined
     yield from _kept(node)
-    yield from _too_small(node, view)
+    yield from _too_small(view, sum(1 for why in node.source.large.values() if why))
 
 
 def _notes(node: StandaloneService) -> Iterator[str]:
     """What pods ask for that is not followed as they wrote it."""
-    found = notes_of(node.engine.pods, node.engine.node.rules)
+    folder = node.source.folder
+    found = notes_of(node.engine.pods, node.engine.ledger, node.engine.node, folder.claimants)
+    yield from (f"note: {each}" for each in folder.odd)
     yield from (f"note: {pod}: {text}" for pod, text in found[:MOST_NOTES])
     if len(found) > MOST_NOTES:
         yield f"note: and {len(found) - MOST_NOTES} more; numalign explain POD says them"
@@ -102,13 +106,13 @@ def _kept(node: StandaloneService) -> Iterator[str]:
         yield f"{pods} what an earlier run gave, whatever the settings are now; --afresh forgets that run"
 
 
-def _too_small(node: StandaloneService, view: NodeView) -> Iterator[str]:
+def _too_small(view: NodeView, large: int) -> Iterator[str]:
     """A machine on which most pods do not fit shows little of what numalign does."""
     states = {row.uid: row.state for row in view.rows if row.state == "aligned"}
     misfits = {row.uid for row in view.rows if row.state == "refused" or (row.state == "shared" and row.why)}
-    cpus = len(node.setup.now.machine.cpus)
-    if len(misfits) > len(states):
+    count, every = len(misfits) + large, len({row.uid for row in view.rows}) + large
+    if count > len(states):
         yield (
-            f"{len(misfits)} of {len({row.uid for row in view.rows})} pods do not fit on {cpus} CPUs; on a recorded "
-            "machine that has room: --root two-sockets, or make run MACHINE=two-sockets"
+            f"{count} of {many(every, 'pod')} {'is' if count == 1 else 'are'} not placed as asked: the table says "
+            "why; on a larger machine: --root two-sockets, or make run MACHINE=two-sockets"
         )

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 REFUSED = 1
 """Exit code of --once when a pod was refused and does not run."""
+MANIFESTS = (".yaml", ".yml", ".json")
 DEFAULT_STATE = Path("/var/lib/numalign")
 
 
@@ -106,7 +107,8 @@ def command(
       numalign run --pods /etc/kubernetes/manifests --cgroup-root /sys/fs/cgroup
       numalign run --pods pods --once --root two-sockets --output json
 
-    Exit codes: 0 done; 1 a pod was refused and does not run (--once); 2 wrong input; 3 a fault of this machine.
+    Exit codes: 0 done; 1 a pod was refused, or requests more than the machine has, and does not run (--once); 2 wrong
+    input; 3 a fault of this machine.
     """  # noqa: D301 - click's mark for text that is not folded is this very character
     logs.setup(log_format, log_level or ("error" if once else "info"))
     if pods is None:
@@ -130,6 +132,8 @@ def command(
     if not pods.is_dir() and not pods.is_file():
         what = "is neither a folder nor a file" if pods.exists() else "is not there"
         raise SettingsError("--pods", f"{pods} {what}; name a folder of pod manifests")
+    if once and pods.is_dir() and not any(each.suffix in MANIFESTS for each in pods.iterdir()):
+        raise SettingsError("--pods", f"{pods} holds no manifest ({', '.join(MANIFESTS)}); name a folder of pods")
     from agent.app.standalone.build import StandaloneOptions, standalone_node  # noqa: PLC0415 - no cluster needs it
 
     with ExitStack() as ending:
@@ -182,12 +186,18 @@ def show(node: StandaloneService, output: str) -> int:
 
     words = node.source.runtime.words if node.source.runtime else {}
     view = view_of(node.engine.ledger, node.engine.node, node.engine.pods, words)
-    wrong = [str(each) for each in node.source.folder.wrong]
+    folder, too_large = node.source.folder, node.source.large
+    wrong = [str(each) for each in folder.wrong]
     if output == "json":
         machine = node.setup.now.machine
         facts = {"name": machine.name, "digest": machine.digest, "cpus": len(machine.cpus)}
-        notes = notes_of(node.engine.pods, node.engine.node.rules)
-        said = {"notes": [{"pod": pod, "text": text} for pod, text in notes], "wrong": wrong}
+        notes = notes_of(node.engine.pods, node.engine.ledger, node.engine.node, folder.claimants)
+        notes += [("", each) for each in folder.odd]
+        said = {
+            "notes": [{"pod": pod, "text": text} for pod, text in notes],
+            "unschedulable": [{"pod": pod, "text": text} for pod, text in sorted(too_large.items()) if text],
+            "wrong": wrong,
+        }
         click.echo(json.dumps({"machine": facts, **as_json(view), **said}, indent=2))
     else:
         from agent.cli import report  # noqa: PLC0415 - rich is loaded only where a table is shown
@@ -195,4 +205,4 @@ def show(node: StandaloneService, output: str) -> int:
         report.print_report(node, view, wrong)
     if wrong:
         return 2
-    return REFUSED if view.refused else 0
+    return REFUSED if view.refused or too_large else 0

@@ -25,16 +25,14 @@ from dataclasses import dataclass, field, replace
 from agent.core.admission.node import Node
 from agent.core.admission.pressure import PressureCheck, unjudged
 from agent.core.admission.resize import pending, resized
-from agent.core.admission.waiting import Waiting, crowded, let_in, never, overdue
-from agent.core.devices.kubelet import Given, explained, handed_over
+from agent.core.admission.waiting import FINAL, Waiting, crowded, hopeless, let_in, overdue
+from agent.core.devices.kubelet import Given, handed_over
 from agent.engine.tracked_pod import Switches, TrackedPod, same_room, softer
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment, Rules
 
-FINAL = "final"
-"""The fact of a refusal that says that it is for good."""
 KUBELET_RETRY = 12
 """Seconds between two tries of the kubelet to make a sandbox (backOffPeriod and jitter, pkg/kubelet)."""
 
@@ -61,13 +59,8 @@ def queue_of(known: Mapping[str, TrackedPod], rules: Rules, but: str = "") -> li
 
 def queued(known: TrackedPod, refusal: Refusal, now: float, *, node: Node, given: Given | None) -> TrackedPod:
     """A refused pod whose wish is to wait: in line, or refused for good. It waits from now on, if it does not yet."""
-    prepare = _prepare({known.pod.uid: given or {}})
-    hopeless = never(node, known.pod, known.settings, prepare)
-    if hopeless is not None:
-        hopeless = explained(hopeless, prepare(node.start(), known.pod), node.inventory, known.pod)
-        text = f"{hopeless.message}; not even an empty node has room for it, so it does not wait"
-        refusal = replace(hopeless, message=text, facts={**hopeless.facts, FINAL: "never"})
-    return replace(known, refusal=refusal, since=known.since or now)
+    final = hopeless(node, known.pod, known.settings, _prepare({known.pod.uid: given or {}}))
+    return replace(known, refusal=final or refusal, since=known.since or now)
 
 
 def refused_for_good(before: TrackedPod, now: TrackedPod, rules: Rules) -> Refusal | None:

@@ -185,7 +185,7 @@ def _documents(file: Path, wrong: list[Wrong]) -> FileObjects:
         return FileObjects()
     found = objects_in(text, named_json=file.suffix == ".json", values=MOST_VALUES, documents=MOST_DOCUMENTS)
     if len(found.objects) > MOST_DOCUMENTS:
-        why = f"holds {len(found.objects)} objects, only {MOST_DOCUMENTS} are served; split it"
+        why = f"its list holds {len(found.objects)} objects, only {MOST_DOCUMENTS} are served; split it"
         wrong.append(Wrong(file.name, why))
         del found.objects[MOST_DOCUMENTS:]
     wrong += [Wrong(file.name, why, number) for number, why in found.wrong]

@@ -50,7 +50,8 @@ _NO_PODS = frozenset({
 _VIRTUAL = "KubeVirt works out its pod: give the virt-launcher pod of one that runs (kubectl get pod NAME -o yaml)"
 _SPARK = "the Spark operator works out its pods: give those of one that runs (kubectl get pods -o yaml)"
 _ELSEWHERE: Mapping[tuple[str, str], str] = {
-    ("kubevirt.io", "VirtualMachine"): _VIRTUAL, ("kubevirt.io", "VirtualMachineInstance"): _VIRTUAL,
+    ("kubevirt.io", "VirtualMachine"): _VIRTUAL,
+    ("kubevirt.io", "VirtualMachineInstance"): _VIRTUAL,
     ("kubevirt.io", "VirtualMachineInstanceReplicaSet"): _VIRTUAL,
     ("pool.kubevirt.io", "VirtualMachinePool"): _VIRTUAL,
     ("sparkoperator.k8s.io", "SparkApplication"): _SPARK,

@@ -57,13 +57,13 @@ def test_a_small_machine_is_said_to_be_one(tmp_path: Path) -> None:
     assert "which is unexpected" not in done.output
     assert "Error" not in done.output
     assert "2 CPUs in 1 socket, 1 NUMA node" in done.output
-    assert re.search(r"^\d of 9 pods do not fit on 2 CPUs; .*MACHINE=two-sockets$", done.output, re.MULTILINE)
+    assert re.search(r"^\d of 9 pods are not placed as asked: .*MACHINE=two-sockets$", done.output, re.MULTILINE)
 
 
 def test_a_machine_with_room_gets_no_advice(tmp_path: Path) -> None:
     """Where most of the examples fit nothing is said of other machines."""
     done = run(EXAMPLES / "pods", "--state-dir", str(tmp_path), state=False, machine="two-sockets")
-    assert "do not fit" not in done.output
+    assert "not placed as asked" not in done.output
 
 
 def test_kept_is_said_of_those_alone_that_kept_it(pods: Path) -> None:

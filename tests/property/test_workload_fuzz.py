@@ -1,4 +1,4 @@
-"""Whatever an object holds, `items_from` gives items, nothing, or a BadPodError: never another exception."""
+"""Whatever an object holds, `workload_from` gives its pods, or a BadPodError: never another exception."""
 
 from __future__ import annotations
 
@@ -13,21 +13,44 @@ from hypothesis import strategies as st
 
 from agent.errors import BadPodError
 from agent.host.workloads import read_workloads
-from agent.model.workload import items_from, namespace_defaults
+from agent.model.owners import counted_once
+from agent.model.workload import namespace_defaults
+from agent.model.workload_kinds import Workload, workload_from
 from tests.examples import examples
 from tests.world.documents import anything, metadata, names, scalars, spec
 
-KINDS = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob", "Namespace", "Service")
+KINDS = (
+    "Pod",
+    "Deployment",
+    "ReplicaSet",
+    "StatefulSet",
+    "DaemonSet",
+    "Job",
+    "CronJob",
+    "Namespace",
+    "Service",
+    "Odd",
+)
 template = st.fixed_dictionaries({"spec": spec | scalars}, optional={"metadata": metadata | anything})
 workload = st.fixed_dictionaries(
     {"template": template | anything},
-    optional={"replicas": st.integers(-1, 4) | scalars, "parallelism": scalars, "completions": st.just(2) | scalars},
+    optional={
+        "replicas": st.integers(-1, 4) | scalars, "parallelism": scalars, "completions": st.just(2) | scalars,
+        "suspend": scalars, "tasks": st.lists(st.fixed_dictionaries({"podTemplate": template, "replicas": scalars}),
+                                              max_size=2) | anything,
+    },
+)  # fmt: skip
+uids = st.sampled_from(["", "a", "b", "c"])
+owners = (
+    st.lists(st.dictionaries(st.sampled_from(["kind", "name", "uid"]), names | uids) | scalars, max_size=2) | scalars
 )
-owners = st.lists(st.dictionaries(st.sampled_from(["kind", "name"]), names) | scalars, max_size=2) | scalars
 bodies = st.fixed_dictionaries(
     {"kind": st.sampled_from(KINDS) | scalars},
     optional={
-        "metadata": st.builds(lambda known, more: {**known, "ownerReferences": more}, metadata, owners) | anything,
+        "metadata": st.builds(
+            lambda known, more, uid: {**known, "ownerReferences": more, "uid": uid}, metadata, owners, uids
+        )
+        | anything,
         "spec": workload | st.builds(lambda known, node: {**known, "nodeName": node}, spec, names) | anything,
         "status": anything,
         "items": anything,
@@ -39,13 +62,14 @@ bodies = st.fixed_dictionaries(
 @given(bodies)
 def test_any_object_is_items_or_a_bad_pod(body: dict[str, Any]) -> None:
     """No input ends in a traceback; what passes has uids of its own, and never more than one node."""
-    for found in (_read(items_from, body), _read(namespace_defaults, body)):
-        if isinstance(found, BadPodError):
-            assert found.field
-            assert str(found).isprintable()
-    items = _read(items_from, body)
-    if isinstance(items, tuple):
-        assert len({item.pod.uid for item in items}) == len(items)
+    found = _read(workload_from, body)
+    for each in (found, _read(namespace_defaults, body)):
+        if isinstance(each, BadPodError):
+            assert each.field
+            assert str(each).isprintable()
+    if isinstance(found, Workload):
+        assert len({item.pod.uid for item in found.items}) == len(found.items)
+        assert bool(found.items) or found.why_none
 
 
 def _read(read: Callable[[dict[str, Any]], object], body: dict[str, Any]) -> object:
@@ -53,6 +77,16 @@ def _read(read: Callable[[dict[str, Any]], object], body: dict[str, Any]) -> obj
         return read(body)
     except BadPodError as error:
         return error
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(st.lists(bodies, max_size=6))
+def test_owners_of_any_shape_count_every_pod_once(objects: list[dict[str, Any]]) -> None:
+    """Circles of owners, equal uids, owners that are not there: each live pod is counted, none is counted twice."""
+    found = [each for each in (_read(workload_from, body) for body in objects) if isinstance(each, Workload)]
+    counted = counted_once(found)
+    for one, items in zip(found, counted.items, strict=True):
+        assert items == one.items if one.is_pod else set(items) <= set(one.items)
 
 
 @settings(max_examples=examples(100), deadline=None)

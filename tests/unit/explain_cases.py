@@ -9,6 +9,8 @@ pod        the pod: name, annotations, and limits (and requests) of its only con
 line       who waits already
 ran        the pod ran before the agent
 seen       the engine decides on the pod; without it nobody has seen it yet
+room       what the machine has for pods (thousandths), asked of pods that nobody has seen
+claims     the pod uses DRA claims
 says       the lines of the explanation, all of them
 rules      the rule by which each merge's winner won
 """
@@ -42,7 +44,7 @@ FOLDER = Path(__file__).parent / "explain"
 MERGES = FOLDER / "merges.txt"
 """What all cases show; to write it anew after a change that was meant: python -m tests.unit.explain_cases"""
 KEYS = {"name", "machine", "settings", "devices", "before", "ended", "after", "given", "pod", "line", "ran", "seen",
-        "says", "rules"}  # fmt: skip
+        "room", "claims", "says", "rules"}  # fmt: skip
 
 
 @dataclass
@@ -124,7 +126,8 @@ def carried_out(case: Mapping[str, Any]) -> Told:
     if not case.get("seen", True):
         number += 1
         pod = pod_of(case["pod"], number)
-        return Told(node, ledger, pod, explain(node, ledger, pod, standing=PodStanding(hypothetical=True)), {})
+        standing = PodStanding(hypothetical=True, room=case.get("room"), claims=case.get("claims", False))
+        return Told(node, ledger, pod, explain(node, ledger, pod, standing=standing), {})
     known = come(case["pod"], ran=case.get("ran", False), line=line)
     for body in case.get("after", []):
         come(body)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from agent.errors import BadPodError
 from agent.model.fields import Field
 from agent.model.placing import facts_of, placing_of
-from agent.model.workload import items_from
+from agent.model.workload_kinds import workload_from
 from tests.examples import examples
 
 LABELS = {"zone": "a", "cores": "64", "gpu": ""}
@@ -100,7 +100,7 @@ def test_a_cordoned_node_takes_daemons_only() -> None:
     body = {"metadata": {"name": "d"}, "spec": {"template": template}}
     facts = facts_of(Field(node(unschedulable=True)))
     for kind, why in (("Deployment", "cordoned"), ("DaemonSet", "")):
-        (item,) = items_from({**body, "kind": kind}) or ()
+        (item,) = workload_from({**body, "kind": kind}).items
         assert item.placing.barred(facts) == why
 
 

@@ -11,7 +11,8 @@ import pytest
 
 from agent.errors import BadPodError
 from agent.host.workloads import read_workloads
-from agent.model.workload import again, items_from, on_node, unbound
+from agent.model.workload import again, on_node, unbound
+from agent.model.workload_kinds import workload_from
 
 SPEC: dict[str, Any] = {"containers": [{"name": "app", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}]}
 
@@ -24,7 +25,7 @@ def workload(kind: str, **spec: Any) -> dict[str, Any]:  # noqa: ANN401 - fields
 
 def keys(body: dict[str, Any]) -> list[str]:
     """Names of the pods that an object makes."""
-    return [item.pod.key for item in items_from(body) or ()]
+    return [item.pod.key for item in workload_from(body).items]
 
 
 @pytest.mark.parametrize(
@@ -47,17 +48,17 @@ def test_replicas(body: dict[str, Any], count: int) -> None:
 
 def test_replicas_are_different_pods_of_one_template() -> None:
     """Same containers and annotations, other uids; the same after every reading."""
-    first, second = items_from(workload("Deployment", replicas=2)) or ()
+    first, second = workload_from(workload("Deployment", replicas=2)).items
     assert first.owner == second.owner == "Deployment shop/web"
     assert first.pod.containers == second.pod.containers
     assert first.pod.annotations == {"numalign.io/policy": "restricted"}
     assert len({first.pod.uid, second.pod.uid, again(first, 1).pod.uid, again(first, 2).pod.uid}) == 4
-    assert items_from(workload("Deployment", replicas=2)) == (first, second)
+    assert workload_from(workload("Deployment", replicas=2)).items == (first, second)
 
 
 def test_daemon_sets_make_one_pod_per_node() -> None:
     """The pattern becomes a pod when the node is known."""
-    (pattern,) = items_from(workload("DaemonSet")) or ()
+    (pattern,) = workload_from(workload("DaemonSet")).items
     assert pattern.every_node
     assert on_node(pattern, "worker-1").pod.key == "shop/web-worker-1"
     assert on_node(pattern, "worker-1").node == "worker-1"
@@ -74,10 +75,9 @@ def test_a_daemon_sets_pods_are_one_pattern_where_nodes_are_chosen_anew() -> Non
             ("b", [{"kind": "ReplicaSet", "name": "r"}]),
             ("agent-y", owner),
         )
-        for item in items_from(
+        for item in workload_from(
             {"kind": "Pod", "metadata": {"name": name, "ownerReferences": owners}, "spec": {**SPEC, "nodeName": "n"}}
-        )
-        or ()
+        ).items
     ]
     names = [(item.pod.name, item.every_node, item.node) for item in unbound(found)]
     assert names == [("a", False, "n"), ("agent", True, ""), ("b", False, "n")]
@@ -101,7 +101,7 @@ def test_a_daemon_sets_pods_are_one_pattern_where_nodes_are_chosen_anew() -> Non
 def test_what_is_wrong_is_named(body: dict[str, Any], field: str) -> None:
     """The error has the path of the field, also inside a template."""
     with pytest.raises(BadPodError) as caught:
-        items_from(body)
+        workload_from(body)
     assert caught.value.field == field
 
 
@@ -116,9 +116,6 @@ def test_a_folder_in_order_with_namespaces_defaults(tmp_path: Path) -> None:
             ---
             kind: Service
             metadata: {name: web}
-            ---
-            kind: CronJob
-            metadata: {name: nightly}
             """
         )
     )
@@ -128,7 +125,7 @@ def test_a_folder_in_order_with_namespaces_defaults(tmp_path: Path) -> None:
     assert not found.wrong
     assert [item.pod.key for item in found.items] == ["shop/web-0", "shop/web-1"]
     assert all(item.pod.annotations == {"numalign.io/scope": "pod"} for item in found.items)
-    assert found.ignored == {"CronJob": 1, "Service": 1}
+    assert found.left_out == {("Service", "it makes no pods"): 1}
 
 
 def test_a_clusters_pods_come_by_age_and_without_those_that_ended(tmp_path: Path) -> None:
@@ -151,21 +148,24 @@ def test_a_clusters_pods_come_by_age_and_without_those_that_ended(tmp_path: Path
     assert [item.node for item in found.items] == ["n1", "n1", ""]
     assert found.items[0].owner == "ReplicaSet default/web-1"
     assert found.items[0].pod.annotations == {"numalign.io/policy": "none"}
-    assert found.ended == 1
+    assert found.left_out == {("Pod", "it has run to its end (phase Succeeded)"): 1}
     times = [item.pod.created for item in found.items]
     assert times == sorted(times)
 
 
 def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
-    """With file and document; nothing is served meanwhile."""
+    """With file and document; what can be read is there all the same, also beside a document that is no YAML."""
     (tmp_path / "a.yaml").write_text("kind: Pod\nmetadata: {name: p}\nspec: {}\n---\n- 1\n---\nkind: [\n")
     (tmp_path / "b.yaml").write_text("kind: Pod\nmetadata: {name: A}\nspec: {}\n---\n7\n")
     pod = json.dumps({"kind": "Pod", "metadata": {"name": "twice"}, "spec": SPEC})
     (tmp_path / "c.yaml").write_text(f"{pod}\n---\n")
     (tmp_path / "d.yaml").write_text(pod)
-    told = [str(each) for each in read_workloads([tmp_path, tmp_path / "none"]).wrong]
-    assert told == [
-        f"{tmp_path}/a.yaml: is not YAML in line 7: did not find expected node content; correct it",
+    found = read_workloads([tmp_path, tmp_path / "none"])
+    assert [item.pod.name for item in found.items] == ["twice"]
+    assert [str(each) for each in found.wrong] == [
+        f"{tmp_path}/a.yaml: spec.containers: a pod needs at least one container",
+        f"{tmp_path}/a.yaml, document 2: is no object; write apiVersion: v1, kind: Pod, ...",
+        f"{tmp_path}/a.yaml, document 3: is not YAML in line 7: did not find expected node content; correct it",
         f"{tmp_path}/b.yaml: metadata.name: 'A' is not a DNS subdomain name such as my-pod",
         f"{tmp_path}/b.yaml, document 2: is no object; write apiVersion: v1, kind: Pod, ...",
         f"{tmp_path}/d.yaml: metadata.name: pod default/twice is in {tmp_path}/c.yaml already; rename one",

@@ -14,13 +14,10 @@ from agent.app.fleet.values import FleetNode, Lack
 from agent.core.accounting.fragmentation import largest_aligned
 from agent.core.accounting.usage import NodeUse, usage
 from agent.core.admission.node import Node
-from agent.core.forecast.scheduling import CPU, MEMORY, room_of
+from agent.core.forecast.scheduling import CPU, MEMORY, MOST_PODS, room_of
 from agent.core.request.amounts import exclusive_count
 from agent.engine.node_summary import Managers, NodeSummary
 from agent.model.machine import Machine
-
-MOST_PODS = 110
-"""The kubelet's maxPods where nobody read the Node."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,14 +78,16 @@ class OfflineQueries:
         """Whether it was refused, and has ended since."""
         return pod.uid in self.outside and self.outside[pod.uid].gone
 
-    def explain(self, pod: Pod, *, hypothetical: bool = False, search: bool = True) -> Explanation:
-        """One pod explained."""
+    def explain(
+        self, pod: Pod, *, hypothetical: bool = False, claims: bool = False, search: bool = True
+    ) -> Explanation:
+        """One pod explained; `claims`: it uses DRA claims."""
         standing = self.outside[pod.uid].standing if pod.uid in self.outside else PodStanding()
         if pod.uid not in self.outside:
             standing = replace(standing, exempt=self.exempt(pod))
         found = explain(
             self.node, self.ledger, pod, settings=checked_settings(self.node, pod), search=search,
-            standing=replace(standing, hypothetical=hypothetical),
+            standing=replace(standing, hypothetical=hypothetical, claims=claims, room=self.setup.allocatable()),
         )  # fmt: skip
         said = (
             "the pod is gone; all numbers are those of now" if self.gone(pod) else note(self.lacking.get(pod.uid, {}))
@@ -125,22 +127,37 @@ def open_queries(state: Path, config: Path | None, root: str | None, *, needs_le
     return OfflineQueries(found, node, ledger, unplaced.load(state), unplaced.unenforced(state), notes)
 
 
-def manifests(path: Path) -> tuple[Pod, ...]:
-    """The pods of a manifest file or folder, or of standard input ("-"); of a workload the first of its pods.
+@dataclass(frozen=True, slots=True)
+class Manifests:
+    """The pods of a manifest.
+
+    Attributes:
+        pods: (pod, whether it uses DRA claims); of a workload the first of its pods.
+        notes: what was left out, or may be a typing error; sentences.
+        wrong: documents that cannot be read, one sentence each.
+    """
+
+    pods: tuple[tuple[Pod, bool], ...]
+    notes: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
+
+
+def manifests(path: Path) -> Manifests:
+    """The pods of a manifest file or folder, or of standard input ("-").
 
     Raises:
-        SettingsError: it is not there, holds no pod, or something in it is none.
+        SettingsError: it is not there, or no pod can be read in it.
     """
     if path != STDIN and not path.is_file() and not path.is_dir():
         what = "is neither a file nor a folder" if path.exists() else "is not there"
         raise SettingsError("--manifest", f"{path} {what}; name a manifest, or a folder of them")
     folder = read_folder(path) if path != STDIN else ManifestFolder()
     if folder.pods and not folder.wrong:
-        return folder.pods
+        return Manifests(tuple((pod, pod.uid in folder.claimants) for pod in folder.pods), folder.odd)
     found = read_workloads([path])
-    if found.wrong:
-        raise SettingsError("--manifest", "; ".join(str(each) for each in found.wrong[:3]))
-    pods = {each.owner or each.pod.uid: each.pod for each in reversed(found.items)}
-    if not pods:
-        raise SettingsError("--manifest", f"{path} holds no pod; write apiVersion: v1, kind: Pod, ...")
-    return tuple(reversed(pods.values()))
+    wrong = tuple(map(str, found.wrong))
+    items = {each.owner or each.pod.uid: each for each in reversed(found.items)}
+    if not items:
+        raise SettingsError("--manifest", "; ".join(wrong[:3]) or f"{path}: {found.nothing()}")
+    pods = tuple((each.pod, each.claims) for each in reversed(items.values()))
+    return Manifests(pods, found.sentences(), wrong)

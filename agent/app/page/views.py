@@ -5,16 +5,17 @@ Made from a running node (`agent.app.standalone`) or from a saved ledger (`numal
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from agent.core.accounting.usage import NodeUse, usage
 from agent.core.admission.alignment import UNPREFERRED
 from agent.core.admission.node import Node
+from agent.core.devices.kubelet import given_to
 from agent.core.explain.refusals import in_plain_words
+from agent.core.explain.remarks import remarks
 from agent.core.explain.words import on
-from agent.core.request.amounts import unplaced_pages, whole_but_shared
 from agent.core.request.mixed import parts_of
 from agent.engine.tracked_pod import TrackedPod
 from agent.host.processes import Allowed
@@ -23,7 +24,7 @@ from agent.model.ledger import Block, Ledger, PodRecord
 from agent.model.machine import Machine
 from agent.model.outcome import Reason, Refusal
 from agent.model.pod import Container, Pod
-from agent.model.rules import Policy, Rules
+from agent.model.rules import Policy
 
 Words = Mapping[tuple[str, str], Allowed]
 """(pod uid, container) -> what the kernel said of its process."""
@@ -146,18 +147,23 @@ def _state(record: PodRecord | None, name: str, known: TrackedPod | None, *, hol
     return ("aligned" if record.aligned.get(name, True) and not why else "not aligned"), why
 
 
-def notes_of(known: Mapping[str, TrackedPod], rules: Rules) -> list[tuple[str, str]]:
-    """(pod, sentence) of what pods ask for that is not followed as they wrote it.
+def notes_of(
+    known: Mapping[str, TrackedPod], ledger: Ledger, node: Node, claimants: Collection[str] = ()
+) -> list[tuple[str, str]]:
+    """(pod, sentence) of what pods ask for that is not followed as they wrote it, or was not looked at.
 
     Args:
         known: what the engine remembers.
-        rules: the node's.
+        ledger: who holds what.
+        node: the managers.
+        claimants: uids of pods with DRA claims that are not followed.
     """
     found = list[tuple[str, str]]()
-    for each in known.values():
-        words = [unplaced_pages(each.pod, static=rules.memory.static), whole_but_shared(each.pod, rules)]
-        words = [] if each.refusal or each.exempt else words
-        found += [(each.pod.key, text) for text in (*map(str, each.settings.problems), *words) if text]
+    for uid, each in known.items():
+        given = given_to(ledger, node.inventory, uid)
+        said = remarks(node, each.pod, given, claims=uid in claimants)
+        words = [] if each.refusal or each.exempt else [remark.text for remark in said]
+        found += [(each.pod.key, text) for text in (*map(str, each.settings.problems), *words)]
     return found
 
 

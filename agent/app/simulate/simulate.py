@@ -18,9 +18,9 @@ from agent.app import setup
 from agent.app.simulate.claims import claims_of
 from agent.app.simulate.scenario import read_scenario
 from agent.app.statedir.node_allocatable import NodeAllocatable
+from agent.core.explain.remarks import Remark, beyond, remarks, said_once
 from agent.core.forecast.gains import gains, sentences
-from agent.core.forecast.scheduling import Strategy, room_of
-from agent.core.request.amounts import unplaced_pages, whole_but_shared
+from agent.core.forecast.scheduling import Strategy
 from agent.engine.simulation import Add, Event, Result, Simulation, Site
 from agent.errors import BadInputError, HostError, MalformedError, SettingsError
 from agent.host.machines import SYNTHETIC, open_machine, plain_name
@@ -33,7 +33,6 @@ from agent.model.rules import Minor, OnMisalignment, Policy, Scope
 from agent.model.workload import WorkloadItem, unbound
 from agent.settings import Settings, parse
 from agent.settings.kinds import Answers
-from agent.settings.to_rules import reserved_memory
 
 MOST_NODES = 10_000
 MOST_VARIANTS = 24
@@ -165,10 +164,8 @@ def run(
         claims=claims,
     )  # fmt: skip
     result = simulation.run(prepared.events)
-    left = len(prepared.claimants) - len(claims)
     notes = [
-        *_uncounted(result, sites),
-        *_unfollowed(left),
+        *_remarked(result, sites, claims),
         *(_gained(result, sites, variant) if options.exclusives else ()),
     ]
     return Outcome(variant, tuple(sites), result, tuple(notes))
@@ -182,14 +179,6 @@ def _claims(prepared: Prepared, variant: Variant, options: SimulateOptions) -> d
     return claims_of(prepared.claimants, prepared.dra, dict(prepared.machines), dra.numa_attributes)
 
 
-def _unfollowed(count: int) -> Iterable[str]:
-    if count:
-        yield (
-            f"{count} pod{'s' if count > 1 else ''} with DRA claims decided without them: claims are followed with "
-            "dra.enabled and --keep-nodes, and where ResourceClaims and ResourceSlices are among the documents"
-        )
-
-
 def _site(settings: Settings, machine: Machine, name: str, most_pods: int) -> Site:
     try:
         found = setup.made(
@@ -199,13 +188,9 @@ def _site(settings: Settings, machine: Machine, name: str, most_pods: int) -> Si
         raise SettingsError(
             f"on {machine.name or name}: {error.key}", str(error).removeprefix(f"{error.key}: ")
         ) from None
-    # whoever asks by a limit was placed by somebody who counts: a scheduler sends him nowhere else
+    # a pod that asks by a limit was placed by a scheduler that counts: it is sent to no other node
     node = found.node.unadvertised()
-    told = sum(part.get("cpu", 0) for part in (settings.kube_reserved, settings.system_reserved))
-    cpus = 1000 * len(settings.reserved_system_cpus or ()) or told or 1000 * len(node.reserved)
-    memory = reserved_memory(settings, machine)
-    room = room_of(node, reserved_cpu=cpus, reserved_memory=memory, most_pods=most_pods)
-    return Site(name, node, room, found.switches, found.exemptions(static=True).why)
+    return Site(name, node, found.allocatable(most_pods), found.switches, found.exemptions(static=True).why)
 
 
 def _variants(options: SimulateOptions) -> tuple[Variant, ...]:
@@ -305,24 +290,28 @@ def _gained(result: Result, sites: Sequence[Site], variant: Variant) -> Iterable
     return sentences(found, str(variant.settings.exclusive_containers))
 
 
-def _uncounted(result: Result, sites: Sequence[Site]) -> Iterable[str]:
-    """Resources that no node counts: devices of plugins, of which nothing is known here."""
-    known = {name for site in sites for name in site.room}
-    asked = Counter(
-        name
-        for fate in result.fates
-        for name in {name for each in fate.item.pod.containers for name in each.requests if "/" in name} - known
-    )
-    for name, count in sorted(asked.items()):
-        pods = f"{count} pod{'s' if count > 1 else ''}"
-        yield f"{name}, asked for by {pods}, is not counted: no node has it (devices: in the configuration)"
-    placed = [(fate.item.pod, result.nodes[fate.site].node) for fate in result.fates if fate.site is not None]
-    pages = [(pod.key, unplaced_pages(pod, static=node.rules.memory.static)) for pod, node in placed]
-    for told in (pages, [(pod.key, whole_but_shared(pod, node.rules)) for pod, node in placed]):
-        said = [(key, text) for key, text in told if text]
-        if said:
-            more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
-            yield f"{said[0][0]}{more}: {said[0][1]}"
+def _remarked(result: Result, sites: Sequence[Site], claims: Mapping[str, Claims]) -> Iterable[str]:
+    """What is to be said of pods beside their places: once per topic."""
+    found, unfollowed = list[tuple[str, Remark]](), 0
+    where = "this machine" if len({id(site.node) for site in sites}) == 1 else "the largest node"
+    largest: dict[str, int] = {}
+    for site in sites:
+        for name, milli in site.room.items():
+            largest[name] = max(milli, largest.get(name, 0))
+    for fate in result.fates:
+        pod = fate.item.pod
+        unfollowed += fate.item.claims and pod.uid not in claims
+        if fate.site is None:
+            found += [(pod.key, Remark(text, text)) for text in beyond(pod, largest, where) if fate.lacking]
+        else:
+            found += [(pod.key, each) for each in remarks(result.nodes[fate.site].node, pod)]
+    yield from said_once(found)
+    if unfollowed:
+        yield (
+            f"{unfollowed} pod{'s' if unfollowed > 1 else ''} with DRA claims decided without them: claims are "
+            "followed with dra.enabled and --keep-nodes, and where ResourceClaims and ResourceSlices are among the "
+            "documents"
+        )
     problems = [(fate.item.pod.key, problem) for fate in result.fates for problem in fate.problems]
     for key, problem in problems[:5]:
         yield f"{key}: {problem}"

@@ -26,6 +26,7 @@ from agent.app.standalone.static_pods import StaticPods
 from agent.app.statedir import recovery_report, unplaced_pods
 from agent.app.statedir.unplaced_pods import UnplacedPods
 from agent.app.trees import SCRATCH, ServedTree, open_tree
+from agent.core.explain.remarks import beyond
 from agent.engine.ports import Steps
 from agent.errors import SettingsError
 from agent.host.checkpoint import Checkpoint
@@ -128,6 +129,7 @@ def standalone_node(options: StandaloneOptions, *, steps: Steps = lambda _name: 
         source = FolderPods(
             served=served, tree=tree, engine=engine, store=store, metrics=metrics, runtime=runtime, edges=edges,
             kubelet_dir=options.kubelet_dir, recovered=begun.recovered, quarantined=begun.quarantined,
+            too_large=lambda pod: beyond(pod, setup.now.allocatable()),
         )  # fmt: skip
         parts = NodeParts(
             pulse=pulse, health=health, metrics=metrics, reporters=reporters, setup=setup, cgroups=tree.cgroups,

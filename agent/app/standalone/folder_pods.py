@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,10 +19,13 @@ from agent.app.service.other_writers import mind_other_writers
 from agent.app.standalone.runtime import PlayedRuntime
 from agent.app.standalone.served_folder import ServedFolder
 from agent.app.trees import ServedTree
+from agent.core.admission.waiting import never
+from agent.engine.deciding import checked_settings
 from agent.engine.engine import Engine
 from agent.engine.recover import Recovered
 from agent.host.checkpoint import Checkpoint
 from agent.host.manifests import ManifestFolder
+from agent.model.pod import Pod
 from agent.observe.logs import LOG
 from agent.observe.metrics import Metrics, MetricValues
 from agent.operation import operation
@@ -38,6 +41,8 @@ class FolderPods:
         edges: towards kubelet and runtime; None where none is.
         kubelet_dir: the kubelet's folder.
         recovered, quarantined: what the start found.
+        too_large: why a pod does not fit on the machine, even when that is empty.
+        large: such pods -> the reason; "" where the managers refuse it anyway, and where it runs already.
     """
 
     at_once: ClassVar[bool] = False
@@ -51,6 +56,8 @@ class FolderPods:
     kubelet_dir: Path
     recovered: Recovered
     quarantined: str
+    too_large: Callable[[Pod], tuple[str, ...]]
+    large: dict[str, str] = field(default_factory=dict)
 
     @property
     def folder(self) -> ManifestFolder:
@@ -105,7 +112,8 @@ class FolderPods:
         """Bring engine and runtime to what the folder says: first whoever left, then whoever came."""
         for wrong in self.folder.wrong:
             LOG.warning("manifest: %s", wrong)
-        pods = self.served.pods(self.edges.sandboxes if self.edges else ())
+        self.large.clear()
+        pods = tuple(filter(self._fits, self.served.pods(self.edges.sandboxes if self.edges else ())))
         uids = {pod.uid for pod in pods}
         if self.runtime is not None:
             self.runtime.stop(sorted((self.runtime.present() | set(self.runtime.running)) - uids))
@@ -116,6 +124,15 @@ class FolderPods:
             self.runtime.run(pods)
         else:
             self.engine.containers_seen(self.served.names())
+
+    def _fits(self, pod: Pod) -> bool:
+        """Whether the machine could ever hold a pod: without a kubelet no one else asks. What runs, runs on."""
+        if self.runtime is None or not (why := self.too_large(pod)):
+            return True
+        refused = never(self.engine.node, pod, checked_settings(self.engine.node, pod)) is not None
+        served = refused or pod.uid in self.engine.ledger.pods  # what the managers refuse they explain better
+        self.large[pod.key] = "" if served else "; ".join(why)
+        return served
 
     def _named(self) -> None:
         """Folders came or went where a kubelet makes them: confine at once whatever can be told by name."""

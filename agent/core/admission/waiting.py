@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from agent.core.admission.node import Node
 from agent.core.admission.pressure import PressureCheck, unjudged
+from agent.core.devices.kubelet import explained
 from agent.core.request.annotations import PodSettings
 from agent.model.ledger import Ledger
 from agent.model.outcome import Admitted, Refusal
@@ -30,6 +31,9 @@ MOST_DEPARTURES = 64
 """So many single departures are looked at, those who came last first: a bound on the time, not on the rule."""
 BEHIND = "pods that came before it wait for room, and it would delay them"
 """The message of a refusal of one that would fit."""
+
+FINAL = "final"
+"""The fact of a refusal that says that it is for good."""
 
 Prepare = Callable[[Ledger, Pod], Ledger]
 
@@ -78,6 +82,16 @@ def never(node: Node, pod: Pod, settings: PodSettings, prepare: Prepare = _as_it
     """Why even an empty node would refuse the pod; None when it would not."""
     outcome = node.admit(prepare(node.start(), pod), pod, settings)
     return None if isinstance(outcome, Admitted) else outcome.refusal
+
+
+def hopeless(node: Node, pod: Pod, settings: PodSettings, prepare: Prepare = _as_it_is) -> Refusal | None:
+    """`never`, in words and marked as final: the refusal of a pod that does not wait. None where it may."""
+    found = never(node, pod, settings, prepare)
+    if found is None:
+        return None
+    found = explained(found, prepare(node.start(), pod), node.inventory, pod)
+    text = f"{found.message}; not even an empty node has room for it, so it does not wait"
+    return replace(found, message=text, facts={**found.facts, FINAL: "never"})
 
 
 def may_pass(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from agent.core.admission.node import Node
 from agent.core.admission.pod import Step
-from agent.core.admission.waiting import BEHIND
+from agent.core.admission.waiting import BEHIND, hopeless
 from agent.core.confine import align_requested
 from agent.core.devices.claims import told
 from agent.core.devices.kubelet import explained, given_to, handed_over
@@ -22,18 +22,18 @@ from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
 from agent.core.explain.grants import gives, grants_of, held_words, holdings_of
 from agent.core.explain.merges import MergeExplainer
+from agent.core.explain.remarks import beyond, remarks
 from agent.core.explain.remedies import Found, remedies
 from agent.core.explain.requested import requested_resources
 from agent.core.explain.standing import PodStanding
 from agent.core.explain.summary import Facts, answer, fate
 from agent.core.explain.supply import Counter
 from agent.core.explain.values import AsOf, Explanation, HintSource, Holding, Merge, Verdict
-from agent.core.request.amounts import unplaced_pages
 from agent.core.request.annotations import PodSettings, pod_settings
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.outcome import Admitted, Reason, Refusal
 from agent.model.pod import Pod
-from agent.model.rules import Policy, Scope
+from agent.model.rules import OnMisalignment, Policy, Scope
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def explain(
     settings = settings or pod_settings(pod, node.rules.cpu.options, node.rules.topology.policy)
     explainer = _Explainer(node, ledger, pod, settings, standing, search=search)
     if standing.exempt or not settings.pin:
-        return explainer.left_alone()
+        return explainer.unscheduled() if explainer.beyond else explainer.left_alone()
     if record is None:
         return explainer.outside()
     return explainer.inside(record) if record.affinity or not pod.containers else explainer.beside(record)
@@ -91,8 +91,12 @@ class _Explainer:
         self.settings = settings
         self.standing = standing
         self.search = search
-        pages = unplaced_pages(pod, static=node.rules.memory.static)
-        self.notes = [*map(str, settings.problems), *([pages] if pages else [])]
+        given = standing.given or given_to(ledger, node.inventory, pod.uid)
+        said = remarks(node, pod, given, claims=standing.claims)
+        self.first = (*map(str, settings.problems), *(each.text for each in said if each.first))
+        self.partly = any(each.first for each in said)
+        self.notes = [each.text for each in said if not each.first and each.topic != "whole"]  # its reasons say that
+        self.beyond = beyond(pod, standing.room) if standing.hypothetical and standing.room is not None else ()
         self.record: PodRecord | None = None
 
     def left_alone(self) -> Explanation:
@@ -110,8 +114,12 @@ class _Explainer:
             ),
             requests=requested_resources(self.node, self.pod),
             holdings=holdings_of(self.node, self.ledger, self.pod) if self.pod.uid in self.ledger.pods else (),
-            answers=self.node.rules.answers,
+            answers=self.node.rules.answers, first=self.first,
         )  # fmt: skip
+
+    def unscheduled(self) -> Explanation:
+        """It requests more than the machine has: no scheduler sends it here."""
+        return self._made(Verdict.UNSCHEDULABLE, self._run(self._case()), Found(), AsOf.NOW, ())
 
     def inside(self, record: PodRecord) -> Explanation:
         """In the ledger, by the managers' decision."""
@@ -141,6 +149,8 @@ class _Explainer:
         run = self._run(self._case())
         if self.standing.refusal is not None or run.ledger is None:
             return self._refused(run, self.standing.refusal, ())
+        if self.beyond:
+            return self._made(Verdict.UNSCHEDULABLE, run, Found(), AsOf.NOW, ())
         return self._placed(run, holdings_of(self.node, run.ledger, self.pod), AsOf.NOW)
 
     def _placed(self, run: _Run, got: tuple[Holding, ...], as_of: AsOf) -> Explanation:
@@ -171,7 +181,18 @@ class _Explainer:
         # what was decided last counts, unless the managers say more now (a saved ledger keeps the sentence only)
         keeps = before is not None and (run.refusal is None or bool(before.facts))
         refusal = before if keeps else run.refusal
+        wish = self.settings.on_misalignment or self.node.rules.on_misalignment
+        if self.standing.hypothetical and run.ledger is None and wish is OnMisalignment.WAIT:
+            refusal = self._for_good() or refusal
         return self._made(Verdict.REFUSED, replace(run, refusal=refusal), found, AsOf.NOW, got)
+
+    def _for_good(self) -> Refusal | None:
+        """What the agent tells of a pod that it lets wait for nothing, since an empty node would refuse it, too."""
+
+        def prepared(ledger: Ledger, pod: Pod) -> Ledger:
+            return handed_over(ledger, pod, self.standing.given) if self.standing.given else ledger
+
+        return hopeless(self.node, self.pod, self.settings, prepared)
 
     # ---- the evidence
 
@@ -227,6 +248,7 @@ class _Explainer:
             hypothetical=self.standing.hypothetical, runs=self.record is not None,
             adopted=bool(self.record and self.record.adopted),
             fits_now=run.ledger is not None and not (run.refusal and BEHIND in run.refusal.message),
+            beyond=self.beyond, partly=self.partly,
         )  # fmt: skip
         summary, reasons = answer(facts)
         holding = self.ledger if self.record is not None else run.ledger
@@ -239,7 +261,7 @@ class _Explainer:
             fate=fate(facts), reasons=reasons, requests=facts.requests, merges=run.merges, holdings=got,
             refusal=run.refusal, remedies=found.remedies, searched=found.searched, as_of=as_of,
             notes=(*self.notes, *told(holding or run.case.ledger, self.pod.uid), *sentences(near)),
-            answers=rules.answers,
+            answers=rules.answers, first=self.first,
         )  # fmt: skip
 
 

@@ -40,7 +40,7 @@ def why_shared(node: Node, pod: Pod, container: Container) -> str:
             "PodLevelResourceManagers is on"
         )
     elif pod.qos is Qos.BEST_EFFORT:
-        why = "the pod is BestEffort: it requests nothing"
+        why = "the pod is BestEffort: it requests neither CPU nor memory"
     elif exclusive_count(pod, container, node.rules):
         why = ""
     elif pod.qos is Qos.BURSTABLE and not exclusive.requested(pod, node.rules):

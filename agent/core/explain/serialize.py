@@ -12,6 +12,7 @@ from typing import Any
 from agent.core.explain.values import Explanation, HintList, Holding, Merge, Remedy
 from agent.model.hint import Hint
 from agent.model.idset import NodeSet
+from agent.model.notes import PREFIX
 
 VERSION = 1
 
@@ -42,7 +43,7 @@ def to_json(found: Explanation) -> dict[str, Any]:
         "got": [_got(each) for each in found.holdings],
         "remedies": [_remedy(each) for each in found.remedies],
         "searched": list(found.searched),
-        "notes": list(found.notes),
+        "notes": list(found.all_notes),
     }  # fmt: skip
 
 
@@ -112,6 +113,7 @@ def _nodes(nodes: NodeSet | None) -> str:
 
 def lines(found: Explanation) -> Iterator[str]:
     """The plain part, a sentence a line: the answer, why, what would have helped, and what to know besides."""
+    yield from (f"Note: {each}." for each in found.first)
     yield f"{found.summary}."
     yield from (f"{capital(each)}." for each in found.reasons)
     if found.fate:
@@ -124,5 +126,5 @@ def lines(found: Explanation) -> Iterator[str]:
 
 
 def capital(text: str) -> str:
-    """A sentence begins with a capital letter."""
-    return text[:1].upper() + text[1:]
+    """A sentence begins with a capital letter; the name of an annotation keeps its letters."""
+    return text if text.startswith(PREFIX) else text[:1].upper() + text[1:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from agent.core.devices.kubelet import Given
@@ -17,9 +18,13 @@ class PodStanding:
         exempt: why it is left alone (safety rule S2), "" when it is not.
         given: devices that the kubelet gave it.
         hypothetical: nobody has seen the pod yet: "would be refused" instead of "is refused".
+        room: what the machine has for pods, even when empty, resource -> thousandths; None where it is not asked.
+        claims: it uses DRA claims that are not followed.
     """
 
     refusal: Refusal | None = None
     exempt: str = ""
     given: Given = field(default_factory=dict)
     hypothetical: bool = False
+    room: Mapping[str, int] | None = None
+    claims: bool = False

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from agent.core.admission.alignment import UNPREFERRED
 from agent.core.admission.node import Node
+from agent.core.admission.waiting import FINAL
 from agent.core.explain.grants import words_of
 from agent.core.explain.refusals import in_plain_words
 from agent.core.explain.values import Explanation, Holding, Merge, RequestedResources, Verdict
@@ -15,8 +16,6 @@ from agent.model.idset import CpuSet
 from agent.model.outcome import Reason, Refusal
 from agent.model.rules import OnMisalignment, Policy
 
-FINAL = "final"
-"""The fact of a refusal that says that it is for good (`agent.engine.wait_queue`)."""
 MOST = 4
 """Containers whose shares the summary names one by one."""
 
@@ -32,6 +31,8 @@ class Facts:
         runs: it was refused, and runs all the same.
         adopted: it ran before the agent.
         fits_now: it was refused, and would get in now.
+        beyond: why it does not fit on the machine, even when empty.
+        partly: devices or claims of it were not looked at.
     """
 
     node: Node
@@ -47,12 +48,18 @@ class Facts:
     runs: bool = False
     adopted: bool = False
     fits_now: bool = False
+    beyond: tuple[str, ...] = ()
+    partly: bool = False
 
 
 def answer(facts: Facts) -> tuple[str, tuple[str, ...]]:
     """Summary and reasons."""
+    if facts.verdict is Verdict.UNSCHEDULABLE:
+        return f"{facts.key} would not be scheduled here: {facts.beyond[0]}", facts.beyond[1:]
     if facts.verdict is Verdict.REFUSED:
         why = tuple(dict.fromkeys(_refused(facts))) or ("no reason is known",)
+        asked = {each: each.removeprefix("it requests ").partition(",")[0] for each in facts.beyond}
+        why += tuple(each for each, amount in asked.items() if amount not in why[0])
         code = f" ({facts.refusal.reason.value})" if facts.refusal else ""
         verb = "would be" if facts.hypothetical else "was" if facts.fits_now else "is"
         return f"{facts.key} {verb} refused{code}: {why[0]}", why[1:]
@@ -68,13 +75,17 @@ def answer(facts: Facts) -> tuple[str, tuple[str, ...]]:
             *why[1:], *rest,
         )  # fmt: skip
     if facts.verdict is Verdict.SHARED:
-        shares = tuple(dict.fromkeys(each.shares for each in facts.requests if each.shares))
+        every = dict.fromkeys(each.shares for each in facts.requests if each.shares)
+        shares = tuple(each for each in every if not any(each != other and other.startswith(each) for other in every))
         pool = facts.holdings[0].pool if facts.holdings else CpuSet()
         verb = "would run" if facts.hypothetical else "runs"
         text = f"{facts.key} {verb} on the shared pool, {cpus(pool)}"
         return f"{text}: {shares[0]}" if shares else text, shares[1:]
     verb = "would be" if facts.hypothetical else "is"
-    return f"{facts.key} {verb} aligned: {_shares(facts)}", (*_chosen(facts), *_beside(facts), *_sharing(facts))
+    what = facts.key
+    if facts.partly:
+        what, verb = f"{facts.key}'s CPUs", "would be" if facts.hypothetical else "are"
+    return f"{what} {verb} aligned: {_shares(facts)}", (*_chosen(facts), *_beside(facts), *_sharing(facts))
 
 
 def _refused(facts: Facts) -> Iterator[str]:
@@ -160,6 +171,8 @@ def _which(facts: Facts, container: str) -> str:
 def fate(facts: Facts) -> str:
     """What happens to a refused pod; "" for others."""
     refusal = facts.refusal
+    if facts.beyond:
+        return "it stays Pending on a cluster of such nodes, whatever its policy is"
     if facts.verdict is not Verdict.REFUSED or refusal is None:
         return ""
     if facts.adopted:

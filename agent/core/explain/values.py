@@ -29,6 +29,7 @@ class Verdict(StrEnum):
     NOT_PREFERRED = "not-preferred"  # it is in, but not as well placed as its policy wishes
     SHARED = "shared"  # nothing to place: it runs on the shared pool
     REFUSED = "refused"
+    UNSCHEDULABLE = "unschedulable"  # it requests more than the machine has for pods
     LEFT_ALONE = "left-alone"  # numalign does not touch it (safety rule S2), or its pod says so
 
 
@@ -290,3 +291,9 @@ class Explanation:
     as_of: AsOf = AsOf.NOW
     notes: tuple[str, ...] = ()
     answers: str = ""
+    first: tuple[str, ...] = ()
+
+    @property
+    def all_notes(self) -> tuple[str, ...]:
+        """Those that are read before the verdict, and the others."""
+        return (*self.first, *self.notes)

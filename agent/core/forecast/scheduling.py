@@ -31,6 +31,8 @@ CPU, MEMORY = "cpu", "memory"
 LEAST_CPU, LEAST_MEMORY = 100, 200 * 2**20 * 1000
 """What a container without requests counts as in scores (pkg/scheduler/util/pod_resources.go)."""
 FULL = 100
+MOST_PODS = 110
+"""The kubelet's maxPods, where it is not known."""
 
 
 class Strategy(StrEnum):

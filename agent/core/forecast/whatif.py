@@ -28,9 +28,10 @@ from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
 from agent.core.explain.explainer import explain, refusal_in
 from agent.core.explain.grants import gives, grants_of, holdings_of
+from agent.core.explain.remarks import remarks
 from agent.core.explain.standing import PodStanding
 from agent.core.explain.summary import bare_reason
-from agent.core.request.amounts import exclusive_count, unplaced_pages
+from agent.core.request.amounts import exclusive_count
 from agent.core.request.annotations import pod_settings
 from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
@@ -60,7 +61,7 @@ class PodForecast:
         nodes_now, nodes_then: the NUMA nodes of its CPUs and memory.
         aligned_now, aligned_then: whether all of it lies as its policy wants; None when it holds nothing.
         why: one sentence for everything but "same".
-        note: one sentence on huge pages that would be aligned with nothing; "" for none.
+        note: what else is to be said of it (`agent.core.explain.remarks`); "" for nothing.
     """
 
     pod: str
@@ -225,7 +226,7 @@ def _forecast(question: WhatIf, ledger: Ledger, pod: Pod) -> tuple[PodForecast, 
     after, aligned = outcome.ledger, _aligned(then, outcome.ledger, pod)
     line = replace(
         line, then=gives(then, after, pod), nodes_then=_nodes(then, after, pod), aligned_then=aligned,
-        note=unplaced_pages(pod, static=then.rules.memory.static),
+        note="; ".join(each.text for each in remarks(then, pod, given)),
     )  # fmt: skip
     if refused:
         return replace(line, change=Difference.LET_IN, why="there would be room for it"), after
