@@ -11,6 +11,7 @@ from agent.app.standalone.build import StandaloneService
 from agent.cli import show
 from agent.cli.output import many
 from agent.core.machines.identity import differs
+from agent.host.manifests import SUFFIXES
 from agent.model.machine import Machine
 
 MOST_NOTES = 10
@@ -24,6 +25,9 @@ def print_report(
     target = target or show.console()
     show.sentences(target, head(node), "bold")
     show.sentences(target, (f"wrong manifest, not served: {each}" for each in wrong), "red")
+    if not node.source.folder.files:
+        empty = f"no pods: no manifest ({', '.join(SUFFIXES)}) is in {node.source.served.path}"
+        show.sentences(target, [empty], "red")
     large = sorted((pod, why) for pod, why in node.source.large.items() if why)
     show.sentences(target, (f"not served, too large: {pod}: {why}" for pod, why in large), "red")
     show.pods_grid(view, target.width).print(target)

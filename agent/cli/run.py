@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 REFUSED = 1
 """Exit code of --once when a pod was refused and does not run."""
-MANIFESTS = (".yaml", ".yml", ".json")
 DEFAULT_STATE = Path("/var/lib/numalign")
 
 
@@ -132,8 +131,6 @@ def command(
     if not pods.is_dir() and not pods.is_file():
         what = "is neither a folder nor a file" if pods.exists() else "is not there"
         raise SettingsError("--pods", f"{pods} {what}; name a folder of pod manifests")
-    if once and pods.is_dir() and not any(each.suffix in MANIFESTS for each in pods.iterdir()):
-        raise SettingsError("--pods", f"{pods} holds no manifest ({', '.join(MANIFESTS)}); name a folder of pods")
     from agent.app.standalone.build import StandaloneOptions, standalone_node  # noqa: PLC0415 - no cluster needs it
 
     with ExitStack() as ending:

@@ -5,6 +5,8 @@
     quantity   Kubernetes quantities as exact integers (thousandths)
     pod        Pod, Container: what the managers need to know of a pod
     podspec    from a manifest or API object to a Pod, untrusted; fields reads such documents
+    workload   pods that a manifest or a dump asks for: workload_kinds and pod_templates read objects, owners counts
+               every pod once, manifest_hints says what is odd, allocated takes what a running pod really has
     hint       Hint, and the three things a provider can say
     ledger     Ledger: who holds what; ledgerjson saves and loads it
     outcome    Admitted | Refused: a refusal is a value

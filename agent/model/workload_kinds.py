@@ -72,7 +72,7 @@ _BY_LABEL = (
     ("training.kubeflow.org/job-name", "MPIJob"), ("ray.io/originated-from-cr-name", "RayJob"),
     ("ray.io/originated-from-cr-name", "RayService"), ("openshift.io/deployment-config.name", "DeploymentConfig"),
 )  # fmt: skip
-"""Labels of pods that name the object two steps above them."""
+"""Labels of pods, and of what is between, that name the object above."""
 _HASHES = (("pod-template-hash", "Deployment"), ("rollouts-pod-template-hash", "Rollout"))
 
 
@@ -131,10 +131,10 @@ def workload_from(body: Mapping[str, object]) -> Workload:
     group = group_of(body)
     metadata = mapping_of(body.get("metadata"))
     space, name = _word(metadata.get("namespace")) or "default", _word(metadata.get("name"))
-    found = Workload(ObjectId(kind, f"{space}/{name}", _word(metadata.get("uid"))), group)
+    above = (*_owners(metadata, space), *_above(metadata, space))
+    found = Workload(ObjectId(kind, f"{space}/{name}", _word(metadata.get("uid"))), group, owners=above)
     if found.is_pod:
         return _bare(found, root, body)
-    found = replace(found, owners=tuple(_owners(metadata, space)))
     if found.own:
         why = idle(body)
         items = () if why else _own_items(root, kind)
@@ -255,9 +255,7 @@ def _bare(found: Workload, root: Field, body: Mapping[str, object]) -> Workload:
         pod, owner, node.text() if node else "", ended=bool(why),
         placing=placing_of(root.get("spec")), claims=claims,
     )  # fmt: skip
-    metadata = mapping_of(body.get("metadata"))
-    above = (*_owners(metadata, pod.namespace), *_above(metadata, pod.namespace))
-    return replace(found, items=(item,), why_none=why, owners=above)
+    return replace(found, items=(item,), why_none=why)
 
 
 def _owner_word(owner: Field, name: str) -> str:
@@ -308,7 +306,7 @@ def _owners(metadata: Mapping[str, Any], space: str) -> list[ObjectId]:
 
 
 def _above(metadata: Mapping[str, Any], space: str) -> list[ObjectId]:
-    """What made the owner of a pod, as far as its labels say it: the owner itself may not be among the documents."""
+    """What made the owner of an object, as far as labels say it: the owner itself may not be among the documents."""
     labels = {**mapping_of(metadata.get("annotations")), **mapping_of(metadata.get("labels"))}
     owner = next((_word(each.get("name")) for each in mappings_in(metadata.get("ownerReferences"), MOST_OWNERS)), "")
     found = []

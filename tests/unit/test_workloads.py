@@ -14,6 +14,7 @@ from agent.host.workloads import read_workloads
 from agent.model.workload import again, on_node, unbound
 from agent.model.workload_kinds import workload_from
 
+RENDER = "this looks like an unrendered template: render it first (helm template)"
 SPEC: dict[str, Any] = {"containers": [{"name": "app", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}]}
 
 
@@ -39,6 +40,7 @@ def keys(body: dict[str, Any]) -> list[str]:
         (workload("Job", parallelism=4), 4),
         (workload("Job", parallelism=4, completions=3), 3),
         (workload("Job"), 1),
+        ({**workload("Job", parallelism=4, completions=10), "status": {"succeeded": 8}}, 2),
     ],
 )
 def test_replicas(body: dict[str, Any], count: int) -> None:
@@ -171,3 +173,73 @@ def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
         f"{tmp_path}/d.yaml: metadata.name: pod default/twice is in {tmp_path}/c.yaml already; rename one",
         f"{tmp_path}/none: cannot be read: No such file or directory; name a file or folder of pods",
     ]
+
+
+def test_lists_of_every_form(tmp_path: Path) -> None:
+    """Items without a kind have their list's; lists in lists, arrays, JSON after JSON, and a list without a kind."""
+    bare = {"metadata": {"name": "NAME", "namespace": "default"}, "spec": SPEC}
+
+    def some(name: str) -> dict[str, Any]:
+        return json.loads(json.dumps(bare).replace("NAME", name))
+
+    texts = {
+        "a.json": json.dumps({"kind": "PodList", "apiVersion": "v1", "items": [some("a"), some("b")]}),
+        "b.json": json.dumps({"items": [some("c")]}),
+        "c.json": "\n".join(json.dumps({**some(name), "kind": "Pod"}) for name in ("d", "e")),
+        "d.yaml": json.dumps([{**some("f"), "kind": "Pod"}]),
+        "e.yaml": json.dumps({"kind": "List", "items": [{"kind": "DeploymentList", "apiVersion": "apps/v1", "items": [
+            {"metadata": {"name": "g"}, "spec": {"template": {"spec": SPEC}}}]}]}),
+    }  # fmt: skip
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    found = read_workloads([tmp_path])
+    assert not found.wrong
+    assert [item.pod.name for item in found.items] == ["a", "b", "c", "d", "e", "f", "g-0"]
+
+
+def test_workloads_of_one_name_and_pods_without_a_name(tmp_path: Path) -> None:
+    """A Deployment and a Job may have one name, and a pod the name that was made up; generateName makes one."""
+    nameless = {"kind": "Job", "metadata": {"generateName": "train-"}, "spec": {"template": {"spec": SPEC}}}
+    items = [workload("Deployment"), workload("Job"), nameless,
+             {"kind": "Pod", "metadata": {"name": "web-0", "namespace": "shop"}, "spec": SPEC}]  # fmt: skip
+    (tmp_path / "a.json").write_text(json.dumps({"kind": "List", "items": items}))
+    found = read_workloads([tmp_path / "a.json"])
+    names = [item.pod.name for item in found.items]
+    assert not found.wrong
+    assert names[:2] == ["web-deployment-0", "web-job-0"]
+    assert names[2].startswith("train-")
+    assert names[3] == "web-0"
+    assert [item.pod.name for item in read_workloads([tmp_path / "a.json"]).items] == names
+
+
+def test_a_document_that_is_wrong_costs_the_others_nothing(tmp_path: Path) -> None:
+    """A tab, a template, a workload without a template: each is told, in its document; the pod is there."""
+    pod = json.dumps({"kind": "Pod", "metadata": {"name": "good"}, "spec": SPEC})
+    (tmp_path / "a.yaml").write_text(
+        f"{pod}\n---\nkind: Pod\n\tmetadata: x\n---\nname: {{{{ .x }}}} {{\n---\nkind: Job\n"
+    )
+    found = read_workloads([tmp_path / "a.yaml"])
+    assert [item.pod.name for item in found.items] == ["good"]
+    assert [each.why for each in found.wrong] == [
+        "is not YAML in line 4: a tab is here; indent with spaces; correct it",
+        f"is not YAML in line 6: did not find expected key; {RENDER}",
+        "spec.template: is missing; a workload describes its pods there",
+    ]
+
+
+def test_a_running_pod_counts_what_was_allocated(tmp_path: Path) -> None:
+    """A resize that the kubelet has not followed: eight CPUs are asked for, four are held."""
+    limits = {"cpu": "8", "memory": "1Gi"}
+    status = {"name": "app", "allocatedResources": {"cpu": "4", "memory": "1Gi"}, "containerID": "containerd://x"}
+    body = {"kind": "Pod", "metadata": {"name": "p", "uid": "u"}, "status": {"containerStatuses": [status]},
+            "spec": {"containers": [{"name": "app", "resources": {"limits": limits}}]}}  # fmt: skip
+    (tmp_path / "a.json").write_text(json.dumps(body))
+    (item,) = read_workloads([tmp_path / "a.json"]).items
+    assert item.pod.containers[0].requests["cpu"] == 4000
+
+
+def test_pods_that_use_claims_are_known(tmp_path: Path) -> None:
+    """Also where a workload's template does."""
+    template = {"spec": {**SPEC, "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]}}
+    (tmp_path / "a.json").write_text(json.dumps(workload("Deployment", template=template)))
+    assert [item.claims for item in read_workloads([tmp_path / "a.json"]).items] == [True]

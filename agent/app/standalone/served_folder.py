@@ -25,11 +25,12 @@ class ServedFolder:
         wake: makes the loop turn.
 
     Attributes:
+        path: the same.
         now: as it was read last.
     """
 
     def __init__(self, path: Path, tree: ServedTree, static: StaticPods, wake: Callable[[], None]) -> None:
-        self._path = path
+        self.path = path
         self._tree = tree
         self._static = static
         self._wake = wake
@@ -37,7 +38,7 @@ class ServedFolder:
 
     def read(self) -> None:
         """Read it again."""
-        self.now = read_folder(self._path).keeping(self.now)
+        self.now = read_folder(self.path).keeping(self.now)
 
     def pods(self, sandboxes: Iterable[Sandbox] = ()) -> tuple[Pod, ...]:
         """The pods to serve; with a kubelet those that it has started, by the uid that their cgroups carry.

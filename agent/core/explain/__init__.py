@@ -7,5 +7,5 @@
 Called by `numalign explain`, the node page and `simulate`. What it says comes from a real run of `Node.admit`: the
 merge's own trace, the managers' own refusals, and remedies that were tried. Modules: values, words, case (an
 admission to try), requested, supply (what is free), merges and obstacles (the merge in words), refusals, grants,
-remedies.
+remedies, remarks (what is said beside the place).
 """

@@ -48,7 +48,7 @@ def beyond(pod: Pod, room: Mapping[str, int], where: str = "this machine") -> tu
     found = []
     for name, milli in pod_requests(pod).items():
         here = room.get(name, 0 if name.startswith(HUGE) else milli)
-        if milli <= here:
+        if milli <= here or (name == "memory" and not here):  # a machine whose memory could not be read
             continue
         if name == "cpu":
             found.append(f"it requests {_cpus(milli)}, and {where} has {_cpus(here)} for pods")
@@ -87,8 +87,8 @@ def unseen(node: Node, pod: Pod, given: Given | None = None, *, claims: bool = F
         found.append(
             Remark(
                 f"devices {' '.join(sorted(names))}",
-                f"{what} {were} not looked at: the kubelet chooses devices when the pod comes, and this is only where "
-                "its CPUs and memory go; where they lie on several NUMA nodes, single-numa-node refuses the pod",
+                f"{what} {were} not looked at: the kubelet chooses devices when the pod comes, and this is only "
+                "where its CPUs and memory go; where devices lie on several NUMA nodes, single-numa-node refuses it",
                 first=True,
             )
         )

@@ -171,7 +171,8 @@ def _which(facts: Facts, container: str) -> str:
 def fate(facts: Facts) -> str:
     """What happens to a refused pod; "" for others."""
     refusal = facts.refusal
-    if facts.beyond:
+    final = refusal is not None and facts.on_misalignment is OnMisalignment.WAIT and FINAL in refusal.facts
+    if facts.beyond and not final:
         return "it stays Pending on a cluster of such nodes, whatever its policy is"
     if facts.verdict is not Verdict.REFUSED or refusal is None:
         return ""
@@ -180,7 +181,7 @@ def fate(facts: Facts) -> str:
     if facts.on_misalignment is OnMisalignment.RUN or facts.runs:
         verb = "would run" if facts.hypothetical else "runs"
         return f"it {verb} all the same, on the shared pool (onMisalignment: run)"
-    if facts.on_misalignment is OnMisalignment.WAIT and FINAL in refusal.facts:
+    if final:
         return f"{refusal.message.rpartition('; ')[2]} (onMisalignment: wait)"
     would = facts.hypothetical
     return {

@@ -159,14 +159,16 @@ def burstable_for(pod: Pod) -> str:
 
 
 def whole_but_shared(pod: Pod, rules: Rules) -> str:
-    """A sentence where whole CPUs are asked for, and shared: of a container whose pod another makes Burstable; or of a
-    Guaranteed pod that asks for them as a whole, while the managers do not look at pods as a whole.
+    """A sentence where whole CPUs are asked for, and shared; "" where they are not.
+
+    Of a container whose pod another one makes Burstable; of a Guaranteed pod that asks for them as a whole, while the
+    managers do not look at pods as a whole.
     """
     together = _whole(pod.requests or {}) if pod.pod_level and not rules.pod_level_managers else 0
     if together and pod.qos is Qos.GUARANTEED:
         return (
-            f"it asks for {together} whole CPUs as a pod, and its containers share CPUs all the same: the feature gate "
-            "PodLevelResourceManagers is off"
+            f"it asks for {together} whole CPUs as a pod, and its containers share CPUs all the same: the feature "
+            "gate PodLevelResourceManagers is off"
         )
     why = burstable_for(pod) if pod.qos is Qos.BURSTABLE and not pod.pod_level else ""
     names = [
