@@ -63,7 +63,7 @@ def command(
     desk = open_queries(
         state_dir or DEFAULT_STATE, config, root, needs_ledger=manifest is None or state_dir is not None
     )
-    notes, wrong = desk.notes, ()
+    notes, wrong = desk.notes, tuple[str, ...]()
     if manifest is None:
         found = [desk.explain(desk.find(pod or ""))]
     else:

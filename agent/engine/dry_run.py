@@ -10,11 +10,12 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 
 from agent.core.admission.node import Node
+from agent.core.admission.waiting import FINAL
 from agent.engine import transitions
 from agent.engine.state import State
 from agent.engine.tracked_pod import SWITCHES, Exempt, Switches, TrackedPod
 from agent.engine.transitions import Moment
-from agent.engine.wait_queue import FINAL, queue_of, waits
+from agent.engine.wait_queue import queue_of, waits
 from agent.model.claims import Claims
 from agent.model.ledger import Ledger
 from agent.model.pod import ContainerKind, Pod

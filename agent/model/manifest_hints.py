@@ -68,8 +68,8 @@ def hints(body: Mapping[str, Any], kind: str) -> Iterator[str]:
     inner = mapping_of(template.get("metadata"))
     wishes = mapping_of(metadata.get("annotations"))
     there = mapping_of(inner.get("annotations"))
-    for name in wishes:
-        if isinstance(name, str) and name.startswith(PREFIX) and name not in OURS and name not in there:
+    for name in map(str, wishes):
+        if name.startswith(PREFIX) and name not in OURS and name not in there:
             yield (
                 f"{name[:80]} stands on the {kind}; numalign reads it in {place}.metadata.annotations, or on the "
                 "namespace"
@@ -97,9 +97,8 @@ def _amounts(holder: Mapping[str, Any], path: str, *, pages_alone: bool = False)
     yield from _misspelt(resources, f"{path}.resources", _RESOURCES)
     named = set[str]()
     for part in ("requests", "limits"):
-        for name, value in list(mapping_of(resources.get(part)).items())[:100]:
-            if not isinstance(name, str):
-                continue
+        for key, value in list(mapping_of(resources.get(part)).items())[:100]:
+            name = str(key)
             twice = part == "requests" and mapping_of(resources.get("limits")).get(name) == value
             named.add(name)
             if (said := _amount(name, value)) and not twice:
@@ -130,8 +129,8 @@ def _amount(name: str, value: object) -> str:
 
 
 def _misspelt(holder: Mapping[str, Any], path: str, known: tuple[str, ...]) -> Iterator[str]:
-    for key in list(holder)[:200]:
-        close = _closest(key[:100], known) if isinstance(key, str) else ""
+    for key in map(str, list(holder)[:200]):
+        close = _closest(key[:100], known)
         if close and close not in holder:
             yield f"{plain(f'{path}.{key[:60]}'.strip('.'))}: is no field here, and is ignored; did you mean {close}?"
 

@@ -241,22 +241,28 @@ def test_state_shows_who_is_refused_and_left_alone(left: Left) -> None:
 
 
 def test_a_question_about_a_deployment_is_about_one_pod_of_it(left: Left, tmp_path: Path) -> None:
-    """Its replicas are alike: the first stands for all. A folder with a fault in it is told of, and not half read."""
+    """Its replicas are alike: the first stands for all. A file with a fault costs the others nothing."""
     template = manifest("small", container("app", cpu="2"))
     body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
             "spec": {"replicas": 3, "template": {"metadata": {}, "spec": template["spec"]}}}  # fmt: skip
     other = {**body, "metadata": {"name": "api"}}
     (tmp_path / "web.yaml").write_text(yaml.safe_dump_all([body, other]), "utf-8")
-    asked = [pod.name for pod in manifests(tmp_path / "web.yaml")]
+    asked = [pod.name for pod, _ in manifests(tmp_path / "web.yaml").pods]
     assert len(asked) == 2
     assert [name.startswith(owner) for name, owner in zip(asked, ("web", "api"), strict=True)] == [True, True]
     (tmp_path / "good.yaml").write_text(yaml.safe_dump(manifest("good", container("app", cpu="1"))), "utf-8")
     (tmp_path / "bad.yaml").write_text("kind: Pod\nspec: [", "utf-8")
-    with pytest.raises(SettingsError, match=r"bad\.yaml"):
-        manifests(tmp_path)
+    found = manifests(tmp_path)
+    assert [pod.name for pod, _ in found.pods] == ["good", *asked]
+    (wrong,) = found.wrong
+    assert wrong.startswith(f"{tmp_path}/bad.yaml: is not YAML")
     (tmp_path / "none.yaml").write_text("kind: Service", "utf-8")
-    with pytest.raises(SettingsError, match="holds no pod"):
+    with pytest.raises(
+        SettingsError, match=r"no pods are here to be placed: left out are 1 Service \(it makes no pods"
+    ):
         manifests(tmp_path / "none.yaml")
+    with pytest.raises(SettingsError, match=r"bad\.yaml: is not YAML"):
+        manifests(tmp_path / "bad.yaml")
 
 
 def test_a_manifest_may_come_from_a_pipe(left: Left) -> None:

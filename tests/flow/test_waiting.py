@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from agent.engine.wait_queue import FINAL, most_waiting
+from agent.core.admission.waiting import FINAL
+from agent.engine.wait_queue import most_waiting
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
 from tests.flow.world import World, container, manifest

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from agent.core.accounting.invariants import check
 from agent.core.admission.node import Node
+from agent.core.admission.waiting import FINAL
 from agent.core.forecast.scheduling import Strategy, needs_of, room_of
 from agent.engine.simulation import RUNNING, Add, End, Event, Pass, PodState, Result, Simulation, Site
 from agent.engine.tracked_pod import SWITCHES
-from agent.engine.wait_queue import FINAL
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
 from agent.model.workload import WorkloadItem

@@ -108,7 +108,7 @@ def test_a_daemon_sets_pods_stand_for_it(tmp_path: Path) -> None:
 
 def test_a_cron_jobs_run_counts_by_its_pods(tmp_path: Path) -> None:
     """CronJob, Job and pod are one pod; a CronJob of a cluster has no pods until its Jobs come."""
-    cron = {"apiVersion": "batch/v1", "kind": "CronJob",
+    cron: Document = {"apiVersion": "batch/v1", "kind": "CronJob",
             "metadata": {"name": "nightly", "namespace": "shop", "uid": "c"},
             "spec": {"jobTemplate": {"spec": {"template": {"spec": SPEC}}}}}  # fmt: skip
     job = owned(made("Job", "j", "batch/v1", name="nightly-1"), "CronJob", "nightly", "c")
@@ -157,7 +157,7 @@ def test_an_operators_job_whose_pods_ended_is_not_topped_up(tmp_path: Path) -> N
 
 def test_virtual_machines_count_by_their_launchers(tmp_path: Path) -> None:
     """VirtualMachine and instance are left out without a word of advice, since their pod is there."""
-    vm = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "spec": {"template": {"spec": {"domain": {}}}},
+    vm: Document = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "spec": {"template": {"spec": {}}},
           "metadata": {"name": "db", "namespace": "shop", "uid": "v"}}  # fmt: skip
     vmi = owned({**vm, "kind": "VirtualMachineInstance", "metadata": {**vm["metadata"], "uid": "i"}},
                 "VirtualMachine", "db", "v")  # fmt: skip

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from agent.core.admission.waiting import FINAL
 from agent.core.request.annotations import PodSettings
-from agent.engine.wait_queue import FINAL
 from agent.kube.publishing.refusal_limiter import HOUR, MOST_OWNERS, RefusalLimiter, owner_of
 from agent.model.rules import OnMisalignment
 from tests.unit.reporter_cases import REFUSAL, Queue, body, known, reporter

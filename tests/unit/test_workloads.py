@@ -177,10 +177,9 @@ def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
 
 def test_lists_of_every_form(tmp_path: Path) -> None:
     """Items without a kind have their list's; lists in lists, arrays, JSON after JSON, and a list without a kind."""
-    bare = {"metadata": {"name": "NAME", "namespace": "default"}, "spec": SPEC}
 
     def some(name: str) -> dict[str, Any]:
-        return json.loads(json.dumps(bare).replace("NAME", name))
+        return {"metadata": {"name": name, "namespace": "default"}, "spec": SPEC}
 
     texts = {
         "a.json": json.dumps({"kind": "PodList", "apiVersion": "v1", "items": [some("a"), some("b")]}),

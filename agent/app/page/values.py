@@ -15,6 +15,7 @@ from typing import Any
 from agent import __version__
 from agent.app.page.views import Row, in_words, node_json, refusal_json, row_json, view_of
 from agent.core.accounting.usage import usage
+from agent.core.admission.waiting import FINAL
 from agent.core.cgroups.enforced import sentence
 from agent.core.devices.claims import told
 from agent.core.devices.nearness import noted, pairs_of
@@ -23,7 +24,7 @@ from agent.core.machines.facts import to_facts
 from agent.engine.explaining import explained
 from agent.engine.state import State
 from agent.engine.tracked_pod import TrackedPod
-from agent.engine.wait_queue import FINAL, waits
+from agent.engine.wait_queue import waits
 from agent.host.cgroups.layout import place
 from agent.model.outcome import Refusal
 from agent.model.rules import Rules

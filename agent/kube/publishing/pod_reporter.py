@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from agent.core.admission.waiting import FINAL
 from agent.core.cgroups.enforced import IN_FORCE, Unenforced
 from agent.core.request.annotations import PodSettings
-from agent.engine.wait_queue import FINAL
 from agent.kube import pod_report as pod_reports
 from agent.kube.objects.kept_fields import slim
 from agent.kube.objects.pod_objects import Raw, SeenPod, identity
