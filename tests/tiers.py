@@ -36,10 +36,11 @@ STAMP = Path(sys.prefix) / ".tested"
 """The digest of the files that `make test` passed with, in the virtual environment that it used."""
 TEST, REST, ALL = NAMES = ("test", "rest", "all")
 FOLDERS = (
-    "tests/flow", "tests/unit", "tests/property", "tests/cli", "tests/replay",
+    "tests/flow", "tests/findings", "tests/referee", "tests/docs", "tests/unit", "tests/property", "tests/cli",
+    "tests/replay", "tests/contract", "tests/podresources", "tests/peers",
 )  # fmt: skip
-"""Of `make test`; the slowest file first."""
-SLOW: tuple[str, ...] = ()
+"""Of `make test`; those with the longest files first."""
+SLOW = ("tests/docs/test_commands.py", "tests/docs/test_newcomer.py", "tests/replay/test_roundtrip.py")
 """Files and tests of FOLDERS that take long for what they show."""
 EXAMPLES = "0.2"
 """The share of Hypothesis' examples in `make test`."""
@@ -47,10 +48,12 @@ FIRST = ("tests/cluster",)
 """Folders of `make check` whose tests follow each other in one process: the longest part begins first."""
 MARKS = ("needs", "go", "cluster", "root_cgroup", "lab")
 """A test with one of them is none of `make test`."""
+ELSEWHERE = ("releasing", "arm_guest")
+"""What is built for `make release-test` and `make arm` alone."""
 LINTS = (("ruff", "check", "."), ("ruff", "format", "--check", "."), ("lint-imports", "--no-cache"))
 ADDS = (
-    "`make check` adds the tests against real programs (kube-apiserver, the NRI peer, Helm, buildah, Chromium, QEMU "
-    "guests, this machine's cgroups), the kubelet's recorded answers in full, and five times as many random examples."
+    "`make check` adds the tests against real programs (kube-apiserver, a container runtime's NRI, Helm, the image, "
+    "a browser, this machine's cgroups), kills of the agent, pairs of faults, and five times as many random examples."
 )
 LEFT_OUT = {".git", ".venv", "run", "dist", "__pycache__"}
 """Folders that are no source."""
@@ -74,7 +77,7 @@ def _quick(item: pytest.Item) -> bool:
     """Whether `make test` runs it."""
     return (
         item.nodeid.startswith(tuple(f"{each}/" for each in FOLDERS))
-        and not item.nodeid.startswith(SLOW or ("-",))
+        and not item.nodeid.startswith(SLOW)
         and not TIERS.keys() & fixtures(item)
         and not any(item.get_closest_marker(each) for each in MARKS)
     )
@@ -125,7 +128,7 @@ def check() -> int:
     codes = [] if after else [*(_run(*each) for each in LINTS), _run("mypy")]
     ahead = Ahead()
     for name in TIERS:
-        if name != "releasing":
+        if name not in ELSEWHERE:
             ahead.need(name)
     codes.append(_pytest(REST if after else ALL, **{KNOWN: json.dumps(ahead.missing)}))
     print(f"make check took {time.monotonic() - started:.0f} s. `make lab` adds real kubelets in QEMU guests.")

@@ -62,6 +62,7 @@ def main() -> int:
     )  # fmt: skip
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("needs", help="say what is missing here")
+    commands.add_parser("kept", help="whether this machine keeps what takes long to build, from an earlier run")
     commands.add_parser("up", help="build what is not kept, start what does not run")
     running = commands.add_parser("run", help="up, the tests, a report, down")
     running.add_argument("--keep", action="store_true", help="leave the lab running at the end")
@@ -79,7 +80,7 @@ def main() -> int:
     if rest and asked.command != "run":
         parser.error(f"unknown arguments: {' '.join(rest)}")
     actions: dict[str, Callable[[], int]] = {
-        "needs": _needs, "up": lambda: _up(Progress()), "down": _down,
+        "needs": _needs, "kept": _kept, "up": lambda: _up(Progress()), "down": _down,
         "run": lambda: _alone(lambda: _run(Progress(), lambda: _asked([*asked.pytest, *rest]), keep=asked.keep)),
         "ci": lambda: _alone(lambda: _ci(Progress(), asked.minutes, asked.tests_took)),
         "cell": lambda: (
@@ -119,6 +120,14 @@ def _alone(command: Callable[[], int]) -> int:
 def _needs() -> int:
     needs.check()
     print("nothing is missing")
+    return 0
+
+
+def _kept() -> int:
+    needs.check()
+    if why := cluster.kept():
+        raise LabError(why)
+    print("all that takes long to build is kept")
     return 0
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from tests import peers
 from tests.lab import agent, builds, cells, images, procs, store
 from tests.lab.driving import KUBELET, NUMALIGN, Object, Pods, agree
+from tests.lab.needs import LabError
 from tests.lab.node import Node, Plan
 from tests.lab.places import RUN
 from tests.lab.plane import Plane
@@ -203,6 +204,20 @@ def built(progress: Callable[[str], None]) -> dict[str, float]:
         where = f" {found}" if isinstance(found, Path) else ""
         progress(f"built {name}: {times[name]:.0f} s{where}")
     return times
+
+
+def kept() -> str:
+    """Why not all is there that takes long to build, whatever the sources of this commit are; "" when it is."""
+    systems = sorted({(plan.linux, plan.runtime) for plan in plans().values()})
+    peers.ONLY_KEPT = True
+    try:
+        for build in (peers.kube, components, builds.tools, *(partial(builds.root, *each) for each in systems)):
+            build()
+    except (peers.PeerMissingError, LabError) as error:
+        return str(error)
+    finally:
+        peers.ONLY_KEPT = False
+    return ""
 
 
 def keep_times(times: Mapping[str, float]) -> None:

@@ -1,7 +1,8 @@
 """What of the lab one run of CI has time for: a core, and one slice of the rest by rotation.
 
-CI has ninety minutes on two cores. The slice is chosen by the hour, so that runs of a day take all of them, or by
-NUMALIGN_LAB_SLICE (a number or a name). `python -m tests.lab ci MINUTES` draws up the list of a run before its first
+CI has 45 minutes on two cores, and takes the lab only where its builds are kept from an earlier run. The slice
+is chosen by the hour, so that runs of a day take all of them, or by NUMALIGN_LAB_SLICE (a number or a name).
+`python -m tests.lab ci MINUTES` draws up the list of a run before its first
 test: what is on it and does not run is red, and no test leaves itself out for lack of time.
 `python -m tests.lab.slices --write` writes the table of minutes (deploy/docs/dev/ci.md).
 """
@@ -92,23 +93,26 @@ FORCED = f"{ALONE}[force-deleted]"
 KILLED = f"{FAULTS}::test_the_agent_is_killed_while_pods_churn"
 CORE = Slice(
     "core", (
-        Part(("tests/lab/test_first.py",), 1), Part(("tests/lab/test_chart.py",), 4),
+        Part(("tests/lab/test_first.py",), 1),
         Part((f"{FAULTS}::test_every_row_of_the_design_has_faults_and_every_fault_a_row", f"{KILLED}[1]",
               FORCED), 3.5),
+        Part(("tests/lab/test_chart.py",), 4),
         Part(tuple(test for each in faults.FAULTS if each.quick and (test := f"{ALONE}[{each.name}]") != FORCED), 5),
         *(Part((f"{KILLED}[{n}]",), 1.5) for n in (2, 3, 4)),
     ),
     "first pods on both nodes, the chart's life, 20 kills of the agent, six faults alone",
 )  # fmt: skip
-LEAST = 3
+LEAST = 2
 """Parts of the core that are on every list."""
 
 
-def _parts(test: str, names: Sequence[str], number: int, minutes: float) -> tuple[Part, ...]:
-    """A test of many cases in so many parts, each of cases that follow each other."""
+def _parts(test: str, names: Sequence[str], number: int, minutes: float, *, form: str = "{}[{}]") -> tuple[Part, ...]:
+    """A test of many cases, or a file of tests, in so many parts, each of what follows each other."""
     step = -(-len(names) // number)
     cuts = [names[start : start + step] for start in range(0, len(names), step)]
-    return tuple(Part(tuple(f"{test}[{name}]" for name in cut), minutes * len(cut) / len(names)) for cut in cuts)
+    return tuple(
+        Part(tuple(form.format(test, name) for name in cut), minutes * len(cut) / len(names)) for cut in cuts
+    )
 
 
 SHAPES = "tests/lab/test_shapes.py"
@@ -141,16 +145,14 @@ GROUPS = (
               "tests/lab/test_dra.py::test_podresources_names_the_claim_before_the_sandbox_is_made"), 2),
     ), "the examples, grants without NRI, six machines of other shape, one with PCIe switches, pods with DRA claims"),
     Slice("rules", (
-        Part(tuple(f"{RULES}::{name}" for name in (
+        *_parts(RULES, (
             "test_s2_what_the_node_lives_on_starts_on_a_full_node",
             "test_s11_the_kubelet_tries_a_waiting_pod_again_and_seldom",
             "test_s21_the_agent_runs_on_the_pool_and_within_its_memory",
-        )), 9),
-        Part(tuple(f"{RULES}::{name}" for name in (
             "test_s3_a_nodes_switch_stops_every_write", "test_s7_memory_that_is_not_there_is_not_promised",
             "test_s10_another_plugin_is_told_by_its_pod", "test_s17_release_gives_memory_nodes_back",
             "test_s22_a_device_is_opened_by_its_container_and_by_no_other",
-        )), 9),
+        ), 4, 18, form="{}::{}"),
     ), "safety rules that only a real node can prove"),
     Slice("newest", (
         Part(("tests/newest/test_newest.py",), 8),
@@ -165,19 +167,17 @@ GROUPS = (
        "comes from a registry; the tutorial as it is typed; cosign is built for it", ("releasing",), 5),
     Slice("kernel", (
         Part(("tests/lab/referee/test_kernel.py",), 8),
-        Part((f"{FIRST_ACT}_first_act_of_a_container_is_where_it_was_granted",), 9),
         Part((f"{FIRST_ACT}_window_without_nri_is_measured",), 2),
-    ), "what the kernel has is what the books say, and 100 of 100 containers are pinned at their first instruction"),
+    ), "what the kernel has is what the books say, and how long a container without NRI waits for its set"),
     Slice("exclusive", (
-        Part((f"{EXCLUSIVE}::test_an_app_is_pinned_beside_each_sidecar",), 11),
-        Part(tuple(f"{EXCLUSIVE}::{name}" for name in (
+        *_parts(EXCLUSIVE, (
             "test_nobody_is_on_granted_cpus_while_pods_churn",
             "test_s16_the_sidecar_keeps_its_quota_and_the_app_has_none",
             "test_who_starts_while_the_agent_is_away_is_named_and_put_right",
-        )), 13),
+        ), 3, 13, form="{}::{}"),
         Part((f"{EXCLUSIVE}::test_with_required_plugins_nobody_starts_while_the_agent_is_away",), 6),
         Part(("tests/lab/test_mixed.py",), 4),
-    ), "containers of Burstable pods with CPUs of their own: ten sidecars, churn, kills; own and shared ones in one"),
+    ), "containers of Burstable pods with CPUs of their own: churn, kills; own and shared ones in one"),
     Slice("arm", (Part(("tests/arm/test_guest.py",), 3),),
           "a guest of 64-bit ARM: discovery, cgroups and NRI there", ("arm_guest",), 8),
     Slice("pairs", (
@@ -185,6 +185,16 @@ GROUPS = (
         *_parts(ALONE, [each.name for each in faults.FAULTS if not each.quick], 3, 13),
     ), "fourteen pairs of faults, and the thirteen faults alone that the core has not"),
 )  # fmt: skip
+
+BY_HAND = Slice(
+    "by hand",
+    (
+        Part((f"{FIRST_ACT}_first_act_of_a_container_is_where_it_was_granted",), 9),
+        Part((f"{EXCLUSIVE}::test_an_app_is_pinned_beside_each_sidecar",), 11),
+    ),
+    "100 of 100 containers are pinned at their first instruction; an app is pinned beside each of ten sidecars",
+)
+"""What is too long for any run of CI: `make lab-all` takes it."""
 
 
 def _together(*names: str) -> Slice:
@@ -199,16 +209,25 @@ SLICES = (
     _together("sequences", "other-machines", "newest"), _together("machines", "release"),
     _together("rules", "kernel"), _together("exclusive"), _together("arm", "pairs"), CELL,
 )  # fmt: skip
-"""What runs that follow each other take beside the core, for about half an hour each."""
+"""What runs that follow each other take beside the core, as far as there is time for it."""
 SLOWER, AFTER = 1.2, 2.0
 """How much longer the tests may take than they did when they were measured; minutes for the report and the end."""
-TESTS, START = 25, 0.75
+TESTS, START = 3.5, 0.75
 """Minutes of `make test` on two quiet cores, and of the agent's first start in a guest, its installation included."""
-BEFORE = (
-    ("Debian packages", 2), ("`.venv`", 1), ("peers: Kubernetes, Helm tools, NRI, devices", 11), ("image", 3),
-    ("`make test`", TESTS), ("the lab's programs and disks", 7), ("boot to Ready", 4),
+CHECK = 12
+"""Minutes of `make check` after `make test`, without what it builds."""
+BARE = (
+    ("Debian packages", 2), ("`.venv`", 1), ("`make test`", TESTS),
+    ("peers that `make check` builds: Kubernetes, Helm tools, NRI", 11), ("image", 3), ("`make check`", CHECK),
 )  # fmt: skip
-"""What comes before the lab's tests on a bare machine, in minutes."""
+"""What a run on a bare machine takes, in minutes."""
+KEPT = (
+    ("`make test`", TESTS), ("image of this commit", 2), ("`make check`", CHECK), ("the guests' disks", 2),
+    ("boot to Ready", 4),
+)  # fmt: skip
+"""What comes before the lab's tests on a machine that keeps what was built, in minutes."""
+LAB_ENDS, LONGEST = 43, 45
+"""Minutes after the start of .ci/run when the lab is told to end, and when it is killed."""
 
 
 def counter(now: float) -> int:
@@ -303,9 +322,9 @@ def cell(wish: str, minutes: float, turn: int, slower: float = 1.0) -> Cell | No
 
 
 def least(slice_: Slice) -> float:
-    """Minutes of the core, any one part of a slice, and what it builds: what every run must have room for."""
-    core = 0 if slice_ is CELL else CORE.minutes
-    return core + slice_.building + max(each.minutes for each in slice_.parts)
+    """Minutes of the core's first parts and any one part of a slice: what every run with a lab must have room for."""
+    core = 0.0 if slice_ is CELL else sum(each.minutes for each in CORE.parts[:LEAST])
+    return (core + max(each.minutes for each in slice_.parts)) * SLOWER + AFTER
 
 
 def groups(slice_: Slice) -> tuple[Slice, ...]:
@@ -323,45 +342,52 @@ def of_this_run() -> tuple[Slice, str]:
 
 def page() -> str:
     """The table of minutes."""
-    before = sum(minutes for _, minutes in BEFORE)
-    rows = [f"| {what} | {minutes} |" for what, minutes in BEFORE]
-    rows.append(f"| the lab's core: {CORE.what} | {CORE.minutes:.0f} |")
     slices = [
         f"| {each.name}: {each.what} | {each.building:.0f} | {each.minutes:.0f} | {len(each.parts)} "
-        f"| {before + least(each):.0f} |"
+        f"| {_total(KEPT) + least(each):.0f} |"
         for each in SLICES
     ]
+    core = sum(each.minutes for each in CORE.parts[:LEAST])
     building = (
         f"control plane and kubelet take {cells.KUBELET_MINUTES:.0f} minutes each, CRI-O {cells.CRIO_MINUTES:.0f}"
     )
     return f"""# What CI runs, and how long it takes
 
-`.ci/run` installs what it needs, runs `make test`, and then a part of the lab. CI stops a run after 90 minutes, so
-every run takes the lab's core and, of one of the slices below, the parts that there is time for. The slice changes
-by the hour, and the one before midnight UTC has the hour after it, too: any seven runs that follow each other
-hourly take all six, and so do any six at the same hour of days that follow each other. Runs every 2, 3, 4, 6, 8 or
-12 hours take all in six days at most, at the same hour of every other day three for ever. The part that comes first
-changes, too. `{CHOICE}=machines+release .ci/run` chooses a slice, `{CHOICE}=machines` one of
-its groups. What only that slice needs is built first. Once the lab stands, the list of its tests is drawn up from
-the minutes that are left and those below: the first pods, the chart's life, five kills of the agent and a pod
-deleted by force; then one part of the slice, the rest of the core, and the rest of the slice, each if there is
-time. The core runs first. The log and the report say which slice it is, what chose it, and what is left out. Where
-there is no time for the first three, nothing runs, which is red. On a machine where `make test` took longer than
-below, or the agent's first start longer than {60 * START:.0f} seconds, the list is shorter by the square of that.
-What is on it is run once: a test that fails, is skipped or does not come to its end turns the run red, and so does
-a lab that does not come up at a second try of its boot. A red run names the commit at which the test, and the
-group, passed last on that machine, or else in `make lab-all`.
+`.ci/run` installs what it needs, runs `make test`, and then `make check`, which does not repeat the tests of
+`make test`. On a bare machine that is all: the last lines say that the lab is left out. The last line of every run is
+the sum of its tests.
 
-Minutes on two cores, from a bare machine; what is built is kept in `~/.cache/numalign`, so that a second run has
-the first four rows, and what a slice needs, for nothing.
-
-| step | minutes |
+| step on a bare machine, with two cores | minutes |
 |---|---:|
-{chr(10).join(rows)}
+{_rows(BARE)}
 
-| slice | building for it | its minutes | parts | a run with one part, from a bare machine |
+What is built is kept in `~/.cache/numalign`. On a machine that keeps what the lab is made of, from a `make lab`
+there, a part of the lab follows. All of it ends after {LONGEST} minutes.
+
+| step where everything is kept | minutes |
+|---|---:|
+{_rows(KEPT)}
+| what is on every list of the lab: first pods on both nodes, five kills of the agent, a deletion by force | {
+        core:.1f} |
+| the whole core: {CORE.what} | {CORE.minutes:.0f} |
+
+| slice | building for it, once | its minutes | parts | a run with its longest part |
 |---|---:|---:|---:|---:|
 {chr(10).join(slices)}
+
+The slice changes by the hour, and the one before midnight UTC has the hour after it, too: any seven runs that
+follow each other hourly take all six, and so do any six at the same hour of days that follow each other. Runs every
+2, 3, 4, 6, 8 or 12 hours take all in six days at most, at the same hour of every other day three for ever. The part
+that comes first changes, too. `{CHOICE}=machines+release .ci/run` chooses a slice, `{CHOICE}=machines` one of its
+groups. What only that slice needs is built first. Once the lab stands, the list of its tests is drawn up from the
+minutes that are left and those above: the first parts of the core; then one part of the slice, the rest of the
+core, and the rest of the slice, each if there is time. The core runs first. The log and the report say which slice
+it is, what chose it, and what is left out. Where there is no time for the first parts of the core, nothing runs,
+which is red. On a machine where `make test` took longer than above, or the agent's first start longer than
+{60 * START:.0f} seconds, the list is shorter by the square of that. What is on it is run once: a test that fails,
+is skipped or does not come to its end turns the run red, and so does a lab that does not come up at a second try of
+its boot. A red run names the commit at which the test, and the group, passed last on that machine, or else in
+`make lab-all`.
 
 The slice `cell` starts its own lab in place of the usual one, so it runs without the core. Which cell of
 the support page has its turn is drawn by the hour. A cell takes turns once it has passed. Where there is no time to
@@ -371,8 +397,21 @@ the next cell that there is time for runs in its place, and where there is none,
 A cell's tests are all on its list; where `make test` took long, a cell needs more of the time that is left.
 With `{CHOICE}=cell`, `NUMALIGN_LAB_CELL=1.36-v2-systemd-6.12` chooses the cell.
 
+What is too long for any of these runs is run by hand, by `make lab-all`: {BY_HAND.what};
+soaks, products that are broken on purpose, and every cell.
+
 This page is made by `python -m tests.lab.slices --write`.
 """
+
+
+def _rows(steps: Sequence[tuple[str, float]]) -> str:
+    """Of a table, with the sum."""
+    rows = (*steps, ("together", _total(steps)))
+    return "\n".join(f"| {what} | {minutes:g} |" for what, minutes in rows)
+
+
+def _total(steps: Sequence[tuple[str, float]]) -> float:
+    return sum(minutes for _, minutes in steps)
 
 
 def main(arguments: list[str]) -> int:

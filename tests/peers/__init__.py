@@ -23,6 +23,10 @@ SECONDS = 7200.0
 """After which a build is given up: it hangs, or a download does."""
 
 
+ONLY_KEPT = False
+"""Nothing is built: what is not in the cache is missing. For the question what a machine keeps."""
+
+
 class PeerMissingError(Exception):
     """The peer cannot be built here; the text says why."""
 
@@ -65,6 +69,8 @@ def locked(target: Path) -> Iterator[None]:
 
 def compiled(name: str, verb: str, *arguments: str | Path, cwd: Path = HERE, **more: str) -> None:
     """Run Go; raises PeerMissingError where there is none, or with what it said."""
+    if ONLY_KEPT:
+        raise PeerMissingError(f"{name} is not kept")
     found = go.find()
     if found is None:
         raise PeerMissingError(f"{name} needs Go {'.'.join(map(str, go.OLDEST))} to be built, and there is none")
