@@ -113,6 +113,10 @@ lab-soak: $(READY) ## faults at random, 300 kills of the agent, for more than tw
 newest: $(READY) ## the tests that need nothing else on the newest Python of Debian, and the branches that they take
 	$(BIN)/python -m tests.newest
 
+.PHONY: bare
+bare: $(READY) ## README commands on a bare machine: a Debian root with Python, make and git alone (root, mmdebstrap)
+	$(BIN)/python -m tests.bare
+
 .PHONY: arm
 arm: $(READY) ## a guest of 64-bit ARM: discovery, cgroups and NRI there
 	$(BIN)/python -m tests.arm

@@ -33,7 +33,8 @@ ELSEWHERE = {
 }
 """Word after `console` -> why it is not run here."""
 NOT_RUN = {
-    "make test": "is what runs this",
+    "make test": "runs tests",
+    "make check": "is what runs this",
     "make bench-api": "takes many minutes",
 }
 ANSWERS_NO = {
