@@ -159,8 +159,8 @@ GROUPS = (
         Part(("tests/cluster/test_forecast.py::test_a_thousand_pods[LeastAllocated]",), 5),
         Part(("tests/lab/test_fleet.py",), 7),
     ), "tests that need no kubelet on Debian's newest Python, and which branches they take; README's two commands on "
-       "a machine with nothing but Python, make and git; 1,000 pods placed by a real scheduler on 40 paper nodes, and "
-       "a dozen on the lab's own: what was forecast is what happens"),
+       "a machine with nothing but Python, make and git; 1,000 pods placed by a real scheduler on 40 paper nodes, "
+       "and a dozen on the lab's own: what was forecast is what happens"),
     Slice("release", (
         Part(tuple(f"tests/release/test_{each}.py" for each in ("release", "refused", "verify_page")), 6),
         Part(("tests/lab/test_first_install.py",), 4), Part(("tests/lab/test_tutorial.py",), 4),
