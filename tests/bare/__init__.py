@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests import programs
 from tests.docs import pages
 from tools.image import debian
 
@@ -36,7 +37,7 @@ BEGINS = "== "
 """How a line of `make check` begins that tells of a program which it starts."""
 _INSIDE = r"""
 set -e
-root=$1; shift
+root=$1 chroot=$2; shift 2
 mount --make-rprivate /
 for each in sys dev; do mount --rbind "/$each" "$root/$each"; done
 mount -t proc proc "$root/proc"
@@ -47,7 +48,7 @@ while [ "$1" != -- ]; do
     mount --bind "$(realpath "$1")" "$root$1"; shift
 done
 shift
-exec chroot "$root" setpriv --reuid=1000 --regid=1000 --clear-groups "$@"
+exec "$chroot" "$root" setpriv --reuid=1000 --regid=1000 --clear-groups "$@"
 """
 
 
@@ -70,7 +71,7 @@ class Bare:
         return subprocess.Popen(
             [
                 "unshare", "--mount", "--pid", "--fork", "--kill-child", "bash", "-c", _INSIDE, "inside", self.root,
-                *self.shared, "--", "bash", "-c", f"cd {HOME}/numalign && {command}",
+                programs.need("chroot"), *self.shared, "--", "bash", "-c", f"cd {HOME}/numalign && {command}",
             ],
             env=dict(self.environment), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
