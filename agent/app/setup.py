@@ -21,6 +21,7 @@ from agent.app.statedir.node_allocatable import NodeAllocatable
 from agent.core.admission.node import Node
 from agent.core.devices.claims import ClaimFollower
 from agent.core.forecast.scheduling import MOST_PODS, room_of
+from agent.core.machines.kubelet_view import managed
 from agent.core.request.exempt import Exemptions
 from agent.engine.tracked_pod import Switches
 from agent.engine.wait_queue import most_waiting
@@ -244,14 +245,16 @@ def made(
 ) -> Setup:  # fmt: skip
     """The managers for settings on a machine; raises SettingsError for what the machine never could give."""
     whole = before.whole if before else None
-    filled = with_node_memory(settings, machine, kept.memory if kept else None)
-    filled, missed = fitted(filled, machine, whole)
+    mode = settings.compatibility.mode
+    seen = managed(machine, mode)
+    filled = with_node_memory(settings, seen, kept.memory if kept else None)
+    filled, missed = fitted(filled, seen, managed(whole, mode) if whole else None)
     kubelet = kept.kubelet if kept else ""
-    rules = rules_of(filled, machine, node_reserved=kept.cpu_milli if kept else 0, kubelet=kubelet)
+    rules = rules_of(filled, seen, node_reserved=kept.cpu_milli if kept else 0, kubelet=kubelet)
     if kept is not None:
         rules = replace(rules, advertised=kept.resources)
-    followed = (ClaimFollower(machine, rules),) if settings.dra.enabled else ()
-    node = Node(machine, rules, DeviceInventory.from_machine(machine, rules.devices), followed)
+    followed = (ClaimFollower(seen, rules),) if settings.dra.enabled else ()
+    node = Node(machine, rules, DeviceInventory.from_machine(seen, rules.devices), followed)
     node.start()  # says what the managers refuse
     answers = settings.compatibility
     said = (doubt(answers, kubelet), *uncounted(settings.feature_gates, answers, rules.minor))

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from agent.core.admission.node import Node
+from agent.core.machines.kubelet_view import managed
 from agent.core.request.amounts import is_memory
 from agent.errors import SettingsError
 from agent.host.machines import open_machine
@@ -76,8 +77,9 @@ def check(file: Path, root: str | None, output: str) -> None:
 
 def _tried(settings: Settings, machine: Machine) -> dict[str, Any]:
     """What the reservations come to on a machine; raises SettingsError for what it cannot give."""
-    rules = rules_of(settings, machine)
-    node = Node(machine, rules, DeviceInventory.from_machine(machine, rules.devices))
+    seen = managed(machine, settings.compatibility.mode)
+    rules = rules_of(settings, seen)
+    node = Node(machine, rules, DeviceInventory.from_machine(seen, rules.devices))
     ledger = node.start()
     return {
         "name": machine.name,

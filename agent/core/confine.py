@@ -87,7 +87,8 @@ class Confiner:
     """The provider.
 
     Args:
-        machine: the hardware.
+        machine: as the managers see it; where its nodes are the kubelet's own and no kernel's (defect D23), nobody is
+            confined.
         rules: with cpuManagerPolicy none, no set of CPUs is written, and nobody is confined.
         usable: CPUs of the pool of an empty node that may be counted on: without those that the system keeps.
     """
@@ -199,7 +200,7 @@ class Confiner:
     def milli(self, pod: Pod) -> int:
         """Thousandths of a CPU to account; 0 for a pod that is not confined: it does not ask, or has nothing to."""
         asked, _ = align_requested(pod)
-        if not asked or not self._rules.cpu.static or pod.qos is Qos.BEST_EFFORT:
+        if not asked or not self._rules.cpu.static or pod.qos is Qos.BEST_EFFORT or not self._machine.kernel_nodes:
             return 0
         gate = self._rules.pod_level_managers
         if pod.pod_level and gate and pod.qos is Qos.GUARANTEED:

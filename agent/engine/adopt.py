@@ -78,7 +78,7 @@ class Adopter:
         self.ledger = base
         self._words = words
         self._pods = tuple(pods)
-        self._judge = AlignmentCheck(node.machine, node.inventory)
+        self._judge = AlignmentCheck(node.seen, node.inventory)
         self._taken = node.reserved | CpuSet.union(
             [*(cpus for each in base.cpus.assigned.values() for cpus in each.values()), *base.cpus.pools.values()]
         )
@@ -107,7 +107,7 @@ class Adopter:
         untold = pod.uid in self._device_requests and not devices and not refused
         if not (found or devices or nodes_kept or untold):
             return False
-        nodes = {name: self._node.machine.nodes_of(cpus) for name, cpus in found.items()}
+        nodes = {name: self._node.seen.nodes_of(cpus) for name, cpus in found.items()}
         blocks = self._blocks(pod, cgroups) if self._node.rules.memory.static else {}
         for name, each in blocks.items():
             nodes[name] = NodeSet.union([nodes.get(name, NodeSet()), *(block.nodes for block in each)])

@@ -57,10 +57,10 @@ class DeviceTracker:
         devices = merged([self.saved, self.offered, everything(self.given)])
         if not devices:
             return self.plain if current.inventory.reported else current
-        exist = self.plain.machine.node_set  # of nodes that the machine lacks nothing can be said (kubelet rule 6.1)
+        exist = self.plain.seen.node_set  # of nodes that the machine lacks nothing can be said (kubelet rule 6.1)
         located = [each._replace(nodes=each.nodes & exist) for each in devices]
         inventory = self.plain.inventory.with_reported(located)
-        inventory = left_to_plugins(inventory, owners(self.plain.machine, devices))
+        inventory = left_to_plugins(inventory, owners(self.plain.seen, devices))
         known = current.machine is self.plain.machine and current.rules is self.plain.rules
         return current if known and inventory == current.inventory else self.plain.with_inventory(inventory)
 
@@ -89,7 +89,7 @@ class DeviceTracker:
     def offer(self, offered: Iterable[Offered]) -> tuple[DeviceTracker, tuple[str, ...]]:
         """Take in what plugins offer; sentences on what the settings select of it, each told once (safety.md S22)."""
         offered = tuple(offered)
-        found = clashes(self.plain.inventory, self.plain.machine, merged([offered, everything(self.given)]))
+        found = clashes(self.plain.inventory, self.plain.seen, merged([offered, everything(self.given)]))
         new = tuple(each for each in found if each not in self.reported)
         return replace(self, offered=offered, reported=frozenset(found)), new
 
@@ -119,7 +119,7 @@ class DeviceTracker:
         after = handed_over(ledger, record.pod, self._of(uid))
         if after is ledger:
             return ledger, False
-        elsewhere = apart(after, node.inventory, node.machine, uid)
+        elsewhere = apart(after, node.inventory, node.seen, uid)
         if not elsewhere:
             return after, False
         if not started and uid not in self.again and record.policy != Policy.NONE:

@@ -67,7 +67,8 @@ class NodeSummary:
     """The node.
 
     Attributes:
-        machine: without what no decision reads: caches, names, most often PCI functions.
+        machine: as the managers see it, without what no decision reads: caches, names, the kernel's own numbers, most
+            often PCI functions.
         rules: settings that decisions depend on, the kubelet's minor with them.
         inventory: devices that are handed out, by whomever.
         ledger: grants of pods whose names are numbers.
@@ -146,7 +147,7 @@ def summarize(
     )  # fmt: skip
     node = state.node
     return NodeSummary(
-        machine=_bare(node.machine, node.rules), rules=node.rules,
+        machine=_bare(node.seen, node.rules), rules=node.rules,
         ledger=nameless(state.ledger, digests=node.rules.ceilings != Ceilings()),
         inventory=_needed(node.inventory), switches=state.switches, excluded=tuple(sorted(excluded)),
         included=tuple(sorted(included)), held=dict(sorted(held.items())), waiting=tuple(waiting),
@@ -272,8 +273,13 @@ def cpus_from_json(field: Field) -> tuple[Cpu, ...]:
             raise column.wrong("is not known to this version")
         for value, ids in column.members(MANY):
             for number in value_from_json(ids, CpuSet):
-                found.setdefault(number, {"id": number})[name] = value if name == "kind" else whole(column, value)
+                found.setdefault(number, {"id": number})[name] = value if name == "kind" else _unit(column, value)
     return tuple(value_from_json(field.at(found[number], f"[{number}]"), Cpu) for number in sorted(found))
+
+
+def _unit(column: Field, value: str) -> int:
+    """A unit's number; -1 is the kernel's package where it knows none."""
+    return -1 if value == "-1" else whole(column, value)
 
 
 def _brief(pod: Pod, container: Container) -> Container:
@@ -316,7 +322,7 @@ def _in_namespace(pod: Pod, names: Mapping[str, str]) -> Pod:
 def _bare(machine: Machine, rules: Rules) -> Machine:
     """Without what no decision reads: PCI functions only where devices are chosen by their place on the tree."""
     devices = machine.devices if rules.pcie is PcieLocality.CHOOSE else ()
-    return replace(machine, caches=(), devices=devices, name="", warnings=())
+    return replace(machine, caches=(), devices=devices, kernel=None, name="", warnings=())
 
 
 def _needed(inventory: DeviceInventory) -> DeviceInventory:

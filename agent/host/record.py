@@ -22,11 +22,12 @@ from agent.errors import HostError
 from agent.host.archives import open_root
 from agent.host.files import PROC_LIMIT, FileStore, HostFiles
 from agent.host.sysfs.discovery import discover
+from agent.host.sysfs.read import RECORDING, SysfsReader
 from agent.model.machine import PCI_ADDRESS, Machine
 
-FORMAT = 1
-FACTS = "numalign-record.json"
-"""In the archive's top folder: what the recording was made with and on."""
+FORMAT = 2
+"""Of the first one is what `SysfsReader.is_sparse` says; its content is recorded again as it is."""
+FACTS = RECORDING
 
 _LISTED = re.compile(r"(cpu|node|index|memory_tier)\d{1,5}|hugepages-\d{1,12}kB|dax\d+\.\d+|" + PCI_ADDRESS.pattern)
 _SAFE_NAME = re.compile(
@@ -133,7 +134,8 @@ def record(files: HostFiles, name: str, *, live: bool, kubelet: str = "") -> Rec
     for path, target in sorted(noting.links.items()):
         inside.add_link(path, target)
     for path, data in sorted(noting.files.items()):
-        inside.add_text(path, redact(path, data.decode("utf-8", "replace")))
+        if files.virtual(path) != FACTS:
+            inside.add_text(path, redact(path, data.decode("utf-8", "replace")))
     return Recording(machine, inside.finish(), len(noting.links) + len(noting.files) + 1)
 
 
@@ -158,7 +160,7 @@ def _facts(files: HostFiles, machine: Machine, *, live: bool) -> dict[str, Any]:
     reads = {name: _optional(files, f"proc/{name}") for name in ("version", "cpuinfo")}
     release, model = _RELEASE.search(reads["version"]), _MODEL.search(reads["cpuinfo"])
     return {
-        "format": FORMAT,
+        "format": 1 if SysfsReader(files).is_sparse() else FORMAT,
         "numalign": __version__,
         "digest": machine.digest,
         "kernel": release[1] if release else "",

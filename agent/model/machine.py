@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -30,13 +31,13 @@ class Cpu:
 
     Attributes:
         id: the kernel's CPU number.
-        node: NUMA node id; 0 on a kernel without NUMA (no node folders).
-            cAdvisor makes one node per package there, ids that such a kernel refuses in cpuset.mems.
+        node: NUMA node id; 0 on a kernel without NUMA (no node folders), the only one that such a kernel accepts in
+            cpuset.mems.
         core: the lowest online CPU of its core.
         package: physical_package_id where that id names one set of CPUs, else the lowest CPU of the set.
         die: the lowest online CPU of its die.
         uncore: what the kubelet calls the uncore cache: id of the L3 (or higher) cache where it is smaller than the
-            NUMA node, else None. Unique on the machine.
+            NUMA node, else None. Unique on the machine, but for a kubelet's view, which has the kernel's ids.
         kind: "performance" or "efficiency" on hybrid machines, else "".
     """
 
@@ -131,9 +132,50 @@ class Cache:
     size: int = 0  # bytes; 0 where the kernel does not say
 
 
+@dataclass(frozen=True, slots=True)
+class KernelCpu:
+    """The kernel's own words about one CPU, which repeat, contradict the sets or are missing on some machines.
+
+    Attributes:
+        core: core_id; None where the file is missing.
+        package: physical_package_id, which may be negative; None where the file is missing.
+        outer: (id, number of CPUs that share it) of each cache above level 2, in the order of its folders; None where
+            a file that the kubelet's reader needs is missing for any cache of this CPU.
+    """
+
+    core: int | None
+    package: int | None
+    outer: tuple[tuple[int, int], ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFacts:
+    """What the kubelet's reader makes its machine of (kubelet rule 1.1), as far as it differs from units by sets.
+
+    Attributes:
+        cpus: online CPU -> the kernel's words about it.
+        sockets: distinct "physical id" of /proc/cpuinfo, else distinct package ids, a missing one counted as 0.
+        folders: number of CPU folders, those of offline CPUs too.
+        nodes: NUMA node that has a folder -> CPUs that this folder links to, all empty in recordings that lack the
+            links; empty on a kernel without NUMA.
+    """
+
+    cpus: Mapping[int, KernelCpu]
+    sockets: int
+    folders: int
+    nodes: Mapping[int, CpuSet]
+
+
 @dataclass(frozen=True)
 class Machine:
-    """A node's hardware. See the attribute docs of its parts; every tuple is sorted by id (or lowest CPU)."""
+    """A node's hardware. See the attribute docs of its parts; every tuple is sorted by id (or lowest CPU).
+
+    Attributes:
+        disallowed: CPUs that are online and that a cgroup hid from lstopo; a part of `offline`.
+        kernel: the kernel's own numbers; None for a machine that was described.
+        sockets, counted: sockets and CPUs as the kubelet counts them, where that is not the number of packages and of
+            online CPUs (`agent.core.machines.kubelet_view`).
+    """
 
     cpus: tuple[Cpu, ...]
     nodes: tuple[NumaNode, ...]
@@ -141,7 +183,10 @@ class Machine:
     isolated: CpuSet = CpuSet()
     caches: tuple[Cache, ...] = ()
     devices: tuple[PciDevice, ...] = ()
-    sockets: int | None = None  # what cAdvisor counts, where it differs from the packages seen
+    disallowed: CpuSet = CpuSet()
+    kernel: KernelFacts | None = field(default=None, compare=False)
+    sockets: int | None = None
+    counted: int | None = None
     name: str = ""
     warnings: tuple[str, ...] = field(default=(), compare=False)  # facts that contradict or are missing
 
@@ -154,6 +199,11 @@ class Machine:
     def node_set(self) -> NodeSet:
         """All NUMA node ids, memory-only ones too."""
         return NodeSet.from_ids(node.id for node in self.nodes)
+
+    @cached_property
+    def kernel_nodes(self) -> bool:
+        """Whether any NUMA node is one that the kernel knows; those of a kubelet's view may be packages."""
+        return any(node.online for node in self.nodes)
 
     @cached_property
     def by_node(self) -> dict[int, NumaNode]:

@@ -88,7 +88,7 @@ def _cpu_rules(settings: Settings, machine: Machine, policy: Policy, node_reserv
     if settings.cpu_manager_policy is CpuPolicy.NONE:
         return CpuRules(static=False)
     options = cpu_options_of(settings)
-    sockets = machine.sockets or len(machine.packages)
+    sockets = len(machine.packages) if machine.sockets is None else machine.sockets
     check_machine(options, policy, sockets=sockets, nodes=sum(1 for node in machine.nodes if node.cpus))
     return CpuRules(
         options=options,

@@ -8,41 +8,18 @@ tests/replay/odd; a test makes them again and compares.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
-from typing import Any
 
 from agent.core.machines.synthetic import parse_synthetic
 from agent.host.archives import open_root
 from agent.host.record import record
 from agent.model.idset import CpuSet
+from tests.replay.odd_machine import CPU, NODE, Odd
+from tests.replay.odd_numbers import NUMBERS
 from tests.replay.trees import link, mask, put, write_tree
 
 PLACE = Path(__file__).with_name("odd")
-CPU, NODE = "sys/devices/system/cpu", "sys/devices/system/node"
-
-
-@dataclass(frozen=True)
-class Odd:
-    """One machine.
-
-    Attributes:
-        name: of its recording.
-        text: its description before it is made odd.
-        facts: what discovery must find, by key of `numalign topology --output json`.
-        change: what is odd, done to the folder.
-        warns: a part of a warning that discovery must give; "" where nothing is wrong.
-        numa: the same facts of nodes, by id.
-    """
-
-    name: str
-    text: str
-    facts: dict[str, Any]
-    change: Callable[[Path], None] = lambda _: None
-    warns: str = ""
-    numa: dict[int, dict[str, Any]] = field(default_factory=dict)
 
 
 def _caches_of_sockets(root: Path) -> None:
@@ -71,9 +48,10 @@ def _nodes(root: Path, *nodes: CpuSet, links: bool = True) -> None:
         put(root, f"{NODE}/node{number}/cpumap", mask(cpus))
         put(root, f"{NODE}/node{number}/cpulist", cpus)
         for cpu in cpus if links else ():
-            for old in (root / CPU / f"cpu{cpu}").glob("node*"):
+            for old in (*(root / CPU / f"cpu{cpu}").glob("node*"), *(root / NODE).glob(f"node*/cpu{cpu}")):
                 old.unlink()
             link(root, f"{CPU}/cpu{cpu}/node{number}", f"{NODE}/node{number}")
+            link(root, f"{NODE}/node{number}/cpu{cpu}", f"{CPU}/cpu{cpu}")
 
 
 def _node_offline(root: Path) -> None:
@@ -219,6 +197,7 @@ ODD = (
         _torn_package,
         warns="physical_package_id",
     ),
+    *NUMBERS,
 )  # fmt: skip
 
 

@@ -109,6 +109,7 @@ def _write_ids(folder: Path, machine: Machine, *, old: bool) -> None:
         put(folder, f"{place}/topology/physical_package_id", cpu.package)
         if not old:
             link(folder, f"{place}/node{cpu.node}", f"sys/devices/system/node/node{cpu.node}")
+        link(folder, f"sys/devices/system/node/node{cpu.node}/cpu{cpu.id}", place)
     kinds = {k: CpuSet.from_ids(c.id for c in machine.cpus if c.kind == k) for k in ("performance", "efficiency")}
     if kinds["efficiency"]:
         put(folder, "sys/devices/cpu_core/cpus", kinds["performance"])
@@ -122,8 +123,7 @@ def _write_cache(folder: Path, machine: Machine, cache: Cache, index: int, *, ol
         put(folder, f"{place}/level", cache.level)
         put(folder, f"{place}/type", "Unified")
         put(folder, f"{place}/shared_cpu_map", mask(cache.cpus))
-        if cache.size:
-            put(folder, f"{place}/size", f"{cache.size // 1024}K")
+        put(folder, f"{place}/size", f"{cache.size // 1024}K")
         if not old:
             put(folder, f"{place}/shared_cpu_list", cache.cpus)
             put(folder, f"{place}/id", uncore[0] if uncore else 10_000 + index)

@@ -30,6 +30,10 @@ class Managed(Protocol):
         """The hardware."""
 
     @property
+    def seen(self) -> Machine:
+        """The hardware as the managers see it."""
+
+    @property
     def rules(self) -> Rules:
         """The settings."""
 
@@ -118,7 +122,7 @@ def _cpus(ledger: Ledger, node: Managed, earlier: Collection[str]) -> Iterator[s
     if not node.rules.cpu.static:
         return  # nothing is granted: the pool is whatever the kernel schedules on
     strict = node.rules.cpu.options.strict_reservation
-    missing = online - taken - books.shared - (node.reserved if strict else CpuSet())
+    missing = node.seen.online - taken - books.shared - (node.reserved if strict else CpuSet())
     missing -= isolated_apart(node.machine, node.rules, node.reserved)  # they leave the pool, too (safety rule S5)
     if missing:
         yield f"CPUs {missing} are neither exclusive nor in the shared pool"

@@ -17,6 +17,7 @@ from agent.core.confine import Confiner, align_requested
 from agent.core.cpus import provider as cpus
 from agent.core.devices import provider as devices
 from agent.core.devices.choose import Preference
+from agent.core.machines.kubelet_view import managed
 from agent.core.memory import provider as memory
 from agent.core.memory.confined import yielding
 from agent.core.merge.masks import Positions
@@ -37,6 +38,9 @@ from agent.model.rules import Compatibility, CpuOptions, Policy, Rules, Scope
 class Node:
     """The managers of one node: what never changes between decisions. All state is in the ledger.
 
+    `machine` is the hardware: what is written, shown and compared at a restart. `seen` is what the managers decide
+    by, the kubelet's view of it under Compatibility.KUBELET (`agent.core.machines.kubelet_view`).
+
     Args:
         machine: the hardware.
         rules: checked settings.
@@ -56,17 +60,18 @@ class Node:
         self.machine = machine
         self.rules = rules
         self.inventory = inventory
-        self.positions = Positions.of(machine.node_set)
-        self.order = Order.of(machine)
-        self._cpus = cpus.CpuManager(machine, rules)
-        self._devices = devices.DeviceManager(machine, rules, inventory, preferences)
-        self._memory = memory.MemoryManager(machine, rules)
-        self.confiner = Confiner(machine, rules, self._cpus.start().shared - self._cpus.reserved)
+        self.seen = seen = managed(machine, rules.compatibility)
+        self.positions = Positions.of(seen.node_set)
+        self.order = Order.of(seen)
+        self._cpus = cpus.CpuManager(seen, rules)
+        self._devices = devices.DeviceManager(seen, rules, inventory, preferences)
+        self._memory = memory.MemoryManager(seen, rules)
+        self.confiner = Confiner(seen, rules, self._cpus.start().shared - self._cpus.reserved)
         self._made_of = tuple(extra_providers), preferences
         self._others = tuple(sorted((self.confiner, *self._made_of[0]), key=lambda each: each.name))
         self._overridden: dict[CpuOptions, cpus.CpuManager] = {}
         follows = any(each.name == CLAIMS for each in self._others)
-        self._judge = AlignmentCheck(machine, inventory, follows=follows)
+        self._judge = AlignmentCheck(seen, inventory, follows=follows)
 
     def unadvertised(self) -> Node:
         """The same managers, of a node of which it is not known what it advertises."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 
+from agent.core.machines.per_machine import per_machine
 from agent.model.machine import Machine
 
 Units = dict[int, int]
@@ -35,7 +36,7 @@ class CpuTopology:
         nodes, sockets, uncores: CPUs of each unit, in any order. Nodes without CPUs are absent.
         cores: the same, ascending: the machine's CPUs are, and a core is called by its lowest.
         core_of: CPU -> its core.
-        num_sockets: as cAdvisor counts them, which need not be len(sockets).
+        num_cpus, num_sockets: as the kubelet counts them, which need not be what is here (`Machine.counted`).
         num_cores: cores counted per NUMA node.
     """
 
@@ -45,6 +46,7 @@ class CpuTopology:
     cores: Units
     uncores: Units
     core_of: dict[int, int]
+    num_cpus: int
     num_sockets: int
     num_cores: int
 
@@ -52,11 +54,6 @@ class CpuTopology:
     def of(cls, machine: Machine) -> CpuTopology:
         """The topology of a machine; the same object for the same machine."""
         return _of(machine)
-
-    @cached_property
-    def num_cpus(self) -> int:
-        """Online CPUs."""
-        return self.all.bit_count()
 
     @cached_property
     def cpus_per_core(self) -> int:
@@ -133,9 +130,8 @@ class CpuTopology:
         return found
 
 
-@lru_cache(maxsize=64)
-def _built(machine_id: int, machine: _Identity) -> CpuTopology:  # noqa: ARG001 - the id makes the cache per object
-    source = machine.machine
+@per_machine
+def _of(machine: Machine) -> CpuTopology:
     nodes: Units = {}
     sockets: Units = {}
     cores: Units = {}
@@ -143,7 +139,7 @@ def _built(machine_id: int, machine: _Identity) -> CpuTopology:  # noqa: ARG001 
     core_of: dict[int, int] = {}
     per_node = set()
     everything = 0
-    for cpu in source.cpus:
+    for cpu in machine.cpus:
         bit = 1 << cpu.id
         everything |= bit
         core_of[cpu.id] = cpu.core
@@ -151,7 +147,6 @@ def _built(machine_id: int, machine: _Identity) -> CpuTopology:  # noqa: ARG001 
         uncore = cpu.package if cpu.uncore is None else cpu.uncore
         for units, unit in ((nodes, cpu.node), (sockets, cpu.package), (cores, cpu.core), (uncores, uncore)):
             units[unit] = units.get(unit, 0) | bit
-    count = len(sockets) if source.sockets is None else source.sockets
     return CpuTopology(
         all=everything,
         nodes=nodes,
@@ -159,28 +154,10 @@ def _built(machine_id: int, machine: _Identity) -> CpuTopology:  # noqa: ARG001 
         cores=cores,
         uncores=uncores,
         core_of=core_of,
-        num_sockets=count,
+        num_cpus=everything.bit_count() if machine.counted is None else machine.counted,
+        num_sockets=len(sockets) if machine.sockets is None else machine.sockets,
         num_cores=len(per_node),
     )
-
-
-class _Identity:
-    """A machine as a cache key: by identity, since hashing all of it costs more than building the topology."""
-
-    __slots__ = ("machine",)
-
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-
-    def __hash__(self) -> int:
-        return id(self.machine)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and other.machine is self.machine
-
-
-def _of(machine: Machine) -> CpuTopology:
-    return _built(id(machine), _Identity(machine))
 
 
 def _inside(outer: Units, inner: Units) -> dict[int, tuple[int, ...]]:

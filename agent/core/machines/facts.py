@@ -58,7 +58,7 @@ def to_facts(machine: Machine) -> dict[str, Any]:
         "kinds": {str(cpu.id): cpu.kind for cpu in machine.cpus if cpu.kind},
         "uncore": {str(cpu.id): cpu.uncore for cpu in machine.cpus if cpu.uncore is not None},
         "offline_nodes": [{"node": n.id, "cpus": list(n.cpus)} for n in machine.nodes if not n.online],
-        "sockets": machine.sockets if machine.sockets is not None else len(machine.packages),
+        "sockets": len(machine.packages),
         "warnings": list(machine.warnings),
     }
 

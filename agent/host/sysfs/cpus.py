@@ -35,7 +35,8 @@ class CpuFacts:
         online, offline, isolated: sets; offline ones are there but not online.
         core, die, package: CPU -> lowest online CPU of its unit.
         package_id: CPU -> the kernel's physical_package_id, -1 where it has none.
-        sockets: what cAdvisor counts (rule 1.1): distinct "physical id" of /proc/cpuinfo, else distinct package ids.
+        told: CPU -> core_id and physical_package_id as the files have them, None where one is missing.
+        sockets, folders: see `agent.model.machine.KernelFacts`.
     """
 
     online: CpuSet
@@ -45,7 +46,9 @@ class CpuFacts:
     die: dict[int, int]
     package: dict[int, int]
     package_id: dict[int, int]
+    told: dict[int, tuple[int | None, int | None]]
     sockets: int
+    folders: int
 
 
 @dataclass(frozen=True)
@@ -81,15 +84,15 @@ def read_cpus(reader: SysfsReader, info: CpuInfo) -> CpuFacts:
     """Read all of it; raises SysfsMissingError when there is no CPU, SysfsMalformedError for a bad set of CPUs."""
     online, offline, topology = _read_online(reader, info)
     ids = tuple(CpuSet(online))
-    package_id = {cpu: _id_of(reader, cpu, "physical_package_id", info.package_id) for cpu in ids}
-    core_id = {cpu: _id_of(reader, cpu, "core_id", info.core_id) for cpu in ids}
+    told = {cpu: (_told(reader, cpu, "core_id"), _told(reader, cpu, "physical_package_id")) for cpu in ids}
+    core_id = {cpu: _known(core, info.core_id.get(cpu, -1)) for cpu, (core, _) in told.items()}
+    package_id = {cpu: _known(package, info.package_id.get(cpu, -1)) for cpu, (_, package) in told.items()}
     claims = {unit: _read_sets(reader, unit, ids, topology) for unit in _UNITS}
-    claims["die"] = {c: bits for c, bits in claims["die"].items() if _id_of(reader, c, "die_id", {}) >= 0}
+    claims["die"] = {c: bits for c, bits in claims["die"].items() if _known(_told(reader, c, "die_id"), -1) >= 0}
     package = _packages(reader, ids, claims["package"], package_id, x86=info.x86)
     core = _cores(reader, ids, claims["core"], core_id, package)
     package = _whole_cores(reader, package, core, package_id)
     die = _dies(reader, ids, claims["die"], core, package)
-    labels = set(info.package_id.values()) or set(package_id.values())
     return CpuFacts(
         online=CpuSet(online),
         offline=CpuSet(offline),
@@ -98,8 +101,19 @@ def read_cpus(reader: SysfsReader, info: CpuInfo) -> CpuFacts:
         die=die,
         package=package,
         package_id=package_id,
-        sockets=len(labels),
+        told=told,
+        sockets=_sockets(reader, info, told),
+        folders=len(ids_in(reader.names(CPUS), "cpu")),
     )
+
+
+def _sockets(reader: SysfsReader, info: CpuInfo, told: dict[int, tuple[int | None, int | None]]) -> int:
+    """As the kubelet's reader counts them (rule 1.1): a CPU of cpu/online without package id is of package 0."""
+    if info.package_id:
+        return len(set(info.package_id.values()))
+    folders, listed = ids_in(reader.names(CPUS), "cpu"), reader.ids(f"{CPUS}/online")
+    there = [cpu for cpu in folders if listed is None or listed >> cpu & 1]
+    return len({told[cpu][1] or 0 if cpu in told else 0 for cpu in there})
 
 
 def _read_online(reader: SysfsReader, info: CpuInfo) -> tuple[int, int, set[int]]:
@@ -127,10 +141,14 @@ def _read_online(reader: SysfsReader, info: CpuInfo) -> tuple[int, int, set[int]
     return online, (present or known) & ~online, topology
 
 
-def _id_of(reader: SysfsReader, cpu: int, name: str, fallback: dict[int, int]) -> int:
-    """An id of the CPU's topology folder, else cpuinfo's, else -1 (the kernel's own word for unknown)."""
-    number = reader.number(f"{CPUS}/cpu{cpu}/topology/{name}")
-    return fallback.get(cpu, -1) if number is None or number < 0 else number
+def _told(reader: SysfsReader, cpu: int, name: str) -> int | None:
+    """An id of the CPU's topology folder."""
+    return reader.number(f"{CPUS}/cpu{cpu}/topology/{name}")
+
+
+def _known(number: int | None, fallback: int) -> int:
+    """The id, else the fallback; a negative one is the kernel's word for unknown."""
+    return fallback if number is None or number < 0 else number
 
 
 def _read_sets(reader: SysfsReader, unit: str, ids: tuple[int, ...], topology: set[int]) -> dict[int, int]:

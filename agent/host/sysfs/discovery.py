@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from agent.core.machines.uncore import uncore_of
 from agent.host.files import HostFiles
-from agent.host.sysfs.caches import read_caches
+from agent.host.sysfs.caches import CacheFacts, read_caches
 from agent.host.sysfs.cpus import CpuFacts, read_cpuinfo, read_cpus
 from agent.host.sysfs.kinds import read_kinds
 from agent.host.sysfs.nodes import read_nodes
 from agent.host.sysfs.pci import read_pci
-from agent.host.sysfs.read import SysfsReader
-from agent.model.machine import Cpu, Machine
+from agent.host.sysfs.read import SysfsReader, ids_in
+from agent.host.sysfs.tiers import NODES
+from agent.model.idset import CpuSet
+from agent.model.machine import Cpu, KernelCpu, KernelFacts, Machine
 
 
 def discover(files: HostFiles, name: str = "") -> Machine:
@@ -48,10 +50,24 @@ def discover(files: HostFiles, name: str = "") -> Machine:
         isolated=facts.isolated,
         caches=caches.caches,
         devices=read_pci(reader, nodes, facts.online),
-        sockets=facts.sockets if facts.sockets != len(set(package.values())) else None,
+        kernel=_kernel(reader, facts, caches),
         name=name,
         warnings=tuple(reader.warnings),
     )
+
+
+def _kernel(reader: SysfsReader, facts: CpuFacts, caches: CacheFacts) -> KernelFacts:
+    """The kernel's own numbers."""
+    return KernelFacts(
+        cpus={cpu: KernelCpu(core, package, caches.outer[cpu]) for cpu, (core, package) in facts.told.items()},
+        sockets=facts.sockets,
+        folders=facts.folders,
+        nodes={node: _linked(reader, node) & facts.online for node in ids_in(reader.names(NODES), "node")},
+    )
+
+
+def _linked(reader: SysfsReader, node: int) -> CpuSet:
+    return CpuSet.from_ids(ids_in(reader.names(f"{NODES}/node{node}"), "cpu"))
 
 
 def _package_ids(facts: CpuFacts) -> dict[int, int]:

@@ -15,6 +15,9 @@ from agent.host.files import TEXT_LIMIT, HostFiles
 from agent.model.idset import MAX_ID, CpuSet
 
 MAX_WARNINGS = 100
+RECORDING = "numalign-record.json"
+"""Beside sys/ in what `numalign record` made: with what and on what."""
+_FIRST_FORMAT = re.compile(r'"format": 1\b')
 _NUMBER = re.compile(r"-?[0-9]{1,20}")
 _HEX_WORD = re.compile(r"[0-9a-fA-F]{1,8}")
 _MEMINFO = re.compile(r"^(?:Node\s+\d+\s+)?(\w+):\s+(\d{1,20})(?: kB)?\s*$", re.MULTILINE)
@@ -99,6 +102,10 @@ class SysfsReader:
     def __init__(self, files: HostFiles) -> None:
         self.files = files
         self.warnings: list[str] = []
+
+    def is_sparse(self) -> bool:
+        """Whether a recording of the first format is read: it has id and size once for a cache, not for each CPU."""
+        return bool(_FIRST_FORMAT.search(self.text(RECORDING) or ""))
 
     def warn(self, path: str, why: str) -> None:
         """Remember an oddity; the hundredth ends the list."""

@@ -95,7 +95,7 @@ def pages(hugepages: Iterable[tuple[int, int]]) -> str:
 
 def headline(machine: Machine) -> str:
     """The machine in one line."""
-    sockets = machine.sockets if machine.sockets is not None else len(machine.packages)
+    sockets = len(machine.packages)
     online = [node for node in machine.nodes if node.online]
     parts = [
         count(sockets, "socket"),

@@ -1,0 +1,96 @@
+"""Machines as a kubelet has them: by hand for odd ones, and as cAdvisor's own reader finds them in recorded trees."""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.core.cpus.topology import CpuTopology
+from agent.core.machines.kubelet_view import kubelet_view
+from agent.host.machines import open_machine
+from agent.model.machine import Machine
+from agent.model.rules import Minor
+from tests.parity.machines import machine_of
+from tests.peers import PeerMissingError, readers
+from tests.replay.odd import ODD, PLACE, Odd
+
+TOPOLOGY = ("all", "nodes", "sockets", "cores", "uncores", "core_of", "num_cpus", "num_sockets", "num_cores")
+
+MASKED = {"no-numa-unknown": {-1: 0}}
+"""Nodes whose number no mask of the kubelet can hold: there it crashes, and numalign goes by their ranks (D23)."""
+
+
+def archive(odd: Odd) -> Path:
+    """Where its recording lies."""
+    return PLACE / f"{odd.name}.tar.xz"
+
+
+def parts(machine: Machine) -> dict[str, Any]:
+    """What `Odd.seen` has, of a machine."""
+    topology = CpuTopology.of(machine)
+    return {
+        "cores": sorted(list(cpus) for cpus in machine.cores),
+        "packages": sorted(list(cpus) for cpus in machine.packages),
+        "nodes": {node.id: list(node.cpus) for node in machine.nodes},
+        "uncore": {cpu.id: cpu.uncore for cpu in machine.cpus if cpu.uncore is not None},
+        "cpus": topology.num_cpus,
+        "sockets": topology.num_sockets,
+    }
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda odd: odd.name)
+def test_the_view_is_the_machine_but_for_what_is_written_down(odd: Odd) -> None:
+    """A kubelet sees the hardware's units, except for those that are written down by hand."""
+    machine = open_machine(str(archive(odd)))
+    view = kubelet_view(machine)
+    assert parts(view) == {**parts(machine), **odd.seen}
+    assert view.digest == machine.digest or odd.seen
+
+
+@pytest.mark.go
+def test_cadvisor_finds_the_same_in_every_recorded_tree(tmp_path: Path) -> None:
+    """The reader of each kubelet's cAdvisor gives the managers what numalign's view of the same tree has."""
+    folders = [unpacked(archive(odd), tmp_path) for odd in ODD]
+    views = [kubelet_view(open_machine(str(folder))) for folder in folders]
+    for minor in Minor:
+        found = [
+            as_told(each, MASKED.get(f.name, {})) for f, each in zip(folders, _asked(minor, folders), strict=True)
+        ]
+        wrong = {f.name: (v, t) for f, v, t in zip(folders, map(as_seen, views), found, strict=True) if v != t}
+        assert not wrong, minor
+    assert len(folders) >= 20
+
+
+def unpacked(recording: Path, place: Path) -> Path:
+    """The folder of a recording that has sys and proc."""
+    with tarfile.open(recording) as packed:
+        packed.extractall(place, filter="tar")
+    return place / recording.name.removesuffix(".tar.xz")
+
+
+def _asked(minor: Minor, folders: list[Path]) -> list[dict[str, Any]]:
+    try:
+        return readers.read(readers.reader(minor), folders)
+    except PeerMissingError as why:
+        pytest.skip(str(why))
+
+
+def as_seen(machine: Machine) -> dict[str, Any]:
+    """All that the kubelet's managers read of a machine."""
+    topology = CpuTopology.of(machine)
+    nodes = {node.id: (node.memory, node.hugepages, node.distances) for node in machine.nodes}
+    return {**{name: getattr(topology, name) for name in TOPOLOGY}, "memory": nodes}
+
+
+def as_told(answer: dict[str, Any], numbers: Mapping[int, int]) -> dict[str, Any]:
+    """The same of cAdvisor's answer, its nodes under other numbers."""
+    assert "error" not in answer, answer
+    for node in answer["machine"]["numa"]:
+        node["id"] = numbers.get(node["id"], node["id"])
+    machine = machine_of(answer["machine"])
+    return as_seen(replace(machine, counted=answer["cpus"], sockets=answer["sockets"]))
