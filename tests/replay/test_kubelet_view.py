@@ -17,7 +17,8 @@ from agent.model.machine import Machine
 from agent.model.rules import Minor
 from tests.parity.machines import machine_of
 from tests.peers import PeerMissingError, readers
-from tests.replay.odd import ODD, PLACE, Odd
+from tests.replay.odd import ODD, PLACE
+from tests.replay.odd_machine import Odd
 
 TOPOLOGY = ("all", "nodes", "sockets", "cores", "uncores", "core_of", "num_cpus", "num_sockets", "num_cores")
 

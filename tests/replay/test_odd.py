@@ -13,7 +13,8 @@ from agent.core.machines.facts import to_facts
 from agent.host.machines import open_machine
 from agent.host.record import FACTS
 from tests.replay.checker import check_machine
-from tests.replay.odd import ODD, PLACE, Odd, made
+from tests.replay.odd import ODD, PLACE, made
+from tests.replay.odd_machine import Odd
 
 every_odd = pytest.mark.parametrize("odd", ODD, ids=lambda odd: odd.name)
 

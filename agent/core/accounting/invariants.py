@@ -13,6 +13,7 @@ from typing import Protocol
 from agent.core.confine import accounted
 from agent.core.cpus.pools import granted, isolated_apart
 from agent.core.devices.books import shared_groups
+from agent.core.machines.kubelet_view import managed
 from agent.errors import InvariantError
 from agent.model.devices import DeviceInventory
 from agent.model.idset import CpuSet, NodeSet
@@ -28,10 +29,6 @@ class Managed(Protocol):
     @property
     def machine(self) -> Machine:
         """The hardware."""
-
-    @property
-    def seen(self) -> Machine:
-        """The hardware as the managers see it."""
 
     @property
     def rules(self) -> Rules:
@@ -122,7 +119,8 @@ def _cpus(ledger: Ledger, node: Managed, earlier: Collection[str]) -> Iterator[s
     if not node.rules.cpu.static:
         return  # nothing is granted: the pool is whatever the kernel schedules on
     strict = node.rules.cpu.options.strict_reservation
-    missing = node.seen.online - taken - books.shared - (node.reserved if strict else CpuSet())
+    known = managed(node.machine, node.rules.compatibility).online
+    missing = known - taken - books.shared - (node.reserved if strict else CpuSet())
     missing -= isolated_apart(node.machine, node.rules, node.reserved)  # they leave the pool, too (safety rule S5)
     if missing:
         yield f"CPUs {missing} are neither exclusive nor in the shared pool"

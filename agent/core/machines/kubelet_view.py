@@ -59,10 +59,19 @@ def kubelet_view(machine: Machine) -> Machine:
     counted = None if facts.nodes or facts.folders == len(cpus) else facts.folders
     if (cpus, nodes, sockets, counted) == (machine.cpus, machine.nodes, machine.sockets, machine.counted):
         return machine
-    lost = {} if facts.nodes else {"devices": tuple(replace(each, numa_nodes=NodeSet()) for each in machine.devices)}
+    devices = (
+        machine.devices if facts.nodes else tuple(replace(each, numa_nodes=NodeSet()) for each in machine.devices)
+    )
     there = machine.isolated & CpuSet.from_ids(core_of)
     return replace(
-        machine, cpus=cpus, nodes=nodes, sockets=sockets, counted=counted, isolated=there, kernel=None, **lost
+        machine,
+        cpus=cpus,
+        nodes=nodes,
+        sockets=sockets,
+        counted=counted,
+        isolated=there,
+        devices=devices,
+        kernel=None,
     )
 
 

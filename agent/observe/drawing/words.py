@@ -95,10 +95,9 @@ def pages(hugepages: Iterable[tuple[int, int]]) -> str:
 
 def headline(machine: Machine) -> str:
     """The machine in one line."""
-    sockets = len(machine.packages)
     online = [node for node in machine.nodes if node.online]
     parts = [
-        count(sockets, "socket"),
+        count(len(machine.packages), "socket"),
         count(len(online), "NUMA node"),
         f"{cores(machine, machine.online)}"
         + (f" = {len(machine.cpus)} CPUs" if len(machine.cores) != len(machine.cpus) else ""),
