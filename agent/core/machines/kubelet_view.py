@@ -59,20 +59,16 @@ def kubelet_view(machine: Machine) -> Machine:
     counted = None if facts.nodes or facts.folders == len(cpus) else facts.folders
     if (cpus, nodes, sockets, counted) == (machine.cpus, machine.nodes, machine.sockets, machine.counted):
         return machine
-    devices = (
-        machine.devices if facts.nodes else tuple(replace(each, numa_nodes=NodeSet()) for each in machine.devices)
-    )
-    there = machine.isolated & CpuSet.from_ids(core_of)
-    return replace(
-        machine,
-        cpus=cpus,
-        nodes=nodes,
-        sockets=sockets,
-        counted=counted,
-        isolated=there,
-        devices=devices,
-        kernel=None,
-    )
+    view = replace(
+        machine, cpus=cpus, nodes=nodes, sockets=sockets, counted=counted, kernel=None,
+        isolated=machine.isolated & CpuSet.from_ids(core_of),
+    )  # fmt: skip
+    return view if facts.nodes else _without_places(view)
+
+
+def _without_places(machine: Machine) -> Machine:
+    """Where nodes are packages, no function says which of them it is near to."""
+    return replace(machine, devices=tuple(replace(each, numa_nodes=NodeSet()) for each in machine.devices))
 
 
 def _nodes_of(machine: Machine, told: Mapping[int, KernelCpu], folders: Mapping[int, CpuSet]) -> dict[int, int]:
