@@ -16,7 +16,7 @@ from agent.model.idset import CpuSet
 
 
 class Compatibility(StrEnum):
-    """Whether the kubelet's defects (D1 to D17) are answered alike or mended."""
+    """Whether the kubelet's defects (deploy/docs/dev/kubelet-defects.md) are answered alike or mended."""
 
     FIXED = "fixed"
     KUBELET = "kubelet"

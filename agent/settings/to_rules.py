@@ -100,6 +100,12 @@ def _cpu_rules(settings: Settings, machine: Machine, policy: Policy, node_reserv
 def _memory_rules(settings: Settings, machine: Machine) -> MemoryRules:
     if settings.memory_manager_policy is MemoryPolicy.NONE:
         return MemoryRules(tier=settings.memory_tier)
+    if not machine.kernel_nodes:
+        raise SettingsError(
+            "memoryManagerPolicy",
+            "this kernel has no NUMA nodes, and a kubelet knows no memory of the packages that it takes for nodes "
+            "(defect D23); set it to None, or compatibility to fixed",
+        )
     return memory_rules(
         [
             (each.numa_node, {name: units(milli) for name, milli in each.limits.items()})

@@ -136,14 +136,14 @@ class World:
     """One node. `folder` holds its scratch tree; a second World on the same folder is the node after a restart."""
 
     def __init__(
-        self, folder: Path, *, machine: str = "2 sockets x 1 node x 4 cores x 1 thread",
+        self, folder: Path, *, machine: str | Machine = "2 sockets x 1 node x 4 cores x 1 thread",
         settings: Mapping[str, Any] | None = None, store: MemoryStore | None = None, pods: Iterable[Pod] = (),
         exempt: Callable[[Pod], str] = lambda _pod: "", room: Room | None = None, reporters: Iterable[Reporter] = (),
         words: Mapping[str, AnnotatedGrant] | None = None, clock: Callable[[], float] = lambda: time.monotonic(),  # noqa: PLW0108 - a test may turn it
         **switches: Any,  # noqa: ANN401 - of several types
     ) -> None:  # fmt: skip
         self.settings = {"kubeReserved": {"cpu": "1"}, **(settings or {})}
-        self.machine = parse_synthetic(machine)
+        self.machine = parse_synthetic(machine) if isinstance(machine, str) else machine
         self.store, self.ears, self.steps = store or MemoryStore(), Ears(), list[str]()
         self.reporters = Reporters(self.ears, *reporters)
         try:

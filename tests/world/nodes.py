@@ -7,6 +7,7 @@ from typing import Any
 
 from agent.core.admission.node import Node
 from agent.core.devices.claims import ClaimFollower
+from agent.core.machines.kubelet_view import managed
 from agent.core.machines.synthetic import parse_synthetic
 from agent.model.devices import DeviceInventory
 from agent.model.machine import Machine
@@ -21,6 +22,7 @@ def managers_of(machine: Machine | str, settings: Mapping[str, Any] | None = Non
     """
     found = parse_synthetic(machine) if isinstance(machine, str) else machine
     asked = parse(settings or {})[0]
-    rules = rules_of(asked, found)
-    followed = (ClaimFollower(found, rules),) if asked.dra.enabled else ()
-    return Node(found, rules, DeviceInventory.from_machine(found, rules.devices), followed)
+    view = managed(found, asked.compatibility.mode)
+    rules = rules_of(asked, view)
+    followed = (ClaimFollower(view, rules),) if asked.dra.enabled else ()
+    return Node(found, rules, DeviceInventory.from_machine(view, rules.devices), followed)
