@@ -137,6 +137,12 @@ def openapi() -> None:
 
 
 @pytest.fixture(scope="session")
+def cadvisor() -> None:
+    """The reader of cAdvisor itself, in the version of each kubelet."""
+    AHEAD.or_skip("cadvisor")
+
+
+@pytest.fixture(scope="session")
 def archive() -> Path:
     """The built image."""
     AHEAD.or_skip("archive")

@@ -26,7 +26,7 @@ from tests.arm import builds as arm
 from tests.chart import schemas
 from tests.cluster import fields
 from tests.lab.needs import LabError
-from tests.peers import tools
+from tests.peers import readers, tools
 from tools import image
 
 KNOWN = "NUMALIGN_MISSING"
@@ -79,6 +79,10 @@ TIERS: Mapping[str, Tier] = {
             f"OpenAPI of Kubernetes {each}": partial(tools.module, "k8s.io/kubernetes", each)
             for each in fields.VERSIONS.values()
         },
+    ),
+    "cadvisor": Tier(
+        "cAdvisor's own reader, as each kubelet has it",
+        {f"cAdvisor of kubelet {each}": partial(readers.reader, each) for each in readers.VERSIONS},
     ),
     "archive": Tier(
         "the image", {"the image": _image},

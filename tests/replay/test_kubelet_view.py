@@ -54,6 +54,7 @@ def test_the_view_is_the_machine_but_for_what_is_written_down(odd: Odd) -> None:
 
 
 @pytest.mark.go
+@pytest.mark.usefixtures("cadvisor")
 def test_cadvisor_finds_the_same_in_every_recorded_tree(tmp_path: Path) -> None:
     """The reader of each kubelet's cAdvisor gives the managers what numalign's view of the same tree has."""
     folders = [unpacked(archive(odd), tmp_path) for odd in ODD]
@@ -77,7 +78,7 @@ def unpacked(recording: Path, place: Path) -> Path:
 def _asked(minor: Minor, folders: list[Path]) -> list[dict[str, Any]]:
     try:
         return readers.read(readers.reader(minor), folders)
-    except PeerMissingError as why:
+    except PeerMissingError as why:  # neither root nor a user namespace
         pytest.skip(str(why))
 
 
