@@ -29,6 +29,8 @@ MEMBERS_LIMIT = 300_000
 CHUNK = 64 * 1024
 KEEP_LIMIT = 16 * 1024 * 1024
 """A larger member is known by name only."""
+SHOWN = 20
+"""Most machines of an archive that an error names."""
 MAX_DEPTH = 4
 """How deep below the top the folder with sys/ may lie."""
 
@@ -166,24 +168,33 @@ def _add(store: ArchiveStore, tar: tarfile.TarFile, member: tarfile.TarInfo) -> 
         store.add(path, handle.read() if handle else None)
 
 
-def find_tree(store: FileStore) -> HostFiles:
+def find_tree(store: FileStore, start: str = "") -> HostFiles:
     """The HostFiles for the folder of a store that holds a machine; raises HostError when none or several do.
+
+    Args:
+        store: a folder or an archive.
+        start: the folder inside to begin at, "" for its top.
 
     Accepted: a folder with sys/devices in it (a mounted or recorded root), the sys folder itself, or, for kernels
     recorded without sysfs, a folder with proc/cpuinfo.
     """
     top = HostFiles(store)
-    if top.is_dir("sys/devices") or (top.exists("proc/cpuinfo") and not top.is_dir("devices/system")):
-        return top
-    if top.is_dir("devices/system"):
-        return HostFiles(store, sys_only=True)
-    level = [""]
+    start = top.resolve(start) if start else ""
+    if start and not top.is_dir(start):
+        raise HostError(f"{store.label}/{start}", "no such folder is in the archive")
+    inside = HostFiles(store, inside=start)
+    if inside.is_dir("sys/devices") or (inside.exists("proc/cpuinfo") and not inside.is_dir("devices/system")):
+        return inside
+    if inside.is_dir("devices/system"):
+        return HostFiles(store, inside=start, sys_only=True)
+    level = [start]
     for _ in range(MAX_DEPTH):
         level = [f"{folder}/{name}".lstrip("/") for folder in level for name in top.list_dir(folder)[:1000]]
         level = [folder for folder in level[:10_000] if store.kind(folder) == "dir"]
         found = [f for f in level if top.is_dir(f"{f}/sys/devices") or top.exists(f"{f}/proc/cpuinfo")]
         if len(found) > 1:
-            raise HostError(store.label, f"holds several machines ({', '.join(found[:5])}): name one of them")
+            several = ", ".join(found[:SHOWN]) + (", ..." if len(found) > SHOWN else "")
+            raise HostError(store.label, f"holds several machines ({several}): name one, as {store.label}/{found[0]}")
         if found:
             return HostFiles(store, inside=found[0])
     raise SysfsMissingError(f"{store.label}/sys", "no folder with sys/devices or proc/cpuinfo is here: no machine")
@@ -194,7 +205,8 @@ def open_root(path: str | None) -> Iterator[HostFiles]:
     """The files of a machine.
 
     Args:
-        path: None for this machine, a folder, or an archive. Names are looked up by `agent.host.machines`.
+        path: None for this machine, a folder, an archive, or an archive and a folder in it (FILE/PATH). Names are
+            looked up by `agent.host.machines`.
 
     Raises HostError naming the path.
     """
@@ -206,5 +218,12 @@ def open_root(path: str | None) -> Iterator[HostFiles]:
         yield find_tree(HostFiles(path).store)
     elif place.is_file():
         yield find_tree(read_archive(path))
+    elif packed := archive_of(place):
+        yield find_tree(read_archive(str(packed)), place.relative_to(packed).as_posix())
     else:
         raise HostError(path, "no such folder or archive")
+
+
+def archive_of(path: Path) -> Path | None:
+    """The file that a path leads into; None for a path that leads into no file."""
+    return next((each for each in path.parents if each.is_file()), None)

@@ -12,7 +12,7 @@ from pathlib import Path
 from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import HostError, MalformedError
 from agent.host import bounded
-from agent.host.archives import open_root
+from agent.host.archives import archive_of, open_root
 from agent.host.lstopo import is_lstopo, read_lstopo
 from agent.host.sysfs.discovery import discover
 from agent.model.machine import Machine
@@ -45,8 +45,8 @@ def open_machine(spec: str | None) -> Machine:
     """The machine that a specification names.
 
     Args:
-        spec: None for this machine; a folder or an archive; a file that lstopo wrote; a name; "synthetic:" and a
-            description (`agent.core.machines.synthetic`).
+        spec: None for this machine; a folder or an archive; an archive and a folder in it (FILE/PATH); a file that
+            lstopo wrote; a name; "synthetic:" and a description (`agent.core.machines.synthetic`).
 
     Raises HostError naming the path, MalformedError for a bad description and for what is not there.
     """
@@ -66,7 +66,7 @@ def find(spec: str) -> Path:
     if not spec:
         raise MalformedError("an empty text names no machine; write a folder, an archive, a name or synthetic:...")
     for path in _candidates(spec):
-        if path.exists():
+        if path.exists() or archive_of(path):
             return path
     known = ", ".join(names()) or "none is known"
     raise MalformedError(f"{spec[:200]}: no such folder or archive, nor a known machine; known: {known}")

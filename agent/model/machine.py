@@ -38,7 +38,7 @@ class Cpu:
         die: the lowest online CPU of its die.
         uncore: what the kubelet calls the uncore cache: id of the L3 (or higher) cache where it is smaller than the
             NUMA node, else None. Unique on the machine, but for a kubelet's view, which has the kernel's ids.
-        kind: "performance" or "efficiency" on hybrid machines, else "".
+        kind: "performance", "middle" or "efficiency" on hybrid machines, else "".
     """
 
     id: int
@@ -73,6 +73,8 @@ class NumaNode:
         kind: what its memory is, and `kind_source` the file that says so.
         initiators: the nodes whose CPUs reach its memory best (numaperf), empty where the kernel gives none.
         tier: memory tier id (/sys/devices/virtual/memory_tiering), None where the kernel gives none.
+        movable: whether all of its memory is movable, as memory that was plugged in is most often (Optane, CXL, HBM):
+            the kernel puts nothing of its own there.
         online: whether the kernel lists the node as online. A CPU may name a node that is not (no memory there at
             boot); such a node has no memory and must never be written to cpuset.mems.
     """
@@ -86,6 +88,7 @@ class NumaNode:
     kind_source: str = ""
     initiators: NodeSet = NodeSet()
     tier: int | None = None
+    movable: bool = False
     online: bool = True
 
     @property
@@ -171,7 +174,7 @@ class Machine:
     """A node's hardware. See the attribute docs of its parts; every tuple is sorted by id (or lowest CPU).
 
     Attributes:
-        disallowed: CPUs that are online and that a cgroup hid from lstopo; a part of `offline`.
+        disallowed: CPUs that are online, and that a cgroup hid from lstopo; neither in `cpus` nor in `offline`.
         kernel: the kernel's own numbers; None for a machine that was described.
         sockets, counted: sockets and CPUs as the kubelet counts them, where that is not the number of packages and of
             online CPUs (`agent.core.machines.kubelet_view`).

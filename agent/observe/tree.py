@@ -113,6 +113,7 @@ def _memory(scene: Scene, node: NumaNode) -> Text:
         f"huge pages {huge}" if huge else "",
         f"{size(granted)} granted" if granted else "",
         f"nearest to node {node.initiators}" if node.initiators and not node.cpus else "",
+        "movable only" if node.movable else "",
         "" if node.online else "not online",
     ]
     told = ", ".join(filter(None, about))
@@ -208,6 +209,8 @@ def _told(holder: Holder) -> Text:
 def _apart(machine: Machine) -> Iterator[str]:
     if machine.offline:
         yield f"offline: {cpu_list(machine.offline)}"
+    if machine.disallowed:
+        yield f"not allowed to lstopo: {cpu_list(machine.disallowed)}"
 
 
 def _distances(machine: Machine, *, full: bool) -> Iterator[RenderableType]:

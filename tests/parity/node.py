@@ -14,6 +14,7 @@ from agent.core.admission.node import Node
 from agent.core.cpus import provider as cpus
 from agent.core.cpus.topology import CpuTopology
 from agent.core.devices import provider as devices
+from agent.core.machines.kubelet_view import managed
 from agent.errors import SettingsError
 from agent.model.devices import DeviceInventory
 from agent.model.hint import ANY_NODES, Hint
@@ -55,7 +56,10 @@ def broken(given: dict[str, Any], got: dict[str, Any]) -> list[str]:
 
 
 class Scenario:
-    """One vector: a node, its pods in order of admission, and its ledger."""
+    """One vector: a node, its pods in order of admission, and its ledger.
+
+    The machine is the vector's, or one that was read from a tree.
+    """
 
     def __init__(
         self,
@@ -63,8 +67,9 @@ class Scenario:
         compatibility: Compatibility = Compatibility.KUBELET,
         *,
         only_offered: bool = True,
+        machine: Machine | None = None,
     ) -> None:
-        self.given = given
+        self.given, self.machine = given, machine or machine_of(given["machine"])
         self.only_offered = only_offered
         self.compatibility = compatibility
         self.active: list[Pod] = []
@@ -73,9 +78,9 @@ class Scenario:
     def run(self) -> dict[str, Any]:
         """All events."""
         try:
-            machine, resources = machine_of(self.given["machine"]), self.given.get("devices") or {}
-            rules = replace(rules_of(self.given, machine, self.compatibility), only_offered=self.only_offered)
-            self.node = Node(machine, rules, inventory_of(resources), preferences=preferences_of(resources))
+            seen, resources = managed(self.machine, self.compatibility), self.given.get("devices") or {}
+            rules = replace(rules_of(self.given, seen, self.compatibility), only_offered=self.only_offered)
+            self.node = Node(self.machine, rules, inventory_of(resources), preferences=preferences_of(resources))
             self.ledger = self.node.start()
         except SettingsError as error:
             return {"init_error": _init_error(error)}

@@ -41,6 +41,7 @@ OTHERWISE: dict[tuple[str, int], tuple[str, ...]] = {
     ("8em64t-2s2ca2c-buggynuma", 2): ("numa", "distances"),  # lstopo gives up on nodes that overlap
     ("8em64t-2s2ca2c-buggynuma", 1): ("numa", "distances"),
     ("fakecpuid1f-64intel64-2p4d2n2c2t", 1): ("dies",),  # format 1 knows no dies
+    ("dies", 1): ("dies",),
     ("fakeheteromemtiers", 1): ("numa",),  # format 1 knows no kinds of memory
     ("nvidiagpunumanodes", 1): ("numa", "pci"),
     ("fakememinitiators-1np2c+1npp+gi", 1): ("numa", "distances"),  # nor memory beside memory

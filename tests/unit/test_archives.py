@@ -114,9 +114,27 @@ def test_what_is_no_machine_is_refused_with_a_remedy(tmp_path: Path) -> None:
         open_machine(str(tmp_path / "text"))
     for name in ("one", "two"):
         write_tree(tmp_path / "both" / name, MACHINE)
-    with pytest.raises(HostError, match=r"holds several machines \(one, two\): name one of them"):
+    with pytest.raises(HostError, match=r"holds several machines \(one, two\): name one, as .*both/one$"):
         open_machine(str(tmp_path / "both"))
     assert open_machine(str(tmp_path / "both" / "one")).digest == MACHINE.digest
+
+
+def test_one_machine_of_several_in_an_archive_is_named_by_its_folder(tmp_path: Path) -> None:
+    """ARCHIVE/FOLDER is that machine, wherever the archive lies; a folder that is not in it is refused."""
+    for name in ("one", "two"):
+        write_tree(tmp_path / "both" / "deep" / name, parse_synthetic(f"{1 + (name == 'two')} sockets x 2 cores"))
+    packed = tmp_path / "machines.tar.bz2"
+    with tarfile.open(packed, "w:bz2") as tar:
+        tar.add(tmp_path / "both", "both")
+    with pytest.raises(HostError, match=rf"name one, as {packed}/both/deep/one"):
+        open_machine(str(packed))
+    two = open_machine(f"{packed}/both/deep/two")
+    assert (two.name, len(two.packages)) == ("two", 2)
+    assert len(open_machine(f"{packed}/both/deep/one/sys").packages) == 1
+    with pytest.raises(HostError, match="no such folder is in the archive"):
+        open_machine(f"{packed}/both/three")
+    with pytest.raises(HostError, match="holds several machines"):
+        open_machine(f"{packed}/both/deep/../../both")
 
 
 def test_names_come_with_the_project() -> None:

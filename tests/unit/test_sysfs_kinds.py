@@ -50,6 +50,8 @@ def test_instruction_caches_are_left_out_and_masks_of_zeros_mean_the_cpu_itself(
     [
         ("cpu_capacity", (1024, 1024, 446, 446), ["performance"] * 2 + ["efficiency"] * 2),
         ("cpu_capacity", (1024, 1024, 1024, 1024), [""] * 4),
+        ("cpu_capacity", (1024, 900, 880, 250), ["performance", "middle", "middle", "efficiency"]),
+        ("cpu_capacity", (1000, 980, 520, 500), ["performance", "performance", "efficiency", "efficiency"]),
         ("cpufreq/base_frequency", (1900000, 1900000, 1400000, 1400000), ["performance"] * 2 + ["efficiency"] * 2),
         ("cpufreq/cpuinfo_max_freq", (5000000, 4800000, 3900000, 3900000), [""] * 4),
     ],
@@ -86,6 +88,17 @@ def test_memory_behind_cxl_and_nvdimm_is_far(tmp_path: Path) -> None:
     machine = read(tmp_path)
     assert [str(node.kind) for node in machine.nodes] == ["dram", "far", "far", "dram"]
     assert machine.nodes[1].kind_source.endswith("dax0.0/target_node")
+
+
+def test_nodes_with_movable_memory_alone_are_told(tmp_path: Path) -> None:
+    """The kernel lists nodes with memory, and those of ordinary memory; without the second list none is told."""
+    write_tree(
+        tmp_path, parse_synthetic("2 nodes x 1 core, 1G per node, memory node 1G near 0, memory node 0 near 1")
+    )
+    put(tmp_path, f"{NODE}/has_memory", "0-2")
+    assert not any(node.movable for node in read(tmp_path).nodes)
+    put(tmp_path, f"{NODE}/has_normal_memory", "0-1")
+    assert [node.movable for node in read(tmp_path).nodes] == [False, False, True, False]
 
 
 def test_bandwidth_tells_kinds_where_there_are_no_tiers(tmp_path: Path) -> None:

@@ -43,6 +43,7 @@ def to_facts(machine: Machine) -> dict[str, Any]:
                 "kind_source": node.kind_source,
                 "initiators": list(node.initiators),
                 "tier": node.tier,
+                "movable": node.movable,
             }
             for node in nodes
         ],
@@ -52,6 +53,7 @@ def to_facts(machine: Machine) -> dict[str, Any]:
         "pci": [_device(machine, device) for device in machine.devices if not device.class_code.startswith(BRIDGE)],
         "bridges": [_device(machine, device) for device in machine.devices if device.class_code.startswith(BRIDGE)],
         "offline": list(machine.offline),
+        "disallowed": list(machine.disallowed),
         "isolated": list(machine.isolated),
         "dies": _lists(machine.dies),
         "caches": [{"level": c.level, "cpus": list(c.cpus), "size_bytes": c.size} for c in machine.caches],

@@ -20,7 +20,7 @@ from agent.core.machines.lstopo_element import Element
 from agent.core.machines.lstopo_nodes import SOURCE, Memory, nodes_of
 from agent.core.machines.uncore import UNCORE_LEVEL, uncore_of
 from agent.model.idset import MAX_ID, CpuSet, NodeSet
-from agent.model.machine import PCI_ADDRESS, Cache, Cpu, Machine, PciDevice
+from agent.model.machine import PCI_ADDRESS, Cache, Cpu, KernelCpu, KernelFacts, Machine, PciDevice
 
 _CACHE = re.compile(r"L(\d)d?Cache")
 _PCI_TYPE = re.compile(r"([0-9a-f]{4}) \[([0-9a-f]{4}):([0-9a-f]{4})\]", re.ASCII | re.IGNORECASE)
@@ -58,6 +58,14 @@ class XmlMachine:
         """The online CPUs of an object."""
         return CpuSet(each.bits("cpuset")) & self.online
 
+    def numbers(self, *kinds: str) -> dict[int, int]:
+        """Online CPU -> the system's number of the object of these types that holds it, as far as there is one."""
+        found: dict[int, int] = {}
+        for each, _ in self.of(*kinds):
+            if each.get("os_index"):
+                found.update(dict.fromkeys(self.cpus(each), each.number("os_index", most=2**31)))
+        return found
+
     def groups(self, *kinds: str) -> dict[int, int]:
         """Online CPU -> lowest CPU of the object of these types that holds it; itself where none does."""
         found = {cpu: cpu for cpu in self.online}
@@ -76,7 +84,7 @@ def machine_from(root: Element, name: str = "") -> Machine:
     tree = _tree(root)
     if not tree.online:
         raise tree.top.wrong("has no PU objects that are online: no machine")
-    memory = nodes_of(tree.root, tree.top, list(tree.of("NUMANode")), tree.online)
+    memory = nodes_of(tree.root, [each for each, _ in tree.objects], tree.online)
     core = _cut(tree.groups("Core"), memory)
     package = _packages(tree)
     lowest = {number: min(cpu for cpu, mine in package.items() if mine == number) for number in set(package.values())}
@@ -84,17 +92,55 @@ def machine_from(root: Element, name: str = "") -> Machine:
     caches, ids = _caches(tree)
     uncore = uncore_of(caches, ids, core, memory.owner)
     kinds = _kinds(tree)
+    hidden = CpuSet(tree.top.bits("complete_cpuset")) - tree.online
+    disallowed = hidden & CpuSet(tree.top.bits("online_cpuset"))
     return Machine(
         cpus=tuple(
             Cpu(cpu, memory.owner[cpu], core[cpu], package[cpu], die[cpu], uncore.get(cpu), kinds.get(cpu, ""))
             for cpu in tree.online
         ),
         nodes=memory.nodes,
-        offline=CpuSet(tree.top.bits("complete_cpuset")) - tree.online,
+        offline=hidden - disallowed,
+        disallowed=disallowed,
         caches=caches,
         devices=_devices(tree, memory),
+        kernel=_kernel(tree, memory, caches, ids),
         name=name,
+        warnings=(*_of_hidden(tree, hidden, disallowed), *memory.warnings),
     )
+
+
+def _of_hidden(tree: XmlMachine, hidden: CpuSet, disallowed: CpuSet) -> Iterator[str]:
+    """What is to be said of CPUs that are not in the file: format 1 tells why they are not, format 2 does not."""
+    if disallowed:
+        yield f"CPUs {disallowed} are online, and not allowed to lstopo: write the file with --disallowed"
+    if hidden - disallowed and not tree.top.get("online_cpuset"):
+        yield f"CPUs {hidden} are offline, or not allowed to lstopo: with --disallowed the file tells which"
+
+
+def _kernel(
+    tree: XmlMachine, memory: Memory, caches: tuple[Cache, ...], ids: dict[tuple[int, int], int]
+) -> KernelFacts | None:
+    """The kernel's own numbers: lstopo keeps those of cores and packages; None where it does not for every CPU.
+
+    Whether a cache has an id only later versions write; where none is written, each cache is taken to have one.
+    """
+    number = {kind: tree.numbers(*names) for kind, names in (("core", ("Core",)), ("package", _PACKAGES))}
+    if any(each.keys() != set(tree.online) for each in number.values()):
+        return None
+    outer = [cache for cache in caches if cache.level >= UNCORE_LEVEL]
+    found = {
+        cpu: KernelCpu(
+            number["core"][cpu], number["package"][cpu],
+            tuple(
+                (ids.get((each.level, each.cpus.first), each.cpus.first), len(each.cpus))
+                for each in outer if cpu in each.cpus
+            ),
+        )
+        for cpu in tree.online
+    }  # fmt: skip
+    nodes = {node.id: node.cpus for node in memory.nodes if node.online}
+    return KernelFacts(found, len(set(number["package"].values())), len(found), nodes)
 
 
 def _tree(root: Element) -> XmlMachine:
@@ -178,7 +224,8 @@ def _devices(tree: XmlMachine, memory: Memory) -> tuple[PciDevice, ...]:
             )
         place = next((one for one in reversed(around) if one.get("cpuset")), tree.top)
         nodes = memory.owners(tree.cpus(place))
-        told = nodes if len(nodes) < len(set(memory.owner.values())) else NodeSet()  # everywhere: nobody says where
+        hosts = len(set(memory.owner.values()))
+        told = nodes if len(nodes) < hosts or hosts == 1 else NodeSet()  # on all of several nodes: nothing says where
         parent = next((one.get("pci_busid").lower() for one in reversed(around) if one.get("pci_busid")), "")
         found[address] = PciDevice(
             address, what[1].lower() + "00", what[2].lower(), what[3].lower(), parent=parent, numa_nodes=told,

@@ -32,47 +32,48 @@ class Memory:
     Attributes:
         nodes: ascending id.
         owner: online CPU -> its node.
+        warnings: what of the file could not be used.
     """
 
     nodes: tuple[NumaNode, ...]
     owner: dict[int, int]
+    warnings: tuple[str, ...] = ()
 
     def owners(self, cpus: CpuSet) -> NodeSet:
         """The nodes of some online CPUs."""
         return NodeSet.from_ids(self.owner[cpu] for cpu in cpus)
 
 
-def nodes_of(
-    root: Element, top: Element, found: Sequence[tuple[Element, tuple[Element, ...]]], online: CpuSet
-) -> Memory:
+def nodes_of(root: Element, objects: Sequence[Element], online: CpuSet) -> Memory:
     """Read the nodes; a file without any has one, the whole machine.
 
     Args:
         root: the topology.
-        top: its machine.
-        found: the NUMANode objects in order, with what is around each.
+        objects: all that it holds, in order, its machine first.
         online: the CPUs.
     """
     elements: dict[int, Element] = {}
-    for each, _ in found:
+    for each in (one for one in objects if one.get("type") == "NUMANode"):
         number = each.number("os_index", most=MAX_ID)
         if number in elements:
             raise each.wrong("is there twice")
         elements[number] = each
     if not elements:
-        elements = {0: top}
+        elements = {0: objects[0]}
     near = {number: CpuSet(each.bits("cpuset")) & online for number, each in elements.items()}
     owner = _owners(elements, near, online)
     lost = next((number for number in sorted(set(owner.values())) if number not in elements), None)
-    matrix = _distances(root, top, list(elements)) if lost is None else {}
+    matrix = _distances(root, objects, list(elements)) if lost is None else {}
+    unused = any(True for one in objects for _ in one.all("distances")) and len(elements) > 1 and not matrix
     nodes = [] if lost is None else [_lost(lost, owner)]
     for number in elements:
         cpus = CpuSet.from_ids(cpu for cpu, node in owner.items() if node == number)
         close = NodeSet.from_ids(owner[cpu] for cpu in near[number])
         everywhere = len(close) == len(set(owner.values())) > 1
         memory = elements[number].number("local_memory", 0, most=MOST_BYTES)
-        kind = _KINDS.get(elements[number].get("subtype"), MemoryKind.DRAM) if memory else MemoryKind.NONE
-        said = elements[number].get("subtype") or not memory
+        word = _word(elements[number])
+        kind = _KINDS.get(word, MemoryKind.DRAM) if memory else MemoryKind.NONE
+        said = word or not memory
         nodes.append(
             NumaNode(
                 id=number,
@@ -85,7 +86,14 @@ def nodes_of(
                 initiators=NodeSet() if cpus or everywhere else close,
             )
         )
-    return Memory(tuple(sorted(nodes, key=lambda node: node.id)), owner)
+    told = ("<distances>: no matrix is of all NUMA nodes: distances are left out",) if unused else ()
+    return Memory(tuple(sorted(nodes, key=lambda node: node.id)), owner, told)
+
+
+def _word(each: Element) -> str:
+    """What lstopo calls a node's memory; "" where it does not say: format 1 has it as an info."""
+    told = (info.get("value") for info in each.all("info") if info.get("name") == "Type")
+    return each.get("subtype") or next(told, "")
 
 
 def _lost(number: int, owner: dict[int, int]) -> NumaNode:
@@ -95,9 +103,7 @@ def _lost(number: int, owner: dict[int, int]) -> NumaNode:
 
 
 def _owners(elements: dict[int, Element], near: dict[int, CpuSet], online: CpuSet) -> dict[int, int]:
-    order = sorted(
-        elements, key=lambda node: (len(near[node]), elements[node].get("subtype") in _KINDS, node), reverse=True
-    )
+    order = sorted(elements, key=lambda node: (len(near[node]), _word(elements[node]) in _KINDS, node), reverse=True)
     owner: dict[int, int] = {}
     for node in order:  # the best comes last and stays
         owner.update(dict.fromkeys(near[node], node))
@@ -119,12 +125,12 @@ def _pages(each: Element) -> tuple[tuple[int, int], ...]:
     return tuple(huge)
 
 
-def _distances(root: Element, top: Element, order: Sequence[int]) -> dict[int, dict[int, int]]:
+def _distances(root: Element, objects: Sequence[Element], order: Sequence[int]) -> dict[int, dict[int, int]]:
     """Node -> node -> distance; empty where the file has no matrix of all nodes.
 
     Args:
         root: the topology; format 2 has it there.
-        top: the machine; format 1 has it there.
+        objects: format 1 has it in the one that holds all nodes: the machine, or its only package.
         order: the nodes as the file lists them.
     """
     for each in root.all("distances2"):
@@ -135,7 +141,7 @@ def _distances(root: Element, top: Element, order: Sequence[int]) -> dict[int, d
                 raise each.wrong(f"has {len(values)} values for {len(nodes)} nodes")
             if set(nodes) == set(order):
                 return _matrix(nodes, values)
-    for each in top.all("distances"):
+    for each in (found for one in objects for found in one.all("distances")):
         values = [_scaled(part, each.get("latency_base")) for part in each.all("latency")]
         if len(order) > 1 and len(values) == len(order) ** 2:
             return _matrix(order, values)

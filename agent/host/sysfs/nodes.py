@@ -11,7 +11,7 @@ from agent.errors import MalformedError, SysfsMalformedError
 from agent.host.sysfs.cpus import CPUS
 from agent.host.sysfs.read import SysfsReader, ids_in, parse_meminfo, parse_number
 from agent.host.sysfs.tiers import NODES, read_classes
-from agent.model.idset import CpuSet
+from agent.model.idset import CpuSet, NodeSet
 from agent.model.machine import MemoryKind, NumaNode
 
 PAGES = "sys/kernel/mm/hugepages"
@@ -35,6 +35,7 @@ def read_nodes(reader: SysfsReader, online: CpuSet) -> tuple[NumaNode, ...]:
     memory = {node: _memory(reader, node) if node in ids else 0 for node in cpus}
     distances = _distances(reader, ids) if len(cpus) == len(ids) else {}
     classes = read_classes(reader, cpus, memory, node_of)
+    movable = _movable(reader)
     return tuple(
         NumaNode(
             id=node,
@@ -46,10 +47,17 @@ def read_nodes(reader: SysfsReader, online: CpuSet) -> tuple[NumaNode, ...]:
             kind_source=classes[node].source,
             initiators=classes[node].initiators,
             tier=classes[node].tier,
+            movable=bool(memory[node]) and node in movable,
             online=node in ids,
         )
         for node in cpus
     )
+
+
+def _movable(reader: SysfsReader) -> NodeSet:
+    """Nodes with memory of which none is ordinary; empty where the kernel does not say which nodes have that."""
+    ordinary = reader.ids(f"{NODES}/has_normal_memory")
+    return NodeSet() if ordinary is None else NodeSet((reader.ids(f"{NODES}/has_memory") or 0) & ~ordinary)
 
 
 def _node_ids(reader: SysfsReader) -> list[int]:

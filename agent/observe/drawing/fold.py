@@ -81,7 +81,8 @@ def _same_memory(one: NumaNode | None, other: NumaNode | None) -> bool:
     if one is None or other is None:
         return one is other
     return (
-        (one.kind, one.online, one.hugepages) == (other.kind, other.online, other.hugepages)
+        (one.kind, one.movable, one.online, one.hugepages)
+        == (other.kind, other.movable, other.online, other.hugepages)
         and len(one.initiators) == len(other.initiators)
         and abs(one.memory - other.memory) <= MEMORY_SLACK * max(one.memory, other.memory)
     )

@@ -44,7 +44,9 @@ def machine_box(scene: Scene) -> Box:
 
 
 def _offline(scene: Scene) -> str:
-    return f"offline: {cpu_list(scene.machine.offline)}" if scene.machine.offline else ""
+    machine = scene.machine
+    texts = (("offline", machine.offline), ("not allowed to lstopo", machine.disallowed))
+    return "; ".join(f"{what}: {cpu_list(cpus)}" for what, cpus in texts if cpus)
 
 
 def _warnings(scene: Scene) -> str:
@@ -148,7 +150,8 @@ def _box(scene: Scene, unit: Unit, room: float) -> Box:
 
 def _node(scene: Scene, unit: Unit, node: NumaNode, room: float) -> Box:
     where = cpu_list(node.cpus)
-    about = [where, size(node.memory), MEMORY_WORDS[node.kind], "" if node.online else "not online"]
+    movable = "movable only" if node.movable else ""
+    about = [where, size(node.memory), MEMORY_WORDS[node.kind], movable, "" if node.online else "not online"]
     lines = [TextLine(unit.label, where if node.cpus else "", bold=True)]
     if not node.cpus:
         near = f", nearest to node {node.initiators}" if node.initiators else ""
