@@ -60,9 +60,8 @@ def _units(machine: Machine) -> None:
     for cpus in machine.dies:
         assert len({by_id[cpu].package for cpu in cpus}) == 1, "a die is inside one package"
         assert all(by_id[cpu].die == cpus.first for cpu in cpus), "a die is called by its lowest CPU"
-    assert {cpu.kind for cpu in machine.cpus} <= {"", "performance", "middle", "efficiency"}, (
-        "kinds of cores are known words"
-    )
+    kinds = {"", "performance", "middle", "efficiency"}
+    assert {cpu.kind for cpu in machine.cpus} <= kinds, "kinds of cores are known words"
 
 
 def _nodes(machine: Machine) -> None:

@@ -1,4 +1,4 @@
-"""What lstopo's files tell in words and places of their own: kinds of memory, hidden CPUs, distances, the kernel's ids."""
+"""What lstopo's files tell in words and places of their own: kinds of memory, hidden CPUs, distances, numbers."""
 
 from __future__ import annotations
 

@@ -92,13 +92,11 @@ def test_memory_behind_cxl_and_nvdimm_is_far(tmp_path: Path) -> None:
 
 def test_nodes_with_movable_memory_alone_are_told(tmp_path: Path) -> None:
     """The kernel lists nodes with memory, and those of ordinary memory; without the second list none is told."""
-    write_tree(
-        tmp_path, parse_synthetic("2 nodes x 1 core, 1G per node, memory node 1G near 0, memory node 0 near 1")
-    )
+    write_tree(tmp_path, parse_synthetic("2 nodes x 1 core, 1G per node, memory node 1G near 0"))
     put(tmp_path, f"{NODE}/has_memory", "0-2")
     assert not any(node.movable for node in read(tmp_path).nodes)
     put(tmp_path, f"{NODE}/has_normal_memory", "0-1")
-    assert [node.movable for node in read(tmp_path).nodes] == [False, False, True, False]
+    assert [node.movable for node in read(tmp_path).nodes] == [False, False, True]
 
 
 def test_bandwidth_tells_kinds_where_there_are_no_tiers(tmp_path: Path) -> None:

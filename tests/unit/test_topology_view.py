@@ -17,7 +17,7 @@ from agent.cli import group
 from agent.cli.topology import command
 from agent.core.machines.synthetic import parse_synthetic
 from agent.host.checkpoint import Checkpoint
-from agent.model.idset import NodeSet
+from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Confinement, Ledger
 from agent.model.machine import Machine
 from agent.observe.tree import tree
@@ -67,6 +67,16 @@ def test_tree_shows_every_part_where_it_hangs() -> None:
     assert "4 NIC VFs of 03:00.0" in lines
     assert any("huge pages 1024 × 2Mi, 4 × 1Gi" in line for line in lines)
     assert "2  21  21  10  12" in lines
+
+
+def test_what_the_kernel_keeps_apart_is_told() -> None:
+    """Memory that is movable only, offline CPUs, and CPUs that a cgroup hid from lstopo."""
+    machine = two_sockets()
+    nodes = (*machine.nodes[:-1], replace(machine.nodes[-1], movable=True))
+    text = shown(replace(machine, nodes=nodes, offline=CpuSet.of(200), disallowed=CpuSet.of(201, 202)))
+    assert text.count("movable only") == 1
+    assert "offline: CPU 200" in text
+    assert "not allowed to lstopo: CPUs 201-202" in text
 
 
 def test_each_distance_stands_below_the_number_of_its_node() -> None:
