@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import tarfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,6 +18,7 @@ from agent.model.machine import Machine
 from agent.model.rules import Minor
 from tests.parity.machines import machine_of
 from tests.peers import PeerMissingError, readers
+from tests.reference import MACHINES, needs_machines
 from tests.replay.odd import ODD, PLACE
 from tests.replay.odd_machine import Odd
 
@@ -24,6 +26,9 @@ TOPOLOGY = ("all", "nodes", "sockets", "cores", "uncores", "core_of", "num_cpus"
 
 MASKED = {"no-numa-unknown": {-1: 0}}
 """Nodes whose number no mask of the kubelet can hold: there it crashes, and numalign goes by their ranks (D23)."""
+
+ONE_ROW = "offline-cpu0-node0"
+"""A node with two distances, on a machine of one node: cAdvisor takes them, numalign leaves them out and says so."""
 
 
 def archive(odd: Odd) -> Path:
@@ -66,6 +71,27 @@ def test_cadvisor_finds_the_same_in_every_recorded_tree(tmp_path: Path) -> None:
         wrong = {f.name: (v, t) for f, v, t in zip(folders, map(as_seen, views), found, strict=True) if v != t}
         assert not wrong, minor
     assert len(folders) >= 20
+
+
+@needs_machines
+@pytest.mark.go
+@pytest.mark.usefixtures("cadvisor")
+def test_cadvisor_finds_the_same_on_other_peoples_recordings(tmp_path: Path) -> None:
+    """Wherever a recorder kept what cAdvisor needs to find a CPU, it finds what numalign's view has."""
+    folders = []
+    for recording in sorted(MACHINES.glob("*.tar.bz2")):
+        place = tmp_path / recording.name.removesuffix(".tar.bz2")
+        place.mkdir()
+        subprocess.run(["tar", "xf", recording, "-C", place, "--no-same-permissions"], check=False)
+        folders.append(next(sys.parent for sys in sorted(place.glob("*/sys"))))
+    answers = zip(folders, _asked(Minor.V1_36, folders), strict=True)
+    told = {f.parent.name: (f, each) for f, each in answers if any(node["cores"] for node in each["machine"]["numa"])}
+    for name, (folder, answer) in told.items():
+        seen, found = as_seen(kubelet_view(open_machine(str(folder)))), as_told(answer, {})
+        if name == ONE_ROW:
+            found["memory"] = {node: (*rest, ()) for node, (*rest, _) in found["memory"].items()}
+        assert seen == found, name
+    assert len(told) >= 10
 
 
 def unpacked(recording: Path, place: Path) -> Path:
