@@ -49,9 +49,9 @@ Examples:
 def command(root: str | None, output: str, ledger: Path | None, target: Path | None, *, full: bool) -> None:
     """Show sockets, NUMA nodes, caches, cores, memory, devices and distances of a machine.
 
-    MACHINE is a folder with sys/ in it, an archive made by `numalign record`, a file that hwloc's `lstopo
-    --disallowed machine.xml` wrote, the name of a machine that comes with numalign, or a description after
-    "synthetic:". Without it, this machine is shown.
+    MACHINE is a folder with sys/ in it, an archive made by `numalign record` (ARCHIVE/FOLDER where it holds
+    several machines), a file that hwloc's `lstopo --disallowed machine.xml` wrote, the name of a machine that
+    comes with numalign, or a description after "synthetic:". Without it, this machine is shown.
 
     \b
     The part after "synthetic:" is made of, with commas between:
