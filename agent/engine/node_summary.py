@@ -322,7 +322,10 @@ def _in_namespace(pod: Pod, names: Mapping[str, str]) -> Pod:
 def _bare(machine: Machine, rules: Rules) -> Machine:
     """Without what no decision reads: PCI functions only where devices are chosen by their place on the tree."""
     devices = machine.devices if rules.pcie is PcieLocality.CHOOSE else ()
-    return replace(machine, caches=(), devices=devices, kernel=None, name="", warnings=())
+    nodes = tuple(replace(each, movable=False) for each in machine.nodes)
+    return replace(
+        machine, nodes=nodes, disallowed=CpuSet(), caches=(), devices=devices, kernel=None, name="", warnings=()
+    )
 
 
 def _needed(inventory: DeviceInventory) -> DeviceInventory:

@@ -129,8 +129,17 @@ def test_a_cache_without_id_attracts_only_under_fixed(name: str, fixed: list[str
 
 
 def test_a_kernel_without_numa_has_no_memory_to_manage() -> None:
-    """The kubelet knows no memory of the packages that it takes for nodes: a setting that needs it is refused."""
+    """The kubelet knows no memory of the packages that it takes for nodes: a setting that needs it is refused.
+
+    Where node 0 is all that there is, it keeps the machine's memory.
+    """
     memory = {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}]}
     assert managers_of(recorded("no-numa"), {**SETTINGS, **memory}).start().memory.nodes
     with pytest.raises(SettingsError, match="no NUMA nodes"):
         managers_of(recorded("no-numa"), {**SETTINGS, **memory, "compatibility": KUBELET})
+    (book,) = (
+        managers_of(recorded("no-numa-unknown"), {**SETTINGS, **memory, "compatibility": KUBELET})
+        .start()
+        .memory.nodes
+    )
+    assert (book.id, book.free("memory")) == (0, (4 << 30) - (100 << 20))

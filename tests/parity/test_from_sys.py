@@ -23,7 +23,12 @@ LEFT_OUT = {
     "no-numa-offline",  # the program counts the CPUs of the cores itself, and not as cAdvisor does (defect D23)
 }
 POLICIES = ("none", "best-effort", "restricted", "single-numa-node")
-OPTIONS = ({}, {"full-pcpus-only": "true"}, {"prefer-align-cpus-by-uncorecache": "true"}, {"align-by-socket": "true"})
+OPTIONS: tuple[dict[str, str], ...] = (
+    {},
+    {"full-pcpus-only": "true"},
+    {"prefer-align-cpus-by-uncorecache": "true"},
+    {"align-by-socket": "true"},
+)
 AMOUNTS = (3, 1, 2, 4, 1)
 
 

@@ -20,7 +20,7 @@ from tests.parity.machines import machine_of
 from tests.peers import PeerMissingError, readers
 from tests.reference import MACHINES, needs_machines
 from tests.replay.odd import ODD, PLACE
-from tests.replay.odd_machine import Odd
+from tests.replay.odd_machine import NODE, Odd
 
 TOPOLOGY = ("all", "nodes", "sockets", "cores", "uncores", "core_of", "num_cpus", "num_sockets", "num_cores")
 
@@ -63,20 +63,17 @@ def test_the_view_is_the_machine_but_for_what_is_written_down(odd: Odd) -> None:
 def test_cadvisor_finds_the_same_in_every_recorded_tree(tmp_path: Path) -> None:
     """The reader of each kubelet's cAdvisor gives the managers what numalign's view of the same tree has."""
     folders = [unpacked(archive(odd), tmp_path) for odd in ODD]
-    views = [kubelet_view(open_machine(str(folder))) for folder in folders]
+    seen = [as_seen(kubelet_view(open_machine(str(folder)))) for folder in folders]
     for minor in Minor:
-        found = [
-            as_told(each, MASKED.get(f.name, {})) for f, each in zip(folders, _asked(minor, folders), strict=True)
-        ]
-        wrong = {f.name: (v, t) for f, v, t in zip(folders, map(as_seen, views), found, strict=True) if v != t}
-        assert not wrong, minor
+        for folder, ours, answer in zip(folders, seen, _asked(minor, folders), strict=True):
+            assert common(folder, ours) == common(folder, as_told(answer, MASKED.get(folder.name, {}))), folder.name
     assert len(folders) >= 20
 
 
 @needs_machines
 @pytest.mark.go
 @pytest.mark.usefixtures("cadvisor")
-def test_cadvisor_finds_the_same_on_other_peoples_recordings(tmp_path: Path) -> None:
+def test_cadvisor_finds_the_same_in_the_reference_folder(tmp_path: Path) -> None:
     """Wherever a recorder kept what cAdvisor needs to find a CPU, it finds what numalign's view has."""
     folders = []
     for recording in sorted(MACHINES.glob("*.tar.bz2")):
@@ -85,13 +82,19 @@ def test_cadvisor_finds_the_same_on_other_peoples_recordings(tmp_path: Path) -> 
         subprocess.run(["tar", "xf", recording, "-C", place, "--no-same-permissions"], check=False)
         folders.append(next(sys.parent for sys in sorted(place.glob("*/sys"))))
     answers = zip(folders, _asked(Minor.V1_36, folders), strict=True)
-    told = {f.parent.name: (f, each) for f, each in answers if any(node["cores"] for node in each["machine"]["numa"])}
-    for name, (folder, answer) in told.items():
-        seen, found = as_seen(kubelet_view(open_machine(str(folder)))), as_told(answer, {})
-        if name == ONE_ROW:
-            found["memory"] = {node: (*rest, ()) for node, (*rest, _) in found["memory"].items()}
-        assert seen == found, name
+    told = [(folder, each) for folder, each in answers if any(node["cores"] for node in each["machine"]["numa"])]
+    for folder, answer in told:
+        ours, theirs = as_seen(kubelet_view(open_machine(str(folder)))), as_told(answer, {})
+        if folder.parent.name == ONE_ROW:
+            theirs["memory"] = {node: (*rest, ()) for node, (*rest, _) in theirs["memory"].items()}
+        assert common(folder, ours) == common(folder, theirs), folder.parent.name
     assert len(told) >= 10
+
+
+def common(folder: Path, parts: dict[str, Any]) -> dict[str, Any]:
+    """What is compared: without NUMA, a single node keeps its memory here, and has none for cAdvisor (D23)."""
+    lone = len(parts["nodes"]) == 1 and not (folder / NODE).is_dir()
+    return {**parts, "memory": {}} if lone else parts
 
 
 def unpacked(recording: Path, place: Path) -> Path:

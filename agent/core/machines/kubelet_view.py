@@ -34,7 +34,8 @@ def kubelet_view(machine: Machine) -> Machine:
 
     A machine that was described has no numbers of a kernel, and a recording may lack them for every CPU: both are
     taken by their sets. A CPU that alone lacks an id does not exist for the kubelet. On a kernel without NUMA the
-    nodes are the packages (defect D23); they are marked as not online, as no kernel knows them.
+    nodes are the packages (defect D23); they are marked as not online, as no kernel knows them. A single package 0 is
+    the kernel's only node.
     """
     facts = machine.kernel
     told = {each.id: facts.cpus[each.id] for each in machine.cpus if each.id in facts.cpus} if facts else {}
@@ -54,7 +55,7 @@ def kubelet_view(machine: Machine) -> Machine:
         )
         for each in machine.cpus if each.id in core_of
     )  # fmt: skip
-    nodes = _numa(machine, cpus, facts.nodes) if facts.nodes else _packages(node_of)
+    nodes = _numa(machine, cpus, facts.nodes) if facts.nodes else _packages(machine, node_of)
     sockets = facts.sockets if facts.sockets != len({each.package for each in cpus}) else None
     counted = None if facts.nodes or facts.folders == len(cpus) else facts.folders
     if (cpus, nodes, sockets, counted) == (machine.cpus, machine.nodes, machine.sockets, machine.counted):
@@ -63,7 +64,7 @@ def kubelet_view(machine: Machine) -> Machine:
         machine, cpus=cpus, nodes=nodes, sockets=sockets, counted=counted, kernel=None,
         isolated=machine.isolated & CpuSet.from_ids(core_of),
     )  # fmt: skip
-    return view if facts.nodes else _without_places(view)
+    return view if view.kernel_nodes else _without_places(view)
 
 
 def _without_places(machine: Machine) -> Machine:
@@ -117,8 +118,13 @@ def _numa(machine: Machine, cpus: tuple[Cpu, ...], folders: Collection[int]) -> 
     return tuple(replace(each, cpus=there[each.id]) for each in machine.nodes if each.id in folders)
 
 
-def _packages(node_of: Mapping[int, int]) -> tuple[NumaNode, ...]:
-    """Packages as nodes: cAdvisor gives them neither memory nor huge pages nor distances."""
+def _packages(machine: Machine, node_of: Mapping[int, int]) -> tuple[NumaNode, ...]:
+    """Packages as nodes: cAdvisor gives them neither memory nor huge pages nor distances.
+
+    A single node 0 keeps the machine's memory: where all lies on one node, that changes no choice.
+    """
+    if set(node_of.values()) == {0}:
+        return tuple(replace(each, cpus=CpuSet.from_ids(node_of)) for each in machine.nodes)
     return tuple(
         NumaNode(
             number, CpuSet.from_ids(cpu for cpu, node in node_of.items() if node == number), 0,
