@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import subprocess
 import tarfile
 from collections.abc import Mapping
@@ -13,7 +15,10 @@ import pytest
 
 from agent.core.cpus.topology import CpuTopology
 from agent.core.machines.kubelet_view import kubelet_view
+from agent.host.archives import open_root
 from agent.host.machines import open_machine
+from agent.host.record import record
+from agent.host.sysfs.read import RECORDING
 from agent.model.machine import Machine
 from agent.model.rules import Minor
 from tests.parity.machines import machine_of
@@ -29,6 +34,8 @@ MASKED = {"no-numa-unknown": {-1: 0}}
 
 ONE_ROW = "offline-cpu0-node0"
 """A node with two distances, on a machine of one node: cAdvisor takes them, numalign leaves them out and says so."""
+
+FIRST_FORMAT = sorted(Path(__file__).with_name("machines").glob("*.tar.xz"))
 
 
 def archive(odd: Odd) -> Path:
@@ -56,6 +63,21 @@ def test_the_view_is_the_machine_but_for_what_is_written_down(odd: Odd) -> None:
     view = kubelet_view(machine)
     assert parts(view) == {**parts(machine), **odd.seen}
     assert view.digest == machine.digest or odd.seen
+
+
+@pytest.mark.parametrize("recording", FIRST_FORMAT, ids=lambda path: path.name.partition(".")[0])
+def test_a_recording_of_the_first_format_is_taken_as_if_it_were_whole(recording: Path) -> None:
+    """It has an id for each outer cache once, and none of inner ones: that says nothing of the kernel."""
+    machine = open_machine(str(recording))
+    uneven = {"uncore": {0: 0, 2: 0, 3: 0}} if recording.name.startswith("guest-offline") else {}  # as in defect D22
+    assert parts(kubelet_view(machine)) == {**parts(machine), **uneven}
+    with open_root(str(recording)) as files:
+        again = record(files, "again", live=False)
+    assert again.machine.digest == machine.digest
+    with tarfile.open(fileobj=io.BytesIO(again.archive)) as packed:
+        noted = packed.extractfile(f"again/{RECORDING}")
+        assert noted is not None
+        assert json.load(noted)["format"] == 1
 
 
 @pytest.mark.go
