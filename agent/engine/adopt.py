@@ -78,7 +78,7 @@ class Adopter:
         self.ledger = base
         self._words = words
         self._pods = tuple(pods)
-        self._judge = AlignmentCheck(node.seen, node.inventory)
+        self._judge = AlignmentCheck(node.seen, node.inventory, compatibility=node.rules.compatibility)
         self._taken = node.reserved | CpuSet.union(
             [*(cpus for each in base.cpus.assigned.values() for cpus in each.values()), *base.cpus.pools.values()]
         )

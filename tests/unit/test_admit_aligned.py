@@ -13,6 +13,7 @@ from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, CpuBooks, DeviceBooks, Ledger, MemoryBooks, PodRecord
 from agent.model.pod import Container, Pod, Qos
+from agent.model.rules import Compatibility
 
 FOUR = parse_synthetic("2 sockets x 2 nodes x 2 cores, 1G per node")
 """CPUs 0-1, 2-3, 4-5, 6-7 on nodes 0, 1 (socket 0), 2, 3 (socket 1)."""
@@ -72,6 +73,45 @@ def test_what_lies_outside_is_named(held: dict[str, str], why: str) -> None:
 def test_an_affinity_that_is_not_preferred_is_not_alignment() -> None:
     """Best-effort lets a pod in on two nodes where one would do on an empty machine: it is told."""
     assert judged(Hint(NodeSet.of(0, 1), preferred=False), "best-effort", cpus="0,2") == (False, UNPREFERRED)
+
+
+GRACE = parse_synthetic(
+    "2 sockets x 1 node x 4 cores, 1G per node, memory node 1G gpu near 0, memory node 1G gpu near 1"
+)
+"""CPUs 0-3, 4-7 on nodes 0, 1; node 2 is GPU memory beside node 0, node 3 beside node 1."""
+
+
+def judged_beside(
+    hint: Hint, gpu: str, mems: str = "", *, policy: str = "restricted", compatibility: str = "fixed"
+) -> tuple[bool, str]:
+    """The verdict on a container with CPU 0 and a GPU that names a node without CPUs as its own."""
+    pod = Pod("u", "u", "default", (Container("c"),), Qos.GUARANTEED)
+    ledger = Ledger(
+        GRACE.digest,
+        CpuBooks(GRACE.online, {"u": {"c": CpuSet.parse("0")}}),
+        MemoryBooks(blocks={"u": {"c": (Block("memory", 5, NodeSet.parse(mems)),)}} if mems else {}),
+        DeviceBooks({"u": {"c": {GPU: (gpu,)}}}),
+    )
+    inventory = DeviceInventory({GPU: (Device("gpu2", NodeSet.of(2)), Device("gpu3", NodeSet.of(3)))})
+    check = AlignmentCheck(GRACE, inventory, compatibility=Compatibility(compatibility))
+    found = check.judged(ledger, PodRecord(pod, policy, "container", affinity={"c": hint}))
+    return found.aligned["c"], found.why.get("c", "")
+
+
+def test_what_lies_on_a_node_without_cpus_is_in_place_on_the_cpu_node_nearest_to_it() -> None:
+    """A GPU's own memory is a NUMA node on some machines: the GPU and that memory belong to the CPUs beside them."""
+    assert judged_beside(ZERO, "gpu2", "0,2") == (True, "")
+    assert judged_beside(ZERO, "gpu2", policy="none") == (True, "")
+    far = f"device gpu3 of {GPU} is local to NUMA node 3, outside the affinity 0"
+    assert judged_beside(ZERO, "gpu3") == (False, far)
+    assert not judged_beside(ZERO, "gpu3", policy="none")[0]
+    assert not judged_beside(ZERO, "gpu2", "3")[0]
+
+
+def test_to_a_kubelet_a_node_without_cpus_is_one_like_any_other() -> None:
+    """Its affinity names such nodes themselves, so nothing is in place beside them."""
+    assert not judged_beside(ZERO, "gpu2", compatibility="kubelet")[0]
+    assert judged_beside(Hint(NodeSet.of(0, 2), preferred=True), "gpu2", compatibility="kubelet") == (True, "")
 
 
 def test_with_align_by_socket_the_sockets_cpus_will_do() -> None:

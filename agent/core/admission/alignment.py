@@ -3,6 +3,8 @@
 Called by `agent.core.admission.node` for each pod that gets in; the sentences go into the pod's annotation and
 condition. A grant is aligned if the merged hint was preferred and CPUs, memory and devices lie within its nodes; one
 with nothing that has a place is, too. Under policy none nobody merged: there it is the common node that counts.
+Under Compatibility.FIXED memory and devices of a NUMA node without CPUs count for the CPU nodes nearest to it, as in
+the hints (`agent.core.machines.tiers`).
 """
 
 from __future__ import annotations
@@ -13,13 +15,15 @@ from enum import Enum, auto
 
 from agent.core.confine import align_requested
 from agent.core.devices.claims import claims_of
+from agent.core.machines.tiers import Reach
+from agent.core.merge.masks import Positions
 from agent.model.devices import DeviceInventory
 from agent.model.hint import ANY_NODES
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.machine import Machine
 from agent.model.quantity import show_bytes
-from agent.model.rules import Policy
+from agent.model.rules import Compatibility, Policy
 
 UNPREFERRED = "the best that could be had under this policy is not as good as this machine allows"
 
@@ -65,10 +69,16 @@ class AlignmentCheck:
         machine: where CPUs and nodes are.
         inventory: where devices are.
         follows: devices of claims count.
+        compatibility: FIXED, or as a kubelet, to which a node without CPUs is one like any other.
     """
 
-    def __init__(self, machine: Machine, inventory: DeviceInventory, *, follows: bool = False) -> None:
+    def __init__(
+        self, machine: Machine, inventory: DeviceInventory, *, follows: bool = False,
+        compatibility: Compatibility = Compatibility.FIXED,
+    ) -> None:  # fmt: skip
         self._machine, self._follows = machine, follows
+        self._positions = Positions.of(machine.node_set)
+        self._reach = Reach.of(machine, self._positions) if compatibility is Compatibility.FIXED else None
         self._places = {
             (resource, device.id): device.nodes
             for resource, devices in inventory.resources.items()
@@ -106,9 +116,10 @@ class AlignmentCheck:
             return self._apart(held)
         hint = record.affinity.get(name, ANY_NODES)
         nodes = self._machine.node_set if hint.nodes is None else hint.nodes
+        near = nodes | self._beside(nodes)
         for kind, what, places in held:
-            allowed = self._same_sockets(nodes) if by_socket and kind is AlignmentKind.CPUS else nodes
-            outside = places - allowed if kind is not AlignmentKind.DEVICE or not places & nodes else NodeSet()
+            allowed = near if kind is not AlignmentKind.CPUS else self._same_sockets(nodes) if by_socket else nodes
+            outside = places - allowed if kind is not AlignmentKind.DEVICE or not places & allowed else NodeSet()
             if outside and kind is AlignmentKind.CPUS:
                 there = (ledger.grant(record.pod.uid, name).cpus or CpuSet()) & self._machine.cpus_of(outside)
                 which = f"CPUs {there} lie" if len(there) > 1 else f"CPU {there} lies"
@@ -121,11 +132,23 @@ class AlignmentCheck:
     def _apart(self, held: list[Located]) -> str:
         """Policy none: fine if one node would have done for all of it; a device may be near several."""
         common = self._machine.node_set
-        for kind, _, places in held:
-            common &= places if kind is AlignmentKind.DEVICE or len(places) == 1 else NodeSet()
+        for kind, _, lies in held:
+            places = self._folded(lies)
+            common &= places if kind is AlignmentKind.DEVICE or len(lies) == 1 else NodeSet()
         if common:
             return ""
         return f"policy none aligns nothing: it lies on {_on(NodeSet.union(places for _, _, places in held))}"
+
+    def _beside(self, nodes: NodeSet) -> NodeSet:
+        """The nodes without CPUs that are near to any of these."""
+        if self._reach is None:
+            return NodeSet()
+        return NodeSet.from_ids(self._positions.ids[j] for j in self._reach.beside(self._positions.mask(nodes)))
+
+    def _folded(self, nodes: NodeSet) -> NodeSet:
+        """A set of nodes as CPU nodes."""
+        known = self._positions.mask(nodes & self._machine.node_set)
+        return nodes if self._reach is None else self._positions.nodes(self._reach.folded(known))
 
     def _same_sockets(self, nodes: NodeSet) -> NodeSet:
         sockets = {cpu.package for cpu in self._machine.cpus if cpu.node in nodes}

@@ -71,7 +71,7 @@ class Node:
         self._others = tuple(sorted((self.confiner, *self._made_of[0]), key=lambda each: each.name))
         self._overridden: dict[CpuOptions, cpus.CpuManager] = {}
         follows = any(each.name == CLAIMS for each in self._others)
-        self._judge = AlignmentCheck(seen, inventory, follows=follows)
+        self._judge = AlignmentCheck(seen, inventory, follows=follows, compatibility=rules.compatibility)
 
     def unadvertised(self) -> Node:
         """The same managers, of a node of which it is not known what it advertises."""
