@@ -38,6 +38,13 @@ run: $(READY) ## place the example pods on this machine (MACHINE=NAME: on a reco
 	    --state-dir "run/$(or $(subst /,_,$(MACHINE)),this-machine)" $(if $(MACHINE),--root "$(MACHINE)") $(if $(KEEP),,--afresh) $(ARGS) \
 	    || [ $$? -eq 1 ]  # 1: a pod was refused, which the examples are meant to show
 
+.PHONY: page
+page: $(READY) ## serve the node page of the example pods until Ctrl-C (MACHINE=NAME: on a recorded machine)
+	@echo "The node page is http://127.0.0.1:9178/ until you press Ctrl-C."
+	@$(BIN)/numalign run --pods deploy/examples/pods --config deploy/examples/config.yaml --no-processes \
+	    --metrics-address off --log-level warning --state-dir "run/page-$(or $(subst /,_,$(MACHINE)),this-machine)" \
+	    $(if $(MACHINE),--root "$(MACHINE)") --afresh $(ARGS)
+
 test: $(READY) ## linters, types, and the tests that need nothing but Python: a few minutes
 	@$(BIN)/python -m tests.tiers test
 

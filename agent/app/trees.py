@@ -17,6 +17,8 @@ from agent.host.cgroups import Cgroups
 from agent.host.standin import OWN_FOLDER, RealStandIn, ScratchStandIn, StandIn, has_kubelet
 from agent.model.machine import Machine
 
+DEFAULT_STATE = Path("/var/lib/numalign")
+"""The agent's --state-dir, where none is named."""
 MOUNT = "/sys/fs/cgroup"
 SCRATCH, AUTO = "scratch", "auto"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 from rich.console import Console
 
@@ -13,9 +15,17 @@ from agent.cli.output import many
 from agent.core.machines.identity import differs
 from agent.host.manifests import SUFFIXES
 from agent.model.machine import Machine
+from agent.model.rules import OnMisalignment
 
 MOST_NOTES = 10
 """Notes on pods below the tables."""
+_FATES = {
+    OnMisalignment.RUN: "runs unpinned",
+    OnMisalignment.WAIT: "waits for room",
+    OnMisalignment.FAIL: "does not run",
+    OnMisalignment.EVICT: "is evicted",
+}
+"""What becomes of a pod that does not fit."""
 
 
 def print_report(
@@ -42,7 +52,8 @@ def head(node: StandaloneService) -> Iterator[str]:
     yield (
         f"CPU manager {settings.cpu_manager_policy}, memory manager {settings.memory_manager_policy}, "
         f"topology {settings.topology_manager_policy} per {settings.topology_manager_scope}, "
-        f"a pod that cannot be aligned: {settings.on_misalignment}"
+        f"onMisalignment: {settings.on_misalignment} "
+        f"(a pod that does not fit {_FATES[settings.on_misalignment]})"
     )
 
 
@@ -58,6 +69,29 @@ def machine_sentence(machine: Machine) -> str:
     )
 
 
+def next_command(view: NodeView, program: str, *, state: Path, root: str | None, config: Path | None) -> str:
+    """The command that explains a pod of this run, for a shell; "" without pods.
+
+    It is the first pod that does not run, else the first that does not fit, else the first.
+
+    Args:
+        view: what the pods got.
+        program: how numalign is called.
+        state: the run's --state-dir.
+        root: its --root, None for this machine.
+        config: its --config, None for the defaults.
+    """
+    rows = sorted(view.rows, key=lambda row: (row.state != "refused", row.state != "shared" or not row.why))
+    if not rows:
+        return ""
+    name = rows[0].pod.partition("/")[2]
+    alike = {row.pod for row in rows if row.pod.endswith(f"/{name}")}
+    words = [program, "explain", name if len(alike) == 1 else rows[0].pod, "--state-dir", str(state)]
+    words += ["--root", root] if root else []
+    words += ["--config", str(config)] if config else []
+    return shlex.join(words)
+
+
 def _foot(node: StandaloneService, view: NodeView) -> Iterator[str]:
     yield from _notes(node)
     yield from (f"machine: {warning}" for warning in node.setup.now.machine.warnings)
@@ -71,7 +105,7 @@ def _foot(node: StandaloneService, view: NodeView) -> Iterator[str]:
     if node.source.runtime is None:
         return
     if node.source.runtime.processes is None:
-        yield "no processes: this machine is recorded, its CPUs are not here"
+        yield "nothing was started: this machine is only described"
     elif node.source.tree.real:
         yield "kernel says: Cpus_allowed_list of a process in each container's cgroup, confined by that cgroup alone"
     else:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agent.app.service.edges import Sockets
-from agent.app.trees import MOUNT, SCRATCH
+from agent.app.trees import DEFAULT_STATE, MOUNT, SCRATCH
 from agent.cli.ending import until_told
 from agent.cli.loading import quickly
 from agent.cli.output import ReaderGoneError
@@ -22,11 +22,10 @@ from agent.observe import logs
 from agent.observe.logs import LOG
 
 if TYPE_CHECKING:
-    from agent.app.standalone.build import StandaloneService
+    from agent.app.standalone.build import StandaloneOptions, StandaloneService
 
 REFUSED = 1
 """Exit code of --once when a pod was refused and does not run."""
-DEFAULT_STATE = Path("/var/lib/numalign")
 
 
 @click.command("run")
@@ -150,9 +149,22 @@ def command(
         with busy(f"placing {len(node.source.folder.pods)} pods"):
             node.once()
         code = show(node, output)
-        if state and output == "table":
-            click.echo("that folder is removed now: with --state-dir DIR numalign state and explain can ask about it")
+        if output == "table":
+            click.echo(_afterwards(node, options, kept=state is None))
         sys.exit(code)
+
+
+def _afterwards(node: StandaloneService, options: StandaloneOptions, *, kept: bool) -> str:
+    """What can be asked after --once: the next command, where the result is kept."""
+    from agent.app.page.views import view_of  # noqa: PLC0415 - as below
+    from agent.cli import report  # noqa: PLC0415 - as below
+
+    if not kept:
+        return "The result is not kept. Add --state-dir DIR to ask `state` and `explain` about it."
+    program = sys.argv[0] if "/" in sys.argv[0] and not Path(sys.argv[0]).is_absolute() else "numalign"
+    view = view_of(node.engine.ledger, node.engine.node, node.engine.pods)
+    command = report.next_command(view, program, state=options.state, root=options.root, config=options.config)
+    return f"next: {command}" if command else "next: put a pod manifest into the folder of --pods"
 
 
 def busy(text: str) -> AbstractContextManager[object]:

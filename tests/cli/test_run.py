@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,58 @@ def test_a_folder_that_is_not_there_is_told_with_its_option(pods: Path) -> None:
     found = run(pods.parent / "nowhere").exception
     assert isinstance(found, SettingsError)
     assert str(found).startswith(f"--pods: {pods.parent / 'nowhere'} is not there")
+
+
+def next_of(result: Result) -> list[str]:
+    """The words of the command that a run ends with."""
+    said = result.output.splitlines()[-1]
+    assert said.startswith("next: numalign explain "), said
+    return shlex.split(said.removeprefix("next: numalign "))
+
+
+def test_a_run_ends_with_a_command_that_works(pods: Path) -> None:
+    """It explains the pod that does not fit, else the first, on the run's machine, and is quoted for a shell."""
+    config = pods.parent / "a config.yaml"
+    config.write_text("topologyManagerPolicy: restricted\n")
+    words = next_of(run(pods, "--config", str(config)))
+    assert words[:2] == ["explain", "db"]
+    found = CliRunner().invoke(group, words)
+    assert (found.exit_code, "restricted" in found.output) == (0, True)
+    write(pods, "wide", container(cpu="64", memory="64Mi"))
+    words = next_of(run(pods, "--config", str(config)))
+    assert words[:2] == ["explain", "wide"]
+    assert CliRunner().invoke(group, words).exit_code == 1
+
+
+def test_the_command_names_the_namespace_where_two_pods_have_one_name(pods: Path) -> None:
+    """A name alone would be asked back."""
+    write(pods, "other", {**container(cpu="1", memory="64Mi"), "name": "c"})
+    text = (pods / "other.yaml").read_text("utf-8")
+    (pods / "other.yaml").write_text(
+        text.replace("name: other", "name: db").replace("namespace: default", "namespace: other")
+    )
+    words = next_of(run(pods))
+    assert words[1] in {"default/db", "other/db"}
+    assert CliRunner().invoke(group, words).exit_code == 0
+
+
+def test_a_result_that_is_not_kept_is_said_to_be_so(pods: Path) -> None:
+    """Without --state-dir nothing can be asked afterwards, and the last line says what to add."""
+    assert run(pods, state=False).output.splitlines()[-1] == (
+        "The result is not kept. Add --state-dir DIR to ask `state` and `explain` about it."
+    )
+
+
+def test_a_state_folder_that_is_not_there_names_the_one_that_make_run_made(
+    pods: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After `make run` a command without --state-dir looks into the agent's folder: the error names the other one."""
+    monkeypatch.chdir(pods.parent)
+    monkeypatch.setattr("agent.app.trees.DEFAULT_STATE", pods.parent / "nowhere")
+    none = ["state", "--state-dir", str(pods.parent / "nowhere")]
+    assert "make run" not in str(CliRunner().invoke(group, none).exception)
+    run(pods, "--state-dir", "run/here", state=False)
+    assert str(CliRunner().invoke(group, none).exception).endswith("; after `make run` it is --state-dir run/here")
 
 
 def held(result: Result) -> dict[str, Any]:

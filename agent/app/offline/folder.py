@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.app import setup
+from agent.app import setup, trees
 from agent.app.statedir import last_settings, recovery_report
 from agent.app.statedir import node_allocatable as kept
 from agent.app.statedir import unplaced_pods as unplaced
@@ -44,8 +44,21 @@ def saved_in(store: Checkpoint) -> Saved:
     """
     saved = store.load()
     if saved is None:
-        raise HostError(str(store.path), "is not there: no agent has saved anything in this --state-dir")
+        raise HostError(
+            str(store.path), f"is not there: no agent has saved anything in this --state-dir{_instead(store)}"
+        )
     return saved
+
+
+def _instead(store: Checkpoint) -> str:
+    """The state folder that `make run` made here last, as a remedy where none was named; else ""."""
+    if store.path.parent != trees.DEFAULT_STATE:
+        return ""
+    try:
+        made = sorted((each.stat().st_mtime, each.parent) for each in Path("run").glob("*/checkpoint.json"))
+    except OSError:
+        return ""
+    return f"; after `make run` it is --state-dir {made[-1][1]}" if made else ""
 
 
 def carried(saved: Saved, found: setup.Setup) -> tuple[Ledger, tuple[str, ...]]:
