@@ -35,6 +35,7 @@ ELSEWHERE = {
 NOT_RUN = {
     "make test": "runs tests",
     "make check": "is what runs this",
+    "make page": "serves until Ctrl-C; test_make_page_serves_the_examples runs it once",
     "make bench-api": "takes many minutes",
 }
 ANSWERS_NO = {
@@ -54,7 +55,7 @@ ONLY_SHELL = {
     "docker": "the image's tests build from the same Dockerfile", "kind": "makes a cluster",
     "systemctl": "stops a service of this machine", "rm": "removes files of a kubelet", "xdg-open": "opens a browser",
     "python3": "the image's tests install from the same lock", "pip": "the image's tests install from the same lock",
-    "ln": "changes this machine", "#": "is a note for the reader",
+    "ln": "changes this machine", "numastat": "belongs to numactl", "#": "is a note for the reader",
 }  # fmt: skip
 """Program -> why nothing but the shell's own check of the syntax is made."""
 NOWHERE = "http://127.0.0.1:1"
@@ -119,6 +120,14 @@ def test_the_walk_is_without_root(stranger: Stranger) -> None:
         pytest.skip("setpriv (util-linux) or an interpreter that other users may run is missing")
     assert stranger.shell("id -u").stdout.strip() != "0"
     assert (stranger.checkout / "run/two-sockets/checkpoint.json").stat().st_uid != 0
+
+
+def test_make_page_serves_the_examples(stranger: Stranger) -> None:
+    """The command that README shows, told to end after its first pass: it names the page's address and the machine."""
+    done = stranger.shell("make page MACHINE=two-sockets ARGS=--once")
+    assert done.returncode == 2, done.stderr  # of make: a pod of the examples is refused
+    assert "http://127.0.0.1:9178/" in done.stdout
+    assert done.stdout.count("two-sockets: 64 CPUs") == 1
 
 
 def test_outputs_are_of_a_described_machine() -> None:
@@ -193,7 +202,7 @@ def test_helm_takes_the_words(command: pages.Command) -> None:
 def test_helm_takes_the_values(command: pages.Command) -> None:
     """The chart is rendered with the values that the page gives; a label of the page selects nodes."""
     words = shlex.split(command.text.replace("\\\n", " "))[4:]
-    flags = [word for word in words if word not in {"--reuse-values", "--create-namespace", "--namespace", "-n"}]
+    flags = [word for word in words if word not in {"--reset-then-reuse-values", "--create-namespace", "--namespace", "-n"}]
     text = rendering.render(*(word for word in flags if word != rendering.NAMESPACE), *CRDS)
     if "stage=try" in command.text:
         daemon = rendering.of_kind(rendering.objects(text), "DaemonSet")
