@@ -229,7 +229,7 @@ def test_s17_release_leaves_nobody_confined_and_says_what_remains(site: Site) ->
         assert found["remains"] == []
     else:
         assert {each["why"] for each in found["remains"]} == {
-            "all CPUs and nodes, but named: the kernel empties no set while processes live in it or below"
+            "set to all CPUs and NUMA nodes: the kernel does not let it be empty while processes run"
         }
     again = site.run("release")
     assert again.exit_code == 0

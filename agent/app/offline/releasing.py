@@ -18,7 +18,7 @@ from agent.core.cgroups.desired import RUNTIME_INNER
 from agent.core.cgroups.release import release_plan
 from agent.model.cgroup import HANGS, VANISHED, Cgroup, Level, Observed, Written
 
-KEPT_BY_KERNEL = "all CPUs and nodes, but named: the kernel empties no set while processes live in it or below"
+KEPT_BY_KERNEL = "set to all CPUs and NUMA nodes: the kernel does not let it be empty while processes run"
 HANGING = "the write has not returned: pages are being moved; it completes by itself"
 
 
