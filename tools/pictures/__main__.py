@@ -1,6 +1,6 @@
 """Draws the pictures of the README and of the documentation from real runs: `make pictures`.
 
-run.svg           the tables of `make run`, run-80.svg in a terminal of 80 columns
+run.svg           the tables of `make run`
 machine.svg       the drawing of `numalign topology`, with the pods of that run
 page-*.png        the node page in a headless browser: light, dark, on a narrow screen; explanation.png: a pod's
 """
@@ -26,8 +26,9 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "deploy" / "examples"
 FOLDER = ROOT / "deploy" / "pictures"
 MACHINE = "two-sockets"
-TABLES, DRAWING = {"run.svg": 140, "run-80.svg": 80}, "machine.svg"
-"""Pictures of the tables, by the columns of the terminal; and of the machine."""
+TABLES, DRAWING = "run.svg", "machine.svg"
+WIDTH = 140
+"""Columns of the terminal that shows the tables."""
 
 
 def pictures() -> dict[str, str]:
@@ -40,14 +41,14 @@ def pictures() -> dict[str, str]:
         with standalone_node(options) as node:
             node.once()
             view = view_of(node.engine.ledger, node.engine.node, node.engine.pods)
-            found = {name: _tables(node, view, width) for name, width in TABLES.items()}
-            found[DRAWING] = draw(node.engine.node.machine, node.engine.ledger, reserved=node.engine.node.reserved)
+            drawing = draw(node.engine.node.machine, node.engine.ledger, reserved=node.engine.node.reserved)
+            found = {TABLES: _tables(node, view), DRAWING: drawing}
     return found
 
 
-def _tables(node: StandaloneService, view: NodeView, width: int) -> str:
-    """What `make run` prints in a terminal of so many columns."""
-    target = show.console(record=True, width=width)
+def _tables(node: StandaloneService, view: NodeView) -> str:
+    """What `make run` prints."""
+    target = show.console(record=True, width=WIDTH)
     target.file = io.StringIO()
     print_report(node, view, [], target, foot=False)
     drawn = target.export_svg(title=f"make run MACHINE={MACHINE}", unique_id="numalign")
