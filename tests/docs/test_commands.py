@@ -202,7 +202,9 @@ def test_helm_takes_the_words(command: pages.Command) -> None:
 def test_helm_takes_the_values(command: pages.Command) -> None:
     """The chart is rendered with the values that the page gives; a label of the page selects nodes."""
     words = shlex.split(command.text.replace("\\\n", " "))[4:]
-    flags = [word for word in words if word not in {"--reset-then-reuse-values", "--create-namespace", "--namespace", "-n"}]
+    flags = [
+        word for word in words if word not in {"--reset-then-reuse-values", "--create-namespace", "--namespace", "-n"}
+    ]
     text = rendering.render(*(word for word in flags if word != rendering.NAMESPACE), *CRDS)
     if "stage=try" in command.text:
         daemon = rendering.of_kind(rendering.objects(text), "DaemonSet")

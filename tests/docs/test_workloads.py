@@ -139,6 +139,23 @@ def test_a_database_is_pinned_beside_its_sidecar_and_without_the_annotation_it_s
     assert explained(without, TWO)["verdict"] == "shared"
 
 
+def test_a_pod_larger_than_a_numa_node_gets_near_ones_by_the_option_of_the_page(tmp_path: Path) -> None:
+    """32 CPUs on two-sockets: nodes 1 and 2 lie on two sockets; with prefer-closest-numa-nodes it gets 2 and 3."""
+    pod = """{apiVersion: v1, kind: Pod, metadata: {name: large}, spec: {containers: [
+        {name: c, resources: {limits: {cpu: "32", memory: 1Gi}}}]}}"""
+    option = 'topologyManagerPolicyOptions: {prefer-closest-numa-nodes: "true"}'
+    assert option in (pages.DOCS / "workloads.md").read_text("utf-8")
+    (tmp_path / "closest.yaml").write_text(option)
+    far, near = (
+        json.loads(CliRunner().invoke(group, [*words, "-o", "json"], input=pod).stdout)["got"][0]["numaNodes"]
+        for words in (
+            ["explain", "--manifest", "-", "--root", TWO],
+            ["explain", "--manifest", "-", "--root", TWO, "--config", str(tmp_path / "closest.yaml")],
+        )
+    )
+    assert (far, near) == ("1-2", "2-3")
+
+
 def test_every_manifest_has_its_page() -> None:
     """Each is linked from a page of the workloads; the overview links to each page."""
     folder = pages.DOCS / "workloads"
