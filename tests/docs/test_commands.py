@@ -123,7 +123,7 @@ def test_the_walk_is_without_root(stranger: Stranger) -> None:
 
 
 def test_make_page_serves_the_examples(stranger: Stranger) -> None:
-    """The command that README shows, told to end after its first pass: it names the page's address and the machine."""
+    """The command that README shows, with --once: it names the page's address and places the examples."""
     done = stranger.shell("make page MACHINE=two-sockets ARGS=--once")
     assert done.returncode == 2, done.stderr  # of make: a pod of the examples is refused
     assert "http://127.0.0.1:9178/" in done.stdout
