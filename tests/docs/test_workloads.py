@@ -94,22 +94,11 @@ def test_two_servers_have_a_socket_each() -> None:
     assert all(len(each["devices"]["nvidia.com/gpu"]) == 4 for _, each in found)
 
 
-def workers() -> str:
-    """The worker pods of the MPI job, as the operator makes them."""
-    roles = yaml.safe_load(manifest("mpi"))["spec"]["mpiReplicaSpecs"]
-    template = roles["Worker"]["template"]
-    pods = [
-        {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {"name": f"w{number}", **template["metadata"]}}
-        for number in range(roles["Worker"]["replicas"])
-    ]
-    return yaml.safe_dump_all(pods)
-
-
-def test_the_workers_of_an_mpi_job_have_whole_cores_of_a_numa_node_each(tmp_path: Path) -> None:
+def test_the_workers_of_an_mpi_job_have_whole_cores_of_a_numa_node_each() -> None:
     """mpi.yaml on four NUMA nodes: one worker on each, with both threads of 7 cores, as many as its slots."""
-    (tmp_path / "workers.yaml").write_text(workers())
-    found = placed(tmp_path / "workers.yaml", TWO)
-    assert sorted(each["numaNodes"] for _, each in found) == ["0", "1", "2", "3"]
+    launcher, *found = placed(MANIFESTS / "mpi.yaml", TWO)
+    assert launcher[1]["cpus"] is None
+    assert [each["numaNodes"] for _, each in found] == ["0", "1", "2", "3"]
     slots = yaml.safe_load(manifest("mpi"))["spec"]["slotsPerWorker"]
     for state, each in found:
         cpus = set(CpuSet.parse(each["cpus"]))

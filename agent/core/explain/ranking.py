@@ -12,7 +12,7 @@ from agent.core.admission.node import Node
 from agent.core.admission.pod import Step
 from agent.core.explain.obstacles import ObstacleView
 from agent.core.explain.values import Candidate, LossReason, MergeRule, RunnerUp
-from agent.core.explain.words import nodes_count, on, sets
+from agent.core.explain.words import alternatives, nodes_count, on, sets
 from agent.core.merge.order import Order
 from agent.model.idset import NodeSet
 from agent.model.rules import Policy
@@ -108,14 +108,15 @@ class Ranking:
     def words(self, rule: MergeRule, common: list[NodeSet]) -> str:
         """The rule in words."""
         more = f" and {len(common) - NAMED} more" if len(common) > NAMED else ""
-        alike = "every hint provider prefers it"
+        alike, equal = "every hint provider prefers it", "several sets of NUMA nodes"
         if common:
             alike = f"every hint provider prefers {sets(common[:NAMED], more=bool(more))}{more}"
+            equal = f"NUMA nodes {alternatives(common[:NAMED], more=bool(more))}{more}"
         text = {
             MergeRule.INDIFFERENT: "no hint provider has a preference, any NUMA node will do",
-            MergeRule.ONLY: "no other set of nodes is preferred by every hint provider",
+            MergeRule.ONLY: f"only {'this one suits' if len(self.winner or ()) == 1 else 'these suit'} all of it",
             MergeRule.NARROWER: f"{alike}; fewer nodes win",
-            MergeRule.LOWER: f"{alike}; of equally good sets, the one with the lowest numbers wins",
+            MergeRule.LOWER: f"{equal} are equally good; the lowest number is taken",
             MergeRule.NOTHING: "no set of nodes serves every hint provider: any node will do, and nothing is aligned",
         }.get(rule, "")
         if rule is MergeRule.CLOSER:

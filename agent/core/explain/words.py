@@ -93,6 +93,12 @@ def sets(found: Iterable[NodeSet], *, more: bool = False) -> str:
     return ", ".join(words) if more else listing(words, "or")
 
 
+def alternatives(found: Iterable[NodeSet], *, more: bool = False) -> str:
+    """Several node sets side by side: 0 and 1, or {0-1} and {2-3}; with commas only where more follow."""
+    words = [str(each) if len(each) == 1 else f"{{{each}}}" for each in found]
+    return ", ".join(words) if more else listing(words, "and")
+
+
 def cpus(found: CpuSet) -> str:
     """CPUs by number."""
     return f"CPU {found}" if len(found) == 1 else f"CPUs {found}"
