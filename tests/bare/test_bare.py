@@ -19,7 +19,7 @@ pytestmark = [
 
 def test_readmes_commands_are_green_on_a_bare_machine() -> None:
     """`make run` and `make test` as README has them; `make check` names what it lacks before it starts a program."""
-    commands = bare.typed()
+    commands, said = bare.typed(), ""
     assert {each.partition(" MACHINE")[0] for each in commands} == {*bare.WORDS}
     with bare.made() as machine:
         for command in commands:
@@ -29,7 +29,7 @@ def test_readmes_commands_are_green_on_a_bare_machine() -> None:
         assert not (machine.root / "home/user/.cache/numalign").exists()  # nothing was built
         said = "\n".join(bare.before_it_begins(machine, "make check"))
     for each in (*programs.PROGRAMS, programs.GO):
-        assert f"{each}" in said or each in PRESENT, said
+        assert each in said or each in PRESENT, said
     assert f"`{programs.COMMAND}` brings them" in said
 
 

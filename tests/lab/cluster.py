@@ -208,11 +208,12 @@ def built(progress: Callable[[str], None]) -> dict[str, float]:
 
 def kept() -> str:
     """Why not all is there that takes long to build, whatever the sources of this commit are; "" when it is."""
-    systems = sorted({(plan.linux, plan.runtime) for plan in plans().values()})
     peers.ONLY_KEPT = True
     try:
-        for build in (peers.kube, components, builds.tools, *(partial(builds.root, *each) for each in systems)):
+        for build in (peers.kube, components, builds.tools):
             build()
+        for plan in plans().values():
+            builds.root(plan.linux, plan.runtime)
     except (peers.PeerMissingError, LabError) as error:
         return str(error)
     finally:
