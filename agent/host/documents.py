@@ -18,6 +18,8 @@ from agent.errors import BadDocumentError
 
 DEPTH = 64
 """Levels of nesting; a pod has about ten."""
+LARGEST_BY_HAND = 1 << 20
+"""Characters of a JSON text."""
 LONGEST_NUMBER = 300
 """Characters of a number."""
 
@@ -85,7 +87,8 @@ def load_json(text: str, twice: list[str]) -> list[Any]:
 
     Args:
         text: JSON.
-        twice: gets a sentence for every key that an object has twice.
+        twice: gets a sentence for every key that an object has twice, unless the text is too large to be written by
+            hand: programs write no key twice.
 
     Raises:
         ValueError, RecursionError: it is none.
@@ -98,7 +101,8 @@ def load_json(text: str, twice: list[str]) -> list[Any]:
             twice.extend(f'"{name[:60]}" is there twice; {_LAST}' for name in found if names.count(name) > 1)
         return found
 
-    decoder, found = json.JSONDecoder(object_pairs_hook=pairs), list[Any]()
+    hook = pairs if len(text) <= LARGEST_BY_HAND else None
+    decoder, found = json.JSONDecoder(object_pairs_hook=hook), list[Any]()
     at = _blanks(text, 0)
     while at < len(text):
         value, at = decoder.raw_decode(text, at)

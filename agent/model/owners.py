@@ -21,8 +21,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from agent.model.object_ids import ObjectId
 from agent.model.workload import WorkloadItem
-from agent.model.workload_kinds import SUCCEEDED, ObjectId, Workload
+from agent.model.workload_kinds import SUCCEEDED, Workload
 
 DEEPEST = 16
 """Steps from a pod to the object that made it, beyond which no owner is looked for."""

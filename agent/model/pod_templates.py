@@ -3,8 +3,8 @@
 Kubernetes' own workloads have one at spec.template. Operators' kinds have several, in places of their own; what is
 common to them is followed here:
 
-    a template     a mapping under a key that ends with "template" (template, leaderTemplate, podTemplate), or under
-                   podSpec, whose spec (or which itself) has a list of containers
+    a template     a mapping under a key that ends with "template" (template, leaderTemplate, podTemplate) whose spec
+                   has a list of containers; any mapping below spec that has one itself (podSpec, worker, predictor)
     how many       the product of `replicas` of all mappings around it; of a Job's specification, as many as run at
                    once; 1 where nothing is said
 
@@ -28,7 +28,7 @@ DEEPEST = 16
 """Levels below spec at which a template is looked for; kinds that are known have it within eight."""
 MOST_LOOKED_AT = 100_000
 """Mappings and lists of one object."""
-_PLAIN = frozenset({"spec", "template"})
+_PLAIN = frozenset({"spec", "template", "podSpec"})
 _ODD = re.compile(r"[^a-z0-9]+")
 
 
@@ -90,7 +90,7 @@ def _below(field: Field, count: int, role: str, depth: int, left: list[int]) -> 
             if not isinstance(key, str) or not isinstance(part, Mapping | list):
                 continue
             step = field.at(part, f".{key[:60]}")
-            template = _template(key, step)
+            template = _template(key, step, field)
             if template is None:
                 yield from _below(step, count, role if key in _PLAIN else _label(key) or role, depth - 1, left)
             else:
@@ -104,19 +104,22 @@ def _below(field: Field, count: int, role: str, depth: int, left: list[int]) -> 
                 yield from _below(item, count, _item_role(part) or f"{role}-{number}".strip("-"), depth - 1, left)
 
 
-def _template(key: str, part: Field) -> tuple[Field, Field] | None:
+def _template(key: str, part: Field, holder: Field) -> tuple[Field, Field] | None:
     """Metadata and specification, where a mapping is a pod template or a pod's specification."""
-    if not isinstance(part.value, Mapping) or not (key.lower().endswith("template") or key == "podSpec"):
+    if not isinstance(part.value, Mapping):
         return None
     spec = part.value.get("spec")
-    if isinstance(spec, Mapping) and _has_containers(spec):
+    if key.lower().endswith("template") and isinstance(spec, Mapping) and _has_containers(spec):
         return part.get("metadata"), part.get("spec")
-    return (Field(None, f"{part.path}.metadata", part.fault), part) if _has_containers(part.value) else None
+    if not _has_containers(part.value):
+        return None
+    beside = holder.get("metadata") if key == "spec" else Field(None, f"{part.path}.metadata", part.fault)
+    return beside, part
 
 
 def _has_containers(spec: Mapping[str, object]) -> bool:
     found = spec.get("containers")
-    return isinstance(found, list) and any(isinstance(each, Mapping) for each in found)
+    return isinstance(found, list) and any(isinstance(each, Mapping) and "name" in each for each in found)
 
 
 def _beside(field: Field) -> int:

@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from agent.errors import BadPodError
 from agent.model.allocated import allocated
-from agent.model.fields import SHOWN, Field, mapping_of, mappings_in
+from agent.model.fields import Field, mapping_of
+from agent.model.idle_objects import idle
+from agent.model.object_ids import MOST_OWNERS, ObjectId, owners_of, word
 from agent.model.placing import OF_A_DAEMON, placing_of
 from agent.model.pod import Pod
 from agent.model.pod_templates import MOST_REPLICAS, PodTemplate, at_once, count_of, templates_in
@@ -31,7 +32,6 @@ DRA = ("ResourceClaim", "ResourceSlice")
 """Kinds that say where the devices of pods are."""
 REPLICATED = frozenset({"Deployment", "ReplicaSet", "StatefulSet", "ReplicationController"})
 EVERY_NODE = frozenset({"DaemonSet", "BroadcastJob"})
-MOST_OWNERS = MOST_CONDITIONS = 100
 
 _APPS = ("apps", "extensions")
 _OWN: Mapping[str, tuple[str, ...]] = {
@@ -61,28 +61,11 @@ _ELSEWHERE: Mapping[tuple[str, str], str] = {
     ("template.openshift.io", "Template"): "render it first (oc process -f FILE), and give that",
 }
 """Kinds whose pods follow from no template in them: why they are left out, and what to do."""
+_PATTERNS = ("Template", "Runtime", "ServiceConfig")
+"""Ends of the names of kinds that are patterns: others make pods of them."""
 _UNKNOWN = "no pod template was found in it; where it makes pods, write them as a Deployment"
+LATER = "its Jobs come later; without metadata.uid one run counts"
 _NO_REPLICAS = "it asks for no pods (replicas: 0)"
-_OVER = frozenset({"COMPLETE", "COMPLETED", "SUCCEEDED", "FAILED", "FINISHED", "STOPPED", "ABORTED", "TERMINATED"})
-"""What operators write in a status when the pods have run to their end, in capitals."""
-_DONE = frozenset({"Complete", "Completed", "Succeeded", "Failed", "Finished", "SuccessCriteriaMet", "FailureTarget"})
-"""Conditions of a Job, and of operators' jobs, that are True when no pod is made any more."""
-_BY_LABEL = (
-    ("jobset.sigs.k8s.io/jobset-name", "JobSet"), ("leaderworkerset.sigs.k8s.io/name", "LeaderWorkerSet"),
-    ("training.kubeflow.org/job-name", "MPIJob"), ("ray.io/originated-from-cr-name", "RayJob"),
-    ("ray.io/originated-from-cr-name", "RayService"), ("openshift.io/deployment-config.name", "DeploymentConfig"),
-)  # fmt: skip
-"""Labels of pods, and of what is between, that name the object above."""
-_HASHES = (("pod-template-hash", "Deployment"), ("rollouts-pod-template-hash", "Rollout"))
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectId:
-    """How one object names another: kind, namespace/name, and the uid, "" where it is not said."""
-
-    kind: str
-    key: str
-    uid: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +113,17 @@ def workload_from(body: Mapping[str, object]) -> Workload:
     kind = _kind(root)
     group = group_of(body)
     metadata = mapping_of(body.get("metadata"))
-    space, name = _word(metadata.get("namespace")) or "default", _word(metadata.get("name"))
-    above = (*_owners(metadata, space), *_above(metadata, space))
-    found = Workload(ObjectId(kind, f"{space}/{name}", _word(metadata.get("uid"))), group, owners=above)
+    space, name = word(metadata.get("namespace")) or "default", word(metadata.get("name"))
+    found = Workload(
+        ObjectId(kind, f"{space}/{name}", word(metadata.get("uid"))), group, owners=owners_of(metadata, space)
+    )
     if found.is_pod:
         return _bare(found, root, body)
     if found.own:
         why = idle(body)
         items = () if why else _own_items(root, kind)
         later = kind == "CronJob" and bool(found.id.uid) and not why
-        why = why or ("its Jobs come later" if later else "" if items else _NO_REPLICAS)
+        why = why or (LATER if later else "" if items else _NO_REPLICAS)
         return replace(found, items=() if later else items, why_none=why)
     return _others(found, root)
 
@@ -148,25 +132,6 @@ def group_of(body: Mapping[str, object]) -> str:
     """The group of an object's apiVersion; "" for the core group, and where there is none."""
     version = body.get("apiVersion")
     return version.rpartition("/")[0][:253] if isinstance(version, str) else ""
-
-
-def idle(body: Mapping[str, Any]) -> str:
-    """Why an object makes no pods now, whatever its templates say; "" where it does."""
-    spec, status = mapping_of(body.get("spec")), mapping_of(body.get("status"))
-    if spec.get("suspend") is True or mapping_of(spec.get("runPolicy")).get("suspend") is True:
-        return "it is suspended"
-    if spec.get("runStrategy") == "Halted" or spec.get("running") is False:
-        return "it is stopped"
-    told = [
-        status.get("phase"), status.get("state"), mapping_of(status.get("state")).get("phase"),
-        status.get("jobDeploymentStatus"), status.get("terminalState"),
-        mapping_of(status.get("applicationState")).get("state"),
-    ]  # fmt: skip
-    conditions = mappings_in(status.get("conditions"), MOST_CONDITIONS)
-    done = any(_word(each.get("type")) in _DONE and each.get("status") == "True" for each in conditions)
-    if done or any(isinstance(each, str) and each.upper() in _OVER for each in told):
-        return "it has finished"
-    return "it is being deleted" if mapping_of(body.get("metadata")).get("deletionTimestamp") else ""
 
 
 def _kind(root: Field) -> str:
@@ -245,7 +210,7 @@ def _templated(root: Field, template: PodTemplate) -> Pod:
 def _bare(found: Workload, root: Field, body: Mapping[str, object]) -> Workload:
     pod = allocated(pod_from(body), body)
     owners = list(root.get("metadata").get("ownerReferences").items(MOST_OWNERS))
-    owner = f"{_owner_word(owners[0], 'kind')} {pod.namespace}/{_owner_word(owners[0], 'name')}" if owners else ""
+    owner = f"{_ownerword(owners[0], 'kind')} {pod.namespace}/{_ownerword(owners[0], 'name')}" if owners else ""
     node = root.get("spec").get("nodeName")
     status = mapping_of(body.get("status"))
     phase = status.get("phase")
@@ -258,7 +223,7 @@ def _bare(found: Workload, root: Field, body: Mapping[str, object]) -> Workload:
     return replace(found, items=(item,), why_none=why)
 
 
-def _owner_word(owner: Field, name: str) -> str:
+def _ownerword(owner: Field, name: str) -> str:
     word = owner.get(name)
     return word.text() if word else "?"
 
@@ -274,6 +239,8 @@ def _others(found: Workload, root: Field) -> Workload:
         "it makes no pods" if (_kubernetes(found.group) if known else kind in _NO_PODS) else ""
     ):
         return replace(found, why_none=idle(body) if why in (_VIRTUAL, _SPARK) and idle(body) else why)
+    if kind.endswith(_PATTERNS):
+        return replace(found, why_none="it is a pattern: what is made of it counts")
     try:
         templates = templates_in(root.get("spec"))
         if not templates:
@@ -293,32 +260,3 @@ def _others(found: Workload, root: Field) -> Workload:
 def _kubernetes(group: str) -> bool:
     """Whether a group is of Kubernetes itself; the workloads in it are all known."""
     return group in _OWN_GROUPS or (group.endswith(".k8s.io") and not group.endswith(".x-k8s.io"))
-
-
-def _owners(metadata: Mapping[str, Any], space: str) -> list[ObjectId]:
-    """Of an object, its controller first; what is malformed counts as absent."""
-    found = [
-        (each.get("controller") is not True, ObjectId(_word(each.get("kind")), f"{space}/{_word(each.get('name'))}",
-                                                      _word(each.get("uid"))))
-        for each in mappings_in(metadata.get("ownerReferences"), MOST_OWNERS)
-    ]  # fmt: skip
-    return [owner for _, owner in sorted(found, key=lambda each: each[0])]
-
-
-def _above(metadata: Mapping[str, Any], space: str) -> list[ObjectId]:
-    """What made the owner of an object, as far as labels say it: the owner itself may not be among the documents."""
-    labels = {**mapping_of(metadata.get("annotations")), **mapping_of(metadata.get("labels"))}
-    owner = next((_word(each.get("name")) for each in mappings_in(metadata.get("ownerReferences"), MOST_OWNERS)), "")
-    found = []
-    for label, kind in _HASHES:
-        made = _word(labels.get(label))
-        if made and owner.endswith(f"-{made}"):
-            found.append(ObjectId(kind, f"{space}/{owner.removesuffix(f'-{made}')}"))
-    for label, kind in _BY_LABEL:
-        if name := _word(labels.get(label)):
-            found.append(ObjectId(kind, f"{space}/{name}"))
-    return found if owner else []
-
-
-def _word(value: object) -> str:
-    return value[: 4 * SHOWN] if isinstance(value, str) else ""

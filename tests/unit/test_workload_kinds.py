@@ -54,6 +54,11 @@ OPERATORS: list[tuple[str, str, dict[str, Any], list[str]]] = [
     ("apps.kruise.io/v1alpha1", "CloneSet", {"replicas": 1, "template": TEMPLATE}, ["j-0"]),
     ("grove.io/v1alpha1", "PodCliqueSet", {"replicas": 2, "template": {"cliques": [
         {"name": "p", "spec": {"replicas": 1, "podSpec": SPEC}}]}}, ["j-0", "j-1"]),
+    ("serving.kserve.io/v1alpha2", "LLMInferenceService", {"replicas": 1, "template": SPEC, "worker": SPEC},
+     ["j-0", "j-worker-0"]),
+    ("nvidia.com/v1beta1", "DynamoGraphDeployment", {"components": [
+        {"name": "Frontend", "replicas": 1, "podTemplate": TEMPLATE}, {"name": "decode", "podTemplate": TEMPLATE}]},
+     ["j-frontend-0", "j-decode-0"]),
     ("serving.knative.dev/v1", "Service", {"template": TEMPLATE}, ["j-0"]),
     ("workload.codeflare.dev/v1beta2", "AppWrapper", {"components": [{"template": {
         "apiVersion": "batch/v1", "kind": "Job", "spec": {"parallelism": 2, "template": TEMPLATE}}}]},
@@ -83,6 +88,7 @@ def test_operators_kinds_are_read_by_their_pod_templates(
         ("sparkoperator.k8s.io/v1beta2", "SparkApplication", {"driver": {"cores": 1}}, "the Spark operator works"),
         ("kueue.x-k8s.io/v1beta1", "Workload", {"podSets": [{"count": 2, "template": TEMPLATE}]}, "its pods are "),
         ("v1", "PodTemplate", {}, "it makes no pods"),
+        ("extensions.agents.x-k8s.io/v1alpha1", "SandboxTemplate", {"podTemplate": TEMPLATE}, "it is a pattern: "),
         ("apps/v1", "ControllerRevision", {}, "it makes no pods"),
         ("batch.volcano.sh/v1alpha1", "Job", {"tasks": [{"replicas": -1, "template": TEMPLATE}]},
          "spec.tasks[0].replicas: must be a whole number"),
