@@ -153,8 +153,10 @@ def _own_items(root: Field, kind: str) -> tuple[WorkloadItem, ...]:
         count = at_once(spec)
     elif kind == "Job":
         status = mapping_of(root.mapping().get("status"))
-        succeeded = status.get("succeeded")
-        count = at_once(spec, succeeded if isinstance(succeeded, int) and not isinstance(succeeded, bool) else 0)
+        succeeded, active = _number(status.get("succeeded")), _number(status.get("active"))
+        count = at_once(spec, succeeded)
+        if succeeded and not spec.get("completions"):  # its queue is empty: the others end, and none is made again
+            count = min(count, active)
     else:
         count = count_of(spec.get("replicas"), 1) if kind in REPLICATED else 1
     template = spec.get("template")
@@ -162,6 +164,10 @@ def _own_items(root: Field, kind: str) -> tuple[WorkloadItem, ...]:
         raise template.wrong("is missing; a workload describes its pods there")
     made = PodTemplate(template.get("metadata"), template.get("spec"), count)
     return tuple(_made(root, kind, [made]))
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 def _made(root: Field, kind: str, templates: list[PodTemplate]) -> list[WorkloadItem]:

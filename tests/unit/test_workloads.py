@@ -41,6 +41,7 @@ def keys(body: dict[str, Any]) -> list[str]:
         (workload("Job", parallelism=4, completions=3), 3),
         (workload("Job"), 1),
         ({**workload("Job", parallelism=4, completions=10), "status": {"succeeded": 8}}, 2),
+        ({**workload("Job", parallelism=4), "status": {"succeeded": 1, "active": 2}}, 2),
     ],
 )
 def test_replicas(body: dict[str, Any], count: int) -> None:

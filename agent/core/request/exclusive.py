@@ -152,8 +152,11 @@ def left_out(pod: Pod, container: Container, rules: Rules) -> str:
     """Why a container that could have CPUs of its own has none: the wish that leaves it out; "" where none does."""
     if takes_part(pod, container, rules):
         return ""
-    if _own(pod) is not None:
-        return f"{EXCLUSIVE}: {pod.annotations[EXCLUSIVE]} leaves it out"
+    own = _own(pod)
+    if own is not None:
+        none = not own.auto and own.names and not own.names & {each.name for each in pod.containers}
+        why = "names no container of the pod" if none else "leaves it out"
+        return f"{EXCLUSIVE}: {pod.annotations[EXCLUSIVE]} {why}"
     return f"{SETTING}: {rules.exclusive} leaves it out"
 
 
