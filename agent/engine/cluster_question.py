@@ -20,7 +20,7 @@ from enum import StrEnum
 
 from agent.core.forecast.scheduling import Strategy, needs_of
 from agent.engine.cluster_site import Alike, Change, ClusterSite, takes
-from agent.engine.simulation import RUNNING, Add, Fate, PodState, Result, Simulation
+from agent.engine.simulation import EXPLAINED, RUNNING, Add, Fate, PodState, Result, Simulation
 from agent.errors import SummaryError
 from agent.model.workload import WorkloadItem, again
 
@@ -131,6 +131,7 @@ def answer(
         simulation = Simulation(
             there, strategy=question.strategy, retries=question.retries, keep_nodes=True, progress=progress,
             now=question.now, strict=True, whole=only_if_all and not question.returning,
+            explained=0 if only_if_all else EXPLAINED,
         )  # fmt: skip
         return simulation.run([Add(tuple(keep)), Add(tuple(free)), Add(question.pods)])
 

@@ -14,7 +14,7 @@ from agent.core.admission.waiting import FINAL
 from agent.engine import transitions
 from agent.engine.state import State
 from agent.engine.tracked_pod import SWITCHES, Exempt, Switches, TrackedPod
-from agent.engine.transitions import Moment
+from agent.engine.transitions import Moment, Told, as_it_is
 from agent.engine.wait_queue import queue_of, waits
 from agent.model.claims import Claims
 from agent.model.ledger import Ledger
@@ -66,9 +66,10 @@ class DryRun:
         """It is known which devices a pod's claims give it; before the pod is seen."""
         self._state = transitions.claims_reported(self._state, uid, claims)
 
-    def see(self, pod: Pod, now: float) -> None:
+    def see(self, pod: Pod, now: float, told: Told = as_it_is) -> None:
         """A pod is bound to this node. `now` counts seconds from any beginning, and is above 0."""
-        self._state = transitions.decide(self._state, pod, Moment(now, self._exempt), ran=False).state
+        at = Moment(now, self._exempt, told=told)
+        self._state = transitions.decide(self._state, pod, at, ran=False).state
         self.pass_time(now)
 
     def end(self, uids: Iterable[str], now: float) -> None:

@@ -29,6 +29,7 @@ from agent.engine.fault_isolation import Isolated, one_by_one, sentence
 from agent.engine.keeper import Keeper
 from agent.engine.memory_pressure import MemoryPressure, Room
 from agent.engine.migrate import Migrated
+from agent.engine.obstacle import with_obstacle
 from agent.engine.ports import CgroupTree, Reporter, Steps, Store
 from agent.engine.reconciler import Reconciler
 from agent.engine.state import State
@@ -384,7 +385,7 @@ class Engine:
         return self._keeper.state
 
     def _moment(self) -> Moment:
-        return Moment(self._clock(), self._exempt, self._memory.judge())
+        return Moment(self._clock(), self._exempt, self._memory.judge(), with_obstacle)
 
     def _follow_unsaved(self) -> None:
         """What could not be saved can be now: what the kubelet gave first, since it may place a pod anew."""

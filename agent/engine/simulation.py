@@ -22,9 +22,11 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from agent.core.admission.node import Node
+from agent.core.devices.kubelet import Given
 from agent.core.forecast.scheduling import NONE, Needs, Scheduler, Strategy, needs_of
 from agent.engine.dry_run import DryRun
 from agent.engine.fault_isolation import sentence
+from agent.engine.obstacle import with_obstacle
 from agent.engine.simulated_nodes import Engines, SimulatedNode, shape_of
 from agent.engine.tracked_pod import Exempt, Switches, TrackedPod
 from agent.errors import SummaryError
@@ -49,6 +51,8 @@ class PodState(StrEnum):
     ENDED = "ended"  # the scenario ended it
 
 
+EXPLAINED = 30
+"""Refusals of one simulation that say what was in the pod's way."""
 MOMENT = 1e-6
 """Seconds between two pods: those who wait stand in line as they came."""
 RUNNING = (PodState.ALIGNED, PodState.NOT_ALIGNED, PodState.SHARED, PodState.OVERRULED, PodState.LEFT_ALONE)
@@ -183,13 +187,15 @@ class Simulation:
         strict: nodes are as others tell them: a resource that no node counts keeps a pod away, and a node that cannot
             decide is left out.
         claims: what the DRA claims of pods gave them, by uid.
+        explained: so many refusals say what was in the pod's way; each costs several admissions.
     """
 
     def __init__(
         self, sites: Sequence[SimulatedNode], *, strategy: Strategy = Strategy.LEAST_ALLOCATED, retries: int = 0,
         keep_nodes: bool = False, progress: Callable[[], None] = lambda: None, now: float = 1.0, strict: bool = False,
-        whole: bool = False, claims: Mapping[str, Claims] | None = None,
+        whole: bool = False, claims: Mapping[str, Claims] | None = None, explained: int = EXPLAINED,
     ) -> None:  # fmt: skip
+        self._unexplained = explained
         self._claims = claims or {}
         self._sites = sites
         self._retries = retries
@@ -290,7 +296,7 @@ class Simulation:
         try:
             if pod.uid in self._claims:
                 node.follow(pod.uid, self._claims[pod.uid])
-            node.see(pod, self._now)
+            node.see(pod, self._now, self._told)
         except Exception as error:
             if not self._strict:
                 raise
@@ -305,6 +311,13 @@ class Simulation:
         self._settle(lot)
         if not lot.bound and not any(node.waits(uid) for uid in node.pods):
             self._refused[number, shape] = node.ledger, node.pods[pod.uid]
+
+    def _told(self, node: Node, ledger: Ledger, known: TrackedPod, given: Given | None) -> TrackedPod:
+        """What was in a refused pod's way, of the first ones."""
+        if known.refusal is None or self._unexplained <= 0:
+            return known
+        self._unexplained -= 1
+        return with_obstacle(node, ledger, known, given)
 
     def _settle(self, lot: _PodRun) -> None:
         """A pod that was refused for good has failed: the scheduler counts it no more."""

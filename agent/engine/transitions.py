@@ -37,6 +37,15 @@ MOST_CLAIMED = 1000
 """Pods whose claims are remembered, known or not: ten times what a node has."""
 
 
+Told = Callable[[Node, Ledger, TrackedPod, Given | None], TrackedPod]
+"""(managers, ledger before the decision, pod, devices that the kubelet gave it) -> the pod as it is told."""
+
+
+def as_it_is(_node: Node, _ledger: Ledger, known: TrackedPod, _given: Given | None) -> TrackedPod:
+    """Nothing is added."""
+    return known
+
+
 @dataclass(frozen=True, slots=True)
 class Moment:
     """What a decision needs that is in no state.
@@ -45,11 +54,13 @@ class Moment:
         now: on a steady clock, in seconds.
         exempt: which pods are left alone.
         judge: holds admissions against the nodes' real memory (safety.md S7).
+        told: what is added to a pod for people (`agent.engine.obstacle`).
     """
 
     now: float
     exempt: Exempt
     judge: PressureCheck = unjudged
+    told: Told = as_it_is
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,11 +188,12 @@ def decide(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
     final = refused_for_good(before, known, rules)
     if final is not None:
         return Transition(state.with_pods(replace(known, refusal=final)))
+    given = state.given.get(pod.uid)
     ledger, known = decided(
-        state.node, state.ledger, known, given=state.given.get(pod.uid), unwritable=state.unwritable,
+        state.node, state.ledger, known, given=given, unwritable=state.unwritable,
         switches=state.switches, now=at.now, line=queue_of(state.pods, rules, but=pod.uid), judge=at.judge,
     )  # fmt: skip
-    state = state.with_pods(known, ledger=ledger)
+    state = state.with_pods(at.told(state.node, state.ledger, known, given), ledger=ledger)
     out = crowded_out(state.pods, rules, state.switches.most_waiting)
     return Transition(state.with_pods(*out.values()), tuple(each.pod for uid, each in out.items() if uid != pod.uid))
 

@@ -19,7 +19,7 @@ from typing import Any
 from agent.core.request.annotations import RELEASE, RELEASED
 from agent.errors import KubeError
 from agent.kube.client import MERGE, KubeClient, pod_list, unread
-from agent.kube.pod_report import ASSIGNMENT, CONDITION
+from agent.kube.pod_report import ASSIGNMENT, CONDITIONS
 from agent.model.fields import mapping_of, mappings_in
 
 MOST_NAMED = 10
@@ -147,5 +147,5 @@ def nodes_with_reports(client: KubeClient) -> frozenset[str]:
 def _told_on(pod: Any) -> str | None:  # noqa: ANN401 - JSON
     spec, status = mapping_of(pod.get("spec")), mapping_of(pod.get("status"))
     node = spec.get("nodeName")
-    told = any(each.get("type") == CONDITION for each in mappings_in(status.get("conditions")))
+    told = any(each.get("type") in CONDITIONS for each in mappings_in(status.get("conditions")))
     return str(node) if node and (told or ASSIGNMENT in _annotations(pod)) else None

@@ -1,4 +1,4 @@
-"""What a pod is told, as values: annotations and the condition. Pure; `publisher` sends it.
+"""What a pod is told, as values: annotations and two conditions. Pure; `publisher` sends it.
 
 numalign.io/assignment    JSON: per container cpus, sharedCpus (of a mixed one), mems, devices, claims, aligned, why;
                           policy, scope, what was asked for; under "hints" the devices that the container cannot open,
@@ -11,6 +11,8 @@ condition numalign.io/Aligned    True, or False with the reason and one sentence
                                  containers that exist were read back as granted, and nobody else may run on them.
                                  Before it the PCI devices: a start without a ledger reads them there, since who made
                                  the pod can write annotations, and no status
+condition numalign.io/Pinned     True as long as the pod has CPUs of its own, by the same reading; False for any other
+                                 pod that has the first condition. `kubectl describe pod` prints type and status alone
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.core.cgroups.enforced import IN_FORCE, Unenforced, sentence
@@ -39,8 +41,11 @@ from agent.model.rules import Rules
 
 ASSIGNMENT, CPUS, NODES = "numalign.io/assignment", "numalign.io/cpus", "numalign.io/numa-nodes"
 FAILED = "numalign.io/failed"
-CONDITION = "numalign.io/Aligned"
+CONDITION, PINNED = "numalign.io/Aligned", "numalign.io/Pinned"
+CONDITIONS = (CONDITION, PINNED)
 ALIGNED, NOT_ALIGNED, NOT_ENFORCED, SHARED = "Aligned", "NotAligned", "NotEnforced", "SharedPool"
+EXCLUSIVE = "ExclusiveCPUs"
+"""The reason of `Pinned` where it is True."""
 WARNED = frozenset({NOT_ALIGNED, NOT_ENFORCED})
 """Reasons that are worth an Event of their own."""
 MAX_MESSAGE = 1024
@@ -51,14 +56,35 @@ _HELD = re.compile(r"devices ([^\s=;]+ [^\s=;]+=[^\s;]+(?: [^\s;]+)*); ")
 
 
 @dataclass(frozen=True, slots=True)
+class Verdict:
+    """One condition.
+
+    Attributes:
+        status: "True" or "False"; "" where the pod shall not have the condition.
+        reason: one CamelCase word.
+        message: one sentence.
+    """
+
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+ABSENT = Verdict()
+
+
+@dataclass(frozen=True, slots=True)
 class PodReport:
     """What one pod shall carry.
 
     Attributes:
         annotations: key -> value, None removes the key.
-        status: "True" or "False", of the condition; "" where it shall have none.
+        status: "True" or "False", of the condition Aligned; "" where it shall have none.
         reason: one CamelCase word.
         message: one sentence.
+        pinned: the condition Pinned.
+        details: what follows the message of a refusal, with the numbers of the moment. Other numbers alone are no
+            other report: a pod that carries the message with any details carries this one.
     """
 
     uid: str
@@ -68,6 +94,13 @@ class PodReport:
     status: str
     reason: str
     message: str
+    pinned: Verdict = ABSENT
+    details: str = field(default="", compare=False)
+
+    @property
+    def text(self) -> str:
+        """Message and details, as the condition has them."""
+        return _joined(self.message, self.details)
 
 
 Hints = Callable[[str, str], Mapping[str, str]]
@@ -128,7 +161,26 @@ def admitted(
         uid, record.pod.namespace, record.pod.name,
         annotations={ASSIGNMENT: _compact(body), CPUS: str(cpus) or None, NODES: str(nodes) or None},
         status=status, reason=reason, message=_devices_told(uid, ledger, machine) + message[:MAX_MESSAGE],
+        pinned=_pinned(own, confined.nodes if confined else NodeSet(), unenforced),
     )  # fmt: skip
+
+
+def _pinned(own: Mapping[str, CpuSet], shared: NodeSet, unenforced: Unenforced) -> Verdict:
+    """Whether a pod has CPUs of its own, as far as its containers exist and were read back.
+
+    Args:
+        own: container -> CPUs that belong to it alone.
+        shared: the NUMA nodes whose shared CPUs the pod is kept on; empty for all.
+        unenforced: what of its grant is not in force.
+    """
+    cpus = CpuSet.union(own.values())
+    if not cpus:
+        where = f"shares the CPUs of NUMA node{'s' if len(shared) > 1 else ''} {shared}" if shared else "shares CPUs"
+        return Verdict("False", SHARED, f"it has no CPUs of its own: it {where} with other pods")
+    if unenforced:
+        return Verdict("False", NOT_ENFORCED, f"CPUs {cpus} are granted, and not in force: see {CONDITION}")
+    names = ", ".join(sorted(name for name, each in own.items() if each))
+    return Verdict("True", EXCLUSIVE, f"CPUs {cpus} belong to it alone (container {names})"[:MAX_MESSAGE])
 
 
 def _noted(message: str, reason: str, note: str) -> str:
@@ -170,7 +222,12 @@ def refused(
         uid, namespace, name,
         annotations={ASSIGNMENT: _compact(body), CPUS: None, NODES: None},
         status="False", reason=refusal.reason.value, message=refusal.message[:MAX_MESSAGE],
+        pinned=Verdict("False", refusal.reason.value, f"it was refused: see {CONDITION}"), details=refusal.obstacle,
     )  # fmt: skip
+
+
+def _joined(message: str, details: str) -> str:
+    return f"{message}: {details}"[:MAX_MESSAGE] if details else message
 
 
 def is_refusal(report: PodReport) -> bool:
@@ -264,32 +321,52 @@ def softened(body: Mapping[str, Any]) -> bool:
 
 def carried(body: Mapping[str, Any], report: PodReport) -> bool:
     """Whether a pod, as the API shows it, carries a report already."""
-    metadata, status = body.get("metadata") or {}, body.get("status") or {}
-    annotations = metadata.get("annotations") or {}
+    return carried_but_pinned(body, report) and _found(body, PINNED) == report.pinned
+
+
+def carried_but_pinned(body: Mapping[str, Any], report: PodReport) -> bool:
+    """The same without `Pinned`, which an agent of 0.1.0 did not write."""
+    annotations = (body.get("metadata") or {}).get("annotations") or {}
     if any(annotations.get(key) != value for key, value in report.annotations.items()):
         return False
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == CONDITION:
-            return (condition.get("status"), condition.get("reason"), condition.get("message")) == (
-                report.status, report.reason, report.message,
-            )  # fmt: skip
-    return not report.status
+    found = _found(body, CONDITION)
+    if is_refusal(report) and str(found.message).startswith(f"{report.message}: "):
+        found = replace(found, message=report.message)
+    return found == Verdict(report.status, report.reason, report.message)
 
 
-def patch(report: PodReport, annotations: Mapping[str, str | None], since: str) -> dict[str, Any]:
-    """The patch of pods/status that makes a pod carry a report.
+def _found(body: Mapping[str, Any], kind: str) -> Verdict:
+    """A condition as a pod carries it."""
+    for each in (body.get("status") or {}).get("conditions") or ():
+        if each.get("type") == kind:
+            return Verdict(each.get("status"), each.get("reason"), each.get("message"))
+    return ABSENT
+
+
+def patch(
+    report: PodReport, annotations: Mapping[str, str | None], last: PodReport | None, now: str
+) -> dict[str, Any]:
+    """The patch of pods/status that makes a pod carry a report: annotations and both conditions at once.
 
     Args:
-        report: what to carry; one without a status takes the condition off.
-        annotations: with the condition; None takes one off.
-        since: when the condition's status changed, "" where it did not.
+        report: what to carry; one without a status takes both conditions off, one without `pinned` leaves that one.
+        annotations: with the conditions; None takes one off.
+        last: what the pod was told before, None where that is not known.
+        now: the time from which a condition has another status than before.
     """
-    condition = {"type": CONDITION, "status": report.status, "reason": report.reason, "message": report.message}
-    if not report.status:
-        condition = {"type": CONDITION, "$patch": "delete"}
-    elif since:
-        condition["lastTransitionTime"] = since
-    return {"metadata": {"uid": report.uid, "annotations": annotations}, "status": {"conditions": [condition]}}
+    aligned = Verdict(report.status, report.reason, report.text)
+    changes = [_change(CONDITION, aligned, now if last is None or last.status != report.status else "")]
+    if report.pinned.status or not report.status:
+        since = now if last is None or last.pinned.status != report.pinned.status else ""
+        changes.append(_change(PINNED, report.pinned, since))
+    return {"metadata": {"uid": report.uid, "annotations": annotations}, "status": {"conditions": changes}}
+
+
+def _change(kind: str, verdict: Verdict, since: str) -> dict[str, str]:
+    if not verdict.status:
+        return {"type": kind, "$patch": "delete"}
+    told = {"type": kind, "status": verdict.status, "reason": verdict.reason, "message": verdict.message}
+    return {**told, "lastTransitionTime": since} if since else told
 
 
 def _verdict(record: PodRecord, cpus: CpuSet, nodes: NodeSet) -> tuple[str, str, str]:

@@ -25,6 +25,10 @@ class Reason(StrEnum):
     MEMORY = "InsufficientMemory"  # ours: none fits (defect D7), or it may not be bound (safety rule S7)
 
 
+OBSTACLE = "obstacle"
+"""The fact of a refusal that says in one sentence, with numbers, what is in the pod's way."""
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """Why one step said no.
@@ -40,6 +44,11 @@ class Refusal:
     message: str
     container: str = ""
     facts: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def obstacle(self) -> str:
+        """What is in the pod's way, with numbers; "" where the message says it, or nobody looked."""
+        return str(self.facts.get(OBSTACLE, ""))
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,7 +237,8 @@ def test_state_shows_who_is_refused_and_left_alone(left: Left) -> None:
     states = {each["pod"]: each["state"] for each in body["containers"]}
     assert states["shop/checkout"] == "refused"
     assert states["kube-system/dns"] == "left alone"
-    assert "refused no one NUMA node has all" in " ".join(left.ask("state").output.split())
+    told = " ".join(left.ask("state").output.split())
+    assert "refused no one NUMA node has 3 CPUs free: NUMA node 0 has 1, 1 has 2" in told, told
 
 
 def test_a_question_about_a_deployment_is_about_one_pod_of_it(left: Left, tmp_path: Path) -> None:

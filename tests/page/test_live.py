@@ -78,7 +78,7 @@ def test_what_needs_a_look_is_said_first_and_in_plain_words(browser: Browser, se
     served.add(pod("patient", "12", annotations=wait))
     look(browser, served)
     text = browser.until("document.querySelector('#attention:not([hidden])')?.innerText")
-    assert "default/huge refused: no one NUMA node has all that it asks for" in text
+    assert "default/huge refused: no NUMA node of this machine has 20 CPUs, even when empty" in text
     assert "default/patient waiting: waits for room" in text
     served.write("first", "cpuset.cpus", "0-3")
     text = browser.until("document.querySelector('#attention').innerText.includes('put right') && "

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agent.kube.objects.pod_objects import Raw, seen
-from agent.kube.pod_report import PodReport
+from agent.kube.pod_report import PodReport, patch
 from agent.kube.publishing.pod_reporter import PodReporter
 from agent.kube.publishing.publisher import Notice, Publisher, Regarding
 from agent.model.idset import CpuSet
@@ -74,6 +74,12 @@ def body(name: str = "p", owner: str = "", **metadata: Any) -> dict[str, Any]:  
         "spec": {"containers": [{"name": "c"}]},
         "status": {"containerStatuses": [{"name": "c", "containerID": "x://1"}]},
     }  # fmt: skip
+
+
+def conditions(report: PodReport) -> list[dict[str, Any]]:
+    """The conditions of a pod that carries a report."""
+    found: list[dict[str, Any]] = patch(report, {}, None, "")["status"]["conditions"]
+    return found
 
 
 def ledger(pod: Pod, *, aligned: bool = True, **cpus: str) -> Ledger:

@@ -10,11 +10,11 @@ import pytest
 
 from agent.core.request.annotations import PodSettings, Problem
 from agent.kube.objects.pod_objects import seen
-from agent.kube.pod_report import ASSIGNMENT, CONDITION, CPUS, NODES, admitted, carried
+from agent.kube.pod_report import ASSIGNMENT, CPUS, NODES, admitted, carried
 from agent.model.ledger import DeviceBooks
 from agent.model.outcome import Admitted
 from agent.model.podspec import pod_from
-from tests.unit.reporter_cases import MACHINE, Queue, body, known, ledger, reporter
+from tests.unit.reporter_cases import MACHINE, Queue, body, conditions, known, ledger, reporter
 from tests.world.manifests import manifest
 from tests.world.nodes import managers_of
 
@@ -37,8 +37,7 @@ def test_a_pod_that_is_not_aligned_has_an_event_once(queue: Queue) -> None:
     assert notice.message == "c: spread over two nodes"
     report = queue.pod_reports[-1]
     again = body(annotations=dict(report.annotations))
-    condition = {"type": CONDITION, "status": report.status, "reason": report.reason, "message": report.message}
-    again["status"]["conditions"] = [condition]
+    again["status"]["conditions"] = conditions(report)
     later = reporter(fresh := Queue())
     pod = known(later, again)
     later.admitted(pod, ledger(pod, aligned=False, c="3-4"), PodSettings())
@@ -93,9 +92,8 @@ def test_what_a_pod_carries_is_not_sent_again(queue: Queue) -> None:
     it = reporter(queue)
     pod = known(it, body())
     report = admitted(pod.uid, ledger(pod, c="4-5"), MACHINE)
-    condition = {"type": CONDITION, "status": report.status, "reason": report.reason, "message": report.message}
     carrying = body(annotations={key: value for key, value in report.annotations.items() if value})
-    carrying["status"]["conditions"] = [condition]
+    carrying["status"]["conditions"] = conditions(report)
     assert carried(carrying, report)
     known(it, carrying)
     it.admitted(pod, ledger(pod, c="4-5"), PodSettings())

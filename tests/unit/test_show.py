@@ -10,15 +10,16 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from agent.app.page.views import NodeView, as_json, in_words, view_of
+from agent.app.page.views import NodeView, as_json, view_of
 from agent.cli import show
 from agent.core.accounting.usage import usage
 from agent.core.admission.node import Node
+from agent.core.explain.refusals import in_plain_words
 from agent.engine.tracked_pod import TrackedPod
 from agent.host.processes import Allowed
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
-from agent.model.outcome import Admitted, Reason, Refusal
+from agent.model.outcome import OBSTACLE, Admitted, Reason, Refusal
 from agent.model.podspec import pod_from
 from tests.flow.world import container, manifest
 from tests.world.nodes import managers_of
@@ -91,9 +92,11 @@ def test_a_reason_is_said_once_per_pod() -> None:
 def test_words_for_the_commonest_refusal() -> None:
     """The kubelet's sentence says little; what it means under the policy is said instead."""
     refusal = Refusal(Reason.TOPOLOGY, "Resources cannot ...", facts={"policy": "single-numa-node"})
-    assert in_words(refusal) == "no one NUMA node has all that it asks for"
+    assert in_plain_words(refusal) == "no one NUMA node had all that it asks for"
+    numbers = replace(refusal, facts={**refusal.facts, OBSTACLE: "it asks for 5 CPUs, and 3 are free"})
+    assert in_plain_words(numbers) == "it asks for 5 CPUs, and 3 are free"
     odd = Refusal(Reason.SMT, "SMT Alignment Error: ...", facts={"requested": 3, "cpus_per_core": 2})
-    assert in_words(odd) == "it asks for 3 CPUs, and with full-pcpus-only whole cores are given: multiples of 2"
+    assert in_plain_words(odd) == "it asks for 3 CPUs, and with full-pcpus-only whole cores are given: multiples of 2"
 
 
 def test_each_cpu_of_a_node_is_counted_once() -> None:

@@ -13,12 +13,13 @@ from itertools import groupby
 from typing import Any
 
 from agent import __version__
-from agent.app.page.views import Row, in_words, node_json, refusal_json, row_json, view_of
+from agent.app.page.views import Row, node_json, refusal_json, row_json, view_of
 from agent.core.accounting.usage import usage
 from agent.core.admission.waiting import FINAL
 from agent.core.cgroups.enforced import sentence
 from agent.core.devices.claims import told
 from agent.core.devices.nearness import noted, pairs_of
+from agent.core.explain.refusals import in_plain_words
 from agent.core.explain.serialize import to_json
 from agent.core.machines.facts import to_facts
 from agent.engine.explaining import explained
@@ -192,7 +193,7 @@ def _state(snapshot: State, uid: str, known: TrackedPod | None, rows: list[Row])
 
 def _refused(snapshot: State, known: TrackedPod, refusal: Refusal, *, inside: bool) -> tuple[str, str]:
     """Of a pod that was refused: it waits, it does not run, or it runs on the shared pool all the same."""
-    plain = in_words(refusal)
+    plain = in_plain_words(refusal)
     if inside:
         return SHARED, plain
     waiting = FINAL not in refusal.facts and not known.unsaved and waits(known, snapshot.node.rules)

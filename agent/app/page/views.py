@@ -22,18 +22,11 @@ from agent.host.processes import Allowed
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Ledger, PodRecord
 from agent.model.machine import Machine
-from agent.model.outcome import Reason, Refusal
+from agent.model.outcome import Refusal
 from agent.model.pod import Container, Pod
-from agent.model.rules import Policy
 
 Words = Mapping[tuple[str, str], Allowed]
 """(pod uid, container) -> what the kernel said of its process."""
-
-
-_MEANING = {
-    Policy.SINGLE_NUMA_NODE.value: "no one NUMA node has all that it asks for",
-    Policy.RESTRICTED.value: "the fewest NUMA nodes that could hold it have too little free",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +130,11 @@ def _state(record: PodRecord | None, name: str, known: TrackedPod | None, *, hol
         return "left alone", known.exempt
     if record is None:
         refusal = known.refusal if known else None
-        return ("refused", in_words(refusal)) if refusal else ("shared", "")
+        return ("refused", in_plain_words(refusal)) if refusal else ("shared", "")
     why = record.why.get(name) or record.why.get("", "")
     if known and known.refusal:
         bare = why == f"{known.refusal.reason.value}: {known.refusal.message}"
-        return "shared", in_words(known.refusal) if bare else why
+        return "shared", in_plain_words(known.refusal) if bare else why
     if not holds:
         return "shared", why
     return ("aligned" if record.aligned.get(name, True) and not why else "not aligned"), why
@@ -165,12 +158,6 @@ def notes_of(
         words = [] if each.refusal or each.exempt else [remark.text for remark in said]
         found += [(each.pod.key, text) for text in (*map(str, each.settings.problems), *words)]
     return found
-
-
-def in_words(refusal: Refusal) -> str:
-    """What a refusal means; the kubelet's own sentence says little, and is under --details and in the JSON."""
-    plain = _MEANING.get(str(refusal.facts.get("policy"))) if refusal.reason is Reason.TOPOLOGY else None
-    return plain or in_plain_words(refusal)
 
 
 def _memory(blocks: tuple[Block, ...]) -> dict[int, dict[str, int]]:

@@ -70,6 +70,10 @@ class MergeExplainer:
             obstacles=() if good else obstacles(self.node, self.counter.pod, views, step.ledger, policy),
         )
 
+    def obstacles(self, step: Step) -> tuple[str, ...]:
+        """Why a step refused the pod, without the rest of the story; the first sentence says most."""
+        return obstacles(self.node, self.counter.pod, self._views(step), step.ledger, step.reasons.policy)
+
     def _views(self, step: Step) -> list[ObstacleView]:
         names, voices = list(step.answers), {}
         for voice in step.reasons.voices:

@@ -13,7 +13,7 @@ from agent.core.admission.node import Node
 from agent.core.cpus.pods import empty_pool
 from agent.core.explain.refusals import no_room
 from agent.core.explain.values import Candidate, HintList
-from agent.core.explain.words import amount, bare, listing, nodes_count, on, sets, spread, verb
+from agent.core.explain.words import EVEN_EMPTY, amount, bare, listing, nodes_count, on, sets, spread, verb
 from agent.core.merge.demand import Demand, fewest
 from agent.core.merge.needs import Budget
 from agent.core.request.amounts import is_memory
@@ -61,7 +61,7 @@ def _nowhere(view: ObstacleView, ledger: Ledger, *, single: bool) -> str:
     if single and max(said.capacity.values()) < said.amount <= most:
         return _no_node(view, ledger)
     if most < said.amount:
-        return f"it asks for {view.what}, and this machine has {bare(said.resource, most)}, even when empty"
+        return f"it asks for {view.what}, and this machine has {bare(said.resource, most)}, {EVEN_EMPTY}"
     if total < said.amount:
         where = f": {spread(said.resource, said.free)}" if len(said.free) > 1 else ""
         free = f"{bare(said.resource, total)} {verb(said.resource, total, 'is', 'are')} free"
@@ -95,7 +95,7 @@ def _no_node(view: ObstacleView, ledger: Ledger) -> str:
     largest = max(said.capacity.values(), default=0)
     if said.amount and said.capacity and largest < said.amount:
         return (
-            f"no NUMA node of this machine has {view.what}, even when empty: the largest has "
+            f"no NUMA node of this machine has {view.what}, {EVEN_EMPTY}: the largest has "
             f"{bare(said.resource, largest)}"
         )
     if said.free and max(said.free.values()) < said.amount:

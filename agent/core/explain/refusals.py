@@ -19,7 +19,8 @@ _BEGINNINGS = (
 )
 _POLICIES = {
     Policy.SINGLE_NUMA_NODE.value: "no one NUMA node had all that it asks for",
-    Policy.RESTRICTED.value: "the fewest NUMA nodes that could hold it had too little free",
+    Policy.RESTRICTED.value: "no set of NUMA nodes was good enough for all that it asks for",
+    Policy.BEST_EFFORT.value: "no set of NUMA nodes had all that it asks for",
 }
 """For refusals of another time, whose numbers nobody kept."""
 
@@ -29,7 +30,7 @@ def in_plain_words(refusal: Refusal) -> str:
     facts = refusal.facts
     text = ""
     if refusal.reason is Reason.TOPOLOGY:
-        text = _POLICIES.get(str(facts.get("policy")), "")
+        text = refusal.obstacle or _POLICIES.get(str(facts.get("policy")), "")
     elif refusal.reason is Reason.SMT:
         text = _cores(facts)
     elif refusal.reason is Reason.SHARED_POOL:

@@ -11,6 +11,8 @@ from agent.model.idset import CpuSet, NodeSet
 CPU = "cpu"
 MOST_GROUPS = 6
 """Groups of nodes with equal amounts that a sentence names."""
+EVEN_EMPTY = "even when empty"
+"""The words of sentences about what no node of this kind could ever have."""
 _STEP = 1024
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.core.cgroups.writers import pod_writes
-from agent.kube.pod_report import CONDITION
+from agent.kube.pod_report import CONDITIONS
 from agent.model.fields import mapping_of, mappings_in
 from agent.model.notes import OURS
 
@@ -58,7 +58,7 @@ def slim(body: Raw) -> dict[str, Any]:
             **_words(status, "phase", "reason"),
             "conditions": [
                 _words(each, "type", "status", "reason", "message", "lastTransitionTime")
-                if each.get("type") == CONDITION
+                if each.get("type") in CONDITIONS
                 else _words(each, "type", "lastTransitionTime")
                 for each in mappings_in(status.get("conditions"), MOST)
             ],

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agent.core.cgroups.writers import APP_LABELS
-from agent.kube.pod_report import CONDITION, LONGEST_WORD
+from agent.kube.pod_report import CONDITIONS, LONGEST_WORD
 from agent.model import notes
 from agent.model.claims import MOST_CLAIMS, MOST_DEVICES
 from agent.model.fields import mapping_of, mappings_in
@@ -105,7 +105,7 @@ def _written(value: Any) -> Any:  # noqa: ANN401 - JSON
 
 
 def _condition(value: Any) -> Any:  # noqa: ANN401 - JSON
-    ours = isinstance(value, Mapping) and value.get("type") == CONDITION
+    ours = isinstance(value, Mapping) and value.get("type") in CONDITIONS
     return (_OUR_CONDITION if ours else _CONDITION)(value)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 QUIET_SECONDS = 600.0
@@ -34,12 +34,21 @@ class Regarding:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One Event to record: type is "Normal" or "Warning"."""
+    """One Event to record.
+
+    Attributes:
+        about: the object.
+        kind: "Normal" or "Warning".
+        reason: one CamelCase word.
+        message: one sentence.
+        details: what follows it, with the numbers of the moment: other numbers alone are no other Event.
+    """
 
     about: Regarding
     kind: str
     reason: str
     message: str
+    details: str = field(default="", compare=False)
 
 
 def event_of(notice: Notice, node: str, stamp: str) -> dict[str, Any]:
@@ -47,10 +56,11 @@ def event_of(notice: Notice, node: str, stamp: str) -> dict[str, Any]:
     about = {"kind": notice.about.kind, "apiVersion": "v1", "name": notice.about.name, "uid": notice.about.uid}
     if notice.about.namespace:
         about["namespace"] = notice.about.namespace
+    text = f"{notice.message}: {notice.details}" if notice.details else notice.message
     name, namespace = f"{notice.about.name[:200]}.", notice.about.namespace or "default"
     return {
         "apiVersion": "v1", "kind": "Event", "metadata": {"generateName": name, "namespace": namespace},
-        "involvedObject": about, "type": notice.kind, "reason": notice.reason, "message": notice.message[:1024],
+        "involvedObject": about, "type": notice.kind, "reason": notice.reason, "message": text[:1024],
         "source": {"component": "numalign", "host": node}, "reportingComponent": "numalign.io/agent",
         "reportingInstance": node, "firstTimestamp": stamp, "lastTimestamp": stamp, "count": 1,
     }  # fmt: skip

@@ -182,7 +182,7 @@ class PodReporter:
     def _admitted(self, face: _Face, uid: str, ledger: Ledger, unenforced: Unenforced) -> None:
         machine, rules = self._facts()
         told = pod_reports.admitted(uid, ledger, machine, self._hints, unenforced, rules)
-        if told.reason in pod_reports.WARNED and not pod_reports.carried(face.body, replace(told, uid=face.api_uid)):
+        if told.reason in pod_reports.WARNED and not pod_reports.carried_but_pinned(face.body, told):
             about = Regarding("Pod", face.namespace, face.name, face.api_uid)
             self._publisher.record(Notice(about, "Warning", told.reason, told.message))
         self._tell(face, told)
@@ -215,7 +215,7 @@ class PodReporter:
         )
         self._tell(face, told)
         about = Regarding("Pod", face.namespace, face.name, face.api_uid)
-        self._publisher.record(Notice(about, "Warning", refusal.reason.value, refusal.message))
+        self._publisher.record(Notice(about, "Warning", refusal.reason.value, refusal.message, refusal.obstacle))
         self._problems(face, settings)
         if ends and instead:
             self._softened(face, wish)
@@ -253,8 +253,10 @@ class PodReporter:
                 self._kept_back[face.api_uid] = told
             self._publisher.keep_back(told, FULL)
             return
-        if not self._publisher.has_report(told.uid) and pod_reports.carried(face.body, told):
-            self._publisher.carried_already(told)  # later the body may be older than what was told since
+        if not self._publisher.has_report(told.uid) and pod_reports.carried_but_pinned(face.body, told):
+            pinned = told.pinned if pod_reports.carried(face.body, told) else pod_reports.ABSENT
+            # later the body may be older than what was told since
+            self._publisher.carried_already(replace(told, pinned=pinned))
         self._publisher.publish(told)
 
     def _problems(self, face: _Face, settings: PodSettings) -> None:

@@ -6,11 +6,12 @@ All of them name the pod's uid: a StatefulSet's next pod of the same name is nev
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from agent.errors import KubeError
 from agent.kube.client import STRATEGIC, KubeClient, unread
-from agent.kube.pod_report import FAILED, PodReport, patch
+from agent.kube.pod_report import ABSENT, FAILED, PodReport, patch
 from agent.kube.publishing.notices import Notice, event_of
 
 NOT_FOUND, CONFLICT, INVALID = 404, 409, 422
@@ -32,7 +33,7 @@ class PodRequests:
         self._now = now
 
     def write(self, report: PodReport, last: PodReport | None) -> KubeError | None:
-        """Make a pod carry a report; returns why it carries the condition without the annotations, None if both.
+        """Make a pod carry a report; returns why it carries a part of it only, None where it carries all.
 
         Args:
             report: what it shall carry.
@@ -43,7 +44,7 @@ class PodRequests:
         except KubeError as error:
             self._still_there(error, report.namespace, report.name, report.uid)
             if last != report:
-                self._without_annotations(report, last)
+                self._part(report, last)
             return error
         return None
 
@@ -82,18 +83,26 @@ class PodRequests:
         event = event_of(notice, self._node, self._stamp())
         self._client.create_event(event["metadata"]["namespace"], event)
 
-    def _without_annotations(self, report: PodReport, last: PodReport | None) -> None:
-        """The condition at least, and none of ours that is over; where that is refused, too, the condition alone."""
-        try:
-            self._patch(report, last, dict.fromkeys(report.annotations))
-        except KubeError as error:
-            if error.status != INVALID:
-                raise
-            self._patch(report, last, {})
+    def _part(self, report: PodReport, last: PodReport | None) -> None:
+        """As much as the API server takes.
+
+        The conditions without our annotations; else the conditions alone; else all but `Pinned`, which an admission
+        policy of an earlier version does not let through.
+        """
+        most, none = report.annotations, dict.fromkeys(report.annotations)
+        parts = [(report, none), (report, {})]
+        parts += [(replace(report, pinned=ABSENT), most)] if report.pinned != ABSENT else []
+        for number, (part, notes) in enumerate(parts, 1):
+            try:
+                self._patch(part, last, notes)
+            except KubeError as error:
+                if error.status != INVALID or number == len(parts):
+                    raise
+            else:
+                return
 
     def _patch(self, report: PodReport, last: PodReport | None, annotations: Mapping[str, str | None]) -> None:
-        since = self._stamp() if last is None or last.status != report.status else ""
-        body = patch(report, annotations, since)
+        body = patch(report, annotations, last, self._stamp())
         self._client.call(
             "PATCH", f"/api/v1/namespaces/{report.namespace}/pods/{report.name}/status", body, kind=STRATEGIC,
             query=(("fieldManager", "numalign"),), verb="PATCH pods/status", brief=True,

@@ -1,0 +1,43 @@
+"""A refusal by the topology policy, with the numbers behind the kubelet's words. Pure.
+
+Called once for a pod that was refused, never for one that got in; a fault in it costs the sentence alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+
+from agent.core.admission.node import Node
+from agent.core.admission.waiting import BEHIND
+from agent.core.devices.kubelet import Given, handed_over
+from agent.core.explain.case import Case
+from agent.core.explain.first_obstacle import first_obstacle
+from agent.engine.tracked_pod import TrackedPod
+from agent.model.ledger import Ledger
+from agent.model.outcome import OBSTACLE, Reason
+
+
+def with_obstacle(node: Node, ledger: Ledger, known: TrackedPod, given: Given | None = None) -> TrackedPod:
+    """The pod, its refusal with what is in its way (`OBSTACLE`); the same pod where the message says it already.
+
+    Args:
+        node: the managers.
+        ledger: as the refused admission saw it.
+        known: the pod.
+        given: devices that the kubelet gave it; where they are the reason, the message names them.
+    """
+    refusal = known.refusal
+    if refusal is None or refusal.reason is not Reason.TOPOLOGY or BEHIND in refusal.message:
+        return known
+    if refusal.facts.keys() & {"devices", "claims"}:
+        return known
+
+    def prepare(before: Ledger) -> Ledger:
+        return handed_over(before, known.pod, given) if given else before
+
+    with contextlib.suppress(Exception):  # of whatever kind: the refusal stands without it
+        found = first_obstacle(node, Case(prepare(ledger), known.pod, known.settings), prepare)
+        if found:
+            return replace(known, refusal=replace(refusal, facts={**refusal.facts, OBSTACLE: found}))
+    return known
