@@ -55,18 +55,26 @@ def patch(cluster: ControlPlane, token: str, path: str, body: Object, kind: str 
     return cluster.call("PATCH", path, body, token=token, kind=kind)
 
 
-def condition(kind: str) -> Object:
-    """A status patch with one condition."""
-    return {"status": {"conditions": [{"type": kind, "status": "True", "reason": "R", "message": "m"}]}}
+def condition(*kinds: str) -> Object:
+    """A status patch with conditions of these types."""
+    return {"status": {"conditions": [
+        {"type": kind, "status": "True", "reason": "R", "message": "m"} for kind in kinds
+    ]}}  # fmt: skip
 
 
 def test_what_the_agent_does_is_let_through(cluster: ControlPlane, tokens: dict[str, str]) -> None:
-    """Its annotations and condition (in one patch of the status), their removal, the deadline."""
+    """Its annotations and conditions (in one patch of the status), their removal, the deadline."""
     token = tokens["bound"]
-    body = {"metadata": {"annotations": {"numalign.io/cpus": "2"}}, **condition("numalign.io/Aligned")}
+    body = {
+        "metadata": {"annotations": {"numalign.io/cpus": "2"}},
+        **condition("numalign.io/Aligned", "numalign.io/Pinned"),
+    }
     stored = patch(cluster, token, f"{OWN}/status", body, STRATEGIC)
     assert stored["metadata"]["annotations"] == {"numalign.io/cpus": "2"}
-    assert [each["type"] for each in stored["status"]["conditions"]] == ["numalign.io/Aligned"]
+    assert [each["type"] for each in stored["status"]["conditions"]] == ["numalign.io/Aligned", "numalign.io/Pinned"]
+    taken_off = [{"type": each, "$patch": "delete"} for each in ("numalign.io/Aligned", "numalign.io/Pinned")]
+    stored = patch(cluster, token, f"{OWN}/status", {"status": {"conditions": taken_off}}, STRATEGIC)
+    assert not stored["status"].get("conditions")
     patch(cluster, token, f"{OWN}/status", {"metadata": {"annotations": {"numalign.io/cpus": None}}}, STRATEGIC)
     assert patch(cluster, token, OWN, {"spec": {"activeDeadlineSeconds": 1}})["spec"]["activeDeadlineSeconds"] == 1
 
@@ -85,6 +93,7 @@ def test_what_the_agent_does_is_let_through(cluster: ControlPlane, tokens: dict[
         (f"{OWN}/status", {"metadata": {"annotations": {"example.com/a": "x"}}}, "annotations of numalign.io/"),
         (f"{OWN}/status", {"status": {"phase": "Failed"}}, "own condition"),
         (f"{OWN}/status", condition("Ready"), "condition numalign.io/Aligned"),
+        (f"{OWN}/status", condition("numalign.io/Pinned", "numalign.io/Other"), "or numalign.io/Pinned"),
     ],
     ids=[
         "other-annotation",
@@ -98,6 +107,7 @@ def test_what_the_agent_does_is_let_through(cluster: ControlPlane, tokens: dict[
         "status-annotation",
         "phase",
         "condition",
+        "one-of-ours",
     ],
 )
 def test_s19_everything_else_is_refused(

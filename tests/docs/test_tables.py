@@ -61,12 +61,14 @@ def test_cpu_options() -> None:
 
 
 def test_reasons_and_the_condition() -> None:
-    """Every reason of the code has its row, and no other."""
+    """Every reason of the code, of both conditions, has its row, and no other."""
     assert pages.first_cells(pages.section(REFERENCE, "Reasons of a refusal")) == {each.value for each in Reason}
     condition = pages.section(REFERENCE, f"The condition {report.CONDITION}")
     assert set(re.findall(r"\| `(\w+)` \|", condition)) == {
         report.ALIGNED, report.SHARED, report.NOT_ALIGNED, report.NOT_ENFORCED,
     }  # fmt: skip
+    pinned = pages.section(REFERENCE, f"The condition {report.PINNED}")
+    assert set(re.findall(r"\| `(\w+)` \|", pinned)) == {report.EXCLUSIVE, report.SHARED, report.NOT_ENFORCED}
     remedies = pages.section(pages.DOCS / "troubleshooting.md", "A pod is not pinned")
     assert {report.SHARED, report.NOT_ALIGNED, report.NOT_ENFORCED} <= set(
         re.findall(r"^\| `(\w+)`", remedies, re.MULTILINE)

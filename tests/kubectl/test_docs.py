@@ -60,14 +60,21 @@ def test_waiting_for_alignment(scene: Scene) -> None:
     page = (pages.DOCS / "operate.md").read_text("utf-8")
     wait = "kubectl wait --for=condition=numalign.io/Aligned pod/POD"
     assert wait in page
-    text = scene.desk.run("bash", "-c", wait.replace("POD", "trader"))
-    assert "pod/trader condition met" in text
-    assert "timed out" in scene.desk.run("bash", "-c", wait.replace("POD", "greedy") + " --timeout=1s", code=1)
+    pinned = wait.replace("Aligned", "Pinned")
+    assert pinned in page
+    for command in (wait, pinned):
+        assert "pod/trader condition met" in scene.desk.run("bash", "-c", command.replace("POD", "trader"))
+        text = scene.desk.run("bash", "-c", command.replace("POD", "greedy") + " --timeout=1s", code=1)
+        assert "timed out" in text
 
 
 def test_describe_tells_the_story(scene: Scene) -> None:
     """Condition, annotation and Event are all on the page that everybody opens first."""
     text = scene.desk.run("kubectl", "describe", "pod", "greedy", "-n", NODE)
     assert re.search(r"numalign.io/Aligned +False", text)
+    assert re.search(r"numalign.io/Pinned +False", text)
     assert '"refused":"TopologyAffinityError"' in text
-    assert re.search(r"Warning +TopologyAffinityError +.*numalign +Resources cannot be allocated", text)
+    assert re.search(
+        r"Warning +TopologyAffinityError +.*numalign +Resources cannot be allocated with Topology locality: .* CPU",
+        text,
+    )
