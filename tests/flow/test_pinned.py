@@ -80,6 +80,7 @@ def test_a_pod_whose_cpus_the_kernel_does_not_have_is_not_pinned(tmp_path: Path)
         told.world.engine.reconcile()
         told.settled()
         assert conditions(told, "p")[PINNED]["status"] == "True"
+        assert told.api.events("p") == [], "it was over in a moment"
 
 
 def test_a_pod_of_an_earlier_agent_gets_the_new_condition_alone(tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 A tenant may change his pods as often as he likes, and each change may be worth an Event. So the same sentence about
 the same object is recorded once within a while; an object has only so many Events an hour, the node only so many a
-minute; namespaces take turns; and where too many wait, the namespace that has most of them loses its oldest. What a
-pod must be told in any case is in its condition, which waits for no Event (`agent.kube.publishing.publisher`).
+minute; namespaces take turns; and where too many wait, the namespace that has most of them loses its oldest. What may
+be over in a moment is held for a while, and withdrawn if it is (`hold`). What a pod must be told in any case is in its
+condition, which waits for no Event (`agent.kube.publishing.publisher`).
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ class Notices:
         self._recorded: OrderedDict[Notice, float] = OrderedDict()
         self._times: OrderedDict[tuple[str, str], deque[float]] = OrderedDict()
         self._sent: deque[float] = deque(maxlen=PER_NODE)
+        self._held: dict[Notice, float] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._spaces.values()))
@@ -99,6 +101,25 @@ class Notices:
             self._dropped(QUEUE)
         self._spaces.setdefault(space, OrderedDict())[notice] = now, 0
 
+    def hold(self, notice: Notice, seconds: float) -> None:
+        """One more, unless it is withdrawn within this time."""
+        due = [at for each, at in self._held.items() if each.about == notice.about]
+        self.withdraw(notice.about.uid)
+        if len(self._held) < MOST_WAITING:
+            self._held[notice] = min(due, default=self._clock() + seconds)
+        else:
+            self._dropped(QUEUE)
+
+    def withdraw(self, uid: str) -> None:
+        """What is held about an object is over."""
+        self._held = {notice: at for notice, at in self._held.items() if notice.about.uid != uid}
+
+    def _let_go(self, now: float) -> None:
+        """What was held long enough is not over: it is recorded."""
+        for notice in [notice for notice, at in self._held.items() if at <= now]:
+            del self._held[notice]
+            self.add(notice)
+
     def _enough(self, notice: Notice, now: float) -> bool:
         """Whether an object may have one more Event this hour; of the Node, each reason counts for itself."""
         about = notice.about
@@ -115,6 +136,7 @@ class Notices:
     def due(self) -> tuple[Notice, int] | None:
         """The next one to be recorded, and how often that was tried; None while none is due."""
         now = self._clock()
+        self._let_go(now)
         if self._rest(now):
             return None
         for space, waiting in self._spaces.items():
@@ -128,8 +150,11 @@ class Notices:
     def until(self) -> float | None:
         """Seconds until the next one is due, None for never."""
         now = self._clock()
+        self._let_go(now)
         first = min((at for waiting in self._spaces.values() for at, _ in waiting.values()), default=None)
-        return None if first is None else max(0.0, first - now, self._rest(now))
+        held = min(self._held.values(), default=None)
+        found = [] if first is None else [max(0.0, first - now, self._rest(now))]
+        return min(found + ([] if held is None else [max(0.0, held - now)]), default=None)
 
     def _rest(self, now: float) -> float:
         """Seconds until the node may record another one."""

@@ -30,7 +30,7 @@ from functools import partial
 from agent.engine.fault_isolation import MOST, sentence
 from agent.errors import KubeError
 from agent.kube.client import KubeClient
-from agent.kube.pod_report import PodReport, is_refusal
+from agent.kube.pod_report import NOT_ENFORCED, PodReport, is_refusal
 from agent.kube.publishing.fair_queue import FairQueue, Job, Key
 from agent.kube.publishing.notices import Notice, Notices, Regarding
 from agent.kube.publishing.overwritten import Overwritten
@@ -42,6 +42,8 @@ BETWEEN = 1.0
 """Seconds between two reports of one pod."""
 RARELY = 6
 """The attempt that a refused annotation counts as: tried again after half a minute, then more and more rarely."""
+LASTS = 5.0
+"""Seconds after which a grant that is not in force is worth an Event."""
 TURNS = 10
 """After so many other requests an Event that is due has its turn."""
 UNTAKEN = frozenset({400, 403, NOT_FOUND, CONFLICT, INVALID})
@@ -125,6 +127,8 @@ class Publisher:
     def publish(self, report: PodReport) -> None:
         """Make a pod carry a report; nothing is sent when it was the last one told."""
         with self._wake:
+            if report.reason != NOT_ENFORCED:
+                self._notices.withdraw(report.uid)
             key, same = ("status", report.uid), self._told.get(report.uid) == report
             if same and report.uid not in self._unsure | self._bare:
                 if report.uid not in self._overwritten.lost:
@@ -202,14 +206,22 @@ class Publisher:
             for those in (self._unsure, self._bare, self._over):
                 those.discard(uid)
             self._overwritten.forget(uid)
+            self._notices.withdraw(uid)
             self._actions = {key: action for key, action in self._actions.items() if key[1] != uid}
             self._jobs.forget(uid)
             self._denied = {key for key in self._denied if key[1] != uid}
 
     def record(self, notice: Notice) -> None:
-        """Record an Event, unless the same was recorded a moment ago or there were too many."""
+        """Record an Event, unless the same was recorded a moment ago or there were too many.
+
+        That a grant is not in force is often over as soon as a container has its name: of that the condition tells
+        at once, and an Event only if it lasts.
+        """
         with self._wake:
-            self._notices.add(notice)
+            if notice.reason == NOT_ENFORCED:
+                self._notices.hold(notice, LASTS)
+            else:
+                self._notices.add(notice)
             self._wake.notify()
 
     def fail(
