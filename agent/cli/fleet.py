@@ -12,7 +12,7 @@ import click
 
 from agent.app.fleet.figures import FleetFigures, figures_of
 from agent.app.fleet.questions import FleetAnswers, answers, in_order, troubled_nodes
-from agent.app.fleet.reading import read_fleet, with_misaligned
+from agent.app.fleet.reading import read_fleet, with_troubled
 from agent.app.fleet.report import as_json, mean
 from agent.app.fleet.source import ApiSource, FileSource, Progress, Source, silent
 from agent.app.fleet.values import Fleet
@@ -21,7 +21,7 @@ from agent.engine.node_summary import Managers
 from agent.errors import KubeError
 
 TROUBLED = 1
-"""Exit code when some pod waits or lies misaligned."""
+"""Exit code when some pod waits, is refused or lies misaligned."""
 EXAMPLES = """\b
 Examples:
   numalign fleet                  of the cluster that kubectl speaks to
@@ -46,14 +46,15 @@ Examples:
 def command(
     *, kubeconfig: Path | None, context: str, files: tuple[str, ...], show_nodes: bool, svg: Path | None, output: str,
 ) -> None:  # fmt: skip
-    """Show the nodes of a cluster, how full and fragmented they are, who waits, and where that would fit now.
+    """Show the nodes of a cluster, how full they are, which pods wait or are refused, and where those would fit now.
 
     Reads what each node publishes where the setting fleet.publish is on, with the rights of your kubeconfig: Nodes,
     namespaces and pods are listed, never watched, and nothing is written. A pod "would fit" where the node's own
     decision, made again here with its machine and grants, takes it aligned. A node without a usable summary is
     listed with the reason.
 
-    Exit codes: 0 no pod waits or lies misaligned; 1 some do; 2 wrong input; 3 the cluster cannot be read.
+    Exit codes: 0 no pod waits, is refused or lies misaligned; 1 some do; 2 wrong input; 3 the cluster cannot be
+    read.
     """
     if files and (kubeconfig or context):
         raise click.UsageError("--from reads files, and asks no cluster: leave --kubeconfig and --context out")
@@ -86,9 +87,12 @@ def _asked(source: Source, progress: Progress) -> tuple[Fleet, FleetAnswers]:
     notes = fleet.notes
     if troubled:
         try:
-            fleet = with_misaligned(fleet, troubled, source, progress)
+            fleet = with_troubled(fleet, troubled, source, progress)
         except KubeError as error:
-            notes = (*notes, f"who may be misaligned on {many(len(troubled), 'node')} is not named: {error}")
+            notes = (
+                *notes,
+                f"pods that may be misaligned or refused on {many(len(troubled), 'node')} are not named: {error}",
+            )
     progress("decisions", 0, None)
     found = answers(fleet, figures)
     return fleet, FleetAnswers(
@@ -105,7 +109,7 @@ def picture(found: FleetAnswers) -> str:
     about = (
         f"{round(100 * mean([each.fill for each in known]))} % of the CPUs are requested; "
         f"{sum(each.held for each in known):,} CPUs belong to one container each; "
-        f"{many(len(found.troubles), 'pod', ',')} waiting or misaligned; "
+        f"{many(len(found.troubles), 'pod', ',')} waiting, refused or misaligned; "
         f"{many(len(found.figures) - len(known), 'node', ',')} without a summary"
     )
     return draw_fleet(tiles, f"Fleet of {many(len(tiles), 'node', ',')}", about)

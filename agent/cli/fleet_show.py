@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 
 from agent.app.fleet.figures import FleetFigures
-from agent.app.fleet.questions import MISALIGNED, Fits, FleetAnswers, Trouble
+from agent.app.fleet.questions import MISALIGNED, REFUSED, Fits, FleetAnswers, Trouble
 from agent.app.fleet.report import ShapeFigures, by_lack, by_shape
 from agent.cli import show as tables
 from agent.cli.grid import GLUE, Below, Cell, TextGrid, fitting
@@ -25,7 +25,7 @@ LEFT_OUT_OF_PODS = (
     frozenset[str](), frozenset({"fits now on"}), frozenset({"fits now on", "node"}),
 )  # fmt: skip
 """The same; the advice names the nodes, too."""
-_STATES = {MISALIGNED: "misaligned", "waits": "waits there", "unbound": "not bound"}
+_STATES = {MISALIGNED: "misaligned", REFUSED: "refused", "waits": "waits there", "unbound": "not bound"}
 
 
 def print_all(found: FleetAnswers, read: float, *, nodes: bool) -> None:
@@ -40,6 +40,7 @@ def print_all(found: FleetAnswers, read: float, *, nodes: bool) -> None:
         if nodes or len(known) <= FEW:
             fitting(target.width, [partial(_nodes, known, out) for out in LEFT_OUT]).print(target)
         say(_largest(found))
+    say(_refused(found.troubles))
     if found.troubles:
         alike = _alike(found.troubles)
         shown = alike[:MOST_PODS]
@@ -47,7 +48,7 @@ def print_all(found: FleetAnswers, read: float, *, nodes: bool) -> None:
         left = len(found.troubles) - sum(map(len, shown))
         say([f"and {many(left, 'pod', ',')} more: --output json has all"] if left else [])
     elif known:
-        say(["no pod waits for room or lies misaligned, as far as pods are listed"])
+        say(["no pod waits for room or lies misaligned, and none is refused, as far as pods are listed"])
     say(_lacks(found.figures), style="yellow")
     say([f"note: {each}" for each in found.notes], style="dim")
 
@@ -109,14 +110,26 @@ def _largest(found: FleetAnswers) -> Iterator[str]:
         if each.cpus:
             yield f"largest aligned request under {each.policy} now: {least}{many(each.cpus, 'CPU')}, on {each.node}"
         else:
-            yield f"largest aligned request under {each.policy} now: {least}none"
+            yield (
+                f"largest aligned request under {each.policy} now: {least}none (the column counts CPUs of NUMA nodes "
+                "alone; here the scheduler's sums count, too)"
+            )
+
+
+def _refused(troubles: Iterable[Trouble]) -> Iterator[str]:
+    """How many pods are refused, with the first names; the table below says why."""
+    names = [each.key for each in troubles if each.kind == REFUSED]
+    if names:
+        more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+        told = ", ".join(names[:MOST_NAMES])
+        yield f"{many(len(names), 'pod', ',')} {'is' if len(names) == 1 else 'are'} refused: {told}{more}"
 
 
 def _alike(troubles: Iterable[Trouble]) -> list[list[Trouble]]:
     """Those of which the same is to be said stand together, each group where its first one stands."""
     groups: dict[tuple[object, ...], list[Trouble]] = {}
     for each in troubles:
-        why = each.why if each.kind == MISALIGNED else ""
+        why = each.why if each.kind in (MISALIGNED, REFUSED) else ""
         groups.setdefault((each.kind, each.cpus, why, each.advice), []).append(each)
     return list(groups.values())
 

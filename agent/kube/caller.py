@@ -52,7 +52,7 @@ class Caller:
             why = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
             raise SettingsError(
                 "--context" if context else "--kubeconfig",
-                f"no cluster can be asked: {why}; `kubectl config get-contexts` lists what there is",
+                f"no cluster can be asked: {why.rstrip('.')}; `kubectl config get-contexts` lists what there is",
             ) from None
         found.retries = 0
         self._api, self._page = ApiClient(found), page

@@ -232,10 +232,11 @@ def _joined(message: str, details: str) -> str:
 
 def is_refusal(report: PodReport) -> bool:
     """Whether a report says that its pod was refused."""
-    return _refuses(report.status, report.reason)
+    return refuses(report.status, report.reason)
 
 
-def _refuses(status: object, reason: object) -> bool:
+def refuses(status: object, reason: object) -> bool:
+    """Whether these are of the condition of a pod that was refused."""
     return status == "False" and str(reason) in set(Reason)
 
 
@@ -263,7 +264,7 @@ def annotated_grant(body: Mapping[str, Any]) -> AnnotatedGrant | None:
     return AnnotatedGrant(
         policy=said.get("policy", ""), scope=said.get("scope", ""), asked=said.get("asked", ""),
         devices=_devices(verdict.get("message")),
-        refused=_refuses(verdict.get("status"), verdict.get("reason")),
+        refused=refuses(verdict.get("status"), verdict.get("reason")),
     )  # fmt: skip
 
 

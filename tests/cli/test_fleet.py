@@ -89,6 +89,20 @@ def test_a_crowd_that_waits_is_cut_off_and_counted(tmp_path: Path) -> None:
     assert "and 3 pods more: --output json has all" in done.output
 
 
+def test_refused_pods_are_counted_and_end_with_1(tmp_path: Path) -> None:
+    """A fleet view is opened for them: a line with their names, a row with the reason, and exit code 1."""
+    no = ("TopologyAffinityError", "it asks for 5 CPUs, and 3 are free", "2023-11-14T22:14:00Z")
+    refused = [pod(name, "n", cpu="5", phase="Running", aligned=no) for name in ("a", "b")]
+    file = tmp_path / "fleet.json"
+    file.write_text(json.dumps({"items": [topology("n", summary_of(served(2))), node("n"), *refused]}))
+    done = typed("--from", str(file))
+    assert done.exit_code == 1
+    assert "2 pods are refused: shop/a, shop/b" in done.output
+    assert "it asks for 5 CPUs, and 3 are free" in done.output
+    found = json.loads(typed("--from", str(file), "-o", "json").output)
+    assert [(each["pod"], each["state"]) for each in found["pods"]] == [("shop/a", "refused"), ("shop/b", "refused")]
+
+
 def test_nobody_waits(tmp_path: Path) -> None:
     """Exit code 0, and a sentence."""
     file = tmp_path / "fleet.json"

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from agent.app.fleet.figures import figures_of, fragmentation
 from agent.app.fleet.questions import (
     MISALIGNED,
+    REFUSED,
     WAITS_ON_NODE,
     WAITS_TO_BE_BOUND,
     Desk,
@@ -136,6 +137,33 @@ def test_a_misaligned_pod_is_named_with_since_when(tmp_path: Path) -> None:
     assert "free" in trouble.fits.nodes
 
 
+def test_refused_pods_are_named_whether_they_run_or_not(tmp_path: Path) -> None:
+    """One runs on the shared pool, one never starts; one that has ended, and one in the node's line, are left out."""
+    nodes = {"full": served(3, 4, 2), "free": served()}
+    no = ("TopologyAffinityError", "it asks for 2 CPUs, and 1 is free", "2023-11-14T22:14:00Z")
+    line = pod("line", "full", cpu="2", aligned=no)
+    line["metadata"]["creationTimestamp"] = "2023-11-14T22:13:22Z"
+    _, found = asked(
+        tmp_path, nodes, line, pod("runs", "full", cpu="2", phase="Running", aligned=no),
+        pod("starts", "full", cpu="4", aligned=no), pod("over", "full", phase="Failed", aligned=no),
+        pod("forged", "full", phase="Running", aligned=("Bogus", "", "")),
+    )  # fmt: skip
+    told = {each.key: each for each in found.troubles}
+    kinds = {key: each.kind for key, each in told.items()}
+    assert kinds == {"shop/line": WAITS_ON_NODE, "shop/runs": REFUSED, "shop/starts": REFUSED}
+    assert told["shop/runs"].why == "it asks for 2 CPUs, and 1 is free"
+    assert told["shop/runs"].since == BEGAN + 40
+    assert told["shop/runs"].advice == "delete it, so that its owner makes it anew: free would take it aligned now"
+
+
+def test_pods_that_run_although_they_were_refused_are_looked_for() -> None:
+    """Their node is one whose pods are listed, though only those that have not started are read at first."""
+    run = DryRun(managers_of(MACHINE, {"reservedSystemCPUs": "0", "topologyManagerPolicy": "single-numa-node"}))
+    run.see(asking("wide", 5, created=BEGAN), 1.0)
+    assert run.runs("wide")
+    assert figures_of(FleetNode("n", decode(summary_of(run)))).across
+
+
 def test_a_pod_whose_wishes_for_nodes_cannot_be_read_costs_no_other_its_answer(tmp_path: Path) -> None:
     """A file may hold any object: it is told that this pod waits, and of the others where they would fit."""
     _, found = asked(tmp_path, {"n": served()}, pod("odd", nodeSelector=["ssd"]), pod("open"))
@@ -162,7 +190,7 @@ def test_a_node_that_only_observes_promises_nothing(tmp_path: Path) -> None:
     found = answers(fleet, in_order(map(figures_of, fleet.nodes)))
     assert found.troubles[0].fits is not None
     assert found.troubles[0].fits.barred == {"the agent only observes": 1}
-    assert any("only observe" in each for each in found.notes)
+    assert "1 node only observes: it gives no CPUs away, so nothing is said to fit there" in found.notes
 
 
 def read_fleet_of(tmp_path: Path) -> Fleet:

@@ -10,7 +10,7 @@ from typing import Any
 from agent.app.fleet.values import FleetPod
 from agent.errors import MalformedError
 from agent.kube.objects.pod_objects import seen
-from agent.kube.pod_report import CONDITION, NOT_ALIGNED
+from agent.kube.pod_report import CONDITION, NOT_ALIGNED, refuses
 from agent.kube.topology_crd import SUMMARY, WRITER, mark_of
 from agent.model.fields import mapping_of, mappings_in, plain, seconds_of
 from agent.model.notes import bounded_texts
@@ -126,22 +126,24 @@ def fleet_pod(body: Raw) -> FleetPod:
     condition, placed = _condition(status, CONDITION), _condition(status, "PodScheduled")
     node, phase = _word(spec.get("nodeName")), _word(status.get("phase"))
     held = placed.get("status") == "False"
-    told = phase in ("", "Pending") or misaligned(body)
+    told = phase in ("", "Pending") or troubled(body)
     key = f"{_word(metadata.get('namespace')) or 'default'}/{name_of(body) or '?'}"
     return FleetPod(
         pod=pod, key=key, node=node, phase=phase,
         bound=(seconds_of(placed.get("lastTransitionTime")) or 0.0) if node else 0.0,
         reason=_word(condition.get("reason")), message=_word(condition.get("message"), SENTENCE),
         since=seconds_of(condition.get("lastTransitionTime")) or 0.0,
+        refused=refuses(condition.get("status"), condition.get("reason")),
         unscheduled=_word(placed.get("message"), SENTENCE) if held else "",
         spec={key: spec[key] for key in spec if key in _SPEC} if told else {},
         problem=problem,
     )  # fmt: skip
 
 
-def misaligned(body: Raw) -> bool:
-    """Whether a pod's own condition says so."""
-    return _condition(mapping_of(body.get("status")), CONDITION).get("reason") == NOT_ALIGNED
+def troubled(body: Raw) -> bool:
+    """Whether a pod's own condition says that it is misaligned, or was refused."""
+    found = _condition(mapping_of(body.get("status")), CONDITION)
+    return found.get("reason") == NOT_ALIGNED or refuses(found.get("status"), found.get("reason"))
 
 
 def _condition(status: Raw, name: str) -> Raw:

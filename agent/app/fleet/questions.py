@@ -6,7 +6,7 @@ it stand the scheduler's filters: sums, taints, selectors. What the scheduler lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -32,7 +32,7 @@ MOST_TRIES = 500
 PROBE = "numalign-probe"
 LITTLE = 64 * 2**20 * 1000
 """Memory of a request that is made up, in thousandths of bytes."""
-WAITS_TO_BE_BOUND, WAITS_ON_NODE, MISALIGNED = "unbound", "waits", "misaligned"
+WAITS_TO_BE_BOUND, WAITS_ON_NODE, MISALIGNED, REFUSED = "unbound", "waits", "misaligned", "refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,11 @@ class Fits:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A pod that waits, or runs misaligned.
+    """A pod that waits, was refused, or runs misaligned.
 
     Attributes:
         key: namespace/name; of a pod that may not be listed, its node and its place in line.
-        kind: WAITS_TO_BE_BOUND, WAITS_ON_NODE or MISALIGNED.
+        kind: WAITS_TO_BE_BOUND, WAITS_ON_NODE, MISALIGNED or REFUSED.
         node: where it is bound, "" for nowhere.
         since: seconds since the epoch, 0 for unknown.
         why: one sentence.
@@ -105,7 +105,7 @@ class FleetAnswers:
     Attributes:
         figures: of all nodes, in the order of `in_order`.
         largest: per policy.
-        troubles: misaligned pods, those that wait on a node, those that no node has; oldest first.
+        troubles: misaligned pods, refused ones, those that wait on a node, those that no node has; oldest first.
         notes: one sentence each.
     """
 
@@ -262,7 +262,7 @@ class _CandidateNode:
 
 
 def troubled_nodes(figures: Iterable[FleetFigures]) -> list[str]:
-    """The nodes some of whose running pods may be misaligned: their pods must be listed to be named."""
+    """The nodes some of whose running pods may be misaligned or refused: their pods must be listed to be named."""
     return [each.name for each in figures if each.across]
 
 
@@ -271,13 +271,16 @@ def answers(fleet: Fleet, figures: tuple[FleetFigures, ...]) -> FleetAnswers:
     desk = Desk(fleet)
     largest = desk.largest(figures)
     asked = _PodKinds(desk)
-    troubles = [*_misaligned(fleet, asked), *_waiting(fleet, asked), *_unbound(fleet, asked)]
+    waiting = _waiting(fleet, asked)
+    in_line = frozenset(each.key for each in waiting)
+    troubles = [*_misaligned(fleet, asked), *_refused(fleet, asked, in_line), *waiting, *_unbound(fleet, asked)]
     notes = list(fleet.notes)
     if asked.left:
         notes.append(f"{asked.left} more kinds of pods were not asked about: {MOST_KINDS} are")
     observing = sum(1 for each in figures if each.lack is None and not each.enforcing)
     if observing:
-        notes.append(f"{observing} nodes only observe: nothing fits there, because nothing is promised")
+        which = "1 node only observes: it gives" if observing == 1 else f"{observing} nodes only observe: they give"
+        notes.append(f"{which} no CPUs away, so nothing is said to fit there")
     return FleetAnswers(figures, largest, tuple(troubles), tuple(notes))
 
 
@@ -316,7 +319,25 @@ def _misaligned(fleet: Fleet, asked: _PodKinds) -> Iterable[Trouble]:
         )
 
 
-def _waiting(fleet: Fleet, asked: _PodKinds) -> Iterable[Trouble]:
+def _refused(fleet: Fleet, asked: _PodKinds, in_line: Collection[str]) -> Iterable[Trouble]:
+    """Pods that their policy refused: they run on the shared pool, or do not start. Those `in_line` wait for room."""
+    found = [each for node in fleet.nodes for each in node.pods if each.refused and not each.ended]
+    for each in sorted(found, key=lambda one: (one.since, one.key)):
+        if each.key not in in_line:
+            fits = asked.fits(each)
+            yield Trouble(
+                each.key,
+                REFUSED,
+                each.node,
+                each.since,
+                each.message,
+                _cpus(each.pod),
+                fits,
+                _advice(each.node, fits),
+            )
+
+
+def _waiting(fleet: Fleet, asked: _PodKinds) -> list[Trouble]:
     """The lines of the nodes; their pods have names where they may be listed."""
     found = []
     for node in fleet.nodes:

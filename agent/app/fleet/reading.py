@@ -16,10 +16,10 @@ from agent.app.fleet.objects import (
     Raw,
     defaults_of,
     fleet_pod,
-    misaligned,
     name_of,
     node_object,
     published,
+    troubled,
 )
 from agent.app.fleet.source import Progress, Source, silent
 from agent.app.fleet.values import Fleet, FleetNode, FleetPod, Lack
@@ -51,8 +51,8 @@ def read_fleet(source: Source, progress: Progress = silent, clock: Callable[[], 
     return found.fleet(clock(), notes)
 
 
-def with_misaligned(fleet: Fleet, names: Sequence[str], source: Source, progress: Progress = silent) -> Fleet:
-    """The same with the misaligned pods of some nodes, where only those that have not started were listed.
+def with_troubled(fleet: Fleet, names: Sequence[str], source: Source, progress: Progress = silent) -> Fleet:
+    """The same with the misaligned and refused pods of some nodes, where only pods that have not started were listed.
 
     Raises:
         NumalignError: they cannot be read.
@@ -60,7 +60,7 @@ def with_misaligned(fleet: Fleet, names: Sequence[str], source: Source, progress
     more = _Found(defaults=dict(fleet.defaults))
 
     def take(body: Raw) -> None:
-        if misaligned(body):
+        if troubled(body):
             more.pod(body)
 
     source.pods_of(names, take, progress)

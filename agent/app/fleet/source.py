@@ -33,7 +33,7 @@ REFUSED, NOT_FOUND = frozenset({401, 403}), 404
 _LOST = {
     NODE: "labels, taints and allocatable are not known, nor which nodes are gone",
     NAMESPACE: "pods are taken without the defaults of their namespaces",
-    POD: "who waits and who is misaligned is not named",
+    POD: "pods that wait, are refused or are misaligned are not named",
 }
 
 

@@ -33,8 +33,9 @@ class FleetPod:
         phase: status.phase.
         bound: seconds since the epoch when it was bound, 0 for unknown.
         reason, message, since: of the condition numalign.io/Aligned, "" and 0 for none.
+        refused: that condition says that its policy refused it.
         unscheduled: why kube-scheduler has not bound it, in its words.
-        spec: the raw specification of a pod that has not started, or is misaligned; {} for others.
+        spec: the raw specification of a pod that has not started, is misaligned or was refused; {} for others.
         problem: why `pod` is None.
     """
 
@@ -46,6 +47,7 @@ class FleetPod:
     reason: str = ""
     message: str = ""
     since: float = 0.0
+    refused: bool = False
     unscheduled: str = ""
     spec: Mapping[str, Any] = field(default_factory=dict, hash=False)
     problem: str = ""

@@ -3,8 +3,8 @@
 A tenant may change his pods as often as he likes, and each change may be worth an Event. So the same sentence about
 the same object is recorded once within a while; an object has only so many Events an hour, the node only so many a
 minute; namespaces take turns; and where too many wait, the namespace that has most of them loses its oldest. What may
-be over in a moment is held for a while, and withdrawn if it is (`hold`). What a pod must be told in any case is in its
-condition, which waits for no Event (`agent.kube.publishing.publisher`).
+be over in a moment is held for a while, and withdrawn if it is (`hold`). What a pod must be told in any case is in
+its condition, which waits for no Event (`agent.kube.publishing.publisher`).
 """
 
 from __future__ import annotations
