@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import accumulate
 
 from agent.core.admission.node import Node
 from agent.core.explain.case import Case
@@ -42,6 +43,23 @@ def requests_of(node: Node, pod: Pod) -> Iterator[tuple[Container, str, int]]:
         for name, milli in sorted(container.requests.items()):
             if is_memory(name) and units(milli) > unit_of(name):
                 yield container, name, units(milli)
+
+
+def edges(ledger: Ledger, resource: str, unit: int, beside: int = 0) -> list[int]:
+    """Amounts of a container's memory, in units, at which another number of NUMA nodes is needed: the largest first.
+
+    Args:
+        ledger: who holds what; nodes count with what is free, and with what they have when empty.
+        resource: memory, or huge pages of a size.
+        unit: bytes.
+        beside: bytes that the pod's other containers ask for: under scope pod they count together with it.
+    """
+    found = {1}
+    books = ledger.memory.nodes
+    for sizes in ([book.free(resource) for book in books], [book.allocatable(resource) for book in books]):
+        for total in accumulate(sorted((max(0, size) for size in sizes), reverse=True)):
+            found |= {each // unit + more for each in (total, total - beside) for more in (0, 1)}
+    return sorted((each for each in found if each > 0), reverse=True)
 
 
 def possible(case: Case, node: Node) -> bool:

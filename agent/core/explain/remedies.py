@@ -4,10 +4,11 @@ Looked for in this order, one lever at a time:
 
     policy       the less strict ones, the strictest first; the first that lets it in is told
     scope        the other one
-    request      of one container: fewer CPUs, fewer devices, less memory; the largest amount that fits, so that one
-                 unit more (1 CPU, 1 device, 1Mi of memory, one huge page) is refused. CPUs and devices are counted
-                 down, since their admission is not monotone (whole cores; more CPUs may make a wider set preferred);
-                 memory is halved
+    request      of one container: fewer CPUs, fewer devices, less memory; the largest amount found that fits, so
+                 that one unit more (1 CPU, 1 device, 1Mi of memory, one huge page) is refused. Admission is not
+                 monotone: whole cores, and a smaller amount may be meant for fewer NUMA nodes than the pod's other
+                 requests. CPUs and devices are counted down. Of memory the edges are tried where the number of NUMA
+                 nodes changes that it needs, the largest first, and from there it is halved
     departure    the end of one pod, those that hold least first; else of two, those first that share a NUMA node;
                  else of several, of one NUMA node or the latest comers: the fewest found, none of which can be left
                  out
@@ -25,7 +26,16 @@ from itertools import combinations
 
 from agent.core.admission.node import Node
 from agent.core.confine import align_requested
-from agent.core.explain.candidates import holders_of, is_aligned, most_of, nodes_held, possible, requests_of, unit_of
+from agent.core.explain.candidates import (
+    edges,
+    holders_of,
+    is_aligned,
+    most_of,
+    nodes_held,
+    possible,
+    requests_of,
+    unit_of,
+)
 from agent.core.explain.case import Case
 from agent.core.explain.grants import gives, held_words
 from agent.core.explain.values import Lever, Remedy
@@ -36,12 +46,14 @@ from agent.model.idset import NodeSet
 from agent.model.ledger import Ledger
 from agent.model.outcome import Admitted
 from agent.model.pod import Container, Pod
-from agent.model.quantity import show_bytes
+from agent.model.quantity import show_bytes, units
 from agent.model.rules import POD_OPTIONS, Policy, Scope
 
 TRIES = 3000
 """Admissions that one search may try."""
 MOST_PAIRS = 1000
+MOST_EDGES = 200
+"""Amounts of memory of one container that are tried before it is halved."""
 MOST_SINGLES = 3
 """Pods whose end alone would do, that are named one by one."""
 STRICTNESS = (Policy.SINGLE_NUMA_NODE, Policy.RESTRICTED, Policy.BEST_EFFORT, Policy.NONE)
@@ -73,13 +85,14 @@ def remedies(node: Node, case: Case, *, aligned: bool = False) -> Found:
 
 @dataclass
 class _Search:
-    """One search: counts its tries, and collects what was in vain."""
+    """One search: counts its tries, and collects what was in vain; `cut`: of some memory not every edge was tried."""
 
     node: Node
     case: Case
     aligned: bool
     tries: int = 0
     searched: list[str] = field(default_factory=list)
+    cut: bool = False
     holders: list[Pod] = field(default_factory=list)
 
     def look_at_empty(self) -> None:
@@ -157,7 +170,9 @@ class _Search:
         for _, remedy, ledger in best.values():
             yield self.described(remedy, self._less(remedy), ledger)
         if tried and not best:
-            self.searched.append("no smaller request is enough, of one resource in one container at a time")
+            some = self.cut or self.tries >= TRIES
+            which = "no smaller request that was tried is enough" if some else "no smaller request is enough"
+            self.searched.append(f"{which}, of one resource in one container at a time")
 
     def _largest(self, container: Container, resource: str, asked: int) -> tuple[Remedy, Ledger] | None:
         unit = unit_of(resource)
@@ -175,7 +190,16 @@ class _Search:
                 if ledger is not None:
                     return replace(blank, amount=count), ledger
             return None
-        low, at_low = 1, tried(1) if high > 1 else None
+        low, at_low = 0, None
+        beside = sum(units(each.requests.get(resource, 0)) for each in self.case.pod.containers if each != container)
+        found = [each for each in edges(self.case.ledger, resource, unit, beside) if each < high]
+        self.cut = self.cut or len(found) > MOST_EDGES
+        for edge in found[:MOST_EDGES]:
+            at_low = tried(edge)
+            if at_low is not None:
+                low = edge
+                break
+            high = edge
         if at_low is None:
             return None
         while high - low > 1:
