@@ -17,6 +17,7 @@ from agent.engine.device_tracker import unheld
 from agent.engine.fault_isolation import sentence
 from agent.engine.tracked_pod import Switches, TrackedPod, could_be_granted, on_shared_pool, same
 from agent.engine.wait_queue import queued, waits
+from agent.model.exclusive import AUTO, NONE
 from agent.model.ledger import Ledger
 from agent.model.notes import PREFIX
 from agent.model.outcome import Admitted, Outcome, Reason, Refusal
@@ -48,12 +49,13 @@ def checked_settings(node: Node, pod: Pod) -> PodSettings:
 def _checked_settings(node: Node, pod: Pod) -> PodSettings:
     settings = pod_settings(pod, node.rules.cpu.options, node.rules.topology.policy)
     problems = []
-    for name, why in (
-        (exclusive.EXCLUSIVE, exclusive.problem(pod, node.rules)),
-        (mixed.MIXED, mixed.problem(pod, node.rules)),
+    for name, why, words in (
+        (exclusive.EXCLUSIVE, exclusive.problem(pod, node.rules), (AUTO, NONE)),
+        (mixed.MIXED, mixed.problem(pod, node.rules), ()),
     ):
         if why:
-            problems.append(Problem(name, pod.annotations[name], why, exclusive.THEN))
+            meant = exclusive.meant(pod, name, *words)
+            problems.append(Problem(name, pod.annotations[name], why, exclusive.THEN, meant))
     for resource in sorted(settings.devices):
         if resource in node.inventory.reported:
             why = f"names {resource}, which a device plugin of the kubelet hands out: ask for it in the limits"

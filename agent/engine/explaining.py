@@ -12,6 +12,7 @@ from agent.core.explain.explainer import explain
 from agent.core.explain.standing import PodStanding
 from agent.core.explain.values import Explanation
 from agent.core.request.exclusive import EXCLUSIVE
+from agent.core.request.late import PLACING, late
 from agent.core.request.mixed import MIXED
 from agent.engine.state import State
 from agent.model.pod import Pod
@@ -30,7 +31,8 @@ def explained(state: State, uid: str, *, search: bool = True) -> Explanation | N
         return explain(state.node, state.shown, record.pod, search=search) if record else None
     standing = PodStanding(refusal=known.refusal, exempt=known.exempt, given=state.given.get(uid, {}))
     found = explain(state.node, state.shown, known.pod, settings=known.settings, standing=standing, search=search)
-    said = note(state.unenforced.get(uid, {})), _late(known.pod, record.pod) if record else ""
+    said = [note(state.unenforced.get(uid, {})), _late(known.pod, record.pod) if record else ""]
+    said += [str(each) for each in late(known.pod.annotations, record, PLACING)] if record else []
     return replace(found, notes=(*filter(None, said), *found.notes)) if any(said) else found
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from agent.errors import MalformedError
-from agent.model.fields import mapping_of
+from agent.model import notes
+from agent.model.fields import mapping_of, plain
+from agent.model.likely import likely
 from agent.model.quantity import parse_milli, units
 
 LONGEST_VERSION = 64
@@ -34,6 +36,7 @@ class NodeFacts:
         observe_only: the annotation's value where it switches us off, "" where it does not.
         resources: extended resources (devices) that it advertises: the scheduler counts who asks for them.
         kubelet: the kubelet's version, like v1.37.2; "" when the object does not say.
+        unknown: names of annotations that look like ours and mean nothing on a Node; the first of them.
     """
 
     uid: str = ""
@@ -42,12 +45,14 @@ class NodeFacts:
     observe_only: str = ""
     resources: frozenset[str] = frozenset()
     kubelet: str = ""
+    unknown: tuple[str, ...] = ()
 
 
 def node_facts(body: Mapping[str, Any]) -> NodeFacts:
     """Read a Node. What cannot be understood counts as not said; as kill switch any word but a no is a yes."""
     metadata, status = mapping_of(body.get("metadata")), mapping_of(body.get("status"))
-    asked = mapping_of(metadata.get("annotations")).get(OBSERVE_ONLY)
+    annotations = mapping_of(metadata.get("annotations"))
+    asked = annotations.get(OBSERVE_ONLY)
     memory = _reserved(status, "memory")
     if memory is not None:
         memory = max(0, memory - _huge_pages(status))
@@ -58,7 +63,22 @@ def node_facts(body: Mapping[str, Any]) -> NodeFacts:
         observe_only="" if asked is None or asked in _OFF else str(asked)[:60],
         resources=frozenset(name for name in mapping_of(status.get("allocatable")) if "/" in name),
         kubelet=_version(mapping_of(status.get("nodeInfo")).get("kubeletVersion")),
+        unknown=tuple(_unknown(annotations)),
     )
+
+
+def _unknown(annotations: Mapping[str, Any]) -> list[str]:
+    names = [str(name) for name in annotations]
+    ours = sorted(name for name in names if name.startswith(notes.PREFIX) and name != OBSERVE_ONLY)
+    return [plain(name[: notes.LONGEST_NAME]) for name in [*ours, *notes.misspelt(names)][: notes.MOST_UNKNOWN]]
+
+
+def unknown_sentence(names: Sequence[str]) -> str:
+    """That annotations of a Node do nothing, with what was probably meant."""
+    word = OBSERVE_ONLY.removeprefix(notes.PREFIX)
+    close = any(likely(name.partition("/")[2], [word]) for name in names)
+    meant = f"did you mean {OBSERVE_ONLY}?" if close else f"{OBSERVE_ONLY} is the only one that it reads there"
+    return f"{', '.join(names)} on this Node means nothing to numalign: {meant}"
 
 
 def _version(found: object) -> str:

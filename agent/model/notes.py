@@ -3,16 +3,18 @@
 Anybody may write 256 KiB of annotations on a pod of his own. What is kept of them goes into memory, the ledger and
 the checkpoint, log lines, Events and the page, so it is cut here, where it is read: a value that is too long to mean
 anything is kept as its beginning, just long enough to be told from a good one (`agent.core.request.annotations`); of
-names that mean nothing the first few are kept, without their values, and how many more there are.
+names that mean nothing the first few are kept, without their values, and how many more there are. A name whose domain
+is a slip of the pen away from ours (numalgin.io/policy) means nothing, too.
 
 Called wherever annotations come in: pods, namespaces, manifests, and a checkpoint that an older version wrote.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from agent.model.fields import Field, mapping_of, show
+from agent.model.likely import MOST_SLIPS, is_slip
 
 PREFIX = "numalign.io/"
 """Of the annotations, only ours are kept: the rest is other people's data."""
@@ -34,6 +36,8 @@ LONGEST_WORD, LONGEST_LIST = 100, 500
 MOST_UNKNOWN = 5
 """Names that mean nothing, of which each is told."""
 LONGEST_NAME = 80
+MOST_DOMAINS = 200
+"""Domains of other people's annotations, of a length like ours, that are compared with ours."""
 MORE = PREFIX
 """Where the number of further names stands: no annotation of the API has an empty name."""
 
@@ -57,10 +61,25 @@ def bounded(annotations: Mapping[str, str]) -> dict[str, str]:
     }
     unknown = sorted(
         name for name in annotations if name.startswith(PREFIX) and name not in WORDS | LISTS | OURS and name != MORE
-    )
+    ) + misspelt(annotations)
     found |= {_printable(name[:LONGEST_NAME]): "" for name in unknown[:MOST_UNKNOWN]}
     more = max(0, len(unknown) - MOST_UNKNOWN) + _number(annotations.get(MORE, ""))
     return dict(sorted({**found, **({MORE: str(more)} if more else {})}.items()))
+
+
+def misspelt(names: Iterable[str]) -> list[str]:
+    """Names of annotations whose domain is almost ours, sorted; of very many domains the first are looked at."""
+    found, compared, ours = list[str](), 0, PREFIX[:-1]
+    for name in names:
+        domain, slash, _ = name.partition("/")
+        if not slash or domain == ours or abs(len(domain) - len(ours)) > MOST_SLIPS:
+            continue
+        compared += 1
+        if compared > MOST_DOMAINS:
+            break
+        if is_slip(domain, ours):
+            found.append(name)
+    return sorted(found)
 
 
 def bounded_texts(annotations: object) -> dict[str, str]:
@@ -71,7 +90,11 @@ def bounded_texts(annotations: object) -> dict[str, str]:
 def read(field: Field) -> dict[str, str]:
     """What is kept of the annotations that a document has; raises the field's fault where ours is no text."""
     ours: dict[str, str] = {}
-    for name, value in (field.mapping() if field else {}).items():
+    found = field.mapping() if field else {}
+    slips = {*misspelt(found)}
+    for name, value in found.items():
+        if name in slips:
+            ours[name] = ""
         if name.startswith(PREFIX):
             if not isinstance(value, str):
                 step = f".{name[:LONGEST_NAME]}"

@@ -10,6 +10,7 @@ from agent.app.cluster.remembered_node import RememberedNode
 from agent.app.reporters import Reporters
 from agent.app.service.followed_setup import FollowedSetup
 from agent.engine.engine import Engine
+from agent.kube.nodes import unknown_sentence
 from agent.observe.logs import LOG
 
 
@@ -33,6 +34,7 @@ class KillSwitch:
         self._decommission = decommission
         self._reporters, self._wake = reporters, wake
         self._told = False
+        self._unknown: tuple[str, ...] = ()
 
     def node_changed(self, body: Mapping[str, Any]) -> None:
         """The watch told of the Node; on kopf's thread."""
@@ -60,6 +62,13 @@ class KillSwitch:
             LOG.info("the kill switch is off")
             self._engine.reconcile()
         self._told = halted
+        self._name_unknown()
+
+    def _name_unknown(self) -> None:
+        """A misspelt switch does nothing: told once, or nobody would notice in an emergency."""
+        unknown, self._unknown = self._unknown, self._node.facts.unknown
+        if self._unknown and self._unknown != unknown:
+            self._reporters.problem("annotation", unknown_sentence(self._unknown))
 
     def _on(self) -> bool:
         return bool(self._node.observe_only or self._setup.now.switches.observe_only or self._decommission.asked)

@@ -27,7 +27,8 @@ from agent.core.request.mixed import MIXED
 from agent.errors import MalformedError
 from agent.model.fields import words_in
 from agent.model.go import parse_bool
-from agent.model.notes import MORE, OURS, PREFIX, longest
+from agent.model.likely import likely
+from agent.model.notes import MORE, OURS, PREFIX, longest, misspelt
 from agent.model.pod import Pod
 from agent.model.rules import POD_OPTIONS, CpuOptions, OnMisalignment, Policy, Scope
 
@@ -47,16 +48,26 @@ Word = TypeVar("Word", bound=StrEnum)
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An annotation that could not be followed; without a value where its name is what is wrong."""
+    """An annotation that could not be followed.
+
+    Attributes:
+        annotation: its name.
+        value: what it says; None where its name is what is wrong.
+        why: a verb and what follows it.
+        then: what becomes of it.
+        meant: what was probably meant, "" for unknown.
+    """
 
     annotation: str
     value: str | None
     why: str
     then: str = "the default of the node applies"
+    meant: str = ""
 
     def __str__(self) -> str:
         shown = "" if self.value is None else f'"{self.value[:60]}" '
-        return f"{self.annotation}: {shown}{self.why}; {self.then}"
+        meant = f" (did you mean {self.meant}?)" if self.meant else ""
+        return f"{self.annotation}: {shown}{self.why}{meant}; {self.then}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +118,9 @@ class _Reader:
     """Takes annotations one by one and remembers what was wrong."""
 
     def __init__(self, annotations: Mapping[str, str]) -> None:
-        self._left = {key: value for key, value in sorted(annotations.items()) if key.startswith(PREFIX)}
+        slips = {*misspelt(annotations)}
+        names = sorted(annotations, key=lambda key: (key in slips, key))
+        self._left = {key: annotations[key] for key in names if key.startswith(PREFIX) or key in slips}
         self.problems: list[Problem] = []
 
     def _take(self, key: str) -> str | None:
@@ -117,8 +130,8 @@ class _Reader:
             return None
         return value
 
-    def _wrong(self, key: str, value: str | None, why: str) -> None:
-        self.problems.append(Problem(key, value, why))
+    def _wrong(self, key: str, value: str | None, why: str, meant: str = "") -> None:
+        self.problems.append(Problem(key, value, why, meant=meant))
 
     def word(self, key: str, words: type[Word]) -> Word | None:
         """One of an enumeration's words."""
@@ -128,7 +141,7 @@ class _Reader:
         try:
             return words(value.strip())
         except ValueError:
-            self._wrong(key, value, f"is none of {', '.join(words)}")
+            self._wrong(key, value, f"is none of {', '.join(words)}", likely(value, words))
             return None
 
     def switch(self, key: str, *, default: bool) -> bool:
@@ -139,7 +152,7 @@ class _Reader:
         try:
             return parse_bool(value.strip())
         except MalformedError:
-            self._wrong(key, value, "is neither true nor false")
+            self._wrong(key, value, "is neither true nor false", switched(value))
             return default
 
     def options(self, base: CpuOptions, policy: Policy) -> CpuOptions | None:
@@ -151,12 +164,14 @@ class _Reader:
         for part in filter(None, words_in(value)):
             name, _, switch = (each.strip() for each in part.partition("="))
             if name not in POD_OPTIONS:
-                self._wrong(CPU_OPTIONS, value, f"names {name[:40]}, which is none of {', '.join(POD_OPTIONS)}")
+                why = f"names {name[:40]}, which is none of {', '.join(POD_OPTIONS)}"
+                self._wrong(CPU_OPTIONS, value, why, likely(name, POD_OPTIONS))
                 return None
             try:
                 asked[POD_OPTIONS[name].field] = parse_bool(switch)
             except MalformedError:
-                self._wrong(CPU_OPTIONS, value, f"gives {name} neither true nor false")
+                meant = f"{name}={switched(switch) or 'true'}"
+                self._wrong(CPU_OPTIONS, value, f"gives {name} neither true nor false", meant)
                 return None
         chosen = replace(base, **asked)
         clash, barred = chosen.clash(), chosen.barred(policy)
@@ -184,7 +199,8 @@ class _Reader:
         """The confinement itself is `agent.core.confine`'s; here only the spelling is checked."""
         value = self._take(ALIGN)
         if value is not None and ",".join(words_in(value)) not in ALIGNS:
-            self._wrong(ALIGN, value, f"is none of {' | '.join(ALIGNS)}")
+            meant = likely(value, ALIGNS) or (ALIGNS[-1] if "mem" in value.lower() else "")
+            self._wrong(ALIGN, value, f"is none of {' | '.join(ALIGNS)}", meant)
 
     def left(self, key: str) -> None:
         """An annotation that is read elsewhere, with the node's settings, and checked there."""
@@ -199,7 +215,16 @@ class _Reader:
             also = f"; nor are {', '.join(names[1:])}" if names[1:] else ""
             also += f" and {more} more" if more else ""
             why = f"is no annotation of numalign, which are {', '.join(known)}{also}"
-            self._wrong(names[0], None, why)
+            meant = likely(names[0].partition("/")[2], [key.removeprefix(PREFIX) for key in known])
+            self._wrong(names[0], None, why, meant and f"{PREFIX}{meant}")
+
+
+def switched(text: str) -> str:
+    """The value of a switch where another word for it was written; "" else."""
+    word = text.strip().lower()
+    if word in {"yes", "y", "on", "enabled"}:
+        return "true"
+    return "false" if word in {"no", "n", "off", "disabled"} else ""
 
 
 def _is_count(text: str) -> bool:

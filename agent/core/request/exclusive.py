@@ -15,6 +15,8 @@ Used by `agent.core.request.amounts`, which counts the CPUs, and by whoever tell
 from __future__ import annotations
 
 from agent.model.exclusive import ALLOWED, NOBODY, Selection, parsed
+from agent.model.fields import words_in
+from agent.model.likely import likely
 from agent.model.notes import PREFIX, longest
 from agent.model.pod import Container, Pod, Qos
 from agent.model.quantity import is_whole
@@ -22,6 +24,8 @@ from agent.model.rules import Rules
 
 EXCLUSIVE = f"{PREFIX}exclusive"
 SETTING = "exclusiveContainers"
+_YES = frozenset({"true", "yes", "on", "1", "all", "*", "enabled"})
+_NO = frozenset({"false", "no", "off", "0", "disabled"})
 THEN = "what of it can be followed is, and the pod runs as it would otherwise"
 """What becomes of a wish with which something is wrong."""
 
@@ -104,6 +108,26 @@ def _unmet(pod: Pod, wish: Selection, rules: Rules) -> str:
     return f"names {loose.name}: {why_loose(loose)}" if loose else ""
 
 
+def meant(pod: Pod, annotation: str, *words: str) -> str:
+    """What a list of containers that names one that is not there was probably meant to be; "" for unknown.
+
+    Args:
+        pod: it.
+        annotation: whose value is the list.
+        words: what it may say beside names: for all, and for none of them.
+    """
+    names = [each.name for each in pod.containers]
+    for word in words_in(pod.annotations.get(annotation, "")[: longest(annotation)]):
+        if word.lower() in _YES:
+            return ", or ".join((*words[:1], "the container's name"))
+        if word.lower() in _NO:
+            return words[1] if len(words) > 1 else "no annotation"
+        found = likely(word.removeprefix("-"), (*names, *words))
+        if found and found != word.removeprefix("-"):
+            return found
+    return ""
+
+
 def _nobody_fits(pod: Pod, rules: Rules) -> str:
     """Where `auto` finds nobody, and whole CPUs are asked for without an equal limit: who."""
     if any(takes_part(pod, each, rules) for each in pod.containers):
@@ -153,10 +177,10 @@ def left_out(pod: Pod, container: Container, rules: Rules) -> str:
     if takes_part(pod, container, rules):
         return ""
     own = _own(pod)
+    if own is not None and not own.auto and own.names and own.names.isdisjoint(each.name for each in pod.containers):
+        return f"{EXCLUSIVE} names no container of the pod"
     if own is not None:
-        none = not own.auto and own.names and not own.names & {each.name for each in pod.containers}
-        why = "names no container of the pod" if none else "leaves it out"
-        return f"{EXCLUSIVE}: {pod.annotations[EXCLUSIVE]} {why}"
+        return f"{EXCLUSIVE}: {pod.annotations[EXCLUSIVE]} leaves it out"
     return f"{SETTING}: {rules.exclusive} leaves it out"
 
 

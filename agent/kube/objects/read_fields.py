@@ -73,7 +73,8 @@ def _annotations(value: Any) -> Any:  # noqa: ANN401 - JSON
     """Ours, as `agent.model.notes` keeps them, and what says that a pod is the kubelet's own."""
     if not isinstance(value, Mapping):
         return _leaf(value)
-    ours = {name: each for name, each in value.items() if name.startswith(notes.PREFIX)}
+    slips = dict.fromkeys(notes.misspelt(value), "")
+    ours = {**slips, **{name: each for name, each in value.items() if name.startswith(notes.PREFIX)}}
     told = {name: each[: LONGEST_WORD + 1] for name, each in ours.items()
             if name in notes.OURS and isinstance(each, str)}  # fmt: skip
     odd = {name[: notes.LONGEST_NAME]: _leaf(each) for name, each in list(ours.items()) if not isinstance(each, str)}

@@ -13,28 +13,29 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from agent.core.admission.waiting import FINAL
 from agent.core.cgroups.enforced import IN_FORCE, Unenforced
-from agent.core.request.annotations import PodSettings
+from agent.core.request.annotations import PodSettings, Problem
+from agent.core.request.late import LATE, late
 from agent.kube import pod_report as pod_reports
 from agent.kube.objects.kept_fields import slim
 from agent.kube.objects.pod_objects import Raw, SeenPod, identity
 from agent.kube.publishing.publisher import Notice, Publisher, Regarding
 from agent.kube.publishing.refusal_limiter import RefusalLimiter, owner_of
+from agent.model import notes
 from agent.model.cgroup import Written
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
-from agent.model.notes import MOST_TO_TOUCH, too_many
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment, Rules
 
 FULL = (
-    f"it has more than {MOST_TO_TOUCH} annotations, and each write to it would cost the API server more than it may; "
-    "it is decided like any other, and what it carries of numalign may be old"
+    f"it has more than {notes.MOST_TO_TOUCH} annotations, and each write to it would cost the API server more "
+    "than it may; it is decided like any other, and what it carries of numalign may be old"
 )
 Count = Callable[[str, str], None]
 """Told of (what, label): ("action", "fail"), ("storm", "run"), ("malformed", "pod")."""
@@ -42,7 +43,7 @@ Count = Callable[[str, str], None]
 
 @dataclass(frozen=True, slots=True)
 class _Face:
-    """A pod as the API knows it; `body` is what is kept of it.
+    """A pod as the API knows it; `body` is what is kept of it, `wishes` its own annotations that count at its start.
 
     One that is `full` of annotations is never written to, but for its deadline (`agent.model.notes`).
     """
@@ -53,6 +54,7 @@ class _Face:
     body: Raw
     ran: bool
     full: bool = False
+    wishes: Mapping[str, str] = field(default_factory=dict)
 
 
 class PodReporter:
@@ -127,7 +129,8 @@ class PodReporter:
     def pod_seen(self, body: Raw, found: SeenPod) -> None:
         """Remember how the API calls a pod, and what it carries already."""
         ran = found.started and self._ran(found.pod.uid)
-        full = too_many((body.get("metadata") or {}).get("annotations") or {})
+        annotations = (body.get("metadata") or {}).get("annotations") or {}
+        full = notes.too_many(annotations)
         with self._lock:
             word = None if full else self._kept_back.pop(found.api_uid, None)
             if found.pod.uid not in self._faces and pod_reports.softened(body):
@@ -140,6 +143,7 @@ class PodReporter:
                 slim(body),
                 ran or (known is not None and known.ran),
                 full,
+                {name: text for name, text in notes.bounded_texts(annotations).items() if name in LATE},
             )
         if word is not None and not self._left and (not found.ended or pod_reports.is_refusal(word)):
             self._publisher.publish(word)
@@ -171,7 +175,7 @@ class PodReporter:
         face = self._face(pod.uid)
         if face is not None and not self._left and not self._exempt(pod):
             self._admitted(face, pod.uid, ledger, unenforced)
-            self._problems(face, settings)
+            self._problems(face, (*settings.problems, *late(face.wishes, ledger.pods[pod.uid])))
 
     def enforced(self, pod: Pod, ledger: Ledger, settings: PodSettings, unenforced: Unenforced) -> None:  # noqa: ARG002 - of the protocol
         """The same again, since the kernel says something else now."""
@@ -193,8 +197,8 @@ class PodReporter:
         One that was refused and runs on the shared pool keeps the words of its refusal.
         """
         face = self._face(pod.uid)
-        notes = (face.body.get("metadata") or {}).get("annotations") if face else None
-        if '"refused":' in str((notes or {}).get(pod_reports.ASSIGNMENT, "")) and ledger.pods[pod.uid].why:
+        words = (face.body.get("metadata") or {}).get("annotations") if face else None
+        if '"refused":' in str((words or {}).get(pod_reports.ASSIGNMENT, "")) and ledger.pods[pod.uid].why:
             return
         self.admitted(pod, ledger, settings, unenforced)
 
@@ -216,7 +220,7 @@ class PodReporter:
         self._tell(face, told)
         about = Regarding("Pod", face.namespace, face.name, face.api_uid)
         self._publisher.record(Notice(about, "Warning", refusal.reason.value, refusal.message, refusal.obstacle))
-        self._problems(face, settings)
+        self._problems(face, settings.problems)
         if ends and instead:
             self._softened(face, wish)
             return self._fallback
@@ -259,10 +263,10 @@ class PodReporter:
             self._publisher.carried_already(replace(told, pinned=pinned))
         self._publisher.publish(told)
 
-    def _problems(self, face: _Face, settings: PodSettings) -> None:
-        if settings.problems:
+    def _problems(self, face: _Face, problems: Sequence[Problem]) -> None:
+        if problems:
             about = Regarding("Pod", face.namespace, face.name, face.api_uid)
-            text = "; ".join(map(str, settings.problems))
+            text = "; ".join(map(str, problems))
             self._publisher.record(Notice(about, "Warning", "BadAnnotation", text[: pod_reports.MAX_MESSAGE]))
 
     def _ends(self, face: _Face, wish: OnMisalignment) -> bool:
