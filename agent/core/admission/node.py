@@ -95,6 +95,12 @@ class Node:
         rules = replace(self.rules, topology=topology, exclusive=wish)
         return Node(self.machine, rules, self.inventory, extra, preferences)
 
+    def preferring_closest(self) -> Node:
+        """The same managers with the topology option prefer-closest-numa-nodes."""
+        extra, preferences = self._made_of
+        rules = replace(self.rules, topology=replace(self.rules.topology, prefer_closest=True))
+        return Node(self.machine, rules, self.inventory, extra, preferences)
+
     @property
     def reserved(self) -> CpuSet:
         """CPUs that the system keeps: named by the settings, or chosen as the CPU manager chooses."""

@@ -22,6 +22,7 @@ from agent.core.explain.candidates import is_aligned
 from agent.core.explain.case import Case
 from agent.core.explain.grants import gives, grants_of, held_words, holdings_of
 from agent.core.explain.merges import MergeExplainer
+from agent.core.explain.nearer import nearer
 from agent.core.explain.remarks import beyond, remarks
 from agent.core.explain.remedies import Found, remedies
 from agent.core.explain.requested import requested_resources
@@ -160,6 +161,8 @@ class _Explainer:
         elif not any(each.cpus or each.nodes or each.devices for each in got):
             verdict = Verdict.SHARED
         found = Found()
+        if run.ledger is not None and (self.record is None or as_of is AsOf.ADMISSION):
+            self.notes += filter(None, [nearer(self.node, run.case, run.ledger)])
         if verdict is Verdict.NOT_PREFERRED and run.ledger is not None and is_aligned(run.ledger, self.pod):
             self.notes.append(f"created anew now, it would be aligned: {self._would(run.ledger)}")
         elif verdict is Verdict.NOT_PREFERRED and self.search:
