@@ -93,7 +93,7 @@ def test_very_many_annotations_cost_a_bounded_look(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_an_annotation_that_came_too_late_is_told(
-    tmp_path: Path, before: dict[str, str], after: dict[str, str], words: str
+    tmp_path: Path, before: dict[str, Any], after: dict[str, Any], words: str
 ) -> None:
     """The pod keeps what it has; an Event and the explanation say what to do. What changes nothing is not told."""
     with telling(tmp_path) as told:

@@ -90,7 +90,7 @@ class PodRequests:
         policy of an earlier version does not let through.
         """
         most, none = report.annotations, dict.fromkeys(report.annotations)
-        parts = [(report, none), (report, {})]
+        parts: list[tuple[PodReport, Mapping[str, str | None]]] = [(report, none), (report, {})]
         parts += [(replace(report, pinned=ABSENT), most)] if report.pinned != ABSENT else []
         for number, (part, notes) in enumerate(parts, 1):
             try:
