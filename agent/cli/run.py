@@ -33,7 +33,9 @@ REFUSED = 1
 @click.option("--once", is_flag=True, help="Go through the folder one time, show the result, and end.")
 @click.option("--afresh", is_flag=True, help="Forget what an earlier run with this --state-dir gave; needs --pods.")
 @click.option("--config", type=click.Path(path_type=Path), help="Configuration file; a KubeletConfiguration will do.")
-@click.option("--root", metavar="MACHINE", help="Serve a recorded machine: a folder, an archive, or a name.")
+@click.option("--root", metavar="MACHINE",
+              help="Serve another machine: a folder, an archive, a name (two-sockets), or synthetic: and a "
+                   "description in words.")  # fmt: skip
 @click.option(
     "--state-dir",
     type=click.Path(path_type=Path, file_okay=False),
@@ -137,7 +139,8 @@ def command(
         options = StandaloneOptions(
             pods=pods, state=state_dir or state or DEFAULT_STATE, afresh=afresh, config=config, root=root,
             cgroup_root=cgroup_root or SCRATCH, log_dir=log_dir, node_name=node_name or platform.node(),
-            nri_socket=nri_socket, podresources_socket=podresources_socket, processes=processes, lasting=not once,
+            named=bool(node_name), nri_socket=nri_socket, podresources_socket=podresources_socket,
+            processes=processes, lasting=not once,
             metrics_address="" if once or metrics_address == "off" else metrics_address,
         )  # fmt: skip
         told = None if once else ending.enter_context(until_told())

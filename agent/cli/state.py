@@ -94,5 +94,5 @@ def command(*, state_dir: Path, config: Path | None, root: str | None, output: s
         show.nodes_grid(view, target.width).print(target)
         show.sentences(target, [*reserved, *([different] if different else [])])
     show.sentences(target, recovery_report.sentences(report) if report else ())
-    answers = f", with the answers of {saved.extra[ANSWERS]}" if saved.extra.get(ANSWERS) else ""
+    answers = f"; compatibility: {saved.extra[ANSWERS]}" if saved.extra.get(ANSWERS) else ""
     show.sentences(target, [f"saved by numalign {saved.by or '(unknown)'} in {store.path}{answers}"])

@@ -6,15 +6,17 @@ Called by every command line that takes --root. Names are looked up among the ma
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from agent.core.machines.synthetic import parse_synthetic
+from agent.core.machines.synthetic import EXAMPLE, parse_synthetic
 from agent.errors import HostError, MalformedError
 from agent.host import bounded
 from agent.host.archives import archive_of, open_root
 from agent.host.lstopo import is_lstopo, read_lstopo
 from agent.host.sysfs.discovery import discover
+from agent.model.likely import likely
 from agent.model.machine import Machine
 
 SYNTHETIC = "synthetic:"
@@ -26,6 +28,10 @@ def folders() -> tuple[Path, ...]:
     """Where named machines are looked for, in this order."""
     own = Path(__file__).resolve().parents[2] / "deploy" / "machines"
     return own, Path("deploy/machines")
+
+
+_DESCRIPTION = re.compile(r" *\d+ *(socket|package|die|(numa )?node|l3|core|cpu|thread)s?\b", re.IGNORECASE)
+"""The beginning of a description of a machine in words."""
 
 
 def names() -> list[str]:
@@ -69,7 +75,11 @@ def find(spec: str) -> Path:
         if path.exists() or archive_of(path):
             return path
     known = ", ".join(names()) or "none is known"
-    raise MalformedError(f"{spec[:200]}: no such folder or archive, nor a known machine; known: {known}")
+    why = f"{spec[:200]}: no such folder or archive, nor a known machine; known: {known}"
+    if _DESCRIPTION.match(spec):
+        raise MalformedError(f"{why}; a description begins with {SYNTHETIC} ({SYNTHETIC}{EXAMPLE})")
+    meant = likely(spec, names())
+    raise MalformedError(f"{why}{f'; did you mean {meant}?' if meant else ''}")
 
 
 def _candidates(spec: str) -> Iterator[Path]:

@@ -56,7 +56,7 @@ _HELD = re.compile(r"devices ([^\s=;]+ [^\s=;]+=[^\s;]+(?: [^\s;]+)*); ")
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ConditionValue:
     """One condition.
 
     Attributes:
@@ -70,7 +70,7 @@ class Verdict:
     message: str = ""
 
 
-ABSENT = Verdict()
+ABSENT = ConditionValue()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class PodReport:
     status: str
     reason: str
     message: str
-    pinned: Verdict = ABSENT
+    pinned: ConditionValue = ABSENT
     details: str = field(default="", compare=False)
 
     @property
@@ -165,7 +165,7 @@ def admitted(
     )  # fmt: skip
 
 
-def _pinned(own: Mapping[str, CpuSet], shared: NodeSet, unenforced: Unenforced) -> Verdict:
+def _pinned(own: Mapping[str, CpuSet], shared: NodeSet, unenforced: Unenforced) -> ConditionValue:
     """Whether a pod has CPUs of its own, as far as its containers exist and were read back.
 
     Args:
@@ -176,11 +176,11 @@ def _pinned(own: Mapping[str, CpuSet], shared: NodeSet, unenforced: Unenforced) 
     cpus = CpuSet.union(own.values())
     if not cpus:
         where = f"shares the CPUs of NUMA node{'s' if len(shared) > 1 else ''} {shared}" if shared else "shares CPUs"
-        return Verdict("False", SHARED, f"it has no CPUs of its own: it {where} with other pods")
+        return ConditionValue("False", SHARED, f"it has no CPUs of its own: it {where} with other pods")
     if unenforced:
-        return Verdict("False", NOT_ENFORCED, f"CPUs {cpus} are granted, and not in force: see {CONDITION}")
+        return ConditionValue("False", NOT_ENFORCED, f"CPUs {cpus} are granted, and not in force: see {CONDITION}")
     names = ", ".join(sorted(name for name, each in own.items() if each))
-    return Verdict("True", EXCLUSIVE, f"CPUs {cpus} belong to it alone (container {names})"[:MAX_MESSAGE])
+    return ConditionValue("True", EXCLUSIVE, f"CPUs {cpus} belong to it alone (container {names})"[:MAX_MESSAGE])
 
 
 def _noted(message: str, reason: str, note: str) -> str:
@@ -222,7 +222,8 @@ def refused(
         uid, namespace, name,
         annotations={ASSIGNMENT: _compact(body), CPUS: None, NODES: None},
         status="False", reason=refusal.reason.value, message=refusal.message[:MAX_MESSAGE],
-        pinned=Verdict("False", refusal.reason.value, f"it was refused: see {CONDITION}"), details=refusal.obstacle,
+        pinned=ConditionValue("False", refusal.reason.value, f"it was refused: see {CONDITION}"),
+        details=refusal.obstacle,
     )  # fmt: skip
 
 
@@ -333,14 +334,14 @@ def carried_but_pinned(body: Mapping[str, Any], report: PodReport) -> bool:
     found = _found(body, CONDITION)
     if is_refusal(report) and str(found.message).startswith(f"{report.message}: "):
         found = replace(found, message=report.message)
-    return found == Verdict(report.status, report.reason, report.message)
+    return found == ConditionValue(report.status, report.reason, report.message)
 
 
-def _found(body: Mapping[str, Any], kind: str) -> Verdict:
+def _found(body: Mapping[str, Any], kind: str) -> ConditionValue:
     """A condition as a pod carries it."""
     for each in (body.get("status") or {}).get("conditions") or ():
         if each.get("type") == kind:
-            return Verdict(each.get("status"), each.get("reason"), each.get("message"))
+            return ConditionValue(each.get("status"), each.get("reason"), each.get("message"))
     return ABSENT
 
 
@@ -355,7 +356,7 @@ def patch(
         last: what the pod was told before, None where that is not known.
         now: the time from which a condition has another status than before.
     """
-    aligned = Verdict(report.status, report.reason, report.text)
+    aligned = ConditionValue(report.status, report.reason, report.text)
     changes = [_change(CONDITION, aligned, now if last is None or last.status != report.status else "")]
     if report.pinned.status or not report.status:
         since = now if last is None or last.pinned.status != report.pinned.status else ""
@@ -363,7 +364,7 @@ def patch(
     return {"metadata": {"uid": report.uid, "annotations": annotations}, "status": {"conditions": changes}}
 
 
-def _change(kind: str, verdict: Verdict, since: str) -> dict[str, str]:
+def _change(kind: str, verdict: ConditionValue, since: str) -> dict[str, str]:
     if not verdict.status:
         return {"type": kind, "$patch": "delete"}
     told = {"type": kind, "status": verdict.status, "reason": verdict.reason, "message": verdict.message}

@@ -98,6 +98,8 @@ def test_a_configuration_that_is_not_there(tmp_path: Path, run: Run) -> None:
     ("spec", "code", "sentence"),
     [
         ("no-such-machine", 2, "no such folder or archive, nor a known machine; known: "),
+        ("two-socket", 2, "did you mean two-sockets?"),
+        ("2 sockets x 4 cores", 2, "a description begins with synthetic: (synthetic:2 sockets x 2 nodes"),
         ("synthetic:2 sockets x banana", 2, "banana"),
         ("/dev/null", 3, "/dev/null"),
     ],

@@ -6,6 +6,7 @@ import json
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -211,3 +212,20 @@ def test_the_same_drawing_everywhere(served: Served, tmp_path: Path) -> None:
     )
     assert isinstance(wrong.exception, SettingsError)
     assert "--root" in str(wrong.exception)
+
+
+def test_a_page_of_another_machine_has_its_name(tmp_path: Path) -> None:
+    """With --root and no --node-name the heading is the machine's: this host is not what is shown."""
+    served = Served(tmp_path)
+    served._options = replace(served._options, named=False)
+    with served:
+        assert get(served, "api/node")["node"] == "two-sockets"
+
+
+def test_why_a_pod_is_refused_is_what_explain_says_first(served: Served) -> None:
+    """The numbers, and not what a policy means in general."""
+    served.add(pod("never", "20", annotations=FAIL))
+    (found,) = get(served, "api/pods")["pods"]
+    told = get(served, f"api/pods/{found['uid']}/explanation")
+    assert found["why"] == "no NUMA node of this machine has 20 CPUs, even when empty: the largest has 16"
+    assert found["why"] in told["summary"]

@@ -40,7 +40,9 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_first_start_and_a_second_one_are_told(folder: Path) -> None:
     """Nothing was saved before the first; the second kept the pod."""
-    assert "there was no checkpoint" in _state(folder)
+    assert "there was no checkpoint, and no pod ran: a first start" in _state(folder)
+    assert "last start 20" in _state(folder)
+    assert "; compatibility: fixed" in _state(folder)
     _run(folder)
     assert "kept 1, adopted 0 from their cgroups, dropped 0, quarantined 0" in _state(folder)
     body = json.loads(_state(folder, "--output", "json"))

@@ -88,6 +88,23 @@ def test_no_set_of_cpus_is_broken_inside_a_range(browser: Browser, crowd: PageSe
     assert browser.run("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
+@pytest.mark.parametrize("width", [700, 800, 900, 901, 1024])
+def test_the_reason_is_on_the_page_at_every_width(browser: Browser, tmp_path: Path, width: int) -> None:
+    """Nothing has to be scrolled for it, sideways; nor for the legend of the picture; ids of devices stay whole."""
+    with Served(tmp_path, "two-sockets") as served:
+        served.add(pod("huge", "20", annotations={"numalign.io/policy": "single-numa-node"}), pod("small", "2"))
+        browser.size(width, 1000)
+        browser.fresh(served.url)
+        rows = "document.querySelectorAll('#table tbody tr').length === 2"
+        browser.until(f"document.querySelector('#picture svg') && {rows}")
+        for box in ("#pods .scroll", *(["#picture"] if width >= 800 else [])):
+            wide = f"document.querySelector('{box}').scrollWidth - document.querySelector('{box}').clientWidth"
+            assert browser.run(wide) <= 0, box
+        why = "document.querySelector('#table td.why:not(:empty)').getBoundingClientRect()"
+        assert browser.run(f"{why}.right <= innerWidth && {why}.width >= 150")
+        assert browser.run("document.documentElement.scrollWidth - innerWidth") <= 0
+
+
 def test_no_range_is_broken_in_an_explanation(browser: Browser, tmp_path: Path) -> None:
     """At 400 px its sentences fold after words: "16-21,48-" on one line would be other CPUs than "16-21,48-53"."""
     with Served(tmp_path, "two-sockets") as served:

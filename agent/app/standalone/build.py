@@ -48,6 +48,7 @@ class StandaloneOptions:
     """What to serve; see `numalign run --help`.
 
     Attributes:
+        named: whether `node_name` was chosen; else it is the host's, and a machine of `root` has a better one.
         lasting: it is served until it is stopped: wrong settings do not keep it from starting when others are known.
         afresh: nothing of an earlier run counts; on a scratch tree only.
     """
@@ -60,6 +61,7 @@ class StandaloneOptions:
     log_dir: Path = Path("/var/log")
     kubelet_dir: Path = Path("/var/lib/kubelet")
     node_name: str = ""
+    named: bool = True
     nri_socket: str = AUTO
     podresources_socket: str = AUTO
     processes: bool = True
@@ -105,7 +107,8 @@ def standalone_node(options: StandaloneOptions, *, steps: Steps = lambda _name: 
         cpu_files = CpuFiles(options.state)
         windows = Windows(lambda seconds: metrics.time("start_to_pin_seconds", seconds=seconds))
         reporters.add(Measured(metrics, windows, lambda: engine.snapshot.node.rules.topology.policy))
-        page = NodePage.of(options.node_name, engine, tree.cgroups, health, reporters, lambda: served.now.wrong)
+        name = setup.now.machine.name if options.root and not options.named else options.node_name
+        page = NodePage.of(name, engine, tree.cgroups, health, reporters, lambda: served.now.wrong)
         begun.tell()
         setups.tell_wrong(setup.now, reporters)
         followed = [options.pods]

@@ -108,7 +108,7 @@ def load(state: Path) -> RecoveryReport | None:
 
 def sentences(report: RecoveryReport) -> Iterator[str]:
     """The report in words, what went wrong last."""
-    at = _shown(report.at)
+    at = time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(report.at))
     pods = f"kept {len(report.kept)}, adopted {len(report.adopted)} from their cgroups"
     yield f"last start {at}: {pods}, dropped {len(report.dropped)}, quarantined {1 if report.quarantined else 0}"
     if report.adopted:
@@ -121,5 +121,7 @@ def sentences(report: RecoveryReport) -> Iterator[str]:
     yield from report.standing
     if report.quarantined:
         yield f"quarantined: {report.quarantined}"
+    elif not report.saved and not (report.adopted or report.left or report.unknown):
+        yield "there was no checkpoint, and no pod ran: a first start"
     elif not report.saved:
         yield "there was no checkpoint: the ledger was rebuilt from cgroups and pods"

@@ -42,7 +42,7 @@ function show() {
   $("node").textContent = plain(node.node || node.machine.name || "numalign");
   $("headline").textContent = node.headline;
   const told = node.settings;
-  $("settings").textContent = `Topology policy ${told.topologyManagerPolicy} (scope ${told.topologyManagerScope}), CPUs ${told.cpuManagerPolicy}, memory ${told.memoryManagerPolicy}, a pod that cannot be aligned: ${told.onMisalignment}, answers: ${told.answers}.`;
+  $("settings").textContent = `Topology policy ${told.topologyManagerPolicy} (scope ${told.topologyManagerScope}), CPUs ${told.cpuManagerPolicy}, memory ${told.memoryManagerPolicy}, a pod that cannot be aligned: ${told.onMisalignment}, compatibility: ${told.answers}.`;
   $("agent").textContent = `numalign ${node.agent}`;
   showAttention(state);
   showNodes(state);

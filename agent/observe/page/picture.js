@@ -46,7 +46,8 @@ function resize() {
   if (!drawn) return;
   const { width, height } = drawn.viewBox.baseVal;
   const fitting = ($("picture").clientWidth - 6) / width;
-  const zoom = picture.zoom || Math.min(1.3, Math.max(1, fitting)) /* smaller, its digits run together */;
+  const least = fitting >= .97 ? fitting : 1; // smaller, its digits run together; a little smaller beats scrolling
+  const zoom = picture.zoom || Math.min(1.3, Math.max(least, fitting));
   drawn.style.width = `${width * zoom}px`;
   drawn.style.height = `${height * zoom}px`;
   $("fit").textContent = `${Math.round(zoom * 100)} %`;

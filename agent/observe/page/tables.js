@@ -92,7 +92,7 @@ function showNodes({ node, pods }) {
       all ? strip(cpuShares(each, drawn)) : el("i"),
       el("span", {}, all ? `${ids(each.free).length} of ${plural(all, "CPU")} free` : "no CPUs"),
       sum("total") ? strip(memoryShares(each, drawn)) : el("i"),
-      el("span", {}, sum("total") ? `${size(sum("free"))} of ${size(sum("total"))}` : "no memory"));
+      el("span", {}, sum("total") ? `${size(sum("free"))} of ${size(sum("total"))} free` : "no memory"));
   }));
 }
 
@@ -127,14 +127,14 @@ function showPods({ pods }) {
 function podRow(pod) {
   const cpus = pod.cpus || (pod.confinedTo ? `shared, on node ${pod.confinedTo}` : ["refused", "waiting"].includes(pod.state) ? "" : "shared");
   const memory = Object.entries(pod.memory).map(([node, per]) =>
-    `${node}: ${Object.entries(per).map(([name, amount]) => `${size(amount)}${name === "memory" ? "" : ` in ${name.slice(10)} pages`}`).join(", ")}`);
+    `${node}: ${Object.entries(per).sort(([a], [b]) => b.localeCompare(a)).map(([name, amount]) => `${size(amount)}${name === "memory" ? "" : ` in ${name.slice(10)} pages`}`).join(", ")}`);
   const row = el("tr", { "data-uid": pod.uid },
     el("td", { class: "name" }, sign(pod.picture), link(pod)),
     el("td", {}, stateOf(pod)),
     el("td", { class: "set" }, ...whole(cpus)),
     el("td", { class: "set" }, ...whole(pod.numaNodes)),
     el("td", { class: "set" }, memory.join("; ")),
-    el("td", { class: "set" }, pod.devices.join(", ")),
+    el("td", { class: "set" }, ...whole(pod.devices.join(","))),
     el("td", { class: "why" }, ...(pod.why ? prose(pod.why) : [])));
   row.addEventListener("mouseenter", () => light(pod.picture?.number));
   row.addEventListener("mouseleave", () => light());
