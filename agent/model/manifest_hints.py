@@ -57,7 +57,7 @@ def hints(body: Mapping[str, Any], kind: str) -> Iterator[str]:
     yield from _misspelt(body, "", ("metadata", "spec"))
     yield from _misspelt(metadata, "metadata", _METADATA)
     if kind == "Pod":
-        yield from _pod(metadata, spec, "metadata", "spec")
+        yield from _pod(spec, "spec")
         return
     place = "spec.template"
     if kind == "CronJob":
@@ -74,14 +74,10 @@ def hints(body: Mapping[str, Any], kind: str) -> Iterator[str]:
                 f"{name[:80]} stands on the {kind}; numalign reads it in {place}.metadata.annotations, or on the "
                 "namespace"
             )
-    yield from _pod(inner, mapping_of(template.get("spec")), f"{place}.metadata", f"{place}.spec")
+    yield from _pod(mapping_of(template.get("spec")), f"{place}.spec")
 
 
-def _pod(metadata: Mapping[str, Any], spec: Mapping[str, Any], above: str, path: str) -> Iterator[str]:
-    for name in mapping_of(metadata.get("annotations")):
-        domain, slash, rest = str(name)[:100].partition("/")
-        if slash and f"{domain}/" != PREFIX and _alike(f"{domain}/", PREFIX):
-            yield f"{above}.annotations: {domain}/{rest} means nothing to numalign; did you mean {PREFIX}{rest}?"
+def _pod(spec: Mapping[str, Any], path: str) -> Iterator[str]:
     yield from _misspelt(spec, path, _POD)
     yield from _amounts(spec, path)
     whole = bool(spec.get("resources"))

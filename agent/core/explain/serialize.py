@@ -12,7 +12,6 @@ from typing import Any
 from agent.core.explain.values import Explanation, HintList, Holding, Merge, Remedy
 from agent.model.hint import Hint
 from agent.model.idset import NodeSet
-from agent.model.notes import PREFIX
 
 VERSION = 1
 
@@ -126,5 +125,6 @@ def lines(found: Explanation) -> Iterator[str]:
 
 
 def capital(text: str) -> str:
-    """A sentence begins with a capital letter; the name of an annotation keeps its letters."""
-    return text if text.startswith(PREFIX) else text[:1].upper() + text[1:]
+    """A sentence begins with a capital letter; the name of an annotation or a file keeps its letters."""
+    first = text.partition(" ")[0].rstrip(".,:;?")
+    return text if "/" in first or "." in first else text[:1].upper() + text[1:]
