@@ -217,4 +217,4 @@ def show(node: StandaloneService, output: str) -> int:
         report.print_report(node, view, wrong)
     if wrong:
         return 2
-    return REFUSED if view.refused or too_large else 0
+    return REFUSED if view.refused or any(too_large.values()) else 0
