@@ -37,6 +37,7 @@ from agent.settings.from_node import with_node_memory
 from agent.settings.gates import uncounted
 from agent.settings.hardware import fitted
 from agent.settings.node_kubelet import doubt
+from agent.settings.remarks import remarks
 from agent.settings.to_rules import reserved_memory
 
 _ONLINE = ("/sys/devices/system/cpu/online", "/sys/devices/system/node/online", "/proc/sys/vm/nr_hugepages")
@@ -66,6 +67,7 @@ class Setup:
         wrong: why other settings are in force than the file has, "" where the file's are.
         doubts: why answers may differ from those of the node's kubelet, one sentence each.
         kept: what the Node says that the kubelet keeps from pods, as far as it is known.
+        remarks: what the settings come to on this machine and do not say themselves, one sentence each.
     """
 
     machine: Machine
@@ -77,6 +79,7 @@ class Setup:
     wrong: str = ""
     doubts: tuple[str, ...] = ()
     kept: NodeAllocatable = field(default_factory=NodeAllocatable)
+    remarks: tuple[str, ...] = ()
 
     @property
     def switches(self) -> Switches:
@@ -250,18 +253,20 @@ def made(
     filled = with_node_memory(settings, seen, kept.memory if kept else None)
     filled, missed = fitted(filled, seen, managed(whole, mode) if whole else None)
     kubelet = kept.kubelet if kept else ""
-    rules = rules_of(filled, seen, node_reserved=kept.cpu_milli if kept else 0, kubelet=kubelet)
+    node_reserved = kept.cpu_milli if kept else 0
+    rules = rules_of(filled, seen, node_reserved=node_reserved, kubelet=kubelet)
     if kept is not None:
         rules = replace(rules, advertised=kept.resources)
     followed = (ClaimFollower(seen, rules),) if settings.dra.enabled else ()
     node = Node(machine, rules, DeviceInventory.from_machine(seen, rules.devices), followed)
     node.start()  # says what the managers refuse
     answers = settings.compatibility
-    said = (doubt(answers, kubelet), *uncounted(settings.feature_gates, answers, rules.minor))
-    doubts = tuple(text for text in said if text)
+    uncertain = (doubt(answers, kubelet), *uncounted(settings.feature_gates, answers, rules.minor))
+    doubts = tuple(text for text in uncertain if text)
+    said = tuple(remarks(settings, filled, seen, node_reserved, memory=kept.memory if kept else 0))
     return Setup(
         machine, settings, node, ignored, missed, whole if missed else machine, doubts=doubts,
-        kept=kept or NodeAllocatable(),
+        kept=kept or NodeAllocatable(), remarks=said,
     )  # fmt: skip
 
 

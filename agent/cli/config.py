@@ -13,16 +13,14 @@ from typing import Any
 
 import click
 
-from agent.core.admission.node import Node
-from agent.core.machines.kubelet_view import managed
+from agent.app.setup import made
 from agent.core.request.amounts import is_memory
 from agent.errors import SettingsError
 from agent.host.machines import open_machine
 from agent.host.settings_file import read_settings
-from agent.model.devices import DeviceInventory
 from agent.model.machine import Machine
 from agent.model.quantity import show_bytes
-from agent.settings import Settings, parse, rules_of
+from agent.settings import Settings, parse
 
 WRONG = 2
 """Exit code of a configuration that cannot be used."""
@@ -77,11 +75,10 @@ def check(file: Path, root: str | None, output: str) -> None:
 
 def _tried(settings: Settings, machine: Machine) -> dict[str, Any]:
     """What the reservations come to on a machine; raises SettingsError for what it cannot give."""
-    seen = managed(machine, settings.compatibility.mode)
-    rules = rules_of(settings, seen)
-    node = Node(machine, rules, DeviceInventory.from_machine(seen, rules.devices))
-    ledger = node.start()
+    found = made(settings, machine)
+    node, ledger = found.node, found.node.start()
     return {
+        "remarks": list(found.remarks),
         "name": machine.name,
         "reservedCpus": str(node.reserved),
         "sharedCpus": str(ledger.cpus.shared),
@@ -125,6 +122,7 @@ def _sections(ignored: tuple[str, ...], found: dict[str, Any]) -> Iterator[str]:
         for key in ("reservedCpus", "sharedCpus", "reservedMemory"):
             value = found[key]
             yield f"  {key:<34}{_text(value)}"
+        yield from (f"  {sentence}" for sentence in found["remarks"])
     if ignored:
         yield "ignored:"
         yield from (f"  {sentence}" for sentence in ignored)

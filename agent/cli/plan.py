@@ -70,12 +70,12 @@ def command(
     question = _question(desk, Policy(policy) if policy else None, Scope(scope) if scope else None, wish)
     answer = what_if(question, repack=repack)
     if output == "json":
-        click.echo(json.dumps(as_json(question, answer), indent=2))
+        click.echo(json.dumps({**as_json(question, answer), "notes": list(desk.notes)}, indent=2))
     else:
         from agent.cli import plan_show  # noqa: PLC0415 - rich is loaded only where a table is shown
 
         words = sentences(gained(question, answer), str(question.then.rules.exclusive)) if exclusive else ()
-        plan_show.show(question, answer, repack=repack, details=details, more=tuple(words))
+        plan_show.show(question, answer, repack=repack, details=details, more=(*words, *desk.notes))
     sys.exit(REFUSED if answer.count(Difference.REFUSED) else 0)
 
 

@@ -93,6 +93,7 @@ def next_command(view: NodeView, program: str, *, state: Path, root: str | None,
 
 
 def _foot(node: StandaloneService, view: NodeView) -> Iterator[str]:
+    yield from (f"note: {text}" for text in node.setup.now.remarks)
     yield from _notes(node)
     yield from (f"machine: {warning}" for warning in node.setup.now.machine.warnings)
     if node.setup.now.machine.isolated:

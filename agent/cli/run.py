@@ -209,6 +209,7 @@ def show(node: StandaloneService, output: str) -> int:
             "notes": [{"pod": pod, "text": text} for pod, text in notes],
             "unschedulable": [{"pod": pod, "text": text} for pod, text in sorted(too_large.items()) if text],
             "wrong": wrong,
+            "remarks": list(node.setup.now.remarks),
         }
         click.echo(json.dumps({"machine": facts, **as_json(view), **said}, indent=2))
     else:

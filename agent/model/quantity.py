@@ -34,10 +34,32 @@ _MEANT = re.compile(r"(?P<number>[+-]?[0-9.]+) ?(?P<prefix>[kmgtpe])(?P<binary>i
 """A number with a unit as people write it: 1K, 1GiB, 512MB, 64 mi."""
 
 
-def parse_milli(text: object) -> int:
+class Amount(int):
+    """Thousandths of a unit, rounded up, that remember the billionths that they come from.
+
+    What a kubelet reserves is summed, and from 1.37 on rounded, before it is cut to thousandths.
+    """
+
+    nano: int
+
+    @classmethod
+    def parse(cls, text: object) -> Amount:
+        """As `parse_milli`."""
+        nano = parse_milli(text, per_unit=10**9)
+        found = cls(-(-nano // 10**6))
+        found.nano = nano
+        return found
+
+
+def nano_of(milli: int) -> int:
+    """Billionths of a unit: of an Amount the exact ones, of a plain number its thousandths."""
+    return milli.nano if isinstance(milli, Amount) else milli * 10**6
+
+
+def parse_milli(text: object, per_unit: int = 1000) -> int:
     """Thousandths of a quantity given as text or as a YAML number; raises MalformedError.
 
-    Values beyond 2^63-1 units are capped, as the API does.
+    Values beyond 2^63-1 units are capped, as the API does. `per_unit`: instead of 1000, what a unit is divided into.
     """
     if isinstance(text, bool) or not isinstance(text, str | int | float):
         raise MalformedError(f"a {type(text).__name__} is not a quantity {_EXAMPLES}")
@@ -50,9 +72,9 @@ def parse_milli(text: object) -> int:
     part = found["tail"] or found["part"] or ""
     number = Fraction(int((found["whole"] or "") + part), 10 ** len(part))
     scale = _SCALE[found["suffix"]] if found["suffix"] else Fraction(10) ** int(found["exponent"] or 0)
-    value = number * scale * 1000
-    milli = min(-(-value.numerator // value.denominator), _LARGEST * 1000)
-    return -milli if found["sign"] == "-" else milli
+    value = number * scale * per_unit
+    parts = min(-(-value.numerator // value.denominator), _LARGEST * per_unit)
+    return -parts if found["sign"] == "-" else parts
 
 
 def _meant(text: str) -> str:

@@ -7,14 +7,24 @@ kernel's release comes from `agent.app.setup`.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from agent.errors import SettingsError
-from agent.model.rules import Enforcement, MixedCpus, OnMisalignment
+from agent.model.machine import Machine
+from agent.model.rules import Compatibility, Enforcement, MixedCpus, OnMisalignment
 from agent.settings.cpu_options import check_machine
 from agent.settings.gates import check_gates
-from agent.settings.kinds import CpuPolicy
+from agent.settings.kinds import CpuPolicy, MemoryPolicy
+from agent.settings.memory_reserved import check_sums
 from agent.settings.model import Settings
-from agent.settings.to_rules import cpu_options_of
+from agent.settings.to_rules import (
+    cpu_options_of,
+    eviction_needs_machine,
+    reserved_by_node,
+    reserved_memory,
+    sum_of_memory,
+    told_memory,
+)
 from agent.settings.topology_options import topology_rules
 
 KEEPS_AFFINITIES = (6, 2)
@@ -22,8 +32,8 @@ KEEPS_AFFINITIES = (6, 2)
 _RELEASE = re.compile(r"([0-9]{1,4})\.([0-9]{1,4})", re.ASCII)
 
 
-def check_together(settings: Settings, *, present: frozenset[str]) -> None:
-    """Refuse combinations that cannot be; `present` are the keys that the file has.
+def check_together(settings: Settings, *, beside: Mapping[str, object]) -> None:
+    """Refuse combinations that cannot be; `beside`: the settings of the kubelet that numalign does not need.
 
     Raises:
         SettingsError: names the key to change and what to do.
@@ -34,7 +44,7 @@ def check_together(settings: Settings, *, present: frozenset[str]) -> None:
         settings.topology_manager_policy_options,
         compatibility=settings.compatibility.mode,
     )
-    _cpus(settings, present)
+    _cpus(settings, beside)
     _memory(settings)
     gates = settings.feature_gates
     check_gates(gates, settings.compatibility)
@@ -85,7 +95,7 @@ def check_kernel(settings: Settings, release: str) -> None:
         )
 
 
-def _cpus(settings: Settings, present: frozenset[str]) -> None:
+def _cpus(settings: Settings, beside: Mapping[str, object]) -> None:
     options = settings.cpu_manager_policy_options
     if settings.cpu_manager_policy is CpuPolicy.NONE and options:
         raise SettingsError(
@@ -98,10 +108,10 @@ def _cpus(settings: Settings, present: frozenset[str]) -> None:
         # no machine is needed for this half of the check: zero sockets are never too many
         check_machine(chosen, settings.topology_manager_policy, sockets=0, nodes=0)
     for key in ("kubeReservedCgroup", "systemReservedCgroup"):
-        if settings.reserved_system_cpus and key in present:
+        if settings.reserved_system_cpus and beside.get(key):
             raise SettingsError(
                 "reservedSystemCPUs",
-                f"cannot be combined with {key} (the kubelet refuses it too); remove one of them",
+                f'cannot be combined with {key} (the kubelet refuses it too); remove one of them, or set {key}: ""',
             )
 
 
@@ -115,3 +125,10 @@ def _memory(settings: Settings) -> None:
                     f"NUMA node {reservation.numa_node} has this resource twice; add the amounts up in one entry",
                 )
             seen.add((reservation.numa_node, resource))
+    static = settings.memory_manager_policy is MemoryPolicy.STATIC and settings.reserved_memory
+    if static and told_memory(settings) and not eviction_needs_machine(settings):
+        none = Machine((), ())
+        check_sums(
+            reserved_by_node(settings), {"memory": reserved_memory(settings, none)},
+            every=settings.compatibility.mode is Compatibility.KUBELET, parts=sum_of_memory(settings, none),
+        )  # fmt: skip

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from agent.model.machine import Machine
 from agent.model.quantity import units
+from agent.model.rules import Compatibility
 from agent.settings.kinds import CpuPolicy, MemoryPolicy
 from agent.settings.model import NodeReservation, Settings
-from agent.settings.to_rules import eviction_memory, reserved_memory
+from agent.settings.to_rules import eviction_memory, reserved_memory, told_memory
 
 _PAGE = 4096
 _MEMORY = "memory"
@@ -30,18 +31,40 @@ def derives_memory(settings: Settings) -> bool:
     return settings.memory_manager_policy is not MemoryPolicy.NONE and not settings.reserved_memory
 
 
+def derives_sum(settings: Settings) -> bool:
+    """Whether reservedMemory stands without the reservations that it must add up to: the node has them elsewhere."""
+    static = settings.memory_manager_policy is not MemoryPolicy.NONE
+    return static and bool(settings.reserved_memory) and not told_memory(settings)
+
+
+def reserved_on_nodes(settings: Settings) -> int:
+    """Bytes of memory that reservedMemory comes to."""
+    return sum(units(each.limits.get(_MEMORY, 0)) for each in settings.reserved_memory)
+
+
 def with_node_memory(settings: Settings, machine: Machine, kept: int | None) -> Settings:
-    """Settings with reservedMemory filled in where it is unset.
+    """Settings with what follows from the Node: reservedMemory, or the reservations that it must add up to.
 
     Args:
         settings: as parsed.
         machine: whose nodes share it.
         kept: bytes that the kubelet keeps from pods; 0 when that is not known yet, so that the sum of the settings'
-            own reservations counts; None where there is no Node: the settings stay as they are.
+            own reservations counts; None where there is no Node. Under Compatibility.KUBELET the settings then stay
+            as they are, since that kubelet starts with no others.
     """
-    if kept is None or not derives_memory(settings):
+    kubelet = settings.compatibility.mode is Compatibility.KUBELET
+    if kubelet and (kept is None or (not kept and derives_sum(settings))):
         return settings
-    told = units(sum(part.get(_MEMORY, 0) for part in (settings.kube_reserved, settings.system_reserved)))
+    if derives_sum(settings):
+        total = reserved_on_nodes(settings)
+        if kubelet and kept:
+            total = kept
+        return _adding_up(settings, total, eviction_memory(settings, machine)) if total else settings
+    return _spread(settings, machine, kept or 0) if derives_memory(settings) else settings
+
+
+def _spread(settings: Settings, machine: Machine, kept: int) -> Settings:
+    told = told_memory(settings)
     eviction = eviction_memory(settings, machine)
     total = reserved_memory(settings, machine) if told or not kept else max(kept, eviction)
     nodes = [node for node in machine.nodes if node.cpus and node.memory]
@@ -62,8 +85,15 @@ def with_node_memory(settings: Settings, machine: Machine, kept: int | None) -> 
             if part
         )
     }
-    if not told:  # the sums must agree with Node Allocatable's
-        update["system_reserved"] = {**settings.system_reserved, _MEMORY: 1000 * (total - min(eviction, total))}
-        if total < eviction:
-            update["eviction_hard"] = {**(settings.eviction_hard or {}), "memory.available": str(total)}
+    found = settings.model_copy(update=update)
+    return found if told else _adding_up(found, total, eviction)
+
+
+def _adding_up(settings: Settings, total: int, eviction: int) -> Settings:
+    """With reservations that come to this sum, as rule 5.1 wants it; `eviction`: bytes of the hard threshold."""
+    update: dict[str, object] = {
+        "system_reserved": {**settings.system_reserved, _MEMORY: 1000 * (total - min(eviction, total))}
+    }
+    if total < eviction:
+        update["eviction_hard"] = {**(settings.eviction_hard or {}), "memory.available": str(total)}
     return settings.model_copy(update=update)

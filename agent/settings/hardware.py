@@ -58,8 +58,12 @@ def _cpus(settings: Settings, machine: Machine, before: Machine | None) -> tuple
         "kube_reserved": {**settings.kube_reserved, "cpu": 1000 * count},
         "system_reserved": {**settings.system_reserved, "cpu": 0},
     }
-    text = f"reservedSystemCPUs: none of the CPUs {asked} is online; {count} others are reserved until they are"
+    text = f"reservedSystemCPUs: none of the CPUs {asked} is online; {_others(count)} reserved until they are"
     return settings.model_copy(update=update), (text,)
+
+
+def _others(count: int) -> str:
+    return "1 other is" if count == 1 else f"{count} others are"
 
 
 def _memory(settings: Settings, machine: Machine, before: Machine | None) -> tuple[Settings, tuple[str, ...]]:
@@ -81,7 +85,9 @@ def _memory(settings: Settings, machine: Machine, before: Machine | None) -> tup
     total = sum(amounts.get(_MEMORY, 0) for amounts in kept.values())
     update = {
         "reserved_memory": tuple(
-            NodeReservation.model_validate({"numaNode": number, "limits": {n: str(size) for n, size in mine.items()}})
+            NodeReservation.model_validate(
+                {"numaNode": number, "limits": {name: str(size) for name, size in mine.items() if size}}
+            )
             for number, mine in sorted(kept.items())
         ),
         "kube_reserved": {**settings.kube_reserved, _MEMORY: 0},
@@ -89,10 +95,16 @@ def _memory(settings: Settings, machine: Machine, before: Machine | None) -> tup
         "eviction_hard": {**(settings.eviction_hard or {}), "memory.available": "0"},
     }
     return settings.model_copy(update=update), tuple(
-        f"reservedMemory: NUMA node {number} has {show_bytes(_has(machine, number, name))} of {name} and shall keep "
-        f"{show_bytes(asked[number][name])}; what it lacks is kept on other nodes as far as they have it"
-        for number, name in sorted(missing)
+        _missed(machine, number, name, asked[number][name]) for number, name in sorted(missing)
     )
+
+
+def _missed(machine: Machine, number: int, name: str, asked: int) -> str:
+    has = _has(machine, number, name)
+    what = f"{show_bytes(has)} of {name}" if has else f"no {name}"
+    moves = name == _MEMORY and len(machine.nodes) > 1
+    rest = "what it lacks is kept on other nodes as far as they have it" if moves else "it keeps what it has"
+    return f"reservedMemory: NUMA node {number} has {what} and shall keep {show_bytes(asked)}; {rest}"
 
 
 def _has(machine: Machine, number: int, name: str) -> int:

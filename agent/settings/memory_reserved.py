@@ -25,6 +25,7 @@ def memory_rules(
     *,
     tier: MemoryTier = MemoryTier.LOCAL,
     compatibility: Compatibility = Compatibility.FIXED,
+    parts: str = "",
 ) -> MemoryRules:
     """The rules of policy Static.
 
@@ -35,20 +36,25 @@ def memory_rules(
         tier: which nodes count for requests.
         compatibility: the kubelet lets nobody reserve huge pages, since no setting of Node Allocatable names them
             and its sums must agree; under FIXED their sums are not compared.
+        parts: what the bytes of memory in `node_allocatable` are made of, for the sentence.
 
     Raises:
         SettingsError: a node that does not exist or has less than that, or sums that disagree.
     """
-    kept: dict[int, dict[str, int]] = {}
-    for node, amounts in reserved:
+    reserved = list(reserved)
+    for node, _ in reserved:
         if node not in machine.node_set:
             sentence = (
                 f"the reserved memory configuration references a NUMA node {node} that does not exist on this machine"
             )
-            raise SettingsError(KEY, f"{sentence}; it has the nodes {machine.node_set}")
-        for name, amount in amounts.items():
-            kept.setdefault(node, {})[name] = kept.get(node, {}).get(name, 0) + amount
-    _check_sums(kept, node_allocatable, every=compatibility is Compatibility.KUBELET)
+            nodes = "the nodes" if len(machine.node_set) > 1 else "node"
+            raise SettingsError(KEY, f"{sentence}; it has {nodes} {machine.node_set}")
+    if not any(node.memory for node in machine.nodes):
+        raise SettingsError(
+            "memoryManagerPolicy",
+            "Static needs to know how much memory each NUMA node has, and no node of this machine tells it; set None",
+        )
+    kept = check_sums(reserved, node_allocatable, every=compatibility is Compatibility.KUBELET, parts=parts)
     rules = MemoryRules(static=True, reserved=kept, tier=tier)
     check_reserved(rules)
     _check_room(kept, machine)
@@ -62,7 +68,24 @@ def check_reserved(rules: MemoryRules) -> None:
         raise SettingsError(KEY, f"{sentence}; write for example {EXAMPLE}")
 
 
-def _check_sums(kept: Mapping[int, Mapping[str, int]], wanted: Mapping[str, int], *, every: bool) -> None:
+def check_sums(
+    reserved: Iterable[tuple[int, Mapping[str, int]]], wanted: Mapping[str, int], *, every: bool, parts: str = ""
+) -> dict[int, dict[str, int]]:
+    """Bytes by NUMA node and resource, if they add up to what Node Allocatable keeps back.
+
+    Args:
+        reserved: as for `memory_rules`.
+        wanted: its `node_allocatable`.
+        every: compare huge pages, too.
+        parts: as for `memory_rules`.
+
+    Raises:
+        SettingsError: they do not.
+    """
+    kept: dict[int, dict[str, int]] = {}
+    for node, amounts in reserved:
+        for name, amount in amounts.items():
+            kept.setdefault(node, {})[name] = kept.get(node, {}).get(name, 0) + amount
     names = {name for amounts in kept.values() for name in amounts} | set(wanted)
     for name in sorted(names):
         if name != "memory" and not every:
@@ -75,7 +98,9 @@ def _check_sums(kept: Mapping[int, Mapping[str, int]], wanted: Mapping[str, int]
                 f'"{show_bytes(right)}" determined by Node Allocatable feature'
             )
             rest = "kubeReserved + systemReserved + the hard eviction threshold memory.available"
-            raise SettingsError(KEY, f"{sentence}; the nodes' amounts must add up to {rest}")
+            made_of = f" ({parts})" if parts and name == "memory" else ""
+            raise SettingsError(KEY, f"{sentence}; the nodes' amounts must add up to {rest}{made_of}")
+    return kept
 
 
 def _check_room(kept: Mapping[int, Mapping[str, int]], machine: Machine) -> None:
@@ -85,7 +110,7 @@ def _check_room(kept: Mapping[int, Mapping[str, int]], machine: Machine) -> None
         for name, amount in sorted(amounts.items()):
             has = resources.get(name, 0)
             if amount > has:
-                sentence = (
-                    f"NUMA node {node} has {show_bytes(has)} of {name}, less than the {show_bytes(amount)} reserved"
-                )
-                raise SettingsError(KEY, f"{sentence}; move a part of it to other nodes")
+                what = f"has {show_bytes(has)} of {name}, less than" if has else f"has no {name} for"
+                sentence = f"NUMA node {node} {what} the {show_bytes(amount)} reserved"
+                remedy = "move a part of it to other nodes" if len(machine.nodes) > 1 else "reserve less"
+                raise SettingsError(KEY, f"{sentence}; {remedy}")

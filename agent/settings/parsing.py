@@ -71,7 +71,7 @@ def _parsed(body: object) -> tuple[Settings, list[str]]:
     except ValidationError as error:
         found = error.errors(include_url=False)[0]
         raise SettingsError(_key(found["loc"]), _sentence(found)) from None
-    check_together(settings, present=frozenset(document))
+    check_together(settings, beside={name: document[name] for name in document if name in IGNORED})
     return settings, [*warnings, *_unneeded(settings)]
 
 

@@ -1,6 +1,6 @@
 """From Settings and a machine to Rules: what the reservations come to, and what the machine cannot give.
 
-Sources: kubelet rule 4.1 (reserved CPUs), 5.1 (reserved memory),
+Sources: kubelet rule 4.1 (reserved CPUs: `agent.settings.reserved_cpus`), 5.1 (reserved memory),
 https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/.
 """
 
@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import struct
 
-from agent.errors import SettingsError
-from agent.model.idset import CpuSet
 from agent.model.machine import Machine
-from agent.model.quantity import parse_milli, units
-from agent.model.rules import Ceilings, Compatibility, CpuOptions, CpuRules, MemoryRules, Policy, Rules
+from agent.model.quantity import nano_of, parse_milli, show_bytes, units
+from agent.model.rules import Ceilings, Compatibility, CpuOptions, CpuRules, MemoryRules, Minor, Policy, Rules
 from agent.settings.cpu_options import check_machine, cpu_options
 from agent.settings.gates import EMPTY_RESOURCES, POD_LEVEL_MANAGERS, gate_on
 from agent.settings.kinds import CpuPolicy, MemoryPolicy
 from agent.settings.memory_reserved import memory_rules
 from agent.settings.model import Settings
 from agent.settings.node_kubelet import followed
+from agent.settings.reserved_cpus import reserved_count, reserved_cpus, shares_one_cpu
 from agent.settings.topology_options import topology_rules
 
 DEFAULT_EVICTION = "100Mi"
 """evictionHard's memory.available where the kubelet is told none."""
 _MEMORY_SIGNAL = "memory.available"
+_NO_THRESHOLD = ("0%", "100%")
+"""The kubelet drops a threshold of these texts."""
 
 
 def rules_of(settings: Settings, machine: Machine, *, node_reserved: int = 0, kubelet: str = "") -> Rules:
@@ -51,7 +52,7 @@ def rules_of(settings: Settings, machine: Machine, *, node_reserved: int = 0, ku
     )
     return Rules(
         topology=topology,
-        cpu=_cpu_rules(settings, machine, topology.policy, node_reserved),
+        cpu=_cpu_rules(settings, machine, topology.policy, node_reserved, minor),
         memory=_memory_rules(settings, machine),
         ceilings=Ceilings(settings.exclusive_cpus.per_namespace, settings.exclusive_cpus.limits),
         devices=tuple(device.selector() for device in settings.devices),
@@ -84,17 +85,20 @@ def cpu_options_of(settings: Settings) -> CpuOptions:
     )
 
 
-def _cpu_rules(settings: Settings, machine: Machine, policy: Policy, node_reserved: int) -> CpuRules:
+def _cpu_rules(
+    settings: Settings, machine: Machine, policy: Policy, node_reserved: int, minor: Minor
+) -> CpuRules:  # fmt: skip
     if settings.cpu_manager_policy is CpuPolicy.NONE:
+        if settings.compatibility.mode is Compatibility.KUBELET:
+            reserved_cpus(settings, machine)  # the kubelet looks for these CPUs under either policy
         return CpuRules(static=False)
     options = cpu_options_of(settings)
     sockets = len(machine.packages) if machine.sockets is None else machine.sockets
     check_machine(options, policy, sockets=sockets, nodes=sum(1 for node in machine.nodes if node.cpus))
-    return CpuRules(
-        options=options,
-        reserved=reserved_cpus(settings, machine),
-        reserved_count=reserved_count(settings, machine, node_reserved),
-    )
+    reserved, count = reserved_cpus(settings, machine), reserved_count(settings, machine, node_reserved, minor)
+    if shares_one_cpu(settings, machine):
+        return CpuRules(static=False)
+    return CpuRules(options=options, reserved=reserved, reserved_count=count)
 
 
 def _memory_rules(settings: Settings, machine: Machine) -> MemoryRules:
@@ -107,91 +111,64 @@ def _memory_rules(settings: Settings, machine: Machine) -> MemoryRules:
             "(defect D23); set it to None, or compatibility to fixed",
         )
     return memory_rules(
-        [
-            (each.numa_node, {name: units(milli) for name, milli in each.limits.items()})
-            for each in settings.reserved_memory
-        ],
+        reserved_by_node(settings),
         {"memory": reserved_memory(settings, machine)},
         machine,
         tier=settings.memory_tier,
         compatibility=settings.compatibility.mode,
+        parts=sum_of_memory(settings, machine),
     )
 
 
-def reserved_cpus(settings: Settings, machine: Machine) -> CpuSet | None:
-    """reservedSystemCPUs, None where it is unset (an empty text is unset, as for the kubelet).
-
-    Raises:
-        SettingsError: a CPU that this machine does not have online, or all that it has.
-    """
-    asked = settings.reserved_system_cpus
-    if not asked:
-        return None
-    if not asked.issubset(machine.online):
-        raise SettingsError(
-            "reservedSystemCPUs",
-            f"reserved-cpus: {asked} is not a subset of online-cpus: {machine.online}; name CPUs that are online",
-        )
-    if asked == machine.online | machine.offline and settings.compatibility.mode is Compatibility.FIXED:
-        raise SettingsError("reservedSystemCPUs", "reserves every CPU of this machine; leave some to the pods")
-    return asked
-
-
-def reserved_count(settings: Settings, machine: Machine, node_reserved: int) -> int:
-    """How many whole CPUs are reserved (kubelet rule 4.1).
-
-    Where neither the settings nor the kubelet reserve any, one core is (safety rule S14): a node whose every CPU is
-    exclusive has none left for the kubelet itself.
-
-    Args:
-        settings: whose kubeReserved and systemReserved count; reservedSystemCPUs replaces both.
-        machine: for the size of a core.
-        node_reserved: thousandths of a CPU that the kubelet reserves (capacity less allocatable), 0 when not known.
-
-    Raises:
-        SettingsError: more than the machine has; or none at all, under Compatibility.KUBELET.
-    """
-    named = reserved_cpus(settings, machine)
-    if named is not None:
-        return len(named)
-    milli = sum(part.get("cpu", 0) for part in (settings.kube_reserved, settings.system_reserved))
-    if milli == 0 and settings.compatibility.mode is Compatibility.KUBELET:
-        raise SettingsError(
-            "kubeReserved.cpu",
-            "[cpumanager] unable to determine reserved CPU resources for static policy; "
-            "set kubeReserved.cpu, systemReserved.cpu or reservedSystemCPUs",
-        )
-    count = units(milli or node_reserved) or max((len(core) for core in machine.cores), default=1)
-    there = len(machine.online | machine.offline)
-    if count >= there > 1 or count > there:
-        raise SettingsError(
-            "kubeReserved.cpu",
-            f"{count} CPUs are reserved, and this machine has {there}; leave some to the pods",
-        )
-    return min(count, len(machine.online))  # those that went offline are nobody's mistake
+def reserved_by_node(settings: Settings) -> list[tuple[int, dict[str, int]]]:
+    """Bytes that reservedMemory keeps: (NUMA node, amounts), in the order of the file."""
+    return [
+        (each.numa_node, {name: units(milli) for name, milli in each.limits.items()})
+        for each in settings.reserved_memory
+    ]
 
 
 def eviction_memory(settings: Settings, machine: Machine) -> int:
     """Bytes of evictionHard's memory.available; a percentage is of the machine's memory."""
-    signals = settings.eviction_hard
-    if signals is None or (settings.merge_default_eviction_settings and _MEMORY_SIGNAL not in signals):
-        text = DEFAULT_EVICTION
-    else:
-        text = signals.get(_MEMORY_SIGNAL, "0")
+    text = _eviction_text(settings)
     if not text.endswith("%"):
         return units(parse_milli(text))
-    if text in {"0%", "100%"}:
-        return 0  # the kubelet drops such a threshold
+    if text in _NO_THRESHOLD:
+        return 0
     capacity = sum(node.memory for node in machine.nodes)
     # The kubelet keeps the share as a float32 and multiplies as float64: the sums of reserved memory are
     # compared exactly (kubelet rule 5.1).
     return int(capacity * _float32(_float32(float(text[:-1])) / 100))
 
 
+def eviction_needs_machine(settings: Settings) -> bool:
+    """Whether evictionHard's memory.available is a share of the machine's memory."""
+    text = _eviction_text(settings)
+    return text.endswith("%") and text not in _NO_THRESHOLD
+
+
+def _eviction_text(settings: Settings) -> str:
+    signals = settings.eviction_hard
+    if signals is None or (settings.merge_default_eviction_settings and _MEMORY_SIGNAL not in signals):
+        return DEFAULT_EVICTION
+    return signals.get(_MEMORY_SIGNAL, "0")
+
+
 def reserved_memory(settings: Settings, machine: Machine) -> int:
     """Bytes of memory that Node Allocatable keeps back: kubeReserved + systemReserved + hard eviction (rule 5.1)."""
-    kept = sum(units(part.get("memory", 0)) for part in (settings.kube_reserved, settings.system_reserved))
-    return kept + eviction_memory(settings, machine)
+    return told_memory(settings) + eviction_memory(settings, machine)
+
+
+def told_memory(settings: Settings) -> int:
+    """Bytes of memory that kubeReserved and systemReserved come to, without hard eviction."""
+    parts = (nano_of(each.get("memory", 0)) for each in (settings.kube_reserved, settings.system_reserved))
+    return -(-sum(parts) // 10**9)
+
+
+def sum_of_memory(settings: Settings, machine: Machine) -> str:
+    """The parts of `reserved_memory`, as a refusal names them: "2Gi + 2Gi + 100Mi"."""
+    parts = (settings.kube_reserved.get("memory", 0), settings.system_reserved.get("memory", 0))
+    return " + ".join(show_bytes(size) for size in (*map(units, parts), eviction_memory(settings, machine)))
 
 
 def _float32(number: float) -> float:

@@ -19,7 +19,7 @@ from agent.model.fields import LABEL
 from agent.model.idset import MAX_ID, CpuSet
 from agent.model.machine import PCI_ADDRESS
 from agent.model.notes import LONGEST_LIST
-from agent.model.quantity import parse_milli
+from agent.model.quantity import Amount, nano_of
 
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+", re.ASCII)
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)", re.ASCII)
@@ -77,7 +77,7 @@ def _amounts(value: object, what: str, names: tuple[str, ...] | None) -> dict[st
         if names and name not in names:
             raise _unfit(f"{_shown(name)} cannot be reserved; possible are {', '.join(names)}")
         try:
-            found[str(name)] = parse_milli(text)
+            found[str(name)] = Amount.parse(text)
         except MalformedError as error:
             raise _unfit(f"{name}: {error}") from None
         if found[str(name)] < 0:
@@ -176,7 +176,15 @@ def _show_seconds(seconds: float) -> str:
 
 
 def _show_amounts(found: Mapping[str, int]) -> dict[str, str]:
-    return {name: f"{milli}m" if milli % 1000 else str(milli // 1000) for name, milli in sorted(found.items())}
+    return {name: _show_amount(milli) for name, milli in sorted(found.items())}
+
+
+def _show_amount(milli: int) -> str:
+    nano = nano_of(milli)
+    for unit, suffix in ((10**9, ""), (10**6, "m"), (10**3, "u")):
+        if nano % unit == 0:
+            return f"{nano // unit}{suffix}"
+    return f"{nano}n"
 
 
 # What a schema can say of the checks above, so that `helm upgrade` refuses before anything changes. A pattern takes

@@ -12,7 +12,8 @@ from agent.model.idset import CpuSet
 from agent.model.machine import Cpu, Machine, NumaNode
 from agent.model.rules import CpuOptions, CpuRules, DeviceSelector, MemoryRules, Policy, Scope, TopologyRules
 from agent.settings import parse, rules_of
-from agent.settings.to_rules import eviction_memory, reserved_count, reserved_cpus, reserved_memory
+from agent.settings.reserved_cpus import reserved_count, reserved_cpus
+from agent.settings.to_rules import eviction_memory, reserved_memory
 
 MIB = 1 << 20
 SMT = Machine(
@@ -43,7 +44,7 @@ def test_reserved_cpus_are_counted_as_the_kubelet_does(body: dict[str, Any], cou
 def test_s14_one_core_is_kept_where_nobody_reserves() -> None:
     """Safety rule S14: with kubeadm's defaults (nothing reserved) one whole core stays for the system."""
     assert reserved_count(of({}), SMT, 0) == 2
-    assert reserved_count(of({}), Machine(cpus=(Cpu(0, 0, 0, 0, 0),), nodes=()), 0) == 1
+    assert reserved_count(of({}), Machine(cpus=(Cpu(0, 0, 0, 0, 0),), nodes=()), 0) == 0
 
 
 def test_s14_what_the_kubelet_reserves_is_followed() -> None:

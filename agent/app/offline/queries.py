@@ -119,11 +119,11 @@ def open_queries(state: Path, config: Path | None, root: str | None, *, needs_le
     saved = saved_in(store) if needs_ledger else store.load()
     found = setup_of(state, config, root)
     if saved is None:
-        return OfflineQueries(
-            found, found.node, found.node.start(), notes=(f"no ledger in {state}: an empty node is taken",)
-        )
+        empty = f"no ledger in {state}: an empty node is taken"
+        return OfflineQueries(found, found.node, found.node.start(), notes=(empty, *found.remarks))
     ledger, notes = carried(saved, found)
     node = DeviceTracker(found.node, reported_before(ledger, found.node)).node(found.node)
+    notes = (*notes, *found.remarks)
     return OfflineQueries(found, node, ledger, unplaced.load(state), unplaced.unenforced(state), notes)
 
 

@@ -319,6 +319,8 @@ class NodeService(Generic[Source]):
         now = self.setup.now
         for text in now.ignored:
             LOG.info("%s", text)
+        for text in now.remarks:
+            LOG.warning("%s", text)
         for text in second_opinion(now.machine, self.setup.root):
             LOG.warning("cross-check: %s", text)
 

@@ -154,9 +154,12 @@ def run(
     """Simulate one variant; raises SettingsError naming the machine that its settings do not suit."""
     made: dict[int, Site] = {}
     sites = []
+    notes: list[str] = []
     for name, machine in prepared.machines:
-        kind = made.get(id(machine)) or _site(variant.settings, machine, name, options.most_pods)
-        made[id(machine)] = kind
+        if id(machine) not in made:
+            made[id(machine)], remarks = _site(variant.settings, machine, name, options.most_pods)
+            notes += (f"on {machine.name or name}: {text}" for text in remarks)
+        kind = made[id(machine)]
         sites.append(Site(name, kind.node, kind.room, kind.switches, kind.exempt))
     claims = _claims(prepared, variant, options)
     simulation = Simulation(
@@ -164,7 +167,7 @@ def run(
         claims=claims,
     )  # fmt: skip
     result = simulation.run(prepared.events)
-    notes = [
+    notes += [
         *_remarked(result, sites, claims),
         *(_gained(result, sites, variant) if options.exclusives else ()),
     ]
@@ -179,7 +182,8 @@ def _claims(prepared: Prepared, variant: Variant, options: SimulateOptions) -> d
     return claims_of(prepared.claimants, prepared.dra, dict(prepared.machines), dra.numa_attributes)
 
 
-def _site(settings: Settings, machine: Machine, name: str, most_pods: int) -> Site:
+def _site(settings: Settings, machine: Machine, name: str, most_pods: int) -> tuple[Site, tuple[str, ...]]:
+    """A node of this machine, and what its settings come to there."""
     try:
         found = setup.made(
             settings, machine, kept=NodeAllocatable()
@@ -190,7 +194,8 @@ def _site(settings: Settings, machine: Machine, name: str, most_pods: int) -> Si
         ) from None
     # a pod that asks by a limit was placed by a scheduler that counts: it is sent to no other node
     node = found.node.unadvertised()
-    return Site(name, node, found.allocatable(most_pods), found.switches, found.exemptions(static=True).why)
+    site = Site(name, node, found.allocatable(most_pods), found.switches, found.exemptions(static=True).why)
+    return site, found.remarks
 
 
 def _variants(options: SimulateOptions) -> tuple[Variant, ...]:

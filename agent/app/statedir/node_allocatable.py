@@ -15,7 +15,7 @@ from pathlib import Path
 
 from agent.app.statedir import json_file as small_files
 from agent.core.admission.node import Node
-from agent.model.quantity import show_bytes
+from agent.model.quantity import show_bytes, units
 from agent.settings import Settings
 from agent.settings.from_node import derives_cpus, derives_memory
 
@@ -85,10 +85,12 @@ def sentences(settings: Settings, node: Node, kept: NodeAllocatable) -> Iterator
     if node.rules.cpu.static and not derives_cpus(settings):
         yield f"reserved CPUs {reserved}: as the settings say"
     elif node.rules.cpu.static and kept.cpu_milli:
-        yield f"reserved CPUs {reserved}: the Node's capacity less allocatable is {kept.cpu_milli}m CPU, rounded up"
+        how = "rounded up" if units(kept.cpu_milli) <= len(reserved) else "which would leave no CPU to the pods"
+        yield f"reserved CPUs {reserved}: the Node's capacity less allocatable is {kept.cpu_milli}m CPU, {how}"
     elif node.rules.cpu.static:
         why = "capacity less allocatable is no CPU" if kept.known else "the Node was never read"
-        yield f"reserved CPUs {reserved}: one core, since the settings reserve none and {why}"
+        what = "one core" if reserved in node.machine.cores else "one CPU"
+        yield f"reserved CPUs {reserved}: {what}, since the settings reserve none and {why}"
     if node.rules.memory.static:
         parts = {number: amounts.get("memory", 0) for number, amounts in sorted(node.rules.memory.reserved.items())}
         text = ", ".join(f"{show_bytes(size)} on node {number}" for number, size in parts.items() if size)
@@ -113,5 +115,5 @@ def mismatch_sentence(node: Node, kept: NodeAllocatable) -> str:
     return (
         f"numalign keeps CPUs {node.reserved} from exclusive use and the kubelet keeps {kept.cpu_milli}m CPU from "
         f"pods: the scheduler can place {more}m CPU more than can be granted; set kubeReserved or systemReserved of "
-        f"the kubelet to {len(node.reserved)} CPUs"
+        f"the kubelet to {len(node.reserved)} {'CPU' if len(node.reserved) == 1 else 'CPUs'}"
     )

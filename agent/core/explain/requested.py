@@ -33,7 +33,9 @@ def why_shared(node: Node, pod: Pod, container: Container) -> str:
     """Why a container runs on the shared pool; "" when it asks for CPUs of its own."""
     why = "its CPU and memory are not both set with limits equal to requests"
     if not node.rules.cpu.static:
-        why = "the CPU manager is off on this node (cpuManagerPolicy: none)"
+        one = len(node.machine.online) == 1
+        off = "the CPU manager is off on this node (cpuManagerPolicy: none)"
+        why = "this machine has one CPU, which all pods share" if one else off
     elif pod.pod_level and not node.rules.pod_level_managers:
         why = (
             "the pod has pod-level resources; its containers get no CPUs of their own unless the feature gate "
