@@ -17,10 +17,13 @@ from agent.app.setup import made
 from agent.core.request.amounts import is_memory
 from agent.errors import SettingsError
 from agent.host.machines import open_machine
-from agent.host.settings_file import read_settings
+from agent.host.settings_file import LARGEST, read_file, read_text
 from agent.model.machine import Machine
 from agent.model.quantity import show_bytes
 from agent.settings import Settings, parse
+from agent.settings.kinds import CpuPolicy
+from agent.settings.parsing import Reading
+from agent.settings.remarks import NO_CPUS
 
 WRONG = 2
 """Exit code of a configuration that cannot be used."""
@@ -45,32 +48,55 @@ def command() -> None:
 def check(file: Path, root: str | None, output: str) -> None:
     """Say whether FILE can be used, what is in force with it, and what of it is ignored.
 
-    A KubeletConfiguration can be given as it is.
+    A KubeletConfiguration can be given as it is; - reads standard input.
 
     \b
     Examples:
       numalign config check deploy/examples/config.yaml
       numalign config check /var/lib/kubelet/config.yaml --root two-sockets
+      kubectl get --raw /api/v1/nodes/NODE/proxy/configz | numalign config check -
 
     Exit code 0: usable; 2: not, with one sentence that names the key
     and the remedy.
     """  # noqa: D301 - click's mark for text that is not folded is this very character
+    name = "standard input" if str(file) == "-" else str(file)
     try:
-        settings, ignored = read_settings(file)
-        found = _tried(settings, open_machine(root)) if root is not None else {}
+        read = read_text(sys.stdin.buffer.read(LARGEST + 1), name) if str(file) == "-" else read_file(file)
+        found = _tried(read.settings, open_machine(root)) if root is not None else {}
     except SettingsError as error:
+        said = str(error) if name in str(error) else f"{name}: {error}"
         if output == "text":
-            said = str(error)
-            raise SettingsError("", said if str(file) in said else f"{file}: {said}") from error
-        click.echo(json.dumps({"usable": False, "key": error.key, "error": str(error)}, indent=2, sort_keys=True))
+            raise SettingsError("", said) from error
+        key = error.key.removeprefix(f"{name}: ") if not _of_file(error.key, name) else ""
+        click.echo(json.dumps({"usable": False, "key": key, "error": said}, indent=2, sort_keys=True))
         sys.exit(WRONG)
-    answer = {"usable": True, "settings": settings.shown(), "ignored": list(ignored), "machine": found}
+    answer = {
+        "usable": True, "settings": read.settings.shown(), "ignored": list(read.ignored), "machine": found,
+        "notes": list(_notes(read)), "untried": [] if found else list(_untried(read.settings)),
+    }  # fmt: skip
     if output == "json":
         click.echo(json.dumps(answer, indent=2, sort_keys=True))
         return
-    click.echo(f"{file}: usable")
-    for line in (*_in_force(settings), *_sections(ignored, found)):
+    click.echo(f"{name}: usable")
+    for line in (*_in_force(read.settings), *_sections(read, found)):
         click.echo(line)
+
+
+def _of_file(key: str, name: str) -> bool:
+    """Whether the fault is the file's, at a line perhaps, and not of one of its settings."""
+    return key == name or (key.startswith(f"{name}:") and not key.startswith(f"{name}: "))
+
+
+def _notes(read: Reading) -> Iterator[str]:
+    yield from read.notes
+    if read.settings.cpu_manager_policy is CpuPolicy.NONE:
+        yield NO_CPUS
+
+
+def _untried(settings: Settings) -> Iterator[str]:
+    """Settings that only a machine can prove wrong, and that no machine was held against."""
+    tried = {"reservedMemory": settings.reserved_memory, "reservedSystemCPUs": settings.reserved_system_cpus}
+    return (key for key, value in tried.items() if value)
 
 
 def _tried(settings: Settings, machine: Machine) -> dict[str, Any]:
@@ -116,13 +142,20 @@ def _sizes(value: Any) -> Any:  # noqa: ANN401 - a part of a JSON document
     }
 
 
-def _sections(ignored: tuple[str, ...], found: dict[str, Any]) -> Iterator[str]:
+def _sections(read: Reading, found: dict[str, Any]) -> Iterator[str]:
     if found:
         yield f"on {found['name']}:"
         for key in ("reservedCpus", "sharedCpus", "reservedMemory"):
             value = found[key]
             yield f"  {key:<34}{_text(value)}"
         yield from (f"  {sentence}" for sentence in found["remarks"])
-    if ignored:
+    untried = () if found else tuple(_untried(read.settings))
+    if untried:
+        yield f"not tried on a machine: {', '.join(untried)}; --root MACHINE tries it"
+    notes = [each for each in _notes(read) if each not in found.get("remarks", ())]
+    if notes:
+        yield "notes:"
+        yield from (f"  {sentence}" for sentence in notes)
+    if read.ignored:
         yield "ignored:"
-        yield from (f"  {sentence}" for sentence in ignored)
+        yield from (f"  {sentence.removeprefix('ignored: ')}" for sentence in read.ignored)

@@ -1,12 +1,14 @@
 """The configuration file: read, and refused with file, line and remedy where it is no YAML.
 
-Used by `numalign config check` and by `numalign run`, at start and whenever the file changes; what the document means
-is for `agent.settings`.
+Used by `numalign config check` and by `numalign run`, at start and whenever the file changes; what the documents mean
+is for `agent.settings`. YAML is read as the kubelet reads it (sigs.k8s.io/yaml, YAML 1.1), where that has an effect
+on a setting: 1:30 is no number, 010 and 0o10 are octal, 1e3 is a number, a date is a text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import re
+from collections.abc import Hashable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,70 +16,140 @@ import yaml
 
 from agent.errors import BadDocumentError, SettingsError
 from agent.host import bounded, documents
-from agent.settings import Settings, parse
+from agent.model.rules import Compatibility
+from agent.settings import Settings
+from agent.settings.parsing import Reading, read
 
 LARGEST = 1 << 20
 """A ConfigMap cannot be larger either."""
 MOST_VALUES = 20_000
+MOST_DOCUMENTS = 100
+_MERGE = "tag:yaml.org,2002:merge"
+_INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
 
 
 class _Loader(documents.Loader):  # type: ignore[misc]  # the library has no types for its C part
     """YAML's safe kinds, and no key twice: the second would win in silence."""
 
+    merges_in_place = False
+    """A merge key ("<<") after a key overrides it, as for the kubelet; in YAML the mapping's own key wins."""
+
+
+class _KubeletLoader(_Loader):
+    merges_in_place = True
+
 
 def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Hashable, Any]:
     seen: set[str] = set()
     for key, _ in node.value:
-        if isinstance(key, yaml.ScalarNode) and key.tag != "tag:yaml.org,2002:merge":
+        if isinstance(key, yaml.ScalarNode) and key.tag != _MERGE:
             if key.value in seen:
                 raise yaml.MarkedYAMLError(
                     problem=f'"{key.value[:60]}" is there twice; remove one', problem_mark=key.start_mark
                 )
             seen.add(key.value)
+    if loader.merges_in_place:
+        node.value = list(_in_place(node))
     loader.flatten_mapping(node)
     found: dict[Hashable, Any] = loader.construct_mapping(node, deep=True)
     return found
 
 
+def _in_place(node: yaml.MappingNode) -> Iterator[tuple[yaml.Node, yaml.Node]]:
+    """The pairs of a mapping with those of its merge keys where these stand; of equal keys the last counts."""
+    for key, value in node.value:
+        if key.tag != _MERGE:
+            yield key, value
+        elif isinstance(value, yaml.MappingNode):
+            yield from _in_place(value)
+        elif isinstance(value, yaml.SequenceNode) and all(isinstance(each, yaml.MappingNode) for each in value.value):
+            for each in reversed(value.value):
+                yield from _in_place(each)
+        else:
+            yield key, value  # the library says what is wrong with it
+
+
+def _number(loader: _Loader, node: yaml.ScalarNode) -> object:
+    text = str(node.value)
+    if ":" in text:  # sixties, as YAML 1.1 has them and Go has not
+        return text
+    digits = text.lstrip("+-").replace("_", "")
+    sign = -1 if text.startswith("-") else 1
+    if re.fullmatch(r"0o?[0-7]+", digits):
+        return sign * int(digits.replace("o", ""), 8)
+    if re.fullmatch(r"0[0-9]+", digits):
+        return sign * int(digits)
+    return loader.construct_yaml_int(node) if node.tag == _INT else loader.construct_yaml_float(node)
+
+
 _Loader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping)
+_Loader.add_constructor(_INT, _number)
+_Loader.add_constructor(_FLOAT, _number)
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda loader, node: loader.construct_scalar(node))
+_Loader.add_implicit_resolver(_INT, re.compile(r"[-+]?0(?:o[0-7_]+|[0-9_]+)$"), list("-+0"))
+_Loader.add_implicit_resolver(_FLOAT, re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]+$"), list("-+0123456789"))
 
 
 def read_settings(path: Path) -> tuple[Settings, tuple[str, ...]]:
-    """The settings that a file holds, and what in it is ignored.
+    """The settings that a file holds, and sentences on what is ignored and what it means.
 
     Raises:
         SettingsError: it cannot be read, is no YAML, or says something impossible; the text starts with the file.
     """
-    document = _document(path)
+    found = read_file(path)
+    return found.settings, (*found.notes, *found.ignored)
+
+
+def read_file(path: Path) -> Reading:
+    """What a file says; see `read_settings`."""
     try:
-        return parse(document)
+        data = bounded.read(path, LARGEST + 1)
+    except OSError as error:
+        raise SettingsError(str(path), f"cannot be read: {error.strerror}; name a readable file") from None
+    return read_text(data, str(path))
+
+
+def read_text(data: bytes, name: str) -> Reading:
+    """What a text says that comes from elsewhere.
+
+    Args:
+        data: YAML or JSON; what is longer than `LARGEST` is refused.
+        name: where it comes from; errors begin with it.
+
+    Raises:
+        SettingsError: see `read_settings`.
+    """
+    try:
+        found = read(_documents(data, name, _Loader))
+        if found.settings.compatibility.mode is Compatibility.KUBELET and b"<<" in data:
+            found = read(_documents(data, name, _KubeletLoader))
     except SettingsError as error:
-        raise SettingsError(f"{path}: {error.key}" if error.key else str(path), _why(error)) from None
+        if error.key.startswith(name):
+            raise
+        raise SettingsError(f"{name}: {error.key}" if error.key else name, _why(error)) from None
+    return found
 
 
 def observe_only_set(path: Path) -> bool:
     """Whether a file that may be wrong otherwise has the kill switch on; False where it is no YAML."""
     try:
-        document = _document(path)
-    except SettingsError:
+        found = _documents(bounded.read(path, LARGEST + 1), str(path), _Loader)
+    except (OSError, SettingsError):
         return False
-    return isinstance(document, dict) and document.get("observeOnly") is True
+    return isinstance(found, dict) and found.get("observeOnly") is True
 
 
-def _document(path: Path) -> object:
-    try:
-        data = bounded.read(path, LARGEST + 1)
-    except OSError as error:
-        raise SettingsError(str(path), f"cannot be read: {error.strerror}; name a readable file") from None
+def _documents(data: bytes, name: str, loader: type[_Loader]) -> object:
+    """Raises SettingsError whose key is the name, with a line where one is known."""
     if len(data) > LARGEST:
-        raise SettingsError(str(path), f"is larger than {LARGEST} bytes; a configuration is a few hundred")
+        raise SettingsError(name, f"is larger than {LARGEST} bytes; a configuration is a few hundred")
     try:
-        found = documents.load_all(data, values=MOST_VALUES, documents=1, loader=_Loader)
+        found = documents.load_all(data, values=MOST_VALUES, documents=1, loader=loader)
     except BadDocumentError as error:
         if not error.line:
-            raise SettingsError(str(path), f"is not YAML ({error.why}); correct it") from None
+            raise SettingsError(name, f"is not YAML ({error.why}); correct it") from None
         why = ", ".join(part for part in (error.context, error.why) if part)
-        raise SettingsError(f"{path}:{error.line}", f"{why}; correct the YAML") from None
+        raise SettingsError(f"{name}:{error.line}", f"{why}; correct the YAML") from None
     return found[0] if found else None
 
 

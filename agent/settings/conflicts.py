@@ -11,9 +11,9 @@ from collections.abc import Mapping
 
 from agent.errors import SettingsError
 from agent.model.machine import Machine
-from agent.model.rules import Compatibility, Enforcement, MixedCpus, OnMisalignment
+from agent.model.rules import Compatibility, Enforcement, Minor, MixedCpus, OnMisalignment
 from agent.settings.cpu_options import check_machine
-from agent.settings.gates import check_gates
+from agent.settings.gates import POD_LEVEL, POD_LEVEL_MANAGERS, check_gates, in_force
 from agent.settings.kinds import CpuPolicy, MemoryPolicy
 from agent.settings.memory_reserved import check_sums
 from agent.settings.model import Settings
@@ -46,9 +46,9 @@ def check_together(settings: Settings, *, beside: Mapping[str, object]) -> None:
     )
     _cpus(settings, beside)
     _memory(settings)
-    gates = settings.feature_gates
-    check_gates(gates, settings.compatibility)
-    if gates.get("PodLevelResourceManagers") and gates.get("PodLevelResources") is False:
+    check_gates(settings.feature_gates, settings.compatibility)
+    gates = in_force(settings.feature_gates, settings.compatibility, settings.compatibility.minor or max(Minor))
+    if gates.get(POD_LEVEL_MANAGERS) and gates.get(POD_LEVEL) is False:
         raise SettingsError(
             "featureGates.PodLevelResourceManagers", "needs the gate PodLevelResources; do not switch that one off"
         )

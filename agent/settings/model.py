@@ -10,7 +10,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictInt,
+    StrictStr,
+    field_validator,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 from agent.model.exclusive import NOBODY
@@ -20,6 +30,7 @@ from agent.model.rules import (
     DeviceSelector,
     Enforcement,
     MemoryTier,
+    Minor,
     MixedCpus,
     OnMemoryShortage,
     OnMisalignment,
@@ -27,9 +38,11 @@ from agent.model.rules import (
     Policy,
     Scope,
 )
+from agent.settings.gates import QUOTA, in_force
 from agent.settings.kinds import Answers, CpuPolicy, Fallback, MemoryPolicy
 from agent.settings.topology_options import MAX_NODES, PREFER_CLOSEST
 from agent.settings.values import (
+    RECONCILE_PERIOD,
     WHOLE,
     YES_OR_NO,
     Attribute,
@@ -43,6 +56,7 @@ from agent.settings.values import (
     NodeLimits,
     Options,
     PciAddress,
+    Period,
     PodPattern,
     Reservation,
     Seconds,
@@ -50,6 +64,9 @@ from agent.settings.values import (
     Thresholds,
     closed,
 )
+
+SHORTEST_PERIOD = 1.0
+"""Seconds; the kubelet takes shorter and negative periods, which would keep a node busy with reading."""
 
 
 class Section(BaseModel):
@@ -255,8 +272,9 @@ class Settings(Section):
         ),
     ] = Field(default_factory=dict)
     cpu_manager_reconcile_period: Annotated[
-        Seconds, Field(ge=1.0, description="How often numalign compares the cgroups with the ledger.")
-    ] = 10.0
+        Period,
+        Field(description="How often numalign compares the cgroups with the ledger; at most once a second."),
+    ] = RECONCILE_PERIOD
     reserved_system_cpus: Annotated[
         CpuList | None,
         Field(
@@ -341,6 +359,7 @@ class Settings(Section):
     ] = ()
     pcie_locality: Annotated[
         PcieLocality,
+        BeforeValidator(lambda value: PcieLocality.OFF if value is False else value),
         Field(
             description="How near the devices of a pod are on the PCIe tree (PIX, PXB, PHB, NODE, SYS): tell says so "
             "in explain, the annotation and the page; with choose, the fewest hops to what the container "
@@ -388,9 +407,15 @@ class Settings(Section):
     fleet: FleetSettings = FleetSettings()
 
     @property
+    def reconcile_seconds(self) -> float:
+        """Seconds between two comparisons of the cgroups with the ledger."""
+        return max(SHORTEST_PERIOD, self.cpu_manager_reconcile_period)
+
+    @property
     def lifts_quota(self) -> bool:
         """Whether pods with exclusive CPUs lose their CFS quota: liftCpuQuota, unless the gate is switched off."""
-        return self.lift_cpu_quota and self.feature_gates.get("DisableCPUQuotaWithExclusiveCPUs", True)
+        gates = in_force(self.feature_gates, self.compatibility, self.compatibility.minor or max(Minor))
+        return self.lift_cpu_quota and gates.get(QUOTA, True)
 
     def shown(self) -> dict[str, Any]:
         """All settings as the file would write them: parsed again they are the same."""

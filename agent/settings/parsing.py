@@ -7,7 +7,8 @@ cannot stand together. Only the first error is told: the ones after it often fol
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,9 @@ from agent.errors import SettingsError
 from agent.model.fields import plain
 from agent.model.rules import Minor
 from agent.settings.conflicts import check_together
-from agent.settings.gates import GATES
+from agent.settings.gates import GATES, needed
 from agent.settings.kubelet_names import IGNORED
+from agent.settings.kubelet_values import as_the_kubelet_reads
 from agent.settings.model import (
     DeviceSettings,
     ExclusiveSettings,
@@ -40,29 +42,53 @@ _SECTIONS: Mapping[str, type[BaseModel]] = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a configuration says.
+
+    Attributes:
+        settings: all settings.
+        named: the settings that it names.
+        ignored: what of it is not needed, in sentences.
+        notes: what it means and does not say, in sentences.
+    """
+
+    settings: Settings
+    named: frozenset[str] = frozenset()
+    ignored: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
 def parse(body: object) -> tuple[Settings, tuple[str, ...]]:
+    """The settings of a document, and sentences on what is ignored and what it means; see `read`."""
+    found = read(body)
+    return found.settings, (*found.notes, *found.ignored)
+
+
+def read(body: object, *, kubelet: bool = False) -> Reading:
     """Read the settings.
 
     Args:
         body: the parsed YAML or JSON document, untrusted: a mapping, or None where the file is empty.
-
-    Returns:
-        The settings, and one sentence for each thing that is ignored.
+        kubelet: it is a kubelet's, whether its kind says so or not: policies that it leaves out are the kubelet's.
 
     Raises:
         SettingsError: the first thing that is unknown, malformed or impossible, with its key and the remedy.
     """
     try:
-        settings, warnings = _parsed(body)
+        found = _read(body, kubelet=kubelet)
     except SettingsError as error:
         why = str(error).removeprefix(f"{error.key}: ") if error.key else str(error)
         raise SettingsError(plain(error.key), plain(why)) from None
-    return settings, tuple(plain(warning) for warning in warnings)
+    ignored, notes = ([plain(text) for text in texts] for texts in (found.ignored, found.notes))
+    return replace(found, ignored=tuple(ignored), notes=tuple(notes))
 
 
-def _parsed(body: object) -> tuple[Settings, list[str]]:
-    document = _document(body)
-    warnings = [_ignored(name) for name in document if name in IGNORED]
+def _read(body: object, *, kubelet: bool) -> Reading:
+    raw = _document(body)
+    kubelet = kubelet or (isinstance(body, Mapping) and body.get("kind") == KUBELET_KIND)
+    document = as_the_kubelet_reads(raw)
+    beside = {name: value for name, value in document.items() if name in IGNORED}
     for name in document:
         if name not in IGNORED and name not in _names(Settings):
             raise _unknown(name, name, [*_names(Settings), *sorted(IGNORED)])
@@ -71,8 +97,10 @@ def _parsed(body: object) -> tuple[Settings, list[str]]:
     except ValidationError as error:
         found = error.errors(include_url=False)[0]
         raise SettingsError(_key(found["loc"]), _sentence(found)) from None
-    check_together(settings, beside={name: document[name] for name in document if name in IGNORED})
-    return settings, [*warnings, *_unneeded(settings)]
+    check_together(settings, beside=beside)
+    named = frozenset(document) - frozenset(beside)
+    notes = tuple(_left_out(settings, document)) if kubelet else ()
+    return Reading(settings, named, (*_ignored(beside), *_unneeded(settings)), notes)
 
 
 def _document(body: object) -> dict[str, object]:
@@ -100,14 +128,26 @@ def _names(model: type[BaseModel]) -> list[str]:
     return [field.alias or name for name, field in model.model_fields.items()]
 
 
-def _ignored(name: str) -> str:
-    return f"{name}: ignored; it is a setting of the kubelet that numalign does not need"
+def _ignored(names: Iterable[str]) -> Iterator[str]:
+    listed = ", ".join(names)
+    if listed:
+        yield f"ignored: settings of the kubelet that numalign does not need: {listed}"
+
+
+def _left_out(settings: Settings, document: Mapping[str, object]) -> Iterator[str]:
+    """The kubelet's defaults are none; numalign's are those of safety rule S1."""
+    for name, value in (
+        ("cpuManagerPolicy", settings.cpu_manager_policy),
+        ("topologyManagerPolicy", settings.topology_manager_policy),
+    ):
+        if name not in document:
+            yield f"{name} is not set: numalign takes {value}, where the kubelet takes none"
 
 
 def _unneeded(settings: Settings) -> Iterable[str]:
     for gate in sorted(settings.feature_gates):
-        if gate not in GATES:
-            yield f"featureGates.{gate[:60]}: ignored; no decision of numalign depends on it{_nearest(gate, GATES)}"
+        if not needed(gate):
+            yield f"ignored: featureGates.{gate[:60]}: no decision of numalign depends on it{_nearest(gate, GATES)}"
 
 
 def _unknown(key: str, name: str, known: Iterable[str]) -> SettingsError:
@@ -206,6 +246,8 @@ def schema() -> dict[str, Any]:
         _write_defaults(found["$defs"][kind.__name__]["properties"], defaults[part])
     _write_defaults(found["properties"], defaults)
     found["properties"] |= {name: {"description": "Ignored."} for name in sorted(IGNORED)}
+    pcie = found["properties"]["pcieLocality"]
+    pcie["anyOf"] = [{"$ref": pcie.pop("$ref")}, {"const": False}]  # off, as YAML reads it without quotes
     found["properties"] |= {"apiVersion": {"const": KUBELET_VERSION}, "kind": {"const": KUBELET_KIND}}
     return found
 

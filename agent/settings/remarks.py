@@ -14,7 +14,9 @@ from agent.settings.kinds import CpuPolicy
 from agent.settings.model import Settings
 from agent.settings.reserved_cpus import small_machine
 
-NO_CPUS = "cpuManagerPolicy is none: no pod gets CPUs of its own"
+NO_CPUS = (
+    "cpuManagerPolicy is none: no pod gets CPUs of its own; for numalign to grant them, write static or leave it out"
+)
 
 
 def remarks(

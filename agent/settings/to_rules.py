@@ -12,7 +12,14 @@ from agent.model.machine import Machine
 from agent.model.quantity import nano_of, parse_milli, show_bytes, units
 from agent.model.rules import Ceilings, Compatibility, CpuOptions, CpuRules, MemoryRules, Minor, Policy, Rules
 from agent.settings.cpu_options import check_machine, cpu_options
-from agent.settings.gates import EMPTY_RESOURCES, POD_LEVEL_MANAGERS, gate_on
+from agent.settings.gates import (
+    ALPHA_OPTIONS,
+    BETA_OPTIONS,
+    EMPTY_RESOURCES,
+    POD_LEVEL_MANAGERS,
+    gate_on,
+    in_force,
+)
 from agent.settings.kinds import CpuPolicy, MemoryPolicy
 from agent.settings.memory_reserved import memory_rules
 from agent.settings.model import Settings
@@ -77,11 +84,11 @@ def cpu_options_of(settings: Settings) -> CpuOptions:
     in the kubelet is not less finished here.
     """
     fixed = settings.compatibility.mode is Compatibility.FIXED
-    gates = settings.feature_gates
+    gates = in_force(settings.feature_gates, settings.compatibility, max(Minor))  # of one stage in all minors
     return cpu_options(
         settings.cpu_manager_policy_options,
-        alpha=gates.get("CPUManagerPolicyAlphaOptions", fixed),
-        beta=gates.get("CPUManagerPolicyBetaOptions", True),
+        alpha=gates.get(ALPHA_OPTIONS, fixed),
+        beta=gates.get(BETA_OPTIONS, True),
     )
 
 

@@ -16,6 +16,7 @@ from pydantic import Field, PlainSerializer, PlainValidator, StrictInt, WithJson
 from agent.errors import MalformedError
 from agent.model.exclusive import ALLOWED, Selection, parsed
 from agent.model.fields import LABEL
+from agent.model.go import parse_duration
 from agent.model.idset import MAX_ID, CpuSet
 from agent.model.machine import PCI_ADDRESS
 from agent.model.notes import LONGEST_LIST
@@ -24,7 +25,10 @@ from agent.model.quantity import Amount, nano_of
 _DURATION = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|s|m|h))+", re.ASCII)
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)", re.ASCII)
 _SECONDS = {"ms": Fraction(1, 1000), "s": Fraction(1), "m": Fraction(60), "h": Fraction(3600)}
+RECONCILE_PERIOD = 10.0
+"""Seconds of cpuManagerReconcilePeriod where it is unset."""
 LONGEST = 366 * 86400.0
+_LIKE = {"cpu": "500m", "pid": "1000"}
 _RESERVABLE = ("cpu", "memory", "ephemeral-storage", "pid")
 _SIGNALS = frozenset(
     {
@@ -58,6 +62,19 @@ def _duration(value: object) -> float:
     return float(seconds)
 
 
+def _go_duration(value: object) -> float:
+    """Seconds; zero is the kubelet's word for unset, and any Go program that writes the whole type writes 0s."""
+    try:
+        nanoseconds = parse_duration(value) if isinstance(value, str) else _no_duration(value)
+    except MalformedError as error:
+        raise _unfit(f"{error}; write one like 10s or 1m") from None
+    return nanoseconds / 10**9 or RECONCILE_PERIOD
+
+
+def _no_duration(value: object) -> int:
+    raise MalformedError(f"{_shown(value)} is not a duration")
+
+
 def _cpu_list(value: object) -> CpuSet:
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value) if 0 <= value <= 1 << 16 else "a huge number"  # YAML reads 3 as a number
@@ -76,6 +93,8 @@ def _amounts(value: object, what: str, names: tuple[str, ...] | None) -> dict[st
     for name, text in value.items():
         if names and name not in names:
             raise _unfit(f"{_shown(name)} cannot be reserved; possible are {', '.join(names)}")
+        if text is None or text == "":
+            raise _unfit(f"{name}: has no value; write a quantity like {_LIKE.get(name, '1Gi')}, or remove the line")
         try:
             found[str(name)] = Amount.parse(text)
         except MalformedError as error:
@@ -106,13 +125,13 @@ def _thresholds(value: object) -> dict[str, str]:
     for name, text in value.items():
         if name not in _SIGNALS:
             raise _unfit(f"{_shown(name)} is no eviction signal; known are {', '.join(sorted(_SIGNALS))}")
-        if not isinstance(text, str):
+        if not isinstance(text, str) or not text:
             raise _unfit(f'{name}: {_shown(text)} is not a threshold; write it in quotes, like "100Mi" or "5%"')
         if text.endswith("%"):
             if not _PERCENT.fullmatch(text) or float(text[:-1]) > 100:  # noqa: PLR2004 - percent
                 raise _unfit(f'{name}: {_shown(text)} is no percentage between "0%" and "100%"')
-        else:
-            _amounts({name: text}, "signals", None)
+        elif not any(_amounts({name: text}, "signals", None).values()):
+            raise _unfit(f'{name}: {_shown(text)} is not positive; write "0%" to switch the threshold off')
         found[name] = text
     return found
 
@@ -210,6 +229,15 @@ Seconds = Annotated[
     PlainSerializer(_show_seconds),
     _schema("string", "A duration such as 90s, 10m or 1h30m.", pattern=f"^{_DURATION.pattern}$", maxLength=32),
 ]
+Period = Annotated[
+    float,
+    PlainValidator(_go_duration),
+    PlainSerializer(_show_seconds),
+    _schema(
+        "string", "A duration as Go writes it; 0 is unset.", maxLength=32,
+        pattern=r"^[+-]?(?:0|(?:(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+)$",
+    ),
+]  # fmt: skip
 CpuList = Annotated[
     CpuSet,
     PlainValidator(_cpu_list),

@@ -50,7 +50,7 @@ def test_a_configuration_that_is_none_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r'pod\.yaml.*kind: "Pod" is no configuration'):
         CliRunner().invoke(group, ["config", "check", str(pod)], catch_exceptions=False)
     short = tmp_path / "c.yaml"
-    short.write_text("{memoryManagerPolicy: Static}")
+    short.write_text("{memoryManagerPolicy: Static, compatibility: kubelet}")
     line = ["config", "check", str(short), "--root", MACHINE]
     with pytest.raises(SettingsError, match=r"c\.yaml"):
         CliRunner().invoke(group, line, catch_exceptions=False)

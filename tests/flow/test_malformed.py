@@ -71,7 +71,7 @@ def test_a_wrong_manifest_is_told_and_the_rest_served(tmp_path: Path, run: Run) 
         ("reservedSystemCPUs: 0-9", "reserved-cpus: 0-9 is not a subset of online-cpus: 0-3"),
         ("reservedSystemCPUs: 0-3", "leave some to the pods"),
         ("kubeReserved: {cpu: '4'}", "4 CPUs are reserved, and this machine has 4"),
-        ("memoryManagerPolicy: Static", "reservedMemory"),
+        ("{memoryManagerPolicy: Static, compatibility: kubelet, kubeReserved: {cpu: 1}}", "reservedMemory"),
         ("a: 1\na: 2", '"a" is there twice'),
         ("[]", "must be"),
     ],

@@ -63,7 +63,7 @@ def test_a_kubelet_snippet_can_be_pasted() -> None:
     assert settings.kube_reserved == {"cpu": 500, "memory": 512_000 << 20}
     assert settings.reserved_memory[0].limits == {"memory": 1_124_000 << 20}
     assert settings.cpu_manager_reconcile_period == 5.0
-    assert [warning.split(":")[0] for warning in warnings] == ["port", "clusterDNS"]
+    assert warnings == ("ignored: settings of the kubelet that numalign does not need: port, clusterDNS",)
 
 
 def test_every_field_of_the_kubelet_is_known() -> None:
@@ -106,7 +106,7 @@ def test_gates_that_open_the_kubelets_policy_options_are_not_told(manager: str, 
 def test_unneeded_gates_are_named_with_the_nearest() -> None:
     """A gate that no decision depends on is ignored with a warning that helps against typing errors."""
     _, warnings = parse({"featureGates": {"PodLevelResourceManager": True, "MemoryQoS": True}})
-    assert warnings[0].startswith("featureGates.MemoryQoS: ignored")
+    assert warnings[0].startswith("ignored: featureGates.MemoryQoS: no decision")
     assert "did you mean PodLevelResourceManagers?" in warnings[1]
 
 
@@ -127,15 +127,17 @@ BAD: list[tuple[Any, str, str]] = [
     ({"zzz": 5}, "zzz", "is not a setting of numalign or of a kubelet up to 1.37; correct its name"),
     ({"reserved_system_cpus": "1"}, "reserved_system_cpus", "did you mean reservedSystemCPUs?"),
     ({"topologyManagerPolicy": "single"}, "topologyManagerPolicy", "'single-numa-node'"),
-    ({"topologyManagerPolicy": None}, "topologyManagerPolicy", "nothing is not possible"),
+    ({"onMisalignment": None}, "onMisalignment", "nothing is not possible"),
+    ({"observeOnly": None}, "observeOnly", "nothing is neither true nor false"),
     ({"topologyManagerScope": ["pod"]}, "topologyManagerScope", "write 'container' or 'pod'"),
     ({"topologyManagerPolicyOptions": {"nearest": "true"}}, "topologyManagerPolicyOptions", "unknown Topology"),
     ({"topologyManagerPolicyOptions": []}, "topologyManagerPolicyOptions", "must be a mapping"),
     ({"cpuManagerPolicyOptions": {"full-pcpus-only": {}}}, "cpuManagerPolicyOptions", "is not an option's value"),
     ({"cpuManagerPolicy": "none", "cpuManagerPolicyOptions": {"a": True}}, "cpuManagerPolicyOptions", "unsupported"),
-    ({"cpuManagerReconcilePeriod": 10}, "cpuManagerReconcilePeriod", "like 90s"),
-    ({"cpuManagerReconcilePeriod": "9" * 30 + "h"}, "cpuManagerReconcilePeriod", "longer than a year"),
-    ({"cpuManagerReconcilePeriod": "1ms"}, "cpuManagerReconcilePeriod", "less than 1.0"),
+    ({"cpuManagerReconcilePeriod": 10}, "cpuManagerReconcilePeriod", "like 10s"),
+    ({"cpuManagerReconcilePeriod": "9" * 30 + "h"}, "cpuManagerReconcilePeriod", "time: invalid duration"),
+    ({"cpuManagerReconcilePeriod": "3"}, "cpuManagerReconcilePeriod", 'time: invalid duration "3"; write one like'),
+    ({"waiting": {"limit": "9" * 30 + "h"}}, "waiting.limit", "longer than a year"),
     ({"reservedSystemCPUs": "0-x"}, "reservedSystemCPUs", '"0-x" is no number or range'),
     ({"reservedSystemCPUs": "5-2"}, "reservedSystemCPUs", "invalid range"),
     ({"reservedSystemCPUs": [0]}, "reservedSystemCPUs", "in quotes"),
@@ -144,6 +146,8 @@ BAD: list[tuple[Any, str, str]] = [
     ({"kubeReserved": {"cpu": "-1"}}, "kubeReserved", "negative"),
     ({"kubeReserved": {"cpu": "many"}}, "kubeReserved", "not a quantity"),
     ({"kubeReserved": 4}, "kubeReserved", "must be a mapping"),
+    ({"kubeReserved": {"cpu": None}}, "kubeReserved", "cpu: has no value; write a quantity like 500m, or remove"),
+    ({"systemReserved": {"memory": ""}}, "systemReserved", "memory: has no value; write a quantity like 1Gi"),
     ({"memoryManagerPolicy": "static"}, "memoryManagerPolicy", "did you mean Static?"),
     ({"reservedMemory": [{"numaNode": 0}]}, "reservedMemory[0].limits", "is missing"),
     (
@@ -160,6 +164,8 @@ BAD: list[tuple[Any, str, str]] = [
     ({"evictionHard": {"memory.free": "1Gi"}}, "evictionHard", "no eviction signal"),
     ({"evictionHard": {"memory.available": "101%"}}, "evictionHard", "no percentage"),
     ({"evictionHard": {"memory.available": 5}}, "evictionHard", "in quotes"),
+    ({"evictionHard": {"memory.available": ""}}, "evictionHard", '"" is not a threshold'),
+    ({"evictionHard": {"memory.available": "0"}}, "evictionHard", 'not positive; write "0%" to switch'),
     ({"featureGates": {"A": "yes"}}, "featureGates.A", "neither true nor false"),
     (
         {"featureGates": {"PodLevelResourceManagers": True, "PodLevelResources": False}},

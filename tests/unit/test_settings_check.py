@@ -43,7 +43,8 @@ def test_a_snippet_is_checked_on_a_machine(tmp_path: Path) -> None:
     assert ["reservedCpus", "0,8"] in lines
     assert "on 2 sockets x 4 cores x 2 threads, 8G per node:" in result.output.splitlines()
     assert {'"1Gi"}', '"1124Mi"}}]'} <= {line[-1] for line in lines}
-    assert result.output.splitlines()[-1].strip().startswith("maxPods: ignored")
+    assert result.output.splitlines()[-1].endswith("that numalign does not need: maxPods")
+    assert "  cpuManagerPolicy is not set: numalign takes static, where the kubelet takes none" in result.output
 
 
 def test_the_same_as_json(tmp_path: Path) -> None:

@@ -247,7 +247,7 @@ class NodeService(Generic[Source]):
             yield running
 
     def _loop(self) -> None:
-        period = self.setup.now.settings.cpu_manager_reconcile_period
+        period = self.setup.now.settings.reconcile_seconds
         due = time.monotonic() + (0.0 if self.source.at_once else period)
         while not self.pulse.ended():
             woken = self.pulse.wait(min(TICK, self.engine.repair_in() or TICK))
@@ -261,7 +261,7 @@ class NodeService(Generic[Source]):
                 self._turn(lambda: self._reconcile(again=False))
             if time.monotonic() >= due:
                 self._turn(self._on_the_clock)
-                due = time.monotonic() + self.setup.now.settings.cpu_manager_reconcile_period
+                due = time.monotonic() + self.setup.now.settings.reconcile_seconds
             self.health.beat()
 
     # ---- pieces of work
