@@ -55,7 +55,7 @@ def test_the_file_of_a_kubeadm_node_is_usable(tmp_path: Path) -> None:
     """A Go program writes the durations that nobody set as 0s; the keys that are not needed make one line."""
     file = tmp_path / "config.yaml"
     file.write_text(
-        f"{KUBELET}authentication: {{anonymous: {{enabled: false}}}}\ncgroupDriver: systemd\nclusterDNS: [10.0.0.10]\n"
+        f"{KUBELET}authentication: {{anonymous: {{enabled: false}}}}\ncgroupDriver: systemd\nclusterDNS: [10.0.0.1]\n"
         "cpuManagerReconcilePeriod: 0s\nevictionPressureTransitionPeriod: 0s\nlogging: {flushFrequency: 0}\n"
         "memorySwap: {}\nstaticPodPath: /etc/kubernetes/manifests\n"
     )
