@@ -17,7 +17,7 @@ from agent.app.setup import made
 from agent.core.request.amounts import is_memory
 from agent.errors import SettingsError
 from agent.host.machines import open_machine
-from agent.host.settings_file import LARGEST, read_file, read_text
+from agent.host.settings_file import LARGEST, as_yaml, read_file, read_text
 from agent.model.machine import Machine
 from agent.model.quantity import show_bytes
 from agent.settings import Settings, parse
@@ -44,17 +44,21 @@ def command() -> None:
 @click.option(
     "--root", metavar="MACHINE", default=None, help="Try it on this machine too: a folder, an archive, or a name."
 )
+@click.option("--write", is_flag=True, help="Print it as config: of the chart's values.")
 @click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
-def check(file: Path, root: str | None, output: str) -> None:
+def check(file: Path, *, root: str | None, write: bool, output: str) -> None:
     """Say whether FILE can be used, what is in force with it, and what of it is ignored.
 
-    A KubeletConfiguration can be given as it is; - reads standard input.
+    A KubeletConfiguration can be given as it is, and so can the documents
+    in which providers and installers keep one, flags of a kubelet, and the
+    chart's values; - reads standard input.
 
     \b
     Examples:
       numalign config check deploy/examples/config.yaml
       numalign config check /var/lib/kubelet/config.yaml --root two-sockets
       kubectl get --raw /api/v1/nodes/NODE/proxy/configz | numalign config check -
+      numalign config check kubeletconfig.yaml --write > values.yaml
 
     Exit code 0: usable; 2: not, with one sentence that names the key
     and the remedy.
@@ -72,14 +76,36 @@ def check(file: Path, root: str | None, output: str) -> None:
         sys.exit(WRONG)
     answer = {
         "usable": True, "settings": read.settings.shown(), "ignored": list(read.ignored), "machine": found,
-        "notes": list(_notes(read)), "untried": [] if found else list(_untried(read.settings)),
+        "taken": read.taken, "notes": list(_notes(read)), "untried": [] if found else list(_untried(read.settings)),
     }  # fmt: skip
     if output == "json":
-        click.echo(json.dumps(answer, indent=2, sort_keys=True))
+        written = {"config": _written(read)} if write else {}
+        click.echo(json.dumps({**answer, **written}, indent=2, sort_keys=True))
+        return
+    if write:
+        for line in (name, *read.sentences):
+            click.echo(f"# {line}")
+        click.echo(as_yaml({"config": _written(read)}), nl=False)
         return
     click.echo(f"{name}: usable")
+    if read.taken:
+        click.echo(f"taken: {read.taken}")
     for line in (*_in_force(read.settings), *_sections(read, found)):
         click.echo(line)
+
+
+def _written(read: Reading) -> dict[str, Any]:
+    """What the file names and what differs from the defaults, as a file would write it."""
+    defaults = parse({})[0].shown()
+    shown = read.settings.shown().items()
+    return {key: _sizes(_bare(value)) for key, value in shown if key in read.named or value != defaults[key]}
+
+
+def _bare(value: Any) -> Any:  # noqa: ANN401 - a part of a JSON document
+    """Without keys that have no value."""
+    if isinstance(value, list):
+        return [_bare(each) for each in value]
+    return {key: _bare(each) for key, each in value.items() if each is not None} if isinstance(value, dict) else value
 
 
 def _of_file(key: str, name: str) -> bool:

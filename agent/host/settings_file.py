@@ -7,8 +7,11 @@ on a setting: 1:30 is no number, 010 and 0o10 are octal, 1e3 is a number, a date
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Hashable, Iterator
+import tomllib
+from collections.abc import Hashable, Iterator, Mapping
+from email import message_from_bytes
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +21,16 @@ from agent.errors import BadDocumentError, SettingsError
 from agent.host import bounded, documents
 from agent.model.rules import Compatibility
 from agent.settings import Settings
-from agent.settings.parsing import Reading, read
+from agent.settings.parsing import Reading, read_documents
+from agent.settings.wrapped import find
+from agent.settings.wrapped.flags import holds_flags
 
 LARGEST = 1 << 20
 """A ConfigMap cannot be larger either."""
 MOST_VALUES = 20_000
 MOST_DOCUMENTS = 100
+MOST_TEXTS = 100
+"""Texts in documents that are read as documents."""
 _MERGE = "tag:yaml.org,2002:merge"
 _INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
 
@@ -97,7 +104,7 @@ def read_settings(path: Path) -> tuple[Settings, tuple[str, ...]]:
         SettingsError: it cannot be read, is no YAML, or says something impossible; the text starts with the file.
     """
     found = read_file(path)
-    return found.settings, (*found.notes, *found.ignored)
+    return found.settings, found.sentences
 
 
 def read_file(path: Path) -> Reading:
@@ -120,9 +127,9 @@ def read_text(data: bytes, name: str) -> Reading:
         SettingsError: see `read_settings`.
     """
     try:
-        found = read(_documents(data, name, _Loader))
+        found = _reading(data, name, _Loader)
         if found.settings.compatibility.mode is Compatibility.KUBELET and b"<<" in data:
-            found = read(_documents(data, name, _KubeletLoader))
+            found = _reading(data, name, _KubeletLoader)
     except SettingsError as error:
         if error.key.startswith(name):
             raise
@@ -130,27 +137,89 @@ def read_text(data: bytes, name: str) -> Reading:
     return found
 
 
+def as_yaml(document: Mapping[str, object]) -> str:
+    """A document as a file has it, in the order of its keys."""
+    return str(yaml.safe_dump(document, sort_keys=False, width=110))
+
+
 def observe_only_set(path: Path) -> bool:
     """Whether a file that may be wrong otherwise has the kill switch on; False where it is no YAML."""
     try:
-        found = _documents(bounded.read(path, LARGEST + 1), str(path), _Loader)
+        documents = _documents(bounded.read(path, LARGEST + 1), str(path), _Loader)
+        found = find(documents, _Inner(_Loader)).body
     except (OSError, SettingsError):
         return False
     return isinstance(found, dict) and found.get("observeOnly") is True
 
 
-def _documents(data: bytes, name: str, loader: type[_Loader]) -> object:
-    """Raises SettingsError whose key is the name, with a line where one is known."""
+def _reading(data: bytes, name: str, loader: type[_Loader]) -> Reading:
+    return read_documents(_documents(data, name, loader), _Inner(loader))
+
+
+class _Inner:
+    """Reads the documents of texts that stand in documents; none where a text is of no known form.
+
+    A text may hold another that holds another: how many are read, and how much of them, has bounds.
+    """
+
+    def __init__(self, loader: type[_Loader]) -> None:
+        self._loader = loader
+        self._texts, self._bytes = MOST_TEXTS, 2 * LARGEST
+
+    def __call__(self, text: str) -> list[object]:
+        data = text.encode("utf-8", "replace")
+        self._texts -= 1
+        self._bytes -= len(data)
+        if self._texts < 0 or self._bytes < 0:
+            return []
+        with contextlib.suppress(SettingsError):
+            return _documents(data, "", self._loader)
+        return []
+
+
+def _documents(data: bytes, name: str, loader: type[_Loader]) -> list[object]:
+    """The documents of YAML, JSON, TOML or a mail of several parts; of a command line the text itself.
+
+    Raises:
+        SettingsError: it is none; the key is the name, with a line where one is known.
+    """
     if len(data) > LARGEST:
         raise SettingsError(name, f"is larger than {LARGEST} bytes; a configuration is a few hundred")
+    if data.lstrip()[:14].lower().startswith((b"mime-version:", b"content-type: ")):
+        inner = _Inner(loader)
+        read = (found for part in _parts_of_mail(data) for found in inner(part))
+        return [each for each in read if isinstance(each, dict) or (isinstance(each, str) and holds_flags(each))]
     try:
-        found = documents.load_all(data, values=MOST_VALUES, documents=1, loader=loader)
+        found = documents.load_all(data, values=MOST_VALUES, documents=MOST_DOCUMENTS, loader=loader)
     except BadDocumentError as error:
+        other = _of_another_form(data)
+        if other is not None:
+            return [other]
         if not error.line:
             raise SettingsError(name, f"is not YAML ({error.why}); correct it") from None
         why = ", ".join(part for part in (error.context, error.why) if part)
         raise SettingsError(f"{name}:{error.line}", f"{why}; correct the YAML") from None
-    return found[0] if found else None
+    if len(found) == 1 and isinstance(found[0], str):  # a command line is a text to YAML, too, but in one line
+        return [_of_another_form(data) or found[0]]
+    return found
+
+
+def _of_another_form(data: bytes) -> object:
+    """TOML, or a text with flags; None where it is neither."""
+    text = data.decode("utf-8", "replace")
+    with contextlib.suppress(tomllib.TOMLDecodeError, RecursionError, ValueError):
+        found = tomllib.loads(text)
+        if any(isinstance(each, dict) for each in found.values()):
+            return found
+    return text if holds_flags(text) else None
+
+
+def _parts_of_mail(data: bytes) -> list[str]:
+    """The texts of user data that is a MIME archive, as cloud-init takes it."""
+    with contextlib.suppress(RecursionError):
+        bodies = [part.get_payload(decode=True) for part in message_from_bytes(data).walk()]
+        return [body.decode("utf-8", "replace") for body in bodies if isinstance(body, bytes)]
+    return []
 
 
 def _why(error: SettingsError) -> str:

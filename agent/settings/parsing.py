@@ -30,6 +30,8 @@ from agent.settings.model import (
     Settings,
     WaitingSettings,
 )
+from agent.settings.wrapped import find
+from agent.settings.wrapped.part import Load
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -51,18 +53,47 @@ class Reading:
         named: the settings that it names.
         ignored: what of it is not needed, in sentences.
         notes: what it means and does not say, in sentences.
+        taken: where in a document of another form it lies; "" for the document itself.
     """
 
     settings: Settings
     named: frozenset[str] = frozenset()
     ignored: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    taken: str = ""
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """All that is to be told of it."""
+        return (*([f"taken: {self.taken}"] if self.taken else []), *self.notes, *self.ignored)
 
 
 def parse(body: object) -> tuple[Settings, tuple[str, ...]]:
     """The settings of a document, and sentences on what is ignored and what it means; see `read`."""
     found = read(body)
-    return found.settings, (*found.notes, *found.ignored)
+    return found.settings, found.sentences
+
+
+def read_documents(documents: Sequence[object], load: Load) -> Reading:
+    """Read the settings of a file's documents, wherever in them they lie.
+
+    Args:
+        documents: parsed, untrusted.
+        load: reads the documents of a text that stands in another.
+
+    Raises:
+        SettingsError: no part configures, several do and differ, or see `read`.
+    """
+    try:
+        part = find(documents, load)
+    except SettingsError as error:
+        raise _plain(error) from None
+    try:
+        found = read(part.body, kubelet=part.kubelet)
+    except SettingsError as error:
+        where = f" (in {plain(part.where)})" if part.where else ""
+        raise SettingsError(error.key, f"{_why(error)}{where}") from None
+    return replace(found, taken=plain(part.where), notes=(*map(plain, part.notes), *found.notes))
 
 
 def read(body: object, *, kubelet: bool = False) -> Reading:
@@ -78,10 +109,17 @@ def read(body: object, *, kubelet: bool = False) -> Reading:
     try:
         found = _read(body, kubelet=kubelet)
     except SettingsError as error:
-        why = str(error).removeprefix(f"{error.key}: ") if error.key else str(error)
-        raise SettingsError(plain(error.key), plain(why)) from None
+        raise _plain(error) from None
     ignored, notes = ([plain(text) for text in texts] for texts in (found.ignored, found.notes))
     return replace(found, ignored=tuple(ignored), notes=tuple(notes))
+
+
+def _plain(error: SettingsError) -> SettingsError:
+    return SettingsError(plain(error.key), plain(_why(error)))
+
+
+def _why(error: SettingsError) -> str:
+    return str(error).removeprefix(f"{error.key}: ") if error.key else str(error)
 
 
 def _read(body: object, *, kubelet: bool) -> Reading:
@@ -116,6 +154,11 @@ def _document(body: object) -> dict[str, object]:
     if version not in (None, KUBELET_VERSION):
         if version == "v1" and kind is not None:
             raise SettingsError("kind", f"{_shown(kind)} is no configuration; name the agent's, or the kubelet's")
+        if kind not in (None, KUBELET_KIND):
+            raise SettingsError(
+                "kind", f"{_shown(kind)} ({str(version)[:60]}) is no form in which numalign reads a kubelet's "
+                "configuration; give the KubeletConfiguration itself, or numalign's config:"
+            )  # fmt: skip
         raise SettingsError(
             "apiVersion", f'{_shown(version)} cannot be read; remove it, or write "{KUBELET_VERSION}"'
         )

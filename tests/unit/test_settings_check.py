@@ -87,7 +87,7 @@ def test_what_cannot_be_used_is_one_sentence(tmp_path: Path, text: str, root: st
     [
         (b"a: 1\nobserveOnly: true\na: 2\n", r':3: "a" is there twice'),
         (b"a: [1\n", ":1: while parsing a flow sequence"),
-        (b"a: 1\n---\nb: 2\n", "expected a single document"),
+        (b"a: 1\n---\nb: 2\n", "holds 2 documents that could be the configuration"),
         (b"\xff\xfe\x00", "is not YAML"),
         (b"a: !!python/object/apply:os.system [ls]\n", "could not determine a constructor"),
         (b"- 1\n", "must be a mapping"),
