@@ -172,7 +172,7 @@ class _Inner:
         self._bytes -= len(data)
         if self._texts < 0 or self._bytes < 0:
             return []
-        with contextlib.suppress(SettingsError):
+        with contextlib.suppress(SettingsError):  # a text of another kind configures nothing
             return _documents(data, "", self._loader)
         return []
 
@@ -207,7 +207,7 @@ def _documents(data: bytes, name: str, loader: type[_Loader]) -> list[object]:
 def _of_another_form(data: bytes) -> object:
     """TOML, or a text with flags; None where it is neither."""
     text = data.decode("utf-8", "replace")
-    with contextlib.suppress(tomllib.TOMLDecodeError, RecursionError, ValueError):
+    with contextlib.suppress(RecursionError, ValueError):  # it is no TOML
         found = tomllib.loads(text)
         if any(isinstance(each, dict) for each in found.values()):
             return found
@@ -216,7 +216,7 @@ def _of_another_form(data: bytes) -> object:
 
 def _parts_of_mail(data: bytes) -> list[str]:
     """The texts of user data that is a MIME archive, as cloud-init takes it."""
-    with contextlib.suppress(RecursionError):
+    with contextlib.suppress(RecursionError):  # nested so deep only on purpose
         bodies = [part.get_payload(decode=True) for part in message_from_bytes(data).walk()]
         return [body.decode("utf-8", "replace") for body in bodies if isinstance(body, bytes)]
     return []

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-_TEXTS = (
-    "cpuManagerPolicy", "memoryManagerPolicy", "reservedSystemCPUs", "topologyManagerPolicy", "topologyManagerScope",
-)  # fmt: skip
+POLICIES = ("cpuManagerPolicy", "memoryManagerPolicy", "topologyManagerPolicy", "topologyManagerScope")
+_TEXTS = (*POLICIES, "reservedSystemCPUs")
 TAKEN = frozenset(
     {
         *_TEXTS, "cpuManagerPolicyOptions", "cpuManagerReconcilePeriod", "evictionHard", "featureGates",

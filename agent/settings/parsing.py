@@ -20,7 +20,7 @@ from agent.model.rules import Minor
 from agent.settings.conflicts import check_together
 from agent.settings.gates import GATES, needed
 from agent.settings.kubelet_names import IGNORED
-from agent.settings.kubelet_values import as_the_kubelet_reads
+from agent.settings.kubelet_values import POLICIES, as_the_kubelet_reads
 from agent.settings.model import (
     DeviceSettings,
     ExclusiveSettings,
@@ -289,8 +289,11 @@ def schema() -> dict[str, Any]:
         _write_defaults(found["$defs"][kind.__name__]["properties"], defaults[part])
     _write_defaults(found["properties"], defaults)
     found["properties"] |= {name: {"description": "Ignored."} for name in sorted(IGNORED)}
-    pcie = found["properties"]["pcieLocality"]
-    pcie["anyOf"] = [{"$ref": pcie.pop("$ref")}, {"const": False}]  # off, as YAML reads it without quotes
+    for key in (*POLICIES, "pcieLocality"):
+        described = found["properties"][key]
+        # an empty text is unset; false is off, as YAML reads it without quotes
+        also = False if key == "pcieLocality" else ""
+        described["anyOf"] = [{"$ref": described.pop("$ref")}, {"const": also}]
     found["properties"] |= {"apiVersion": {"const": KUBELET_VERSION}, "kind": {"const": KUBELET_KIND}}
     return found
 

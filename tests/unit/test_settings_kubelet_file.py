@@ -16,7 +16,7 @@ from agent.core.machines.synthetic import parse_synthetic
 from agent.errors import SettingsError
 from agent.host.settings_file import read_text
 from agent.model.machine import Machine
-from agent.model.rules import Minor
+from agent.model.rules import CpuOptions, Minor
 from agent.settings import Settings, parse, rules_of
 from agent.settings.reserved_cpus import reserved_count
 from agent.settings.to_rules import cpu_options_of, reserved_memory
@@ -200,7 +200,7 @@ def test_gates_of_a_stage_open_and_close_options(body: Any, gates: dict[str, boo
     """AllAlpha and AllBeta stand for the gates that are not named; naming one goes before."""
     whole = {**body, "featureGates": gates, "compatibility": "kubelet-1.35"}
     if opens:
-        assert cpu_options_of(parse(whole)[0])
+        assert cpu_options_of(parse(whole)[0]) != CpuOptions()
         return
     with pytest.raises(SettingsError, match="-level Options not enabled"):
         parse(whole)

@@ -59,7 +59,7 @@ def test_s14_the_default_reservation_leaves_cpus_to_the_pods(
 @pytest.mark.parametrize(
     "body", [{}, {"kubeReserved": {"cpu": "60m"}}, {"reservedSystemCPUs": "0"}, {"systemReserved": {"cpu": 1}}]
 )
-def test_s14_a_machine_of_one_cpu_pins_nothing_whatever_is_reserved(body: dict[str, object]) -> None:
+def test_s14_a_machine_of_one_cpu_pins_nothing_whatever_is_reserved(body: dict[str, Any]) -> None:
     """A reservation there would leave no CPU to the pods: they share it, and policies refuse none for that."""
     found = setup("1 core x 1 thread", topologyManagerPolicy="single-numa-node", **body)
     assert not found.node.rules.cpu.static

@@ -1,6 +1,6 @@
 """From the documents of a file to the part that configures: numalign's own, a kubelet's, or one that wraps it.
 
-    find(documents, load) -> Part
+    find(documents, load) -> KubeletPart
 
 `forms` knows the documents that providers and installers have, `flags` the command line, `names` what providers call
 the settings otherwise, `openshift` what a PerformanceProfile stands for. Used by `agent.host.settings_file`.
@@ -15,14 +15,14 @@ from agent.errors import SettingsError
 from agent.settings.kubelet_values import TAKEN
 from agent.settings.wrapped import flags
 from agent.settings.wrapped.forms import from_patch, parts_of
-from agent.settings.wrapped.part import Document, Load, Part, merged, named
+from agent.settings.wrapped.part import Document, KubeletPart, Load, merged, named
 
-__all__ = ["Part", "find"]
+__all__ = ["KubeletPart", "find"]
 _DEEP = 12
 _MOST_NAMED = 8
 
 
-def find(documents: Sequence[object], load: Load) -> Part:
+def find(documents: Sequence[object], load: Load) -> KubeletPart:
     """The part of a file that configures.
 
     Args:
@@ -48,16 +48,16 @@ def find(documents: Sequence[object], load: Load) -> Part:
         raise _no_part(documents[0], others[0])
     if others:
         raise SettingsError("", f"holds no configuration of a kubelet: {', '.join(others[:_MOST_NAMED])}; {_REMEDY}")
-    return Part({}, "", kubelet=False)
+    return KubeletPart({}, "", kubelet=False)
 
 
 _REMEDY = "give the KubeletConfiguration itself, or numalign's config:"
 
 
-def _sorted(documents: Sequence[object], load: Load) -> tuple[list[Part], list[Part], list[str]]:
+def _sorted(documents: Sequence[object], load: Load) -> tuple[list[KubeletPart], list[KubeletPart], list[str]]:
     """The parts of documents of known forms, documents that are numalign's or nobody's, and names of all others."""
-    found: list[Part] = []
-    own: list[Part] = []
+    found: list[KubeletPart] = []
+    own: list[KubeletPart] = []
     others: list[str] = []
     for each in documents:
         if isinstance(each, str) and flags.holds_flags(each):
@@ -65,7 +65,7 @@ def _sorted(documents: Sequence[object], load: Load) -> tuple[list[Part], list[P
         elif isinstance(each, list) and (patched := from_patch(each, load)):
             found += patched
         elif not isinstance(each, Mapping):
-            own.append(Part(each, "", kubelet=False))  # type: ignore[arg-type]  # refused with its type by the reader
+            own.append(KubeletPart(each, "", kubelet=False))  # type: ignore[arg-type]  # refused with its type by the reader
         elif (parts := parts_of(each, load)) is not None:
             found += parts
             if not parts:
@@ -75,11 +75,11 @@ def _sorted(documents: Sequence[object], load: Load) -> tuple[list[Part], list[P
         elif each.get("kind") is not None or each.get("apiVersion") is not None:
             own.append(_guarded(each))
         else:
-            own.append(Part(each, "", kubelet=False))
+            own.append(KubeletPart(each, "", kubelet=False))
     return found, own, others
 
 
-def _guarded(document: Document) -> Part:
+def _guarded(document: Document) -> KubeletPart:
     """A document of an unknown kind: its reader refuses it, unless a part of it looks like a kubelet's."""
     places = list(_looking_like(document, ""))
     if places and document.get("kind") is not None:
@@ -88,7 +88,7 @@ def _guarded(document: Document) -> Part:
             "kind", f"{named(document)} is not a form that numalign reads; {listed} looks like a kubelet's "
             "configuration: give that part by itself"
         )  # fmt: skip
-    return Part(document, "", kubelet=False)
+    return KubeletPart(document, "", kubelet=False)
 
 
 def _looking_like(value: object, path: str, depth: int = 0) -> Iterator[str]:
@@ -116,7 +116,7 @@ def _no_part(document: object, name: str) -> SettingsError:
     return SettingsError("", f"{name} holds no configuration of a kubelet; {_REMEDY}")
 
 
-def _one(parts: Sequence[Part]) -> Part:
+def _one(parts: Sequence[KubeletPart]) -> KubeletPart:
     """The part that all agree on, with flags over the file's settings."""
     files = _distinct(_added_up([part for part in parts if not part.flags]))
     lines = _distinct(_added_up([part for part in parts if part.flags]))
@@ -136,12 +136,12 @@ def _one(parts: Sequence[Part]) -> Part:
     if isinstance(gates[0], Mapping) and isinstance(gates[1], Mapping):
         both["featureGates"] = merged(gates[0], gates[1])
     where = " with ".join(part.where or "KubeletConfiguration" for part in (file, line))
-    return Part(both, where, notes=(*file.notes, *line.notes))
+    return KubeletPart(both, where, notes=(*file.notes, *line.notes))
 
 
-def _added_up(parts: Sequence[Part]) -> list[Part]:
+def _added_up(parts: Sequence[KubeletPart]) -> list[KubeletPart]:
     """With parts that add to those before them put over these."""
-    found: list[Part] = []
+    found: list[KubeletPart] = []
     for part in parts:
         if part.adds and found and found[-1].adds:
             where = found[-1].where if part.where == found[-1].where else f"{found[-1].where} and {part.where}"
@@ -151,13 +151,13 @@ def _added_up(parts: Sequence[Part]) -> list[Part]:
     return found
 
 
-def _distinct(parts: Sequence[Part]) -> list[Part]:
-    found: list[Part] = []
+def _distinct(parts: Sequence[KubeletPart]) -> list[KubeletPart]:
+    found: list[KubeletPart] = []
     for part in parts:
         if all(part.body != each.body for each in found):
             found.append(part)
     return found
 
 
-def _with_notes(part: Part, notes: tuple[str, ...]) -> Part:
+def _with_notes(part: KubeletPart, notes: tuple[str, ...]) -> KubeletPart:
     return replace(part, notes=(*part.notes, *notes))

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from agent.errors import MalformedError, SettingsError
 from agent.model.go import parse_bool
-from agent.settings.wrapped.part import Part
+from agent.settings.wrapped.part import KubeletPart
 
 _TEXTS = {
     "cpu-manager-policy": "cpuManagerPolicy",
@@ -49,7 +49,7 @@ def holds_flags(text: str) -> bool:
     return _NAMED.search(text) is not None or bool(re.match(r"\s*(?:[A-Z_]*KUBELET[A-Z_]*=|--[a-z])", text))
 
 
-def part_of_text(text: str, where: str) -> Part:
+def part_of_text(text: str, where: str) -> KubeletPart:
     """The flags of a command line, an environment file, a unit of systemd or a script."""
     words = _words(text)
     found = part_of([_dashed(word) for word in words], where)
@@ -63,7 +63,7 @@ def _dashed(word: str) -> object:
     return word if word.startswith("-") or "=" not in word else None
 
 
-def part_of(given: object, where: str) -> Part:
+def part_of(given: object, where: str) -> KubeletPart:
     """The flags of a list of texts, a list of names with values, or a mapping.
 
     Raises:
@@ -84,7 +84,7 @@ def part_of(given: object, where: str) -> Part:
     if others:
         more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
         notes.append(f"{_UNNEEDED}: {', '.join(others[:_SHOWN])}{more}")
-    return Part(body, where, flags=True, notes=tuple(notes))
+    return KubeletPart(body, where, flags=True, notes=tuple(notes))
 
 
 def _set(body: dict[str, object], name: str, value: str, where: str) -> None:
@@ -183,7 +183,7 @@ def _flat(words: Iterable[str]) -> Iterator[str]:
         for _ in range(2):  # Environment="KUBELET_EXTRA_ARGS=--flag"
             if _VARIABLE.match(bare):
                 bare = bare.partition("=")[2].strip("\"'")
-        if bare.startswith("--") and " --" in bare:
+        if bare.startswith("--") and " " in bare:
             yield from _flat(bare.split())
         elif bare.startswith("-") or bare == word:
             yield bare

@@ -12,17 +12,27 @@ from agent.settings.kubelet_names import IGNORED
 from agent.settings.kubelet_values import TAKEN
 from agent.settings.wrapped import flags, names
 from agent.settings.wrapped.openshift import kubelet_config, performance_profile
-from agent.settings.wrapped.part import Document, Load, Part, entries_at, kind_of, mapping_at, merged, place, value_at
+from agent.settings.wrapped.part import (
+    Document,
+    KubeletPart,
+    Load,
+    entries_at,
+    kind_of,
+    mapping_at,
+    merged,
+    place,
+    value_at,
+)
 
-Reader = Callable[[Document, Load], Iterator[Part]]
+Reader = Callable[[Document, Load], Iterator[KubeletPart]]
 KUBELET_GROUP, KUBELET_KIND = "kubelet.config.k8s.io", "KubeletConfiguration"
 
 
-def parts_of(document: Document, load: Load) -> list[Part] | None:
+def parts_of(document: Document, load: Load) -> list[KubeletPart] | None:
     """The parts of a document that wraps a kubelet's configuration; None for one of no known form."""
     group, kind = kind_of(document)
     if kind == KUBELET_KIND or (group == KUBELET_GROUP and not kind):
-        return [Part(document, "")]
+        return [KubeletPart(document, "")]
     reader = _KINDS.get((group, kind)) or (_list if kind.endswith("List") and "items" in document else None)
     if reader is None and not group and not kind:
         reader = next((each for key, each in _KEYS.items() if _has(document, key)), None)
@@ -38,10 +48,10 @@ def _has(document: Document, path: str) -> bool:
 def _at(path: str, change: Callable[[Document], Document] = dict, *, flags_at: str = "") -> Reader:
     """A mapping at a path, by names of KubeletConfiguration or of a provider; and flags beside it."""
 
-    def reader(document: Document, _: Load) -> Iterator[Part]:
+    def reader(document: Document, _: Load) -> Iterator[KubeletPart]:
         found = mapping_at(document, path)
         if found is not None:
-            yield Part(change(found), place(path, document))
+            yield KubeletPart(change(found), place(path, document))
         if flags_at and _has(document, flags_at):
             yield flags.part_of(value_at(document, flags_at), place(flags_at, document))
 
@@ -51,11 +61,11 @@ def _at(path: str, change: Callable[[Document], Document] = dict, *, flags_at: s
 def _each(path: str, inner: str, change: Callable[[Document], Document] = dict) -> Reader:
     """A mapping in each entry of a list."""
 
-    def reader(document: Document, _: Load) -> Iterator[Part]:
+    def reader(document: Document, _: Load) -> Iterator[KubeletPart]:
         for where, entry in entries_at(document, path):
             found = mapping_at(entry, inner)
             if found is not None:
-                yield Part(change(found), _entry(f"{where}.{inner}", entry, document))
+                yield KubeletPart(change(found), _entry(f"{where}.{inner}", entry, document))
 
     return reader
 
@@ -69,7 +79,7 @@ def _entry(where: str, entry: Document, document: Document) -> str:
 def _flags_at(*paths: str) -> Reader:
     """Flags at paths, the first of which that exists counts."""
 
-    def reader(document: Document, _: Load) -> Iterator[Part]:
+    def reader(document: Document, _: Load) -> Iterator[KubeletPart]:
         for path in paths:
             if _has(document, path):
                 yield flags.part_of(value_at(document, path), place(path, document))
@@ -81,7 +91,7 @@ def _flags_at(*paths: str) -> Reader:
 def _first(*readers: Reader) -> Reader:
     """What several readers find."""
 
-    def reader(document: Document, load: Load) -> Iterator[Part]:
+    def reader(document: Document, load: Load) -> Iterator[KubeletPart]:
         for each in readers:
             yield from each(document, load)
 
@@ -91,7 +101,7 @@ def _first(*readers: Reader) -> Reader:
 def _texts(*paths: str) -> Reader:
     """What stands in texts, or lists of texts, at paths: documents of their own."""
 
-    def reader(document: Document, load: Load) -> Iterator[Part]:
+    def reader(document: Document, load: Load) -> Iterator[KubeletPart]:
         for path in paths:
             for where, text in _texts_at(document, path):
                 yield from nested(text, place(where, document), load)
@@ -113,7 +123,7 @@ def _texts_at(document: Document, path: str) -> Iterator[tuple[str, str]]:
             yield f"{path}[{number}]", text
 
 
-def nested(text: str, where: str, load: Load) -> Iterator[Part]:
+def nested(text: str, where: str, load: Load) -> Iterator[KubeletPart]:
     """The parts of the documents in a text, each with the place of the text."""
     for document in load(text):
         if isinstance(document, str):
@@ -125,7 +135,7 @@ def nested(text: str, where: str, load: Load) -> Iterator[Part]:
                 yield replace(part, where=inner)
 
 
-def _config_map(document: Document, load: Load) -> Iterator[Part]:
+def _config_map(document: Document, load: Load) -> Iterator[KubeletPart]:
     for key, text in (mapping_at(document, "data") or {}).items():
         if not isinstance(text, str):
             continue
@@ -134,13 +144,13 @@ def _config_map(document: Document, load: Load) -> Iterator[Part]:
         yield from found
         if not found:
             yield from (
-                Part(each, where, kubelet=False)
+                KubeletPart(each, where, kubelet=False)
                 for each in load(text)
                 if isinstance(each, Mapping) and each and not kind_of(each)[1] and {"observeOnly", *TAKEN} & set(each)
             )
 
 
-def _list(document: Document, load: Load) -> Iterator[Part]:
+def _list(document: Document, load: Load) -> Iterator[KubeletPart]:
     for where, entry in entries_at(document, "items"):
         for part in parts_of(entry, load) or ():
             yield replace(part, where=part.where or where)
@@ -149,16 +159,16 @@ def _list(document: Document, load: Load) -> Iterator[Part]:
 def _values(path: str) -> Reader:
     """The chart's values: numalign's own configuration."""
 
-    def reader(document: Document, _: Load) -> Iterator[Part]:
+    def reader(document: Document, _: Load) -> Iterator[KubeletPart]:
         for inner in ("config", "numalign.config"):
             found = mapping_at(document, f"{path}.{inner}".lstrip("."))
             if found is not None:
-                yield Part(found, place(f"{path}.{inner}".lstrip("."), document), kubelet=False)
+                yield KubeletPart(found, place(f"{path}.{inner}".lstrip("."), document), kubelet=False)
 
     return reader
 
 
-def _helm_text(document: Document, load: Load) -> Iterator[Part]:
+def _helm_text(document: Document, load: Load) -> Iterator[KubeletPart]:
     text = value_at(document, "spec.source.helm.values")
     for each in load(text) if isinstance(text, str) else ():
         if isinstance(each, Mapping):
@@ -166,21 +176,21 @@ def _helm_text(document: Document, load: Load) -> Iterator[Part]:
                 yield replace(part, where=place(f"spec.source.helm.values: {part.where}", document))
 
 
-def _shoot(document: Document, _: Load) -> Iterator[Part]:
+def _shoot(document: Document, _: Load) -> Iterator[KubeletPart]:
     """Gardener: a worker's own section stands in place of the cluster's."""
     general = mapping_at(document, "spec.kubernetes.kubelet")
     own = [
-        Part(names.gardener(found), _entry(f"{where}.kubernetes.kubelet", entry, document))
+        KubeletPart(names.gardener(found), _entry(f"{where}.kubernetes.kubelet", entry, document))
         for where, entry in entries_at(document, "spec.provider.workers")
         if (found := mapping_at(entry, "kubernetes.kubelet")) is not None
     ]
     workers = list(entries_at(document, "spec.provider.workers"))
     if general is not None and (len(own) < len(workers) or not workers):
-        yield Part(names.gardener(general), place("spec.kubernetes.kubelet", document))
+        yield KubeletPart(names.gardener(general), place("spec.kubernetes.kubelet", document))
     yield from own
 
 
-def _ec2_node_class(document: Document, load: Load) -> Iterator[Part]:
+def _ec2_node_class(document: Document, load: Load) -> Iterator[KubeletPart]:
     """Karpenter puts spec.kubelet over what the user data has."""
     found = list(_at("spec.kubelet", names.with_groups)(document, load))
     for part in _texts("spec.userData")(document, load):
@@ -192,7 +202,7 @@ def _ec2_node_class(document: Document, load: Load) -> Iterator[Part]:
     yield from found
 
 
-def from_patch(operations: Sequence[object], load: Load) -> list[Part]:
+def from_patch(operations: Sequence[object], load: Load) -> list[KubeletPart]:
     """The parts of a list of JSON patches (RFC 6902), as Talos takes them: those of the document that they make."""
     made: dict[str, object] = {}
     for each in operations[:_MOST_PATCHES]:
@@ -211,24 +221,24 @@ def from_patch(operations: Sequence[object], load: Load) -> list[Part]:
 _MOST_PATCHES = 100
 
 
-def _aks(document: Document, _: Load) -> Iterator[Part]:
-    yield Part(names.with_groups(document), "the kubelet configuration of an AKS node pool")
+def _aks(document: Document, _: Load) -> Iterator[KubeletPart]:
+    yield KubeletPart(names.with_groups(document), "the kubelet configuration of an AKS node pool")
 
 
-def _talos(document: Document, _: Load) -> Iterator[Part]:
+def _talos(document: Document, _: Load) -> Iterator[KubeletPart]:
     found = mapping_at(document, "machine.kubelet.extraConfig")
     if found is not None:
-        yield Part(found, "machine.kubelet.extraConfig")
+        yield KubeletPart(found, "machine.kubelet.extraConfig")
     if _has(document, "machine.kubelet.extraArgs"):
         yield flags.part_of(value_at(document, "machine.kubelet.extraArgs"), "machine.kubelet.extraArgs")
 
 
-def _node_config(document: Document, load: Load) -> Iterator[Part]:
+def _node_config(document: Document, load: Load) -> Iterator[KubeletPart]:
     for part in _at("spec.kubelet.config", flags_at="spec.kubelet.flags")(document, load):
         yield replace(part, adds=True)
 
 
-def _rancher(document: Document, load: Load) -> Iterator[Part]:
+def _rancher(document: Document, load: Load) -> Iterator[KubeletPart]:
     yield from _flags_at("spec.rkeConfig.machineGlobalConfig.kubelet-arg")(document, load)
     for where, entry in entries_at(document, "spec.rkeConfig.machineSelectorConfig"):
         if _has(entry, "config.kubelet-arg"):
@@ -242,7 +252,7 @@ _FILES = [f"{head}files[].content" for head in ("spec.template.spec.", "spec.tem
           "spec.kubeadmConfigSpec.", "spec.")]  # fmt: skip
 
 
-def _cluster_api(document: Document, load: Load) -> Iterator[Part]:
+def _cluster_api(document: Document, load: Load) -> Iterator[KubeletPart]:
     """Flags of joining nodes, and kubeadm's patches of the kubelet's file among the files."""
     yield from _flags_at(*_KUBEADM)(document, load)
     for path in _FILES:
@@ -253,12 +263,12 @@ def _cluster_api(document: Document, load: Load) -> Iterator[Part]:
                 yield from _patch(text, place(f"{where} ({file[:60]})", document), load)
 
 
-def _patch(text: str, where: str, load: Load) -> Iterator[Part]:
+def _patch(text: str, where: str, load: Load) -> Iterator[KubeletPart]:
     found = list(nested(text, where, load))
     yield from found
     if not found:
         yield from (
-            Part(each, where)
+            KubeletPart(each, where)
             for each in load(text)
             if isinstance(each, Mapping) and each and set(each) <= {"apiVersion", "kind", *TAKEN, *IGNORED}
         )

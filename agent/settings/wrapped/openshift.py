@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from agent.errors import MalformedError
 from agent.model.idset import CpuSet
 from agent.model.quantity import parse_milli, show_bytes, units
-from agent.settings.wrapped.part import Document, Load, Part, mapping_at, named, place, value_at
+from agent.settings.wrapped.part import Document, KubeletPart, Load, mapping_at, named, place, value_at
 
 _SNIPPET = "kubeletconfig.experimental"
 _UNCORE = "kubeletconfig.prefer-align-cpus-by-uncorecache"
@@ -23,13 +23,13 @@ _HARD = {
 }  # fmt: skip
 
 
-def kubelet_config(document: Document, _: Load) -> Iterator[Part]:
+def kubelet_config(document: Document, _: Load) -> Iterator[KubeletPart]:
     """spec.kubeletConfig, which goes over the settings of the node's MachineConfigPool."""
     found = mapping_at(document, "spec.kubeletConfig")
     if found is not None:
         sized = value_at(document, "spec.autoSizingReserved") is True
         notes = ("autoSizingReserved: each node chooses its systemReserved; it follows from the Node here",)
-        yield Part(found, place("spec.kubeletConfig", document), notes=notes if sized else ())
+        yield KubeletPart(found, place("spec.kubeletConfig", document), notes=notes if sized else ())
 
 
 _DERIVED = (
@@ -38,7 +38,7 @@ _DERIVED = (
 )
 
 
-def performance_profile(document: Document, load: Load) -> Iterator[Part]:
+def performance_profile(document: Document, load: Load) -> Iterator[KubeletPart]:
     """What the operator makes of a profile, with what is not derived."""
     annotations = mapping_at(document, "metadata.annotations") or {}
     snippet = annotations.get(_SNIPPET)
@@ -65,7 +65,7 @@ def performance_profile(document: Document, load: Load) -> Iterator[Part]:
         options["prefer-align-cpus-by-uncorecache"] = annotations[_UNCORE]
     if options:
         body["cpuManagerPolicyOptions"] = options
-    yield Part(body, f"the settings that follow from {named(document)}", notes=(_DERIVED,))
+    yield KubeletPart(body, f"the settings that follow from {named(document)}", notes=(_DERIVED,))
 
 
 def _reserved(document: Document) -> object:

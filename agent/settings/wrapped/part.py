@@ -12,7 +12,7 @@ LONGEST_NAME = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class KubeletPart:
     """What a document says of a kubelet, by KubeletConfiguration's names.
 
     Attributes:
