@@ -31,6 +31,7 @@ MOST_VALUES = 20_000
 MOST_DOCUMENTS = 100
 MOST_TEXTS = 100
 """Texts in documents that are read as documents."""
+_TERRAFORM = re.compile(rb"kubelet_config\s*(?:=\s*)?\{")
 _MERGE = "tag:yaml.org,2002:merge"
 _INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
 
@@ -195,13 +196,23 @@ def _documents(data: bytes, name: str, loader: type[_Loader]) -> list[object]:
         other = _of_another_form(data)
         if other is not None:
             return [other]
+        _refuse_terraform(data, name)
         if not error.line:
             raise SettingsError(name, f"is not YAML ({error.why}); correct it") from None
         why = ", ".join(part for part in (error.context, error.why) if part)
         raise SettingsError(f"{name}:{error.line}", f"{why}; correct the YAML") from None
     if len(found) == 1 and isinstance(found[0], str):  # a command line is a text to YAML, too, but in one line
+        _refuse_terraform(data, name)
         return [_of_another_form(data) or found[0]]
     return found
+
+
+def _refuse_terraform(data: bytes, name: str) -> None:
+    if _TERRAFORM.search(data):
+        raise SettingsError(
+            name, "is Terraform's; write its kubelet_config as YAML: cpuManagerPolicy for cpu_manager_policy, "
+            "topologyManagerPolicy for topology_manager_policy"
+        )  # fmt: skip
 
 
 def _of_another_form(data: bytes) -> object:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from agent.errors import SettingsError
 from agent.model.machine import Machine
+from agent.model.quantity import nano_of
 from agent.model.rules import Compatibility, Enforcement, Minor, MixedCpus, OnMisalignment
 from agent.settings.cpu_options import check_machine
 from agent.settings.gates import POD_LEVEL, POD_LEVEL_MANAGERS, check_gates, in_force
@@ -126,9 +127,17 @@ def _memory(settings: Settings) -> None:
                 )
             seen.add((reservation.numa_node, resource))
     static = settings.memory_manager_policy is MemoryPolicy.STATIC and settings.reserved_memory
+    kubelet = settings.compatibility.mode is Compatibility.KUBELET
+    for number, reservation in enumerate(settings.reserved_memory if static and kubelet else ()):
+        for resource, milli in reservation.limits.items():
+            if nano_of(milli) % 10**9:
+                raise SettingsError(
+                    f"reservedMemory[{number}].limits.{resource}",
+                    "is no whole number of bytes (the kubelet refuses it too); write one",
+                )
     if static and told_memory(settings) and not eviction_needs_machine(settings):
         none = Machine((), ())
         check_sums(
             reserved_by_node(settings), {"memory": reserved_memory(settings, none)},
-            every=settings.compatibility.mode is Compatibility.KUBELET, parts=sum_of_memory(settings, none),
+            every=kubelet, parts=sum_of_memory(settings, none),
         )  # fmt: skip

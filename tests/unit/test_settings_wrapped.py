@@ -228,6 +228,14 @@ spec: {kubeletConfig: {cpuManagerPolcy: static}}
         ("{apiVersion: v1, kind: Pod}\n---\n{apiVersion: v1, kind: Node}", "configuration of a kubelet: Pod, Node"),
         (MISSPELT, "(did you mean cpuManagerPolicy?)"),
         (MISSPELT, "remove it (in spec.kubeletConfig of KubeletConfig w)"),
+        (
+            "resources: [{kubelet: {cpuManagerPolicy: static}}]",
+            "this is not a form that numalign reads; resources[0]",
+        ),
+        (
+            'resource "x" "y" {\n  kubelet_config {\n    cpu_manager_policy = "static"\n  }\n}\n',
+            "is Terraform's; write its",
+        ),
         ("kubelet-arg: [kube-reserved=cpu]", 'kubelet-arg: --kube-reserved: "cpu" is not of the form NAME=VALUE'),
         ("kubelet-arg: [feature-gates=A=maybe]", 'parsing "maybe": invalid syntax; correct the flag'),
         ("kubelet-arg: [reserved-memory=memory=1Gi]", "is not of the form NODE:memory=AMOUNT"),
@@ -254,6 +262,18 @@ EKSCTL = """
 apiVersion: eksctl.io/v1alpha5
 kind: ClusterConfig
 nodeGroups: [{name: a, kubeletExtraConfig: {cpuManagerPolicy: static}}]
+"""
+K3D = """
+apiVersion: k3d.io/v1alpha5
+kind: Simple
+options:
+  k3s: {extraArgs: [{arg: --kubelet-arg=cpu-manager-policy=static}, {arg: --kubelet-arg=kube-reserved=cpu=1}]}
+"""
+EKS_ANYWHERE = """
+apiVersion: anywhere.eks.amazonaws.com/v1alpha1
+kind: Cluster
+spec:
+  workerNodeGroupConfigurations: [{kubeletConfiguration: {kind: KubeletConfiguration, cpuManagerPolicy: static}}]
 """
 RANCHER = """
 apiVersion: provisioning.cattle.io/v1
@@ -285,6 +305,12 @@ spec: {rkeConfig: {machineSelectorConfig: [{config: {kubelet-arg: [cpu-manager-p
         (ARGO, {"pinAdopted": False}),
         ("{apiVersion: v1, kind: ConfigMap, data: {config.yaml: 'observeOnly: true'}}", {"observeOnly": True}),
         (EKSCTL, STATIC),
+        (K3D, {**STATIC, "kubeReserved": {"cpu": "1"}}),
+        ("k3s agent --kubelet-arg=cpu-manager-policy=static --kubelet-arg v=2", STATIC),
+        ("k3d cluster create --k3s-arg '--kubelet-arg=cpu-manager-policy=static@agent:*'", STATIC),
+        ("minikube start --extra-config=kubelet.cpu-manager-policy=static --extra-config=apiserver.v=4", STATIC),
+        ("root 1 /usr/bin/kubelet --cpu-manager-policy=static --v=2", STATIC),
+        (EKS_ANYWHERE, STATIC),
         (RANCHER, STATIC),
         ("{kind: Pod}\n---\n{kind: KubeletConfiguration, cpuManagerPolicy: static}\n---\n", STATIC),
         ("---\n\n---\ncpuManagerPolicy: static\n---\n", STATIC),

@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from agent.errors import SettingsError
+from agent.settings.kubelet_names import IGNORED
 from agent.settings.kubelet_values import TAKEN
+from agent.settings.model import Settings
 from agent.settings.wrapped import flags
 from agent.settings.wrapped.forms import from_patch, parts_of
 from agent.settings.wrapped.part import Document, KubeletPart, Load, merged, named
@@ -72,22 +74,22 @@ def _sorted(documents: Sequence[object], load: Load) -> tuple[list[KubeletPart],
                 others.append(named(each) or "a document")
         elif each.get("kind") is not None and len(documents) > 1:
             others.append(str(named(each))[:60] or "a document")
-        elif each.get("kind") is not None or each.get("apiVersion") is not None:
-            own.append(_guarded(each))
         else:
-            own.append(KubeletPart(each, "", kubelet=False))
+            own.append(_guarded(each))
     return found, own, others
 
 
 def _guarded(document: Document) -> KubeletPart:
-    """A document of an unknown kind: its reader refuses it, unless a part of it looks like a kubelet's."""
-    places = list(_looking_like(document, ""))
-    if places and document.get("kind") is not None:
-        listed = " and ".join(places[:_MOST_NAMED])
+    """A document of no known form: the settings' own check refuses it, unless a part of it looks like a kubelet's."""
+    settings = {field.alias for field in Settings.model_fields.values()} | IGNORED
+    places = [] if settings & {*document} else list(_looking_like(document, ""))
+    if places:
+        what = named(document) or "this"
         raise SettingsError(
-            "kind", f"{named(document)} is not a form that numalign reads; {listed} looks like a kubelet's "
-            "configuration: give that part by itself"
-        )  # fmt: skip
+            "kind" if document.get("kind") else "",
+            f"{what} is not a form that numalign reads; {' and '.join(places[:_MOST_NAMED])} looks like a kubelet's "
+            "configuration: give that part by itself",
+        )
     return KubeletPart(document, "", kubelet=False)
 
 
@@ -119,7 +121,8 @@ def _no_part(document: object, name: str) -> SettingsError:
 def _one(parts: Sequence[KubeletPart]) -> KubeletPart:
     """The part that all agree on, with flags over the file's settings."""
     files = _distinct(_added_up([part for part in parts if not part.flags]))
-    lines = _distinct(_added_up([part for part in parts if part.flags]))
+    flagged = _added_up([part for part in parts if part.flags])
+    lines = _distinct([part for part in flagged if part.body] or flagged[:1])
     for same in (files, lines):
         if len(same) > 1:
             listed = ", ".join(part.where or "KubeletConfiguration" for part in same[:_MOST_NAMED])

@@ -35,9 +35,11 @@ _MAPS = {
 }
 _EVICTION, _GATES, _MEMORY, _CONFIG = "eviction-hard", "feature-gates", "reserved-memory", "config"
 _OURS = (*_TEXTS, *_MAPS, _EVICTION, _GATES, _MEMORY)
-_NAMED = re.compile(rf"(?:^|[\s\"'=])--(?:{'|'.join(_OURS)}|config|kubelet-extra-args)(?=[\s=\"']|$)", re.MULTILINE)
+_HOLDING = ("config", "kubelet-extra-args", "kubelet-arg", "extra-config")
+_NAMED = re.compile(rf"(?:^|[\s\"'=])--(?:{'|'.join((*_OURS, *_HOLDING))})(?=[\s=\"']|$)", re.MULTILINE)
 _VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*=")
-_WRAPPING = ("kubelet-extra-args", "kubelet-extra-arg")
+_WRAPPING = ("kubelet-extra-args", "kubelet-extra-arg", "kubelet-arg", "k3s-arg")
+_MINIKUBE = "extra-config"
 _MOST_FLAGS = 1000
 _LONGEST_LINE = 16384
 _SHOWN = 20
@@ -155,7 +157,10 @@ def _pairs_of_list(words: Sequence[object]) -> Iterator[tuple[str, str]]:
         if not sign and place < len(words) and name.startswith("--") and not str(words[place]).startswith("-"):
             value = str(words[place])
             place += 1
-        if bare in _WRAPPING:
+        if bare == _MINIKUBE:
+            value = value.removeprefix("kubelet.") if value.startswith("kubelet.") else ""
+        if bare in (*_WRAPPING, _MINIKUBE):
+            value = value.partition("@")[0]  # k3d: ...@agent:*
             yield from _pairs_of_list([each for each in _words(value) if not each.lstrip("-").startswith(_WRAPPING)])
         elif name.startswith("-") or bare in _OURS or sign:
             yield bare, value

@@ -233,6 +233,11 @@ def _talos(document: Document, _: Load) -> Iterator[KubeletPart]:
         yield flags.part_of(value_at(document, "machine.kubelet.extraArgs"), "machine.kubelet.extraArgs")
 
 
+def _k3d(document: Document, _: Load) -> Iterator[KubeletPart]:
+    path = "options.k3s.extraArgs"
+    yield flags.part_of([entry.get("arg") for _, entry in entries_at(document, path)], place(path, document))
+
+
 def _node_config(document: Document, load: Load) -> Iterator[KubeletPart]:
     for part in _at("spec.kubelet.config", flags_at="spec.kubelet.flags")(document, load):
         yield replace(part, adds=True)
@@ -279,6 +284,7 @@ _KINDS: Mapping[tuple[str, str], Reader] = {
     ("", "InitConfiguration"): _flags_at(_NODE),
     ("", "JoinConfiguration"): _flags_at(_NODE),
     ("", "List"): _list,
+    ("anywhere.eks.amazonaws.com", "Cluster"): _each("spec.workerNodeGroupConfigurations", "kubeletConfiguration"),
     ("argoproj.io", "Application"): _first(_values("spec.source.helm.valuesObject"), _helm_text),
     ("bootstrap.cluster.x-k8s.io", "EKSConfig"): _flags_at("spec.kubeletExtraArgs"),
     ("bootstrap.cluster.x-k8s.io", "EKSConfigTemplate"): _flags_at("spec.template.spec.kubeletExtraArgs"),
@@ -307,6 +313,7 @@ _KINDS: Mapping[tuple[str, str], Reader] = {
         _texts("nodeGroups[].overrideBootstrapCommand", "managedNodeGroups[].overrideBootstrapCommand"),
     ),
     ("helm.toolkit.fluxcd.io", "HelmRelease"): _values("spec.values"),
+    ("k3d.io", "Simple"): _k3d,
     ("k0s.k0sproject.io", "ClusterConfig"): _each("spec.workerProfiles", "values"),
     ("k0sctl.k0sproject.io", "Cluster"): _first(
         _each("spec.k0s.config.spec.workerProfiles", "values"), _texts("spec.hosts[].installFlags")
