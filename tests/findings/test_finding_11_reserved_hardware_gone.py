@@ -83,6 +83,16 @@ def test_finding_11_only_the_reserved_cpus_are_left(tmp_path: Path) -> None:
     assert not node.granted("a", "1")
 
 
+def test_finding_11_one_cpu_is_left(tmp_path: Path) -> None:
+    """Then nothing is reserved and nothing pinned; when the others are back, pods get CPUs of their own again."""
+    node = Watched(tmp_path, "{}\n")
+    assert str(node.granted("a", "2")) == "1-2"
+    node.becomes(f"{EIGHT}, offline 1-7")
+    assert (str(node.world.engine.node.reserved), str(node.granted("b", "1"))) == ("", "")
+    node.becomes()
+    assert (str(node.world.engine.node.reserved), str(node.granted("c", "2"))) == ("0", "1-2")
+
+
 def test_finding_11_more_are_reserved_by_number_than_are_left(tmp_path: Path) -> None:
     """A kubeReserved of six CPUs on a machine of eight of which four are online: all four are reserved."""
     node = Watched(tmp_path, "kubeReserved: {cpu: 6}\n")

@@ -384,4 +384,5 @@ def _lowest(cpus: CpuSet, count: int) -> CpuSet:
 
 
 def _full(free: CpuSet, more: int) -> Refusal:
-    return Refusal(Reason.UNEXPECTED, f"{more} CPUs more are needed, and {len(free)} are free")
+    needed = "1 CPU more is" if more == 1 else f"{more} CPUs more are"
+    return Refusal(Reason.UNEXPECTED, f"{needed} needed, and {'1 is' if len(free) == 1 else f'{len(free)} are'} free")

@@ -88,7 +88,7 @@ def reserved_set(machine: Machine, topology: CpuTopology, rules: Rules) -> CpuSe
         raise SettingsError(
             _KEY if cpu.reserved else "kubeReserved.cpu",
             f"[cpumanager] unable to reserve the required amount of CPUs (size of {chosen} did not equal "
-            f"{cpu.reserved_count}); this machine has {len(machine.online)} CPUs online",
+            f"{cpu.reserved_count}); this machine has {_cpus(len(machine.online))} online",
         )
     unknown = chosen - machine.online
     if unknown:
@@ -98,6 +98,10 @@ def reserved_set(machine: Machine, topology: CpuTopology, rules: Rules) -> CpuSe
             f"unknown CPU ID: {unknown.first}; name CPUs that are online: {machine.online}",
         )
     return chosen
+
+
+def _cpus(count: int) -> str:
+    return f"{count} CPU" if count == 1 else f"{count} CPUs"
 
 
 def _picked(machine: Machine, topology: CpuTopology, rules: Rules) -> CpuSet:

@@ -262,9 +262,10 @@ class CpuManager:
         if isinstance(taken, Refusal) or not self.rules.keep_shared:
             return taken
         if books.shared and not books.shared - taken:
+            asked = "the CPU asked for is" if count == 1 else f"the {count} CPUs asked for are"
             return Refusal(
                 Reason.SHARED_POOL,
-                f"the {count} CPUs asked for are all that the shared pool has left, which must not become empty",
+                f"{asked} all that the shared pool has left, which must not become empty",
                 facts={"requested": count, "shared": str(books.shared)},
             )
         return taken

@@ -22,7 +22,9 @@ def amount(resource: str, count: int) -> str:
         return f"{count} CPU" if count == 1 else f"{count} CPUs"
     if resource == ALIGN:
         return f"{millis(count)} of shared CPU"
-    return f"{bare(resource, count)} of {resource}" if is_memory(resource) else f"{count} {resource}"
+    if is_memory(resource):
+        return f"{bare(resource, count)} of {resource}" if count else f"no {resource}"
+    return f"{count} {resource}"
 
 
 def verb(resource: str, count: int, singular: str, plural: str) -> str:
