@@ -20,7 +20,7 @@ from agent.model.rules import Minor
 from agent.settings.conflicts import check_together
 from agent.settings.gates import GATES, needed
 from agent.settings.kubelet_names import IGNORED
-from agent.settings.kubelet_values import POLICIES, as_the_kubelet_reads
+from agent.settings.kubelet_values import POLICIES, TAKEN, as_the_kubelet_reads
 from agent.settings.model import (
     DeviceSettings,
     ExclusiveSettings,
@@ -294,8 +294,19 @@ def schema() -> dict[str, Any]:
         # an empty text is unset; false is off, as YAML reads it without quotes
         also = False if key == "pcieLocality" else ""
         described["anyOf"] = [{"$ref": described.pop("$ref")}, {"const": also}]
+    for key in TAKEN:
+        _may_be_unset(found["properties"][key])
     found["properties"] |= {"apiVersion": {"const": KUBELET_VERSION}, "kind": {"const": KUBELET_KIND}}
     return found
+
+
+def _may_be_unset(described: dict[str, Any]) -> None:
+    """A key without a value: Helm hands it on where the chart has no default for it."""
+    kinds = described.get("anyOf")
+    if kinds is None:
+        described["type"] = [described["type"], "null"]
+    elif {"type": "null"} not in kinds:
+        kinds.append({"type": "null"})
 
 
 def _write_defaults(properties: dict[str, dict[str, Any]], shown: Mapping[str, object]) -> None:

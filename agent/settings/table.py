@@ -51,7 +51,7 @@ def page() -> str:
         section = _section(whole, what)
         if section is not None:
             inner = defaults[key] if isinstance(defaults[key], dict) else {}
-            each = " (each entry)" if what.get("type") == "array" else ""
+            each = " (each entry)" if _type(what) == "array" else ""
             parts += ["", f"## {key}{each}", "", _RULE.sub("", section.get("description", "")), "", COLUMNS]
             parts += _rows(whole, section["properties"], inner)
     return "\n".join(parts) + "\n"
@@ -63,7 +63,7 @@ def _rows(whole: Mapping[str, Any], properties: Mapping[str, Any], defaults: Map
         shown = "" if default in (None, "", [], {}) or isinstance(default, dict) else f"`{_plain(default)}`"
         meaning = what.get("description", "")
         if _section(whole, what) is not None:
-            meaning = f"{meaning} See [below](#{key.lower()}{'-each-entry' if what.get('type') == 'array' else ''})."
+            meaning = f"{meaning} See [below](#{key.lower()}{'-each-entry' if _type(what) == 'array' else ''})."
         yield f"| `{key}` | {_values(whole, what)} | {shown} | {meaning.strip()} |"
 
 
@@ -91,6 +91,12 @@ def _resolved(whole: Mapping[str, Any], what: Mapping[str, Any]) -> Mapping[str,
     return what
 
 
+def _type(what: Mapping[str, Any]) -> str:
+    """The kind of a value that is there: what a kubelet's file may leave without one has null beside it."""
+    kind = what.get("type")
+    return str(kind[0] if isinstance(kind, list) else kind)
+
+
 def _values(whole: Mapping[str, Any], what: Mapping[str, Any]) -> str:
     """What may be written, in a few words."""
     if "anyOf" in what:
@@ -98,14 +104,14 @@ def _values(whole: Mapping[str, Any], what: Mapping[str, Any]) -> str:
     found = _resolved(whole, what)
     if "enum" in found:
         return ", ".join(f"`{each}`" for each in found["enum"])
-    if found.get("type") == "array":
+    if _type(found) == "array":
         return "a list" if _section(whole, what) else f"a list of {_values(whole, found['items'])}"
     if "properties" in found:
         return "a section"
     kinds = {"string": "text", "boolean": "`true`, `false`", "integer": "a number", "object": "a mapping"}
-    if found.get("type") == "integer" and {"minimum", "maximum"} <= found.keys():
+    if _type(found) == "integer" and {"minimum", "maximum"} <= found.keys():
         return f"{found['minimum']} to {found['maximum']}"
-    return kinds.get(str(found.get("type")), "text")
+    return kinds.get(_type(found), "text")
 
 
 if __name__ == "__main__":

@@ -263,6 +263,11 @@ apiVersion: eksctl.io/v1alpha5
 kind: ClusterConfig
 nodeGroups: [{name: a, kubeletExtraConfig: {cpuManagerPolicy: static}}]
 """
+EKSCTL_BOTTLEROCKET = """
+apiVersion: eksctl.io/v1alpha5
+kind: ClusterConfig
+managedNodeGroups: [{name: a, bottlerocket: {settings: {kubernetes: {cpu-manager-policy: static}}}}]
+"""
 K3D = """
 apiVersion: k3d.io/v1alpha5
 kind: Simple
@@ -312,6 +317,8 @@ spec: {rkeConfig: {machineSelectorConfig: [{config: {kubelet-arg: [cpu-manager-p
         ("root 1 /usr/bin/kubelet --cpu-manager-policy=static --v=2", STATIC),
         (EKS_ANYWHERE, STATIC),
         (RANCHER, STATIC),
+        ("[{name: a, kubeletConfig: null}, {name: b, kubeletConfig: {cpuManagerPolicy: static}}]", STATIC),
+        (EKSCTL_BOTTLEROCKET, STATIC),
         ("{kind: Pod}\n---\n{kind: KubeletConfiguration, cpuManagerPolicy: static}\n---\n", STATIC),
         ("---\n\n---\ncpuManagerPolicy: static\n---\n", STATIC),
     ],

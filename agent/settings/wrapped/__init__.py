@@ -16,7 +16,7 @@ from agent.settings.kubelet_names import IGNORED
 from agent.settings.kubelet_values import TAKEN
 from agent.settings.model import Settings
 from agent.settings.wrapped import flags
-from agent.settings.wrapped.forms import from_patch, parts_of
+from agent.settings.wrapped.forms import parts_of, parts_of_list
 from agent.settings.wrapped.part import Document, KubeletPart, Load, merged, named
 
 __all__ = ["KubeletPart", "find"]
@@ -64,8 +64,8 @@ def _sorted(documents: Sequence[object], load: Load) -> tuple[list[KubeletPart],
     for each in documents:
         if isinstance(each, str) and flags.holds_flags(each):
             found.append(flags.part_of_text(each, "flags of the kubelet"))
-        elif isinstance(each, list) and (patched := from_patch(each, load)):
-            found += patched
+        elif isinstance(each, list) and (inner := parts_of_list(each, load)):
+            found += inner
         elif not isinstance(each, Mapping):
             own.append(KubeletPart(each, "", kubelet=False))  # type: ignore[arg-type]  # refused with its type by the reader
         elif (parts := parts_of(each, load)) is not None:

@@ -202,7 +202,17 @@ def _ec2_node_class(document: Document, load: Load) -> Iterator[KubeletPart]:
     yield from found
 
 
-def from_patch(operations: Sequence[object], load: Load) -> list[KubeletPart]:
+def parts_of_list(documents: Sequence[object], load: Load) -> list[KubeletPart]:
+    """The parts of the documents of a list, as `az aks nodepool list` prints them; or of JSON patches."""
+    found = [
+        replace(part, where=f"[{number}].{part.where}")
+        for number, each in enumerate(documents[:_MOST_PATCHES])
+        for part in (parts_of(each, load) if isinstance(each, Mapping) else None) or ()
+    ]
+    return found or _from_patch(documents, load)
+
+
+def _from_patch(operations: Sequence[object], load: Load) -> list[KubeletPart]:
     """The parts of a list of JSON patches (RFC 6902), as Talos takes them: those of the document that they make."""
     made: dict[str, object] = {}
     for each in operations[:_MOST_PATCHES]:
@@ -310,6 +320,8 @@ _KINDS: Mapping[tuple[str, str], Reader] = {
     ("eksctl.io", "ClusterConfig"): _first(
         _each("nodeGroups", "kubeletExtraConfig"),
         _each("managedNodeGroups", "kubeletExtraConfig"),
+        _each("nodeGroups", "bottlerocket.settings.kubernetes", names.bottlerocket),
+        _each("managedNodeGroups", "bottlerocket.settings.kubernetes", names.bottlerocket),
         _texts("nodeGroups[].overrideBootstrapCommand", "managedNodeGroups[].overrideBootstrapCommand"),
     ),
     ("helm.toolkit.fluxcd.io", "HelmRelease"): _values("spec.values"),
