@@ -33,7 +33,7 @@ from agent.model.machine import Machine
 from agent.model.rules import Enforcement
 from agent.settings import Settings, parse, rules_of
 from agent.settings.conflicts import check_kernel
-from agent.settings.from_node import with_node_memory
+from agent.settings.from_node import derives_sum, reserved_on_nodes, with_node_memory
 from agent.settings.gates import uncounted
 from agent.settings.hardware import fitted
 from agent.settings.node_kubelet import doubt
@@ -110,7 +110,7 @@ class Setup:
             return room_of(self.node, reserved_cpu=kept.cpu_milli, reserved_memory=kept.memory, most_pods=most_pods)
         told = sum(part.get("cpu", 0) for part in (settings.kube_reserved, settings.system_reserved))
         cpus = 1000 * len(settings.reserved_system_cpus or ()) or told or 1000 * len(self.node.reserved)
-        memory = reserved_memory(settings, self.machine)
+        memory = reserved_on_nodes(settings) if derives_sum(settings) else reserved_memory(settings, self.machine)
         return room_of(self.node, reserved_cpu=cpus, reserved_memory=memory, most_pods=most_pods)
 
 
