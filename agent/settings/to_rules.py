@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 
+from agent.errors import SettingsError
 from agent.model.machine import Machine
 from agent.model.quantity import nano_of, parse_milli, show_bytes, units
 from agent.model.rules import Ceilings, Compatibility, CpuOptions, CpuRules, MemoryRules, Minor, Policy, Rules
