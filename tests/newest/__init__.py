@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools.image import ImageMissingError
+from tools.unpacking import extract
 
 ROOT = Path(__file__).parents[2]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "numalign" / "newest"
@@ -90,7 +91,7 @@ def _debian(folder: Path) -> None:
         "--dpkgopt=path-exclude=/usr/share/doc/*", SUITE, str(tar),
     )  # fmt: skip
     with tarfile.open(tar) as archive:
-        archive.extractall(folder, filter="fully_trusted")  # noqa: S202 - the root that was made above
+        extract(archive, folder)
     tar.unlink()
     if not (folder / f"usr/bin/python{VERSION}").exists():
         found = ", ".join(sorted(each.name for each in (folder / "usr/bin").glob("python3*")))

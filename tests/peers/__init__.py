@@ -28,7 +28,15 @@ ONLY_KEPT = False
 
 
 class PeerMissingError(Exception):
-    """The peer cannot be built here; the text says why."""
+    """The peer cannot be built here; the text says why.
+
+    Attributes:
+        program: that is missing for it, "" where that is not the reason.
+    """
+
+    def __init__(self, text: str, program: str = "") -> None:
+        super().__init__(text)
+        self.program = program
 
 
 def build(name: str, *, ldflags: str = "", package: str = ".", arch: str = "") -> Path:
@@ -73,7 +81,9 @@ def compiled(name: str, verb: str, *arguments: str | Path, cwd: Path = HERE, **m
         raise PeerMissingError(f"{name} is not kept")
     found = go.find()
     if found is None:
-        raise PeerMissingError(f"{name} needs Go {'.'.join(map(str, go.OLDEST))} to be built, and there is none")
+        raise PeerMissingError(
+            f"{name} needs Go {'.'.join(map(str, go.OLDEST))} to be built, and there is none", "go"
+        )
     try:
         done = subprocess.run(
             [found, verb, "-trimpath", *arguments], cwd=cwd, env={**os.environ, "CGO_ENABLED": "0", **more},

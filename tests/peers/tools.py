@@ -113,7 +113,7 @@ def module(path: str, version: str) -> Path:
     """The folder of a Go module's source, for the data that it has; raises PeerMissingError."""
     program = go.find()
     if program is None:
-        raise PeerMissingError(f"{path} is fetched by Go, and there is none on this machine")
+        raise PeerMissingError(f"{path} is fetched by Go, and there is none on this machine", "go")
     try:
         done = subprocess.run(
             [program, "mod", "download", "-json", f"{path}@{version}"], capture_output=True, text=True,
