@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of the tier that was asked for; those of one group run in one process, one after the other."""
+    """Keep the tests of the tier that was asked for."""
     tiers.choose(config, items)
 
 

@@ -44,8 +44,6 @@ SLOW = ("tests/docs/test_commands.py", "tests/docs/test_newcomer.py", "tests/rep
 """Files and tests of FOLDERS that take long for what they show."""
 EXAMPLES = "0.2"
 """The share of Hypothesis' examples in `make test`."""
-FIRST = ("tests/cluster",)
-"""Folders of `make check` whose tests follow each other in one process: the longest part begins first."""
 MARKS = ("needs", "go", "cluster", "root_cgroup", "lab")
 """A test with one of them is none of `make test`."""
 ELSEWHERE = ("releasing", "arm_guest")
@@ -62,15 +60,12 @@ LEFT_OUT = {".git", ".venv", "run", "dist", "__pycache__"}
 
 
 def choose(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep a tier's tests, and name the group that each runs in when processes share the work."""
+    """Keep a tier's tests."""
     tier = config.getoption("tier")
     kept = [each for each in items if tier == ALL or (_quick(each) if tier == TEST else _rest(each))]
     if len(kept) < len(items):
         config.hook.pytest_deselected(items=[each for each in items if each not in set(kept)])
         items[:] = kept
-    if hasattr(config, "workerinput"):
-        for each in kept:
-            each.add_marker(pytest.mark.xdist_group(_group(each)))
 
 
 def _quick(item: pytest.Item) -> bool:
@@ -86,14 +81,6 @@ def _quick(item: pytest.Item) -> bool:
 def _rest(item: pytest.Item) -> bool:
     """Whether `make check` runs it after `make test`: random examples are others each time."""
     return not _quick(item) or bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
-
-
-def _group(item: pytest.Item) -> str:
-    """Tests of one group follow each other in one process: those of a file, or those that share a real hierarchy."""
-    if item.get_closest_marker("root_cgroup"):
-        return "cgroups"
-    folder = next((each for each in FIRST if item.nodeid.startswith(f"{each}/")), None)
-    return folder or item.nodeid.partition("::")[0]
 
 
 # ---- commands
@@ -181,11 +168,11 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _pytest(tier: str, *paths: str, **more: str) -> int:
-    """Run a tier's tests by as many processes as this one may have CPUs."""
+    """Run a tier's tests by as many processes as this one may have CPUs; those of a file follow each other in one."""
     RUN.mkdir(parents=True, exist_ok=True)
     number = len(os.sched_getaffinity(0))
     return _run(
-        "python", "-m", "pytest", "-q", f"--tier={tier}", f"-n{number}", "--dist=loadgroup", "--no-loadscope-reorder",
+        "python", "-m", "pytest", "-q", f"--tier={tier}", f"-n{number}", "--dist=loadfile", "--no-loadscope-reorder",
         f"--junitxml={RUN / ('test' if tier == TEST else 'check')}.xml", "--durations=10", *paths, **more,
     )  # fmt: skip
 
