@@ -222,21 +222,75 @@ def test_only_the_boot_is_tried_once_more(folder: Path, fault: str, again: int, 
     assert said.count("start ") == starts
 
 
+PYTHON = """#!/bin/sh
+echo "python $@" >> ran
+case "$*" in
+*"tests.lab kept") exit ${KEPT:-0} ;;
+*"tests.lab ci"*) exit ${LAB:-0} ;;
+*closing) echo "3 passed, 0 failed, 1 skipped" ;;
+esac
+"""
+MAKE = """#!/bin/sh
+echo "make $@" >> ran
+case "$*" in *test) exit ${TEST:-0} ;; *check) exit ${CHECK:-0} ;; esac
+"""
+
+
+def ci(folder: Path, **codes: int) -> tuple[int, list[str], list[str]]:
+    """.ci/run as it is written, with stand-ins for make and Python.
+
+    Args:
+        folder: for the script.
+        codes: the exit codes of TEST, CHECK and LAB, and of the question what is KEPT.
+
+    Returns:
+        Its exit code, the commands that it ran, and the lines that it said.
+    """
+    for name, text in {
+        ".ci/run": (ROOT / ".ci/run").read_text(),
+        ".venv/bin/python": PYTHON,
+        "bin/make": MAKE,
+    }.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    told = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", **{name: str(code) for name, code in codes.items()}}
+    done = subprocess.run(
+        [folder / ".ci/run"], cwd=folder, env={**os.environ, **told}, capture_output=True, text=True, check=False
+    )
+    ran = (folder / "ran").read_text().splitlines()
+    return done.returncode, [each for each in ran if " -c " not in each], done.stdout.splitlines()
+
+
 @pytest.mark.parametrize("code", [0, 1, 3, 124, 137])
 def test_ci_ends_with_the_exit_code_of_the_lab(folder: Path, code: int) -> None:
-    """The last part of .ci/run as it is written, with a stand-in for Python: no code is turned into another one."""
-    script = (ROOT / ".ci/run").read_text()
-    tail = script[script.index("# The lab: its core") :]
-    fake = folder / ".venv/bin/python"
-    fake.parent.mkdir(parents=True)
-    fake.write_text(f'#!/bin/sh\necho "asked for $@"\nexit {code}\n')
-    fake.chmod(0o755)
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", f"say() {{ echo $*; }}\nlab= tests=1500 SECONDS=30\n{tail}"],
-        cwd=folder, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == code
-    assert "asked for -m tests.lab ci 42 --tests-took 1500" in done.stdout
+    """No code is turned into another one; the last line is the sum of the tests whatever it is."""
+    found, ran, said = ci(folder, LAB=code)
+    assert found == code
+    assert ran[-2].startswith("python -m tests.lab ci 4")
+    assert said[-1] == "3 passed, 0 failed, 1 skipped"
+    assert "the lab: run" in said[-2]
+
+
+def test_ci_without_the_labs_builds_leaves_the_lab_out_and_says_so(folder: Path) -> None:
+    """`make test`, then `make check`; the line before the sum says that there was no lab, and what brings it."""
+    code, ran, said = ci(folder, KEPT=3)
+    assert code == 0
+    assert [each for each in ran if each.startswith("make")] == [
+        f"make --no-print-directory {each}" for each in ("setup", "test", "check")
+    ]
+    assert not [each for each in ran if "tests.lab ci" in each]
+    assert "the lab: left out" in said[-2]
+    assert "`make lab`" in said[-2]
+
+
+@pytest.mark.parametrize(("codes", "last"), [({"TEST": 2}, "test"), ({"CHECK": 2}, "check")])
+def test_ci_ends_red_where_a_target_is(folder: Path, codes: dict[str, int], last: str) -> None:
+    """Nothing follows it but the closing lines, which say the exit code."""
+    code, ran, said = ci(folder, **codes)
+    assert code == 2
+    assert ran[-2:] == [f"make --no-print-directory {last}", "python -m tests.tiers closing"]
+    assert "exit code 2" in said[-2]
 
 
 @pytest.mark.parametrize("kind", KINDS)

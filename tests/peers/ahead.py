@@ -86,7 +86,7 @@ TIERS: Mapping[str, Tier] = {
     ),
     "archive": Tier(
         "the image", {"the image": _image},
-        f"{programs.COMMAND}, as root",
+        programs.COMMAND,
     ),
     "releasing": Tier(
         "a release, its signatures and its verification",
@@ -99,11 +99,11 @@ TIERS: Mapping[str, Tier] = {
     "arches": Tier(
         "images of every architecture",
         {f"what the image for {each} is made of": partial(_parts, each) for each in image.MACHINES},
-        f"{programs.COMMAND}, as root",
+        programs.COMMAND,
     ),
     "arm_guest": Tier(
         "a guest of 64-bit ARM", {"QEMU": arm.qemu, "its kernel": arm.kernel, "its disk": arm.disk},
-        f"{programs.COMMAND}, as root",
+        programs.COMMAND,
     ),
 }  # fmt: skip
 """By their fixture's name."""

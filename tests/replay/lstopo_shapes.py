@@ -77,7 +77,7 @@ def main() -> None:
         for version in (1, 2):
             write(FOLDER / f"{name}.v{version}.xml", "--if", "synthetic", "--input", words, version=version)
     with tempfile.TemporaryDirectory() as folder, tarfile.open(OWN / f"{RECORDED}.tar.xz") as archive:
-        extract(archive, folder, "data")
+        extract(archive, Path(folder), "data")
         root = next(path.parent for path in sorted(Path(folder).rglob("sys")) if path.is_dir())
         for version in (1, 2):
             write(FOLDER / f"{RECORDED}.v{version}.xml", version=version, root=root)
