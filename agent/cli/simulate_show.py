@@ -225,7 +225,7 @@ def _held(result: Result, fate: Fate) -> tuple[str, str]:
     dry_run = result.nodes[fate.site]
     grants = [dry_run.ledger.grant(fate.record.pod.uid, each.name) for each in fate.record.pod.containers]
     cpus = CpuSet.union(grant.cpus for grant in grants if grant.cpus)
-    nodes = NodeSet.union(grant.mems for grant in grants if grant.mems) | dry_run.node.machine.nodes_of(cpus)
+    nodes = NodeSet.union(grant.mems for grant in grants if grant.mems) | dry_run.node.seen.nodes_of(cpus)
     return counted(cpus) if cpus else "shared", str(nodes) or "-"
 
 

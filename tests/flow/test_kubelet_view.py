@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agent.app.page.views import view_of
 from agent.errors import SettingsError
 from agent.host.machines import open_machine
 from agent.model.cgroup import Level
@@ -126,6 +127,18 @@ def test_a_cache_without_id_attracts_only_under_fixed(name: str, fixed: list[str
         for count in ("4", "3"):
             ledger = node.admit(ledger, pod_from(manifest(f"db{count}", container(cpu=count)))).ledger
         assert [str(ledger.grant(f"db{count}", "app").cpus) for count in ("4", "3")] == expected, answer
+
+
+def test_what_is_told_of_pods_names_the_nodes_that_decided(tmp_path: Path) -> None:
+    """Two pods on the packages of a kernel without NUMA: table and books call these nodes 0 and 1."""
+    world = World(tmp_path, machine=recorded("no-numa"), settings={**SETTINGS, "compatibility": KUBELET})
+    world.engine.pods_listed({"db", "next"})
+    for number, name in enumerate(("db", "next")):
+        world.run(manifest(name, container(cpu="3"), created=number))
+    told = view_of(world.engine.ledger, world.engine.node)
+    assert [str(row.nodes) for row in told.rows] == ["0", "1"]
+    assert [(use.id, str(use.exclusive)) for use in told.nodes] == [(0, "1-3"), (1, "4-6")]
+    assert [str(each.affinity["app"].nodes) for each in world.engine.ledger.pods.values()] == ["0", "1"]
 
 
 def test_a_kernel_without_numa_has_no_memory_to_manage() -> None:

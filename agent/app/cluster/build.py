@@ -145,7 +145,7 @@ def cluster_node(options: ClusterOptions, *, steps: Steps = lambda _name: None) 
         refusals, count = setup.now.settings.refusals, _action_counter(metrics)
         pod_reporter = PodReporter(
             publisher, Regarding("Node", "", options.node_name, options.node_name),
-            lambda: (engine.snapshot.node.machine, engine.snapshot.node.rules), ran=begun.ran.__contains__,
+            lambda: (engine.snapshot.node.seen, engine.snapshot.node.rules), ran=begun.ran.__contains__,
             most_refusals=refusals.per_owner_per_hour, fallback=OnMisalignment(refusals.fallback.value),
             acting=lambda: engine.acting, count=count, exempt=exempt, hints=hints,
         )  # fmt: skip

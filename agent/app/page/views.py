@@ -93,7 +93,7 @@ def view_of(
     known = known or {}
     pods = {uid: record.pod for uid, record in ledger.pods.items()}
     pods |= {uid: each.pod for uid, each in known.items() if uid not in pods and not each.ended}
-    machine = node.machine if node else None
+    machine = node.seen if node else None
     rows = [
         _row(pod, container, ledger, machine, known.get(pod.uid), (words or {}).get((pod.uid, container.name)))
         for pod in sorted(pods.values(), key=lambda each: (each.created, each.uid))

@@ -174,7 +174,7 @@ def _span(outcome: Outcome, fate: Fate) -> int:
     found = confined.nodes if confined else NodeSet()
     for container in fate.record.pod.containers:
         grant = ledger.grant(uid, container.name)
-        found |= dry_run.node.machine.nodes_of(grant.cpus) if grant.cpus else NodeSet()
+        found |= dry_run.node.seen.nodes_of(grant.cpus) if grant.cpus else NodeSet()
         for block in grant.memory:
             held = NodeSet.from_ids(node for node, size in block.split if size) if block.split else block.nodes
             found |= held if block.size else NodeSet()
@@ -279,7 +279,7 @@ def _containers(dry_run: DryRun, fate: Fate) -> list[dict[str, Any]]:
             {
                 "name": container.name,
                 "cpus": str(cpus) if cpus else None,
-                "numaNodes": str(dry_run.node.machine.nodes_of(cpus)) if cpus else "",
+                "numaNodes": str(dry_run.node.seen.nodes_of(cpus)) if cpus else "",
                 "memory": memory,
                 "memoryNodes": str(NodeSet.union(block.nodes for block in grant.memory)),
                 "devices": {name: list(ids) for name, ids in sorted(grant.devices.items())},

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from agent.core.accounting.invariants import Managed
+from agent.core.machines.kubelet_view import managed
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 
@@ -54,7 +55,7 @@ class NodeUse:
 
 
 def usage(ledger: Ledger, node: Managed) -> tuple[NodeUse, ...]:
-    """All NUMA nodes, ascending id, memory-only ones too."""
+    """All NUMA nodes as the managers see them, ascending id, memory-only ones too."""
     books = {book.id: book for book in ledger.memory.nodes}
     taken = CpuSet.union(
         [
@@ -63,7 +64,7 @@ def usage(ledger: Ledger, node: Managed) -> tuple[NodeUse, ...]:
         ]
     )
     found = []
-    for each in node.machine.nodes:
+    for each in managed(node.machine, node.rules.compatibility).nodes:
         book = books.get(each.id)
         memory = {
             name: MemoryUse(size, book.system.get(name, 0) if book else 0, book.reserved.get(name, 0) if book else 0)

@@ -270,7 +270,7 @@ class _Resize:
         left -= CpuSet.union(held.get(each.name, CpuSet()) for each in beside)
         if not (self._options or self._node.rules.cpu.options).full_pcpus_only:
             return left
-        return CpuSet.union(core for core in self._node.machine.cores if core.issubset(left))
+        return CpuSet.union(core for core in self._node.seen.cores if core.issubset(left))
 
     def _nearest(self, name: str, held: CpuSet, count: int, free: CpuSet) -> CpuSet | Refusal:
         """All that is held already, and the nearest of what is free."""
@@ -292,11 +292,11 @@ class _Resize:
 
     def _beside(self, held: CpuSet) -> CpuSet:
         """The other threads of its cores."""
-        return CpuSet.union(core for core in self._node.machine.cores if core & held) - held
+        return CpuSet.union(core for core in self._node.seen.cores if core & held) - held
 
     def _zones(self, home: NodeSet, held: CpuSet, free: CpuSet) -> Iterator[CpuSet]:
         """What to take from, nearest first, each with all that is nearer; not beyond its nodes if it is strict."""
-        machine = self._node.machine
+        machine = self._node.seen
         inside = free & machine.cpus_of(home)
         if held:
             yield inside & (CpuSet.union(group for group in machine.l3 if group & held) | self._beside(held))
@@ -318,16 +318,16 @@ class _Resize:
 
     def _home(self, name: str, held: CpuSet) -> NodeSet:
         """The nodes that it is to stay on: its affinity's, or those where it has something."""
-        machine = self._node.machine
+        machine = self._node.seen
         hint = self._record.affinity.get(name)
-        if self._record.policy in STRICT and hint is not None and hint.nodes:
+        if self._record.policy in STRICT and hint is not None and hint.nodes and hint.nodes & machine.node_set:
             return hint.nodes & machine.node_set
         own = self._ledger.cpus.assigned.get(self._pod.uid, {}).values()
         here = machine.nodes_of(held or CpuSet.union(own))
         return here or machine.node_set
 
     def _distance(self, home: NodeSet, other: int) -> int:
-        machine = self._node.machine
+        machine = self._node.seen
         order = [node.id for node in machine.nodes]
         distances = [machine.by_node[each].distances for each in home]
         return min((each[order.index(other)] for each in distances if each), default=0)
@@ -370,7 +370,7 @@ class _Resize:
     def _affinity(self) -> Mapping[str, Hint]:
         """Where a container that got its first CPUs now belongs; the others belong where they did."""
         affinity = dict(self._record.affinity)
-        machine = self._node.machine
+        machine = self._node.seen
         for name, cpus in self._ledger.cpus.assigned.get(self._pod.uid, {}).items():
             hint = affinity.get(name)
             if hint is None or hint.nodes is None:

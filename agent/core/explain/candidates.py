@@ -25,7 +25,7 @@ def unit_of(resource: str) -> int:
 
 def most_of(node: Node, resource: str) -> int:
     """How many CPUs or devices the node has: nobody is given more, whatever a pod asks for."""
-    return len(node.machine.online) if resource == "cpu" else len(node.inventory.resources.get(resource, ()))
+    return len(node.seen.online) if resource == "cpu" else len(node.inventory.resources.get(resource, ()))
 
 
 def requests_of(node: Node, pod: Pod) -> Iterator[tuple[Container, str, int]]:
@@ -95,7 +95,7 @@ def nodes_held(node: Node, ledger: Ledger, pod: Pod) -> NodeSet:
     confined = ledger.cpus.confined.get(pod.uid)
     cpus = CpuSet.union(ledger.cpus.assigned.get(pod.uid, {}).values())
     blocks = ledger.memory.blocks.get(pod.uid, {}).values()
-    nodes = node.machine.nodes_of(cpus) | NodeSet.union(block.nodes for each in blocks for block in each)
+    nodes = node.seen.nodes_of(cpus) | NodeSet.union(block.nodes for each in blocks for block in each)
     places = {(name, each.id): each.nodes for name, found in node.inventory.resources.items() for each in found}
     for held in ledger.devices.held.get(pod.uid, {}).values():
         nodes |= NodeSet.union(places.get((name, each)) or NodeSet() for name, ids in held.items() for each in ids)

@@ -20,7 +20,7 @@ def holdings_of(node: Node, ledger: Ledger, pod: Pod) -> tuple[Holding, ...]:
     found = []
     for container in pod.containers:
         grant = ledger.grant(pod.uid, container.name)
-        nodes = node.machine.nodes_of(grant.cpus) if grant.cpus else NodeSet()
+        nodes = node.seen.nodes_of(grant.cpus) if grant.cpus else NodeSet()
         nodes |= grant.mems or NodeSet()
         pool = ledger.cpus.shared
         if confined:
@@ -41,7 +41,7 @@ def holdings_of(node: Node, ledger: Ledger, pod: Pod) -> tuple[Holding, ...]:
 
 def words_of(node: Node, got: Holding) -> str:
     """One container's share: "CPUs 2-5 and 4Gi of memory on NUMA node 0"."""
-    parts = [(cpus(got.cpus), node.machine.nodes_of(got.cpus))] if got.cpus else []
+    parts = [(cpus(got.cpus), node.seen.nodes_of(got.cpus))] if got.cpus else []
     parts += [(amount(block.resource, block.size), block.nodes) for block in got.memory if block.size]
     for resource, ids in sorted(got.devices.items()):
         parts.append((f"{resource} {', '.join(ids)}", _near(node, resource, ids)))
@@ -59,7 +59,7 @@ def gives(node: Node, ledger: Ledger, pod: Pod) -> dict[str, str]:
 def held_words(node: Node, ledger: Ledger, pod: Pod) -> str:
     """All that a pod holds, in words: "it holds CPUs 2-5 on NUMA node 0"; "" for nothing."""
     held = CpuSet.union(ledger.cpus.assigned.get(pod.uid, {}).values())
-    parts = [(cpus(held), node.machine.nodes_of(held))] if held else []
+    parts = [(cpus(held), node.seen.nodes_of(held))] if held else []
     sizes: dict[str, int] = {}
     nodes: dict[str, NodeSet] = {}
     for blocks in ledger.memory.blocks.get(pod.uid, {}).values():

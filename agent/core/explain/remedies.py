@@ -246,7 +246,7 @@ class _Search:
 
     def _several(self, holders: list[Pod], where: Mapping[str, NodeSet]) -> Iterator[tuple[Pod, ...]]:
         """Sets of pods of which none can be left out: of one NUMA node each, and of the latest comers."""
-        lines = [[pod for pod in holders if node in where[pod.uid]] for node in self.node.machine.node_set]
+        lines = [[pod for pod in holders if node in where[pod.uid]] for node in self.node.seen.node_set]
         lines.append(sorted(holders, key=lambda each: (-each.created, each.uid)))
         for line in lines:
             decommission = list[Pod]()

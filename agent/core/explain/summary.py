@@ -141,7 +141,7 @@ def _beside(facts: Facts) -> Iterator[str]:
     for got in facts.holdings:
         if not got.beside or not got.cpus:
             continue
-        apart = facts.node.machine.nodes_of(got.beside) - facts.node.machine.nodes_of(got.cpus)
+        apart = facts.node.seen.nodes_of(got.beside) - facts.node.seen.nodes_of(got.cpus)
         far = (
             f", on {on(apart)} too, where none of its own lies: policies and memory count its own alone"
             if apart

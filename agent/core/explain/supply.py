@@ -81,11 +81,11 @@ class Counter:
         free |= CpuSet.union(ledger.cpus.assigned.get(self.pod.uid, {}).values()) if not container else CpuSet()
         found = next((each for each in self.pod.containers if each.name == container), None)
         count = exclusive_count(self.pod, found, rules) if found else pod_exclusive_count(self.pod, rules)
-        nodes = self.node.machine.nodes
+        nodes = self.node.seen.nodes
         return Supply(
             count,
             {each.id: len(each.cpus & free) for each in nodes if each.cpus},
-            {each.id: len(each.cpus & self.node.machine.online) for each in nodes if each.cpus},
+            {each.id: len(each.cpus & self.node.seen.online) for each in nodes if each.cpus},
             len(free),
         )
 
@@ -112,7 +112,7 @@ class Counter:
         if resource in self.node.inventory.reported:
             return Supply(amount)
         free = [each for each in known if each.healthy and each.id not in taken]
-        nodes = self.node.machine.node_set
+        nodes = self.node.seen.node_set
         return Supply(
             amount,
             {node: sum(node in (each.nodes or ()) for each in free) for node in nodes},
