@@ -67,9 +67,11 @@ def test_the_view_is_the_machine_but_for_what_is_written_down(odd: Odd) -> None:
 
 @pytest.mark.parametrize("recording", FIRST_FORMAT, ids=lambda path: path.name.partition(".")[0])
 def test_a_recording_of_the_first_format_is_taken_as_if_it_were_whole(recording: Path) -> None:
-    """It has an id for each outer cache once, and none of inner ones: that says nothing of the kernel."""
+    """It has an id for each outer cache once, and none of inner ones: that says nothing of the kernel.
+
+    On one of them a thread is offline, so that the L3 cache is not as large as the kubelet takes the node to be.
+    """
     machine = open_machine(str(recording))
-    # With a thread offline the kubelet keeps the cache that spans the node (defect D22).
     uneven = {"uncore": {0: 0, 2: 0, 3: 0}} if recording.name.startswith("guest-offline") else {}
     assert parts(kubelet_view(machine)) == {**parts(machine), **uneven}
     with open_root(str(recording)) as files:
