@@ -42,11 +42,13 @@ Examples:
 )  # fmt: skip
 @config_option
 @root_option
+@click.option("--strict", is_flag=True,
+              help="End with 2 where an annotation cannot be followed, or may be a typing error.")  # fmt: skip
 @click.option("--details", "-v", is_flag=True, help="Show requests, hints, merges and grants, too.")
 @click.option("--output", "-o", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(
     *, pod: str | None, manifest: Path | None, state_dir: Path | None, config: Path | None, root: str | None,
-    details: bool, output: str,
+    strict: bool, details: bool, output: str,
 ) -> None:  # fmt: skip
     """Say why POD was refused, or where it lies and why there, and what would have let it in.
 
@@ -55,7 +57,7 @@ def command(
     is asked about alone, beside those that are there.
 
     Exit codes: 0 it is in, or would be; 1 it is refused, or would be, or requests more than the machine has; 2 wrong
-    input, or no such pod; 3 a fault of this machine, or no ledger.
+    input (with --strict also what cannot be followed), or no such pod; 3 a fault of this machine, or no ledger.
     """
     if pod is None and manifest is None:
         raise SettingsError("POD", "name a pod, or the --manifest of one; numalign state lists those that are there")
@@ -65,14 +67,13 @@ def command(
     )
     notes, wrong = desk.notes, tuple[str, ...]()
     if manifest is None:
-        found = [desk.explain(desk.find(pod or ""))]
+        one = desk.find(pod or "")
+        found, odd = [desk.explain(one)], desk.unfollowed(one)
     else:
         there, read = desk.pods(), manifests(manifest)
-        notes, wrong = (*read.notes, *desk.notes), read.wrong
-        found = [
-            desk.explain(each, hypothetical=each.uid not in there, claims=claims)
-            for each, claims in _named(read.pods, pod)
-        ]
+        notes, wrong, asked = (*read.notes, *desk.notes), read.wrong, _named(read.pods, pod)
+        found = [desk.explain(each, hypothetical=each.uid not in there, claims=claims) for each, claims in asked]
+        odd = bool(read.odd) or any(desk.unfollowed(each) for each, _ in asked)
     if output == "json":
         bodies = [{**to_json(each), "notes": [*each.all_notes, *notes], "wrong": list(wrong)} for each in found]
         click.echo(json.dumps(bodies[0] if pod is not None or len(bodies) == 1 else bodies, indent=2))
@@ -83,7 +84,7 @@ def command(
     for sentence in wrong:
         click.echo(f"numalign: left out, not explained: {sentence}", err=True)
     refused = any(each.verdict in (Verdict.REFUSED, Verdict.UNSCHEDULABLE) for each in found)
-    sys.exit(WRONG if wrong else REFUSED if refused else 0)
+    sys.exit(WRONG if wrong or (strict and odd) else REFUSED if refused else 0)
 
 
 def _named(pods: tuple[tuple[Pod, bool], ...], name: str | None) -> tuple[tuple[Pod, bool], ...]:

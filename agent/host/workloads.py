@@ -49,6 +49,7 @@ class Workloads:
         wrong: what cannot be read.
         claimants: pods with DRA claims as they are written, by uid.
         dra: ResourceClaims and ResourceSlices as they are written.
+        odd: of the notes, those on what may be a typing error.
     """
 
     items: tuple[WorkloadItem, ...] = ()
@@ -57,6 +58,7 @@ class Workloads:
     wrong: tuple[Wrong, ...] = ()
     claimants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     dra: tuple[Mapping[str, Any], ...] = ()
+    odd: tuple[str, ...] = ()
 
     def sentences(self) -> tuple[str, ...]:
         """All notes; what was left out comes first."""
@@ -144,7 +146,7 @@ class _Reading:
             self.wrong.append(Wrong("pods", f"{self.more_wrong} more documents cannot be read"))
         return Workloads(
             (*running, *timed), self._left_out(counted), tuple(self._notes(counted)), tuple(self.wrong),
-            self.claimants, tuple(self.dra),
+            self.claimants, tuple(self.dra), tuple(self.hints[:MOST_HINTS]),
         )  # fmt: skip
 
     def _refuse(self, label: str, why: str, number: int) -> None:

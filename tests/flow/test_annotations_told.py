@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from agent.cli import group
 from agent.engine.explaining import explained
 from agent.kube.nodes import node_facts, unknown_sentence
 from tests.flow.told import Told, telling
@@ -159,3 +161,26 @@ def test_a_wish_that_names_no_container_is_told_as_such(tmp_path: Path) -> None:
     found = explained(world.engine.snapshot, "p")
     assert found is not None
     assert "numalign.io/exclusive names no container of the pod" in f"{found.summary} {found.reasons}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "annotation", "code"),
+    [
+        ("Pod", "numalign.io/policy: restricted", 0),
+        ("Pod", "numalign.io/policy: strict", 2),
+        ("Pod", "numalgin.io/policy: none", 2),
+        ("Deployment", "numalign.io/policy: none", 2),
+    ],
+    ids=["good", "value", "domain", "place"],
+)
+def test_a_pipeline_can_stop_at_an_annotation_that_does_nothing(
+    tmp_path: Path, kind: str, annotation: str, code: int
+) -> None:
+    """`explain --strict` ends with 2; without it the answer's own exit code counts."""
+    spec = "{containers: [{name: a}]}"
+    spec = f"{{template: {{spec: {spec}}}}}" if kind == "Deployment" else spec
+    metadata = f"{{name: p, annotations: {{{annotation}}}}}"
+    (tmp_path / "a.yaml").write_text(f"kind: {kind}\nmetadata: {metadata}\nspec: {spec}\n")
+    words = ["explain", "--manifest", str(tmp_path / "a.yaml"), "--root", "two-sockets"]
+    assert CliRunner().invoke(group, [*words, "--strict"]).exit_code == code
+    assert CliRunner().invoke(group, words).exit_code == 0

@@ -74,6 +74,10 @@ class OfflineQueries:
         several = ", ".join(f"{pod.key} ({pod.uid})" for pod in sorted(found, key=lambda each: each.key))
         raise SettingsError("POD", f'"{name[:80]}" names several pods; give namespace/name or uid: {several}')
 
+    def unfollowed(self, pod: Pod) -> bool:
+        """Whether an annotation of the pod, or of its namespace, cannot be followed as it is written."""
+        return bool(checked_settings(self.node, pod).problems)
+
     def gone(self, pod: Pod) -> bool:
         """Whether it was refused, and has ended since."""
         return pod.uid in self.outside and self.outside[pod.uid].gone
@@ -135,11 +139,13 @@ class Manifests:
         pods: (pod, whether it uses DRA claims); of a workload the first of its pods.
         notes: what was left out, or may be a typing error; sentences.
         wrong: documents that cannot be read, one sentence each.
+        odd: of the notes, those on what may be a typing error.
     """
 
     pods: tuple[tuple[Pod, bool], ...]
     notes: tuple[str, ...] = ()
     wrong: tuple[str, ...] = ()
+    odd: tuple[str, ...] = ()
 
 
 def manifests(path: Path) -> Manifests:
@@ -153,11 +159,12 @@ def manifests(path: Path) -> Manifests:
         raise SettingsError("--manifest", f"{path} {what}; name a manifest, or a folder of them")
     folder = read_folder(path) if path != STDIN else ManifestFolder()
     if folder.pods and not folder.wrong:
-        return Manifests(tuple((pod, pod.uid in folder.claimants) for pod in folder.pods), folder.odd)
+        pods = tuple((pod, pod.uid in folder.claimants) for pod in folder.pods)
+        return Manifests(pods, folder.odd, odd=folder.odd)
     found = read_workloads([path])
     wrong = tuple(map(str, found.wrong))
     items = {each.owner or each.pod.uid: each for each in reversed(found.items)}
     if not items:
         raise SettingsError("--manifest", "; ".join(wrong[:3]) or f"{path}: {found.nothing()}")
     pods = tuple((each.pod, each.claims) for each in reversed(items.values()))
-    return Manifests(pods, found.sentences(), wrong)
+    return Manifests(pods, found.sentences(), wrong, found.odd)
