@@ -18,6 +18,18 @@ from agent.model.ledger import Ledger
 from agent.model.outcome import OBSTACLE, Reason
 
 
+def kept(ledger: Ledger, known: TrackedPod) -> Ledger:
+    """The ledger in which a refused pod that runs has its obstacle: the next start asks the ledger alone."""
+    record, refusal = ledger.pods.get(known.pod.uid), known.refusal
+    if record is None or refusal is None or not refusal.obstacle:
+        return ledger
+    words = f"{refusal.reason}: {refusal.message}"
+    if record.why.get("") != words:
+        return ledger
+    record = replace(record, why={**record.why, "": f"{words}: {refusal.obstacle}"})
+    return replace(ledger, pods={**ledger.pods, known.pod.uid: record})
+
+
 def with_obstacle(node: Node, ledger: Ledger, known: TrackedPod, given: Given | None = None) -> TrackedPod:
     """The pod, its refusal with what is in its way (`OBSTACLE`); the same pod where the message says it already.
 

@@ -20,6 +20,7 @@ from agent.engine.deciding import checked_settings, decided, set_aside, was_set_
 from agent.engine.device_tracker import DeviceTracker, reported_before
 from agent.engine.fault_isolation import sentence
 from agent.engine.migrate import Migrated, migrate
+from agent.engine.obstacle import kept
 from agent.engine.recover import Recovered
 from agent.engine.state import State
 from agent.engine.tracked_pod import Exempt, Switches, TrackedPod, nothing_to_refuse, same, softer
@@ -193,7 +194,8 @@ def decide(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
         state.node, state.ledger, known, given=given, unwritable=state.unwritable,
         switches=state.switches, now=at.now, line=queue_of(state.pods, rules, but=pod.uid), judge=at.judge,
     )  # fmt: skip
-    state = state.with_pods(at.told(state.node, state.ledger, known, given), ledger=ledger)
+    known = at.told(state.node, state.ledger, known, given)
+    state = state.with_pods(known, ledger=kept(ledger, known))
     out = crowded_out(state.pods, rules, state.switches.most_waiting)
     return Transition(state.with_pods(*out.values()), tuple(each.pod for uid, each in out.items() if uid != pod.uid))
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from agent.app.page.views import view_of
 from agent.core.explain import first_obstacle
 from agent.engine import obstacle
 from agent.kube.pod_report import carried
@@ -120,3 +121,16 @@ def test_the_words_fit_an_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     world.see(manifest("p", container(cpu="5"), policy="single-numa-node"))
     assert world.ears.refused_["p"].obstacle.endswith("...")
     assert len(world.ears.refused_["p"].obstacle) == 40
+
+
+def test_the_numbers_outlive_the_agent(tmp_path: Path) -> None:
+    """A refused pod that runs on the shared pool: the next agent, whose page asks the ledger, has them still."""
+    world = World(tmp_path)
+    world.run(manifest("p", container(cpu="7"), policy="single-numa-node"))
+    told = "TopologyAffinityError: Resources cannot be allocated with Topology locality: no NUMA node of this machine"
+    assert world.engine.ledger.pods["p"].why[""].startswith(told)
+    after = World(tmp_path, store=world.store, pods=world.pods.values())
+    (row,) = view_of(after.engine.ledger, after.engine.node, after.engine.pods).rows
+    assert "7 CPUs, even when empty: the largest has 4" in row.why
+    (row,) = view_of(world.engine.ledger, world.engine.node, world.engine.pods).rows
+    assert row.why.startswith("no NUMA node of this machine has 7 CPUs"), "said once, without the kubelet's words"

@@ -120,7 +120,7 @@ def test_node_without_the_agent_reads_annotations(scene: Scene) -> None:
     text = scene.desk.run("kubectl", "numalign", "node", NODE)
     assert rows(text)[f"{NODE}/trader"][1:3] == ["1-2,9-10", "0"]
     assert "was not asked" in text
-    assert "no agent runs on node nowhere" in scene.desk.run("kubectl", "numalign", "node", "nowhere")
+    assert "there is no node nowhere" in scene.desk.run("kubectl", "numalign", "node", "nowhere", code=1)
 
 
 def test_faults_are_one_sentence(scene: Scene) -> None:

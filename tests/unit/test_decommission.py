@@ -19,7 +19,7 @@ from agent.core.request.annotations import APART, RELEASE, RELEASED, pod_setting
 from agent.errors import KubeError
 from agent.kube import client
 from agent.kube.client import KubeClient
-from agent.kube.decommission import ReleaseAnswer, answer_of, never_began, request_of
+from agent.kube.decommission import ReleaseAnswer, answer_of, never_began, nodes_with_reports, request_of
 from agent.model.podspec import pod_from
 from agent.model.rules import CpuOptions, Policy
 from tests.docs.pages import ROOT
@@ -183,6 +183,15 @@ def told_on(node: str, **metadata: Any) -> dict[str, Any]:  # noqa: ANN401 - JSO
     conditions = [{"type": "Ready"}, {"type": "numalign.io/Aligned", "status": "True"}]
     found = {"name": f"on-{node}", "namespace": "s", "uid": node, **metadata}
     return {"metadata": found, "spec": {"nodeName": node}, "status": {"conditions": conditions}}
+
+
+@pytest.mark.parametrize("kind", ["numalign.io/Aligned", "numalign.io/Pinned"])
+def test_s18_either_condition_says_that_an_agent_was_there(kind: str) -> None:
+    """A pod that carries one of them alone is on a node that an uninstallation waits for."""
+    one = {**told_on("n1"), "status": {"conditions": [{"type": kind, "status": "True"}]}}
+    api = Api([], wanted=0)
+    api.pods = [one, {**told_on("n2"), "status": {"conditions": [{"type": "Ready", "status": "True"}]}}]
+    assert nodes_with_reports(api) == {"n1"}
 
 
 def test_s18_nodes_whose_agent_never_began_are_not_waited_for() -> None:

@@ -133,7 +133,7 @@ def _state(record: PodRecord | None, name: str, known: TrackedPod | None, *, hol
         return ("refused", in_plain_words(refusal)) if refusal else ("shared", "")
     why = record.why.get(name) or record.why.get("", "")
     if known and known.refusal:
-        bare = why == f"{known.refusal.reason.value}: {known.refusal.message}"
+        bare = why.startswith(f"{known.refusal.reason.value}: {known.refusal.message}")
         return "shared", in_plain_words(known.refusal) if bare else why
     if not holds:
         return "shared", why
