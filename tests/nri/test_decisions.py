@@ -83,6 +83,7 @@ def test_only_wait_and_fail_keep_a_pod_from_starting(
     sentence = "container app: Resources cannot be allocated with Topology locality"
     verdict = decisions.verdict("big")
     assert verdict.startswith(sentence) if held else verdict == ""
+    assert ("CPUs" in verdict) == held, "with the numbers"
     assert decisions.knows("big")
 
 
