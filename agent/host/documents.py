@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 
 from agent.errors import BadDocumentError
+from agent.model.fields import plain
 
 DEPTH = 64
 """Levels of nesting; a pod has about ten."""
@@ -68,7 +69,9 @@ def noting(twice: list[str]) -> Any:  # noqa: ANN401 - a class without types
             if not isinstance(key, yaml.ScalarNode) or key.tag == "tag:yaml.org,2002:merge":
                 continue
             if key.value in seen:
-                twice.append(f'"{key.value[:60]}" is there twice, again in line {key.start_mark.line + 1}; {_LAST}')
+                twice.append(
+                    f'"{plain(key.value[:60])}" is there twice, again in line {key.start_mark.line + 1}; {_LAST}'
+                )
             seen.add(key.value)
         made.flatten_mapping(node)
         found: dict[Any, Any] = made.construct_mapping(node, deep=True)
@@ -98,7 +101,7 @@ def load_json(text: str, twice: list[str]) -> list[Any]:
         found = dict(members)
         if len(found) < len(members):
             names = [name for name, _ in members]
-            twice.extend(f'"{name[:60]}" is there twice; {_LAST}' for name in found if names.count(name) > 1)
+            twice.extend(f'"{plain(name[:60])}" is there twice; {_LAST}' for name in found if names.count(name) > 1)
         return found
 
     hook = pairs if len(text) <= LARGEST_BY_HAND else None

@@ -26,7 +26,8 @@ from agent.engine.fault_isolation import Isolated
 from agent.errors import BadPodError, HostError
 from agent.host import bounded
 from agent.host.objects import FileObjects, objects_in
-from agent.model.fields import mapping_of
+from agent.model.allocated import allocated
+from agent.model.fields import mapping_of, plain
 from agent.model.manifest_hints import hints, with_name
 from agent.model.pod import Pod
 from agent.model.podspec import noted, pod_from
@@ -62,12 +63,14 @@ class ManifestFolder:
         wrong: what is wrong, in the order of files and documents.
         odd: sentences on what was read, and may mean something else.
         claimants: uids of pods that use DRA claims.
+        resized: by uid, pods of a dump as the kubelet has allocated them, where that differs from what is written.
     """
 
     files: Mapping[str, tuple[Pod, ...]] = field(default_factory=dict)
     wrong: tuple[Wrong, ...] = ()
     odd: tuple[str, ...] = ()
     claimants: frozenset[str] = frozenset()
+    resized: Mapping[str, Pod] = field(default_factory=dict)
 
     @property
     def pods(self) -> tuple[Pod, ...]:
@@ -93,41 +96,63 @@ def read_folder(path: Path) -> ManifestFolder:
         raise HostError(str(path), f"cannot be read: {error.strerror}; name a folder of pod manifests") from None
     if len(files) > MOST_FILES:
         raise HostError(str(path), f"holds more than {MOST_FILES} manifests; name a folder of pods")
-    found: dict[str, tuple[Pod, ...]] = {}
-    wrong: list[Wrong] = []
-    keys: dict[str, str] = {}
-    odd: list[str] = []
-    claimants = set[str]()
-    others: dict[str, Counter[str]] = {}
+    reading = _Reading()
     for place, file in enumerate(files):
-        pods = []
-        read = _documents(file, wrong)
-        odd += [f"{file.name}: {each}" for each in read.odd]
+        reading.read(file, place)
+    return reading.result()
+
+
+class _Reading:
+    """Collects, and remembers what was wrong."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, tuple[Pod, ...]] = {}
+        self.wrong: list[Wrong] = []
+        self.odd: list[str] = []
+        self.keys: dict[str, str] = {}
+        self.claimants = set[str]()
+        self.resized: dict[str, Pod] = {}
+
+    def read(self, file: Path, place: int) -> None:
+        pods, others = list[Pod](), Counter[str]()
+        read = _documents(file, self.wrong)
+        self.odd += [f"{file.name}: {each}" for each in read.odd]
         for number, given in read.objects:
-            if (kind := given.get("kind", "Pod")) != "Pod" and isinstance(kind, str):
-                others.setdefault(file.name, Counter())[kind[:40]] += 1
-                continue
-            body = with_name(given)
-            try:
-                pod = _identified(noted(pod_from(body)), body)
-            except BadPodError as error:
-                wrong.append(Wrong(file.name, str(error), number))
-                continue
-            except Exception as error:  # noqa: BLE001 - one manifest's oddity is told, and costs the others nothing
-                wrong.append(Wrong(file.name, f"cannot be understood: {type(error).__name__}", number))
-                continue
-            clash = next((keys[each] for each in (pod.key, pod.uid) if each in keys), None)
-            if clash:
-                wrong.append(Wrong(file.name, f"pod {pod.key} is in {clash} already; give it another name", number))
-                continue
-            keys |= {pod.key: file.name, pod.uid: file.name}
-            pods.append(_ordered(pod, place, number))
-            odd += [f"{Wrong(file.name, each, number)}" for each in hints(body, "Pod")]
-            if mapping_of(body.get("spec")).get("resourceClaims"):
-                claimants.add(pod.uid)
-        found[file.name] = tuple(pods)
-    wrong += [Wrong(name, _no_pods(kinds)) for name, kinds in others.items()]
-    return ManifestFolder(found, tuple(wrong), tuple(odd[:MOST_HINTS]), frozenset(claimants))
+            kind = given.get("kind", "Pod")
+            if kind != "Pod" and isinstance(kind, str):
+                others[plain(kind[:40])] += 1
+            elif pod := self._pod(file, number, with_name(given)):
+                pods.append(_ordered(pod, place, number))
+        self.found[file.name] = tuple(pods)
+        if others:
+            self.wrong.append(Wrong(file.name, _no_pods(others)))
+
+    def result(self) -> ManifestFolder:
+        odd = tuple(self.odd[:MOST_HINTS])
+        return ManifestFolder(self.found, tuple(self.wrong), odd, frozenset(self.claimants), self.resized)
+
+    def _pod(self, file: Path, number: int, body: Mapping[str, Any]) -> Pod | None:
+        """One pod; None where it is wrong."""
+        try:
+            pod = _identified(noted(pod_from(body)), body)
+        except BadPodError as error:
+            self.wrong.append(Wrong(file.name, str(error), number))
+            return None
+        except Exception as error:  # noqa: BLE001 - one manifest's oddity is told, and costs the others nothing
+            self.wrong.append(Wrong(file.name, f"cannot be understood: {type(error).__name__}", number))
+            return None
+        clash = next((self.keys[each] for each in (pod.key, pod.uid) if each in self.keys), None)
+        if clash:
+            why = f"pod {pod.key} is in {clash} already; give it another name"
+            self.wrong.append(Wrong(file.name, why, number))
+            return None
+        self.keys |= {pod.key: file.name, pod.uid: file.name}
+        self.odd += [str(Wrong(file.name, each, number)) for each in hints(body, "Pod")]
+        if mapping_of(body.get("spec")).get("resourceClaims"):
+            self.claimants.add(pod.uid)
+        if (held := allocated(pod, body)) != pod:
+            self.resized[pod.uid] = held
+        return pod
 
 
 def _no_pods(kinds: Mapping[str, int]) -> str:

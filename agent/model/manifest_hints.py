@@ -53,6 +53,10 @@ def hints(body: Mapping[str, Any], kind: str) -> Iterator[str]:
         body: a pod, or a workload of Kubernetes.
         kind: of it.
     """
+    return map(plain, _hints(body, kind))
+
+
+def _hints(body: Mapping[str, Any], kind: str) -> Iterator[str]:
     metadata, spec = mapping_of(body.get("metadata")), mapping_of(body.get("spec"))
     yield from _misspelt(body, "", ("metadata", "spec"))
     yield from _misspelt(metadata, "metadata", _METADATA)
@@ -128,7 +132,8 @@ def _misspelt(holder: Mapping[str, Any], path: str, known: tuple[str, ...]) -> I
     for key in map(str, list(holder)[:200]):
         close = _closest(key[:100], known)
         if close and close not in holder:
-            yield f"{plain(f'{path}.{key[:60]}'.strip('.'))}: is no field here, and is ignored; did you mean {close}?"
+            place = f"{path}.{key[:60]}".removeprefix(".")
+            yield f"{place}: is no field here, and is ignored; did you mean {close}?"
 
 
 @lru_cache(maxsize=4096)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent.model.fields import SHOWN, mapping_of, mappings_in
+from agent.model.fields import SHOWN, mapping_of, mappings_in, plain
 
 MOST_OWNERS = 100
 _BY_LABEL = (
@@ -56,5 +56,5 @@ def _above(metadata: Mapping[str, Any], space: str) -> list[ObjectId]:
 
 
 def word(value: object) -> str:
-    """A name as far as it is read; "" for what is no text."""
-    return value[: 4 * SHOWN] if isinstance(value, str) else ""
+    """A name as far as it is read, in printable characters; "" for what is no text."""
+    return plain(value[: 4 * SHOWN]) if isinstance(value, str) else ""

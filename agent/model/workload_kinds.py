@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from agent.errors import BadPodError
 from agent.model.allocated import allocated
-from agent.model.fields import Field, mapping_of
+from agent.model.fields import Field, mapping_of, plain
 from agent.model.idle_objects import idle
 from agent.model.object_ids import MOST_OWNERS, ObjectId, owners_of, word
 from agent.model.placing import OF_A_DAEMON, placing_of
@@ -137,7 +137,7 @@ def group_of(body: Mapping[str, object]) -> str:
 def _kind(root: Field) -> str:
     kind = root.get("kind")
     if kind:
-        return kind.text()
+        return plain(kind.text())
     if isinstance(mapping_of(root.mapping().get("spec")).get("containers"), list):
         return "Pod"  # as a client writes a pod whose type it knows, and as the items of a PodList are
     raise kind.wrong("is missing; write kind: Pod, Deployment, StatefulSet, DaemonSet, ReplicaSet or Job")

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from agent.errors import BadPodError
 from agent.host.workloads import read_workloads
+from agent.model.manifest_hints import hints
 from agent.model.owners import counted_once
 from agent.model.workload import namespace_defaults
 from agent.model.workload_kinds import Workload, workload_from
@@ -61,12 +62,14 @@ bodies = st.fixed_dictionaries(
 @settings(max_examples=examples(300), deadline=None)
 @given(bodies)
 def test_any_object_is_items_or_a_bad_pod(body: dict[str, Any]) -> None:
-    """No input ends in a traceback; what passes has uids of its own, and never more than one node."""
+    """No input ends in a traceback, nor do the hints on it; what passes has uids of its own."""
     found = _read(workload_from, body)
     for each in (found, _read(namespace_defaults, body)):
         if isinstance(each, BadPodError):
             assert each.field
             assert str(each).isprintable()
+    for kind in ("Pod", "Deployment", "CronJob"):
+        assert all(each.isprintable() for each in hints(body, kind))
     if isinstance(found, Workload):
         assert len({item.pod.uid for item in found.items}) == len(found.items)
         assert bool(found.items) or found.why_none

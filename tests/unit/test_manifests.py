@@ -212,3 +212,11 @@ def test_a_rescan_comes_without_any_event(tmp_path: Path) -> None:
     follower.start()
     assert heard.wait(PATIENCE)
     follower.stop()
+
+
+def test_a_pod_whose_name_is_to_be_generated_is_served(tmp_path: Path) -> None:
+    """The same manifest has the same name at each reading, so that it is the same pod after a restart."""
+    (tmp_path / "a.yaml").write_text(pod("a", **{"{name: a}": "{generateName: train-}"}), "utf-8")
+    (first,), (again,) = read_folder(tmp_path).pods, read_folder(tmp_path).pods
+    assert first == again
+    assert first.name.startswith("train-")

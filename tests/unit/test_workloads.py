@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agent.errors import BadPodError
+from agent.host.manifests import read_folder
 from agent.host.workloads import read_workloads
 from agent.model.workload import again, on_node, unbound
 from agent.model.workload_kinds import workload_from
@@ -236,6 +237,7 @@ def test_a_running_pod_counts_what_was_allocated(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json.dumps(body))
     (item,) = read_workloads([tmp_path / "a.json"]).items
     assert item.pod.containers[0].requests["cpu"] == 4000
+    assert read_folder(tmp_path).resized["u"].containers[0].requests["cpu"] == 4000  # numalign explain
 
 
 def test_pods_that_use_claims_are_known(tmp_path: Path) -> None:

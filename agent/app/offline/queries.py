@@ -159,7 +159,7 @@ def manifests(path: Path) -> Manifests:
         raise SettingsError("--manifest", f"{path} {what}; name a manifest, or a folder of them")
     folder = read_folder(path) if path != STDIN else ManifestFolder()
     if folder.pods and not folder.wrong:
-        pods = tuple((pod, pod.uid in folder.claimants) for pod in folder.pods)
+        pods = tuple((folder.resized.get(pod.uid, pod), pod.uid in folder.claimants) for pod in folder.pods)
         return Manifests(pods, folder.odd, odd=folder.odd)
     found = read_workloads([path])
     wrong = tuple(map(str, found.wrong))
