@@ -62,8 +62,8 @@ def unbound(items: Iterable[WorkloadItem]) -> Iterator[WorkloadItem]:
 
 
 def replicas(item: WorkloadItem, number: int) -> tuple[WorkloadItem, ...]:
-    """So many pods like one; those of a workload are named after it."""
-    base = item.owner.rpartition("/")[2] or item.pod.name
+    """So many pods like one; those of a workload are named after it, and after their role in it."""
+    base = role_of(item)[1] if item.owner else item.pod.name
     return tuple(replace(item, pod=named(item.pod, f"{base}-{each}")) for each in range(number))
 
 
@@ -76,6 +76,13 @@ def renamed(item: WorkloadItem, taken: Collection[str]) -> WorkloadItem:
     tries = (f"{stem}-{number}" if not turn else f"{stem}-{number}-{turn}" for turn in count())
     name = next(name for name in tries if f"{item.pod.namespace}/{name}" not in taken)
     return replace(item, pod=named(item.pod, name))
+
+
+def role_of(item: WorkloadItem) -> tuple[str, str]:
+    """What the pods of one template share: owner, and name without its last part; ("", uid) of a bare pod."""
+    if not item.owner:
+        return "", item.pod.uid
+    return item.owner, item.pod.name.rpartition("-")[0] or item.owner.rpartition("/")[2]
 
 
 def again(item: WorkloadItem, number: int) -> WorkloadItem:

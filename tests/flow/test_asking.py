@@ -242,7 +242,7 @@ def test_state_shows_who_is_refused_and_left_alone(left: Left) -> None:
 
 
 def test_a_question_about_a_deployment_is_about_one_pod_of_it(left: Left, tmp_path: Path) -> None:
-    """Its replicas are alike: the first stands for all. A file with a fault costs the others nothing."""
+    """The first of its replicas stands for all; of a job one of each role. A file with a fault costs the rest nothing."""
     template = manifest("small", container("app", cpu="2"))
     body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
             "spec": {"replicas": 3, "template": {"metadata": {}, "spec": template["spec"]}}}  # fmt: skip
@@ -251,6 +251,17 @@ def test_a_question_about_a_deployment_is_about_one_pod_of_it(left: Left, tmp_pa
     asked = [pod.name for pod, _ in manifests(tmp_path / "web.yaml").pods]
     assert len(asked) == 2
     assert [name.startswith(owner) for name, owner in zip(asked, ("web", "api"), strict=True)] == [True, True]
+    role = {"template": {"spec": template["spec"]}}
+    roles = {"Launcher": role, "Worker": {**role, "replicas": 2}}
+    job = {
+        "apiVersion": "kubeflow.org/v2beta1",
+        "kind": "MPIJob",
+        "metadata": {"name": "m"},
+        "spec": {"roles": roles},
+    }
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(job), "utf-8")
+    assert [pod.name for pod, _ in manifests(tmp_path / "job.yaml").pods] == ["m-launcher-0", "m-worker-0"]
+    (tmp_path / "job.yaml").unlink()
     (tmp_path / "good.yaml").write_text(yaml.safe_dump(manifest("good", container("app", cpu="1"))), "utf-8")
     (tmp_path / "bad.yaml").write_text("kind: Pod\nspec: [", "utf-8")
     found = manifests(tmp_path)

@@ -27,6 +27,7 @@ from agent.host.manifests import ManifestFolder, read_folder
 from agent.host.workloads import STDIN, read_workloads
 from agent.model.ledger import Ledger
 from agent.model.pod import Pod
+from agent.model.workload import role_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +137,7 @@ class Manifests:
     """The pods of a manifest.
 
     Attributes:
-        pods: (pod, whether it uses DRA claims); of a workload the first of its pods.
+        pods: (pod, whether it uses DRA claims); of each template of a workload the first of its pods.
         notes: what was left out, or may be a typing error; sentences.
         wrong: documents that cannot be read, one sentence each.
         odd: of the notes, those on what may be a typing error.
@@ -163,7 +164,7 @@ def manifests(path: Path) -> Manifests:
         return Manifests(pods, folder.odd, odd=folder.odd)
     found = read_workloads([path])
     wrong = tuple(map(str, found.wrong))
-    items = {each.owner or each.pod.uid: each for each in reversed(found.items)}
+    items = {role_of(each): each for each in reversed(found.items)}
     if not items:
         raise SettingsError("--manifest", "; ".join(wrong[:3]) or f"{path}: {found.nothing()}")
     pods = tuple((each.pod, each.claims) for each in reversed(items.values()))

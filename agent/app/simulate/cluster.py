@@ -25,7 +25,7 @@ from agent.host.workloads import Workloads, read_workloads
 from agent.model.fields import Field, words_in
 from agent.model.placing import BindingFacts, facts_of
 from agent.model.rules import Ceilings
-from agent.model.workload import WorkloadItem, replicas, with_defaults
+from agent.model.workload import WorkloadItem, replicas, role_of, with_defaults
 from agent.model.workload_kinds import workload_from
 
 MOST_REPLICAS = 100_000
@@ -210,8 +210,8 @@ def _pods(
         return ()
     items = list(manifests.items)
     if options.replicas is not None:
-        first = {item.owner or item.pod.key: item for item in reversed(items)}
-        kept_items = [each for each in items if first[each.owner or each.pod.key] is each]
+        first = {role_of(item): item for item in reversed(items)}
+        kept_items = [each for each in items if first[role_of(each)] is each]
         items = [
             one for each in kept_items for one in ([each] if each.every_node else replicas(each, options.replicas))
         ]
