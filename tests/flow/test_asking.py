@@ -242,7 +242,7 @@ def test_state_shows_who_is_refused_and_left_alone(left: Left) -> None:
 
 
 def test_a_question_about_a_deployment_is_about_one_pod_of_it(left: Left, tmp_path: Path) -> None:
-    """The first of its replicas stands for all; of a job one of each role. A file with a fault costs the rest nothing."""
+    """The first replica stands for all; of a job one of each role. A file with a fault costs the rest nothing."""
     template = manifest("small", container("app", cpu="2"))
     body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
             "spec": {"replicas": 3, "template": {"metadata": {}, "spec": template["spec"]}}}  # fmt: skip
