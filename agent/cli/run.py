@@ -107,7 +107,7 @@ def command(
       numalign run --pods /etc/kubernetes/manifests --cgroup-root /sys/fs/cgroup
       numalign run --pods pods --once --root two-sockets --output json
 
-    Exit codes: 0 done; 1 a pod was refused, or requests more than the machine has, and does not run (--once); 2 wrong
+    Exit codes: 0 done; 1 a pod was refused and does not run, or requests more than the machine has (--once); 2 wrong
     input; 3 a fault of this machine.
     """  # noqa: D301 - click's mark for text that is not folded is this very character
     logs.setup(log_format, log_level or ("error" if once else "info"))
@@ -218,4 +218,4 @@ def show(node: StandaloneService, output: str) -> int:
         report.print_report(node, view, wrong)
     if wrong:
         return 2
-    return REFUSED if view.refused or any(too_large.values()) else 0
+    return REFUSED if view.refused or too_large else 0

@@ -16,7 +16,7 @@ kind: Pod
 metadata: {name: web, uid: web}
 spec:
   containers:
-  - {name: c, resources: {limits: {cpu: "2", memory: 64Mi}}}
+  - {name: c, resources: {limits: {cpu: "1", memory: 64Mi}}}
 """
 
 

@@ -21,7 +21,7 @@ JUNIT = """<?xml version="1.0"?><testsuites><testsuite name="pytest" errors="1" 
 class Item(SimpleNamespace):
     """A test of pytest."""
 
-    def __hash__(self) -> int:  # type: ignore[override]
+    def __hash__(self) -> int:  # type: ignore[override]  # a namespace has none, and pytest's items have one
         return id(self)
 
 

@@ -320,7 +320,7 @@ class _Resize:
         """The nodes that it is to stay on: its affinity's, or those where it has something."""
         machine = self._node.seen
         hint = self._record.affinity.get(name)
-        if self._record.policy in STRICT and hint is not None and hint.nodes and hint.nodes & machine.node_set:
+        if self._record.policy in STRICT and hint is not None and hint.nodes:
             return hint.nodes & machine.node_set
         own = self._ledger.cpus.assigned.get(self._pod.uid, {}).values()
         here = machine.nodes_of(held or CpuSet.union(own))
