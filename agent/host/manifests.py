@@ -96,13 +96,13 @@ def read_folder(path: Path) -> ManifestFolder:
         raise HostError(str(path), f"cannot be read: {error.strerror}; name a folder of pod manifests") from None
     if len(files) > MOST_FILES:
         raise HostError(str(path), f"holds more than {MOST_FILES} manifests; name a folder of pods")
-    reading = _Reading()
+    reading = _FolderReading()
     for place, file in enumerate(files):
         reading.read(file, place)
     return reading.result()
 
 
-class _Reading:
+class _FolderReading:
     """Collects, and remembers what was wrong."""
 
     def __init__(self) -> None:
