@@ -25,8 +25,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import programs
+from tests import peers, programs
 from tests.examples import SHARE
+from tests.peers import go
 from tests.peers.ahead import KNOWN, TIERS, Ahead, fixtures
 
 ROOT = Path(__file__).parents[1]
@@ -48,6 +49,8 @@ MARKS = ("needs", "go", "cluster", "root_cgroup", "lab")
 """A test with one of them is none of `make test`."""
 ELSEWHERE = ("releasing", "arm_guest")
 """What is built for `make release-test` and `make arm` alone."""
+MOST = 8
+"""Processes: each takes a quarter of a gigabyte."""
 LINTS = (("ruff", "check", "."), ("ruff", "format", "--check", "."), ("lint-imports", "--no-cache"))
 ADDS = (
     "`make check` adds the tests against real programs (kube-apiserver, a container runtime's NRI, Helm, the image, "
@@ -113,7 +116,8 @@ def check() -> int:
         else "`make test` has not passed with these files: all of it is run, too.", flush=True,
     )  # fmt: skip
     codes = [] if after else [*(_run(*each) for each in LINTS), _run("mypy")]
-    ahead = Ahead()
+    go.offer()
+    ahead = Ahead(lambda text: print(text, flush=True))
     for name in TIERS:
         if name not in ELSEWHERE:
             ahead.need(name)
@@ -127,7 +131,14 @@ def announced() -> list[str]:
     lines = programs.told(programs.missing())
     if os.geteuid():
         lines.append("This is not root: the tests of the image and of this machine's own cgroups are skipped.")
-    return lines or ["`make check`: nothing is missing here."]
+    if not lines:
+        lines.append("`make check`: nothing is missing here.")
+    if peers.not_kept(peers.kube):
+        lines.append(
+            "Kubernetes' components, Helm and the other programs of Go are built first, once: about eleven minutes. "
+            f"They are kept in {peers.CACHE.parent}."
+        )
+    return lines
 
 
 def closing() -> int:
@@ -170,7 +181,7 @@ def _files(folder: Path) -> Iterator[Path]:
 def _pytest(tier: str, *paths: str, **more: str) -> int:
     """Run a tier's tests by as many processes as this one may have CPUs; those of a file follow each other in one."""
     RUN.mkdir(parents=True, exist_ok=True)
-    number = len(os.sched_getaffinity(0))
+    number = min(len(os.sched_getaffinity(0)), MOST)
     return _run(
         "python", "-m", "pytest", "-q", f"--tier={tier}", f"-n{number}", "--dist=loadfile", "--no-loadscope-reorder",
         f"--junitxml={RUN / ('test' if tier == TEST else 'check')}.xml", "--durations=10", *paths, **more,

@@ -20,6 +20,7 @@ from tests.lab import cells, cluster, green, needs, outcomes, places, report, sa
 from tests.lab.cluster import Lab
 from tests.lab.needs import LabError, PromiseError
 from tests.lab.places import ROOT, RUN, logs
+from tests.peers import go
 from tests.peers.ahead import AHEAD
 from tools.image import ImageMissingError
 
@@ -88,6 +89,7 @@ def main() -> int:
         ),
         "shell": lambda: _shell(asked.node),
     }  # fmt: skip
+    go.offer()
     try:
         return actions[asked.command]()
     except PromiseError as error:
@@ -125,7 +127,7 @@ def _needs() -> int:
 
 def _kept() -> int:
     needs.check()
-    if why := cluster.kept():
+    if why := cluster.not_kept():
         raise LabError(why)
     print("all that takes long to build is kept")
     return 0

@@ -70,8 +70,7 @@ def making(target: Path) -> Iterator[Path | None]:
         if target.exists():
             yield None
             return
-        if peers.ONLY_KEPT:
-            raise LabError(f"{target.name} is not kept")
+        peers.from_cache(target.name)
         part = target.with_name(f".{target.name}.part")
         try:
             yield part

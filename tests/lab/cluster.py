@@ -15,7 +15,6 @@ from pathlib import Path
 from tests import peers
 from tests.lab import agent, builds, cells, images, procs, store
 from tests.lab.driving import KUBELET, NUMALIGN, Object, Pods, agree
-from tests.lab.needs import LabError
 from tests.lab.node import Node, Plan
 from tests.lab.places import RUN
 from tests.lab.plane import Plane
@@ -206,19 +205,10 @@ def built(progress: Callable[[str], None]) -> dict[str, float]:
     return times
 
 
-def kept() -> str:
-    """Why not all is there that takes long to build, whatever the sources of this commit are; "" when it is."""
-    peers.ONLY_KEPT = True
-    try:
-        for build in (peers.kube, components, builds.tools):
-            build()
-        for plan in plans().values():
-            builds.root(plan.linux, plan.runtime)
-    except (peers.PeerMissingError, LabError) as error:
-        return str(error)
-    finally:
-        peers.ONLY_KEPT = False
-    return ""
+def not_kept() -> str:
+    """What is not there of that which takes long to build whatever the sources are; "" when all is."""
+    roots = (partial(builds.root, plan.linux, plan.runtime) for plan in plans().values())
+    return peers.not_kept(peers.kube, components, builds.tools, *roots)
 
 
 def keep_times(times: Mapping[str, float]) -> None:

