@@ -1,0 +1,1 @@
+"""A KubeletConfiguration as each kubelet takes it, beside what numalign makes of the same file."""

@@ -1,0 +1,119 @@
+"""`python -m tests.kubeletconfig`: build each kubelet's decoder, ask it and numalign the same files, and compare."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from tests.kubeletconfig import page as pages
+from tests.kubeletconfig import recorded
+from tests.kubeletconfig.asking import alike, compared, kubelet, smallest
+from tests.kubeletconfig.choosing import chosen
+from tests.kubeletconfig.compare import Difference
+from tests.kubeletconfig.grammar import File, Grammar
+from tests.kubeletconfig.intended import TABLE, meant
+from tests.kubeletconfig.machines import MACHINES
+from tests.peers import PeerMissingError, decoders, kubelets
+
+FILES = Path(__file__).parent / "files"
+MINORS = click.option("--minor", "minors", type=int, multiple=True, help="34, 35 ...; every supported one without.")
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+def main() -> None:
+    """KubeletConfigurations as the kubelets take them, and as numalign does."""
+
+
+@main.command()
+@MINORS
+def build(minors: tuple[int, ...]) -> None:
+    """Build the decoders, one after the other; minutes each. Exit code 1: one cannot be built."""
+    missing = False
+    for minor in minors or tuple(kubelets.RELEASES):
+        try:
+            click.echo(f"kubelet 1.{minor}: {decoders.decoder(minor)}")
+        except PeerMissingError as error:
+            missing = True
+            click.echo(f"kubelet 1.{minor}: MISSING: {error}")
+    sys.exit(int(missing))
+
+
+@main.command()
+@MINORS
+@click.option("--count", default=3000, show_default=True, help="Files of the grammar.")
+@click.option("--seed", default=1, show_default=True)
+@click.option("--given", type=click.Path(path_type=Path, exists=True), multiple=True, help="More files to ask.")
+def compare(minors: tuple[int, ...], count: int, seed: int, given: tuple[Path, ...]) -> None:
+    """Print every difference that is not intended, with the smallest file.
+
+    Exit code 1: there is one, or a kubelet is missing.
+    """
+    faults = 0
+    for minor in minors or tuple(kubelets.RELEASES):
+        try:
+            faults += _compared(minor, count, seed, given)
+        except PeerMissingError as error:
+            faults += 1
+            click.echo(f"== kubelet 1.{minor}: NOT COMPARED: {error}")
+    sys.exit(int(faults > 0))
+
+
+@main.command()
+@click.option("--count", default=6000, show_default=True, help="Files of the grammar to choose from.")
+@click.option("--seed", default=1, show_default=True)
+def record(count: int, seed: int) -> None:
+    """Ask every supported kubelet, and keep the answers for tests that run without one."""
+    always = [each.file() for each in TABLE]
+    always += [File(path.read_text("utf-8"), where) for path in sorted(FILES.iterdir()) for where in MACHINES]
+    found = list(chosen(always, count, seed))
+    recorded.write(found)
+    click.echo(f"{len(found)} files")
+
+
+@main.command()
+def page() -> None:
+    """Write the developers' page of intended differences."""
+    pages.PAGE.write_text(pages.page(), "utf-8")
+
+
+def _compared(minor: int, count: int, seed: int, given: tuple[Path, ...]) -> int:
+    kinds: dict[tuple[str, ...], list[Difference]] = {}
+    seen: dict[int, int] = {}
+    with kubelet(minor) as theirs:
+        for file in _files(minor, count, seed, given):
+            for found in compared(theirs.answer, minor, file):
+                row = meant(found)
+                if row is None:
+                    kinds.setdefault(alike(found), []).append(found)
+                else:
+                    seen[id(row)] = seen.get(id(row), 0) + 1
+        click.echo(f"== kubelet 1.{minor}: {len(kinds)} kinds of differences that are not intended")
+        for found_kind in sorted(kinds.values(), key=len, reverse=True):
+            _show(smallest(theirs, min(found_kind, key=lambda each: len(each.file.text))), len(found_kind))
+    for each in TABLE:
+        if id(each) not in seen:
+            click.echo(f"   intended and not seen: {each.example.splitlines()[0]}")
+    return len(kinds)
+
+
+def _files(minor: int, count: int, seed: int, given: tuple[Path, ...]) -> Iterator[File]:
+    grammar = Grammar(seed, decoders.gates(minor))
+    for path in (*sorted(FILES.iterdir()), *given):
+        for where in MACHINES:
+            yield File(path.read_text("utf-8"), where)
+    for _ in range(count):
+        yield grammar.file()
+
+
+def _show(found: Difference, count: int) -> None:
+    click.echo(f"-- {found.mode}, {found.what}, {count} files, on {found.file.machine}")
+    click.echo(f"   kubelet:  {found.kubelet[:300]}")
+    click.echo(f"   numalign: {found.numalign[:300]}")
+    click.echo("".join(f"   | {line}\n" for line in found.file.text.splitlines()))
+
+
+if __name__ == "__main__":
+    main()

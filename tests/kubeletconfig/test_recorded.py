@@ -1,0 +1,83 @@
+"""numalign beside the kubelets' recorded answers: every difference is in the table of intended ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kubeletconfig import intended, recorded
+from tests.kubeletconfig.asking import compared
+from tests.kubeletconfig.grammar import File
+from tests.kubeletconfig.intended import TABLE, Intended, meant
+from tests.kubeletconfig.page import PAGE, page
+from tests.kubeletconfig.recorded import Recorded
+from tests.peers import kubelets
+
+ALL = list(recorded.read())
+FILES = Path(__file__).parent / "files"
+
+
+def replayed(each: Recorded, minor: int) -> Callable[[File], Any]:
+    """A kubelet that knows one file."""
+    return lambda _: each.answers[minor]
+
+
+@pytest.mark.parametrize("minor", kubelets.RELEASES)
+def test_each_difference_from_a_kubelet_is_intended(minor: int) -> None:
+    """Numalign accepts what the kubelet accepts, and comes to the same values; else the table says why not."""
+    faults = [
+        found
+        for each in ALL
+        if minor in each.answers
+        for found in compared(replayed(each, minor), minor, each.file)
+        if meant(found) is None
+    ]
+    assert not faults, "\n".join(
+        f"{each.mode} {each.what}: {each.kubelet} | {each.numalign}\n{each.file.text}" for each in faults[:5]
+    )
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.example.splitlines()[0][:60] if row.example else "empty")
+def test_each_row_of_the_table_still_differs(row: Intended) -> None:
+    """A row whose example no longer differs is taken out; the row that is found for it is itself."""
+    each = next(each for each in ALL if each.file == row.file())
+    for minor in row.minors:
+        found = compared(replayed(each, minor), minor, each.file)
+        assert row in [meant(one) for one in found], f"1.{minor}: {found}"
+
+
+def test_files_of_tools_are_taken_by_every_kubelet() -> None:
+    """kubeadm, kubespray, EKS, AKS, Bottlerocket, OpenShift, k0s: each file is recorded, and starts each kubelet."""
+    texts = {path.read_text("utf-8"): path.name for path in FILES.iterdir()}
+    seen = {
+        texts[each.file.text]
+        for each in ALL
+        if each.file.text in texts and any(answer["accepted"] for answer in each.answers.values())
+    }
+    assert seen == set(texts.values())
+
+
+def test_no_recorded_file_made_a_kubelet_panic() -> None:
+    """A feature gate that a kubelet does not know, or has locked, ends its code by a panic: no file names one."""
+    stages = {answer.get("stage") for each in ALL for answer in each.answers.values()}
+    assert stages.isdisjoint({"panic", "not asked"})
+
+
+def test_the_page_has_the_table() -> None:
+    """`python -m tests.kubeletconfig page` wrote it."""
+    assert PAGE.read_text("utf-8") == page()
+
+
+def test_what_is_recorded_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal answers are kept once; each minor gets its own."""
+    monkeypatch.setattr(recorded, "PLACE", tmp_path / "answers.jsonl.gz")
+    given = Recorded(
+        File("a: b\n", "one node"), {34: {"accepted": True}, 35: {"accepted": True}, 36: {"accepted": False}}
+    )
+    recorded.write([given])
+    assert list(recorded.read()) == [given]
+    assert json.loads(json.dumps(intended.EVERY)) == sorted(kubelets.RELEASES)

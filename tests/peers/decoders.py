@@ -1,0 +1,122 @@
+"""What a kubelet makes of a KubeletConfiguration: the program of tests/peers/kubeletconfig, built over a release.
+
+The functions of the kubelet that no other package can call are cut out of the release's own source while it is built.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.peers import CACHE, HERE, PeerMissingError, compiled, kubelets, locked, tools
+
+SOURCE = HERE / "kubeletconfig"
+CUT = {
+    "cmd/kubelet/app/server.go": (
+        "loadConfigFile", "kubeletConfigFlagPrecedence", "newFakeFlagSet", "newFlagSetWithGlobals", "getReservedCPUs",
+        "parseResourceList",
+    ),
+    "pkg/kubelet/cm/helpers.go": ("hardEvictionReservation",),
+    "pkg/kubelet/cm/node_container_manager_linux.go": (
+        "(cm *containerManagerImpl) GetNodeAllocatableReservation",
+        "(cm *containerManagerImpl) validateNodeAllocatable",
+    ),
+    "pkg/kubelet/cadvisor/util.go": ("CapacityFromMachineInfo",),
+}  # fmt: skip
+"""Functions by the release's file that has them."""
+_IMPORTS = re.compile(r"^import \(\n(.*?)^\)", re.MULTILINE | re.DOTALL)
+_IMPORT = re.compile(r'^\t(?:(\w+) )?("[^"]+")$', re.MULTILINE)
+
+
+def decoder(minor: int) -> Path:
+    """The program of a minor of `kubelets.RELEASES`; minutes when it is not cached.
+
+    Raises:
+        PeerMissingError: it cannot be built.
+    """
+    target, version = place(minor), kubelets.RELEASES[minor]
+    with locked(target):
+        if not target.exists():
+            with tempfile.TemporaryDirectory() as name:
+                folder = Path(name)
+                for path in SOURCE.glob("*.go"):
+                    shutil.copy(path, folder)
+                for number, text in enumerate(cut(tools.module(kubelets.MODULE, version))):
+                    (folder / f"cut{number}.go").write_text(text)
+                (folder / "go.mod").write_text(kubelets.module_of(version))
+                part = target.with_suffix(f".{os.getpid()}")
+                options = ("-buildvcs=false", "-mod=mod", "-ldflags=-s -w", "-tags", f"kubelet{minor}", "-o", part)
+                compiled(f"the decoder of kubelet {version}", "build", *options, ".", cwd=folder)
+                part.rename(target)
+    return target
+
+
+def place(minor: int) -> Path:
+    """Where the program of a minor is kept once it is built."""
+    digest = hashlib.sha256(json.dumps(CUT).encode())
+    for path in sorted(SOURCE.glob("*.go")):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return CACHE / f"kubeletconfig-{kubelets.RELEASES[minor]}-{digest.hexdigest()[:16]}"
+
+
+def cut(release: Path) -> Iterator[str]:
+    """One Go file of package main for each file of CUT, with its functions and the imports that these use.
+
+    Raises:
+        PeerMissingError: a function is not where it was.
+    """
+    for file, names in CUT.items():
+        text = (release / file).read_text("utf-8")
+        bodies = "\n".join(_function(text, file, name) for name in names)
+        imports = _IMPORTS.search(text)
+        found = _IMPORT.findall(imports[1] if imports else "")
+        used = [f"\t{alias} {path}" for alias, path in found if _uses(bodies, alias or _package(path))]
+        yield "package main\n\nimport (\n" + "\n".join(used) + "\n)\n\n" + bodies
+
+
+def _function(text: str, file: str, name: str) -> str:
+    found = re.search(rf"^func {re.escape(name)}\(.*?^}}\n", text, re.MULTILINE | re.DOTALL)
+    if found is None:
+        raise PeerMissingError(f"{file} of this release has no function {name}")
+    return found[0]
+
+
+def _package(path: str) -> str:
+    """The name of a package that is imported without one: the last part of its path, a module's version aside."""
+    parts = path.strip('"').split("/")
+    return parts[-2] if re.fullmatch(r"v[2-9]", parts[-1]) else parts[-1]
+
+
+def _uses(text: str, name: str) -> bool:
+    """Whether Go code uses a package; a variable of that name is none."""
+    return bool(re.search(rf"\b{name}\.", text)) and not re.search(rf"\b{name} :?= ", text)
+
+
+def ask(minor: int, questions: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The kubelet's answers, in the order of the questions (`question` and `answer` in main.go).
+
+    Raises:
+        PeerMissingError: the program cannot be built.
+    """
+    lines = "".join(json.dumps(each) + "\n" for each in questions)
+    done = subprocess.run([decoder(minor)], input=lines, capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def gates(minor: int) -> dict[str, dict[str, Any]]:
+    """Every gate that a kubelet knows: its default, whether it is locked, its stage.
+
+    Raises:
+        PeerMissingError: the program cannot be built.
+    """
+    done = subprocess.run([decoder(minor), "gates"], capture_output=True, text=True, check=True)
+    found: dict[str, dict[str, Any]] = json.loads(done.stdout)
+    return found
