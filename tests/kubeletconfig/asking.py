@@ -95,13 +95,15 @@ def pattern(text: str) -> str:
     return _VARIES.sub("…", text.partition("\n")[0])
 
 
+_POLICY = re.compile(r"(?:cpu|memory|topology)Manager(?:Policy|Scope): ")
 _VARIES = re.compile(r"line \d+|column \d+|\d+|\"[^\"]*\"|'[^']*'|/\S+|\{[^}]*\}")
 
 
 def _smaller(text: str) -> Iterable[str]:
     lines = text.splitlines(keepends=True)
-    for at in range(len(lines)):
-        yield "".join(lines[:at] + lines[at + 1 :])
+    for at, line in enumerate(lines):
+        if not _POLICY.match(line):  # without it, defaults would be compared
+            yield "".join(lines[:at] + lines[at + 1 :])
     for at, line in enumerate(lines):
         name, colon, value = line.partition(": {")
         parts = value.rstrip().removesuffix("}").split(", ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -51,12 +52,17 @@ def differences(file: File, minor: int, mode: str, theirs: Mapping[str, Any], ou
                 yield Difference(file, minor, mode, what, str(their), str(our))
 
 
+def _sets(text: str, name: str) -> bool:
+    """Whether a file has a value for a key."""
+    return bool(re.search(rf"""\b{name}["']?\s*:\s*["'{{]?\s*(?!null|Null)\w""", text))
+
+
 def _values(text: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     for name in ("topologyManagerPolicy", "cpuManagerPolicy", "memoryManagerPolicy", "cpuManagerReconcilePeriod"):
-        if f"{name}" in text:
+        if _sets(text, name):
             yield name, theirs[name], ours[name]
     aligned = theirs["topologyManagerPolicy"] != "none"
-    if aligned and "topologyManagerScope" in text:
+    if aligned and _sets(text, "topologyManagerScope"):
         yield "topologyManagerScope", theirs["topologyManagerScope"], ours["topologyManagerScope"]
     if aligned:
         options = {CLOSEST: "false", MOST: "8", **(theirs["topologyManagerPolicyOptions"] or {})}
@@ -73,6 +79,6 @@ def _values(text: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> It
             yield name, theirs[name], ours[name]
     if theirs["memoryManagerPolicy"] == ours["memoryManagerPolicy"] == "Static":
         yield "reservedMemory", theirs["reservedMemory"], ours["reservedMemory"]
-    if "featureGates" in text:
+    if _sets(text, "featureGates"):
         for name, state in ours["gates"].items():
             yield f"featureGates.{name}", theirs["gates"].get(name, False), state

@@ -18,7 +18,7 @@ from agent.settings.kinds import CpuPolicy, MemoryPolicy
 
 FIXED = "fixed"
 """The default of `compatibility`; the other modes are kubelet-1.NN."""
-_HEAD = re.compile(r"(?:\ufeff)?(?:[ \t]*(?:#[^\n]*)?\r?\n|%[^\n]*\n|---[ \t]*\r?\n)*")
+_HEAD = re.compile(r"(?:\ufeff)?(?:[ \t]*(?:#[^\n]*)?\r?\n|%[^\n]*\n|---[^\n]*\n|!!map\r?\n)*( *)")
 
 
 @dataclass(frozen=True)
@@ -74,14 +74,14 @@ def answer(text: str, machine: Machine, mode: str, scratch: Path) -> Answer:
 def _with(text: str, line: str) -> str:
     """A file with one more key at its top."""
     head = _HEAD.match(text)
-    at = head.end() if head else 0
+    at, indent = (head.start(1), head[1]) if head else (0, "")
     rest = text[at:]
     if rest.lstrip().startswith("{"):
         before, _, after = rest.partition("{")
         key, _, value = line.partition(": ")
         comma = "" if after.lstrip().startswith("}") else ","
         return f'{text[:at]}{before}{{"{key}": "{value}"{comma}{after}'
-    return f"{text[:at]}{line}\n{rest}"
+    return f"{text[:at]}{indent}{line}\n{rest}"
 
 
 def _topology(rules: TopologyRules) -> dict[str, Any]:

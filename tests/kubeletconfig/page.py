@@ -18,8 +18,8 @@ _HEAD = """# A kubelet's configuration: what is read otherwise
 numalign takes a KubeletConfiguration as the kubelet takes it. The rows below are all intended differences; any other
 one is a fault. Three programs hold this page to that: the kubelets' own decoder, defaults, validation and managers
 (`tests/peers/kubeletconfig`, one build for each supported minor); a grammar of files with wrong types, empty values,
-repeated keys, YAML 1.1, JSON and several documents (`tests/kubeletconfig`); and files as tools and distributions write
-them.
+repeated keys, YAML 1.1, JSON and several documents (`tests/kubeletconfig`); and files as tools and distributions
+write them.
 
     python -m tests.kubeletconfig build --minor 37     minutes, once; it is kept in the cache
     python -m tests.kubeletconfig compare --minor 37   every difference that is not in this table
