@@ -10,7 +10,7 @@ from typing import Any
 from agent.model.go import parse_bool
 from agent.model.rules import NODE_OPTIONS
 from tests.kubeletconfig.grammar import File
-from tests.kubeletconfig.ours import Answer
+from tests.kubeletconfig.ours import FIXED, Answer
 from tests.kubeletconfig.plain import CLOSEST, MOST
 
 ACCEPTED = "accepted"
@@ -40,24 +40,29 @@ class Difference:
 
 
 def differences(file: File, minor: int, mode: str, theirs: Mapping[str, Any], ours: Answer) -> Iterator[Difference]:
-    """All of them; values are compared where both accept, and only those of keys that the file sets."""
+    """All of them; values are compared where both accept, and only those of keys that the file sets.
+
+    Without compatibility a gate that the file does not name is that of the newest kubelet, and is not compared.
+    """
     if theirs.get("stage") == NOT_ASKED:
         return
     if theirs["accepted"] != ours.accepted:
         said = "starts" if theirs["accepted"] else f"{theirs['stage']}: {theirs['error']}"
         yield Difference(file, minor, mode, ACCEPTED, said, ours.error or "usable")
     elif ours.accepted:
-        for what, their, our in _values(file.text, theirs["effective"], ours.effective):
+        for what, their, our in _values(file.text, theirs["effective"], ours.effective, fixed=mode == FIXED):
             if their != our:
                 yield Difference(file, minor, mode, what, str(their), str(our))
 
 
 def _sets(text: str, name: str) -> bool:
     """Whether a file has a value for a key."""
-    return bool(re.search(rf"""\b{name}["']?\s*:\s*["'{{]?\s*(?!null|Null)\w""", text))
+    return bool(re.search(rf"""\b{name}["']?[ \t]*:[ \t]*["'{{]?[ \t]*(?!null|Null)\w""", text))
 
 
-def _values(text: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+def _values(
+    text: str, theirs: Mapping[str, Any], ours: Mapping[str, Any], *, fixed: bool
+) -> Iterator[tuple[str, Any, Any]]:
     for name in ("topologyManagerPolicy", "cpuManagerPolicy", "memoryManagerPolicy", "cpuManagerReconcilePeriod"):
         if _sets(text, name):
             yield name, theirs[name], ours[name]
@@ -79,6 +84,6 @@ def _values(text: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> It
             yield name, theirs[name], ours[name]
     if theirs["memoryManagerPolicy"] == ours["memoryManagerPolicy"] == "Static":
         yield "reservedMemory", theirs["reservedMemory"], ours["reservedMemory"]
-    if _sets(text, "featureGates"):
-        for name, state in ours["gates"].items():
-            yield f"featureGates.{name}", theirs["gates"].get(name, False), state
+    for name, state in theirs["gates"].items():
+        if name in ours["gates"] and (_sets(text, name) or not fixed):
+            yield f"featureGates.{name}", state, ours["gates"][name]

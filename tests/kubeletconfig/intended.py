@@ -61,7 +61,7 @@ class Intended:
 
 
 _READ = "reservedSystemCPUs|kubeReserved|systemReserved|cpuManagerPolicyOptions|topologyManagerPolicyOptions"
-_UNSET = r"""\A(?!(?s:.)*\b{}["']?\s*:\s*["']?(?!null|Null)\w)"""
+_UNSET = r"""\A(?!(?s:.)*\b{}["']?[ \t]*:[ \t]*["']?(?!null|Null)\w)"""
 _OTHERS = "|".join(name for name, _ in OTHER)
 _FIXED, _KUBELET = ("fixed",), ("kubelet",)
 
@@ -153,9 +153,14 @@ TABLE: tuple[Intended, ...] = (
         numalign="found duplicate anchor",
     ),
     Intended(
+        "clusterDomain: !name cluster.local",
+        "The kubelet ignores tags. A tag says that the value is of a kind that is not known here.",
+        numalign="could not determine a constructor for the tag",
+    ),
+    Intended(
         "cpuManagerPolicy: none",
         "The default of topologyManagerPolicy is best-effort, not none.",
-        numalign="unsupported on machines with more than",
+        numalign="topologyManagerPolicyOptions",
         text=_UNSET.format("topologyManagerPolicy"),
         modes=_KUBELET,
         machine="nine nodes",
@@ -171,7 +176,7 @@ TABLE: tuple[Intended, ...] = (
     Intended(
         "cpuManagerPolicy: none",
         "numalign's own configuration needs neither kind nor apiVersion.",
-        kubelet=r"Object '(Kind|apiVersion)' is missing",
+        kubelet=r"Object '(Kind|apiVersion)' is missing|was empty",
         whole=True,
     ),
     Intended(
@@ -183,14 +188,13 @@ TABLE: tuple[Intended, ...] = (
     Intended(
         "kubeReserved: {cpu: 1}",
         "The kubelet wants texts. What YAML reads as a number or as true means the same.",
-        kubelet=rf"cannot unmarshal (number|bool) into Go struct field KubeletConfiguration\.({_READ}) of type string",
+        kubelet=rf"cannot unmarshal (number|bool) into Go struct field KubeletConfiguration\.({_READ}) of type st",
     ),
     Intended(
         'maxPods: "110"',
         "numalign does not look at the values of settings that it does not need.",
         kubelet=rf"cannot unmarshal \w+ into Go struct field KubeletConfiguration\.(?!{_READ})"
-        r"|validate: \[?(invalid configuration: )?(imageGC|readOnlyPort|port |memorySwap|enforceNode|option "
-        r"|systemReservedCgroup|kubeReservedCgroup|memory|cgroup|shutdown|node|event|logging)|logging\."
+        r"|validate: (?!.*(reserved-cpus|reservedMemory|opologyManager|emoryManager|puManager|gate is enabled))"
         r"|time: (unknown|missing) unit|time: invalid duration",
         text=_OTHERS,
     ),
@@ -202,8 +206,7 @@ TABLE: tuple[Intended, ...] = (
     Intended(
         'reservedSystemCPUs: "0 "',
         "Space around a list of CPUs or a quantity changes nothing, and lists of the kernel end with a line end.",
-        kubelet="unable to parse reservedSystemCPUs|failed to parse quantity",
-        text=r"""["'] ["']|["'](\\t| )[0-9]|[0-9A-Za-z]( |\\n)["']|[|>]|, [0-9]""",
+        kubelet=r"""unable to parse reservedSystemCPUs .* parsing "[^"]*( |\\[nt])|parse quantity "(\s|[^"]*\s")""",
     ),
     Intended(
         "%YAML 1.2\n---\napiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration",

@@ -139,7 +139,7 @@ func startManagers(config *kubeletconfiginternal.KubeletConfiguration, folder st
 func inForce(config *kubeletconfiginternal.KubeletConfiguration, options map[string]string, topology topologymanager.Manager, cpus cpumanager.Manager, memory memorymanager.Manager, kept v1.ResourceList, q question) *effective {
 	found := &effective{
 		TopologyPolicy:  topology.GetPolicy().Name(),
-		TopologyScope:   topology.Name(),
+		TopologyScope:   config.TopologyManagerScope,
 		TopologyOptions: options,
 		CPUPolicy:       config.CPUManagerPolicy,
 		CPUOptions:      config.CPUManagerPolicyOptions,
