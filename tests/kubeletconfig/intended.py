@@ -82,7 +82,7 @@ TABLE: tuple[Intended, ...] = (
         "reservedMemory: [{limits: {memory: 1Gi}}]",
         "The kubelet takes what is missing as node 0 and as no memory, and ignores what it does not know. A number "
         "that is left out is a question.",
-        numalign=r"reservedMemory\[\d+\](\.\w+)?: (is missing|nothing is not|is not a setting here)",
+        numalign=r"reservedMemory\[\d+\](\.\w+)?: (is missing|nothing is not|is not a setting here|-1 is less)",
     ),
     Intended(
         "reservedMemory: [{numaNode: 0, limits: {hugepages-0: 2Mi}}]",
@@ -120,7 +120,6 @@ TABLE: tuple[Intended, ...] = (
         "switched on.",
         numalign="topologyManagerPolicyOptions",
         text=r"""topologyManagerPolicy["']?:\s*["']?none""",
-        modes=_FIXED,
     ),
     Intended(
         'cpuManagerPolicy: static\nkubeReserved: {cpu: "16"}',
