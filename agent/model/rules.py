@@ -108,7 +108,8 @@ class CpuOption:
 
     Attributes:
         name: the kubelet's.
-        maturity: stable, beta or alpha.
+        maturity: stable, beta or alpha, in the newest minor.
+        beta_to: the last known minor in which it is beta, of an option that is stable in the newest.
         per_pod: whether a pod may have it of its own (numalign.io/cpu-options); otherwise it is the node's alone.
         excludes: names of options that cannot be on beside it; of two, the one that the kubelet names first says so.
         never_under: the policy under which it cannot be on.
@@ -117,10 +118,15 @@ class CpuOption:
 
     name: str
     maturity: Maturity = Maturity.STABLE
+    beta_to: Minor | None = None
     per_pod: bool = True
     excludes: tuple[str, ...] = ()
     never_under: Policy | None = None
     field: str = ""
+
+    def stage(self, minor: Minor | None) -> Maturity:
+        """How finished it is in a kubelet; None: the newest."""
+        return Maturity.BETA if self.beta_to and minor and minor <= self.beta_to else self.maturity
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,12 +146,13 @@ class CpuOptions:
     ] = False
     distribute_across_cores: Annotated[bool, CpuOption("distribute-cpus-across-cores", Maturity.ALPHA)] = False
     strict_reservation: Annotated[
-        bool, CpuOption("strict-cpu-reservation", per_pod=False)  # it is about the node's shared pool
+        bool, CpuOption("strict-cpu-reservation", beta_to=Minor.V1_34, per_pod=False)  # about the node's shared pool
     ] = False
     prefer_uncore: Annotated[
         bool,
         CpuOption(
             "prefer-align-cpus-by-uncorecache",
+            beta_to=Minor.V1_35,
             excludes=("distribute-cpus-across-cores", "distribute-cpus-across-numa"),
         ),
     ] = False

@@ -25,8 +25,8 @@ from agent.settings.to_rules import (
     reserved_memory,
     sum_of_memory,
     told_memory,
+    topology_rules_of,
 )
-from agent.settings.topology_options import topology_rules
 
 KEEPS_AFFINITIES = (6, 2)
 """The first kernel that remembers what a thread chose when its cpuset is written (8f9ea86fdf99, user_cpus_ptr)."""
@@ -39,12 +39,7 @@ def check_together(settings: Settings, *, beside: Mapping[str, object]) -> None:
     Raises:
         SettingsError: names the key to change and what to do.
     """
-    topology_rules(
-        settings.topology_manager_policy,
-        settings.topology_manager_scope,
-        settings.topology_manager_policy_options,
-        compatibility=settings.compatibility.mode,
-    )
+    topology_rules_of(settings, settings.compatibility.minor)
     _cpus(settings, beside)
     _memory(settings)
     check_gates(settings.feature_gates, settings.compatibility)
@@ -105,7 +100,7 @@ def _cpus(settings: Settings, beside: Mapping[str, object]) -> None:
             "set cpuManagerPolicy to static, or remove the options",
         )
     if options:
-        chosen = cpu_options_of(settings)
+        chosen = cpu_options_of(settings, settings.compatibility.minor)
         # no machine is needed for this half of the check: zero sockets are never too many
         check_machine(chosen, settings.topology_manager_policy, sockets=0, nodes=0)
     for key in ("kubeReservedCgroup", "systemReservedCgroup"):

@@ -16,13 +16,16 @@ from agent.model.rules import NODE_OPTIONS, CpuOption, CpuOptions, Maturity, Min
 KEY = "cpuManagerPolicyOptions"
 
 
-def cpu_options(options: Mapping[str, str], *, alpha: bool = True, beta: bool = True) -> CpuOptions:
+def cpu_options(
+    options: Mapping[str, str], *, alpha: bool = True, beta: bool = True, minor: Minor | None = None
+) -> CpuOptions:
     """Check the options of the static policy.
 
     Args:
         options: option -> text, as in the file.
         alpha: gate CPUManagerPolicyAlphaOptions. numalign leaves it open unless it is switched off by name.
         beta: gate CPUManagerPolicyBetaOptions.
+        minor: the kubelet whose stages of the options count; None: the newest.
 
     Raises:
         SettingsError: the first of the kubelet's checks that fails.
@@ -30,7 +33,7 @@ def cpu_options(options: Mapping[str, str], *, alpha: bool = True, beta: bool = 
     closed = {Maturity.ALPHA: not alpha, Maturity.BETA: not beta}
     chosen: dict[str, bool] = {}
     for name, value in sorted(options.items()):  # the kubelet's order is random where several are wrong
-        option = _available(name, closed)
+        option = _available(name, closed, minor)
         try:
             chosen[option.field] = parse_bool(value)
         except MalformedError as error:
@@ -74,7 +77,7 @@ def check_machine(options: CpuOptions, policy: Policy, *, sockets: int, nodes: i
         )
 
 
-def _available(name: str, closed: Mapping[Maturity, bool]) -> CpuOption:
+def _available(name: str, closed: Mapping[Maturity, bool], minor: Minor | None) -> CpuOption:
     if name not in NODE_OPTIONS:
         raise SettingsError(
             KEY,
@@ -82,8 +85,9 @@ def _available(name: str, closed: Mapping[Maturity, bool]) -> CpuOption:
             f"kubelets up to {max(Minor)} know {', '.join(sorted(NODE_OPTIONS))}",
         )
     option = NODE_OPTIONS[name]
-    if closed.get(option.maturity):
-        word = option.maturity.capitalize()
+    stage = option.stage(minor)
+    if closed.get(stage):
+        word = stage.capitalize()
         raise SettingsError(
             f"{KEY}.{name}",
             f'CPU Manager Policy {word}-level Options not enabled, but option "{name}" provided; '

@@ -19,6 +19,7 @@ from agent.settings.kinds import Answers
 ALL_ALPHA, ALL_BETA = "AllAlpha", "AllBeta"
 ALPHA_OPTIONS, BETA_OPTIONS = "CPUManagerPolicyAlphaOptions", "CPUManagerPolicyBetaOptions"
 QUOTA = "DisableCPUQuotaWithExclusiveCPUs"
+TOPOLOGY_OPTIONS, TOPOLOGY_BETA_OPTIONS = "TopologyManagerPolicyOptions", "TopologyManagerPolicyBetaOptions"
 POD_LEVEL = "PodLevelResources"
 POD_LEVEL_MANAGERS = "PodLevelResourceManagers"
 EMPTY_RESOURCES = "PodLevelResourcesFixKubeletQOSClass"
@@ -62,8 +63,8 @@ GATES: Mapping[str, Gate] = {
     POD_LEVEL: Gate(beta=_OLDEST),
     EMPTY_RESOURCES: Gate(beta=Minor.V1_37),
     "TopologyManagerPolicyAlphaOptions": Gate(alpha=_OLDEST),
-    "TopologyManagerPolicyBetaOptions": Gate(beta=_OLDEST),
-    "TopologyManagerPolicyOptions": Gate(done=_OLDEST, locked=Minor.V1_36),
+    TOPOLOGY_BETA_OPTIONS: Gate(beta=_OLDEST),
+    TOPOLOGY_OPTIONS: Gate(done=_OLDEST, locked=Minor.V1_36),
 }
 _NEEDS_POD_LEVEL: Mapping[str, Minor] = {
     "InPlacePodLevelResourcesVerticalScaling": Minor.V1_36,
@@ -130,6 +131,14 @@ def gate_on(gates: Mapping[str, bool], gate: str, answers: Answers, minor: Minor
     if answers.mode is Compatibility.KUBELET and too_new(gate, minor):
         return False
     return in_force(gates, answers, minor).get(gate, default)
+
+
+def switched_off(gates: Mapping[str, bool], gate: str, answers: Answers, minor: Minor | None) -> bool:
+    """Whether the file switches off a gate that is on by default, and the kubelet whose answers are given lets it."""
+    locked = GATES[gate].locked
+    if answers.mode is Compatibility.KUBELET and locked and (minor is None or minor >= locked):
+        return False
+    return not in_force(gates, answers, minor or max(Minor)).get(gate, True)
 
 
 def uncounted(gates: Mapping[str, bool], answers: Answers, minor: Minor) -> Iterator[str]:

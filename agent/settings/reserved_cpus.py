@@ -6,10 +6,13 @@ https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NoReturn
+
 from agent.errors import SettingsError
 from agent.model.idset import CpuSet
 from agent.model.machine import Machine
-from agent.model.quantity import nano_of, units
+from agent.model.quantity import nano_of, show_bytes, units
 from agent.model.rules import Compatibility, Minor
 from agent.settings.kinds import CpuPolicy
 from agent.settings.model import Settings
@@ -105,6 +108,38 @@ def small_machine(settings: Settings, machine: Machine, node_reserved: int) -> s
             "numalign reserves one CPU instead of the whole core"
         )
     return ""
+
+
+def reserved_milli(settings: Settings, minor: Minor) -> int:
+    """Thousandths of a CPU that a kubelet keeps from pods, under either policy."""
+    named = settings.reserved_system_cpus
+    return 1000 * len(named) if named else _asked(settings, minor)
+
+
+def check_capacity(kept: Mapping[str, int], machine: Machine) -> None:
+    """Refuse more than the machine has, as the kubelet does at its start (kubelet rule 5.1).
+
+    Args:
+        kept: thousandths of a CPU and bytes of memory that Node Allocatable keeps back, hard eviction included.
+        machine: that has them, CPUs that are offline and memory that it does not tell included.
+
+    Raises:
+        SettingsError: with the kubelet's sentence.
+    """
+    cpus, memory = len(machine.online | machine.offline), sum(node.memory for node in machine.nodes)
+    if kept["cpu"] > 1000 * cpus:
+        _refuse("cpu", f"{kept['cpu']}m", str(cpus))
+    if memory and kept["memory"] > memory:
+        _refuse("memory", show_bytes(kept["memory"]), show_bytes(memory))
+
+
+def _refuse(resource: str, reservation: str, capacity: str) -> NoReturn:
+    raise SettingsError(
+        f"systemReserved.{resource}",
+        f'invalid Node Allocatable configuration. Resource "{resource}" has a reservation of {reservation} but '
+        f"capacity of {capacity}. Expected capacity >= reservation; reserve less in kubeReserved, systemReserved"
+        + (" and evictionHard" if resource == "memory" else ""),
+    )
 
 
 def _core(machine: Machine) -> int:

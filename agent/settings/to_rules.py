@@ -11,22 +11,41 @@ import struct
 from agent.errors import SettingsError
 from agent.model.machine import Machine
 from agent.model.quantity import nano_of, parse_milli, show_bytes, units
-from agent.model.rules import Ceilings, Compatibility, CpuOptions, CpuRules, MemoryRules, Minor, Policy, Rules
+from agent.model.rules import (
+    Ceilings,
+    Compatibility,
+    CpuOptions,
+    CpuRules,
+    MemoryRules,
+    Minor,
+    Policy,
+    Rules,
+    TopologyRules,
+)
 from agent.settings.cpu_options import check_machine, cpu_options
 from agent.settings.gates import (
     ALPHA_OPTIONS,
     BETA_OPTIONS,
     EMPTY_RESOURCES,
     POD_LEVEL_MANAGERS,
+    TOPOLOGY_BETA_OPTIONS,
+    TOPOLOGY_OPTIONS,
     gate_on,
     in_force,
+    switched_off,
 )
 from agent.settings.kinds import CpuPolicy, MemoryPolicy
 from agent.settings.memory_reserved import memory_rules
 from agent.settings.model import Settings
 from agent.settings.node_kubelet import followed
-from agent.settings.reserved_cpus import reserved_count, reserved_cpus, shares_one_cpu
-from agent.settings.topology_options import topology_rules
+from agent.settings.reserved_cpus import (
+    check_capacity,
+    reserved_count,
+    reserved_cpus,
+    reserved_milli,
+    shares_one_cpu,
+)
+from agent.settings.topology_options import no_options, topology_rules
 
 DEFAULT_EVICTION = "100Mi"
 """evictionHard's memory.available where the kubelet is told none."""
@@ -51,13 +70,11 @@ def rules_of(settings: Settings, machine: Machine, *, node_reserved: int = 0, ku
     answers = settings.compatibility
     minor = followed(answers, kubelet)
     gates = settings.feature_gates
-    topology = topology_rules(
-        settings.topology_manager_policy,
-        settings.topology_manager_scope,
-        settings.topology_manager_policy_options,
-        machine=machine,
-        compatibility=settings.compatibility.mode,
-    )
+    topology = topology_rules_of(settings, minor, machine)
+    if answers.mode is Compatibility.KUBELET:
+        check_capacity(
+            {"cpu": reserved_milli(settings, minor), "memory": reserved_memory(settings, machine)}, machine
+        )
     return Rules(
         topology=topology,
         cpu=_cpu_rules(settings, machine, topology.policy, node_reserved, minor),
@@ -78,8 +95,37 @@ def rules_of(settings: Settings, machine: Machine, *, node_reserved: int = 0, ku
     )
 
 
-def cpu_options_of(settings: Settings) -> CpuOptions:
+def topology_rules_of(settings: Settings, minor: Minor | None, machine: Machine | None = None) -> TopologyRules:
+    """The Topology Manager's rules, checked against a machine too where one is given.
+
+    Args:
+        settings: as parsed.
+        minor: the kubelet whose answers are given; None where that is not known.
+        machine: whose NUMA nodes count.
+
+    Raises:
+        SettingsError: the first of the kubelet's checks that fails.
+    """
+    answers, gates = settings.compatibility, settings.feature_gates
+    options = settings.topology_manager_policy_options
+    if options and switched_off(gates, TOPOLOGY_OPTIONS, answers, minor):
+        raise no_options(options)
+    return topology_rules(
+        settings.topology_manager_policy,
+        settings.topology_manager_scope,
+        options,
+        machine=machine,
+        compatibility=answers.mode,
+        beta=not (minor is Minor.V1_34 and switched_off(gates, TOPOLOGY_BETA_OPTIONS, answers, minor)),
+    )
+
+
+def cpu_options_of(settings: Settings, minor: Minor | None = None) -> CpuOptions:
     """The CPU manager's options, checked without a machine.
+
+    Args:
+        settings: whose options.
+        minor: the kubelet whose answers are given; None where that is not known.
 
     The gates for alpha and beta options are open under Compatibility.FIXED unless the file closes them: what is alpha
     in the kubelet is not less finished here.
@@ -90,6 +136,7 @@ def cpu_options_of(settings: Settings) -> CpuOptions:
         settings.cpu_manager_policy_options,
         alpha=gates.get(ALPHA_OPTIONS, fixed),
         beta=gates.get(BETA_OPTIONS, True),
+        minor=None if fixed else minor,
     )
 
 
@@ -100,7 +147,7 @@ def _cpu_rules(
         if settings.compatibility.mode is Compatibility.KUBELET:
             reserved_cpus(settings, machine)  # the kubelet looks for these CPUs under either policy
         return CpuRules(static=False)
-    options = cpu_options_of(settings)
+    options = cpu_options_of(settings, minor)
     sockets = len(machine.packages) if machine.sockets is None else machine.sockets
     check_machine(options, policy, sockets=sockets, nodes=sum(1 for node in machine.nodes if node.cpus))
     reserved, count = reserved_cpus(settings, machine), reserved_count(settings, machine, node_reserved, minor)

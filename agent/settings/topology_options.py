@@ -2,7 +2,8 @@
 
 The checks, their order and their sentences are those of the kubelet's start (rule 3.2). Each SettingsError carries
 the kubelet's sentence first and the remedy after a semicolon. Used by `agent.settings`, for the file and annotations.
-Every minor allows all options, so the gates TopologyManagerPolicyAlphaOptions and -BetaOptions change nothing.
+Kubelet 1.34 has max-allowable-numa-nodes as beta; later ones have no option that is not stable, so that the gates
+TopologyManagerPolicyAlphaOptions and -BetaOptions change nothing there.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ def topology_rules(
     *,
     machine: Machine | None = None,
     compatibility: Compatibility = Compatibility.FIXED,
+    beta: bool = True,
 ) -> TopologyRules:
     """Check the three settings, against a machine too where one is given.
 
     Under Compatibility.KUBELET, policy none looks at nothing else (rule 2.3: scopes are not even read), and a machine
     with more NUMA nodes than max-allowable-numa-nodes is refused; otherwise everything is checked, and no machine is
-    too large.
+    too large. Without `beta` the option that is beta in kubelet 1.34 is refused, as there without its gate.
 
     Raises:
         SettingsError: the first of the kubelet's checks that fails.
@@ -43,6 +45,12 @@ def topology_rules(
     if policy == Policy.NONE and compatibility is Compatibility.KUBELET:
         return TopologyRules()
     closest, limit = parse_options(options or {})
+    if MAX_NODES in (options or {}) and not beta:
+        raise _fault(
+            f"{_OPTIONS}.{MAX_NODES}",
+            f'topology manager policy beta-level options not enabled, but option "{MAX_NODES}" provided',
+            "set the feature gate TopologyManagerPolicyBetaOptions to true",
+        )
     if machine is not None:
         _check_machine(machine, limit, closest=closest, compatibility=compatibility)
     if policy not in set(Policy):
@@ -50,6 +58,16 @@ def topology_rules(
     if scope not in set(Scope):
         raise _fault("topologyManagerScope", f"unknown scope: {quoted(scope)}", f"one of {', '.join(Scope)}")
     return TopologyRules(Policy(policy), Scope(scope), closest, limit)
+
+
+def no_options(options: Mapping[str, str]) -> SettingsError:
+    """Why there may be no options while the gate for them is switched off."""
+    asked = " ".join(f"{name}:{value}" for name, value in sorted(options.items()))[:200]
+    return _fault(
+        _OPTIONS,
+        f'topology manager policy options map[{asked}] require feature gates "TopologyManagerPolicyOptions" enabled',
+        "do not switch that gate off, or remove the options",
+    )
 
 
 def parse_options(options: Mapping[str, str]) -> tuple[bool, int]:

@@ -47,7 +47,7 @@ class Intended:
     def has(self, found: Difference) -> bool:
         """Whether a difference is of this kind."""
         return (
-            found.what == self.what
+            found.what.replace("sharedCPUs", "reservedCPUs") == self.what
             and found.minor in self.minors
             and found.mode.partition("-")[0] in self.modes
             and bool(re.search(self.kubelet, found.kubelet, re.DOTALL))
@@ -131,7 +131,7 @@ TABLE: tuple[Intended, ...] = (
     Intended(
         'cpuManagerPolicy: static\nkubeReserved: {cpu: "9223372036854775808"}',
         "The kubelet's number wraps around to below zero, so that it reserves nothing.",
-        numalign=r"\d{19} CPUs are reserved",
+        numalign=r"\d{19}",
         modes=_KUBELET,
     ),
     Intended(
@@ -192,7 +192,7 @@ TABLE: tuple[Intended, ...] = (
     Intended(
         'maxPods: "110"',
         "numalign does not look at the values of settings that it does not need.",
-        kubelet=rf"cannot unmarshal \w+ into Go struct field KubeletConfiguration\.(?!{_READ})"
+        kubelet=rf"cannot unmarshal \w+ into Go struct field KubeletConfiguration\.(?!({_READ})\b)"
         r"|validate: (?!.*(reserved-cpus|reservedMemory|opologyManager|emoryManager|puManager|gate is enabled))"
         r"|time: (unknown|missing) unit|time: invalid duration",
         text=_OTHERS,
@@ -205,7 +205,7 @@ TABLE: tuple[Intended, ...] = (
     Intended(
         'reservedSystemCPUs: "0 "',
         "Space around a list of CPUs or a quantity changes nothing, and lists of the kernel end with a line end.",
-        kubelet=r"""unable to parse reservedSystemCPUs .* parsing "[^"]*( |\\[nt])|parse quantity "(\s|[^"]*\s")""",
+        kubelet=r"""reservedSystemCPUs .* parsing "[^"]*( |\\[nt])|parse quantity "(\s|[^"]*(\s|\\n)")""",
     ),
     Intended(
         "%YAML 1.2\n---\napiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration",
@@ -231,6 +231,28 @@ TABLE: tuple[Intended, ...] = (
         'cpuManagerPolicy: static\nkubeReserved: {cpu: "1"}\ncpuManagerPolicyOptions: {align-by-socket: "true"}',
         "What is alpha in the kubelet is not less finished here. A gate that the file closes is closed.",
         kubelet="Alpha-level Options not enabled",
+        modes=_FIXED,
+    ),
+    Intended(
+        'cpuManagerPolicy: static\nkubeReserved: {cpu: "1"}\nfeatureGates: {CPUManagerPolicyBetaOptions: false}\n'
+        'cpuManagerPolicyOptions: {prefer-align-cpus-by-uncorecache: "true"}',
+        "The stages of options are those of the newest kubelet, which has this one as stable.",
+        kubelet="Beta-level Options not enabled",
+        modes=_FIXED,
+        minors=(34, 35),
+    ),
+    Intended(
+        "featureGates: {TopologyManagerPolicyBetaOptions: false}\ntopologyManagerPolicy: restricted\n"
+        'topologyManagerPolicyOptions: {max-allowable-numa-nodes: "8"}',
+        "The stages of options are those of the newest kubelet, which has this one as stable.",
+        kubelet="beta-level options not enabled",
+        modes=_FIXED,
+        minors=(34,),
+    ),
+    Intended(
+        'memoryManagerPolicy: None\nsystemReserved: {memory: "1Ti"}',
+        "No decision depends on it where numalign grants no memory. Where it does, more than there is is refused.",
+        kubelet="Expected capacity >= reservation",
         modes=_FIXED,
     ),
     Intended(

@@ -334,3 +334,88 @@ def test_what_no_machine_was_held_against_is_named(tmp_path: Path) -> None:
     file.write_text('reservedSystemCPUs: "0-1"\nreservedMemory: [{numaNode: 0, limits: {memory: 1Gi}}]\n')
     assert "not tried on a machine: reservedMemory, reservedSystemCPUs; --root" in check(str(file)).output
     assert "not tried" not in check(str(file), "--root", "synthetic:1 socket x 4 cores, 8G per node").output
+
+
+UNCORE = "prefer-align-cpus-by-uncorecache"
+
+
+@pytest.mark.parametrize(
+    ("option", "answers", "refused"),
+    [
+        (UNCORE, "kubelet-1.34", True), (UNCORE, "kubelet-1.35", True), (UNCORE, "kubelet-1.36", False),
+        (UNCORE, "fixed", False),
+        ("strict-cpu-reservation", "kubelet-1.34", True), ("strict-cpu-reservation", "kubelet-1.35", False),
+        ("distribute-cpus-across-numa", "kubelet-1.37", True), ("distribute-cpus-across-numa", "fixed", True),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("gate", ["CPUManagerPolicyBetaOptions", "AllBeta"])
+def test_an_option_needs_the_gate_of_its_stage_in_that_kubelet(
+    gate: str, option: str, answers: str, *, refused: bool
+) -> None:
+    """An option that became stable in a later minor is still beta in this one (kubelet rule 0.3)."""
+    body = {
+        "compatibility": answers, "kubeReserved": {"cpu": "1"}, "featureGates": {gate: False},
+        "cpuManagerPolicyOptions": {option: "true"},
+    }  # fmt: skip
+    if not refused:
+        assert rules_of(parse(body)[0], MACHINE).cpu.static
+        return
+    with pytest.raises(SettingsError, match=f'Beta-level Options not enabled, but option "{option}" provided'):
+        parse(body)
+
+
+def test_a_node_s_own_kubelet_decides_the_stage_of_an_option() -> None:
+    """`compatibility: kubelet` names no minor: the Node does, when the rules are made."""
+    settings = parse({
+        "compatibility": "kubelet", "kubeReserved": {"cpu": "1"}, "cpuManagerPolicyOptions": {UNCORE: "true"},
+        "featureGates": {"CPUManagerPolicyBetaOptions": False},
+    })[0]  # fmt: skip
+    assert rules_of(settings, MACHINE, kubelet="v1.36.3").cpu.static
+    with pytest.raises(SettingsError, match="Beta-level Options not enabled"):
+        rules_of(settings, MACHINE, kubelet="v1.35.4")
+
+
+@pytest.mark.parametrize(
+    ("gate", "answers", "why"),
+    [
+        ("TopologyManagerPolicyOptions", "kubelet-1.34", '"TopologyManagerPolicyOptions" enabled'),
+        ("TopologyManagerPolicyOptions", "kubelet-1.35", r"map\[max-allowable-numa-nodes:8\] require feature gates"),
+        ("TopologyManagerPolicyOptions", "kubelet-1.36", "feature is locked to true in kubelet 1.36"),
+        ("TopologyManagerPolicyOptions", "fixed", "do not switch that gate off, or remove the options"),
+        ("TopologyManagerPolicyBetaOptions", "kubelet-1.34", "beta-level options not enabled"),
+        ("AllBeta", "kubelet-1.34", 'but option "max-allowable-numa-nodes" provided'),
+        ("TopologyManagerPolicyBetaOptions", "kubelet-1.35", ""), ("TopologyManagerPolicyBetaOptions", "fixed", ""),
+    ],
+)  # fmt: skip
+def test_a_gate_that_is_switched_off_bars_the_topology_manager_s_options(gate: str, answers: str, why: str) -> None:
+    """1.34 and 1.35 let the gate for all options be switched off; max-allowable-numa-nodes is beta in 1.34."""
+    body = {
+        "compatibility": answers, "kubeReserved": {"cpu": "1"}, "featureGates": {gate: False},
+        "topologyManagerPolicyOptions": {"max-allowable-numa-nodes": "8"},
+    }  # fmt: skip
+    if not why:
+        assert rules_of(parse(body)[0], MACHINE).topology.max_nodes == 8
+        return
+    with pytest.raises(SettingsError, match=why):
+        parse(body)
+
+
+@pytest.mark.parametrize(
+    ("reserved", "why"),
+    [
+        ("{memory: 17Gi}", r'Resource "memory" has a reservation of 17508Mi but capacity of 16Gi'),
+        ("{memory: 8Ei}", r'Resource "memory" has a reservation of .* but capacity of 16Gi\. Expected'),
+        ('{cpu: "17"}', r'Resource "cpu" has a reservation of 17000m but capacity of 16\. Expected capacity >= res'),
+        ("{memory: 16284Mi, cpu: 15999m}", ""),
+    ],
+)  # fmt: skip
+def test_a_kubelet_refuses_to_reserve_more_than_the_machine_has(reserved: str, why: str) -> None:
+    """Whatever the policies are; hard eviction counts (kubelet rule 5.1)."""
+    text = f"{KUBELET}cpuManagerPolicy: none\nsystemReserved: {reserved}\n"
+    rules_of(of(text), MACHINE)
+    kubelet = of(f"{text}compatibility: kubelet-1.37\n")
+    if not why:
+        rules_of(kubelet, MACHINE)
+        return
+    with pytest.raises(SettingsError, match=why):
+        rules_of(kubelet, MACHINE)
