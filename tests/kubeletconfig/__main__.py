@@ -16,6 +16,7 @@ from tests.kubeletconfig.compare import Difference
 from tests.kubeletconfig.grammar import File, Grammar
 from tests.kubeletconfig.intended import TABLE, meant
 from tests.kubeletconfig.machines import MACHINES
+from tests.kubeletconfig.singles import singles
 from tests.peers import PeerMissingError, decoders, kubelets
 
 FILES = Path(__file__).parent / "files"
@@ -47,7 +48,9 @@ def build(minors: tuple[int, ...]) -> None:
 @click.option("--seed", default=1, show_default=True)
 @click.option("--given", type=click.Path(path_type=Path, exists=True), multiple=True, help="More files to ask.")
 def compare(minors: tuple[int, ...], count: int, seed: int, given: tuple[Path, ...]) -> None:
-    """Print every difference that is not intended, with the smallest file.
+    """Print every difference that is not intended, with the smallest file of its kind.
+
+    Asked are the files of tools and distributions, every odd value by itself, and files of a grammar.
 
     Exit code 1: there is one, or a kubelet is missing.
     """
@@ -104,6 +107,7 @@ def _files(minor: int, count: int, seed: int, given: tuple[Path, ...]) -> Iterat
     for path in (*sorted(FILES.iterdir()), *given):
         for where in MACHINES:
             yield File(path.read_text("utf-8"), where)
+    yield from singles()
     for _ in range(count):
         yield grammar.file()
 

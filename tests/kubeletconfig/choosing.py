@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
+from itertools import chain
 from typing import Any
 
 from tests.kubeletconfig.asking import Kubelet, compared, kubelet, pattern
 from tests.kubeletconfig.compare import NOT_ASKED
 from tests.kubeletconfig.grammar import File, Grammar
 from tests.kubeletconfig.recorded import Recorded
+from tests.kubeletconfig.singles import singles
 from tests.peers import decoders, kubelets
 
 TWICE = 2
@@ -31,8 +33,8 @@ def chosen(always: Iterable[File], count: int, seed: int) -> Iterator[Recorded]:
         known = [decoders.gates(minor) for minor in kubelets.RELEASES]
         free = {name: spec for name, spec in known[0].items() if all(_free(gates.get(name)) for gates in known)}
         grammar, kinds = Grammar(seed, free), Counter[tuple[Any, ...]]()
-        for _ in range(count):
-            found = _asked(asked, grammar.file())
+        for file in chain(singles(), (grammar.file() for _ in range(count))):
+            found = _asked(asked, file)
             kind = tuple(_kind(found, minor) for minor in found.answers)
             kinds[kind] += 1
             if kinds[kind] <= TWICE and len(found.answers) == len(asked):

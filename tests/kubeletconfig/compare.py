@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -51,7 +52,7 @@ def differences(file: File, minor: int, mode: str, theirs: Mapping[str, Any], ou
         yield Difference(file, minor, mode, ACCEPTED, said, ours.error or "usable")
     elif ours.accepted:
         for what, their, our in _values(file.text, theirs["effective"], ours.effective, fixed=mode == FIXED):
-            if their != our:
+            if their != our and not (isinstance(their, int) and math.isclose(their, our)):
                 yield Difference(file, minor, mode, what, str(their), str(our))
 
 

@@ -129,10 +129,11 @@ TABLE: tuple[Intended, ...] = (
         modes=_FIXED,
     ),
     Intended(
-        'cpuManagerPolicy: static\nkubeReserved: {cpu: "9223372036854775808"}',
-        "The kubelet's number wraps around to below zero, so that it reserves nothing.",
+        'cpuManagerPolicy: static\nkubeReserved: {cpu: "1"}\nsystemReserved: {cpu: "9223372036854775808"}',
+        "Kubelet 1.37 rounds to thousandths in a number that wraps around, and reserves nothing of it.",
         numalign=r"\d{19}",
         modes=_KUBELET,
+        minors=(37,),
     ),
     Intended(
         "---\nfoo: bar",
@@ -161,7 +162,6 @@ TABLE: tuple[Intended, ...] = (
         "The default of topologyManagerPolicy is best-effort, not none.",
         numalign="topologyManagerPolicyOptions",
         text=_UNSET.format("topologyManagerPolicy"),
-        modes=_KUBELET,
         machine="nine nodes",
     ),
     Intended(
@@ -199,7 +199,7 @@ TABLE: tuple[Intended, ...] = (
     ),
     Intended(
         "cpuManagerReconcilePeriod:",
-        "A key without a value is unset, whichever it is. For the kubelet this one is not.",
+        "Every key without a value is unset. For the kubelet this one is not.",
         kubelet='time: invalid duration ""',
     ),
     Intended(
@@ -251,8 +251,8 @@ TABLE: tuple[Intended, ...] = (
     ),
     Intended(
         'memoryManagerPolicy: None\nsystemReserved: {memory: "1Ti"}',
-        "No decision depends on it where numalign grants no memory. Where it does, more than there is is refused.",
-        kubelet="Expected capacity >= reservation",
+        "Under policy none no decision depends on what is reserved. Under the other one a machine must have it.",
+        kubelet="Expected capacity >= reservation|is not a subset of online-cpus",
         modes=_FIXED,
     ),
     Intended(
@@ -298,7 +298,7 @@ TABLE: tuple[Intended, ...] = (
         kubelet="",
         numalign="",
         what="reservedCPUs",
-        text=r"\.[0-9]{4}|[0-9][un]\b",
+        text=r"\.[0-9]{4}|[0-9][un]\b|\.[0-9]+m\b",
         modes=_FIXED,
         minors=(37,),
     ),

@@ -3,60 +3,80 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from tests.kubeletconfig import recorded
 from tests.kubeletconfig.compare import ACCEPTED
+from tests.kubeletconfig.grammar import File
 from tests.kubeletconfig.intended import BOTH, EVERY, TABLE, Intended
-from tests.kubeletconfig.machines import MACHINES, machine
-from tests.kubeletconfig.ours import FIXED, answer
+from tests.kubeletconfig.machines import FIRST, MACHINES, machine
+from tests.kubeletconfig.ours import FIXED, Answer, answer
 
 PAGE = Path(__file__).parents[2] / "deploy" / "docs" / "dev" / "kubelet-config.md"
 _HEAD = """# A kubelet's configuration: what is read otherwise
 
 <!-- Written by `python -m tests.kubeletconfig page` from tests/kubeletconfig/intended.py. -->
 
-numalign takes a KubeletConfiguration as the kubelet takes it. The rows below are all intended differences; any other
-one is a fault. Three programs hold this page to that: the kubelets' own decoder, defaults, validation and managers
-(`tests/peers/kubeletconfig`, one build for each supported minor); a grammar of files with wrong types, empty values,
-repeated keys, YAML 1.1, JSON and several documents (`tests/kubeletconfig`); and files as tools and distributions
-write them.
+numalign takes a KubeletConfiguration as the kubelet takes it. The rows below are all intended differences. Any other
+difference is a fault.
+
+The referee is the kubelet's own code: its decoder, defaults, validation and the start of its managers, built for each
+supported minor from `tests/peers/kubeletconfig`. It and numalign are asked the same files: those of a grammar with
+wrong types, empty values, repeated keys, YAML 1.1, JSON and several documents, and those that tools and distributions
+write (`tests/kubeletconfig`).
 
     python -m tests.kubeletconfig build --minor 37     minutes, once; it is kept in the cache
-    python -m tests.kubeletconfig compare --minor 37   every difference that is not in this table
-    python -m tests.kubeletconfig record               the answers that tests compare with where no kubelet is built
+    python -m tests.kubeletconfig compare --minor 37   prints each difference that is not on this page
+    python -m tests.kubeletconfig record               keeps the answers that tests compare with
 
-Only keys that a file sets are compared: the defaults of numalign are not the kubelet's
-([settings](../settings.md)). A feature gate that a kubelet does not know ends its start by a panic, so that no file
-names one.
+Compared are: accepted or not, policies, options, period, reserved and shared CPUs, reserved memory, and gates. Values
+count only where the file sets their key, since the defaults differ ([settings](../settings.md)). A feature gate that
+a kubelet does not know ends its start by a panic, and so does a gate that it has locked to another value. No file has
+one.
 
 Each example follows the lines `apiVersion: kubelet.config.k8s.io/v1beta1` and `kind: KubeletConfiguration`, except
-where it is a whole file. Its machine is "{first}" where none is named.
+where it has its own. Where no machine is named, it is this one:
+
+    {first}
 """
+_SECTIONS = (
+    ("The kubelet starts, numalign refuses the file", "file | numalign | why"),
+    ("numalign takes the file, the kubelet does not start", "file | kubelet | why"),
+    ("Both take the file, a value differs", "file | kubelet | numalign | why"),
+)
 
 
 def page() -> str:
     """The page as it should be."""
-    first = next(iter(MACHINES.values()))
-    refused = [each for each in TABLE if each.what == ACCEPTED and each.kubelet == "starts"]
-    taken = [each for each in TABLE if each.what == ACCEPTED and each.kubelet != "starts"]
-    values = [each for each in TABLE if each.what != ACCEPTED]
-    parts = [_HEAD.format(first=first)]
-    for title, rows in (
-        ("The kubelet starts, numalign refuses the file", refused),
-        ("numalign takes the file, the kubelet does not start", taken),
-        ("Both take it, a value differs", values),
-    ):
-        if rows:
-            parts += [f"\n## {title}\n", "| file | numalign | why |\n|---|---|---|"]
-            parts += [_row(each) for each in rows]
-    return "\n".join(parts) + "\n"
+    kubelets = {each.file: each.answers for each in recorded.read()}
+    parts = [_HEAD.format(first=MACHINES[FIRST])]
+    for number, (title, columns) in enumerate(_SECTIONS):
+        rows = [_row(each, number, kubelets) for each in TABLE if _section(each) == number]
+        parts.append("\n".join([f"## {title}", "", f"| {columns} |", "|---" * (columns.count("|") + 1) + "|", *rows]))
+    return "\n\n".join(parts).replace("\n\n\n", "\n\n") + "\n"
 
 
-def _row(row: Intended) -> str:
-    lines = "<br>".join(f"`{line.replace('|', chr(92) + '|')}`" for line in row.example.splitlines() or [""])
-    where = "" if row.machine == next(iter(MACHINES)) else f"<br>on {MACHINES[row.machine]}"
-    when = _when(row)
-    return f"| {lines}{where} | {_ours(row)} | {row.reason}{when} |"
+def _section(row: Intended) -> int:
+    if row.what != ACCEPTED:
+        return 2
+    return 0 if row.kubelet == "starts" else 1
+
+
+def _row(row: Intended, section: int, kubelets: Mapping[File, Mapping[int, Mapping[str, Any]]]) -> str:
+    theirs = kubelets[row.file()][row.minors[-1]]
+    lines = "<br>".join(f"`{line}`" for line in row.example.splitlines())
+    where = "" if row.machine == FIRST else f"<br>on {MACHINES[row.machine]}"
+    cells = [lines + where]
+    if section == 1:
+        cells.append(theirs["error"].partition(", error ")[2] or theirs["error"])
+    elif section == 2:
+        cells += [f"{row.what} {theirs['effective'][row.what]}", f"{row.what} {_ours(row).effective[row.what]}"]
+    else:
+        cells.append(_ours(row).error.partition("; ")[0])
+    cells.append(row.reason + _when(row))
+    return "| " + " | ".join(" ".join(cell.split()).replace("|", "\\|") for cell in cells) + " |"
 
 
 def _when(row: Intended) -> str:
@@ -68,10 +88,7 @@ def _when(row: Intended) -> str:
     return f" Only {' and '.join(parts)}." if parts else ""
 
 
-def _ours(row: Intended) -> str:
+def _ours(row: Intended) -> Answer:
     mode = FIXED if FIXED in row.modes else f"kubelet-1.{row.minors[-1]}"
     with tempfile.TemporaryDirectory() as folder:
-        found = answer(row.file().text, machine(row.machine), mode, Path(folder) / "config.yaml")
-    if row.what != ACCEPTED:
-        return f"{row.what}: {found.effective.get(row.what)}"
-    return found.error.replace("|", "\\|") or "usable"
+        return answer(row.file().text, machine(row.machine), mode, Path(folder) / "config.yaml")

@@ -14,7 +14,9 @@ from tests.peers import decoders, kubelets
 def test_fresh_files(minor: int) -> None:
     """What the grammar says, on every machine."""
     if not decoders.place(minor).exists():
-        pytest.skip(f"the decoder of kubelet 1.{minor} is not built: `make kubelet-decoders` builds it, minutes each")
+        pytest.skip(
+            f"the decoder of kubelet 1.{minor} is not built: `make decoders MINOR={minor}` builds it, in minutes"
+        )
     grammar = Grammar(minor, decoders.gates(minor))
     with kubelet(minor) as theirs:
         for _ in range(300):
@@ -27,7 +29,7 @@ def test_a_gate_that_the_kubelet_does_not_know_is_never_asked() -> None:
     """Its own code would end in a panic."""
     minor = next((each for each in kubelets.RELEASES if decoders.place(each).exists()), None)
     if minor is None:
-        pytest.skip("no decoder is built: `make kubelet-decoders` builds them, minutes each")
+        pytest.skip("no decoder is built: `make decoders` builds them, in minutes each")
     with kubelet(minor) as theirs:
         text = (
             "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nfeatureGates: {NotAGate: true}\n"

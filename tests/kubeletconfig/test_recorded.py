@@ -12,7 +12,7 @@ import pytest
 from tests.kubeletconfig import intended, recorded
 from tests.kubeletconfig.asking import compared
 from tests.kubeletconfig.grammar import File
-from tests.kubeletconfig.intended import TABLE, Intended, meant
+from tests.kubeletconfig.intended import TABLE, meant
 from tests.kubeletconfig.page import PAGE, page
 from tests.kubeletconfig.recorded import Recorded
 from tests.peers import kubelets
@@ -41,9 +41,10 @@ def test_each_difference_from_a_kubelet_is_intended(minor: int) -> None:
     )
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.example.splitlines()[0][:60] if row.example else "empty")
-def test_each_row_of_the_table_still_differs(row: Intended) -> None:
+@pytest.mark.parametrize("number", range(len(TABLE)))
+def test_each_row_of_the_table_still_differs(number: int) -> None:
     """A row whose example no longer differs is taken out; the row that is found for it is itself."""
+    row = TABLE[number]
     each = next(each for each in ALL if each.file == row.file())
     for minor in row.minors:
         found = compared(replayed(each, minor), minor, each.file)
