@@ -28,6 +28,11 @@ def as_the_kubelet_reads(document: Mapping[str, object]) -> dict[str, object]:
     for key in _TEXTS:
         if found.get(key) == "":
             del found[key]
+    if found.get("reservedSystemCPUs") is not None:  # they replace both numbers, which are then not read
+        for key in ("kubeReserved", "systemReserved"):
+            part = found.get(key)
+            if isinstance(part, Mapping) and part.get("cpu", 0) in (None, ""):
+                found[key] = {name: amount for name, amount in part.items() if name != "cpu"}
     merges = found.get("mergeDefaultEvictionSettings")
     if isinstance(merges, str):
         found["mergeDefaultEvictionSettings"] = _YES_OR_NO.get(merges, merges)

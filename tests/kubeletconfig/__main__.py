@@ -11,7 +11,7 @@ import click
 from tests.kubeletconfig import page as pages
 from tests.kubeletconfig import recorded
 from tests.kubeletconfig.asking import alike, compared, kubelet, smallest
-from tests.kubeletconfig.choosing import chosen
+from tests.kubeletconfig.choosing import asked_of_all, chosen
 from tests.kubeletconfig.compare import Difference
 from tests.kubeletconfig.grammar import File, Grammar
 from tests.kubeletconfig.intended import TABLE, meant
@@ -67,11 +67,16 @@ def compare(minors: tuple[int, ...], count: int, seed: int, given: tuple[Path, .
 @main.command()
 @click.option("--count", default=6000, show_default=True, help="Files of the grammar to choose from.")
 @click.option("--seed", default=1, show_default=True)
-def record(count: int, seed: int) -> None:
+@click.option(
+    "--keep", is_flag=True, help="Ask the table's examples and files of tools alone; keep the other answers."
+)
+def record(count: int, seed: int, *, keep: bool) -> None:
     """Ask every supported kubelet, and keep the answers for tests that run without one."""
     always = [each.file() for each in TABLE]
     always += [File(path.read_text("utf-8"), where) for path in sorted(FILES.iterdir()) for where in MACHINES]
-    found = list(chosen(always, count, seed))
+    found = list(asked_of_all(always))
+    more = recorded.read() if keep else chosen(count, seed)
+    found += [each for each in more if each.file not in set(always)]
     recorded.write(found)
     click.echo(f"{len(found)} files")
 
@@ -84,21 +89,14 @@ def page() -> None:
 
 def _compared(minor: int, count: int, seed: int, given: tuple[Path, ...]) -> int:
     kinds: dict[tuple[str, ...], list[Difference]] = {}
-    seen: dict[int, int] = {}
     with kubelet(minor) as theirs:
         for file in _files(minor, count, seed, given):
             for found in compared(theirs.answer, minor, file):
-                row = meant(found)
-                if row is None:
+                if meant(found) is None:
                     kinds.setdefault(alike(found), []).append(found)
-                else:
-                    seen[id(row)] = seen.get(id(row), 0) + 1
         click.echo(f"== kubelet 1.{minor}: {len(kinds)} kinds of differences that are not intended")
         for found_kind in sorted(kinds.values(), key=len, reverse=True):
             _show(smallest(theirs, min(found_kind, key=lambda each: len(each.file.text))), len(found_kind))
-    for each in TABLE:
-        if id(each) not in seen:
-            click.echo(f"   intended and not seen: {each.example.splitlines()[0]}")
     return len(kinds)
 
 

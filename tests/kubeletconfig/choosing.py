@@ -18,18 +18,23 @@ from tests.peers import decoders, kubelets
 TWICE = 2
 
 
-def chosen(always: Iterable[File], count: int, seed: int) -> Iterator[Recorded]:
-    """Ask every kubelet.
+def asked_of_all(files: Iterable[File]) -> Iterator[Recorded]:
+    """Every kubelet's answer to each file."""
+    with ExitStack() as stack:
+        asked = [stack.enter_context(kubelet(minor)) for minor in kubelets.RELEASES]
+        for file in dict.fromkeys(files):
+            yield _asked(asked, file)
+
+
+def chosen(count: int, seed: int) -> Iterator[Recorded]:
+    """Every kubelet's answer to single values and to files of the grammar, where it is of a kind that is new.
 
     Args:
-        always: files that are kept in any case.
         count: files of the grammar to choose from.
         seed: of the grammar.
     """
     with ExitStack() as stack:
         asked = [stack.enter_context(kubelet(minor)) for minor in kubelets.RELEASES]
-        for file in dict.fromkeys(always):
-            yield _asked(asked, file)
         known = [decoders.gates(minor) for minor in kubelets.RELEASES]
         free = {name: spec for name, spec in known[0].items() if all(_free(gates.get(name)) for gates in known)}
         grammar, kinds = Grammar(seed, free), Counter[tuple[Any, ...]]()

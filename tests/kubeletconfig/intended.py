@@ -99,7 +99,7 @@ TABLE: tuple[Intended, ...] = (
         'reservedSystemCPUs: "0"\nkubeReserved: {cpu: "x"}',
         "The kubelet does not read the CPUs of kubeReserved and systemReserved beside reservedSystemCPUs. A quantity "
         "that is none is a mistake in any case.",
-        numalign=r"Reserved: cpu: (?:.* is not a quantity|has no value|.* is negative)",
+        numalign=r"Reserved: cpu: (?:.* is not a quantity|.* is negative)",
         text="reservedSystemCPUs",
     ),
     Intended(
@@ -188,6 +188,12 @@ TABLE: tuple[Intended, ...] = (
         "kubeReserved: {cpu: 1}",
         "The kubelet wants texts. What YAML reads as a number or as true means the same.",
         kubelet=rf"cannot unmarshal (number|bool) into Go struct field KubeletConfiguration\.({_READ}) of type st",
+    ),
+    Intended(
+        'mergeDefaultEvictionSettings: "y"',
+        "y and n are booleans of YAML 1.1, and are taken as such with quotes, too.",
+        kubelet=r"cannot unmarshal string into .*\.(mergeDefaultEvictionSettings|featureGates) of type bool",
+        text=r"""["'][yYnN]["']""",
     ),
     Intended(
         'maxPods: "110"',

@@ -42,6 +42,8 @@ def decoder(minor: int) -> Path:
     Raises:
         PeerMissingError: it cannot be built.
     """
+    if minor not in kubelets.RELEASES:
+        raise PeerMissingError(f"kubelet 1.{minor} is none of {', '.join(kubelets.RELEASES.values())}")
     target, version = place(minor), kubelets.RELEASES[minor]
     with locked(target):
         if not target.exists():

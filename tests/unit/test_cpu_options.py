@@ -125,13 +125,13 @@ def test_the_gate_of_its_maturity_closes_an_option(name: str) -> None:
     """Rule 0.3: even when its value is false; the gate of another maturity changes nothing."""
     maturity = NODE_OPTIONS[name].maturity
     for closed in (Maturity.ALPHA, Maturity.BETA):
-        gates = {each.value: each is not closed for each in (Maturity.ALPHA, Maturity.BETA)}
+        alpha, beta = (each is not closed for each in (Maturity.ALPHA, Maturity.BETA))
         if maturity is not closed:
-            assert cpu_options({name: "false"}, **gates) == CpuOptions()
+            assert cpu_options({name: "false"}, alpha=alpha, beta=beta) == CpuOptions()
             continue
         word = maturity.capitalize()
         with pytest.raises(SettingsError) as raised:
-            cpu_options({name: "false"}, **gates)
+            cpu_options({name: "false"}, alpha=alpha, beta=beta)
         assert str(raised.value) == (
             f'{KEY}.{name}: CPU Manager Policy {word}-level Options not enabled, but option "{name}" provided; '
             f"set the feature gate CPUManagerPolicy{word}Options to true"

@@ -419,3 +419,12 @@ def test_a_kubelet_refuses_to_reserve_more_than_the_machine_has(reserved: str, w
         return
     with pytest.raises(SettingsError, match=why):
         rules_of(kubelet, MACHINE)
+
+
+@pytest.mark.parametrize("text", ["{cpu: }", '{cpu: ""}', "{cpu: null, memory: 1Gi}"])
+@pytest.mark.parametrize("key", ["kubeReserved", "systemReserved"])
+def test_reserved_system_cpus_replace_a_number_that_was_emptied(key: str, text: str) -> None:
+    """The kubelet does not read it then; without reservedSystemCPUs an empty quantity is refused."""
+    assert "cpu" not in of(f'{KUBELET}reservedSystemCPUs: "0"\n{key}: {text}\n').shown()[key]
+    with pytest.raises(SettingsError, match=f"{key}: cpu: "):
+        of(f"{KUBELET}{key}: {text}\n")
