@@ -1,4 +1,4 @@
-"""The oldest Python that is supported runs `make test`; the newest one runs the tiers that need nothing else."""
+"""The oldest Python that is supported runs `make check`; the newest one runs the tiers that need nothing else."""
 
 from __future__ import annotations
 
