@@ -117,6 +117,7 @@ def check() -> int:
     )  # fmt: skip
     codes = [] if after else [*(_run(*each) for each in LINTS), _run("mypy")]
     go.offer()
+    print("== the programs that tests talk to, built or found in the cache", flush=True)
     ahead = Ahead(lambda text: print(text, flush=True))
     for name in TIERS:
         if name not in ELSEWHERE:
