@@ -1,7 +1,7 @@
 """Files that a person, a tool or a mistake could write: a plain configuration with nothing to two odd things in it.
 
 Every top-level key has a line of its own, so that a file can be made smaller line by line. A gate is named only where
-the kubelet that is asked knows it and lets it have that value: its code ends in a panic at any other.
+the kubelet that is asked knows it and lets it have that value.
 """
 
 from __future__ import annotations

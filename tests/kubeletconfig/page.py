@@ -33,9 +33,8 @@ write (`tests/kubeletconfig`).
     python -m tests.kubeletconfig record               keeps the answers that tests compare with
 
 Compared are: accepted or not, policies, options, period, reserved and shared CPUs, reserved memory, and gates. Values
-count only where the file sets their key, since the defaults differ ([settings](../settings.md)). A feature gate that
-a kubelet does not know ends its start by a panic, and so does a gate that it has locked to another value. No file has
-one.
+count only where the file sets their key, since the defaults differ ([settings](../settings.md)). Every file names
+only feature gates that the kubelet knows and lets be set: the program asks about no other file.
 
 Each example follows the lines `apiVersion: kubelet.config.k8s.io/v1beta1` and `kind: KubeletConfiguration`, except
 where it has its own. Where no machine is named, it is this one:

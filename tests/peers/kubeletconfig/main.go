@@ -75,8 +75,7 @@ func main() {
 	must(in.Err())
 }
 
-// answer never lets the kubelet see gates that its defaulting code panics at: those that it does not know, and those
-// that are locked to another value.
+// answer lets the kubelet see only gates that it knows, with values that it lets them have.
 func (q question) answer() answer {
 	if why := barredGates(q.Text); why != "" {
 		return answer{ID: q.ID, Stage: "not asked", Error: why}
