@@ -222,8 +222,8 @@ TABLE: tuple[Intended, ...] = (
     Intended(
         "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\n---\n"
         "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration",
-        "The KubeletConfiguration is found in a file of several documents, as kubeadm reads it.",
-        kubelet='no kind "ClusterConfiguration" is registered',
+        "The KubeletConfiguration is found in a file of several documents, as by kubeadm, and in providers' forms.",
+        kubelet='no kind ".*" is registered',
         whole=True,
     ),
     Intended(
