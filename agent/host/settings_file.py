@@ -22,7 +22,7 @@ from agent.host import bounded, documents
 from agent.model.rules import Compatibility
 from agent.settings import Settings
 from agent.settings.parsing import Reading, read_documents
-from agent.settings.wrapped import find
+from agent.settings.wrapped import find, here_documents
 from agent.settings.wrapped.flags import holds_flags
 
 LARGEST = 1 << 20
@@ -190,6 +190,8 @@ def _documents(data: bytes, name: str, loader: type[_Loader]) -> list[object]:
         inner = _Inner(loader)
         read = (found for part in _parts_of_mail(data) for found in inner(part))
         return [each for each in read if isinstance(each, dict) or (isinstance(each, str) and holds_flags(each))]
+    if data.startswith(b"#!") and (inner_texts := here_documents(text := data.decode("utf-8", "replace"))):
+        return [{"here-document": inner_texts}, *([text] if holds_flags(text) else [])]
     try:
         found = documents.load_all(data, values=MOST_VALUES, documents=MOST_DOCUMENTS, loader=loader)
     except BadDocumentError as error:

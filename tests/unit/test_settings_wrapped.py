@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -240,6 +241,8 @@ spec: {kubeletConfig: {cpuManagerPolcy: static}}
         ("kubelet-arg: [feature-gates=A=maybe]", 'parsing "maybe": invalid syntax; correct the flag'),
         ("kubelet-arg: [reserved-memory=memory=1Gi]", "is not of the form NODE:memory=AMOUNT"),
         ("kubeletConfig: {cpuManagerPolicyy: static}", "did you mean cpuManagerPolicy?"),
+        ("{cpuManagerPolicy: static, kubelet: {topologyManagerPolicy: restricted}}", "kubelet: is not a setting"),
+        ("a: |\n  kind: KubeletConfiguration\n  cpuManagerPolcy: static\n", "(did you mean cpuManagerPolicy?)"),
     ],
 )
 def test_what_is_not_taken_is_explained(text: str, words: str) -> None:
@@ -286,10 +289,59 @@ kind: Cluster
 spec: {rkeConfig: {machineSelectorConfig: [{config: {kubelet-arg: [cpu-manager-policy=static]}}]}}
 """
 
+ARGO_SOURCES = """
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+spec: {sources: [{path: a}, {helm: {valuesObject: {config: {cpuManagerPolicy: static}}}}]}
+"""
+HELM_CHART = """
+apiVersion: helm.cattle.io/v1
+kind: HelmChart
+spec: {valuesContent: "config: {cpuManagerPolicy: static}"}
+"""
+KIND_JSON = """
+apiVersion: kind.x-k8s.io/v1alpha4
+kind: Cluster
+kubeadmConfigPatches: ["kind: KubeletConfiguration\\ncpuManagerPolicy: static"]
+nodes:
+- role: worker
+  kubeadmConfigPatchesJSON6902:
+  - group: kubeadm.k8s.io
+    version: v1beta3
+    kind: JoinConfiguration
+    patch: "[{op: add, path: /nodeRegistration/kubeletExtraArgs/reserved-cpus, value: '0'}]"
+"""
+KUBESPRAY = """
+kube_reserved: true
+kube_cpu_reserved: 100m
+system_cpu_reserved: 100m
+kubelet_cpu_manager_policy: none
+kubelet_config_extra_args: {cpuManagerPolicy: static}
+kubelet_custom_flags: [--reserved-cpus=0]
+"""
+AZURE = """
+apiVersion: infrastructure.cluster.x-k8s.io/v1beta1
+kind: AzureManagedMachinePool
+spec: {kubeletConfig: {cpuManagerPolicy: static, cpuCfsQuota: true}}
+"""
+
 
 @pytest.mark.parametrize(
     ("text", "same"),
     [
+        (ARGO_SOURCES, STATIC),
+        (HELM_CHART, STATIC),
+        (KIND_JSON, {**STATIC, "reservedSystemCPUs": "0"}),
+        (KUBESPRAY, {**STATIC, "reservedSystemCPUs": "0", "kubeReserved": {"cpu": "100m"}}),
+        (AZURE, STATIC),
+        (
+            "kubelet-arg: [cpu-manager-policy=static]\nkubelet-arg+: [reserved-cpus=0]",
+            {**STATIC, "reservedSystemCPUs": "0"},
+        ),
+        (
+            "{apiVersion: v1, kind: ConfigMap, data: {config.yaml: 'enforcement: nri'}}",
+            {"enforcement": "nri"},
+        ),
         ("kubelet-arg: cpu-manager-policy=static", STATIC),
         ("kubelet-arg: [--cpu-manager-policy, static, --reserved-cpus=0]", {**STATIC, "reservedSystemCPUs": "0"}),
         ("kubelet-arg+: [cpu-manager-policy=static]", STATIC),
@@ -327,6 +379,52 @@ def test_variants_of_the_forms_are_read(text: str, same: dict[str, Any]) -> None
     """Lists and mappings of flags, patches, lists, several documents, empty ones among them."""
     found = of(text)
     assert {key: value for key, value in found.settings.shown().items() if key in found.named} == same
+
+
+WITHIN = """apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+cpuManagerPolicy: static
+"""
+DATA_URL = "data:text/plain;charset=utf-8;base64," + b64encode(WITHIN.encode()).decode()
+POLICY = """
+apiVersion: policy.open-cluster-management.io/v1
+kind: Policy
+metadata: {name: p}
+spec:
+  policy-templates:
+  - objectDefinition:
+      kind: KubeletConfig
+      apiVersion: machineconfiguration.openshift.io/v1
+      metadata: {name: w}
+      spec: {kubeletConfig: {cpuManagerPolicy: static}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (POLICY, "spec.kubeletConfig of KubeletConfig w in spec.policy-templates[0].objectDefinition of Policy p"),
+        (json.dumps({"write_files": [{"content": "a"}, {"content": WITHIN}]}), "write_files[1].content"),
+        (
+            json.dumps({"storage": {"files": [{"contents": {"source": DATA_URL}}]}}),
+            "storage.files[0].contents.source",
+        ),
+        (f"#!/bin/sh\ncat <<EOF >a\nb: 1\nEOF\ncat >b <<'END'\n{WITHIN}END\n", "here-document[0]"),
+    ],
+    ids=["policy", "cloud-init", "ignition", "script"],
+)
+def test_a_form_inside_a_document_of_another_kind_is_read(text: str, place: str) -> None:
+    """Policies of a fleet, cloud-init, Ignition and scripts hold the known forms as objects or texts."""
+    found = of(text)
+    assert found.taken == place
+    assert found.named == {"cpuManagerPolicy"}
+
+
+def test_a_part_of_its_own_goes_before_what_other_documents_hold() -> None:
+    """A KubeletConfiguration counts, and a text elsewhere that holds another one is named as left out."""
+    found = of(f"{WITHIN}topologyManagerPolicy: restricted\n---\n{json.dumps({'kind': 'X', 'a': WITHIN})}")
+    assert found.named == {"cpuManagerPolicy", "topologyManagerPolicy"}
+    assert "left out: a of X" in found.sentences
 
 
 def test_flags_go_before_the_file_and_gates_come_together() -> None:
@@ -408,8 +506,10 @@ def nested(levels: int) -> str:
         "MIME-Version: 1.0\n" + "Content-Type: multipart/mixed; boundary=x\n\n--x\n" * 3000,
         "kubeletConfig: {" + ", ".join(f"topologyManagerPolic{number}: a" for number in range(9000)) + "}",
         "kind: X\nmetadata: {name: " + "a" * 100_000 + "}\nspec: " + "{a: " * 40 + "{cpuManagerPolicy: b}" + "}" * 40,
+        "#!/bin/sh\n" + "cat <<E\ncpuManagerPolicy: a\n" * 20_000,
+        json.dumps({"a": ["cpuManagerPolicy: [" * 30] * 1500}),
     ],
-    ids=["nested", "flags-in-flags", "variables", "flags", "mail", "names", "deep"],
+    ids=["nested", "flags-in-flags", "variables", "flags", "mail", "names", "deep", "here", "texts"],
 )
 def test_a_hostile_document_ends_in_one_sentence(text: str) -> None:
     """What nests, doubles or is long costs no stack and little time, and is refused like any other."""

@@ -18,8 +18,10 @@ from agent.settings.model import Settings
 from agent.settings.wrapped import flags
 from agent.settings.wrapped.forms import parts_of, parts_of_list
 from agent.settings.wrapped.part import Document, KubeletPart, Load, merged, named
+from agent.settings.wrapped.within import here_documents, parts_within
 
-__all__ = ["KubeletPart", "find"]
+__all__ = ["KubeletPart", "find", "here_documents"]
+SETTINGS = frozenset({field.alias for field in Settings.model_fields.values()} | IGNORED)
 _DEEP = 12
 _MOST_NAMED = 8
 
@@ -61,6 +63,7 @@ def _sorted(documents: Sequence[object], load: Load) -> tuple[list[KubeletPart],
     found: list[KubeletPart] = []
     own: list[KubeletPart] = []
     others: list[str] = []
+    enclosed: list[KubeletPart] = []
     for each in documents:
         if isinstance(each, str) and flags.holds_flags(each):
             found.append(flags.part_of_text(each, "flags of the kubelet"))
@@ -72,17 +75,20 @@ def _sorted(documents: Sequence[object], load: Load) -> tuple[list[KubeletPart],
             found += parts
             if not parts:
                 others.append(named(each) or "a document")
+        elif not SETTINGS & {*each} and (inner := parts_within(each, load)):
+            enclosed += inner
         elif each.get("kind") is not None and len(documents) > 1:
             others.append(str(named(each))[:60] or "a document")
         else:
             own.append(_guarded(each))
-    return found, own, others
+    if found or own:
+        others += [part.where for part in enclosed]
+    return (found or ([] if own else enclosed)), own, others
 
 
 def _guarded(document: Document) -> KubeletPart:
     """A document of no known form: the settings' own check refuses it, unless a part of it looks like a kubelet's."""
-    settings = {field.alias for field in Settings.model_fields.values()} | IGNORED
-    places = [] if settings & {*document} else list(_looking_like(document, ""))
+    places = [] if SETTINGS & {*document} else list(_looking_like(document, ""))
     if places:
         what = named(document) or "this"
         raise SettingsError(

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from agent.settings.kubelet_names import IGNORED
 from agent.settings.kubelet_values import TAKEN
+from agent.settings.model import Settings
 from agent.settings.wrapped import flags, names
 from agent.settings.wrapped.openshift import kubelet_config, performance_profile
 from agent.settings.wrapped.part import (
@@ -35,7 +36,8 @@ def parts_of(document: Document, load: Load) -> list[KubeletPart] | None:
         return [KubeletPart(document, "")]
     reader = _KINDS.get((group, kind)) or (_list if kind.endswith("List") and "items" in document else None)
     if reader is None and not group and not kind:
-        reader = next((each for key, each in _KEYS.items() if _has(document, key)), None)
+        if not _BARE & {*document}:
+            reader = next((each for key, each in _KEYS.items() if _has(document, key)), None)
         if reader is None and names.AKS_ONLY & set(document):
             reader = _aks
     return None if reader is None else list(reader(document, load))
@@ -135,6 +137,9 @@ def nested(text: str, where: str, load: Load) -> Iterator[KubeletPart]:
                 yield replace(part, where=inner)
 
 
+_OURS = frozenset({field.alias for field in Settings.model_fields.values()})
+
+
 def _config_map(document: Document, load: Load) -> Iterator[KubeletPart]:
     for key, text in (mapping_at(document, "data") or {}).items():
         if not isinstance(text, str):
@@ -146,7 +151,7 @@ def _config_map(document: Document, load: Load) -> Iterator[KubeletPart]:
             yield from (
                 KubeletPart(each, where, kubelet=False)
                 for each in load(text)
-                if isinstance(each, Mapping) and each and not kind_of(each)[1] and {"observeOnly", *TAKEN} & set(each)
+                if isinstance(each, Mapping) and each and not kind_of(each)[1] and _OURS & set(each)
             )
 
 
@@ -168,12 +173,25 @@ def _values(path: str) -> Reader:
     return reader
 
 
-def _helm_text(document: Document, load: Load) -> Iterator[KubeletPart]:
-    text = value_at(document, "spec.source.helm.values")
-    for each in load(text) if isinstance(text, str) else ():
-        if isinstance(each, Mapping):
-            for part in _values("")(each, load):
-                yield replace(part, where=place(f"spec.source.helm.values: {part.where}", document))
+def _values_text(path: str) -> Reader:
+    """The chart's values in a text."""
+
+    def reader(document: Document, load: Load) -> Iterator[KubeletPart]:
+        text = value_at(document, path)
+        for each in load(text) if isinstance(text, str) else ():
+            if isinstance(each, Mapping):
+                for part in _values("")(each, load):
+                    yield replace(part, where=place(f"{path}: {part.where}", document))
+
+    return reader
+
+
+def _argo(document: Document, load: Load) -> Iterator[KubeletPart]:
+    """One source, or several."""
+    sources = [("spec.source", mapping_at(document, "spec.source") or {}), *entries_at(document, "spec.sources")]
+    for where, source in sources:
+        for part in _first(_values("helm.valuesObject"), _values_text("helm.values"))(source, load):
+            yield replace(part, where=place(f"{where}.{part.where}", document))
 
 
 def _shoot(document: Document, _: Load) -> Iterator[KubeletPart]:
@@ -212,9 +230,9 @@ def parts_of_list(documents: Sequence[object], load: Load) -> list[KubeletPart]:
     return found or _from_patch(documents, load)
 
 
-def _from_patch(operations: Sequence[object], load: Load) -> list[KubeletPart]:
+def _from_patch(operations: Sequence[object], load: Load, base: Document | None = None) -> list[KubeletPart]:
     """The parts of a list of JSON patches (RFC 6902), as Talos takes them: those of the document that they make."""
-    made: dict[str, object] = {}
+    made: dict[str, object] = dict(base or {})
     for each in operations[:_MOST_PATCHES]:
         path = value_at(each, "path")
         if not isinstance(path, str) or value_at(each, "op") not in ("add", "replace"):
@@ -241,6 +259,36 @@ def _talos(document: Document, _: Load) -> Iterator[KubeletPart]:
         yield KubeletPart(found, "machine.kubelet.extraConfig")
     if _has(document, "machine.kubelet.extraArgs"):
         yield flags.part_of(value_at(document, "machine.kubelet.extraArgs"), "machine.kubelet.extraArgs")
+
+
+def _k3s(document: Document, _: Load) -> Iterator[KubeletPart]:
+    """Flags, and those that a file of config.yaml.d adds to the others."""
+    keys = [key for key in ("kubelet-arg", "kubelet-arg+") if document.get(key) is not None]
+    given = [document[key] for key in keys]
+    words = [word for value in given for word in (value if isinstance(value, list) else [value])]
+    yield flags.part_of(words, " and ".join(keys))
+
+
+def _kubespray(document: Document, _: Load) -> Iterator[KubeletPart]:
+    """The variables of an inventory: the role's own, the extra ones over them, flags over both."""
+    body, keys = names.kubespray(document)
+    if keys:
+        yield KubeletPart(body, ", ".join(keys))
+    if _has(document, "kubelet_custom_flags"):
+        yield flags.part_of(document["kubelet_custom_flags"], "kubelet_custom_flags")
+
+
+def _kind(document: Document, load: Load) -> Iterator[KubeletPart]:
+    """Patches of kubeadm's documents: merge patches, and JSON patches with the kind that they change."""
+    yield from _texts("kubeadmConfigPatches", "nodes[].kubeadmConfigPatches")(document, load)
+    lists = [("", document), *((f"{where}.", node) for where, node in entries_at(document, "nodes"))]
+    for head, holder in lists:
+        for where, entry in entries_at(holder, "kubeadmConfigPatchesJSON6902"):
+            text = entry.get("patch")
+            for operations in load(text) if isinstance(text, str) else ():
+                base = {"apiVersion": f"{entry.get('group')}/{entry.get('version')}", "kind": entry.get("kind")}
+                for part in _from_patch(operations, load, base) if isinstance(operations, list) else ():
+                    yield replace(part, where=place(f"{head}{where}.patch", document))
 
 
 def _k3d(document: Document, _: Load) -> Iterator[KubeletPart]:
@@ -295,7 +343,7 @@ _KINDS: Mapping[tuple[str, str], Reader] = {
     ("", "JoinConfiguration"): _flags_at(_NODE),
     ("", "List"): _list,
     ("anywhere.eks.amazonaws.com", "Cluster"): _each("spec.workerNodeGroupConfigurations", "kubeletConfiguration"),
-    ("argoproj.io", "Application"): _first(_values("spec.source.helm.valuesObject"), _helm_text),
+    ("argoproj.io", "Application"): _argo,
     ("bootstrap.cluster.x-k8s.io", "EKSConfig"): _flags_at("spec.kubeletExtraArgs"),
     ("bootstrap.cluster.x-k8s.io", "EKSConfigTemplate"): _flags_at("spec.template.spec.kubeletExtraArgs"),
     ("bootstrap.cluster.x-k8s.io", "KubeadmConfig"): _cluster_api,
@@ -324,7 +372,12 @@ _KINDS: Mapping[tuple[str, str], Reader] = {
         _each("managedNodeGroups", "bottlerocket.settings.kubernetes", names.bottlerocket),
         _texts("nodeGroups[].overrideBootstrapCommand", "managedNodeGroups[].overrideBootstrapCommand"),
     ),
+    ("helm.cattle.io", "HelmChart"): _values_text("spec.valuesContent"),
     ("helm.toolkit.fluxcd.io", "HelmRelease"): _values("spec.values"),
+    ("infrastructure.cluster.x-k8s.io", "AzureManagedMachinePool"): _at("spec.kubeletConfig", names.with_groups),
+    ("infrastructure.cluster.x-k8s.io", "AzureManagedMachinePoolTemplate"): _at(
+        "spec.template.spec.kubeletConfig", names.with_groups
+    ),
     ("k3d.io", "Simple"): _k3d,
     ("k0s.k0sproject.io", "ClusterConfig"): _each("spec.workerProfiles", "values"),
     ("k0sctl.k0sproject.io", "Cluster"): _first(
@@ -333,7 +386,7 @@ _KINDS: Mapping[tuple[str, str], Reader] = {
     ("karpenter.azure.com", "AKSNodeClass"): _at("spec.kubelet", names.with_groups),
     ("karpenter.k8s.aws", "EC2NodeClass"): _ec2_node_class,
     ("karpenter.sh", "NodePool"): _at("spec.template.spec.kubelet", names.with_groups),
-    ("kind.x-k8s.io", "Cluster"): _texts("kubeadmConfigPatches", "nodes[].kubeadmConfigPatches"),
+    ("kind.x-k8s.io", "Cluster"): _kind,
     ("kops.k8s.io", "Cluster"): _at("spec.kubelet", names.kops),
     ("kops.k8s.io", "InstanceGroup"): _at("spec.kubelet", names.kops),
     ("kubeadm.k8s.io", "InitConfiguration"): _flags_at(_NODE),
@@ -343,20 +396,21 @@ _KINDS: Mapping[tuple[str, str], Reader] = {
     ("performance.openshift.io", "PerformanceProfile"): performance_profile,
     ("provisioning.cattle.io", "Cluster"): _rancher,
 }
+_BARE = TAKEN - {"featureGates"}
+"""Settings that a document without a kind has itself: then nothing in it is a part that wraps others."""
 _KEYS: Mapping[str, Reader] = {
     "kubeletconfig": _at("kubeletconfig"),
     "machine.kubelet": _talos,
     "settings.kubernetes": _at("settings.kubernetes", names.bottlerocket),
-    "kubelet-arg": _flags_at("kubelet-arg"),
-    "kubelet-arg+": _flags_at("kubelet-arg+"),
+    "kubelet-arg": _k3s,
+    "kubelet-arg+": _k3s,
     "kubeletConfig": _at("kubeletConfig", names.with_groups),
     "nodeConfig.kubeletConfig": _at("nodeConfig.kubeletConfig", names.with_groups),
     "config.kubeletConfig": _at("config.kubeletConfig", names.with_groups),
     "agentPoolProfiles": _each("agentPoolProfiles", "kubeletConfig", names.with_groups),
     "nodePools": _each("nodePools", "config.kubeletConfig", names.with_groups),
     "properties.kubeletConfig": _at("properties.kubeletConfig", names.with_groups),
-    "kubelet_config_extra_args": _at("kubelet_config_extra_args"),
-    "kubelet_node_config_extra_args": _at("kubelet_node_config_extra_args"),
+    **dict.fromkeys(names.KUBESPRAY, _kubespray),
     "services.kubelet.extra_args": _flags_at("services.kubelet.extra_args"),
     "config": _values(""),
     "numalign.config": _values(""),

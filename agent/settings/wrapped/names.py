@@ -5,6 +5,7 @@
     AKS        cpuCfsQuota, imageGcHighThreshold (https://learn.microsoft.com/azure/aks/custom-node-configuration)
     Gardener   evictionHard.memoryAvailable, kubeReserved.ephemeralStorage (core.gardener.cloud, KubeletConfig)
     kOps       evictionHard as a flag has it (kops.k8s.io/v1alpha2, KubeletConfigSpec)
+    kubespray  kubelet_cpu_manager_policy, kube_cpu_reserved (https://kubespray.io/#/docs/ansible/vars)
     Bottlerocket  cpu-manager-policy (https://bottlerocket.dev/en/os/latest/#/api/settings/kubernetes/)
 
 What a provider has beside these is no setting of the kubelet, and is left out.
@@ -109,6 +110,41 @@ def _entry(node: object, limits: Document) -> dict[str, object]:
     text = str(node)
     number: object = int(text) if text.isdecimal() and len(text) < 6 else node  # noqa: PLR2004 - digits of a node
     return {"numaNode": number, "limits": {name: value for name, value in limits.items() if name != "enabled"}}
+
+
+_KUBESPRAY_SETTINGS = {
+    "kubelet_cpu_manager_policy": "cpuManagerPolicy",
+    "kubelet_cpu_manager_policy_options": "cpuManagerPolicyOptions",
+    "kubelet_topology_manager_policy": "topologyManagerPolicy",
+    "kubelet_topology_manager_scope": "topologyManagerScope",
+    "kubelet_reserved_system_cpus": "reservedSystemCPUs",
+}
+_KUBESPRAY_RESERVED = {"kube_reserved": "kubeReserved", "system_reserved": "systemReserved"}
+_KUBESPRAY_EXTRA = ("kubelet_config_extra_args", "kubelet_node_config_extra_args")
+KUBESPRAY = (*_KUBESPRAY_SETTINGS, *_KUBESPRAY_EXTRA, "kubelet_custom_flags")
+"""Variables of an inventory by which it is known."""
+
+
+def kubespray(given: Document) -> tuple[dict[str, object], list[str]]:
+    """Kubespray's variables, and which of them are there; reservations hold where they are switched on."""
+    found: dict[str, object] = {}
+    keys = list[str]()
+    for variable, name in _KUBESPRAY_SETTINGS.items():
+        if given.get(variable):
+            found[name] = given[variable]
+            keys.append(variable)
+    for switch, name in _KUBESPRAY_RESERVED.items():
+        parts = {unit: given.get(f"{switch.removesuffix('_reserved')}_{unit}_reserved") for unit in ("cpu", "memory")}
+        parts = {unit: value for unit, value in parts.items() if value is not None}
+        if given.get(switch) is True and parts:
+            found[name] = parts
+            keys.append(switch)
+    for variable in _KUBESPRAY_EXTRA:
+        inner = mapping_at(given, variable)
+        if inner is not None:
+            found |= inner
+            keys.append(variable)
+    return found, keys
 
 
 def _kebab(name: str) -> str:
