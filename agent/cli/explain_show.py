@@ -61,7 +61,7 @@ def show(
         _one(target, each, details=details)
     for note in notes:
         target.print()
-        target.print(Text(f"{capital(note)}."), style="dim")
+        target.print(Text(f"{capital(note)}{'' if note.endswith('?') else '.'}"), style="dim")
 
 
 def _one(target: Console, found: Explanation, *, details: bool) -> None:

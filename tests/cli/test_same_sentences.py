@@ -127,3 +127,15 @@ def test_run_says_early_what_it_does_not_serve(tmp_path: Path) -> None:
     words = ["run", "--once", "--pods", str(tmp_path / "none"), "--root", "two-sockets"]
     empty = CliRunner().invoke(group, words, env=WIDE)
     assert f"no pods: no manifest (.yaml, .yml, .json) is in {tmp_path / 'none'}" in empty.output
+
+
+def test_a_note_keeps_names_and_ends_as_a_sentence(tmp_path: Path) -> None:
+    """A setting keeps its small letter at the begin of a note, and a question has one mark at its end."""
+    config = tmp_path / "config.yaml"
+    config.write_text("memoryManagerPolicy: Static\n")
+    manifest = tmp_path / "pod.yaml"
+    manifest.write_text(json.dumps(body("small", {"cpu": "2", "memory": 1024})))
+    words = ["explain", "--manifest", str(manifest), "--root", "two-sockets", "--config", str(config)]
+    told = CliRunner().invoke(group, words, env=WIDE).output
+    assert "\nreservedMemory is not set: " in told
+    assert "1024 is 1024 bytes; did you mean 1024Mi?\n" in told

@@ -125,6 +125,7 @@ def lines(found: Explanation) -> Iterator[str]:
 
 
 def capital(text: str) -> str:
-    """A sentence begins with a capital letter; the name of an annotation or a file keeps its letters."""
+    """A sentence begins with a capital letter; the name of an annotation, a file or a setting keeps its letters."""
     first = text.partition(" ")[0].rstrip(".,:;?")
-    return text if "/" in first or "." in first else text[:1].upper() + text[1:]
+    name = "/" in first or "." in first or any(letter.isupper() for letter in first[1:])
+    return text if name else text[:1].upper() + text[1:]

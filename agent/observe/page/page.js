@@ -42,7 +42,7 @@ function show() {
   $("node").textContent = plain(node.node || node.machine.name || "numalign");
   $("headline").textContent = node.headline;
   const told = node.settings;
-  $("settings").textContent = `Topology policy ${told.topologyManagerPolicy} (scope ${told.topologyManagerScope}), CPUs ${told.cpuManagerPolicy}, memory ${told.memoryManagerPolicy}, a pod that cannot be aligned: ${told.onMisalignment}, compatibility: ${told.answers}.`;
+  $("settings").textContent = `Topology policy ${told.topologyManagerPolicy} (scope ${told.topologyManagerScope}), CPUs ${told.cpuManagerPolicy}, memory ${told.memoryManagerPolicy}, onMisalignment: ${told.onMisalignment}, compatibility: ${told.answers}.`;
   $("agent").textContent = `numalign ${node.agent}`;
   showAttention(state);
   showNodes(state);
@@ -101,7 +101,7 @@ async function explain() {
   }
 }
 
-const capital = (text) => /^[a-z0-9-]+: /.test(text) ? `${text}.` : `${text[0].toUpperCase()}${text.slice(1)}.`; // a container keeps its name
+const capital = (text) => /^([a-z0-9-]+: |\S+[A-Z./]\S)/.test(text) ? `${text}.` : `${text[0].toUpperCase()}${text.slice(1)}.`; // names keep their letters
 const list = (head, texts) => texts.length ? [el("h3", {}, head), el("ul", {}, ...texts.map((text) => el("li", {}, ...prose(capital(text)))))] : [];
 
 function explained(found) {
