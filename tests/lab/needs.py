@@ -9,18 +9,15 @@ import subprocess
 from pathlib import Path
 
 from tests.lab.places import CACHE
+from tests.programs import PROGRAMS as PACKAGES
+from tests.programs import find
 
 GIGABYTE = 1 << 30
 MEMORY, DISK = 10, 12
 """Gigabytes: two guests of 4 and what serves them; what is built and the guests' disks."""
 GO = (1, 26)
 PROGRAMS = {
-    "qemu-system-x86_64": "qemu-system-x86",
-    "qemu-img": "qemu-utils",
-    "mmdebstrap": "mmdebstrap",
-    "mke2fs": "e2fsprogs",
-    "busybox": "busybox-static",
-    "openssl": "openssl",
+    name: PACKAGES[name] for name in ("qemu-system-x86_64", "qemu-img", "mmdebstrap", "mke2fs", "busybox", "openssl")
 }
 """Each program, and the Debian package that has it."""
 
@@ -50,7 +47,7 @@ def missing() -> list[str]:
     found = [
         f"{program} is not installed: apt-get install {package}"
         for program, package in PROGRAMS.items()
-        if not _which(program)
+        if not find(program)
     ]
     if os.geteuid() != 0:
         found.append(
@@ -69,15 +66,10 @@ def check() -> None:
 
 def program(name: str) -> str:
     """The path of one of PROGRAMS."""
-    found = _which(name)
+    found = find(name)
     if not found:
         raise ProgramMissingError(name)
     return found
-
-
-def _which(name: str) -> str | None:
-    """Debian keeps mke2fs in /usr/sbin, which is not in everybody's PATH."""
-    return shutil.which(name) or shutil.which(name, path="/usr/sbin:/sbin")
 
 
 def _go() -> str:

@@ -17,9 +17,9 @@ from tests.lab.places import ROOT
 
 
 def test_a_machine_without_anything_is_told_what_to_install(tmp_path: Path) -> None:
-    """Without QEMU and the others in PATH, nothing is built: exit code 3, each program with its package."""
+    """Without QEMU and the lab's other programs, nothing is built: exit code 3, each program with its package."""
     code = (
-        "from tests.lab import needs, __main__ as m; import sys; needs._which = lambda name: None; sys.exit(m.main())"
+        "from tests.lab import needs, __main__ as m; import sys; needs.find = lambda name: None; sys.exit(m.main())"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, "run"], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60,
