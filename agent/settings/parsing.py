@@ -6,7 +6,6 @@ cannot stand together. Only the first error is told: the ones after it often fol
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -16,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from agent.errors import SettingsError
 from agent.model.fields import plain
+from agent.model.likely import likely
 from agent.model.rules import Minor
 from agent.settings.conflicts import check_together
 from agent.settings.gates import GATES, needed
@@ -200,9 +200,8 @@ def _unknown(key: str, name: str, known: Iterable[str]) -> SettingsError:
 
 def _nearest(name: str, known: Iterable[str]) -> str:
     """The suggestion, or nothing: close by spelling, whatever the case."""
-    by_lower = {each.lower(): each for each in known}
-    found = difflib.get_close_matches(name[:120].lower(), list(by_lower), n=1, cutoff=0.75)
-    return f" (did you mean {by_lower[found[0]]}?)" if found else ""
+    meant = likely(name, known)
+    return f" (did you mean {meant}?)" if meant else ""
 
 
 def _key(location: Sequence[str | int]) -> str:
