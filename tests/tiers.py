@@ -82,7 +82,7 @@ def _quick(item: pytest.Item) -> bool:
 
 
 def _rest(item: pytest.Item) -> bool:
-    """Whether `make check` runs it after `make test`: random examples are others each time."""
+    """Whether `make check` runs it after `make test`: random examples differ each time."""
     return not _quick(item) or bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
 
 

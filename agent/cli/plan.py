@@ -41,7 +41,7 @@ Examples:
     metavar="WISH",
     help="Another exclusiveContainers: auto, names, or auto,-NAME.",
 )
-@click.option("--repack", is_flag=True, help="Pack all pods anew, in the best of several orders.")
+@click.option("--repack", is_flag=True, help="Place all pods again, in the best of several orders.")
 @state_dir_option
 @config_option
 @root_option
@@ -55,7 +55,7 @@ def command(
 
     The pods of the saved ledger are admitted once more, on a copy, to the empty node under the rules in question; a
     pod's own annotations stay in force. Running pods are never moved: to get there, they would have to be created
-    anew, in the order that is told.
+    again, in the order that is told.
 
     Exit codes: 0 every pod that runs would get in; 1 some would be refused; 2 wrong input; 3 a fault of this
     machine, or no ledger.
@@ -65,7 +65,7 @@ def command(
         raise SettingsError("plan", why)
     wish = None if exclusive is None else parsed(exclusive)
     if exclusive is not None and wish is None:
-        raise SettingsError("--exclusive", f'"{exclusive[:60]}" is none of {ALLOWED}')
+        raise SettingsError("--exclusive", f'"{exclusive[:60]}" is not one of {ALLOWED}')
     desk = open_queries(state_dir, config, root)
     question = _question(desk, Policy(policy) if policy else None, Scope(scope) if scope else None, wish)
     answer = what_if(question, repack=repack)

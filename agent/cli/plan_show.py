@@ -96,14 +96,14 @@ def _sentences(question: WhatIf, answer: Forecast, *, repack: bool) -> Iterator[
     rules = " and ".join(changed) or f"policy {now.policy.value} and scope {now.scope.value} as they are"
     order = _ORDER[answer.order]
     tried = f", the best of {len(answer.tried)} orders" if repack else ""
-    yield f"with {rules}, all pods admitted anew {order}{tried}"
+    yield f"with {rules}, all pods admitted again {order}{tried}"
     yield ", ".join(_counts(answer.lines))
     yield f"aligned: {many(answer.aligned[0], 'pod')} now, {answer.aligned[1]} then"
     yield (
         "the largest request that one NUMA node could still meet: "
         f"{_largest(answer.before)} now, {_largest(answer.after)} then"
     )
-    yield "nothing was changed; running pods stay where they are until they are created anew"
+    yield "nothing was changed; running pods stay where they are until they are created again"
 
 
 def _counts(lines: tuple[PodForecast, ...]) -> Iterator[str]:

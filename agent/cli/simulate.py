@@ -60,7 +60,7 @@ def _words(words: type[StrEnum]) -> Callback:
             try:
                 word = words(part)
             except ValueError:
-                raise click.BadParameter(f'"{part[:60]}" is none of {", ".join(words)}') from None
+                raise click.BadParameter(f'"{part[:60]}" is not one of {", ".join(words)}') from None
             if word not in found:
                 found.append(word)
         return tuple(found)

@@ -32,7 +32,7 @@ MOST_ADDED = 1000
 """Nodes that --add may add at once."""
 NAMED = 5
 """Nodes that a row names."""
-_PARTS = {PlacedAs.RETURNING: "comes back", PlacedAs.LEAVING: "made anew", PlacedAs.NEW: ""}
+_PARTS = {PlacedAs.RETURNING: "comes back", PlacedAs.LEAVING: "created again", PlacedAs.NEW: ""}
 
 
 def additions(values: Sequence[str]) -> tuple[tuple[int, str], ...]:

@@ -191,5 +191,5 @@ class Reconciler:
         return (
             f"container {name} of pod {ledger.pods[uid].pod.key}: its memory is not bound to NUMA nodes {mems}; "
             f"it has pages on nodes {state.unbound[container]}, which the kernel would move at once, stalling it. "
-            "Make the pod anew, or let them be moved: numalign.io/move-memory"
+            "Create the pod again, or let them be moved: numalign.io/move-memory"
         )

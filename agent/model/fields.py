@@ -159,7 +159,7 @@ class Field(NamedTuple):
         try:
             return kind(self.text())
         except ValueError:  # also a MalformedError of text(): the sentence below says more
-            raise self.wrong(f"{show(self.value)} is none of {', '.join(kind)}") from None
+            raise self.wrong(f"{show(self.value)} is not one of {', '.join(kind)}") from None
 
     def integer(self, low: int, high: int) -> int:
         """The whole number within the bounds that this must be."""

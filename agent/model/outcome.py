@@ -47,7 +47,7 @@ class Refusal:
 
     @property
     def obstacle(self) -> str:
-        """What is in the pod's way, with numbers; "" where the message says it, or nobody looked."""
+        """What is in the pod's way, with numbers; "" where the message says it, or nothing was looked for."""
         return str(self.facts.get(OBSTACLE, ""))
 
 

@@ -167,7 +167,7 @@ def _term(term: Field) -> Term:
 def _requirement(line: Field) -> Requirement:
     operator, values = line.get("operator"), line.get("values").items(MANY)
     if operator.text() not in _OPERATORS:
-        raise operator.wrong(f"{show(operator.value)} is none of {', '.join(_OPERATORS)}")
+        raise operator.wrong(f"{show(operator.value)} is not one of {', '.join(_OPERATORS)}")
     return Requirement(line.get("key").text(), operator.text(), tuple(each.text() for each in values))
 
 

@@ -16,7 +16,7 @@ from agent.model.idset import CpuSet
 
 
 class Compatibility(StrEnum):
-    """Whether the kubelet's defects (deploy/docs/dev/kubelet-defects.md) are answered alike or mended."""
+    """Whether the kubelet's defects (deploy/docs/dev/kubelet-defects.md) are reproduced or fixed."""
 
     FIXED = "fixed"
     KUBELET = "kubelet"

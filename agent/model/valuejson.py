@@ -260,7 +260,7 @@ def _member_reader(kind: type[Enum]) -> Reader:
             return members[value]
         except (KeyError, TypeError):
             known = ", ".join(map(str, members))
-            raise _field(value).wrong(f"is none of {known}; a newer version may know it") from None
+            raise _field(value).wrong(f"is not one of {known}; a newer version may know it") from None
 
     return read
 

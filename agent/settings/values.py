@@ -173,7 +173,7 @@ def _host_name(value: object) -> str:
 def _exclusive(value: object) -> Selection:
     found = parsed(value) if isinstance(value, str) and len(value) <= LONGEST_LIST else None
     if found is None:
-        raise _unfit(f"{_shown(value)} is none of {ALLOWED}")
+        raise _unfit(f"{_shown(value)} is not one of {ALLOWED}")
     return found
 
 

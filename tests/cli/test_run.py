@@ -194,7 +194,7 @@ def test_what_is_noted_is_in_the_json_too(pods: Path) -> None:
     write(pods, "typo", container(cpu="1"), policy="strict")
     (note,) = json.loads(run(pods, "--output", "json").stdout)["notes"]
     assert note["pod"] == "default/typo"
-    assert note["text"].startswith('numalign.io/policy: "strict" is none of')
+    assert note["text"].startswith('numalign.io/policy: "strict" is not one of')
 
 
 def test_a_pod_that_one_container_makes_burstable_is_noted(pods: Path) -> None:

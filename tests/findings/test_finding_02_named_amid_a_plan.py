@@ -88,7 +88,7 @@ def test_finding_02_a_plan_that_was_given_up_is_made_anew_whoever_hears_the_name
 
 
 def test_finding_02_a_plan_that_was_given_up_is_told_as_that(world: World) -> None:
-    """Who is told of meanwhile: that it is planned anew, not that another program wrote; it counts as no lapse."""
+    """The message says that all is planned again and not that another program wrote; it counts as no lapse."""
     world.engine.reconcile()
     for attempt in range(4):
         late, uid = f"{attempt:064x}", f"late{attempt}"
@@ -99,7 +99,7 @@ def test_finding_02_a_plan_that_was_given_up_is_told_as_that(world: World) -> No
         world.engine.pods_seen([pod_from(manifest("db", container(cpu=str(1 + attempt % 2)), created=2))])
         assert len(written) == 1
         assert world.condition("db") == "False NotEnforced"
-        assert "planned anew" in world.report("db").message
+        assert "planned again" in world.report("db").message
         assert "another program" not in str(world.engine.snapshot.unenforced)
         assert world.ears.words[told:] == ["db"], "nothing is told of others before the next look"
         world.engine.containers_seen({late: (uid, "app")})

@@ -84,7 +84,7 @@ def test_finding_11_only_the_reserved_cpus_are_left(tmp_path: Path) -> None:
 
 
 def test_finding_11_one_cpu_is_left(tmp_path: Path) -> None:
-    """Then nothing is reserved and nothing pinned; when the others are back, pods get CPUs of their own again."""
+    """Then nothing is reserved and nothing pinned; when the other CPUs are back, pods get CPUs of their own again."""
     node = Watched(tmp_path, "{}\n")
     assert str(node.granted("a", "2")) == "1-2"
     node.becomes(f"{EIGHT}, offline 1-7")

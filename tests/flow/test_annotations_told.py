@@ -70,7 +70,7 @@ def test_other_peoples_annotations_are_theirs(tmp_path: Path, name: str) -> None
 
 
 def test_very_many_annotations_cost_a_bounded_look(tmp_path: Path) -> None:
-    """A tenant's thousands of domains of the right length are not all compared, and are nobody's typing errors."""
+    """Of a tenant's thousands of domains of the right length only few are compared."""
     names = {f"numalign.{number:02x}/x": "y" for number in range(256)} | {f"{n:011}/x": "y" for n in range(3000)}
     with telling(tmp_path) as told:
         told.list(noted(names))
@@ -147,7 +147,7 @@ def test_a_misspelt_kill_switch_is_told(notes: dict[str, str], names: tuple[str,
 
 
 def test_the_nodes_annotations_are_bounded() -> None:
-    """Who may write to Nodes may write anything: few names, short and printable."""
+    """Annotations of a Node can hold any text: few names are shown, short and printable."""
     notes = {f"numalign.io/{letter * 200}\n": "x" for letter in "abcdefgh"}
     found = node_facts({"metadata": {"annotations": notes}}).unknown
     assert len(found) == 5
@@ -155,7 +155,7 @@ def test_the_nodes_annotations_are_bounded() -> None:
 
 
 def test_a_wish_that_names_no_container_is_told_as_such(tmp_path: Path) -> None:
-    """`true` leaves nobody out: it names no container. The sentence begins with the annotation, as it is written."""
+    """`true` names no container. The sentence begins with the annotation, as it is written."""
     world = World(tmp_path)
     world.see(manifest("p", container(), exclusive="true"))
     found = explained(world.engine.snapshot, "p")

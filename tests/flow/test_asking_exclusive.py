@@ -93,7 +93,7 @@ def test_plan_leaves_out_whom_the_wish_leaves_out(folder: Path) -> None:
     assert "ontainers of one whole CPU" not in told
     (only,) = json.loads(planned(folder, "--exclusive", "mysql", "-o", "json").output)["exclusive"]["gains"]
     assert only["pod"] == "default/mysql"
-    assert "is none of auto, none, names of containers" in str(planned(folder, "--exclusive", "no way").exception)
+    assert "is not one of auto, none, names of containers" in str(planned(folder, "--exclusive", "no way").exception)
 
 
 def test_simulate_says_the_same_of_manifests(folder: Path) -> None:

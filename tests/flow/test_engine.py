@@ -270,7 +270,7 @@ def test_a_malformed_annotation_falls_back_and_is_told(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.see(manifest("db", policy="single-numa"))
     assert world.holds("db") == "1-2"
-    assert "is none of" in str(world.engine.pods["db"].settings.problems[0])
+    assert "is not one of" in str(world.engine.pods["db"].settings.problems[0])
 
 
 def test_s17_release_puts_everything_back(tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ def test_memory_follows_a_resize_after_the_annotation_went(tmp_path: Path) -> No
     assert "resize not followed" in node.engine.ledger.pods["b"].why["app"]
 
 
-@pytest.mark.parametrize(("value", "words"), [("typo", "names typo, which is no container"), ("no way", "is none of"),
+@pytest.mark.parametrize(("value", "words"), [("typo", "names typo, which is no container"), ("no way", "is not one"),
                                               ("side", "names side: it requests 100m CPU")])  # fmt: skip
 def test_a_mistake_is_told_and_the_pod_runs_as_before(tmp_path: Path, value: str, words: str) -> None:
     """One sentence in the condition, one problem for the Event; nothing is refused."""

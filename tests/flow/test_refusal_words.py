@@ -103,7 +103,7 @@ def test_a_pod_that_carries_other_numbers_is_not_told_again(tmp_path: Path) -> N
 
 
 def test_a_fault_in_the_words_costs_the_words_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pod is refused with the kubelet's sentence, and nobody is set aside."""
+    """The pod is refused with the kubelet's sentence, and no other pod is set aside."""
 
     def broken(*_: object) -> str:
         raise RuntimeError("broken")

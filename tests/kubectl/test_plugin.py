@@ -69,7 +69,7 @@ def test_why_tells_the_story_of_one_pod(scene: Scene) -> None:
     assert re.search(r"event \S+ TopologyAffinityError: ", text)
     assert "was not asked: error: unable to forward" in text
     text = scene.desk.run("kubectl", "numalign", "why", "typo", "-n", NODE, "--agent", "off")
-    assert re.search(r"event \S+ BadAnnotation: numalign.io/policy: \"single\" is none of", text)
+    assert re.search(r"event \S+ BadAnnotation: numalign.io/policy: \"single\" is not one of", text)
     assert "container c: CPUs " in text
     assert "was not asked" not in text
 

@@ -88,7 +88,7 @@ def test_what_the_agent_wrote_was_not_asked_for(tmp_path: Path) -> None:
     ],
 )
 def test_a_node_that_is_not_there_is_told(tmp_path: Path, node: object, code: int, words: str) -> None:
-    """An empty table and exit code 0 would hide a typing error; who may not read Nodes gets the table."""
+    """An empty table and exit code 0 would hide a typing error. Without the right to read Nodes the table stays."""
     done = typed(tmp_path, {"pods": {"items": []}, "node": node}, "node", "nosuch", "--agent", "off")
     assert done.returncode == code, done.stderr
     assert words in done.stderr

@@ -132,7 +132,7 @@ def test_memory_follows_the_cpus_where_it_is_fixed() -> None:
     [
         ("auto", ALL, ""), ("none", ALL, ""), ("app", ALL, ""), ("auto,-nobody", ALL, ""),
         ("perhaps, not", ALL, "names not, which is no container of the pod (init, side, app, proxy, one, free)"),
-        ("Auto", ALL, "is none of auto, none, names of containers, or auto,-NAME"),
+        ("Auto", ALL, "is not one of auto, none, names of containers, or auto,-NAME"),
         ("app,free", ALL, "names free: it requests 2 CPU and it has no limit; request and limit must be equal"),
         ("proxy", ALL, "names proxy: it requests 100m CPU, and only whole CPUs are given to one container alone"),
         ("x", (part("x", ""),), "names x: it requests no CPU"),
@@ -177,7 +177,7 @@ def test_the_setting_takes_the_same_values() -> None:
         ("db", "ml"),
     )
     assert parse({})[0].exclusive_containers == NOBODY
-    with pytest.raises(Exception, match=r"exclusiveContainers.*is none of auto, none"):
+    with pytest.raises(Exception, match=r"exclusiveContainers.*is not one of auto, none"):
         parse({"exclusiveContainers": "auto,proxy"})
 
 

@@ -315,7 +315,7 @@ def test_what_happened_to_a_pod_since_is_its_reason(why: str, aligned: bool) -> 
     assert found.verdict is Verdict.NOT_PREFERRED
     assert found.summary == f"shop/checkout is in, but is not aligned: {why}"
     assert found.remedies == ()
-    assert found.notes == ("created anew now, it would be aligned: CPUs 1-2 on NUMA node 0",)
+    assert found.notes == ("created again now, it would be aligned: CPUs 1-2 on NUMA node 0",)
 
 
 def test_a_pod_is_explained_by_the_scope_that_it_was_admitted_under() -> None:

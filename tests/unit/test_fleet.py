@@ -82,7 +82,7 @@ def test_who_waits_and_where_it_would_fit_now(tmp_path: Path) -> None:
     assert (waits.kind, waits.node, four.kind) == (WAITS_ON_NODE, "full", WAITS_TO_BE_BOUND)
     assert waits.fits is not None
     assert waits.fits.nodes == ("half",)
-    assert waits.advice == "delete it, so that its owner makes it anew: half would take it aligned now"
+    assert waits.advice == "delete it, so that its owner creates it again: half would take it aligned now"
     assert four.fits is not None
     assert (four.fits.nodes, four.fits.barred) == (("half",), {"requested cpu": 1, "taint gpu": 1})
     assert five.fits is not None
@@ -153,7 +153,7 @@ def test_refused_pods_are_named_whether_they_run_or_not(tmp_path: Path) -> None:
     assert kinds == {"shop/line": WAITS_ON_NODE, "shop/runs": REFUSED, "shop/starts": REFUSED}
     assert told["shop/runs"].why == "it asks for 2 CPUs, and 1 is free"
     assert told["shop/runs"].since == BEGAN + 40
-    assert told["shop/runs"].advice == "delete it, so that its owner makes it anew: free would take it aligned now"
+    assert told["shop/runs"].advice == "delete it, so that its owner creates it again: free would take it aligned now"
 
 
 def test_pods_that_run_although_they_were_refused_are_looked_for() -> None:

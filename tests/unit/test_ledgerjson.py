@@ -99,7 +99,7 @@ def test_the_version_can_be_read_first() -> None:
         (("cpus", "confined", "u4", "milli"), [[1]], r"cpus.confined.u4.milli\[0\]: must have 2"),
         (("memory", "nodes"), {}, "memory.nodes: must be a list"),
         (("memory", "nodes", 0, "users"), True, r"memory.nodes\[0\].users: must be a whole number"),
-        (("pods", "u1", "pod", "qos"), "Gold", "pods.u1.pod.qos: 'Gold' is none of"),
+        (("pods", "u1", "pod", "qos"), "Gold", "pods.u1.pod.qos: 'Gold' is not one of"),
         (("pods", "u1", "pod", "created"), "now", "pods.u1.pod.created: "),
         (("pods", "u1", "adopted"), 0, "pods.u1.adopted: must be true or false"),
         (("pods", "u1", "extra"), 0, "pods.u1: has the unknown field 'extra'"),

@@ -35,7 +35,7 @@ CLOSEST = {"topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": "true"}
     ids=["far", "option", "restricted", "none", "one-node", "no-nearer", "flat"],
 )
 def test_nearer_numa_nodes_are_named(machine: str, cpu: str, settings: dict[str, Any], words: str) -> None:
-    """Without the option distances do not count, as in the kubelet; nobody would see that two sockets are used."""
+    """Without the option distances do not count, as in the kubelet; the note says that two sockets are used."""
     node = managers_of(machine, {"kubeReserved": {"cpu": "1"}, **settings})
     found = explain(node, node.start(), pod_from(manifest("p", container(cpu=cpu, memory="1Gi"))))
     told = [each for each in found.notes if "nearer" in each]

@@ -104,7 +104,7 @@ def test_problems_of_annotations_and_of_the_node_are_events(queue: Queue) -> Non
     """A bad annotation is told on its pod, a failing checkpoint on the Node."""
     it = reporter(queue)
     pod = known(it, body())
-    it.admitted(pod, ledger(pod), PodSettings(problems=(Problem("numalign.io/policy", "x", "is none of ..."),)))
+    it.admitted(pod, ledger(pod), PodSettings(problems=(Problem("numalign.io/policy", "x", "is not one of ..."),)))
     it.problem("checkpoint", "the disk is full")
     it.pod_malformed(body(), str(seen_error()))
     reasons = [(notice.about.kind, notice.reason) for notice in queue.notices]

@@ -22,14 +22,14 @@ def read(options: CpuOptions | None = None, /, **annotations: str) -> PodSetting
 @pytest.mark.parametrize(
     ("names", "more", "why"),
     [
-        (["polcy"], "", ""),
-        (["polcy", "scop"], "", "; nor are numalign.io/scop"),
-        (["polcy", "scop", "x"], "", "; nor are numalign.io/scop, numalign.io/x"),
-        (["polcy"], "7", " and 7 more"),
+        (["qqq"], "", ""),
+        (["qqq", "scop"], "", "; nor are numalign.io/scop"),
+        (["qqq", "scop", "x"], "", "; nor are numalign.io/scop, numalign.io/x"),
+        (["qqq"], "7", " and 7 more"),
     ],
 )
 def test_a_typing_error_in_a_name_is_told_in_one_sentence(names: list[str], more: str, why: str) -> None:
-    """Nobody would notice an annotation that does nothing: it is named, with those that there are."""
+    """An annotation that does nothing is named, with those that there are."""
     named = {f"numalign.io/{name}": "on" for name in names} | ({MORE: more} if more else {})
     (problem,) = pod_settings(pod("u", Container("c"), annotations=named), CpuOptions(), Policy.BEST_EFFORT).problems
     assert str(problem).startswith(f"numalign.io/{names[0]}: is no annotation of numalign")
@@ -39,6 +39,13 @@ def test_a_typing_error_in_a_name_is_told_in_one_sentence(names: list[str], more
     assert set(known) <= set(f"{said}move-memory".replace("which are ", ", ").split(", "))
     assert also.endswith(why)
     assert ("; nor are" in also) == ("; nor are" in why)
+
+
+def test_what_was_meant_stands_instead_of_all_names() -> None:
+    """A name that is close to a known one is told with that one alone."""
+    (problem,) = read(polcy="restricted").problems
+    assert problem.why == "is no annotation of numalign"
+    assert problem.meant == "numalign.io/policy"
 
 
 def test_a_pod_that_asks_nothing_gets_the_defaults() -> None:
@@ -76,7 +83,7 @@ def test_a_pods_options_are_laid_over_the_nodes() -> None:
         ("cpu_options", "full-pcpus=true", "full-pcpus-only"),
         ("cpu_options", "full-pcpus-only", "neither true nor false"),
         ("cpu_options", "full-pcpus-only=true,distribute-cpus-across-cores=true", "exclude each other"),
-        ("cpu_options", "strict-cpu-reservation=true", "none of"),
+        ("cpu_options", "strict-cpu-reservation=true", "not one of"),
         ("devices", "nic", "numalign.io/nic=1"),
         ("devices", "a.b/c=0", "numalign.io/nic=1"),
         ("align", "socket", "numa | numa,memory"),

@@ -52,7 +52,7 @@ def test_a_reconcile_period_is_read_as_go_reads_it(text: str, seconds: float, be
 
 
 def test_the_file_of_a_kubeadm_node_is_usable(tmp_path: Path) -> None:
-    """A Go program writes the durations that nobody set as 0s; the keys that are not needed make one line."""
+    """A Go program writes durations that are not set as 0s; the keys that are not needed make one line."""
     file = tmp_path / "config.yaml"
     file.write_text(
         f"{KUBELET}authentication: {{anonymous: {{enabled: false}}}}\ncgroupDriver: systemd\nclusterDNS: [10.0.0.1]\n"
@@ -234,7 +234,7 @@ def test_all_beta_opens_what_is_beta_in_that_minor(answers: str, *, on: bool) ->
 def test_gates_with_which_a_kubelet_does_not_start_are_refused_where_it_is_named(
     gates: dict[str, bool], answers: str, why: str
 ) -> None:
-    """Locked gates, and gates that others depend on, by minor."""
+    """Locked gates, and gates that other gates depend on, by minor."""
     body = {"featureGates": gates, "compatibility": answers}
     if not why:
         assert parse(body)

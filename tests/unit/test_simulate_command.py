@@ -190,7 +190,7 @@ def test_the_table_names_what_counts(tmp_path: Path) -> None:
         "1 pod on 1 node: 2 sockets x 4 cores x 2 threads, 8G per node", "largest aligned: CPUs",
         "hugepages-2Mi requested, of 256Mi",
         "note: 1 Service left out: it makes no pods", "note: default/odd: 1 example.com/fpga was not looked at: ",
-        'numalign.io/policy: "nonsense" is none of none, best-effort', "default/odd",
+        'numalign.io/policy: "nonsense" is not one of none, best-effort', "default/odd",
     ):  # fmt: skip
         assert text in result.output
 
@@ -233,7 +233,7 @@ def test_one_node_as_a_picture(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--policy", "best"], '"best" is none of none, best-effort'),
+        (["--policy", "best"], '"best" is not one of none, best-effort'),
         (["--node", "0xtwo-sockets"], "write 1 or more"),
         (["--node", "nowhere-at-all"], "machine nowhere-at-all: no such folder or archive"),
         (["--node", "synthetic:7 moons"], "is no part of a machine's description"),

@@ -65,7 +65,7 @@ class KillSwitch:
         self._name_unknown()
 
     def _name_unknown(self) -> None:
-        """A misspelt switch does nothing: told once, or nobody would notice in an emergency."""
+        """A misspelt switch does nothing, and that shows only in an emergency: it is reported once."""
         unknown, self._unknown = self._unknown, self._node.facts.unknown
         if self._unknown and self._unknown != unknown:
             self._reporters.problem("annotation", unknown_sentence(self._unknown))

@@ -383,7 +383,7 @@ def _advice(node: str, fits: Fits | None) -> str:
     if fits is None:
         return "not asked: its specification cannot be read, or too many kinds of pods wait"
     if fits.nodes and node:
-        return f"delete it, so that its owner makes it anew: {_named(fits)} would take it aligned now"
+        return f"delete it, so that its owner creates it again: {_named(fits)} would take it aligned now"
     if fits.nodes:
         return f"{_named(fits)} would take it aligned now: kube-scheduler may bind it there at its next try"
     if fits.refusals:

@@ -163,7 +163,7 @@ class _Found:
         if self.nodes and there is None:
             return Lack.GONE, "its Node object is gone"
         if there and told.owner and there.uid and told.owner != there.uid:
-            return Lack.STALE, "its Node was made anew since: the summary is of the node before"
+            return Lack.STALE, "its Node was created again since: the summary is of the node before"
         if summary.changed > now + AHEAD:
             return Lack.STALE, f"it is of {summary.changed - now:.0f} s in the future: the node's clock is wrong"
         late = [each for each in pods if not each.ended and summary.changed + LATE < each.bound < now - LATE]

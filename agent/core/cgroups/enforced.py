@@ -43,7 +43,7 @@ _ELSE = "the kernel refuses the write"
 _NAMELESS = "neither the API server nor the runtime has said yet which of its containers one that runs is"
 _UNREAD = "granted, and not read back"
 _ABOVE = "another program gave a cgroup above it other nodes, or these have no memory any more"
-_UNFINISHED = "a container was named while this was being written; all of it is planned anew at once"
+_UNFINISHED = "a container was named while this was being written; all of it is planned again at once"
 _AGAIN = "another program wrote it; it is put right again, with growing pauses"
 
 
@@ -196,7 +196,7 @@ def _why(look: Look, cgroup: Cgroup, strays: Iterable[tuple[Cgroup, CpuSet]]) ->
     if pages is not None:
         return (
             f"its memory is not bound to NUMA nodes {desired.mems}: it has pages on nodes {pages}, which the kernel "
-            "would move at once; make the pod anew, or let them be moved (numalign.io/move-memory)"
+            "would move at once; create the pod again, or let them be moved (numalign.io/move-memory)"
         )
     return _differs(look, cgroup.path, MEMS, str(cgroup.effective_mems), str(desired.mems))
 

@@ -82,7 +82,7 @@ def shared_sentences(ledger: Ledger, groups: Mapping[str, int]) -> Iterator[str]
         pods = " and ".join(ledger.pods[uid].pod.key for uid in uids)
         yield (
             f"pods {pods} hold functions of one IOMMU group, {group}, as an earlier numalign granted them: each can "
-            "reach the other's devices. They keep what they hold; make all but one of them anew"
+            "reach the other's devices. They keep what they hold; create all but one of them again"
         )
 
 

@@ -164,7 +164,7 @@ class _Explainer:
         if run.ledger is not None and (self.record is None or as_of is AsOf.ADMISSION):
             self.notes += filter(None, [nearer(self.node, run.case, run.ledger)])
         if verdict is Verdict.NOT_PREFERRED and run.ledger is not None and is_aligned(run.ledger, self.pod):
-            self.notes.append(f"created anew now, it would be aligned: {self._would(run.ledger)}")
+            self.notes.append(f"created again now, it would be aligned: {self._would(run.ledger)}")
         elif verdict is Verdict.NOT_PREFERRED and self.search:
             found = remedies(self.node, run.case, aligned=True)
         return self._made(verdict, run, found, as_of, got)

@@ -295,5 +295,5 @@ class Explanation:
 
     @property
     def all_notes(self) -> tuple[str, ...]:
-        """Those that are read before the verdict, and the others."""
+        """Those that are read before the verdict, and the rest."""
         return (*self.first, *self.notes)

@@ -141,7 +141,7 @@ class _Reader:
         try:
             return words(value.strip())
         except ValueError:
-            self._wrong(key, value, f"is none of {', '.join(words)}", likely(value, words))
+            self._wrong(key, value, f"is not one of {', '.join(words)}", likely(value, words))
             return None
 
     def switch(self, key: str, *, default: bool) -> bool:
@@ -164,7 +164,7 @@ class _Reader:
         for part in filter(None, words_in(value)):
             name, _, switch = (each.strip() for each in part.partition("="))
             if name not in POD_OPTIONS:
-                why = f"names {name[:40]}, which is none of {', '.join(POD_OPTIONS)}"
+                why = f"names {name[:40]}, which is not one of {', '.join(POD_OPTIONS)}"
                 self._wrong(CPU_OPTIONS, value, why, likely(name, POD_OPTIONS))
                 return None
             try:
@@ -200,7 +200,7 @@ class _Reader:
         value = self._take(ALIGN)
         if value is not None and ",".join(words_in(value)) not in ALIGNS:
             meant = likely(value, ALIGNS) or (ALIGNS[-1] if "mem" in value.lower() else "")
-            self._wrong(ALIGN, value, f"is none of {' | '.join(ALIGNS)}", meant)
+            self._wrong(ALIGN, value, f"is not one of {' | '.join(ALIGNS)}", meant)
 
     def left(self, key: str) -> None:
         """An annotation that is read elsewhere, with the node's settings, and checked there."""
@@ -214,8 +214,9 @@ class _Reader:
         if names:
             also = f"; nor are {', '.join(names[1:])}" if names[1:] else ""
             also += f" and {more} more" if more else ""
-            why = f"is no annotation of numalign, which are {', '.join(known)}{also}"
             meant = likely(names[0].partition("/")[2], [key.removeprefix(PREFIX) for key in known])
+            listed = "" if meant else f", which are {', '.join(known)}"
+            why = f"is no annotation of numalign{listed}{also}"
             self._wrong(names[0], None, why, meant and f"{PREFIX}{meant}")
 
 

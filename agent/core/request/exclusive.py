@@ -26,7 +26,7 @@ EXCLUSIVE = f"{PREFIX}exclusive"
 SETTING = "exclusiveContainers"
 _YES = frozenset({"true", "yes", "on", "1", "all", "*", "enabled"})
 _NO = frozenset({"false", "no", "off", "0", "disabled"})
-THEN = "what of it can be followed is, and the pod runs as it would otherwise"
+THEN = "the rest of it is followed, and otherwise the pod runs as without it"
 """What becomes of a wish with which something is wrong."""
 
 
@@ -89,7 +89,7 @@ def problem(pod: Pod, rules: Rules) -> str:
         return f"goes on beyond {longest(EXCLUSIVE)} characters"
     wish = _own(pod)
     if wish is None:
-        return f"is none of {ALLOWED}"
+        return f"is not one of {ALLOWED}"
     return _unmet(pod, wish, rules) if wish != NOBODY else ""
 
 

@@ -59,7 +59,7 @@ _REMEDY = "give the KubeletConfiguration itself, or numalign's config:"
 
 
 def _sorted(documents: Sequence[object], load: Load) -> tuple[list[KubeletPart], list[KubeletPart], list[str]]:
-    """The parts of documents of known forms, documents that are numalign's or nobody's, and names of all others."""
+    """The parts of documents of known forms, documents of numalign or of no known form, and names of the rest."""
     found: list[KubeletPart] = []
     own: list[KubeletPart] = []
     others: list[str] = []
