@@ -124,7 +124,7 @@ def _notes(node: StandaloneService) -> Iterator[str]:
     """What pods ask for that is not followed as they wrote it."""
     folder = node.source.folder
     found = notes_of(node.engine.pods, node.engine.ledger, node.engine.node, folder.claimants)
-    yield from (f"note: {each}" for each in folder.odd)
+    yield from (f"note: {each}" for each in node.source.odd())
     yield from (f"note: {pod}: {text}" for pod, text in found[:MOST_NOTES])
     if len(found) > MOST_NOTES:
         yield f"note: and {len(found) - MOST_NOTES} more; numalign explain POD says them"

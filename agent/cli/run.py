@@ -204,7 +204,7 @@ def show(node: StandaloneService, output: str) -> int:
         machine = node.setup.now.machine
         facts = {"name": machine.name, "digest": machine.digest, "cpus": len(machine.cpus)}
         notes = notes_of(node.engine.pods, node.engine.ledger, node.engine.node, folder.claimants)
-        notes += [("", each) for each in folder.odd]
+        notes += [("", each) for each in node.source.odd()]
         said = {
             "notes": [{"pod": pod, "text": text} for pod, text in notes],
             "unschedulable": [{"pod": pod, "text": text} for pod, text in sorted(too_large.items()) if text],

@@ -31,6 +31,7 @@ from agent.model.fields import mapping_of, plain
 from agent.model.manifest_hints import hints, with_name
 from agent.model.pod import Pod
 from agent.model.podspec import noted, pod_from
+from agent.model.workload_kinds import ended
 
 SUFFIXES = (".yaml", ".yml", ".json")
 LARGEST = 1 << 20
@@ -63,6 +64,8 @@ class ManifestFolder:
         wrong: what is wrong, in the order of files and documents.
         odd: sentences on what was read, and may mean something else.
         claimants: uids of pods that use DRA claims.
+        ended: uids of pods whose status says that they have ended -> the sentence; a kubelet reads no status in a
+            manifest.
         resized: by uid, pods of a dump as the kubelet has allocated them, where that differs from what is written.
     """
 
@@ -71,6 +74,7 @@ class ManifestFolder:
     odd: tuple[str, ...] = ()
     claimants: frozenset[str] = frozenset()
     resized: Mapping[str, Pod] = field(default_factory=dict)
+    ended: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def pods(self) -> tuple[Pod, ...]:
@@ -112,6 +116,7 @@ class _FolderReading:
         self.keys: dict[str, str] = {}
         self.claimants = set[str]()
         self.resized: dict[str, Pod] = {}
+        self.ended: dict[str, str] = {}
 
     def read(self, file: Path, place: int) -> None:
         pods, others = list[Pod](), Counter[str]()
@@ -129,7 +134,7 @@ class _FolderReading:
 
     def result(self) -> ManifestFolder:
         odd = tuple(self.odd[:MOST_HINTS])
-        return ManifestFolder(self.found, tuple(self.wrong), odd, frozenset(self.claimants), self.resized)
+        return ManifestFolder(self.found, tuple(self.wrong), odd, frozenset(self.claimants), self.resized, self.ended)
 
     def _pod(self, file: Path, number: int, body: Mapping[str, Any]) -> Pod | None:
         """One pod; None where it is wrong."""
@@ -152,6 +157,8 @@ class _FolderReading:
             self.claimants.add(pod.uid)
         if (held := allocated(pod, body)) != pod:
             self.resized[pod.uid] = held
+        if why := ended(body):
+            self.ended[pod.uid] = why
         return pod
 
 

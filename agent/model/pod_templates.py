@@ -29,6 +29,8 @@ DEEPEST = 16
 MOST_LOOKED_AT = 100_000
 """Mappings and lists of one object."""
 _PLAIN = frozenset({"spec", "template", "podSpec"})
+_MARKS = frozenset({"name", "image"})
+"""Keys of which every container has one."""
 _ODD = re.compile(r"[^a-z0-9]+")
 
 
@@ -96,7 +98,7 @@ def _below(field: Field, count: int, role: str, depth: int, left: list[int]) -> 
             else:
                 own = _label(key.lower().removesuffix("template").removesuffix("pod")) if key not in _PLAIN else ""
                 metadata, spec = template
-                yield PodTemplate(metadata, spec, count * _share(field, key), own or role)
+                yield PodTemplate(metadata, _with_names(spec), count * _share(field, key), own or role)
     elif isinstance(field.value, list):
         for number, part in enumerate(field.value):
             if isinstance(part, Mapping | list):
@@ -119,7 +121,20 @@ def _template(key: str, part: Field, holder: Field) -> tuple[Field, Field] | Non
 
 def _has_containers(spec: Mapping[str, object]) -> bool:
     found = spec.get("containers")
-    return isinstance(found, list) and any(isinstance(each, Mapping) and "name" in each for each in found)
+    return isinstance(found, list) and any(isinstance(each, Mapping) and _MARKS & each.keys() for each in found)
+
+
+def _with_names(spec: Field) -> Field:
+    """A specification whose containers all have names: Knative's Service may leave them out."""
+    found = spec.mapping()
+    containers = found.get("containers")
+    if not isinstance(containers, list) or all(isinstance(each, Mapping) and "name" in each for each in containers):
+        return spec
+    given = [
+        {"name": f"container-{number}", **each} if isinstance(each, Mapping) else each
+        for number, each in enumerate(containers)
+    ]
+    return spec.at({**found, "containers": given}, "")
 
 
 def _beside(field: Field) -> int:

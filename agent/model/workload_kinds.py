@@ -219,14 +219,19 @@ def _bare(found: Workload, root: Field, body: Mapping[str, object]) -> Workload:
     owner = f"{_ownerword(owners[0], 'kind')} {pod.namespace}/{_ownerword(owners[0], 'name')}" if owners else ""
     node = root.get("spec").get("nodeName")
     status = mapping_of(body.get("status"))
-    phase = status.get("phase")
-    why = _ENDED.get(phase, "") if isinstance(phase, str) else ""
+    why = ended(body)
     claims = bool(root.get("spec").get("resourceClaims") or status.get("extendedResourceClaimStatus"))
     item = WorkloadItem(
         pod, owner, node.text() if node else "", ended=bool(why),
         placing=placing_of(root.get("spec")), claims=claims,
     )  # fmt: skip
     return replace(found, items=(item,), why_none=why)
+
+
+def ended(body: Mapping[str, object]) -> str:
+    """Why a pod of a dump holds nothing any more; "" of one that may run."""
+    phase = mapping_of(body.get("status")).get("phase")
+    return _ENDED.get(phase, "") if isinstance(phase, str) else ""
 
 
 def _ownerword(owner: Field, name: str) -> str:

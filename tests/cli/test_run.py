@@ -197,6 +197,21 @@ def test_what_is_noted_is_in_the_json_too(pods: Path) -> None:
     assert note["text"].startswith('numalign.io/policy: "strict" is not one of')
 
 
+@pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
+def test_a_pod_of_a_dump_that_has_ended_holds_nothing(pods: Path, phase: str) -> None:
+    """Like `simulate`, `run` leaves it out and says so; the pods beside it are served."""
+    spec = {"containers": [{"name": "c", "resources": {"limits": {"cpu": "2", "memory": "1Gi"}}}]}
+    body = {"kind": "Pod", "metadata": {"name": "over"}, "spec": spec, "status": {"phase": phase}}
+    (pods / "over.json").write_text(json.dumps(body))
+    done = run(pods, "--output", "json")
+    said = json.loads(done.stdout)
+    assert done.exit_code == 0
+    assert "default/over" not in held(done)
+    assert "default/db" in held(done)
+    assert any("1 Pod left out: it has " in note["text"] for note in said["notes"])
+    assert "note: 1 Pod left out: it has " in run(pods).output
+
+
 def test_a_pod_that_one_container_makes_burstable_is_noted(pods: Path) -> None:
     """Whole CPUs that are shared because of another container: run and simulate name both, explain the other one."""
     limits = {"cpu": "2", "memory": "1Gi"}

@@ -60,6 +60,8 @@ OPERATORS: list[tuple[str, str, dict[str, Any], list[str]]] = [
         {"name": "Frontend", "replicas": 1, "podTemplate": TEMPLATE}, {"name": "decode", "podTemplate": TEMPLATE}]},
      ["j-frontend-0", "j-decode-0"]),
     ("serving.knative.dev/v1", "Service", {"template": TEMPLATE}, ["j-0"]),
+    ("serving.knative.dev/v1", "Configuration", {"template": {"spec": {"containers": [
+        {"image": "a", "resources": {"limits": {"cpu": "2", "memory": "1Gi"}}}]}}}, ["j-0"]),
     ("workload.codeflare.dev/v1beta2", "AppWrapper", {"components": [{"template": {
         "apiVersion": "batch/v1", "kind": "Job", "spec": {"parallelism": 2, "template": TEMPLATE}}}]},
      ["j-0", "j-1"]),

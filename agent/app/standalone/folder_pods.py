@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,6 +64,15 @@ class FolderPods:
     def folder(self) -> ManifestFolder:
         """As it was read last."""
         return self.served.now
+
+    def odd(self) -> tuple[str, ...]:
+        """What was read in the folder and means something else, in sentences."""
+        folder = self.folder
+        if self.runtime is None or not folder.ended:
+            return folder.odd
+        left = [pod for pod in folder.pods if pod.uid in folder.ended]
+        sums = Counter(folder.ended[pod.uid] for pod in left)
+        return (*(f"{count} Pod left out: {why}" for why, count in sorted(sums.items())), *folder.odd)
 
     # ---- of NodeSource
 
@@ -126,7 +136,12 @@ class FolderPods:
             self.engine.containers_seen(self.served.names())
 
     def _fits(self, pod: Pod) -> bool:
-        """Whether the machine could ever hold a pod: without a kubelet no one else asks. What runs, runs on."""
+        """Whether the machine could ever hold a pod: without a kubelet no one else asks. What runs, runs on.
+
+        A pod of a dump that has ended holds nothing.
+        """
+        if self.runtime is not None and pod.uid in self.folder.ended:
+            return False
         if self.runtime is None or not (why := self.too_large(pod)):
             return True
         refused = never(self.engine.node, pod, checked_settings(self.engine.node, pod)) is not None
