@@ -62,7 +62,7 @@ def machine_sentence(machine: Machine) -> str:
     memory = sum(each.memory for each in machine.nodes)
     pages = sum(size * count for each in machine.nodes for size, count in each.hugepages)
     huge = f" ({show.size(pages)} in huge pages)" if pages else ""
-    nodes = many(len(machine.nodes), "NUMA node")
+    nodes = many(sum(node.online for node in machine.nodes), "NUMA node")
     return (
         f"{machine.name}: {many(len(machine.cpus), 'CPU')} in {many(len(machine.packages), 'socket')}, {nodes}, "
         f"{show.size(memory)} memory{huge}, {many(len(machine.devices), 'PCI function')}"

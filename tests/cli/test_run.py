@@ -113,6 +113,14 @@ def test_a_small_machine_is_said_to_be_one(tmp_path: Path) -> None:
     assert re.search(r"^\d of 9 pods are not placed as asked: .*MACHINE=two-sockets$", done.output, re.MULTILINE)
 
 
+def test_a_node_that_is_not_online_is_counted_as_topology_counts_it(tmp_path: Path) -> None:
+    """Both commands say how many NUMA nodes the kernel has online."""
+    machine = str(Path(__file__).parents[1] / "replay" / "odd" / "offline-node.tar.xz")
+    (tmp_path / "pods").mkdir()
+    assert "2 sockets, 1 NUMA node, " in run(tmp_path / "pods", machine=machine).output
+    assert "2 sockets, 1 NUMA node, " in CliRunner().invoke(group, ["topology", "--root", machine]).output
+
+
 def test_a_machine_with_room_gets_no_advice(tmp_path: Path) -> None:
     """Where most of the examples fit nothing is said of other machines."""
     done = run(EXAMPLES / "pods", "--state-dir", str(tmp_path), state=False, machine="two-sockets")

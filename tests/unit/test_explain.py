@@ -16,7 +16,7 @@ from agent.core.explain.case import Case
 from agent.core.explain.explainer import explain
 from agent.core.explain.obstacles import ObstacleView, obstacles
 from agent.core.explain.remedies import TRIES, _Search
-from agent.core.explain.serialize import lines, to_json
+from agent.core.explain.serialize import capital, lines, to_json
 from agent.core.explain.standing import PodStanding
 from agent.core.explain.values import AsOf, Candidate, Explanation, HintList, Lever, LossReason, Verdict
 from agent.core.explain.words import size, spread
@@ -353,3 +353,9 @@ def test_a_request_beyond_all_measure_is_answered_at_once() -> None:
     pod = pod_from(manifest("evil", container("app", cpu="1000000000000000000")))
     found = explain(node, node.start(), pod, standing=PodStanding(hypothetical=True))
     assert [each.amount for each in found.remedies if each.lever is Lever.REQUEST] == [3]
+
+
+def test_a_sentence_keeps_the_letters_of_a_setting_that_it_begins_with() -> None:
+    """`plan` and `explain` name cpuManagerPolicy as the file has it; other sentences begin with a capital letter."""
+    assert capital("cpuManagerPolicy is none") == "cpuManagerPolicy is none"
+    assert capital("no setting reserves CPUs") == "No setting reserves CPUs"
