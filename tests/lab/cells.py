@@ -215,7 +215,7 @@ are up to three minors older. Other tests compare the decisions of the kubelets 
 {table(known)}
 
 Each row runs {tested}. The rows of Linux 6.12 also run `{RELOAD}`:
-when systemd 257 reads its units again, it sets their cpusets anew (systemd issue 40438). numalign must repair that.
+when systemd 257 reads its units again, it sets their cpusets again (systemd issue 40438). numalign must repair that.
 Two tests of `tests/lab/test_mixed.py` run there, too: since Linux 6.2 the kernel keeps the affinities of threads when
 it changes a cpuset.
 
