@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
-import grpc
 from google.protobuf.message import Message
 
 from agent.errors import RuntimeLinkError
@@ -63,6 +62,8 @@ class PodResources:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        import grpc  # noqa: PLC0415 - 20 ms, which a run beside no kubelet saves
+
         self._channel = grpc.insecure_channel(
             f"unix:{socket}",
             options=[
@@ -115,6 +116,8 @@ class PodResources:
         return _merge(answer.devices)
 
     def _ask(self, method: str, request: Message, kind: type[Answer]) -> Answer:
+        import grpc  # noqa: PLC0415 - as above
+
         self._wait_for_a_token()
         call = self._channel.unary_unary(
             f"/v1.PodResourcesLister/{method}",
