@@ -3,10 +3,12 @@
     <state folder>/cpus/<pod uid>/<container>/assigned      NUMALIGN_EXCLUSIVE_CPUS=4-7
                                                             NUMALIGN_SHARED_CPUS=0-1
 
-The environment has the same two words, those of the start. The file is replaced by rename whenever a resize, or the
-shared pool, changed them and the kernel has the new set. The folder is mounted and not the file, since a mount of a
-file would keep showing the one that was replaced. It goes when the ledger has its pod no more: nothing of that runs
-then. An agent that starts again goes on with the folders that it finds.
+The environment has the same two words, those of the start. The service's loop writes the file as soon as the grant is
+saved. The runtime's question only looks whether it was written: a disk that hangs delays no answer (safety.md S9).
+The file is replaced by rename whenever a resize, or the shared pool, changed them and the kernel has the new set. The
+folder is mounted and not the file, since a mount of a file would keep showing the one that was replaced. It goes when
+the ledger has its pod no more: nothing of that runs then. An agent that starts again goes on with the folders that it
+finds.
 
 Nothing is synced to the disk: after a power cut the container is gone as well.
 """
@@ -18,7 +20,6 @@ import logging
 import os
 import re
 import shutil
-import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -57,7 +58,7 @@ class CpuFiles:
 
     def __init__(self, state: Path, on_host: str = "") -> None:
         self._folder, self._on_host = state / FOLDER, Path(on_host or state) / FOLDER
-        self._lock = threading.Lock()
+        self._mounting = False
         self._seen: State | None = None
         self._told = False
         self._uids = set[str]()
@@ -65,10 +66,14 @@ class CpuFiles:
             self._uids = {each.name for each in self._folder.iterdir()}
         self._written: dict[tuple[str, str], str] = {}
 
+    def begin(self) -> None:
+        """A runtime has synchronized the agent, and mounts folders from now on."""
+        self._mounting, self._seen = True, None
+
     def mount(self, state: State, uid: str, container: str) -> tuple[tuple[str, str], ...]:
-        """A container is created: (folder of the host, where it sees it), none where it has none or on a fault."""
+        """A container is created: (folder of the host, where it sees it), none before its file is written."""
         is_mixed = state.saved is not None and container in state.saved.cpus.mixed.get(uid, {})
-        if not is_mixed or not self._keep(uid, container, words_of(state, uid, container)):
+        if not is_mixed or (uid, container) not in self._written:
             return ()
         return ((str(self._on_host / uid / container), DESTINATION),)
 
@@ -79,10 +84,16 @@ class CpuFiles:
             snapshot: the state that counts.
             at_rest: the state when nothing is being written; waits for that.
         """
-        if snapshot is self._seen or not (snapshot.ledger.cpus.mixed or self._uids):
+        gone = [key for key in self._written if not self._folder.joinpath(*key, FILE).is_file()]
+        for key in gone:
+            del self._written[key]  # a mount of what is not there would keep the container from starting
+        if (snapshot is self._seen and not gone) or not (snapshot.ledger.cpus.mixed or self._uids):
             return
         state = at_rest()
         saved, done = state.saved, state.settled or bool(state.unenforced)
+        for uid, mixed in saved.cpus.mixed.items() if saved and self._mounting else ():
+            for name in sorted(name for name in mixed if (uid, name) not in self._written):
+                done = self._keep(uid, name, words_of(state, uid, name)) and done
         for uid in self._uids & saved.pods.keys() if saved and done else ():
             lacking = state.unenforced.get(uid, {})
             for name in self._told_in(uid) if "" not in lacking else ():
@@ -104,33 +115,31 @@ class CpuFiles:
         if not (_NAME.fullmatch(uid) and _NAME.fullmatch(container)):
             return False
         text = "".join(f"{name}={value}\n" for name, value in words.items())
-        with self._lock:
-            folder = self._folder / uid / container
-            try:
-                if self._written.get((uid, container)) == text and (folder / FILE).is_file():
-                    return True
-                for each in (self._folder, folder.parent, folder):
-                    each.mkdir(mode=0o755, exist_ok=True)
-                    each.chmod(0o755)  # whoever the container runs as: the umask is the agent's affair
-                spare = folder / f".{FILE}.new"
-                spare.write_text(text, encoding="ascii")
-                spare.chmod(0o644)
-                spare.replace(folder / FILE)
-            except OSError as error:
-                if not self._told:
-                    _log.warning("mixed containers are not told which CPUs are theirs: %s", error)
-                self._told = True
-                return False
-            self._uids.add(uid)
-            self._written[uid, container], self._told = text, False
+        folder = self._folder / uid / container
+        try:
+            if self._written.get((uid, container)) == text and (folder / FILE).is_file():
+                return True
+            for each in (self._folder, folder.parent, folder):
+                each.mkdir(mode=0o755, exist_ok=True)
+                each.chmod(0o755)  # whichever user the container runs as: the umask is the agent's affair
+            spare = folder / f".{FILE}.new"
+            spare.write_text(text, encoding="ascii")
+            spare.chmod(0o644)
+            spare.replace(folder / FILE)
+        except OSError as error:
+            if not self._told:
+                _log.warning("mixed containers are not told which CPUs are theirs: %s", error)
+            self._told = True
+            return False
+        self._uids.add(uid)
+        self._written[uid, container], self._told = text, False
         return True
 
     def _remove(self, uid: str) -> None:
-        with self._lock:
-            shutil.rmtree(self._folder / uid, ignore_errors=True)
-            if not (self._folder / uid).exists():
-                self._uids.discard(uid)
-                self._written = {key: text for key, text in self._written.items() if key[0] != uid}
+        shutil.rmtree(self._folder / uid, ignore_errors=True)
+        if not (self._folder / uid).exists():
+            self._uids.discard(uid)
+            self._written = {key: text for key, text in self._written.items() if key[0] != uid}
 
 
 def forget(state: Path) -> None:

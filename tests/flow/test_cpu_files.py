@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from agent.host.standin import container_id
 from agent.model.podspec import pod_from
 from tests.flow.exclusive_world import MACHINE, Node, burstable, guaranteed
 from tests.flow.world import World
+from tests.patience import PATIENCE
 
 _replace = Path.replace
 NOTE: dict[str, Any] = {"exclusive": "auto", "mixed": "app"}
@@ -40,8 +42,9 @@ class Served:
         self.again()
 
     def again(self) -> None:
-        """The agent starts again: it knows of the folders what the disk says."""
+        """The agent starts again: it knows of the folders what the disk says. The runtime has synchronized it."""
         self.files = CpuFiles(self.state, "/on/host")
+        self.files.begin()
         decisions = EngineDecisions(self.node.engine, lambda _address: Usable(()), files=self.files)
         self.driver = NriDriver(decisions)
         self.node.engine.pods_listed(set(self.node.pods))
@@ -182,8 +185,9 @@ def test_a_folder_stays_until_the_pods_are_listed(tmp_path: Path) -> None:
 
 
 def test_without_nri_there_is_neither_folder_nor_file(tmp_path: Path) -> None:
-    """A container that no runtime asked for has no mount, so nothing is kept for it."""
+    """No runtime has synchronized the agent: no container has a mount, so nothing is kept for it."""
     served = Served(tmp_path)
+    served.files = CpuFiles(served.state)
     served.node.come(burstable("b", **NOTE))
     served.turn()
     assert list(served.state.iterdir()) == []
@@ -221,6 +225,35 @@ def test_a_disk_that_refuses_costs_the_file_alone(
         served.turn()
     assert [each.levelname for each in caplog.records if "are not told which CPUs" in each.message] == ["WARNING"]
     assert len(served.create(burstable("c", created=1, **NOTE)).mounts) == 1
+
+
+def test_s9_a_disk_that_hangs_delays_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S9: the write below the state folder does not return: every container is answered, one without its mount."""
+    served = Served(tmp_path)
+    served.create(guaranteed("g"))
+    hangs, free, write = threading.Event(), threading.Event(), Path.write_text
+
+    def hang(self: Path, *args: Any, **more: Any) -> int:  # noqa: ANN401 - of write_text
+        if served.state in self.parents:
+            hangs.set()
+            assert free.wait(PATIENCE), self
+        return write(self, *args, **more)
+
+    monkeypatch.setattr(Path, "write_text", hang)
+    served.node.see(burstable("b", created=1, **NOTE))
+    loop = threading.Thread(target=served.turn)
+    loop.start()
+    assert hangs.wait(PATIENCE)
+    for uid, own in (("b", True), ("g", True), ("b", True)):
+        number = container_id(uid, "app")
+        answer = served.driver.create_container(
+            Sandbox("s", uid, "default", uid), RuntimeContainer(number, "s", "app")
+        )
+        assert (answer.folders, bool(answer.cpus)) == ((), own)
+    assert loop.is_alive(), "all of that was answered while the disk hung"
+    monkeypatch.undo()
+    free.set()
+    loop.join()
 
 
 def _full(self: Path, target: Path) -> Path:

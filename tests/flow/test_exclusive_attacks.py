@@ -129,9 +129,12 @@ def test_a_container_that_starts_again_has_what_its_pod_was_admitted_with(tmp_pa
     node = Node(tmp_path / "tree")
     node.come(burstable("b", **BOTH))
     (tmp_path / "state").mkdir()
-    decisions = EngineDecisions(node.engine, lambda _address: Usable(()), files=CpuFiles(tmp_path / "state"))
+    files = CpuFiles(tmp_path / "state")
+    files.begin()
+    decisions = EngineDecisions(node.engine, lambda _address: Usable(()), files=files)
 
     def answer() -> tuple[Any, ...]:
+        files.follow(node.engine.snapshot, node.engine.at_rest)
         return tuple(ask("b", name) for ask in (decisions.desired, decisions.mixed, decisions.folders)
                      for name in ("app", "side"))  # fmt: skip
 

@@ -229,6 +229,8 @@ class EngineDecisions:
 
         Whether the engine has brought all of it about in time: then everybody else has left what they hold.
         """
+        if self._files is not None:
+            self._files.begin()
         done = threading.Event()
         self._queue.put(self._engine.all_named)
         self._queue.put(done.set)
