@@ -112,9 +112,16 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
 
 @pytest.fixture(scope="session")
 def program() -> Path:
-    """The built NRI peer."""
+    """The built NRI peer, with NRI 0.12.5."""
     AHEAD.or_skip("program")
     return peers.build("nri")
+
+
+@pytest.fixture(scope="session")
+def program_lts() -> Path:
+    """The same with NRI 0.12.0, that of containerd 2.3, the LTS."""
+    AHEAD.or_skip("program")
+    return peers.build("nri", versions="lts")
 
 
 @pytest.fixture(scope="session")

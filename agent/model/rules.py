@@ -68,6 +68,14 @@ class Enforcement(StrEnum):
     DRY_RUN = "dry-run"
 
 
+class NriFailurePolicy(StrEnum):
+    """What a runtime does with the agent, and with the request, when an answer is late (NRI 0.12.5 and newer)."""
+
+    DROP = "drop"
+    KEEP_CONNECTED = "keep-connected"
+    FAIL_REQUEST = "fail-request"
+
+
 class MemoryTier(StrEnum):
     """Which nodes' memory counts for a request under Compatibility.FIXED (nodes without CPUs are another tier)."""
 

@@ -106,7 +106,8 @@ SPECS: tuple[Spec, ...] = (
          "runtime (CreateContainer, ...).", ("operation",)),
     Spec("numalign_start_to_pin_seconds", "histogram",
          "From a container's cgroup folder to its set, where NRI had not written it before."),
-    Spec("numalign_nri_answers_total", "counter", "Answers to the runtime: pinned, shared, refused, observed, "
+    Spec("numalign_nri_answers_total", "counter", "Answers to the runtime: pinned, shared, refused, unrefused (a "
+         "sandbox that this containerd could not survive refusing), observed, "
          "unknown (numalign has not decided yet) or late (it answered without the decision, or before others had "
          "left the CPUs). numalign pins the last two through their cgroups.", ("what",),
          panel=SeriesPanel(_AGENT_ROW, "Answers to the runtime (NRI), per minute", "Empty without NRI.")),

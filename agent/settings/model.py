@@ -32,6 +32,7 @@ from agent.model.rules import (
     MemoryTier,
     Minor,
     MixedCpus,
+    NriFailurePolicy,
     OnMemoryShortage,
     OnMisalignment,
     PcieLocality,
@@ -233,6 +234,26 @@ class Page(Section):
     ] = ()
 
 
+class NriSettings(Section):
+    """What is agreed with the container runtime over NRI."""
+
+    failure_policy: Annotated[
+        NriFailurePolicy,
+        Field(
+            description="What the runtime does when the agent's answer is late (NRI 0.12.5): keep-connected: it goes "
+            "on without the answer, and asks again; drop: it also ends the connection; fail-request: it fails the "
+            "request, of every pod, static and kube-system ones too."
+        ),
+    ] = NriFailurePolicy.KEEP_CONNECTED
+    refuse_on_leaking_containerd: Annotated[
+        StrictBool,
+        Field(
+            description="Whether wait and fail refuse sandboxes also on a containerd that keeps the remains of each "
+            "(2.0, 2.1, 2.2 before 2.2.6, 2.3 before 2.3.3), which its next restart may not survive."
+        ),
+    ] = False
+
+
 class FleetSettings(Section):
     """What the node tells for decisions elsewhere (`numalign fleet`)."""
 
@@ -404,6 +425,7 @@ class Settings(Section):
     refusals: RefusalSettings = RefusalSettings()
     dra: DraSettings = DraSettings()
     page: Page = Page()
+    nri: NriSettings = NriSettings()
     fleet: FleetSettings = FleetSettings()
 
     @property

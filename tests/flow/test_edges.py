@@ -19,9 +19,11 @@ from agent.host.nri.values import Sandbox
 from agent.host.podresources import podresources_pb2 as pb
 from agent.model.pod import Pod
 from agent.model.podspec import pod_from
-from agent.model.rules import Enforcement
+from agent.model.rules import Enforcement, NriFailurePolicy
+from agent.settings.model import NriSettings
 from tests import patience
 from tests.flow.world import Ears, World, container, manifest
+from tests.matrix import standin_nri
 from tests.nri.peer import Peer
 from tests.podresources.test_client import Kubelet, device
 
@@ -135,6 +137,27 @@ def test_a_static_pod_is_decided_while_the_runtime_waits(program: Path, node: No
             ("web", "hash", True)
         ]
         edges.stop()
+
+
+def test_another_failure_policy_is_agreed_by_a_new_connection(node: Node, tmp_path: Path) -> None:
+    """The runtime hears of it when the agent registers: another setting of NRI leaves it."""
+    runtime = standin_nri.Runtime(tmp_path / "nri.sock", lambda _id, _cpus, _mems: None)
+    agreed = [NriSettings()]
+    edges = node.edges(
+        sockets=Sockets(nri=str(runtime.socket), podresources=OFF), agreed=lambda: agreed[0],
+    )  # fmt: skip
+    edges.start()
+    assert until(lambda: runtime.synchronized == 1)
+    edges.follow()
+    agreed[0] = agreed[0].model_copy(update={"failure_policy": NriFailurePolicy.FAIL_REQUEST})
+    edges.follow()
+    assert until(lambda: runtime.synchronized == 2)
+    agreed[0] = agreed[0].model_copy(update={"refuse_on_leaking_containerd": True})
+    before = edges.plugin
+    edges.follow()
+    assert edges.plugin is before
+    edges.stop()
+    runtime.close()
 
 
 def test_static_pods_by_logs_and_by_sandboxes(tmp_path: Path) -> None:

@@ -29,6 +29,9 @@ class Recorder:
     def configured(self, runtime: str, version: str) -> None:
         self.seen.append(("configured", (runtime, version)))
 
+    def unsynchronized(self, seconds: float) -> None:
+        self.seen.append(("unsynchronized", seconds))
+
     def synchronize(
         self, sandboxes: tuple[Sandbox, ...], containers: tuple[RuntimeContainer, ...]
     ) -> Mapping[str, Adjustment]:

@@ -141,6 +141,48 @@ def test_a_refused_pod_does_not_start(driver: NriDriver, engine: Engine, counted
     assert counted == ["refused"]
 
 
+def test_s11_no_sandbox_is_refused_where_its_remains_would_stay(engine: Engine, counted: list[str]) -> None:
+    """S11: a containerd that keeps each refused sandbox may not survive its restart: the pod starts, and it is told.
+
+    A setting refuses all the same; a mended containerd, and CRI-O, are asked to refuse as ever.
+    """
+    told: list[str] = []
+    always: list[bool] = [False]
+    driver = NriDriver(engine, count=counted.append, refuse_always=lambda: always[0], problem=told.append)
+    engine.refusal = "no room"
+    driver.configured("containerd", "v2.2.5")
+    driver.run_sandbox(POD)
+    assert counted == ["unrefused"]
+    (text,) = told
+    assert text.startswith("containerd v2.2.5 keeps the remains of every refused sandbox")
+    assert "wait and fail hold no pod back here" in text
+    always[0] = True
+    with pytest.raises(SandboxRefused):
+        driver.run_sandbox(POD)
+    always[0] = False
+    for runtime, version in (("containerd", "v2.2.6"), ("cri-o", "1.35.0")):
+        driver.configured(runtime, version)
+        with pytest.raises(SandboxRefused):
+            driver.run_sandbox(POD)
+    assert told == [text]
+
+
+def test_connected_means_synchronized(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    """A runtime that takes the agent in and asks nothing is told of with the remedy; connected is said afterwards."""
+    told: list[str] = []
+    driver = NriDriver(engine, problem=told.append)
+    with caplog.at_level("INFO"):
+        driver.configured("containerd", "v1.7.13")
+        driver.unsynchronized(30.0)
+        assert "connected to" not in caplog.text
+        driver.synchronize((POD,), ())
+    assert "NRI: connected to containerd v1.7.13" in caplog.text
+    old, hung = told
+    assert "can hang when a plugin registers (containerd#10085): update it to 1.7.26 or later" in old
+    assert hung.startswith("taken in by containerd v1.7.13, not synchronized for 30 s: containers are pinned through")
+    assert "restart it" in hung
+
+
 def test_s9_a_pod_that_the_watch_did_not_bring_is_looked_up_once(engine: Engine) -> None:
     """The runtime never waits (S9): one look-up at RunPodSandbox; what it finds decides."""
     asked: list[tuple[str, str, str]] = []

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, Self
 
 import pytest
 
 from agent.app.cluster import start as cluster_start
 from agent.engine.enforcer import AWAITED
 from agent.host.device_nodes import DeviceNode
-from agent.host.nri import decisions
+from agent.host.nri import decisions, session
+from agent.host.nri import nri_pb2 as pb
+from agent.host.nri import plugin as nri_plugin
 from agent.host.nri.plugin import Plugin
 from agent.host.nri.session import ANSWER_WITHIN, SYNCHRONIZE_WITHIN, Identity
 from agent.host.nri.values import Adjustment, RuntimeContainer
 from agent.model.idset import CpuSet, NodeSet
+from agent.model.rules import NriFailurePolicy
 from tests import patience
 from tests.docs.safety import PAGE
+from tests.matrix import standin_nri
 from tests.nri.handlers import Recorder
 from tests.nri.peer import Peer, quick
 from tests.patience import PATIENCE
@@ -36,6 +45,13 @@ CONTAINER = {
     "linux": {"cgroups_path": "kubepods-poduid_1.slice:cri-containerd:c1",
               "resources": {"cpu": {"cpus": "0-3", "quota": {"value": 200000}}}},
 }  # fmt: skip
+
+
+@pytest.fixture(params=["", "lts"], ids=["0.12.5", "0.12.0"])
+def program(request: pytest.FixtureRequest) -> Path:
+    """The runtime's side with the newest NRI, and with that of containerd's LTS."""
+    found: Path = request.getfixturevalue("program_lts" if request.param else "program")
+    return found
 
 
 @pytest.fixture
@@ -165,7 +181,7 @@ def test_s9_a_plugin_that_is_dropped_for_its_silence_comes_back(program: Path, t
 
 
 def test_every_event_of_a_pod_arrives_in_order(connected: tuple[Peer, Recorder, Plugin]) -> None:
-    """From sandbox to removal, each event is told once and in the runtime's order."""
+    """From sandbox to removal, each event that counts is told once and in the runtime's order; no other delays it."""
     peer, handler, _ = connected
     handler.seen.clear()
     peer.ask("run_pod_sandbox", pod=POD)
@@ -177,8 +193,7 @@ def test_every_event_of_a_pod_arrives_in_order(connected: tuple[Peer, Recorder, 
     peer.ask("stop_pod_sandbox", pod=POD)
     peer.ask("remove_pod_sandbox", pod=POD)
     assert handler.names() == [
-        "run", "create", "PostCreateContainer", "PostStartContainer", "update", "StopContainer", "RemoveContainer",
-        "StopPodSandbox", "RemovePodSandbox",
+        "run", "create", "update", "RemoveContainer", "RemovePodSandbox",
     ]  # fmt: skip
 
 
@@ -272,6 +287,100 @@ def test_s9_a_pods_sandbox_is_answered_for_in_time_too(
         assert handler.names().count("run") == 0, "answered while the handler still thinks"
         handler.go_on.set()
         assert plugin.stop(PATIENCE)
+
+
+class Stopped:
+    """The agent's side of NRI in a process of its own, which a test stops and lets go on."""
+
+    def __init__(self, peer: Peer, policy: NriFailurePolicy) -> None:
+        self._peer = peer
+        code = (
+            "import sys, time\n"
+            "from agent.host.nri.plugin import Plugin\nfrom agent.host.nri.session import Identity\n"
+            "from agent.model.rules import NriFailurePolicy\nfrom tests.nri.handlers import Recorder\n"
+            "identity = Identity(failure_policy=NriFailurePolicy(sys.argv[2]))\n"
+            "Plugin(sys.argv[1], Recorder(), identity=identity).start()\ntime.sleep(600)\n"
+        )
+        self._process = subprocess.Popen([sys.executable, "-c", code, str(peer.socket), policy])
+
+    def __enter__(self) -> Self:
+        self._peer.event("synchronized")
+        assert "error" not in self._peer.ask("run_pod_sandbox", pod=POD)  # the runtime has it in its list now
+        self._process.send_signal(signal.SIGSTOP)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def go_on(self) -> None:
+        """Let it run again."""
+        self._process.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.parametrize("policy", NriFailurePolicy)
+def test_s2_a_late_answer_does_what_the_setting_says(program: Path, tmp_path: Path, policy: NriFailurePolicy) -> None:
+    """S2: a stopped agent is dropped, or kept and asked again, or fails every request; NRI before 0.12.5 drops it.
+
+    A runtime that keeps it waits at every request, until the liveness probe ends the agent: the page says so.
+    """
+    older = "lts" in program.name
+    with Peer(program, tmp_path / "nri.sock", "1s") as peer, Stopped(peer, policy) as agent:
+        answers = [peer.ask("run_pod_sandbox", pod=POD) for _ in range(2)]
+        kept = policy is not NriFailurePolicy.DROP and not older
+        fails = policy is NriFailurePolicy.FAIL_REQUEST and not older
+        assert [each["ms"] >= 1000 for each in answers] == [True, kept]
+        assert ["failed to handle RunPodSandbox" in each.get("error", "") for each in answers] == [fails, fails]
+        agent.go_on()
+        if not kept:
+            peer.event("synchronized")  # it was dropped, and registers again
+        wait(lambda: "error" not in peer.ask("run_pod_sandbox", pod=POD))
+
+
+def test_s9_an_agent_without_cpu_ends_the_connection_that_the_runtime_keeps(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S9: its thread stood still as long as the runtime waits, three times: no container waits for it any more."""
+    monkeypatch.setattr(session, "LOOK", 0.01)
+    monkeypatch.setattr(nri_plugin, "REST", 0.02)
+    handler = Recorder()
+    identity = Identity(answer_within=30.0, failure_policy=NriFailurePolicy.KEEP_CONNECTED)
+    with Peer(program, tmp_path / "nri.sock", "100ms") as peer:
+        plugin = Plugin(str(peer.socket), handler, delays=quick, identity=identity)
+        plugin.start()
+        peer.event("synchronized")
+        wait(lambda: plugin.connected)
+        loop = plugin._loop
+        assert loop is not None
+        for _ in range(session.MOST_STALLS):
+            loop.call_soon_threadsafe(time.sleep, 0.2)
+            time.sleep(0.3)
+        wait(lambda: "disconnected" in handler.names())
+        assert "got no CPU for 0.1 s, 3 times" in str(handler.seen[handler.names().index("disconnected")])
+        peer.event("synchronized")
+        assert plugin.stop(PATIENCE)
+
+
+def test_a_runtime_that_takes_the_agent_in_and_asks_nothing_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """containerd#10085: it registers the plugin, and never synchronizes it: that is no connection."""
+    monkeypatch.setattr(session, "SYNCHRONIZED_WITHIN", 0.1)
+    monkeypatch.setattr(standin_nri.Runtime, "_introduce", _configure_only)
+    handler = Recorder()
+    runtime = standin_nri.Runtime(tmp_path / "nri.sock", lambda _id, _cpus, _mems: None)
+    plugin = Plugin(str(tmp_path / "nri.sock"), handler, delays=quick, identity=PATIENT)
+    plugin.start()
+    wait(lambda: ("unsynchronized", 0.1) in handler.seen)
+    assert handler.seen == [("configured", ("containerd", "v1.7.13")), ("unsynchronized", 0.1)]
+    assert not plugin.connected
+    assert plugin.stop(PATIENCE)
+    runtime.close()
+
+
+async def _configure_only(_runtime: standin_nri.Runtime, peer: Any) -> None:  # noqa: ANN401 - the stand-in's own
+    """Take a plugin in, and never synchronize it."""
+    await peer.ask("Configure", pb.ConfigureRequest(runtime_name="containerd", runtime_version="v1.7.13"))
 
 
 def test_s9_all_limits_together_are_200_ms() -> None:

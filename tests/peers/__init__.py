@@ -39,7 +39,7 @@ class PeerMissingError(Exception):
         self.program = program
 
 
-def build(name: str, *, ldflags: str = "", package: str = ".", arch: str = "") -> Path:
+def build(name: str, *, ldflags: str = "", package: str = ".", arch: str = "", versions: str = "") -> Path:
     """Path of the built program; raises PeerMissingError when there is no Go or the build fails.
 
     Args:
@@ -47,18 +47,19 @@ def build(name: str, *, ldflags: str = "", package: str = ".", arch: str = "") -
         ldflags: of Go.
         package: in the folder, or of a module that it names.
         arch: that it runs on, as Go calls it; "" for this machine's.
+        versions: the file <versions>.mod of the folder is read in place of go.mod.
     """
     folder = HERE / name
     digest = hashlib.sha256(ldflags.encode())
     for path in sorted(folder.iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    target = CACHE / f"{name}{arch and f'-{arch}'}-{digest.hexdigest()[:16]}"
+    target = CACHE / f"{name}{arch and f'-{arch}'}{versions and f'-{versions}'}-{digest.hexdigest()[:16]}"
     with locked(target):
         if not target.exists():
             part = target.with_suffix(f".{os.getpid()}")
             more = {"GOARCH": arch} if arch else {}
-            flags = f"-ldflags=-s -w {ldflags}"
-            compiled(f"the peer {name}", "build", flags, "-o", part, package, cwd=folder, **more)
+            flags = [f"-ldflags=-s -w {ldflags}", *([f"-modfile={versions}.mod"] if versions else [])]
+            compiled(f"the peer {name}", "build", *flags, "-o", part, package, cwd=folder, **more)
             part.rename(target)
     return target
 

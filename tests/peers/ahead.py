@@ -70,7 +70,10 @@ CHARTING: Mapping[str, Build] = {
     **{f"schemas of Kubernetes {each}": partial(schemas.folder, each) for each in schemas.MODULES},
 }  # fmt: skip
 TIERS: Mapping[str, Tier] = {
-    "program": Tier("the container runtime's side of NRI", {"the NRI peer": partial(peers.build, "nri")}),
+    "program": Tier(
+        "the container runtime's side of NRI",
+        {"the NRI peer": partial(peers.build, "nri"), "that of the LTS": partial(peers.build, "nri", versions="lts")},
+    ),
     "kube": Tier("a real kube-apiserver and etcd", {"Kubernetes' components": peers.kube}),
     "charting": Tier("the chart, by the real Helm", CHARTING),
     "openapi": Tier(

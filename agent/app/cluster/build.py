@@ -181,6 +181,7 @@ def cluster_node(options: ClusterOptions, *, steps: Steps = lambda _name: None) 
             engine=engine, reporters=reporters, sockets=options.sockets, hints=hints, find=finder, files=cpu_files,
             podresources=kubelet,
             enforcement=lambda: setup.now.settings.enforcement,
+            agreed=lambda: setup.now.settings.nri,
             count=lambda what: metrics.count("nri_answers_total", what),
             timed=lambda method, _outcome, seconds: metrics.time("operation_seconds", method, seconds=seconds),
         )  # fmt: skip

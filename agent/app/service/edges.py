@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent.app.reporters import Reporters
@@ -32,8 +32,9 @@ from agent.host.podresources.client import DEFAULT_SOCKET as PODRESOURCES_SOCKET
 from agent.host.podresources.client import PodResources
 from agent.host.podresources.lookup import Lookup
 from agent.model.pod import Pod
-from agent.model.rules import Enforcement
+from agent.model.rules import Enforcement, NriFailurePolicy
 from agent.observe.logs import LOG
+from agent.settings.model import NriSettings
 
 AUTO, OFF = "auto", "off"
 CONNECTED_WITHIN = 10.0
@@ -123,6 +124,7 @@ class NodeEdges:
         find: (namespace, name, uid) of a pod that the runtime starts before it was seen -> the pod, None when nobody
             knows; answers within some 50 ms.
         name_of: a pod's name as the kubelet has it.
+        agreed: the settings of what is agreed with the runtime, now.
         count: told what became of each request of the runtime (`agent.host.nri.driver`).
         timed: told of each request: method, outcome, seconds.
         files: what tells mixed containers which CPUs are theirs.
@@ -137,6 +139,7 @@ class NodeEdges:
     enforcement: Callable[[], Enforcement] = lambda: Enforcement.AUTO
     find: Callable[[str, str, str], Pod | None] = lambda _namespace, _name, _uid: None
     name_of: Callable[[Pod], str] = lambda pod: pod.name
+    agreed: Callable[[], NriSettings] = NriSettings
     count: Callable[[str], None] = lambda _what: None
     timed: Callable[[str, str, float], None] = lambda _method, _outcome, _seconds: None
     identity: Identity | None = None
@@ -147,6 +150,7 @@ class NodeEdges:
     decisions: EngineDecisions | None = None
     driver: NriDriver | None = None
     _untaken: str = ""
+    _policy: NriFailurePolicy = NriFailurePolicy.DROP
     _parting: ExitStack = field(default_factory=ExitStack)
     _closing: ExitStack = field(default_factory=ExitStack)
 
@@ -175,6 +179,8 @@ class NodeEdges:
         """The settings may have changed: take part in the runtime's requests, or leave it alone, as they say now."""
         path = self.sockets.nri_path(self.enforcement())
         self._untaken = ""
+        if self.plugin is not None and self.agreed().failure_policy is not self._policy:
+            self._part()  # it is agreed when the agent registers
         if path and self.plugin is None:
             self._take_part(path)
         elif not path and self.plugin is not None:
@@ -195,8 +201,12 @@ class NodeEdges:
         self.driver = NriDriver(
             self.decisions, find=self._found, enforcing=self.enforcing, count=self.count,
             starting=self.lookup.starting if self.lookup is not None else lambda _uid: None,
+            refuse_always=lambda: self.agreed().refuse_on_leaking_containerd,
+            problem=lambda text: self.reporters.problem("nri", text),
         )  # fmt: skip
-        self.plugin = Plugin(path, self.driver, identity=self.identity, count=self._answered)
+        self._policy = self.agreed().failure_policy
+        identity = replace(self.identity or Identity(), failure_policy=self._policy)
+        self.plugin = Plugin(path, self.driver, identity=identity, count=self._answered)
         self.hints.take_part(self.plugin)
         try:
             self.decisions.start()

@@ -123,7 +123,8 @@ def standalone_node(options: StandaloneOptions, *, steps: Steps = lambda _name: 
             edges = NodeEdges(
                 engine=engine, reporters=reporters, hints=DeviceHints(engine), files=cpu_files,
                 sockets=Sockets(nri=options.nri_socket, podresources=options.podresources_socket),
-                enforcement=lambda: setup.now.settings.enforcement, find=served.find, name_of=static.name_of,
+                enforcement=lambda: setup.now.settings.enforcement, agreed=lambda: setup.now.settings.nri,
+                find=served.find, name_of=static.name_of,
                 count=lambda what: metrics.count("nri_answers_total", what),
             )  # fmt: skip
             beside_kubelet += [events, edges]

@@ -20,6 +20,7 @@ from agent.core.cgroups.desired import DesiredSets
 from agent.engine.fault_isolation import Isolated
 from agent.errors import SandboxRefused
 from agent.host.device_nodes import DeviceNode
+from agent.host.nri.runtimes import hangs_at_registration, keeps_refused_sandboxes
 from agent.host.nri.values import Adjustment, RuntimeContainer, Sandbox
 from agent.model.idset import CpuSet, NodeSet
 
@@ -83,7 +84,9 @@ class NriDriver:
         enforcing: False while only observing, which one switch brings about (safety rule S3): nothing is refused and
             nothing adjusted.
         count: told of what became of each: "pinned", "shared", "late" (without its CPUs), "unknown", "refused",
-            "observed".
+            "unrefused" (let in, since the runtime would keep the remains of its sandbox), "observed".
+        refuse_always: whether sandboxes are refused also where the runtime keeps the remains of each.
+        problem: told what is wrong with the runtime.
     """
 
     def __init__(
@@ -94,12 +97,16 @@ class NriDriver:
         starting: Callable[[str], None] = lambda _uid: None,
         enforcing: Callable[[], bool] = lambda: True,
         count: Callable[[str], None] = lambda _what: None,
+        refuse_always: Callable[[], bool] = lambda: False,
+        problem: Callable[[str], None] = lambda _text: None,
     ) -> None:
         self._decisions = decisions
         self._find = find
         self._enforcing = enforcing
         self._count = count
         self._starting = starting
+        self._refuse_always, self._problem = refuse_always, problem
+        self._keeps_refused = False
         self._lock = threading.Lock()
         self._sandboxes: dict[str, Sandbox] = {}
         self._away = ""  # why it is away, as told last
@@ -114,8 +121,28 @@ class NriDriver:
 
     def configured(self, runtime: str, version: str) -> None:
         """The runtime took us in."""
+        with self._lock:
+            self._sandboxes = {}
         self.runtime, self._away = f"{runtime} {version}".strip(), ""
-        _log.info("NRI: connected to %s", self.runtime)
+        self._keeps_refused = keeps_refused_sandboxes(runtime, version)
+        _log.info("NRI: taken in by %s, which synchronizes next", self.runtime)
+        if hangs_at_registration(runtime, version):
+            self._problem(
+                f"{self.runtime} can hang when a plugin registers (containerd#10085): update it to 1.7.26 or later"
+            )
+        if self._keeps_refused and not self._refuse_always():
+            self._problem(
+                f"{self.runtime} keeps the remains of every refused sandbox and may not survive its next restart "
+                "(containerd#13355): wait and fail hold no pod back here, as without NRI; containerd 2.2.6, 2.3.3 "
+                "and 2.4 are mended; nri.refuseOnLeakingContainerd refuses all the same"
+            )
+
+    def unsynchronized(self, seconds: float) -> None:
+        """The runtime took us in and asks nothing: it may hang, and the cgroup path goes on alone."""
+        self._problem(
+            f"taken in by {self.runtime or 'the runtime'}, not synchronized for {seconds:g} s: containers are pinned "
+            "through their cgroups; containerd before 1.7.16 can hang here and then starts no container: restart it"
+        )
 
     def disconnected(self, why: str) -> None:
         """The connection is gone, or could not be made; the cgroup path goes on alone. The same is told once."""
@@ -132,6 +159,7 @@ class NriDriver:
         None where the engine is not through with them yet: the runtime would put a container on CPUs that others
         have not left. The engine writes them itself, in order.
         """
+        _log.info("NRI: connected to %s", self.runtime)
         with self._lock:
             self._sandboxes = {each.id: each for each in sandboxes}
         names = {
@@ -162,7 +190,9 @@ class NriDriver:
         if not self._decisions.knows(sandbox.uid):
             self._find(sandbox.namespace, sandbox.name, sandbox.uid)
         verdict = self._decisions.verdict(sandbox.uid)
-        if verdict:
+        if verdict and self._keeps_refused and not self._refuse_always():
+            self._count("unrefused")
+        elif verdict:
             self._count("refused")
             raise SandboxRefused(f"numalign: {verdict}")
 

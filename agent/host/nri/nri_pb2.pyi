@@ -118,10 +118,20 @@ class ConfigureRequest(_message.Message):
     def __init__(self, config: _Optional[str] = ..., runtime_name: _Optional[str] = ..., runtime_version: _Optional[str] = ..., registration_timeout: _Optional[int] = ..., request_timeout: _Optional[int] = ..., NRI_version: _Optional[str] = ...) -> None: ...
 
 class ConfigureResponse(_message.Message):
-    __slots__ = ("events",)
+    __slots__ = ("events", "failure_policy")
     EVENTS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_POLICY_FIELD_NUMBER: _ClassVar[int]
     events: int
-    def __init__(self, events: _Optional[int] = ...) -> None: ...
+    failure_policy: FailurePolicy
+    def __init__(self, events: _Optional[int] = ..., failure_policy: _Optional[_Union[FailurePolicy, _Mapping]] = ...) -> None: ...
+
+class FailurePolicy(_message.Message):
+    __slots__ = ("fail_request", "keep_connected")
+    FAIL_REQUEST_FIELD_NUMBER: _ClassVar[int]
+    KEEP_CONNECTED_FIELD_NUMBER: _ClassVar[int]
+    fail_request: bool
+    keep_connected: bool
+    def __init__(self, fail_request: _Optional[bool] = ..., keep_connected: _Optional[bool] = ...) -> None: ...
 
 class SynchronizeRequest(_message.Message):
     __slots__ = ("pods", "containers", "more")

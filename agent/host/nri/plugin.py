@@ -20,6 +20,8 @@ from agent.host.nri.session import Count, Identity, Session
 from agent.host.nri.values import NriHandler
 
 DEFAULT_SOCKET = "/var/run/nri/nri.sock"
+REST = 15.0
+"""Seconds without a connection after one that was ended since the agent got no CPU: containers do not wait then."""
 STEADY_SECONDS = 30.0
 """A session that lasted this long starts the back-off anew."""
 
@@ -87,31 +89,32 @@ class Plugin:
         try:
             while not self._stopping.is_set():
                 began = time.monotonic()
-                why = await self._once()
+                why, starved = await self._once()
                 with Isolated(lambda _error: _log.exception("that the runtime is away could not be told")):
                     self._handler.disconnected(why)
                 if time.monotonic() - began > STEADY_SECONDS:
                     delays = self._delays()
-                await asyncio.sleep(next(delays))
+                await asyncio.sleep(REST if starved else next(delays))
         except asyncio.CancelledError:
             if not self._stopping.is_set():
                 raise
 
-    async def _once(self) -> str:
-        """One connection from first to last; returns why it ended."""
+    async def _once(self) -> tuple[str, bool]:
+        """One connection from first to last; returns why it ended, and whether since the agent got no CPU."""
         try:
             reader, writer = await asyncio.open_unix_connection(self._socket)
         except OSError as error:
-            return f"{self._socket}: {error.strerror or error}"
+            return f"{self._socket}: {error.strerror or error}", False
         self.connections += 1
-        self._session = Session(reader, writer, self._handler, self._worker, self._identity, self._count)
+        session = Session(reader, writer, self._handler, self._worker, self._identity, self._count)
+        self._session = session
         why = "the runtime closed the connection"
         try:
-            await self._session.serve()
+            await session.serve()
         except* Exception as errors:  # noqa: BLE001 - whatever ends a connection, the next one follows
             why = sentence(errors.exceptions[0])
             _log.warning("NRI connection ended: %s", why)
         finally:
             self._session = None
             writer.close()
-        return why
+        return why, session.starved

@@ -20,7 +20,9 @@ from google.protobuf.message import Message
 from agent.engine.fault_isolation import sentence
 from agent.errors import RuntimeLinkError, SandboxRefused
 from agent.host.nri import mux, nri_pb2, translate, ttrpc
+from agent.host.nri.runtimes import reads_policies
 from agent.host.nri.values import NO_ADJUSTMENT, NriHandler, RuntimeContainer, Sandbox
+from agent.model.rules import NriFailurePolicy
 from agent.operation import operation
 
 SERVICE_PLUGIN = "nri.pkg.api.v1alpha1.Plugin"
@@ -29,7 +31,15 @@ ANSWER_WITHIN = 0.15
 """Seconds a handler may take; with reading and writing the runtime gets its answer within 200 ms."""
 SYNCHRONIZE_WITHIN = 1.5
 """Seconds for the first picture of the node; the runtime's own limit is 2 s by default."""
+SYNCHRONIZED_WITHIN = 30.0
+"""Seconds after the registration until a runtime has synchronized us; each one that works does so within two."""
 ASK_WITHIN = 5.0
+RUNTIME_WAITS = 2.0
+"""Seconds that a runtime waits for an answer, where it does not say otherwise."""
+LOOK = 0.5
+"""Seconds between two looks whether this thread is run at all."""
+MOST_STALLS, STALLS_WITHIN = 3, 300.0
+"""A connection with so many stalls in so many seconds, each as long as the runtime waits, is ended by us."""
 MOST_QUEUED = 16
 """Requests that are read before they are answered; the runtime sends one after the other."""
 MOST_SYNCHRONIZED = 50_000
@@ -38,15 +48,18 @@ READ_SIZE = 1 << 16
 
 _EVENTS = (
     nri_pb2.RUN_POD_SANDBOX,
-    nri_pb2.STOP_POD_SANDBOX,
     nri_pb2.REMOVE_POD_SANDBOX,
     nri_pb2.CREATE_CONTAINER,
-    nri_pb2.POST_CREATE_CONTAINER,
-    nri_pb2.POST_START_CONTAINER,
     nri_pb2.UPDATE_CONTAINER,
-    nri_pb2.STOP_CONTAINER,
     nri_pb2.REMOVE_CONTAINER,
 )
+"""Those that an answer or the books depend on: a late answer to any of them keeps a container waiting."""
+_POLICIES = {
+    NriFailurePolicy.DROP: None,
+    NriFailurePolicy.KEEP_CONNECTED: nri_pb2.FailurePolicy(keep_connected=True),
+    NriFailurePolicy.FAIL_REQUEST: nri_pb2.FailurePolicy(keep_connected=True, fail_request=True),
+}
+"""fail_request alone would guard one container: the runtime drops the plugin then, and starts the next without it."""
 EVENT_MASK = sum(1 << (event - 1) for event in _EVENTS)
 _STATE_EVENTS = {
     nri_pb2.REMOVE_POD_SANDBOX: "RemovePodSandbox",
@@ -72,6 +85,7 @@ class Identity:
     name: str = "numalign"
     index: str = "90"
     answer_within: float = ANSWER_WITHIN  # seconds
+    failure_policy: NriFailurePolicy = NriFailurePolicy.DROP
 
 
 class Session:
@@ -99,7 +113,10 @@ class Session:
         self._pods: list[nri_pb2.PodSandbox] = []
         self._containers: list[nri_pb2.Container] = []
         self._whole = True
+        self._runtime_waits = RUNTIME_WAITS
         self.synchronized = asyncio.Event()
+        self.starved = False
+        """We ended it, since this thread was not run for as long as the runtime waits, `MOST_STALLS` times."""
 
     async def serve(self) -> None:
         """Register and answer until the connection ends."""
@@ -111,10 +128,37 @@ class Session:
                     "RegisterPlugin",
                     nri_pb2.RegisterPluginRequest(plugin_name=self._identity.name, plugin_idx=self._identity.index),
                 )
-                await reading
+                watching = [tasks.create_task(self._expect()), tasks.create_task(self._count_stalls())]
+                try:
+                    await reading
+                finally:
+                    for task in watching:
+                        task.cancel()
             finally:
                 answering.cancel()
                 reading.cancel()
+
+    async def _expect(self) -> None:
+        """Tell of a runtime that takes us in and asks nothing."""
+        try:
+            await asyncio.wait_for(self.synchronized.wait(), SYNCHRONIZED_WITHIN)
+        except TimeoutError:
+            await self._call(self._identity.answer_within, lambda: self._handler.unsynchronized(SYNCHRONIZED_WITHIN))
+
+    async def _count_stalls(self) -> None:
+        """End a connection that the runtime keeps although the answers are late (`NriFailurePolicy`)."""
+        stalls = list[float]()
+        while len(stalls) < MOST_STALLS:
+            began = time.monotonic()
+            await asyncio.sleep(LOOK)
+            now = time.monotonic()
+            if now - began >= LOOK + self._runtime_waits:
+                stalls = [each for each in stalls if now - each < STALLS_WITHIN] + [now]
+        self.starved = True
+        raise RuntimeLinkError(
+            f"NRI: the agent got no CPU for {self._runtime_waits:g} s, {MOST_STALLS} times in {STALLS_WITHIN:g} s: "
+            "it ends the connection, so that no container waits for it"
+        )
 
     async def _ask(self, method: str, message: Message) -> nri_pb2.Response:
         stream, self._next_stream = self._next_stream, self._next_stream + 2
@@ -198,10 +242,18 @@ class Session:
 
     async def _configure(self, request: nri_pb2.Request) -> tuple[Message, str]:
         asked = ttrpc.decode(nri_pb2.ConfigureRequest(), request.payload, "ConfigureRequest")
+        self._runtime_waits = asked.request_timeout / 1000 if asked.request_timeout > 0 else RUNTIME_WAITS
         await self._call(
             self._identity.answer_within, lambda: self._handler.configured(asked.runtime_name, asked.runtime_version)
         )
-        return nri_pb2.ConfigureResponse(events=EVENT_MASK), "ok"
+        wish = self._identity.failure_policy
+        if wish is NriFailurePolicy.FAIL_REQUEST and not reads_policies(asked.NRI_version):
+            _log.warning(
+                "NRI: nri.failurePolicy fail-request is not in force: this runtime has NRI %s, and it needs 0.12.5",
+                asked.NRI_version[:64] or "of an unknown version",
+            )
+        policy = _POLICIES[wish]
+        return nri_pb2.ConfigureResponse(events=EVENT_MASK, failure_policy=policy), "ok"
 
     async def _synchronize(self, request: nri_pb2.Request) -> tuple[Message, str]:
         more = False

@@ -81,6 +81,9 @@ class NriHandler(Protocol):
     def configured(self, runtime: str, version: str) -> None:
         """The runtime took us in."""
 
+    def unsynchronized(self, seconds: float) -> None:
+        """The runtime took us in that long ago, and has not synchronized us: it asks nothing of us until then."""
+
     def synchronize(
         self, sandboxes: tuple[Sandbox, ...], containers: tuple[RuntimeContainer, ...]
     ) -> Mapping[str, Adjustment]:
