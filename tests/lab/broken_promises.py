@@ -100,7 +100,7 @@ def look(cpus: str) -> str:
 
 def helm_refuses() -> None:
     """The chart cannot be installed."""
-    tool, builds.tool = builds.tool, lambda name: Path("/bin/false")
+    tool, builds.tool = builds.tool, lambda name, version="": Path("/bin/false")
     try:
         agent.helm(SimpleNamespace(kubeconfig="x"), "upgrade")  # type: ignore[arg-type]  # all that is asked of it
     finally:

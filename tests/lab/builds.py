@@ -39,6 +39,8 @@ CRIO_TAGS = (
 RUNTIMES: Mapping[str, tuple[str, ...]] = {"containerd": (), "crio": ("conmon",)}
 """A guest's runtime, and what it needs of Debian besides PACKAGES."""
 OWN_RUNTIME = "containerd"
+CONTAINERDS: Mapping[str, str] = {OWN_RUNTIME: CONTAINERD, "containerd-2.3": "v2.3.7", "containerd-2.2": "v2.2.5"}
+"""Runtimes that are containerd -> version: the lab's own, the LTS, the last of 2.2 that keeps refused sandboxes."""
 LINUX = {"6.1": "bookworm", "6.12": "trixie"}
 """The guests' kernel, and the release of Debian that has it."""
 OWN_LINUX = "6.1"
@@ -98,9 +100,15 @@ def tools() -> dict[str, Path]:
     return {name: tool(name) for name in TOOLS}
 
 
-def tool(name: str) -> Path:
-    """One of TOOLS, built when it is not kept."""
+def family(runtime: str) -> str:
+    """A key of RUNTIMES, which is also the name of the runtime's unit."""
+    return OWN_RUNTIME if runtime in CONTAINERDS else runtime
+
+
+def tool(name: str, version: str = "") -> Path:
+    """One of TOOLS, built when it is not kept; of another version than the lab's own where one is given."""
     module = TOOLS[name]
+    module = f"{module.rpartition('@')[0]}@{version}" if version else module
     target = CACHE / "tools" / f"{name}-{module.rpartition('@')[2]}"
     with making(target) as part:
         if part:
@@ -137,12 +145,12 @@ def crio_places() -> dict[str, Path]:
 
 def root_place(linux: str, runtime: str) -> Path:
     """Where the guests' file system is kept once it is made."""
-    return CACHE / f"root-{digest(LINUX[linux], *PACKAGES, *RUNTIMES[runtime])}.tar"
+    return CACHE / f"root-{digest(LINUX[linux], *PACKAGES, *RUNTIMES[family(runtime)])}.tar"
 
 
 def root(linux: str = OWN_LINUX, runtime: str = OWN_RUNTIME) -> Path:
     """The guests' file system as Debian makes it, a tar; of the release that has this kernel."""
-    suite, packages = LINUX[linux], (*PACKAGES, *RUNTIMES[runtime])
+    suite, packages = LINUX[linux], (*PACKAGES, *RUNTIMES[family(runtime)])
     target = root_place(linux, runtime)
     with making(target) as part:
         if part:
@@ -158,7 +166,7 @@ def disk(linux: str = OWN_LINUX, runtime: str = OWN_RUNTIME) -> Disk:
     """The disk that guests boot from (each through an overlay of its own), and its kernel."""
     system, kube = root(linux, runtime), peers.kube()
     own = HERE / "guest"
-    programs = crio() if runtime == "crio" else {name: tool(name) for name in GUEST_TOOLS}
+    programs = crio() if runtime == "crio" else {name: tool(name, CONTAINERDS[runtime]) for name in GUEST_TOOLS}
     name = digest(system.name, kube.name, own, SIZE, *(path.name for path in programs.values()))
     image, kernel = CACHE / f"disk-{name}.img", CACHE / f"vmlinuz-{name}"
     with making(image) as part:

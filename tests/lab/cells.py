@@ -18,7 +18,17 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.lab.builds import CRIO, LINUX, OWN_LINUX, OWN_RUNTIME, RUNTIMES, crio_places, root_place
+from tests.lab.builds import (
+    CONTAINERDS,
+    CRIO,
+    LINUX,
+    OWN_LINUX,
+    OWN_RUNTIME,
+    RUNTIMES,
+    crio_places,
+    family,
+    root_place,
+)
 from tests.lab.node import Node, Plan
 from tests.lab.outcomes import PASSED, Outcome
 from tests.lab.places import ROOT, commit
@@ -71,6 +81,12 @@ class Cell:
         return "-".join((f"1.{self.minor}", f"v{self.cgroups}", self.driver, *more))
 
     @property
+    def begins(self) -> Mapping[str, str]:
+        """How the versions of its runtime and its kernel begin, as its nodes tell them."""
+        version = CONTAINERDS.get(self.runtime, "").removeprefix("v")
+        return {"Linux": f"{self.linux}.", {"crio": "cri-o"}.get(self.runtime, family(self.runtime)): version}
+
+    @property
     def tests(self) -> tuple[str, ...]:
         """What it is asked: a newer Linux comes with a newer systemd, too."""
         return CELL_TESTS if self.linux == OWN_LINUX else (*CELL_TESTS, RELOAD, *AFFINITIES)
@@ -93,7 +109,9 @@ CELLS = (
     Cell(37, 2, "systemd"), Cell(37, 1, "systemd", "crio"), Cell(37, 2, "cgroupfs", linux="6.12"),
 )  # fmt: skip
 """Two of each minor cover all pairs but v2 with the older Linux. The lab's own system has the newest minor, too."""
-BY_NAME = {each.name: each for each in CELLS}
+BESIDE = (Cell(37, 2, "systemd", "containerd-2.3"),)
+"""Further ones, which stand in no pair: containerd's LTS."""
+BY_NAME = {each.name: each for each in (*CELLS, *BESIDE)}
 PLANE = f"1.{kubelets.NEWEST}."
 """How the version of the control plane begins."""
 ARM = "arm"
@@ -122,7 +140,7 @@ def of_turn(known: Mapping[str, Any], turn: int, minutes: float) -> Cell | None:
     Returns:
         None where there is no time for any.
     """
-    passed = [each for each in CELLS if _passed(known.get(each.name))]
+    passed = [each for each in (*CELLS, *BESIDE) if _passed(known.get(each.name))]
     first = turn % len(passed) if passed else 0
     there_is_time = (
         each for each in (*passed[first:], *passed[:first]) if building(each) + BOOT + MINUTES <= minutes
@@ -163,9 +181,10 @@ def unlike(cell: Cell, found: Mapping[str, str]) -> str:
         found: of `versions`.
     """
     wanted = {
-        "control plane": PLANE, "kubelet": f"1.{cell.minor}.", "Linux": f"{cell.linux}.",
-        {"crio": "cri-o"}.get(cell.runtime, cell.runtime): "",
-    }  # fmt: skip
+        "control plane": PLANE,
+        "kubelet": f"1.{cell.minor}.",
+        **cell.begins,
+    }
     wrong = [each for each, begin in wanted.items() if each not in found or not found[each].startswith(begin)]
     return ", ".join(f"{each} is {found.get(each, 'another one')}" for each in wrong)
 
@@ -182,7 +201,7 @@ def _beside_the_newest(result: Mapping[str, Any]) -> bool:
 
 def due(known: Mapping[str, Any], now: str) -> list[Cell]:
     """The cells that have not passed at a commit."""
-    return [each for each in CELLS if _passed(known.get(each.name)) != now]
+    return [each for each in (*CELLS, *BESIDE) if _passed(known.get(each.name)) != now]
 
 
 def _passed(result: Mapping[str, Any] | None) -> str:
@@ -195,7 +214,7 @@ def table(known: Mapping[str, Any]) -> str:
     rows = [
         f"| 1.{cell.minor} | v{cell.cgroups} | {cell.driver} | {cell.runtime} | {cell.linux} "
         f"| {_told(known.get(cell.name))} |"
-        for cell in CELLS
+        for cell in (*CELLS, *BESIDE)
     ]
     rows.append(f"| none | v2 | cgroupfs | {OWN_RUNTIME} | {OWN_LINUX}, 64-bit ARM | {_told(known.get(ARM))} |")
     return "\n".join(["| kubelet | cgroups | driver | runtime | Linux | |", "|---|---|---|---|---|---|", *rows])

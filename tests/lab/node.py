@@ -63,7 +63,7 @@ class Plan:
         config: numalign's own settings besides STATIC.
         minor: of the kubelet; the control plane's is the lab's own, or the newest one (`cluster.components`).
         linux: version of the guest's kernel, a key of `builds.LINUX`.
-        runtime: containerd or crio.
+        runtime: crio, or a key of `builds.CONTAINERDS`.
     """
 
     kind: Kind = "numalign"
@@ -140,7 +140,7 @@ class Node:
         self.put("/etc/cni/net.d/10-lab.conflist", json.dumps(network(self.plan.number)))
         address = f"{self.guest.reach.host}:{self.plane.port}"
         self.put("/etc/lab.sh", PREPARE.format(name=self.name, service=SERVICE, address=address))
-        self.run(f"systemctl enable --now {self.plan.runtime}", seconds=300)  # reads new units, too
+        self.run(f"systemctl enable --now {builds.family(self.plan.runtime)}", seconds=300)  # reads new units, too
 
     def in_container(self, number: str) -> str:
         """How a command in a guest begins that runs in a container, by its id."""
@@ -290,7 +290,7 @@ def kubelet_config(plan: Plan) -> dict[str, Any]:
         },
         "authorization": {"mode": "Webhook"},
         "tlsCertFile": "/etc/kubernetes/pki/kubelet.crt", "tlsPrivateKeyFile": "/etc/kubernetes/pki/kubelet.key",
-        "containerRuntimeEndpoint": f"unix://{SOCKETS[plan.runtime]}", "cgroupDriver": plan.driver,
+        "containerRuntimeEndpoint": f"unix://{SOCKETS[builds.family(plan.runtime)]}", "cgroupDriver": plan.driver,
         "staticPodPath": "/etc/kubernetes/manifests", "clusterDNS": [], "resolvConf": "/etc/resolv.conf",
         # An agent that is killed again and again starts again within seconds. An older kubelet ends with this word.
         **({"crashLoopBackOff": {"maxContainerRestartPeriod": "1s"}} if plan.minor >= QUICK_RESTARTS else {}),

@@ -153,6 +153,7 @@ GROUPS = (
             "test_s10_another_plugin_is_told_by_its_pod", "test_s17_release_gives_memory_nodes_back",
             "test_s22_a_device_is_opened_by_its_container_and_by_no_other",
         ), 4, 18, form="{}::{}"),
+        Part(("tests/lab/test_refused_sandboxes.py",), 5),
     ), "safety rules that only a real node can prove"),
     Slice("newest", (
         Part(("tests/newest/test_newest.py",), 8), Part(("tests/bare/test_bare.py",), 7),

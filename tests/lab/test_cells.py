@@ -12,7 +12,7 @@ from agent.model.rules import Minor
 from tests import programs
 from tests.lab import __main__ as command
 from tests.lab import builds, cells, cluster
-from tests.lab.cells import ARM, BY_NAME, CELLS, FACTORS, IMPOSSIBLE, PAGE, RELOAD, due, page, read
+from tests.lab.cells import ARM, BESIDE, BY_NAME, CELLS, FACTORS, IMPOSSIBLE, PAGE, RELOAD, due, page, read
 from tests.lab.cluster import CELL, KUBELET, NUMALIGN, PLANS, Lab, plans
 from tests.lab.needs import LabError
 from tests.lab.node import Plan, kubelet_config
@@ -32,7 +32,8 @@ def test_each_pair_of_two_factors_stands_in_a_cell() -> None:
         there = {(getattr(each, one), getattr(each, other)) for each in CELLS}
         never = {(IMPOSSIBLE.get(one), IMPOSSIBLE.get(other))}
         assert there == set(product(FACTORS[one], FACTORS[other])) - never
-    assert len(CELLS) == len(BY_NAME) <= 2 * len(RELEASES) + 1 + 1
+    assert len(BY_NAME) == len(CELLS) + len(BESIDE)
+    assert len(CELLS) <= 2 * len(RELEASES) + 1 + 1
     assert FACTORS["minor"] == tuple(RELEASES) == tuple(Minor)
 
 
@@ -81,7 +82,7 @@ def test_what_is_due_has_not_passed_at_this_commit() -> None:
         "1.37-v2-systemd": {"commit": "abc", "red": []}, "1.34-v1-cgroupfs": {"commit": "abc", "red": ["test_a"]},
         "1.35-v1-systemd": {"commit": "abd", "red": []},
     }  # fmt: skip
-    assert due(known, "abc") == [each for each in CELLS if each.name != "1.37-v2-systemd"]
+    assert due(known, "abc") == [each for each in (*CELLS, *BESIDE) if each.name != "1.37-v2-systemd"]
 
 
 def test_the_page_is_made_of_what_ran() -> None:
@@ -101,7 +102,7 @@ def test_a_row_says_what_ran_or_that_nothing_did(tmp_path: Path, monkeypatch: py
     assert rows[0].startswith("| 1.34 | v1 | cgroupfs | containerd | 6.1 | run on control plane 1.37.2, ")
     assert rows[0].endswith(": 1 passed; **not passed: test_b** |")
     assert all(row.endswith("| not tried |") for row in rows[1:])
-    assert len(rows) == len(CELLS)
+    assert len(rows) == len(CELLS) + len(BESIDE)
     cells.keep(ARM, found[:1], {"containerd": "2.4.2"})
     cells.keep("1.36-v2-systemd", found[:1], {"control plane": "1.36.3", "kubelet": "1.36.3"})
     arm = "| none | v2 | cgroupfs | containerd | 6.1, 64-bit ARM | run on containerd 2.4.2; "
@@ -117,6 +118,8 @@ def test_a_lab_that_is_another_than_the_cell_is_told(monkeypatch: pytest.MonkeyP
     for name, other in (("control plane", "1.36.3"), ("kubelet", "1.36.3"), ("Linux", "6.1.0-56-cloud-amd64")):
         assert cells.unlike(cell, {**found, name: other}) == f"{name} is {other}"
     assert cells.unlike(BY_NAME["1.34-v1-cgroupfs"], found) == "Linux is 6.12.1-amd64, containerd is another one"
+    lts = {"control plane": "1.37.2", "kubelet": "1.37.2", "containerd": "2.4.2+unknown", "Linux": "6.1.0-56"}
+    assert cells.unlike(BY_NAME["1.37-v2-systemd-containerd-2.3"], lts) == "containerd is 2.4.2+unknown"
     monkeypatch.setattr(Lab, "find", lambda: None)
     with pytest.raises(
         LabError, match=r"no lab of the cell 1\.34-v2-systemd-crio-6\.12: control plane is another one"
