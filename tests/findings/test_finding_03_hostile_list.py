@@ -17,7 +17,7 @@ from tests.findings.hostile_list import PODS, bomb, fatten, node, peak, wait
 
 BAR = 128
 """MiB, half of the chart's limit."""
-BEGINNING = b'{"metadata":{"name":"evil","namespace":"n","uid":"u"},"spec":{"containers":[{"name":"c","env":['
+BEGINNING = b'{"metadata":{"name":"evil","namespace":"n","uid":"u"},"spec":{"containers":[{"name":"c","ports":['
 BOMBS = {
     "many small parts": BEGINNING + b",".join([b'{"name":"a"}'] * 270_000) + b"]}]}}",
     "one long text": BEGINNING + b'{"name":"a","value":"' + b"\\u0001" * 1_400_000 + b'"}]}]}}',

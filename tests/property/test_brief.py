@@ -142,3 +142,20 @@ def test_every_reader_sees_the_same_in_what_is_kept_of_anything(body: dict[str, 
 def test_a_bad_pod_is_told_by_the_same_sentence(bad: dict[str, Any]) -> None:
     """The field and the remedy, as of the whole object."""
     same(bad)
+
+
+@pytest.mark.parametrize("odd", ["", "\u00e9", '"env":[', "\\", "\u0001", '\\"args": [{'])
+def test_lists_that_are_read_nowhere_cost_a_large_pod_nothing(odd: str) -> None:
+    """env, args and command go before the text is parsed; whatever stands in them, and whatever is called so else."""
+    noise = {"name": f"A{odd}", "value": odd * 50, "valueFrom": {"fieldRef": {"fieldPath": f"x[{odd}]"}}}
+    each = {
+        "name": "app", "env": [noise] * 900, "args": [odd, "]", "[", *["x" * 10_000] * 30], "command": [f"{odd}]"],
+        "resources": {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "2", "memory": "1Gi"}},
+    }  # fmt: skip
+    body = {
+        "metadata": {"uid": "u", "name": "n", "annotations": {"numalign.io/policy": f'"env":[{odd}'}},
+        "spec": {"containers": [each], "env": odd, "args": {"a": [odd]}}, "status": {"command": None},
+    }  # fmt: skip
+    raw = json.dumps(body).encode()
+    assert pod(raw) == brief(body)
+    assert json.loads(Lines().feed(b'{"type":"ADDED","object":' + raw + b"}\n"))["object"] == brief(body)

@@ -28,6 +28,18 @@ def test_the_agent_starts_without_what_only_readers_need() -> None:
     assert not READERS & {*loaded}
 
 
+def test_a_node_pays_for_no_client_that_it_does_not_use() -> None:
+    """The import of kopf brings no Kubernetes client with requests and oauthlib, 12 MiB; a command has it."""
+    code = (
+        "import sys, agent.app.cluster.build as _\nprint(*sys.modules)\n"
+        "import kopf, kubernetes.client\nprint(kopf.operator.__name__, kubernetes.client.ApiClient.__name__)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded, then = done.stdout.splitlines()
+    assert not {"kubernetes", "requests", "oauthlib", "websocket", "pykube"} & {*loaded.split()}
+    assert then == "operator ApiClient"
+
+
 def test_loading_leaves_the_process_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """While modules load, no certificates are read and no garbage is looked for; afterwards all is as before."""
     monkeypatch.setenv("SSL_CERT_FILE", "/mine")

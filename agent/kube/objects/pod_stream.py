@@ -32,6 +32,13 @@ _TOO_MUCH = f"more than {LARGEST >> 20} MiB of JSON, or too many parts"
 _TEXTS = rb'(?:\s*"\w+"\s*:\s*"[^"\\]*"\s*,?)*+'
 _BEGINNING = re.compile(rb"\s*\{" + _TEXTS + rb'\s*"metadata"\s*:\s*\{(' + _TEXTS + rb")")
 _PAIR = re.compile(rb'"(\w+)"\s*:\s*"([^"\\]*)"')
+_UNREAD = re.compile(
+    rb'("(?:env|args|command)"\s*+:\s*+)\[(?:[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"|'
+    rb'[{\[](?:[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{\[](?:[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+"|'
+    rb'[{\[](?:[^"{}\[\]]++|"[^"\\]*+(?:\\.[^"\\]*+)*+")*+[}\]])*+[}\]])*+[}\]])*+\]',
+    re.DOTALL,
+)
+"""Lists of a container that are read nowhere, and may have most of an object's bytes: nested as deep as `env` is."""
 _EVENT = re.compile(rb'\s*\{\s*"type"\s*:\s*"(ADDED|MODIFIED|DELETED)"\s*,\s*"object"\s*:')
 
 
@@ -72,10 +79,12 @@ def pod(raw: bytes, *, whole: bool = True) -> Any:  # noqa: ANN401 - JSON
         raw: all of it, or its beginning.
         whole: which of the two.
     """
-    if whole and _few(raw):
-        alone = _ONE if len(raw) > CHUNK else contextlib.nullcontext()
-        with alone, contextlib.suppress(ValueError):  # no JSON: its beginning says whose it is
-            return brief(read(raw))
+    large = whole and len(raw) > CHUNK
+    with _ONE if large else contextlib.nullcontext():
+        raw = _UNREAD.sub(rb"\1[]", raw) if large else raw
+        if whole and _few(raw):
+            with contextlib.suppress(ValueError):  # no JSON: its beginning says whose it is
+                return brief(read(raw))
     found = _BEGINNING.match(raw[:HEAD])
     names = {
         key.decode("ascii"): text.decode("utf-8", "replace")

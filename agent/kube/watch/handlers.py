@@ -29,7 +29,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import aiohttp
-import kopf
 
 from agent import __version__
 from agent.errors import UnscopedReadError
@@ -39,6 +38,7 @@ from agent.kube.objects.pod_objects import identity
 from agent.kube.objects.pod_stream import PodList
 from agent.kube.objects.read_fields import brief
 from agent.kube.watch.heartbeat import WatchHeartbeat
+from agent.kube.watch.kopf_alone import kopf
 
 PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
 RESTART_FIRST, RESTART_CAP = 1.0, 60.0
