@@ -151,13 +151,14 @@ def seen(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
         state: before.
         pod: as it is now.
         at: the moment.
-        ran: it runs already: adopted, never refused (safety.md S4).
+        ran: it runs already: adopted, never refused (safety.md S4). One that was decided on before stays what it was.
     """
     known = state.pods.get(pod.uid)
     pod = as_the_kubelet_sees(pod, state.node.rules, known.pod if known else None)
     if known is not None and not known.ended and same(known.pod, pod):
         return Transition(state.with_pods(replace(known, pod=pod)))
-    step = tried(state, pod, at, ran=ran or (known is not None and known.ran))
+    new = pod.uid not in state.ledger.pods or was_set_aside(state.ledger, pod.uid)
+    step = tried(state, pod, at, ran=(ran and new) or (known is not None and known.ran))
     return replace(step, to_report=(pod, *step.to_report))
 
 

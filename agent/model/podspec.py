@@ -152,15 +152,17 @@ def _identity(metadata: Field, key: str) -> tuple[str, bool]:
 
     A static pod's cgroup carries the kubelet's own hash, not the uid of its mirror in the API (rule 7.1). Anybody may
     write these annotations on a pod of his own, so the hash replaces an API uid only in a mirror pod, where the
-    kubelet writes it twice, and only where it looks like one: never could it name another API pod's uid.
+    kubelet writes it twice, and only where it looks like one: never could it name another API pod's uid. Of an object
+    of the API nothing else makes a static pod; which of several has the hash, `agent.kube.objects.mirrors` says.
     """
     found, marks = metadata.get("uid"), metadata.get("annotations")
     said = marks.mapping() if marks else {}
     uid = _named(found, _UID, "a uid of letters, digits and dashes") if found.value else ""
     digest, mirror = (said.get(f"kubernetes.io/config.{part}") for part in ("hash", "mirror"))
-    static = mirror is not None or said.get("kubernetes.io/config.source") in ("file", "http")
-    hashed = isinstance(digest, str) and _HASH.fullmatch(digest) and (digest == mirror or not uid)
-    if static and hashed:
+    twice = mirror is not None and mirror == digest
+    from_file = mirror is not None or said.get("kubernetes.io/config.source") in ("file", "http")
+    static = twice if uid else from_file
+    if static and isinstance(digest, str) and _HASH.fullmatch(digest):
         return str(digest), True
     return uid or str(uuid.uuid5(MANIFEST_UIDS, key)), static
 

@@ -23,7 +23,7 @@ from tests.flow.world import World, container, manifest
 from tests.patience import PATIENCE
 from tests.unit.reporter_cases import Queue, reporter
 
-STATIC = {"kubernetes.io/config.source": "file"}
+STATIC = {f"kubernetes.io/config.{part}": "a-uid-of-its-manifest" for part in ("hash", "mirror")}
 NEEDED: dict[str, dict[str, Any]] = {
     "numalign": {"namespace": "default"},
     "numalign-helper": {"namespace": "numalign-system"},

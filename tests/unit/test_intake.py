@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -28,15 +30,18 @@ def body(name: str, *, phase: str = "Running", container_id: str = "", **metadat
 
 
 class World:
-    """An engine and a telling that remember."""
+    """An engine and a telling that remember; a decision hangs until it `goes_on`."""
 
     def __init__(self) -> None:
+        self.goes_on = threading.Event()
+        self.goes_on.set()
         self.calls: list[tuple[str, Any]] = []
         self.malformed: list[str] = []
         self.gone: list[str] = []
 
     def pods_seen(self, pods: list[Pod], *, ran: frozenset[str]) -> None:
         self.calls.append(("seen", ([pod.name for pod in pods], sorted(ran))))
+        self.goes_on.wait(PATIENCE)
 
     def pods_gone(self, uids: list[str]) -> None:
         self.calls.append(("gone", sorted(uids)))
@@ -288,3 +293,169 @@ def test_a_bad_batch_is_told_and_the_next_one_is_decided(world: World) -> None:
     intake.stop()
     assert failures == ["a rule that never breaks was broken"]
     assert world.calls == [("seen", (["b"], []))]
+
+
+@pytest.fixture
+def hung(world: World, intake: Intake) -> Iterator[Intake]:
+    """An intake whose engine hangs with the pod "first"; it goes on at the end of the test at the latest."""
+    world.goes_on.clear()
+    intake.pod_changed(body("first"))
+    intake.start()
+    settle(lambda: world.calls)
+    yield intake
+    world.goes_on.set()
+
+
+def held(intake: Intake) -> int:
+    """Bytes of the objects that wait."""
+    return sum(len(value) if isinstance(value, bytes) else len(str(value)) for _, value in intake._pending.values())
+
+
+def test_while_a_decision_hangs_the_last_event_of_each_pod_waits(world: World, hung: Intake) -> None:
+    """A tenant who changes his pods in a loop takes the memory of one event per pod, and the last one counts."""
+    once = 0
+    for number in range(500):
+        for name in ("a", "b"):
+            hung.pod_changed(body(name, annotations={"numalign.io/policy": "x" * 50_000 + str(number)}))
+        once = once or held(hung)
+    assert hung.waiting == 3
+    assert held(hung) < 1.1 * once < 10_000
+    hung.pod_changed(body("a", phase="Failed"))
+    hung.pod_deleted(body("b"))
+    world.calls.clear()
+    world.goes_on.set()
+    settle(lambda: not hung.waiting)
+    assert world.calls == [("gone", ["uid-a", "uid-b"])]
+    assert world.gone == ["uid-b"]
+
+
+def test_pods_that_come_and_go_while_a_decision_hangs_are_bounded(
+    world: World, hung: Intake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of pods that were made and deleted meanwhile only the last are remembered, and those that a list waits for."""
+    monkeypatch.setattr("agent.kube.watch.intake.LEFT", 10)
+    hung.pods_listed(frozenset({"uid-first", "uid-0"}))
+    for number in range(100):
+        hung.pod_changed(body(str(number)))
+        hung.pod_deleted(body(str(number)))
+    assert hung.waiting <= 13
+    world.goes_on.set()
+    settle(hung.synced.is_set)
+    assert world.calls[-1] == ("listed", ["uid-first"])
+
+
+def test_s13_events_that_waited_stand_before_or_behind_the_list_as_they_came(world: World, hung: Intake) -> None:
+    """A pod that the last list lacks is gone; one that changed after that list was read is there."""
+    for name in ("old", "young"):
+        hung.pod_changed(body(name))
+    hung.pods_listed(frozenset({"uid-first", "uid-old", "uid-young"}))
+    hung.pods_listed(frozenset({"uid-first"}))
+    hung.pod_changed(body("young"))
+    world.goes_on.set()
+    settle(hung.synced.is_set)
+    assert world.calls[-1] == ("listed", ["uid-first", "uid-young"])
+    assert world.gone == ["uid-old"]
+
+
+def test_a_pod_that_is_set_aside_again_and_again_is_one_line_of_the_log(
+    world: World, intake: Intake, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever patches a malformed pod in a loop does not fill the node's disk, whatever he writes into it."""
+    intake.start()
+    with caplog.at_level(logging.WARNING, "agent"):
+        for number in range(20):
+            broken = body("broken")
+            broken["spec"]["containers"][0]["resources"] = {"limits": {"cpu": f"lots{number}"}}
+            intake.pod_changed(broken)
+            settle(lambda: not intake.waiting)
+    assert len(world.malformed) == 20
+    assert len(caplog.records) == 1
+
+
+def ran_since(started: str, more: Mapping[str, object] | None = None) -> list[str]:
+    """Which pods are adopted where an unknown one has a container that was started at this time; now is 01:46:40."""
+    world = World()
+    intake = Intake(world, world, now=lambda: 1_000_000_000.0)
+    pod = body("c", container_id="r://1")
+    pod["status"]["containerStatuses"][0] |= {"state": {"running": {"startedAt": started}}, **(more or {})}
+    intake.pod_changed(pod)
+    intake.start()
+    settle(lambda: world.calls)
+    intake.stop()
+    return list(world.calls[0][1][1])
+
+
+def test_s4_a_pod_that_has_run_for_long_is_adopted_whichever_way_it_became_known() -> None:
+    """The watch was away when it started: an hour ago; a clock that differs is borne."""
+    assert ran_since("2001-09-09T00:46:40Z") == ["uid-c"]
+    assert ran_since("2001-09-09T01:46:38Z") == []
+    assert ran_since("2001-09-09T02:46:40Z") == []
+    assert ran_since("yesterday") == []
+    before = {"lastState": {"terminated": {"startedAt": "2001-09-08T01:46:40Z"}}}
+    assert ran_since("2001-09-09T01:46:38Z", before) == ["uid-c"]
+
+
+HASH = "a" * 32
+
+
+def mirror(name: str, uid: str, *, space: str = "n", owner: str = "Node", **metadata: str) -> dict[str, Any]:
+    """A pod that carries a static pod's hash twice, as the kubelet writes it."""
+    notes = {f"kubernetes.io/config.{part}": HASH for part in ("hash", "mirror")}
+    owners = [{"kind": owner, "name": "n1", "controller": True, "uid": "node"}]
+    found = body(name, annotations=notes, namespace=space, ownerReferences=owners, **metadata)
+    found["metadata"]["uid"] = uid
+    found["spec"]["nodeName"] = "n1"
+    return found
+
+
+OLD, YOUNG = "2020-01-01T00:00:00Z", "2021-01-01T00:00:00Z"
+
+
+def test_a_second_pod_with_a_static_pods_hash_is_a_pod_of_its_own(world: World, intake: Intake) -> None:
+    """Every user may write the marks of a mirror: such a pod changes nothing of the static pod, and ends alone."""
+    intake.start()
+    intake.pod_changed(mirror("static-n1", "real", creationTimestamp=OLD))
+    intake.pod_changed(mirror("fake-n1", "fake", space="evil", creationTimestamp=YOUNG))
+    settle(lambda: not intake.waiting)
+    assert intake._uids == {"real": HASH, "fake": "fake"}
+    intake.pod_deleted(mirror("fake-n1", "fake", space="evil", creationTimestamp=YOUNG))
+    settle(lambda: world.gone)
+    assert world.gone == ["fake"]
+    assert world.calls[-1] == ("gone", ["fake"])
+
+
+@pytest.mark.parametrize(
+    "fake",
+    [
+        mirror("fake-n1", "fake", space="evil", creationTimestamp=YOUNG),
+        mirror("fake-n1", "fake", space="evil", owner="ReplicaSet", creationTimestamp=OLD),
+        mirror("fake-n1", "fake", space="evil", creationTimestamp=OLD, deletionTimestamp=YOUNG),
+    ],
+    ids=["younger", "not the node's", "the kubelet deletes it"],
+)
+def test_after_a_restart_the_same_pod_has_the_hash(world: World, fake: dict[str, Any]) -> None:
+    """Whichever one the list has first, the node's own and the oldest is the mirror, and it alone is told as such."""
+    real = mirror("static-n1", "real", creationTimestamp="2020-06-01T00:00:00Z")
+    for order in ([real, fake], [fake, real]):
+        intake = Intake(world, world)
+        for each in order:
+            intake.pod_changed(each)
+        intake.start()
+        intake.stop(PATIENCE)
+        assert intake._uids == {"real": HASH, "fake": "fake"}
+
+
+def test_a_mirror_made_again_before_the_first_ones_end_is_heard_is_the_same_pod(world: World, intake: Intake) -> None:
+    """The events of two objects may come in any order: the end of the first mirror does not end the static pod."""
+    intake.start()
+    for uid, created in (("first", OLD), ("second", YOUNG)):
+        intake.pod_changed(mirror("static-n1", uid, creationTimestamp=created))
+        settle(lambda: not intake.waiting)
+    intake.pod_deleted(mirror("static-n1", "first", creationTimestamp=OLD))
+    settle(lambda: not intake.waiting)
+    assert ("gone", [HASH]) not in world.calls
+    assert HASH not in world.gone
+    intake.pods_listed(frozenset({"second"}))
+    settle(intake.synced.is_set)
+    assert world.calls[-1] == ("listed", [HASH])
+    assert HASH not in world.gone

@@ -140,6 +140,22 @@ def test_nobody_takes_another_pods_uid_by_annotation(notes: dict[str, str]) -> N
     assert pod_from(body(metadata={"annotations": notes})).uid == "u-1"
 
 
+@pytest.mark.parametrize(
+    "notes",
+    [
+        {"kubernetes.io/config.source": "file"},
+        {"kubernetes.io/config.source": "http", "kubernetes.io/config.hash": HASH},
+        {"kubernetes.io/config.mirror": HASH, "kubernetes.io/config.hash": "f" * 32},
+    ],
+)
+def test_one_mark_alone_makes_no_static_pod_of_an_object_of_the_api(notes: dict[str, str]) -> None:
+    """What a kubelet's mirror carries is its hash twice; a manifest of a folder may say that it is from a file."""
+    assert not pod_from(body(metadata={"annotations": notes})).static
+    assert pod_from(
+        body(metadata={"annotations": {**notes, "kubernetes.io/config.source": "file"}, "uid": None})
+    ).static
+
+
 def test_a_manifest_without_uid_gets_a_stable_one() -> None:
     """The same namespace and name give the same uid in every run; another name gives another."""
     first = body(metadata={"uid": None})

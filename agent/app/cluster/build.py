@@ -46,6 +46,7 @@ from agent.host.podresources.client import PodResources
 from agent.host.scratch import Scratch, is_scratch
 from agent.kube.access import ApiAccess
 from agent.kube.client import KubeClient
+from agent.kube.objects.mirrors import Mirrors
 from agent.kube.objects.pod_objects import SeenPod
 from agent.kube.publishing.cleanup import Cleanup, CleanupRule
 from agent.kube.publishing.pod_reporter import PodReporter
@@ -107,14 +108,14 @@ def cluster_node(options: ClusterOptions, *, steps: Steps = lambda _name: None) 
         HostError: the machine, the state folder or the cgroups cannot be used; or another agent runs.
     """
     with ExitStack() as closing:
-        pulse, health, metrics, reporters = Pulse(), Health(), Metrics(), Reporters()
+        pulse, health, metrics, reporters, mirrors = Pulse(), Health(), Metrics(), Reporters(), Mirrors()
         client = KubeClient(options.access, options.node_name, _api_counter(metrics))
         closing.callback(client.close)
         namespaces = Namespaces(client.get)
         store = Checkpoint(options.state / "checkpoint.json", by=__version__)
         store.lock()
         closing.callback(store.unlock)
-        start = read_start(client, options.node_name, namespaces.annotations, options.patience)
+        start = read_start(client, options.node_name, namespaces.annotations, options.patience, mirrors)
         node = RememberedNode(options.state, start.node)
         hotplug = MachineWatch(options.root, pulse.wake, lambda text: reporters.problem("hot-plug", text))
         setup = FollowedSetup(options.config, options.root, options.state, hotplug, lambda: node.remembered)
@@ -171,10 +172,10 @@ def cluster_node(options: ClusterOptions, *, steps: Steps = lambda _name: None) 
         intake = Intake(
             engine, listeners, namespaces.annotations, begun.ran.__contains__, kill_switch.node_changed,
             lambda text: reporters.problem("intake", text), kill_switch.pod_changed,
-            waits=lambda: not engine.snapshot.listening, adopt=_adopter(engine, begun.ran),
+            waits=lambda: not engine.snapshot.listening, adopt=_adopter(engine, begun.ran), mirrors=mirrors,
         )  # fmt: skip
         finder = PodFinder(
-            client, namespaces, engine, listeners.pod_seen, lambda text: reporters.problem("threads", text)
+            client, namespaces, engine, listeners.pod_seen, lambda text: reporters.problem("threads", text), mirrors
         )
         closing.callback(finder.close)
         edges = NodeEdges(

@@ -9,6 +9,7 @@ from typing import Any
 from agent.app.cluster.start import FIND_WITHIN, find_pod
 from agent.engine.engine import Engine
 from agent.kube.client import KubeClient
+from agent.kube.objects.mirrors import Mirrors
 from agent.kube.objects.pod_objects import SeenPod
 from agent.kube.watch.namespaces import Namespaces
 from agent.model.pod import Pod
@@ -22,16 +23,18 @@ class PodFinder:
         engine: whoever runs comes first: before the first list nobody is asked.
         known: hears of a pod as of one that the watch brings.
         problem: told where no thread can be had.
+        mirrors: which pod is the mirror of a static pod.
     """
 
     def __init__(
         self, client: KubeClient, namespaces: Namespaces, engine: Engine,
         known: Callable[[Mapping[str, Any], SeenPod], None], problem: Callable[[str], None],
+        mirrors: Mirrors | None = None,
     ) -> None:  # fmt: skip
         self._client = client
         self._namespaces = namespaces
         self._engine = engine
-        self._known, self._problem = known, problem
+        self._known, self._problem, self._mirrors = known, problem, mirrors
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="find")
 
     def __call__(self, namespace: str, name: str, uid: str) -> Pod | None:
@@ -40,8 +43,9 @@ class PodFinder:
             return None
         try:
             asked = self._thread.submit(
-                find_pod, self._client, self._namespaces.annotations, namespace, name, uid, self._known
-            )
+                find_pod, self._client, self._namespaces.annotations, namespace, name, uid, self._known,
+                self._mirrors,
+            )  # fmt: skip
         except RuntimeError as error:  # no thread can be had: the watch brings the pod
             self._problem(f"a pod that the runtime starts is not asked for: {error}")
             return None

@@ -8,6 +8,7 @@ the server's cache: it names what runs, and nothing is freed by it. Used by `age
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,6 +20,7 @@ from agent.errors import KubeError
 from agent.host import allocator
 from agent.kube.client import KubeClient, pod_list
 from agent.kube.nodes import NodeFacts, node_facts
+from agent.kube.objects.mirrors import Mirrors
 from agent.kube.objects.pod_objects import SeenPod, seen
 from agent.kube.pod_report import annotated_grant
 from agent.model.fields import mapping_of
@@ -53,9 +55,10 @@ class Start:
 
 
 def read_start(
-    client: KubeClient, node: str, defaults: Callable[[str], Mapping[str, str]], patience: float = PATIENCE
-) -> Start:
-    """Ask; never waits longer than `patience` seconds, never raises."""
+    client: KubeClient, node: str, defaults: Callable[[str], Mapping[str, str]], patience: float = PATIENCE,
+    mirrors: Mirrors | None = None,
+) -> Start:  # fmt: skip
+    """Ask; never waits longer than `patience` seconds, never raises. The pods' mirrors are noted."""
     allocator.keep_little()  # before the first large object is read
     answers: dict[str, dict[str, Any]] = {}
     spaces: dict[str, Mapping[str, str]] = {}
@@ -81,16 +84,21 @@ def read_start(
     facts = node_facts(found["node"]) if "node" in found else None
     items = found.get("pods", {}).get("items") or ()
     writers = writing_pods([each for each in items if isinstance(each, Mapping)])
-    return replace(_pods(found.get("pods", {}), known), node=facts, listed="pods" in found, writers=writers)
+    pods = _pods(found.get("pods", {}), known, mirrors or Mirrors())
+    return replace(pods, node=facts, listed="pods" in found, writers=writers)
 
 
-def _pods(answer: Mapping[str, Any], spaces: Mapping[str, Mapping[str, str]]) -> Start:
+def _pods(answer: Mapping[str, Any], spaces: Mapping[str, Mapping[str, str]], mirrors: Mirrors) -> Start:
     pods: list[Pod] = []
     names: dict[str, tuple[str, str]] = {}
     words: dict[str, AnnotatedGrant] = {}
     for body in answer.get("items") or ():
         with Isolated(lambda _error: None):  # told by the intake
-            found = seen(body, spaces.get(_space(body), {}))
+            found = seen(body, spaces.get(_space(body), {}), mirrors)
+            if found.pod.uid != found.api_uid:  # the best one has the hash
+                pods = [each for each in pods if each.uid != found.pod.uid]
+                names = {each: spot for each, spot in names.items() if spot[0] != found.pod.uid}
+                words.pop(found.pod.uid, None)
             if not found.ended:
                 pods.append(found.pod)
                 names |= {each: (found.pod.uid, name) for each, name in found.containers.items()}
@@ -114,15 +122,17 @@ def _defaults(defaults: Callable[[str], Mapping[str, str]], space: str) -> Mappi
 def find_pod(
     client: KubeClient, defaults: Callable[[str], Mapping[str, str]], namespace: str, name: str, uid: str,
     known: Callable[[Mapping[str, Any], SeenPod], None] = lambda _body, _found: None,
+    mirrors: Mirrors | None = None,
 ) -> Pod | None:  # fmt: skip
     """One pod, None when it is not there, another one of that name, or cannot be read.
 
     `known` hears of it as of one that the watch brings: it is decided now, and the watch's word changes nothing more.
+    One that has run for longer than a start takes is left to the watch, which has it adopted.
     """
     with Isolated(lambda _error: None):
         body = client.pod(namespace, name)
-        found = seen(body, _defaults(defaults, namespace))
-        if found.pod.uid == uid and not found.ended:
+        found = seen(body, _defaults(defaults, namespace), mirrors)
+        if found.pod.uid == uid and not found.ended and not found.ran(time.time()):
             known(body, found)
             return found.pod
     return None

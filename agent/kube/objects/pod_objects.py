@@ -11,15 +11,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from agent.errors import MalformedError
+from agent.kube.objects.mirrors import Mirrors
 from agent.model.allocated import allocated, statuses_in
-from agent.model.fields import mapping_of, plain
+from agent.model.fields import mapping_of, plain, seconds_of
 from agent.model.notes import bounded
 from agent.model.pod import Pod
 from agent.model.podspec import noted, pod_from
 
 Raw = Mapping[str, Any]
 ENDED = frozenset({"Succeeded", "Failed"})
+MARKS = tuple(f"kubernetes.io/config.{part}" for part in ("hash", "mirror", "source"))
+_IDENTITY = ("uid", "namespace", "name", "creationTimestamp", "deletionTimestamp", "ownerReferences")
 MAX_ID = 256
+START_TAKES = 30.0
+"""Seconds. A pod that has run for longer when it becomes known is one that ran: its start was missed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,8 @@ class SeenPod:
         deleting: it has a deletion timestamp; it holds what it holds until its cgroups are gone.
         containers: runtime container id (without the runtime's prefix) -> container name.
         api_uid: metadata.uid, by which the API is asked; a static pod's own uid is another (its config hash).
+        since: seconds since the epoch at which a container of it that runs was started first, by this node's clock;
+            None where none runs.
     """
 
     pod: Pod
@@ -41,23 +48,32 @@ class SeenPod:
     deleting: bool
     containers: Mapping[str, str] = field(hash=False)
     api_uid: str
+    since: float | None = None
+
+    def ran(self, now: float) -> bool:
+        """Whether it has run for longer than a start takes; a start that lies ahead of the clock says nothing."""
+        return self.since is not None and self.since < now - START_TAKES
 
 
-def seen(body: Raw, defaults: Mapping[str, str] | None = None) -> SeenPod:
+def seen(body: Raw, defaults: Mapping[str, str] | None = None, mirrors: Mirrors | None = None) -> SeenPod:
     """Read a pod.
 
     Args:
         body: the API's object.
         defaults: annotations of its namespace, below the pod's own.
+        mirrors: which pod has a static pod's hash; without it each one that carries it has.
 
     Raises:
         BadPodError: naming the field.
     """
     pod = pod_from(body)
+    if mirrors is not None and _hashed(body, pod):
+        mirrors.note(body, pod)
+    pod = _called(body, pod, mirrors)
     asked = bounded({**(defaults or {}), **pod.annotations})
     pod = allocated(noted(replace(pod, annotations=asked)), body)
     status = mapping_of(body.get("status"))
-    containers, started = {}, False
+    containers, started, since = {}, False, list[float]()
     for entry in statuses_in(status):
         identity, name = entry.get("containerID"), entry.get("name")
         if not isinstance(identity, str) or not isinstance(name, str) or len(identity) > MAX_ID:
@@ -65,6 +81,7 @@ def seen(body: Raw, defaults: Mapping[str, str] | None = None) -> SeenPod:
         if own := identity.rpartition("//")[2]:
             containers[own] = name
             started = True
+            since += _runs_since(entry)
     metadata = mapping_of(body.get("metadata"))
     return SeenPod(
         pod=pod,
@@ -73,7 +90,30 @@ def seen(body: Raw, defaults: Mapping[str, str] | None = None) -> SeenPod:
         deleting="deletionTimestamp" in metadata,
         containers=containers,
         api_uid=_word(metadata.get("uid")) or pod.uid,
+        since=min(since, default=None),
     )
+
+
+def _runs_since(entry: Raw) -> list[float]:
+    """When a container that runs was started, and started before."""
+    state, last = mapping_of(entry.get("state")), mapping_of(entry.get("lastState"))
+    if "running" not in state:
+        return []
+    stamps = (mapping_of(found).get("startedAt") for found in (state["running"], last.get("terminated")))
+    times = (seconds_of(stamp) for stamp in stamps if isinstance(stamp, str))
+    return [each for each in times if each is not None]
+
+
+def _called(body: Raw, pod: Pod, mirrors: Mirrors | None) -> Pod:
+    """The pod under its uid: a static pod's hash is that of its mirror alone."""
+    if mirrors is None or not _hashed(body, pod) or mirrors.holds(pod):
+        return pod
+    return replace(pod, uid=identity(body)[0], static=False)
+
+
+def _hashed(body: Raw, pod: Pod) -> bool:
+    """Whether the uid of a pod of the API is the hash that it carries."""
+    return identity(body)[0] not in ("", pod.uid)
 
 
 def identity(body: Raw) -> tuple[str, str]:
@@ -83,13 +123,26 @@ def identity(body: Raw) -> tuple[str, str]:
     return uid, f"{space or '?'}/{name or '?'}"
 
 
-def uid_of(body: Raw) -> str:
+def uid_of(body: Raw, mirrors: Mirrors | None = None) -> str:
     """Our uid of a pod whatever else it holds, "" where it has none: a static pod's is another than the API's."""
     metadata = body.get("metadata")
     try:
-        return pod_from({"metadata": metadata, "spec": {"containers": [{"name": "any"}]}}).uid
+        return _called(body, pod_from({"metadata": metadata, "spec": {"containers": [{"name": "any"}]}}), mirrors).uid
     except MalformedError:
         return identity(body)[0]
+
+
+def marks(body: Raw) -> Raw:
+    """Of an object what `identity` and `uid_of` read, when the rest is needed no more."""
+    metadata, node = mapping_of(body.get("metadata")), mapping_of(body.get("spec")).get("nodeName")
+    notes = mapping_of(metadata.get("annotations"))
+    return {
+        "metadata": {
+            **{key: metadata[key] for key in _IDENTITY if key in metadata},
+            "annotations": {key: notes[key] for key in MARKS if key in notes},
+        },
+        "spec": {"nodeName": node},
+    }
 
 
 def _word(value: object) -> str:

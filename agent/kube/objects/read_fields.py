@@ -94,7 +94,8 @@ def _owners(value: Any) -> Any:  # noqa: ANN401 - JSON
     if not isinstance(value, list):
         return _leaf(value)
     found = (each for each in value if isinstance(each, Mapping) and each.get("controller") is True)
-    return [_object(uid=_leaf, controller=_leaf)(each) for _, each in zip(range(1), found, strict=False)]
+    part = _object(uid=_leaf, controller=_leaf, kind=_leaf, name=_leaf)
+    return [part(each) for _, each in zip(range(1), found, strict=False)]
 
 
 def _written(value: Any) -> Any:  # noqa: ANN401 - JSON
@@ -165,7 +166,8 @@ _OUR_CONDITION = _object(
 _STATUS = _list(
     _object(
         name=_leaf, containerID=_leaf, resources=_RESOURCES, allocatedResources=_amounts,
-        state=_object(terminated=_object(finishedAt=_leaf)),
+        state=_object(terminated=_object(finishedAt=_leaf), running=_object(startedAt=_leaf)),
+        lastState=_object(terminated=_object(startedAt=_leaf)),
     ),
     2 * MAX_CONTAINERS,
 )  # fmt: skip

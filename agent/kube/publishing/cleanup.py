@@ -18,7 +18,7 @@ from functools import partial
 from agent.core.request.exempt import Exemptions
 from agent.errors import BadPodError, KubeError
 from agent.kube.client import KubeClient
-from agent.kube.objects.pod_objects import Raw, identity, seen
+from agent.kube.objects.pod_objects import MARKS, Raw, identity, seen
 from agent.kube.pod_report import CONDITION, FAILED
 from agent.kube.publishing.publisher import Publisher
 from agent.model.fields import mapping_of, mappings_in, seconds_of
@@ -66,7 +66,8 @@ def remaining(body: Raw, now: float, rule: CleanupRule) -> float | None:
         pod = seen(body).pod
     except BadPodError:
         return None
-    if pod.static or pod.namespace in rule.exemptions.namespaces or rule.exemptions.why(pod):
+    marked = any(mark in mapping_of(mapping_of(body.get("metadata")).get("annotations")) for mark in MARKS)
+    if pod.static or marked or pod.namespace in rule.exemptions.namespaces or rule.exemptions.why(pod):
         return None
     end = ended(body)
     return None if end is None else max(0.0, end + rule.after - now)

@@ -64,7 +64,8 @@ class PodReporter:
         publisher: the queue.
         node: this Node, for Events about it.
         facts: the machine and the rules now.
-        ran: whether a pod of this uid had containers when the agent began: then nothing is done to it.
+        ran: whether a pod of this uid had containers when the agent began: then nothing is done to it, nor to one
+            that had run for longer than a start takes when it was heard of first.
         most_refusals: of one owner within an hour (safety.md S12).
         fallback: what `fail` and `evict` become beyond that.
         hints: which devices containers cannot use through a file (safety.md S22).
@@ -87,13 +88,14 @@ class PodReporter:
         count: Count = lambda _what, _label: None,
         hints: pod_reports.Hints = pod_reports.no_hints,
         exempt: Callable[[Pod], str] = lambda _pod: "",
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._publisher = publisher
         self._node = node
         self._facts = facts
         self._hints = hints
         self._exempt = exempt
-        self._ran = ran
+        self._ran, self._now = ran, now
         self._fallback = fallback
         self._acting = acting
         self._count = count
@@ -136,12 +138,13 @@ class PodReporter:
             if found.pod.uid not in self._faces and pod_reports.softened(body):
                 self._mild.add(found.api_uid)
             known = self._faces.get(found.pod.uid)
+            ran = ran or (found.ran(self._now()) if known is None else known.ran)
             self._faces[found.pod.uid] = _Face(
                 found.api_uid,
                 found.pod.namespace,
                 found.pod.name,
                 slim(body),
-                ran or (known is not None and known.ran),
+                ran,
                 full,
                 {name: text for name, text in notes.bounded_texts(annotations).items() if name in LATE},
             )

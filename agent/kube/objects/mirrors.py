@@ -1,0 +1,57 @@
+"""Which pod of the API is the mirror of a static pod, where several carry its hash.
+
+The kubelet calls a static pod by a hash of its manifest, its name included, and writes a mirror of it into the API,
+which carries the hash twice and belongs to the Node.
+https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/
+
+A user who may create a pod may write the same into it. The kubelet starts no such pod, and deletes it; a finalizer
+keeps it. So a hash belongs to one namespace and name. Of several mirrors the one that the Node owns has it, else the
+one that is not being deleted, else the oldest: a restart finds the same one. The rest are pods of their own.
+
+One table serves the intake, the list at the start, and the pods that the runtime names.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from agent.model.fields import mapping_of, mappings_in
+from agent.model.pod import Pod
+
+Raw = Mapping[str, Any]
+MOST = 4096
+"""Hashes that are remembered."""
+_Rank = tuple[bool, bool, float]
+
+
+class Mirrors:
+    """The namespace and name that each hash belongs to, as far as pods were seen."""
+
+    def __init__(self) -> None:
+        self._owners: OrderedDict[str, tuple[_Rank, str]] = OrderedDict()
+
+    def note(self, body: Raw, pod: Pod) -> None:
+        """A pod is there that carries a hash as its uid."""
+        rank = _rank(body, pod)
+        best, key = self._owners.get(pod.uid, (rank, pod.key))
+        if key == pod.key or rank > best:
+            self._owners[pod.uid] = (max(rank, best), pod.key)
+            self._owners.move_to_end(pod.uid)
+            while len(self._owners) > MOST:
+                self._owners.popitem(last=False)
+
+    def holds(self, pod: Pod) -> bool:
+        """Whether the hash that this pod carries as its uid is not another's."""
+        return self._owners.get(pod.uid, ((), pod.key))[1] == pod.key
+
+
+def _rank(body: Raw, pod: Pod) -> _Rank:
+    """The higher one has the hash. NodeRestriction has the kubelet name its Node as the owner and controller."""
+    metadata, node = mapping_of(body.get("metadata")), mapping_of(body.get("spec")).get("nodeName")
+    owned = any(
+        each.get("kind") == "Node" and each.get("name") == node and each.get("controller") is True
+        for each in mappings_in(metadata.get("ownerReferences"))
+    )
+    return owned, "deletionTimestamp" not in metadata, -pod.created

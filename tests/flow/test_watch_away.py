@@ -1,0 +1,83 @@
+"""What the watch brings late, or as another pod than it is: running pods keep what they run on."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.core.request.exempt import Exemptions
+from agent.host.standin import container_id
+from agent.model.podspec import pod_from
+from tests.flow.told import telling
+from tests.flow.world import container, manifest
+
+HASH = "0123456789abcdef0123456789abcdef"
+SETTINGS = {"topologyManagerPolicy": "single-numa-node", "onMisalignment": "fail"}
+
+
+def running(name: str, cpu: str, seconds: float) -> dict[str, Any]:
+    """A pod whose container was started so many seconds ago."""
+    body = manifest(name, container(cpu=cpu))
+    body["spec"]["nodeName"] = "n1"
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - seconds))
+    body["status"] = {"phase": "Running", "containerStatuses": [
+        {"name": "app", "containerID": f"containerd://{container_id(name, 'app')}",
+         "state": {"running": {"startedAt": started}}},
+    ]}  # fmt: skip
+    return body
+
+
+@pytest.mark.parametrize(("seconds", "ended"), [(3600, False), (0, True)])
+def test_s4_a_pod_that_ran_while_the_watch_was_away_is_not_ended(
+    tmp_path: Path, seconds: float, *, ended: bool
+) -> None:
+    """No room for it is left, and the node ends pods that are refused: not one that has run for an hour."""
+    with telling(tmp_path, settings=SETTINGS) as told:
+        told.list(manifest("a"), manifest("b"))
+        late = running("late", "4", seconds)
+        told.world.tree.add_pod("late", pod_from(late).qos)
+        told.world.tree.add_container("late", container_id("late", "app"))
+        told.see(late)
+        told.settled()
+        assert bool(told.api.deadlines("late")) is ended
+        assert ("late" in told.world.engine.ledger.pods) is not ended
+        told.world.check()
+
+
+def static(name: str, uid: str, cpu: str, *, space: str, created: int) -> dict[str, Any]:
+    """A pod with the marks of the mirror of one static pod."""
+    body = manifest(name, container(cpu=cpu), namespace=space, created=created)
+    body["metadata"] |= {
+        "uid": uid, "annotations": {f"kubernetes.io/config.{part}": HASH for part in ("hash", "mirror")},
+        "ownerReferences": [{"kind": "Node", "name": "n1", "uid": "node", "controller": True}],
+    }  # fmt: skip
+    body["spec"]["nodeName"] = "n1"
+    return body
+
+
+def test_a_pod_with_a_static_pods_hash_takes_nothing_from_it(tmp_path: Path) -> None:
+    """The static pod keeps its CPUs and its words while a tenant's pod that poses as it comes, changes and ends."""
+    exempt = Exemptions(included=("*/*",)).why
+    with telling(tmp_path, exempt=exempt) as told:
+        world, real = told.world, static("rt-n1", "real", "3", space="edge", created=0)
+        told.list(real)
+        world.pods = {HASH: pod_from(real)}
+        world.start(HASH)
+        held = world.holds(HASH)
+        told.settled()
+        for cpu in ("1", "2"):
+            told.see(static("fake-n1", "fake", cpu, space="evil", created=9))
+            told.settled()
+            assert (world.holds(HASH), world.effective(HASH)) == (held, held)
+            assert world.engine.pods[HASH].pod.key == "edge/rt-n1"
+        told.see(real)
+        told.intake.pod_deleted(static("fake-n1", "fake", "2", space="evil", created=9))
+        told.settled()
+        assert not world.engine.pods[HASH].ended
+        assert (world.holds(HASH), world.holds("fake")) == (held, "")
+        assert {body["metadata"]["uid"] for _, path, body in told.api.requests if path.endswith("/rt-n1/status")} == {
+            "real"
+        }
