@@ -12,7 +12,7 @@ from functools import partial
 from typing import TypeVar
 
 from agent.errors import NumalignError
-from agent.model.fields import plain
+from agent.model.fields import plain, shortened
 
 MOST = 200
 """Characters of a fault's own text: it may repeat what a tenant wrote."""
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 def sentence(error: Exception) -> str:
     """A fault in one short line, whoever wrote what is in it."""
-    text = plain(str(error)[:MOST])
+    text = plain(shortened(str(error), MOST))
     return text if isinstance(error, NumalignError) else f"{type(error).__name__}: {text}"
 
 

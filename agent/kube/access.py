@@ -15,11 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.errors import SettingsError
+from agent.errors import MalformedError, SettingsError
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 LARGEST = 1 << 20
-"""Bytes of a token, or of certificates."""
+"""Bytes of certificates."""
+LONGEST_TOKEN = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +43,15 @@ class ApiAccess:
 
     @property
     def token(self) -> str:
-        """The token now; the last good one while the file is being replaced. Never logged."""
+        """The token now; the last good one while the file is being replaced, or holds no token. Never logged."""
         try:
             found = self.token_file.stat()
             seen = (found.st_mtime_ns, found.st_ino, found.st_size)
             if self._known.get("seen") != seen:
-                text = _read(self.token_file).decode("ascii").strip()
-                if text:
+                text = header_text(_read(self.token_file).decode("ascii"))
+                if text and " " not in text:
                     self._known.update(seen=seen, token=text)
-        except (OSError, UnicodeDecodeError):
+        except (OSError, UnicodeDecodeError, MalformedError):
             pass
         return str(self._known.get("token", ""))
 
@@ -62,6 +63,18 @@ class ApiAccess:
         context = ssl.create_default_context(cadata=certificates)
         context.check_hostname = self.check_name
         return context
+
+
+def header_text(text: str) -> str:
+    """Credentials as a request's header carries them, without spaces and newlines around them.
+
+    Raises:
+        MalformedError: no header carries them. The library below would say so with the credentials in its words.
+    """
+    found = text.strip()
+    if len(found) > LONGEST_TOKEN or not (found.isascii() and found.isprintable()):
+        raise MalformedError("the token that the credentials hold is not one line of ASCII letters")
+    return found
 
 
 def _read(path: Path) -> bytes:

@@ -18,7 +18,8 @@ from kubernetes.client.configuration import Configuration
 
 from agent import __version__
 from agent.errors import KubeError, MalformedError, SettingsError
-from agent.kube.client import JSON, UNREACHABLE, refusal
+from agent.kube.access import header_text
+from agent.kube.client import JSON, UNREACHABLE, refusal, silence
 from agent.kube.objects.listing import CHUNK, Items, ListItem
 
 PAGE = 500
@@ -26,6 +27,7 @@ PAGE = 500
 GONE = 410
 ATTEMPTS = 3
 """A list whose continue token expired is begun anew; so often it is tried in all."""
+AUTHORIZATION = "authorization"
 WITHIN = (10.0, 60.0)
 """Seconds to connect, and of silence: a page of a busy server takes its time."""
 
@@ -91,6 +93,8 @@ class Caller:
                 "GET", path, query_params=list(query.items()), header_params={"Accept": JSON},
                 auth_settings=["BearerToken"],
             )  # fmt: skip
+            headers = {key: header_text(value) if key.lower() == AUTHORIZATION else value
+                       for key, value in headers.items()}  # fmt: skip
             answer = self._api.call_api("GET", url, header_params=headers, _request_timeout=WITHIN).response
             status = answer.status
             if status != 200:  # noqa: PLR2004 - HTTP's OK
@@ -100,7 +104,7 @@ class Caller:
                 found += [kept for each in items.feed(data) if (kept := keep(each)) is not None]
             metadata = items.close().get("metadata")
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise KubeError(UNREACHABLE, f"{what}: {_silence(error)}") from error
+            raise KubeError(UNREACHABLE, f"{what}: {silence(error, WITHIN)}") from error
         except MalformedError as error:
             raise KubeError(status, f"{what}: {error}") from error
         return found, metadata if isinstance(metadata, dict) else {}
@@ -108,16 +112,6 @@ class Caller:
     def close(self) -> None:
         """Close the connections."""
         self._api.close()  # type: ignore[no-untyped-call] # the client ships no types
-
-
-def _silence(error: Exception) -> str:
-    """Why there was no answer, without the client's own words around it."""
-    reason = getattr(error, "reason", None) or error
-    if isinstance(reason, urllib3.exceptions.ReadTimeoutError):
-        return f"nothing came for {WITHIN[1]:.0f} s"
-    if type(reason) is urllib3.exceptions.ConnectTimeoutError:  # a refused connection is a kind of it
-        return f"no connection within {WITHIN[0]:.0f} s"
-    return f"no answer: {str(reason).rpartition('): ')[2][:300]}"
 
 
 def _load(found: Configuration, kubeconfig: Path | None, context: str) -> None:

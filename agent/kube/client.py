@@ -3,6 +3,9 @@
 Used by `publisher`, `topology_crd` and `agent.app`. The transport is urllib3's, as the official client's is: that
 client costs 12 MiB on every node, 34 with its models, and gives nothing to an agent that writes JSON patches. The
 commands for people use it (`agent.kube.caller`). No retries here: the queue above knows what is still worth sending.
+
+Variables of the environment (HTTPS_PROXY, NO_PROXY and the like) count here as little as in the watch, which does not
+read them: the API server is reached directly, as a node agent must work when a proxy does not.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from agent.errors import KubeError, MalformedError
 from agent.kube.access import ApiAccess
 from agent.kube.objects.listing import CHUNK, HEAD, LARGEST
 from agent.kube.objects.pod_stream import PodList, pod, read
+from agent.model.fields import shortened
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -103,7 +107,7 @@ class KubeClient:
                 raise KubeError(status, f"{what}: {refusal(answer)}")
             found = (reader or _object)(answer)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise KubeError(UNREACHABLE, f"{what}: no answer: {str(error)[:300]}") from error
+            raise KubeError(UNREACHABLE, f"{what}: {silence(error, within)}") from error
         except MalformedError as error:
             raise KubeError(status, f"{what}: {error}") from error
         finally:
@@ -152,6 +156,18 @@ class KubeClient:
     def close(self) -> None:
         """Close the connections."""
         self._pool.clear()
+
+
+def silence(error: Exception, within: tuple[float, float]) -> str:
+    """Why there was no answer, without the client's own words around the cause."""
+    reason = getattr(error, "reason", None)
+    reason = reason if isinstance(reason, Exception) else error
+    if isinstance(reason, urllib3.exceptions.ReadTimeoutError):
+        return f"nothing came for {within[1]:g} s"
+    if type(reason) is urllib3.exceptions.ConnectTimeoutError:  # a refused connection is a kind of it
+        return f"no connection within {within[0]:g} s"
+    cause = getattr(reason, "original_error", None) or reason
+    return f"no answer: {type(reason).__name__}: {shortened(str(cause).rpartition('): ')[2], 300)}"
 
 
 def _taken(status: int) -> bool:

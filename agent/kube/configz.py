@@ -21,6 +21,7 @@ from typing import Any
 import urllib3
 
 from agent.kube.access import ApiAccess
+from agent.kube.client import silence
 
 PORT = 10_250
 SECONDS = 3.0
@@ -55,6 +56,11 @@ def kubelet_configuration(access: ApiAccess, host: str, port: int = PORT) -> Map
             finally:
                 answer.release_conn()
     except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-        _log.info("the kubelet at %s:%d cannot be asked for its configuration: %s", host, port, str(error)[:200])
+        _log.info(
+            "the kubelet at %s:%d cannot be asked for its configuration: %s",
+            host,
+            port,
+            silence(error, (SECONDS, SECONDS)),
+        )
         return None
     return body if isinstance(body, dict) else None

@@ -46,6 +46,12 @@ def plain(text: str) -> str:
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
+def shortened(text: str, most: int) -> str:
+    """The text, of a longer one its beginning and its end: a sentence names its cause last."""
+    half = (most - 5) // 2
+    return text if len(text) <= most else f"{text[:half]} ... {text[-half:]}"
+
+
 def words_in(text: str) -> list[str]:
     """The words of a list with commas, without the spaces around each."""
     return [each.strip() for each in text.split(",")]

@@ -28,6 +28,7 @@ class Server(ThreadingHTTPServer):
 
     answers: list[Answer]
     asked: list[dict[str, list[str]]]
+    tokens: list[str]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -37,6 +38,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.asked.append(parse_qs(urlsplit(self.path).query))
+        self.server.tokens.append(str(self.headers["Authorization"]))
         status, body = self.server.answers.pop(0)
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
@@ -51,7 +53,7 @@ class Handler(BaseHTTPRequestHandler):
 def server() -> Iterator[Server]:
     """On loopback."""
     with Server(("127.0.0.1", 0), Handler) as made:
-        made.answers, made.asked = [], []
+        made.answers, made.asked, made.tokens = [], [], []
         thread = threading.Thread(target=made.serve_forever)
         thread.start()
         yield made
@@ -59,13 +61,13 @@ def server() -> Iterator[Server]:
         thread.join()
 
 
-def caller(port: int, tmp_path: Path) -> Caller:
+def caller(port: int, tmp_path: Path, **user: str) -> Caller:
     """Of a kubeconfig."""
     context = {"cluster": "c", "user": "u"}
     body = {
         "apiVersion": "v1", "kind": "Config", "current-context": "x",
         "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
-        "users": [{"name": "u", "user": {"token": "t"}}], "contexts": [{"name": "x", "context": context}],
+        "users": [{"name": "u", "user": user or {"token": "t"}}], "contexts": [{"name": "x", "context": context}],
     }  # fmt: skip
     (tmp_path / "config").write_text(yaml.safe_dump(body))
     return Caller(tmp_path / "config", page=2)
@@ -171,3 +173,20 @@ def test_a_missing_crd_is_told_where_topologies_are_not_found_and_nowhere_else(
     with pytest.raises(KubeError, match="no such path") as raised:
         ApiSource(caller(server.server_port, tmp_path)).load({kind: lambda _: None})
     assert str(raised.value).count("noderesourcetopologies.topology.node.k8s.io is not installed") == told
+
+
+def test_a_token_files_newline_is_no_part_of_the_token(server: Server, tmp_path: Path) -> None:
+    """Kubectl takes such a file, and every editor writes it."""
+    (tmp_path / "token").write_text("secret\n")
+    server.answers = [(200, b'{"items": []}')]
+    list(caller(server.server_port, tmp_path, tokenFile=str(tmp_path / "token")).pages("/x", name))
+    assert server.tokens == ["Bearer secret"]
+
+
+@pytest.mark.parametrize("token", ["secret\nline", "secret\0", "secret\x7f", "sécret", "secret" * 20_000])
+def test_a_token_that_no_header_carries_is_told_without_it(server: Server, tmp_path: Path, token: str) -> None:
+    """One sentence in place of a traceback with the credentials in it."""
+    with pytest.raises(KubeError, match=r"the token .* is not one line of ASCII letters") as caught:
+        list(caller(server.server_port, tmp_path, token=token).pages("/x", name))
+    assert "cret" not in str(caught.value)
+    assert server.asked == []

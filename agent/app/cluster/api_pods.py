@@ -138,6 +138,10 @@ class ApiPods:
         """See NodeSource."""
         self.decommission.sweep(self.store)
 
+    def unready(self) -> str:
+        """See NodeSource."""
+        return self.publisher.failing()
+
     def values(self) -> MetricValues:
         """See NodeSource."""
         heard = self.pods.last_contact

@@ -88,6 +88,9 @@ class NodeSource(Protocol):
     def ended(self) -> None:
         """All parts have stopped."""
 
+    def unready(self) -> str:
+        """What of the source keeps the node from being ready; "" for nothing."""
+
     def values(self) -> MetricValues:
         """The gauges that only the source knows; on the thread of a scrape."""
 
@@ -337,6 +340,7 @@ class NodeService(Generic[Source]):
         self.health.set("checkpoint", state.unwritable)
         self.health.set("cgroups", state.broken)
         self.health.set("settings", self.setup.now.wrong)
+        self.health.set("publisher", self.source.unready())
         self._tell_missing(state.missing)
         self.parts.unplaced.follow(state)
         self.parts.cpu_files.follow(state, self.engine.at_rest)

@@ -112,6 +112,10 @@ class FolderPods:
     def ended(self) -> None:
         """See NodeSource."""
 
+    def unready(self) -> str:
+        """See NodeSource."""
+        return ""
+
     def values(self) -> MetricValues:
         """See NodeSource."""
         return {"manifest_errors": len(self.folder.wrong), **of_mismatch(0)}

@@ -35,7 +35,7 @@ from agent.kube.publishing.fair_queue import FairQueue, Job, Key
 from agent.kube.publishing.notices import Notice, Notices, Regarding
 from agent.kube.publishing.overwritten import Overwritten
 from agent.kube.publishing.pod_requests import CONFLICT, INVALID, NOT_FOUND, PodRequests
-from agent.model.fields import plain
+from agent.model.fields import plain, shortened
 
 FIRST_DELAY, LONGEST_DELAY, LONGEST_REFUSED = 0.5, 60.0, 600.0
 BETWEEN = 1.0
@@ -46,6 +46,10 @@ LASTS = 5.0
 """Seconds after which a grant that is not in force is worth an Event."""
 TURNS = 10
 """After so many other requests an Event that is due has its turn."""
+FAILS, FAILURES = 60.0, 3
+"""Seconds of nothing but failures, and how many, after which the agent is not ready: it decides, and tells no pod."""
+TAKEN = frozenset({NOT_FOUND, CONFLICT, INVALID, 429})
+"""Answers on one object; the API server can be written to."""
 UNTAKEN = frozenset({400, 403, NOT_FOUND, CONFLICT, INVALID})
 """Answers after which an Event is not tried again: its object or namespace is gone, or nobody may write there."""
 
@@ -98,6 +102,7 @@ class Publisher:
         self._sent_at: dict[str, float] = {}  # uid -> when its last report was sent
         self._denied: set[Key] = set()
         self._since_notice = 0
+        self._fails: tuple[float, int, str] | None = None  # since when every request failed, how many, why the last
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
 
@@ -123,6 +128,26 @@ class Publisher:
         """How many pods do not carry yet what they shall, or are not done to what shall be."""
         with self._wake:
             return len(self._reports) + len(self._actions)
+
+    def failing(self) -> str:
+        """That nothing can be written, and why; "" while there is nothing to write, or it has not lasted for long."""
+        with self._wake:
+            since, count, why = self._fails or (self._clock(), 0, "")
+            lasts = self._clock() - since
+            there = self._reports or self._actions or len(self._notices)
+        if not there or lasts < FAILS or count < FAILURES:
+            return ""
+        return f"nothing could be told to the API server for {lasts:.0f} s: {why}"
+
+    def _note(self, error: Exception | None) -> None:
+        """Whether requests fail: the answer to one, or its failure."""
+        status = error.status if isinstance(error, KubeError) else None
+        with self._wake:
+            if error is None or status in TAKEN:
+                self._fails = None
+            elif status is not None:
+                since, count, _ = self._fails or (self._clock(), 0, "")
+                self._fails = since, count + 1, sentence(error)
 
     def publish(self, report: PodReport) -> None:
         """Make a pod carry a report; nothing is sent when it was the last one told."""
@@ -304,6 +329,7 @@ class Publisher:
         try:
             self._do(job)
         except Exception as error:  # noqa: BLE001 - of whatever kind: it is one pod's (engine.alone)
+            self._note(error)
             self._failed(job, error)
 
     def _do(self, job: Job) -> None:
@@ -313,12 +339,17 @@ class Publisher:
             if what == "status" and report is not None:
                 self._unsure.add(uid)
         if what == "status":
-            if report is not None and not self._send(report, last):
+            if report is None:
+                return
+            whole = self._send(report, last)
+            self._note(None)
+            if not whole:
                 attempt = max(job.attempt, RARELY)
                 with self._wake:
                     self._schedule(key, job.space, _jitter(_delay(attempt, LONGEST_REFUSED)), attempt + 1)
         elif action is not None:
             action.send()
+            self._note(None)
             action.done()
             with self._wake:
                 if self._actions.get(key) is action:
@@ -380,7 +411,9 @@ class Publisher:
                 return
             self._denied.add(key)
         self._refused(key[0])
-        _log.warning("the API server does not take %s of pod %s/%s: %s", key[0], namespace, name, plain(why[:MOST]))
+        _log.warning(
+            "the API server does not take %s of pod %s/%s: %s", key[0], namespace, name, plain(shortened(why, MOST))
+        )
         text = f"the API server does not take what numalign tells of this pod, or does to it ({key[0]}): {why}"
         about = Regarding("Pod", namespace, name, key[1])
         self.record(Notice(about, "Warning", "NotTold", text))
@@ -389,13 +422,16 @@ class Publisher:
         try:
             self._pods.record(notice)
         except Exception as error:  # noqa: BLE001 - of whatever kind: it is one Event's (engine.alone)
+            untaken = isinstance(error, KubeError) and error.status in UNTAKEN
+            self._note(None if untaken else error)
             with self._wake:
-                if isinstance(error, KubeError) and error.status in UNTAKEN:
+                if untaken:
                     self._notices.refused(notice)
                     return
                 _log.warning("an Event will be recorded later: %s", sentence(error))
                 self._notices.later(notice, _jitter(_delay(attempt, LONGEST_DELAY)), attempt + 1)
             return
+        self._note(None)
         with self._wake:
             self._notices.recorded(notice)
 
