@@ -9,6 +9,7 @@ import json
 import math
 import re
 import socket
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -24,6 +25,7 @@ from agent.observe.listener import MOST
 from agent.observe.page import server as serving
 from agent.observe.page.host import allowed, foreign
 from agent.observe.page.server import MOST_STREAMS, PageServer
+from agent.observe.share import CpuShare
 from tests.patience import PATIENCE
 
 
@@ -288,3 +290,87 @@ def test_a_port_that_is_taken_is_told_with_the_setting() -> None:
         other.listen()
         with pytest.raises(HostError, match=r"page\.port"):
             PageServer("127.0.0.1", other.getsockname()[1], Shown())
+
+
+class Meter:
+    """A clock, and the CPU time that a thread has used, both turned by hand."""
+
+    def __init__(self) -> None:
+        self.now, self.used = 0.0, 0.0
+        self.share = CpuShare(0.1, 1.0, clock=lambda: self.now, used=lambda: self.used)
+
+    def spend(self, seconds: float) -> None:
+        """Use CPU time that is charged."""
+        with self.share.charged(), self.share.charged():
+            self.used += seconds
+
+
+def test_the_share_is_paid_back_at_its_rate() -> None:
+    """A second of CPU may be used ahead; for each one beyond it readers wait ten; nothing counts twice."""
+    meter = Meter()
+    meter.spend(1.0)
+    assert meter.share.wait() == 0
+    meter.spend(0.2)
+    assert meter.share.wait() == pytest.approx(2.0)
+    meter.now += 2.0
+    assert meter.share.wait() == pytest.approx(0.0)
+    meter.now += 1000.0
+    meter.spend(1.5)
+    assert meter.share.wait() == pytest.approx(5.0)
+
+
+@dataclass
+class Dear(Shown):
+    """A source whose explanations cost CPU time."""
+
+    meter: Meter = field(default_factory=Meter)
+
+    def explanation(self, seen: int, uid: str) -> dict[str, Any] | None:
+        self.made.append(uid)
+        self.meter.used += 0.4
+        return {"uid": uid}
+
+
+@pytest.fixture
+def dear() -> Dear:
+    """A source that costs much."""
+    return Dear()
+
+
+def test_readers_who_ask_in_a_loop_get_a_share_of_the_cpu(dear: Dear, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many explanations as the share allows are made; then each request waits, and 503 says when to come again."""
+    monkeypatch.setattr(serving, "WAITS", 0.05)
+    with contextlib.closing(PageServer("127.0.0.1", 0, dear, share=dear.meter.share)) as page:
+        statuses = []
+        for number in range(20):
+            statuses.append(ask(page, f"/api/pods/p-{number}/explanation")[0].status)
+        assert statuses == [200] * 3 + [503] * 17
+        assert dear.made == ["p-0", "p-1", "p-2"]
+        assert ask(page, "/api/pods/p/explanation")[0].headers["Retry-After"] in ("2", "3")
+        for path, method in (("/", "GET"), ("/api/node", "GET"), ("/api/events", "GET"), ("/api/events", "HEAD")):
+            assert ask(page, path, method)[0].status == 503
+        dear.meter.now += 30.0
+        assert ask(page, "/api/pods/p-20/explanation")[0].status == 200
+
+
+def test_a_reader_over_the_share_waits_for_it_a_moment(dear: Dear) -> None:
+    """A person who asks a little too often gets the answer a moment later, and no error."""
+    dear.meter.spend(1.1)
+    with contextlib.closing(PageServer("127.0.0.1", 0, dear, share=dear.meter.share)) as page:
+        turned = threading.Timer(0.2, lambda: setattr(dear.meter, "now", 100.0))
+        turned.start()
+        assert ask(page, "/api/pods/p/explanation")[0].status == 200
+        turned.join()
+
+
+def test_of_many_readers_one_at_a_time_takes_from_the_share(dear: Dear, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirty who were waiting when there was some do not all take: what one of them made is charged at once."""
+    monkeypatch.setattr(serving, "WAITS", 0.3)
+    dear.meter.spend(0.8)
+    with contextlib.closing(PageServer("127.0.0.1", 0, dear, share=dear.meter.share)) as page:
+        asking = [threading.Thread(target=ask, args=(page, f"/api/pods/p-{each}/explanation")) for each in range(20)]
+        for each in asking:
+            each.start()
+        for each in asking:
+            each.join()
+        assert len(dear.made) == 1

@@ -1,5 +1,7 @@
 """What is shown now: looked at when somebody reads, made once per change for all who read, then kept.
 
+What is made takes its CPU time from a share (`agent.observe.share`): where that is used up, BusyError is raised.
+
 `PageSource` is who knows (`agent.app.page.server`). Revisions are texts that differ whenever anything shown differs,
 and from those of the agent's earlier lives. Called from the server's threads; used by `server` alone.
 """
@@ -12,6 +14,8 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
+
+from agent.observe.share import CpuShare
 
 LOOK_EVERY = 0.25
 """Seconds between two looks, however many read."""
@@ -44,11 +48,14 @@ class Current(Generic[Seen]):
 
     Args:
         source: who knows.
+        share: what is made takes its CPU time from it.
         clock: seconds, monotonic.
     """
 
-    def __init__(self, source: PageSource[Seen], clock: Callable[[], float] = time.monotonic) -> None:
-        self._source, self._clock = source, clock
+    def __init__(
+        self, source: PageSource[Seen], share: CpuShare, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._source, self._share, self._clock = source, share, clock
         self._lock, self._explaining = threading.Lock(), threading.Lock()
         self._life = secrets.token_hex(4)
         self._number, self._looked = 0, float("-inf")
@@ -79,10 +86,11 @@ class Current(Generic[Seen]):
                 revision, seen = self._look()
                 if name in self._made:
                     return self._made[name]
-            found = self._source.explanation(seen, uid)
-            if found is None:
+            with self._share.making():
+                found = self._source.explanation(seen, uid)
+                made = None if found is None else _dumped({"revision": revision, **found})
+            if made is None:
                 return None
-            made = _dumped({"revision": revision, **found})
             with self._lock:
                 if self._look()[0] == revision:
                     self._made[name] = made
@@ -114,7 +122,8 @@ class Current(Generic[Seen]):
     def _kept(self, name: str, make: Callable[[], bytes]) -> bytes:
         found = self._made.get(name)
         if found is None:
-            found = self._made[name] = make()
+            with self._share.making():
+                found = self._made[name] = make()
         return found
 
 

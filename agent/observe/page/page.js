@@ -5,8 +5,12 @@ const QUIET = 12000; // milliseconds without a beat after which the agent counts
 
 // ---- following
 
+// What to wait for where the agent has no CPU left for readers (503), in milliseconds.
+const later = (answer) => new Promise((resolve) => setTimeout(resolve, 1000 * (Number(answer) || 1)));
+
 async function get(path) {
   const answer = await fetch(path, { signal: AbortSignal.timeout(10000) });
+  if (answer.status === 503) return later(answer.headers.get("Retry-After")).then(() => get(path));
   if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
   state.ahead = Date.parse(answer.headers.get("Date")) - Date.now() || 0;
   return answer.json();

@@ -10,7 +10,9 @@ function load(full) {
     asked.open("GET", `/api/picture.svg?bare=1${full ? "&full=1" : ""}`);
     asked.responseType = "document";
     asked.timeout = 10000;
-    asked.onload = () => asked.responseXML?.documentElement.localName === "svg"
+    asked.onload = () => asked.status === 503
+      ? later(asked.getResponseHeader("Retry-After")).then(() => load(full)).then(resolve, reject)
+      : asked.responseXML?.documentElement.localName === "svg"
       ? resolve(document.adoptNode(asked.responseXML.documentElement)) : reject(new Error(`status ${asked.status}`));
     asked.onerror = asked.ontimeout = () => reject(new Error("no answer"));
     asked.send();

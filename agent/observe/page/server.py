@@ -8,13 +8,15 @@
     /api/events                     server-sent events: "state" with the revision that is shown now, "beat" meanwhile
 
 GET and HEAD only: nothing can be changed here. Readers are bounded in number and in patience; what a slow one waits
-for is its own thread. Documented in deploy/docs/page.md.
+for is its own thread. All of them together have a share of one CPU (`agent.observe.share`): where it is used up, a
+request waits a moment, and is answered 503 if it is used up still. Documented in deploy/docs/page.md.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 import threading
 import time
@@ -29,11 +31,16 @@ from agent.observe.listener import HttpHandler, HttpListener
 from agent.observe.page import host
 from agent.observe.page.current import Current, PageSource
 from agent.observe.page.document import Document, document
+from agent.observe.share import BusyError, CpuShare
 
 _log = logging.getLogger(__name__)
 
 MOST_STREAMS = 8
 """Event streams at once; they last, so they are fewer than connections (`agent.observe.listener`)."""
+WAITS = 3.0
+"""Seconds that a request waits for the share of CPU; so long a reader is held who asks in a loop."""
+AGAIN = 0.05
+"""Seconds between two looks whether there is some, where another request took it."""
 LOOK = 0.5
 """Seconds between looks at what is shown, per stream."""
 BEAT = 5.0
@@ -55,16 +62,21 @@ class PageServer:
         port: 0 takes a free one.
         source: who knows what is shown.
         names: host names to answer to beside loopback's and the address' own.
+        share: of one CPU, for all readers.
 
     Raises:
         HostError: it cannot be listened on.
     """
 
-    def __init__(self, address: str, port: int, source: PageSource[Any], names: Collection[str] = ()) -> None:
+    def __init__(
+        self, address: str, port: int, source: PageSource[Any], names: Collection[str] = (),
+        share: CpuShare | None = None,
+    ) -> None:  # fmt: skip
+        share = share or CpuShare()
         handler = type(
             "Handler", (_PageHandler,),
-            {"current": Current(source), "page": document(), "names": frozenset(names), "closed": threading.Event(),
-             "streams": threading.BoundedSemaphore(MOST_STREAMS)},
+            {"current": Current(source, share), "share": share, "page": document(), "names": frozenset(names),
+             "closed": threading.Event(), "streams": threading.BoundedSemaphore(MOST_STREAMS)},
         )  # fmt: skip
         self._closed: threading.Event = handler.closed  # type: ignore[attr-defined]  # made by type() above
         try:
@@ -87,10 +99,16 @@ class PageServer:
 
 class _PageHandler(HttpHandler):
     current: ClassVar[Current[Any]]
+    share: ClassVar[CpuShare]
     page: ClassVar[Document]
     names: ClassVar[frozenset[str]]
     closed: ClassVar[threading.Event]
     streams: ClassVar[threading.BoundedSemaphore]
+
+    def handle(self) -> None:
+        """See BaseRequestHandler: all that a request costs is charged."""
+        with self.share.charged():
+            super().handle()
 
     def do_GET(self) -> None:  # noqa: N802 - http.server's name
         self._serve()
@@ -101,11 +119,25 @@ class _PageHandler(HttpHandler):
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """What http.server refuses by itself; it answers 501 to a method that has no do_ function."""
         del explain
+        self.closed.wait(min(WAITS, self.share.wait()))
         refused = 405 if code == 501 else code  # noqa: PLR2004 - the statuses' numbers are their names
         self.close_connection = True
         self._answer(refused, _TEXT, f"{message or 'refused'}; this page answers GET and HEAD\n".encode())
 
     def _serve(self) -> None:
+        until = time.monotonic() + WAITS
+        while True:
+            wait = self.share.wait()
+            if not wait:
+                try:
+                    return self._served()
+                except BusyError:  # another request took it
+                    wait = max(AGAIN, self.share.wait())
+            left = until - time.monotonic()
+            if left <= 0 or self.closed.wait(min(wait, left)):
+                return self._answer(503, _TEXT, b"too much is asked of this page; its share of the CPU is used up\n")
+
+    def _served(self) -> None:
         if not host.allowed(self.headers.get("Host", ""), self.connection.getsockname()[0], self.names):
             text = "this name is not answered to (DNS rebinding); use localhost, or add it to page.hosts\n"
             return self._answer(421, _TEXT, text.encode())
@@ -121,6 +153,8 @@ class _PageHandler(HttpHandler):
             return self._stream()
         try:
             status, kind, body = self._api(asked.path, parse_qs(asked.query[:100]))
+        except BusyError:
+            raise
         except Exception as error:  # noqa: BLE001 - of whatever kind: of one page and one pod (engine.alone)
             _log.error(
                 "the node page: %s cannot be shown: %s", plain(asked.path[:100]), sentence(error), exc_info=error
@@ -147,6 +181,8 @@ class _PageHandler(HttpHandler):
         self.send_header("Content-Length", str(len(body)))
         if status == 405:  # noqa: PLR2004 - as above
             self.send_header("Allow", "GET, HEAD")
+        if status == 503:  # noqa: PLR2004 - as above
+            self.send_header("Retry-After", str(max(1, math.ceil(self.share.wait()))))
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
@@ -180,11 +216,12 @@ class _PageHandler(HttpHandler):
         shown, said = "", time.monotonic()
         self.wfile.write(b"retry: 2000\n\n")
         while True:
-            now, revision = time.monotonic(), self.current.revision()
-            if revision != shown or now - said >= BEAT:
-                kind = "state" if revision != shown else "beat"
-                self.wfile.write(f"event: {kind}\ndata: {json.dumps({'revision': revision})}\n\n".encode())
-                shown, said = revision, now
+            with self.share.charged():
+                now, revision = time.monotonic(), self.current.revision()
+                if revision != shown or now - said >= BEAT:
+                    kind = "state" if revision != shown else "beat"
+                    self.wfile.write(f"event: {kind}\ndata: {json.dumps({'revision': revision})}\n\n".encode())
+                    shown, said = revision, now
             if self.closed.wait(LOOK):
                 return
 
