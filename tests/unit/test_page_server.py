@@ -341,9 +341,7 @@ def test_readers_who_ask_in_a_loop_get_a_share_of_the_cpu(dear: Dear, monkeypatc
     """As many explanations as the share allows are made; then each request waits, and 503 says when to come again."""
     monkeypatch.setattr(serving, "WAITS", 0.05)
     with contextlib.closing(PageServer("127.0.0.1", 0, dear, share=dear.meter.share)) as page:
-        statuses = []
-        for number in range(20):
-            statuses.append(ask(page, f"/api/pods/p-{number}/explanation")[0].status)
+        statuses = [ask(page, f"/api/pods/p-{number}/explanation")[0].status for number in range(20)]
         assert statuses == [200] * 3 + [503] * 17
         assert dear.made == ["p-0", "p-1", "p-2"]
         assert ask(page, "/api/pods/p/explanation")[0].headers["Retry-After"] in ("2", "3")
