@@ -18,7 +18,7 @@ from itertools import groupby, takewhile
 from agent.core.cgroups import drift
 from agent.core.cgroups.desired import DesiredSets, Names, left_over, managed, one_by_one, parent_of, without
 from agent.core.cgroups.enforced import Look, after, unenforced
-from agent.core.cgroups.naming import latest, named, nameless
+from agent.core.cgroups.naming import latest, named, nameless, of_pods
 from agent.core.cgroups.plan import CPUS, MEMS, plan
 from agent.core.cgroups.release import quota_plan, release_plan
 from agent.core.cgroups.writers import flapping
@@ -133,6 +133,12 @@ class Enforcer:
     def forget(self, uids: Collection[str]) -> None:
         """Pods are gone: their containers' names go too."""
         self.names = {key: value for key, value in self.names.items() if value[0] not in uids}
+
+    def keep_of(self, uids: Collection[str]) -> None:
+        """No other pods are there: of their containers only those that live keep their names."""
+        self.listen()
+        if self.living:  # else no look was made yet
+            self.names = of_pods(self.names, uids, self.living)
 
     def enforce(
         self, ledger: Ledger, rules: Rules, machine: Machine, observed: Observed, stopped: Callable[[], str], *,

@@ -219,6 +219,7 @@ class Engine:
             if first:
                 self._keeper.save()
             self.all_named()
+            self.pods_running(uids)
             self.pods_gone([uid for uid in self._state.pods if uid not in uids])
 
     def retry(self, uids: Iterable[str]) -> None:
@@ -276,6 +277,11 @@ class Engine:
             if not self._state.all_named:
                 self._keeper.note(replace(self._state, all_named=True))
                 self._reconciler.enforce()
+
+    def pods_running(self, uids: Collection[str]) -> None:
+        """By a complete list, or by the runtime, no other pods are there: names of containers that are gone go."""
+        with self._lock:
+            self._enforcer.keep_of({*uids, *self._state.pods, *self._state.ledger.pods})
 
     def keep_names(self) -> None:
         """Save the names that were learnt since the last save; now and then, since each save is a sync of the disk.

@@ -14,6 +14,7 @@ from agent.core.machines.synthetic import parse_synthetic
 from agent.engine.migrate import migrate
 from agent.engine.recover import NAMES, names_in, of_another_machine
 from agent.host.checkpoint import Checkpoint
+from agent.host.standin import container_id
 from agent.model.cgroup import Cause, Observed
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
@@ -365,3 +366,21 @@ def test_s4_of_two_pods_on_the_same_cpus_the_older_is_adopted(
     after.engine.pods_listed(set(before.pods))
     assert (after.holds(older), after.effective(older)) == ("1-2", "1-2")
     after.check()
+
+
+def test_a_restarted_container_keeps_its_cpus_beside_the_cgroup_that_its_last_one_left(tmp_path: Path) -> None:
+    """While nothing names it, the cgroup with processes may be the container, and the empty one is not."""
+    store = MemoryStore()
+    before = running(tmp_path, store)
+    before.engine.keep_names()
+    held, old = before.holds("db"), container_id("db", "app")
+    before.tree.remove_container("db", old)
+    before.tree.kernel_write(before.tree.add_container("db", old, processes=0), "cpuset.cpus", held)
+    new = before.tree.add_container("db", "7e" * 32)
+    after = World(tmp_path, store=store)
+    after.engine.reconcile()
+    found = {each.path: each.effective_cpus for each in after.cgroups.observe().cgroups}
+    assert CpuSet.parse(held).issubset(found[new])
+    after.engine.containers_seen({"7e" * 32: ("db", "app")})
+    after.engine.pods_listed({"db", "cache", "web"})
+    assert {each.path: str(each.effective_cpus) for each in after.cgroups.observe().cgroups}[new] == held

@@ -320,3 +320,18 @@ def test_the_driver_refuses_with_the_engines_sentence(world: World, decisions: E
     assert NriDriver(decisions).create_container(
         Sandbox(id="s", name="x", namespace="default", uid="x"), RuntimeContainer("c", "s", "app")
     ) == Adjustment()  # fmt: skip
+
+
+@pytest.mark.parametrize("by", ["runtime", "list"])
+def test_containers_of_pods_that_nothing_knows_any_more_are_forgotten(
+    world: World, decisions: EngineDecisions, by: str
+) -> None:
+    """Their removal was never told, and the API never showed their pods: the next complete word ends their names."""
+    world.run(manifest("db"))
+    decisions.containers_named({f"{number:064x}": (f"gone-{number}", "app") for number in range(300)})
+    assert until(lambda: len(world.engine.names) == 301)
+    if by == "runtime":
+        decisions.pods_live(frozenset({"db"}))
+    else:
+        world.engine.pods_listed({"db"})
+    assert until(lambda: world.engine.names == {container_id("db", "app"): ("db", "app")})

@@ -60,7 +60,8 @@ def _of_pod(ledger: Ledger, uid: str, containers: list[Cgroup], found: Found, *,
     spots = {each.container_id: found.get(each.container_id, ("", "")) for each in containers}
     for number in spots.keys() & grants.keys():  # of a pod that nobody knows (`agent.engine.unlisted`)
         found[number] = spots[number] = (uid, number)
-    claimed = {name for owner, name in spots.values() if owner == uid}
+    standing = {each.container_id for each in containers if each.populated}
+    claimed = {name for number, (owner, name) in spots.items() if owner == uid and number in standing}
     # whose cgroup is another pod's than who claims it (a status may say anything) has no name
     nameless = [each for each in containers if spots[each.container_id][0] != uid]
     left = []
@@ -73,7 +74,16 @@ def _of_pod(ledger: Ledger, uid: str, containers: list[Cgroup], found: Found, *,
                 break
         else:
             left.append(cgroup)
-    for cgroup in () if complete else left:
+    if complete or not left:
+        return
+    # the cgroup of a container that ended may be there still: it is as unsure as that of the next one beside it
+    found.update({
+        each.container_id: (uid, UNSURE)
+        for each in containers
+        if not each.populated and spots[each.container_id][0] == uid and spots[each.container_id][1] in grants
+        and spots[each.container_id][1] not in claimed
+    })  # fmt: skip
+    for cgroup in left:
         # the cgroup of a container that ended may outlast it: then two have the set of one grant
         name = next((each for each in sorted(grants) if whole[each] == cgroup.cpus), "")
         if name or unclaimed(grants, claimed):
@@ -116,6 +126,14 @@ def latest(names: Mapping[str, tuple[str, str]], living: Collection[str]) -> Fou
         if number in living or count[spot] <= LAST:
             found[number] = spot
     return dict(reversed(list(found.items())))
+
+
+def of_pods(names: Mapping[str, tuple[str, str]], uids: Collection[str], living: Collection[str]) -> Found:
+    """The names of containers that live, or that belong to one of these pods.
+
+    No word comes that a container was removed where its pod never came to the API, or the runtime lost it.
+    """
+    return {number: spot for number, spot in names.items() if spot[0] in uids or number in living}
 
 
 def worth_saving(ledger: Ledger, names: Mapping[str, tuple[str, str]], living: Collection[str]) -> Found:

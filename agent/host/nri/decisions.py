@@ -64,6 +64,9 @@ class NriEngine(Protocol):
     def all_named(self) -> None:
         """All containers that run have been named."""
 
+    def pods_running(self, uids: Collection[str]) -> None:
+        """No other pods have a sandbox."""
+
 
 class EngineDecisions:
     """Decisions of an engine.
@@ -233,6 +236,7 @@ class EngineDecisions:
             self._files.begin()
         done = threading.Event()
         self._queue.put(self._engine.all_named)
+        self._queue.put(lambda: self._engine.pods_running(uids))
         self._queue.put(done.set)
         self._queue.put(lambda: self._live(uids))
         return done.wait(within) and self._engine.snapshot.settled
