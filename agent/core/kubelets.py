@@ -51,6 +51,8 @@ class KubeletRules:
             PodLevelResourceManagers); before, it had no node for it (defect D10).
         empty_resources_ignored: `spec.resources: {}` of a static pod does not count for its QoS class (gate
             PodLevelResourcesFixKubeletQOSClass); before, it made the pod BestEffort.
+        requests_as_written: pod-level requests of a static pod that its manifest lacks stay absent (gate
+            PodLevelResourcesFixDefaulting); before, the kubelet filled them in as the API server does.
         devices_everywhere: hints for devices are made from all nodes, not from those alone that have devices.
     """
 
@@ -59,6 +61,7 @@ class KubeletRules:
     share_lowered: Annotated[bool, Since(Minor.V1_37)] = False
     shared_memory_unasked: Annotated[bool, Since(Minor.V1_37)] = False
     empty_resources_ignored: Annotated[bool, Since(Minor.V1_37)] = False
+    requests_as_written: Annotated[bool, Since(Minor.V1_37)] = False
     devices_everywhere: Annotated[bool, Until(Minor.V1_35)] = False
 
 

@@ -57,6 +57,7 @@ class Pod:
         priority: spec.priority, 0 when unset.
         static: made by the kubelet from a file, not by the API.
         annotations: those of numalign.io/ only, the namespace's defaults already below them.
+        filled_in: of `requests` those that the manifest lacks, and that the API server fills in. Not kept.
     """
 
     uid: str
@@ -71,6 +72,7 @@ class Pod:
     priority: int = 0
     static: bool = False
     annotations: Mapping[str, str] = field(default_factory=dict)
+    filled_in: frozenset[str] = field(default=frozenset(), compare=False)
 
     @property
     def key(self) -> str:

@@ -67,7 +67,7 @@ def pod_from(body: Mapping[str, object]) -> Pod:
     space = metadata.get("namespace")
     namespace = _named(space, LABEL, "a DNS label such as default") if space else "default"
     containers = _containers(spec)
-    requests, limits = _pod_level(spec.get("resources"), containers)
+    requests, limits, filled_in = _pod_level(spec.get("resources"), containers)
     uid, static = _identity(metadata, f"{namespace}/{name}")
     status = root.get("status").get("qosClass")
     return Pod(
@@ -83,6 +83,7 @@ def pod_from(body: Mapping[str, object]) -> Pod:
         priority=_priority(spec),
         static=static,
         annotations=notes.read(metadata.get("annotations")),
+        filled_in=filled_in,
     )
 
 
@@ -210,14 +211,16 @@ def _requirements(resources: Field) -> tuple[dict[str, int], dict[str, int]]:
     return {**limits, **given}, limits
 
 
-def _pod_level(resources: Field, containers: Sequence[Container]) -> tuple[Resources | None, Resources | None]:
-    """Pod-level requests and limits (KEP-2837), None when spec.resources is absent.
+def _pod_level(
+    resources: Field, containers: Sequence[Container]
+) -> tuple[Resources | None, Resources | None, frozenset[str]]:
+    """Pod-level requests and limits (KEP-2837), None when spec.resources is absent; and which requests are filled in.
 
     Where limits are given, requests that are missing become what the containers request in all, or else the limit;
     huge pages always the limit, since they cannot be overcommitted.
     """
     if not resources:
-        return None, None
+        return None, None, frozenset()
     limits, requests = _quantities(resources.get("limits")), _quantities(resources.get("requests"))
     for part, found in (("requests", requests), ("limits", limits)):
         for name in found:
@@ -226,6 +229,7 @@ def _pod_level(resources: Field, containers: Sequence[Container]) -> tuple[Resou
                 raise field.wrong(
                     "pod-level resources are cpu, memory and hugepages-<size> only; move it to a container"
                 )
+    written = frozenset(requests)
     if limits:
         for name in _POD_LEVEL:
             asked = _effective(containers, name)
@@ -236,7 +240,7 @@ def _pod_level(resources: Field, containers: Sequence[Container]) -> tuple[Resou
         if milli > limits.get(name, milli):
             field = resources.get("requests").get(name)
             raise field.wrong("the pod's requests are above its limit; lower them or raise spec.resources.limits")
-    return requests, limits
+    return requests, limits, frozenset(requests.keys() - written)
 
 
 def _effective(containers: Sequence[Container], name: str) -> int | None:

@@ -287,6 +287,7 @@ class Rules:
         minor: the kubelet whose answers are given under Compatibility.KUBELET.
         pod_level_managers: gate PodLevelResourceManagers (kubelet rule 0.3).
         empty_resources_ignored: gate PodLevelResourcesFixKubeletQOSClass of 1.37 (kubelet rule 8.1).
+        requests_as_written: gate PodLevelResourcesFixDefaulting of 1.37 (kubelet rule 8.1).
         keep_shared: refuse a grant that would empty the shared pool (safety rule S5); off only in the parity harness.
         only_offered: never hand out a CPU that somebody else holds or that is reserved, where the kubelet's averages
             would (kubernetes issues 124066, 140495); off only in the parity harness.
@@ -308,6 +309,7 @@ class Rules:
     minor: Minor = Minor.V1_36
     pod_level_managers: bool = False
     empty_resources_ignored: bool = True
+    requests_as_written: bool = True
     keep_shared: bool = True
     only_offered: bool = True
     on_misalignment: OnMisalignment = OnMisalignment.RUN

@@ -23,6 +23,7 @@ TOPOLOGY_OPTIONS, TOPOLOGY_BETA_OPTIONS = "TopologyManagerPolicyOptions", "Topol
 POD_LEVEL = "PodLevelResources"
 POD_LEVEL_MANAGERS = "PodLevelResourceManagers"
 EMPTY_RESOURCES = "PodLevelResourcesFixKubeletQOSClass"
+FIX_DEFAULTING = "PodLevelResourcesFixDefaulting"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +63,14 @@ GATES: Mapping[str, Gate] = {
     POD_LEVEL_MANAGERS: Gate(alpha=Minor.V1_36, beta=Minor.V1_37),
     POD_LEVEL: Gate(beta=_OLDEST),
     EMPTY_RESOURCES: Gate(beta=Minor.V1_37),
+    FIX_DEFAULTING: Gate(beta=Minor.V1_37),
     "TopologyManagerPolicyAlphaOptions": Gate(alpha=_OLDEST),
     TOPOLOGY_BETA_OPTIONS: Gate(beta=_OLDEST),
     TOPOLOGY_OPTIONS: Gate(done=_OLDEST, locked=Minor.V1_36),
 }
 _NEEDS_POD_LEVEL: Mapping[str, Minor] = {
     "InPlacePodLevelResourcesVerticalScaling": Minor.V1_36,
-    "PodLevelResourcesFixDefaulting": Minor.V1_37,
+    FIX_DEFAULTING: Minor.V1_37,
     EMPTY_RESOURCES: Minor.V1_37,
 }
 """Gates that are on by default from this minor on and that the kubelet starts with only beside PodLevelResources."""

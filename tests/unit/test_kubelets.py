@@ -8,6 +8,7 @@ import pytest
 
 from agent.core.admission.empty_resources import as_the_kubelet_sees
 from agent.core.kubelets import MENDED, kubelet_rules
+from agent.core.request.amounts import exclusive_count
 from agent.errors import SettingsError
 from agent.model.outcome import Refusal
 from agent.model.pod import Pod, Qos
@@ -110,6 +111,30 @@ def test_empty_pod_level_resources_do_not_count_from_1_37_on(minor: Minor, *, ho
     assert seen.qos is (Qos.GUARANTEED if holds else Qos.BEST_EFFORT)
     assert as_the_kubelet_sees(empty(), replace(rules, empty_resources_ignored=False)).qos is Qos.BEST_EFFORT
     assert as_the_kubelet_sees(empty(), replace(rules, compatibility=Compatibility.FIXED)).qos is Qos.BEST_EFFORT
+
+
+def limited(*also: str) -> Pod:
+    """A static pod with pod-level limits alone, or with the same as `also`; its container has the same limits."""
+    amounts = {"cpu": "2", "memory": "64Mi"}
+    resources: dict[str, object] = dict.fromkeys(("limits", *also), amounts)
+    return pod_from({
+        "metadata": {"name": "p", "annotations": {"kubernetes.io/config.source": "file"}},
+        "spec": {"resources": resources, "containers": [{"name": "c", "resources": {"limits": amounts}}]},
+    })  # fmt: skip
+
+
+@minors(Minor.V1_37)
+def test_pod_level_limits_alone_make_a_static_pod_burstable_from_1_37_on(minor: Minor, *, holds: bool) -> None:
+    """The kubelet fills in no pod-level requests since 1.37: the pod gets no CPUs of its own; gate off, as before."""
+    rules = Rules(compatibility=KUBELET, minor=minor, pod_level_managers=True)
+    seen = as_the_kubelet_sees(limited(), rules)
+    assert seen.qos is (Qos.BURSTABLE if holds else Qos.GUARANTEED)
+    assert exclusive_count(seen, seen.containers[0], rules) == (0 if holds else 2)
+    assert as_the_kubelet_sees(limited(), replace(rules, requests_as_written=False)).qos is Qos.GUARANTEED
+    assert as_the_kubelet_sees(limited(), replace(rules, compatibility=Compatibility.FIXED)).qos is Qos.GUARANTEED
+    made = (limited("requests"), replace(limited(), static=False))
+    assert [as_the_kubelet_sees(each, rules).qos for each in made] == [Qos.GUARANTEED] * 2
+    assert as_the_kubelet_sees(limited(), rules, known=limited()).qos is Qos.GUARANTEED
 
 
 def test_whose_class_the_api_server_says_keeps_it() -> None:

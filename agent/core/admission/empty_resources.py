@@ -1,8 +1,10 @@
-"""`spec.resources: {}` of a static pod: whether it counts for the QoS class (kubelet rule 8.1).
+"""`spec.resources` of a static pod, as its kubelet reads it: what counts for the QoS class (kubelet rule 8.1).
 
 The kubelet computes the class of static pods alone; every other pod has the API server's in its status. Up to 1.36 an
 empty `spec.resources` makes a pod BestEffort; since 1.37 it is as if it were not there (gate
-PodLevelResourcesFixKubeletQOSClass). Called by `agent.engine`, where a pod becomes known, and by the parity harness.
+PodLevelResourcesFixKubeletQOSClass). Up to 1.36 the kubelet fills in pod-level requests that the manifest lacks, as
+the API server does; since 1.37 it does not, so that limits alone make a pod Burstable (gate
+PodLevelResourcesFixDefaulting). Called by `agent.engine`, where a pod becomes known, and by the parity harness.
 """
 
 from __future__ import annotations
@@ -23,10 +25,15 @@ def as_the_kubelet_sees(pod: Pod, rules: Rules, known: Pod | None = None) -> Pod
         rules: whose answers are given.
         known: the same pod as it was seen before.
     """
-    if not pod.static or pod.requests is None or pod.requests or pod.limits:
+    empty = pod.requests is not None and not pod.requests and not pod.limits
+    if not pod.static or not (empty or pod.filled_in):
         return pod
     if known is not None:
         return replace(pod, qos=known.qos, requests=known.requests, limits=known.limits)
-    if not (rules.empty_resources_ignored and kubelet_rules(rules).empty_resources_ignored):
-        return pod
-    return replace(pod, qos=qos_of(pod.containers), requests=None, limits=None)
+    kubelet = kubelet_rules(rules)
+    if empty and rules.empty_resources_ignored and kubelet.empty_resources_ignored:
+        return replace(pod, qos=qos_of(pod.containers), requests=None, limits=None)
+    if pod.filled_in and rules.requests_as_written and kubelet.requests_as_written:
+        requests = {name: milli for name, milli in (pod.requests or {}).items() if name not in pod.filled_in}
+        return replace(pod, qos=qos_of(pod.containers, requests, pod.limits), requests=requests)
+    return pod
