@@ -21,7 +21,7 @@ from typing import Any
 import urllib3
 
 from agent.kube.access import ApiAccess
-from agent.kube.client import silence
+from agent.model.fields import shortened
 
 PORT = 10_250
 SECONDS = 3.0
@@ -55,12 +55,12 @@ def kubelet_configuration(access: ApiAccess, host: str, port: int = PORT) -> Map
                 body = json.loads(answer.read(LARGEST))
             finally:
                 answer.release_conn()
-    except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+    except (urllib3.exceptions.HTTPError, OSError, ValueError, RecursionError) as error:
         _log.info(
             "the kubelet at %s:%d cannot be asked for its configuration: %s",
             host,
             port,
-            silence(error, (SECONDS, SECONDS)),
+            shortened(str(error), 200),
         )
         return None
     return body if isinstance(body, dict) else None

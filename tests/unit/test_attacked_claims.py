@@ -79,6 +79,23 @@ def test_pods_with_claims_that_ended_leave_room_for_others() -> None:
     assert told[-1] == "next"
 
 
+def test_a_pod_that_changes_in_a_loop_waits_once_for_its_look_up() -> None:
+    """While the API server lets a look-up wait, the memory does not grow with each change of a pod with a claim."""
+    body = {"spec": {"resourceClaims": [{"name": "x", "resourceClaimName": "gpu"}],
+                     "containers": [{"name": "main", "resources": {"claims": [{"name": "x"}]}}]}}  # fmt: skip
+    machine = managers_of(SMALL, {}).machine
+    lookup = ClaimLookup(cast("Any", None), "n", cast("Any", None), lambda: machine, enabled=lambda: True)
+    pod = Pod("u", "p", "shop", (), Qos.BURSTABLE)
+    for _ in range(1000):
+        lookup.pod_seen(
+            body, SeenPod(pod=pod, ended=False, started=False, deleting=False, containers={}, api_uid="u")
+        )
+    assert lookup._news.qsize() == 1
+    lookup.pod_gone("u")
+    lookup.pod_seen(body, SeenPod(pod=pod, ended=False, started=False, deleting=False, containers={}, api_uid="u"))
+    assert lookup._news.qsize() == 2
+
+
 @pytest.fixture
 def handlers() -> Iterator[None]:
     """This process's signal handlers are put back."""

@@ -123,6 +123,8 @@ class ClaimLookup:
         self._kubelet = kubelet
         self._clock = clock
         self._news: queue.SimpleQueue[tuple[str, _PodWithClaims | None]] = queue.SimpleQueue()
+        self._queued: dict[str, _PodWithClaims] = {}
+        """What waits in the queue of each pod: a tenant may change a pod in a loop while a look-up takes its time."""
         self._asked: dict[str, _PodWithClaims] = {}
         self._due: list[tuple[float, str, int]] = []
         self._pools: Pools | None = None
@@ -140,12 +142,15 @@ class ClaimLookup:
             self.pod_gone(found.pod.uid)
         elif self._enabled():
             uses = uses_of(body)
-            if uses:
-                self._news.put((found.pod.uid, _PodWithClaims(found.pod.namespace, found.pod.name, uses)))
+            asked = _PodWithClaims(found.pod.namespace, found.pod.name, uses)
+            if uses and self._queued.get(found.pod.uid) != asked:
+                self._queued[found.pod.uid] = asked
+                self._news.put((found.pod.uid, asked))
                 self._begin()
 
     def pod_gone(self, uid: str) -> None:
         """A pod left the API."""
+        self._queued.pop(uid, None)
         if self._begun:
             self._news.put((uid, None))
 
@@ -183,6 +188,8 @@ class ClaimLookup:
                 uid, asked = self._news.get(timeout=wait)
                 if not uid:
                     return
+                if self._queued.get(uid) is asked:
+                    self._queued.pop(uid, None)
                 self.handle(uid, asked)
             self.work()
 
