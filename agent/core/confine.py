@@ -31,7 +31,7 @@ from agent.model.hint import IMPOSSIBLE, Hint, Stance
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Confinement, CpuBooks, Ledger
 from agent.model.machine import Machine
-from agent.model.outcome import Reason, Refusal
+from agent.model.outcome import Refusal
 from agent.model.pod import Container, Pod, Qos, Resources, at_once
 from agent.model.quantity import units
 from agent.model.rules import Rules
@@ -81,6 +81,10 @@ def counted_on(books: CpuBooks, machine: Machine, reserved: CpuSet) -> CpuSet:
         order = sorted(free, key=lambda cpu: (cpu not in broken, -cpu))
         kept |= CpuSet.from_ids(order[: units(milli)])
     return kept
+
+
+Spread = tuple[tuple[int, int], ...]
+"""Nodes, each with what is accounted there."""
 
 
 class Confiner:
@@ -161,31 +165,45 @@ class Confiner:
         """As for a container: the pod is one in any case."""
         return self.allocate(ledger, pod, pod.containers[0], affinity)
 
-    def resized(self, ledger: Ledger, pod: Pod) -> Ledger | Refusal:
+    def resized(self, ledger: Ledger, pod: Pod, no_more: str = "") -> tuple[Ledger, str]:
         """Account what a confined pod asks for now, on the nodes where it is and with its memory bound as it was.
 
-        Less always fits: what is counted shrinks node by node, and the lowest nodes keep theirs.
+        Less always fits: what is counted shrinks node by node, and the lowest nodes keep theirs. CPUs and memory are
+        looked at apart.
+
+        Args:
+            ledger: where the pod is.
+            pod: as it asks now.
+            no_more: why nothing beyond what it has is accounted; "" where it may be.
+
+        Returns:
+            The ledger, and why it accounts less than the pod asks for; "" where it does not.
         """
         held = ledger.cpus.confined.get(pod.uid)
         if held is None:
-            return ledger
+            return ledger, ""
         milli, limit = self.milli(pod), self.limit(pod) if held.memory else 0
-        had, bound = sum(part for _, part in held.milli), sum(part for _, part in held.limit)
-        if (milli, limit) == (had, bound):
-            return ledger
-        without = self.release(ledger, pod.uid)
+        without, said = self.release(ledger, pod.uid), list[str]()
         if not milli:
-            return without
-        cpus = dict(held.milli) if milli <= had else self.free(without)
-        memory = dict(held.limit) if limit <= bound else self._free_memory(without)
-        for need, room, what in ((milli, cpus, "thousandths of a CPU"), (limit, memory, "bytes of memory")):
+            return without, ""
+        cpus, memory = self.free(without), self._free_memory(without)
+
+        def spread(need: int, has: Spread, room: Mapping[int, int], what: str) -> Spread:
+            had = sum(part for _, part in has)
             here = sum(max(0, room.get(node, 0)) for node in held.nodes)
-            if need > here:
-                why = f"{need} {what} are needed on NUMA nodes {held.nodes}, and {here} are free there"
-                return Refusal(Reason.TOPOLOGY, why)
-        again = replace(held, milli=_spread(milli, held.nodes, cpus), limit=_spread(limit, held.nodes, memory))
-        again = again if held.memory else replace(again, limit=())
-        return self._with(ledger, {**ledger.cpus.confined, pod.uid: again})
+            if need <= had:
+                return has if need == had else _spread(need, held.nodes, dict(has))
+            if no_more or need > here:
+                free = f"{need} {what} are needed on NUMA nodes {held.nodes}, and {here} are free there"
+                said.append(no_more or free)
+                return has
+            return _spread(need, held.nodes, room)
+
+        again = replace(
+            held, milli=spread(milli, held.milli, cpus, "thousandths of a CPU"),
+            limit=spread(limit, held.limit, memory, "bytes of memory"),
+        )  # fmt: skip
+        return self._with(ledger, {**ledger.cpus.confined, pod.uid: again}), "; ".join(dict.fromkeys(said))
 
     def started(self, ledger: Ledger, pod: Pod, container: Container) -> Ledger:  # noqa: ARG002 - Provider
         """Nothing: the request is accounted as long as the pod is there."""
@@ -283,7 +301,7 @@ def _of(limits: Resources) -> int:
     return units(limits.get(_MEMORY, 0))
 
 
-def _spread(amount: int, nodes: NodeSet, free: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
+def _spread(amount: int, nodes: NodeSet, free: Mapping[int, int]) -> Spread:
     """Node by node, lowest first, as much as is free: as the memory manager fills its nodes (kubelet rule 5.6)."""
     spread: list[tuple[int, int]] = []
     for node in nodes:

@@ -287,14 +287,11 @@ def test_any_history_of_resizes_of_confined_pods(machine: str, steps: list[tuple
             assert after is before, "a pod that could not be confined stays so, and one that is stays too"
             continue
         assert (after.nodes, after.memory) == (before.nodes, before.memory)
-        had, bound = (sum(part for _, part in parts) for parts in (before.milli, before.limit))
-        if "c" in done.refused:
-            assert after == before
-            assert milli > had or size << 20 > bound, "less always fits"
-            assert not ledger.pods[pod.uid].aligned["c"]
-        else:
-            assert sum(part for _, part in after.milli) == milli
-            assert sum(part for _, part in after.limit) == (size << 20 if after.memory else 0)
+        asked = (milli, size << 20 if after.memory else 0)
+        for need, old, new in zip(asked, (before.milli, before.limit), (after.milli, after.limit), strict=True):
+            had, has = (sum(part for _, part in parts) for parts in (old, new))
+            assert has == need or (new == old and need > had and "c" in done.refused), "less always fits"
+        assert "c" not in done.refused or not ledger.pods[pod.uid].aligned["c"]
     for uid in sorted(ledger.pods):
         ledger = node.release(ledger, uid)
     assert ledger == node.start()
@@ -316,6 +313,89 @@ def test_a_confined_pod_that_cannot_grow_says_so_until_it_can() -> None:
     assert followed.refused == {}
     assert sum(part for _, part in followed.ledger.cpus.confined["p"].milli) == 5000
     assert pending(followed.ledger) == ()
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(
+    machine=st.sampled_from(MACHINES), whole=st.booleans(), off=st.booleans(), why=st.sampled_from(["", "not here"]),
+    steps=st.lists(st.tuples(st.sampled_from((500, 1000, 2000, 3000, 5000, 6000)), st.sampled_from((64, 512, 4096)))),
+)  # fmt: skip
+def test_what_is_not_requested_goes_back_whatever_keeps_a_pod_from_more(
+    machine: str, steps: list[tuple[int, int]], why: str, *, whole: bool, off: bool
+) -> None:
+    """It holds no more than it requests (of whole cores the next number), and with a reason no more than before."""
+    node = node_of(machine, "best-effort", whole=whole)
+    before = node_of(machine, "best-effort", whole=False).admit(node.start(), pod_of("p", 6000, 4096)).ledger
+    if off:
+        node = Node(node.machine, replace(node.rules, cpu=replace(node.rules.cpu, static=False)), node.inventory)
+    for milli, size in steps:
+        ledger = resized(node, before, pod_of("p", milli, size), no_more=why).ledger
+        had, has = (len(each.grant("p", "c").cpus or ()) for each in (before, ledger))
+        threads = len(node.machine.cores[0]) if whole else 1
+        most = 0 if milli % 1000 else -(-milli // 1000 // threads) * threads
+        assert has <= most
+        assert has <= had or not (why or off)
+        sizes = [sum(block.size for block in each.grant("p", "c").memory) >> 20 for each in (before, ledger)]
+        assert sizes[1] <= size
+        assert sizes[1] <= sizes[0] or not why
+        before = ledger
+
+
+def parts_of(numbers: tuple[int, ...], total: int, size: int, init: int) -> Pod:
+    """Make a pod that is managed as a whole: an init container, and apps that ask for so many CPUs, 0 for none."""
+    apps = [
+        container(f"a{number}", cpus=cpus, memory=1 << 20) if cpus else Container(f"a{number}")
+        for number, cpus in enumerate(numbers)
+    ]
+    first = [container("i", ContainerKind.INIT, cpus=init, memory=1 << 20)] if init else []
+    return pod("p", *first, *apps, whole={"cpu": total, "memory": size << 20})
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(
+    steps=st.lists(
+        st.tuples(st.tuples(*[st.integers(0, 3)] * 3), st.integers(1, 9), st.sampled_from((64, 512, 2048))),
+        min_size=2, max_size=6,
+    ),
+    init=st.integers(0, 2),
+)  # fmt: skip
+def test_any_history_of_resizes_of_a_pod_that_is_managed_as_a_whole(
+    steps: list[tuple[tuple[int, int, int], int, int]], init: int
+) -> None:
+    """It never gets more; a container with CPUs of its own keeps what it requests of them; each has some."""
+    config = {
+        "topologyManagerPolicy": "best-effort", "topologyManagerScope": "pod", "kubeReserved": {"cpu": "2"},
+        "memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "100Mi"}}],
+        "featureGates": {"PodLevelResources": True, "PodLevelResourceManagers": True},
+    }  # fmt: skip
+    node = managers_of(MACHINES[0], config)
+    outcome = node.admit(node.start(), parts_of(*steps[0], init))
+    if not isinstance(outcome, Admitted):
+        return
+    ledger = outcome.ledger
+    for numbers, total, size in steps[1:]:
+        asked, own, had = parts_of(numbers, total, size, init), ledger.cpus.pools["p"], ledger.cpus.assigned["p"]
+        done = resized(node, ledger, asked)
+        ledger = done.ledger
+        invariants.check(ledger, node, earlier=tuple(ledger.pods))
+        left, has = ledger.cpus.pools["p"], ledger.cpus.assigned["p"]
+        assert left.issubset(own)
+        assert len(left) >= min(total, len(own))
+        assert all(has[name] for name in had)
+        if left == own:
+            assert has == had
+            continue
+        for number, cpus in enumerate(numbers):
+            name = f"a{number}"
+            beside = CpuSet.union(had[other] for other in had if other not in (name, "i"))
+            if cpus and had[name].isdisjoint(beside):
+                assert has[name].issubset(had[name])
+                assert len(has[name]) == min(cpus, len(had[name]))
+                assert all(has[name].isdisjoint(has[other]) for other in has if other not in (name, "i"))
+        if init:
+            assert has["i"] == had["i"], "it may run, and keeps its CPUs"
+        assert (len(left) == total) or done.refused
+    assert node.release(ledger, "p") == node.start()
 
 
 def test_a_pod_managed_as_a_whole_says_so_at_every_retry() -> None:

@@ -5,16 +5,20 @@ Called by the engine when the requests of a pod in the ledger changed
 
     fewer CPUs       it gives back what it got last, the latest growth first. Of the growth that goes in part, and of
                      what it was admitted with, it keeps a part: siblings of cores that stay, then whole nodes and
-                     sockets, then whole cores, lowest numbers first (rule 4.9). So less after more is what it had
+                     sockets, then whole cores, lowest numbers first (rule 4.9). So less after more is what it had.
+                     Where whole cores are asked for (full-pcpus-only), it keeps the next number of these
     more CPUs        it keeps all that it has, and gets first what init containers before it hold, which have ended
                      (rule 4.13); then the nearest: siblings of its own cores, its caches, its nodes; beyond its
                      nodes only under policies that do not promise alignment
     no whole number  it gives its CPUs back and shares; one that shared and asks for whole ones now gets some
     memory           the same nodes hold more or less of it, if they have room; it never moves to others
     confined         (numalign.io/align) the same nodes, with more or less of their CPUs and memory accounted
-    as a whole       (PodLevelResourceManagers) not followed: it keeps what it was admitted with, and says so
+    as a whole       (PodLevelResourceManagers) less is given back (`agent.core.admission.resize_whole`), and more is
+                     not followed
 
-No growth takes a namespace past its ceiling (`agent.core.accounting.ceiling`).
+Nothing keeps a pod from giving back what it does not request any more: no annotation, setting or option, nor that it
+is left alone. Each of them may keep it from getting more (`no_more`), and that is said. No growth takes a namespace
+past its ceiling (`agent.core.accounting.ceiling`).
 
 What cannot be had leaves the container with what it has, and says so: a resize is never ignored in silence, and never
 costs a container what it was promised (KEP 1287). Whoever was refused so is tried again when something is released.
@@ -28,19 +32,13 @@ from dataclasses import dataclass, replace
 from agent.core.accounting.ceiling import over
 from agent.core.admission.node import Node
 from agent.core.admission.pressure import still_unbound
+from agent.core.admission.resize_whole import as_a_whole, differs, given_back
 from agent.core.memory.books import Draft
-from agent.core.request.amounts import (
-    AS_WHOLE,
-    exclusive_count,
-    is_memory,
-    memory_requests,
-    pod_exclusive_count,
-    pod_memory_requests,
-)
-from agent.core.request.exclusive import is_fixed
+from agent.core.request import exclusive
+from agent.core.request.amounts import AS_WHOLE, exclusive_count, is_memory, memory_requests
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
-from agent.model.ledger import Block, Ledger
+from agent.model.ledger import Block, Ledger, PodRecord
 from agent.model.outcome import Reason, Refusal
 from agent.model.pod import Container, ContainerKind, Pod
 from agent.model.quantity import units
@@ -49,6 +47,7 @@ from agent.model.rules import Compatibility, CpuOptions, Policy
 STRICT = frozenset({Policy.RESTRICTED.value, Policy.SINGLE_NUMA_NODE.value})
 """Policies under which a pod never leaves its nodes."""
 PREFIX = "resize not followed"
+AS_IT_WAS = "the pod is managed as a whole: it gives back what it can, and gets no more than it was admitted with"
 GROWN = "resize"
 """Where the ledger's `others` has what each growth brought, oldest first. An admitted resize changes no set of
 the kubelet's own (kubelet rule 2.6), so there is no rule of its to follow."""
@@ -76,14 +75,15 @@ def changed(old: Pod, new: Pod) -> bool:
 
 def pending(ledger: Ledger) -> tuple[str, ...]:
     """Pods that hold something else than they ask for since a resize could not be followed."""
-    return tuple(
-        uid
-        for uid, record in sorted(ledger.pods.items())
-        if any(why.startswith(PREFIX) for why in record.why.values())
-    )
+    return tuple(uid for uid, record in sorted(ledger.pods.items()) if unfollowed(record))
 
 
-def resized(node: Node, ledger: Ledger, pod: Pod, options: CpuOptions | None = None) -> Resized:
+def unfollowed(record: PodRecord) -> bool:
+    """Say whether a resize of a pod could not be followed, or not all of it."""
+    return any(why.startswith(PREFIX) for why in record.why.values())
+
+
+def resized(node: Node, ledger: Ledger, pod: Pod, options: CpuOptions | None = None, *, no_more: str = "") -> Resized:
     """Follow a resize.
 
     Args:
@@ -91,19 +91,21 @@ def resized(node: Node, ledger: Ledger, pod: Pod, options: CpuOptions | None = N
         ledger: where the pod is.
         pod: as it asks now; containers that the ledger's record lacks are not granted anything.
         options: the pod's own CPU options.
+        no_more: why the pod gets nothing beyond what it holds; "" where it may.
 
     Raises:
         KeyError: the pod is not in the ledger.
     """
-    return _Resize(node, ledger, pod, options).run()
+    return _Resize(node, ledger, pod, options, no_more).run()
 
 
 class _Resize:
-    def __init__(self, node: Node, ledger: Ledger, pod: Pod, options: CpuOptions | None) -> None:
+    def __init__(self, node: Node, ledger: Ledger, pod: Pod, options: CpuOptions | None, no_more: str) -> None:
         self._node = node
         self._ledger = ledger
         self._pod = pod
         self._options = options
+        self._no_more = no_more
         self._record = ledger.pods[pod.uid]
         self._cpus = node.cpu_provider(options)
         self._refused: dict[str, str] = {}
@@ -111,10 +113,11 @@ class _Resize:
 
     def run(self) -> Resized:
         names = {each.name for each in self._record.pod.containers}
-        if self._as_a_whole():
-            if self._differs_as_a_whole():
-                why = "the pod is managed as a whole and keeps the CPUs and memory that it was admitted with"
-                self._refused[self._pod.containers[0].name] = f"{PREFIX}: {why}"
+        if as_a_whole(self._ledger, self._pod.uid):
+            exact = self._node.rules.compatibility is Compatibility.FIXED
+            self._ledger = given_back(self._ledger, self._pod, self._cpus, self._chosen, exact=exact)
+            if differs(self._ledger, self._pod):
+                self._refused[self._pod.containers[0].name] = f"{PREFIX}: {AS_IT_WAS}"
         else:
             there = [each for each in self._pod.containers if each.name in names]
             for container in sorted(there, key=self._gets_more):  # what one gives up another may get
@@ -139,75 +142,80 @@ class _Resize:
         wanted, blocks = self._wanted_memory(container), self._blocks(container)
         return any(wanted.get(block.resource, block.size) > block.size for block in blocks)
 
-    def _as_a_whole(self) -> bool:
-        uid = self._pod.uid
-        return uid in self._ledger.cpus.pools or uid in self._ledger.memory.pools
-
-    def _differs_as_a_whole(self) -> bool:
-        """Whether it holds something else than it asks for: in its own pool, or in the shares of its containers."""
-        uid, cpus, memory = self._pod.uid, self._ledger.cpus, self._ledger.memory
-        if uid in cpus.pools and len(cpus.pools[uid]) != pod_exclusive_count(self._pod, AS_WHOLE):
-            return True
-        for container in self._pod.containers:
-            count = exclusive_count(self._pod, container, AS_WHOLE)
-            if uid in cpus.pools and count and count != len(cpus.assigned.get(uid, {}).get(container.name, ())):
-                return True
-        wanted = pod_memory_requests(self._pod, AS_WHOLE)
-        return any(block.size != wanted.get(block.resource, 0) for block in memory.pools.get(uid, ()))
-
     # ---- confinement
 
     def _resize_confinement(self) -> None:
         """It stays on its nodes, where more or less is accounted for it."""
-        found = self._node.confiner.resized(self._ledger, self._pod)
-        if isinstance(found, Ledger):
-            self._ledger = found
-            return
-        name = self._pod.containers[0].name
-        text = f"{found.message}; it stays there, and what it was admitted with stays accounted"
-        said = self._refused.get(name)
-        self._refused[name] = f"{said}; {text}" if said else f"{PREFIX}: {text}"
+        self._ledger, why = self._node.confiner.resized(self._ledger, self._pod, self._no_more)
+        if why:
+            text = f"{why}; it stays there, and no more is accounted for it than was"
+            self._say(self._pod.containers[0].name, f"{PREFIX}: {text}", text)
 
     # ---- CPUs
 
     def _resize_cpus(self, container: Container) -> None:
-        uid, name, rules = self._pod.uid, container.name, self._node.rules
-        if self._pod.pod_level and not rules.pod_level_managers:
-            return
+        uid, name = self._pod.uid, container.name
         held = self._ledger.cpus.assigned.get(uid, {}).get(name, CpuSet())
-        count = self._count(container, held)
-        if len(held) == count or (not held and (self._shares or not rules.cpu.static)):
-            return
+        count, why = self._count(container, held), ""
+        if count < len(held):
+            self._regrant(name, held, self._fewer(name, held, self._cpus.chooser.whole_cores(count)))
+            held = self._ledger.cpus.assigned.get(uid, {}).get(name, CpuSet())
+            refusal = self._cpus.chooser.check_cores(count, held) if count < len(held) else None
+            why = refusal.message if refusal else ""
+        elif count > len(held) and (held or self._may_begin()):
+            why = self._no_growth(container) if held else self._no_more
+            found = CpuSet() if why else self._more(container, held, count)
+            why = found.message if isinstance(found, Refusal) else why or self._regrant(name, held, found)
+        if why:
+            kept = f"it keeps CPUs {held}" if held else "it stays on the shared pool"
+            self._say(name, f"{PREFIX} from {len(held)} to {count} CPUs: {why}; {kept}")
+
+    def _may_begin(self) -> bool:
+        """Say whether a container that shares may get CPUs of its own, or be told why not.
+
+        What gets none at admission gets none by a resize, and a pod that shares by its own wish is told nothing.
+        """
+        rules, apart = self._node.rules, self._pod.pod_level and not self._node.rules.pod_level_managers
+        shares = self._shares or not rules.cpu.static or apart
+        return not shares and (not self._no_more or self._pod.uid in self._ledger.cpus.assigned)
+
+    def _no_growth(self, container: Container) -> str:
+        """Say why a container that has CPUs of its own gets no more of them; "" where it may."""
+        rules = self._node.rules
         if not rules.cpu.static:
-            why = f"cpuManagerPolicy is none now; it keeps CPUs {held}"
-            self._refused[name] = f"{PREFIX} from {len(held)} to {count} CPUs: {why}"
-            return
-        found = self._fewer(name, held, count) if count < len(held) else self._more(container, held, count)
-        if not isinstance(found, Refusal):
-            after = self._cpus.regranted(self._ledger, uid, name, found)
-            passed = over(rules, self._pod.namespace, self._ledger, after)
-            if passed is None:
-                self._ledger = after
-                self._remember(name, held, found)
-                return
-            found = passed
-        kept = f"it keeps CPUs {held}" if held else "it stays on the shared pool"
-        self._refused[name] = f"{PREFIX} from {len(held)} to {count} CPUs: {found.message}; {kept}"
+            return "cpuManagerPolicy is none now"
+        if self._pod.pod_level and not rules.pod_level_managers:
+            return "the feature gate PodLevelResourceManagers is off now"
+        if not exclusive_count(self._pod, container, rules):
+            problem = exclusive.problem(self._pod, rules)
+            return f"{exclusive.EXCLUSIVE} {problem}" if problem else exclusive.left_out(self._pod, container, rules)
+        return self._no_more
+
+    def _regrant(self, name: str, held: CpuSet, found: CpuSet) -> str:
+        """Give a container these CPUs instead of those that it held; say why where that may not be."""
+        after = self._cpus.regranted(self._ledger, self._pod.uid, name, found)
+        passed = over(self._node.rules, self._pod.namespace, self._ledger, after)
+        if passed is None:
+            self._ledger = after
+            self._remember(name, held, found)
+        return passed.message if passed else ""
+
+    def _say(self, name: str, text: str, more: str = "") -> None:
+        """Note why a container keeps what it had, beside what was noted of it before."""
+        said = self._refused.get(name)
+        self._refused[name] = f"{said}; {more or text}" if said else text
 
     def _count(self, container: Container, held: CpuSet) -> int:
         """The CPUs that it asks for. One that has some keeps them, whatever annotations and settings say since."""
+        if self._pod.pod_level:
+            return exclusive_count(self._pod, container, AS_WHOLE)
         count = exclusive_count(self._pod, container, self._node.rules)
-        if count or not held or self._pod.pod_level or not is_fixed(container):
+        if count or not held or not exclusive.is_fixed(container):
             return count
         return units(container.requests["cpu"])
 
-    def _fewer(self, name: str, held: CpuSet, count: int) -> CpuSet | Refusal:
-        """What it had before it grew; else a part: the same rule that would choose if nothing else were free."""
-        if not count:
-            return CpuSet()
-        refusal = self._cpus.chooser.check_cores(count, held)
-        if refusal is not None:
-            return refusal
+    def _fewer(self, name: str, held: CpuSet, count: int) -> CpuSet:
+        """Keep what it had before it grew; else a part: the same rule that would choose if nothing else were free."""
         kept = held
         for last in reversed(self._grown(name)):
             if len(kept - last) < count:
@@ -215,12 +223,16 @@ class _Resize:
             kept -= last
         return self._part(CpuSet(), kept, count)
 
-    def _part(self, base: CpuSet, last: CpuSet, count: int) -> CpuSet | Refusal:
-        """All of one set, and of another what fits best to it."""
+    def _part(self, base: CpuSet, last: CpuSet, count: int) -> CpuSet:
+        """Keep all of one set, and of another what fits best to it."""
         siblings = _lowest(last & self._beside(base), count - len(base))
         rest = count - len(base) - len(siblings)
-        others = self._cpus.chooser.part(last - siblings, rest) if rest else CpuSet()
-        return others if isinstance(others, Refusal) else base | siblings | others
+        return base | siblings | self._chosen(last - siblings, rest)
+
+    def _chosen(self, cpus: CpuSet, count: int) -> CpuSet:
+        """Choose so many of these CPUs, whatever an option would rather have."""
+        found = self._cpus.chooser.part(cpus, count) if 0 < count < len(cpus) else _lowest(cpus, count)
+        return found if isinstance(found, CpuSet) and found.issubset(cpus) else _lowest(cpus, count)
 
     def _grown(self, name: str) -> tuple[CpuSet, ...]:
         """What each growth brought, oldest first."""
@@ -335,27 +347,26 @@ class _Resize:
     # ---- memory
 
     def _resize_memory(self, container: Container) -> None:
-        uid, name, rules = self._pod.uid, container.name, self._node.rules
-        blocks, wanted = self._blocks(container), self._wanted_memory(container)
-        if not blocks or all(block.size == wanted.get(block.resource, block.size) for block in blocks):
-            return
-        draft = Draft(self._ledger.memory.nodes, exact=rules.compatibility is Compatibility.FIXED)
-        kept: list[Block] = []
-        for block in blocks:
+        uid, name, exact = self._pod.uid, container.name, self._node.rules.compatibility is Compatibility.FIXED
+        wanted, kept = self._wanted_memory(container), list[Block]()
+        for block in self._blocks(container):
             size = wanted.get(block.resource, block.size)
-            draft.give(block)
-            entered = draft.enter(replace(block, size=size, split=() if size != block.size else block.split))
-            if entered is None:
-                why = f"NUMA nodes {block.nodes} have no {size - block.size} bytes of {block.resource} more"
-                said = self._refused.get(name)
-                text = f"{PREFIX}: {why}; it keeps what it has"
-                self._refused[name] = f"{said}; {why}" if said else text
-                return
-            kept.append(entered)
-        books = self._ledger.memory
-        mine = {**books.blocks[uid], name: tuple(kept)}
-        books = replace(books, nodes=draft.nodes, blocks={**books.blocks, uid: mine})
-        self._ledger = replace(self._ledger, memory=books)
+            draft, entered = Draft(self._ledger.memory.nodes, exact=exact), None
+            why = self._no_more if size > block.size else ""
+            if size != block.size and not why:
+                draft.give(block)
+                entered = draft.enter(replace(block, size=size, split=()))
+                more = f"{size - block.size} bytes of {block.resource} more"
+                why = "" if entered else f"NUMA nodes {block.nodes} have no {more}"
+            if entered:
+                self._ledger = replace(self._ledger, memory=replace(self._ledger.memory, nodes=draft.nodes))
+            elif why:
+                self._say(name, f"{PREFIX}: {why}; it keeps what it has", why)
+            kept.append(entered or block)
+        if tuple(kept) != self._blocks(container):
+            books = self._ledger.memory
+            mine = {**books.blocks[uid], name: tuple(kept)}
+            self._ledger = replace(self._ledger, memory=replace(books, blocks={**books.blocks, uid: mine}))
 
     def _blocks(self, container: Container) -> tuple[Block, ...]:
         return self._ledger.memory.blocks.get(self._pod.uid, {}).get(container.name, ())

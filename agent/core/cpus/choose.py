@@ -103,6 +103,11 @@ class Chooser:
             )
         return self._too_few_cores(count, len(available)) if count > len(available) else None
 
+    def whole_cores(self, count: int) -> int:
+        """Round a number of CPUs up to whole cores where these are asked for (4.7)."""
+        threads = self._topology.cpus_per_core if self._options.full_pcpus_only else 0
+        return -(-count // threads) * threads if threads else count
+
     def _too_few_cores(self, count: int, available: int) -> Refusal:
         threads = self._topology.cpus_per_core
         return Refusal(

@@ -107,6 +107,13 @@ class CpuManager:
         shared = self._pools.put_back(books, held.get(container, CpuSet()) - kept) - cpus
         return self._with(ledger, self._assigned(books, uid, {**others, container: cpus} if cpus else others, shared))
 
+    def regranted_pod(self, ledger: Ledger, uid: str, own: CpuSet, shares: Mapping[str, CpuSet]) -> Ledger:
+        """Leave a pod that is managed as a whole this part of what it held, so divided."""
+        books = ledger.cpus
+        shared = self._pools.put_back(books, books.pools[uid] - own)
+        books = self._assigned(books, uid, shares, shared)
+        return self._with(ledger, replace(books, pools={**books.pools, uid: own}))
+
     def container_hints(self, ledger: Ledger, pod: Pod, container: Container) -> Answer:
         """Where the container's exclusive CPUs could lie."""
         count = self._count(pod, container)
