@@ -26,6 +26,7 @@ from agent.engine.state import State
 from agent.engine.tracked_pod import Exempt, Switches, TrackedPod, nothing_to_refuse, same, softer
 from agent.engine.unlisted import keep
 from agent.engine.wait_queue import crowded_out, queue_of, refused_for_good, softened, turn
+from agent.model.allocated import as_counted
 from agent.model.cgroup import Observed
 from agent.model.claims import Claims
 from agent.model.idset import CpuSet, NodeSet
@@ -155,6 +156,8 @@ def seen(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
     """
     known = state.pods.get(pod.uid)
     pod = as_the_kubelet_sees(pod, state.node.rules, known.pod if known else None)
+    if known is not None and pod.uid in state.ledger.pods:
+        pod = as_counted(pod, known.pod)
     if known is not None and not known.ended and same(known.pod, pod):
         return Transition(state.with_pods(replace(known, pod=pod)))
     new = pod.uid not in state.ledger.pods or was_set_aside(state.ledger, pod.uid)

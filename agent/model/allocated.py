@@ -28,13 +28,14 @@ _MOST_BY_SHARES = 256_000
 def allocated(pod: Pod, body: Raw) -> Pod:
     """The pod with what the kubelet has allocated where it says so: what the spec asks for it may refuse (KEP 1287).
 
-    Of a container that was made its status counts, and the spec as soon as the status agrees:
+    The status of a container counts, and the spec as soon as the status agrees:
 
         allocatedResources   requests that the kubelet admitted (1.27 to 1.32 behind a gate; not in every 1.33 and
                              1.34; later always)
         resources            what is in force, also before it became what was admitted (1.33 and later)
-        neither              a kubelet that cannot resize: the API server refuses every resize of its pods. Before its
-                             first container is made a pod holds nothing that could move: the spec counts
+        neither              a container that was never made, or that does not run (1.27 to 1.32), or a kubelet that
+                             cannot resize. The spec counts where the pod is seen for the first time; of a pod that is
+                             in the ledger, what was counted before (`as_counted`, by `Pod.untold`)
 
     A static pod has no resize: its manifest counts. Conditions and generations are not needed: the numbers say it.
     """
@@ -43,12 +44,40 @@ def allocated(pod: Pod, body: Raw) -> Pod:
     status = mapping_of(body.get("status"))
     told = {str(each.get("name")): each for each in statuses_in(status)}
     containers = tuple(_in_status(each, told[each.name]) if each.name in told else each for each in pod.containers)
+    untold = frozenset(each.name for each in pod.containers if not _says(told.get(each.name, {})))
     if pod.requests is None:
-        return replace(pod, containers=containers)
+        return replace(pod, containers=containers, untold=untold)
     admitted = _amounts(status.get("allocatedResources"))  # the pod's overhead is in it
     asked = {name: max(0, milli - pod.overhead.get(name, 0)) for name, milli in admitted.items()}
     requests, limits = _instead(pod.requests, pod.limits or {}, asked, {})
-    return replace(pod, containers=containers, requests=requests, limits=pod.limits and limits)
+    untold = untold if admitted else untold | {""}
+    return replace(pod, containers=containers, requests=requests, limits=pod.limits and limits, untold=untold)
+
+
+def as_counted(pod: Pod, before: Pod) -> Pod:
+    """Count a container, or the whole, of which the kubelet says nothing as it was counted before.
+
+    What waits may have been resized in the specification alone: the kubelet follows that later, or refuses it.
+
+    Args:
+        pod: as it was seen now.
+        before: the same pod as it counted, in the ledger.
+    """
+    was = {each.name: each for each in before.containers if each.name in pod.untold}
+    containers = tuple(
+        replace(each, requests=was[each.name].requests, limits=was[each.name].limits) if each.name in was else each
+        for each in pod.containers
+    )
+    whole = before if "" in pod.untold else pod
+    return replace(pod, containers=containers, requests=whole.requests, limits=whole.limits)
+
+
+def _says(entry: Raw) -> bool:
+    """Say whether a container's status has amounts that can be read."""
+    shown = mapping_of(entry.get("resources"))
+    return any(
+        _amounts(each) for each in (entry.get("allocatedResources"), shown.get("requests"), shown.get("limits"))
+    )
 
 
 def _in_status(container: Container, entry: Raw) -> Container:

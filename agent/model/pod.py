@@ -58,6 +58,8 @@ class Pod:
         static: made by the kubelet from a file, not by the API.
         annotations: those of numalign.io/ only, the namespace's defaults already below them.
         filled_in: of `requests` those that the manifest lacks, and that the API server fills in. Not kept.
+        untold: containers ("" for the pod's own resources) of which the kubelet's status says no amounts: theirs are
+            the specification's (`agent.model.allocated`).
     """
 
     uid: str
@@ -73,6 +75,7 @@ class Pod:
     static: bool = False
     annotations: Mapping[str, str] = field(default_factory=dict)
     filled_in: frozenset[str] = field(default=frozenset(), compare=False)
+    untold: frozenset[str] = field(default=frozenset(), compare=False)
 
     @property
     def key(self) -> str:
