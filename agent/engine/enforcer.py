@@ -13,9 +13,10 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import groupby, takewhile
+from itertools import chain, groupby, takewhile
 
 from agent.core.cgroups import drift
+from agent.core.cgroups.burstable import common
 from agent.core.cgroups.desired import DesiredSets, Names, left_over, managed, one_by_one, parent_of, without
 from agent.core.cgroups.enforced import Look, after, unenforced
 from agent.core.cgroups.naming import latest, named, nameless, of_pods
@@ -208,7 +209,7 @@ class Enforcer:
         ledger: Ledger, left: Callable[[CpuSet], None],
     ) -> tuple[Written, ...]:  # fmt: skip
         """Carry out a plan, but for what has its time to come yet."""
-        self._found(wanted, observed, ledger.cpus.shared)
+        self._found(wanted, observed, (ledger.cpus.shared & common(observed)) or ledger.cpus.shared)
         needed = {(write.path, write.file) for write in writes}
         self._errors = {key: error for key, error in self._errors.items() if key in needed}
         labelled = drift.label(writes, drift.find(wanted, self._last, observed, machine))
@@ -263,8 +264,9 @@ class Enforcer:
         """A set that is as it should be counts as written: by NRI, or by this agent before it was started again.
 
         Without that, nobody else's write would be seen as one until the agent had a reason to write there itself.
-        And where nothing was written yet, a container's set that has none of the pool was: no runtime makes one. It
-        stood there alone before this agent began, and keeps others off what it gave up and could not leave.
+        And where nothing was written yet, a container's set that has none of the pool (as the BestEffort slice has it
+        now) was: no runtime makes one. It stood there alone before this agent began. What it gave up and could not
+        leave is no other container's meanwhile.
         """
         for cgroup in observed.cgroups:
             desired = wanted.get(cgroup.path, DesiredSets())
@@ -315,7 +317,7 @@ class Enforcer:
                     if not going:
                         break
                     left = part if standing.in_the_way(part[0]) else ()
-                    now = standing.aside(part[0]) if left else part
+                    now = standing.aside(part[0]) if left else tuple(chain.from_iterable(map(standing.pooled, part)))
                     if now:
                         self._steps(" ".join(f"write {write.path} {write.file}" for write in now))
                         done = self._cgroups.apply(now, go_on)

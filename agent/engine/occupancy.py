@@ -19,8 +19,9 @@ class Occupancy:
     """Where they stand.
 
     A plan moves one onto CPUs that another has left before. If that other one could not be moved, the first one
-    waits: nobody is put on CPUs that were given to another who still runs there. Whoever else is there, of the shared
-    pool or by another program's doing, keeps no one from his CPUs: it is told (`agent.core.cgroups.enforced`).
+    waits: no container is put on CPUs where one runs that had them before. So it is with the shared pool: it gets
+    what a container gave back when that has left it. What else is there, of the shared pool or by another program's
+    doing, keeps no container from its CPUs: it is told (`agent.core.cgroups.enforced`).
 
     Args:
         pods: path -> the pod's uid.
@@ -75,7 +76,30 @@ class Occupancy:
         """
         runs, own = self._runs.get(write.path, CpuSet()), CpuSet.parse(write.value) - self._taken(write.path)
         stays = self.alone.get(write.path) or runs.issubset(self._shared | own)
-        return () if stays or not self._shared else (replace(write, value=str(self._shared)),)
+        pool = self._shared - self._left_to(write.path) or self._shared
+        return () if stays or not pool else (replace(write, value=str(pool)),)
+
+    def pooled(self, write: Write) -> tuple[Write, ...]:
+        """Take the shared CPUs out of a write that a container gave back and stands on still."""
+        if write.file != CPUS:
+            return (write,)
+        asked = CpuSet.parse(write.value)
+        shared = self._wanted[write.path].shared if self._holds(write.path) else self._shared
+        found = asked - (shared & self._left_to(write.path))
+        if not found or found == asked:
+            return (write,)
+        return () if found == CpuSet.parse(write.old) else (replace(write, value=str(found)),)
+
+    def _left_to(self, path: str) -> CpuSet:
+        """Find CPUs that containers gave back in part and stand on still; a cgroup above such a one has them for it.
+
+        A container that gave back all of its own belongs to the pool, and shares what it stands on.
+        """
+        return CpuSet.union(
+            self._stands(each) - self._own(each)
+            for each in self.alone
+            if self._holds(each) and each != path and not each.startswith(f"{path}/")
+        )
 
     def overstayed(self, ledger: Ledger) -> CpuSet:
         """CPUs on which one stands that it does not hold any more: of no use to whoever holds them now.

@@ -21,6 +21,7 @@ from agent.engine.ports import Reporter, Steps
 from agent.engine.state import State
 from agent.errors import HostError
 from agent.model.cgroup import Observed, Written
+from agent.model.idset import CpuSet
 
 FLAPPING = "flapping"
 """Who stops the writing when somebody fights over a set: the engine itself, for a while."""
@@ -147,7 +148,7 @@ class Reconciler:
     def release(self) -> tuple[Written, ...]:
         """Put everything back (safety.md S17); raises HostError. All may run everywhere then, until the next plan."""
         observed = self._enforcer.observe()
-        self._keeper.note(replace(self._state, cleared={}))
+        self._keeper.note(replace(self._state, cleared={}, staying=CpuSet()))
         return self._enforcer.release(self._state.ledger, observed)
 
     def _tell_standing(self, observed: Observed) -> None:

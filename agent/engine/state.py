@@ -49,6 +49,7 @@ class State:
         settled: all that holds was in force at the end of the last look.
         cleared: of containers' own CPUs, those that others have left, as far as they could be made to: uid ->
             container -> CPUs. As the CPUs were written last, without what was given up since.
+        staying: CPUs that containers gave up, and had not left when the CPUs were written last, or gave up since.
         broken: why the cgroups cannot be read; "" while they can.
         fault: why the last look went wrong; "" if it did not.
         faults: pods whose sets could not be worked out at the last look: uid -> why.
@@ -75,6 +76,7 @@ class State:
     unenforced_pods: UnenforcedPods = field(default_factory=UnenforcedPods)
     settled: bool = False
     cleared: Mapping[str, Mapping[str, CpuSet]] = field(default_factory=dict)
+    staying: CpuSet = CpuSet()
     broken: str = ""
     fault: str = ""
     faults: Mapping[str, str] = field(default_factory=dict)
@@ -106,6 +108,16 @@ class State:
                 "are left where they are"
             )
         return found
+
+    @property
+    def lingering(self) -> CpuSet:
+        """Find the CPUs that containers may still stand on, and do not hold any more by what is saved."""
+        books = self.saved.cpus.assigned if self.saved else {}
+        return self.staying | CpuSet.union(
+            cpus - books.get(uid, {}).get(name, CpuSet())
+            for uid, each in self.cleared.items()
+            for name, cpus in each.items()
+        )
 
     @property
     def given(self) -> Mapping[str, Given]:

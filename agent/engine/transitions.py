@@ -359,14 +359,14 @@ def planned(state: State, *, off: bool) -> State:
         for uid, each in state.cleared.items()
         if uid in books
     }
-    return replace(state, cleared=cleared)
+    return replace(state, cleared=cleared, staying=CpuSet() if off else state.lingering)
 
 
 def left(state: State, overstayed: CpuSet) -> State:
     """The CPUs were written: the others have left a container's, but for those that one stands on who had them."""
     books = state.ledger.cpus.assigned
     cleared = {uid: {name: cpus - overstayed for name, cpus in each.items()} for uid, each in books.items()}
-    return replace(state, cleared=cleared)
+    return replace(state, cleared=cleared, staying=overstayed)
 
 
 def answered(state: State, event: KernelAnswered) -> Transition:

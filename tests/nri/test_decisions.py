@@ -259,6 +259,30 @@ def test_s6_cpus_are_answered_once_others_have_left_them(world: World) -> None:
     assert decisions.desired("db", "app") == DesiredSets(CpuSet.parse("1-2"), exclusive=True)
 
 
+def test_s6_cpus_that_a_container_gave_back_are_answered_when_it_has_left_them(world: World) -> None:
+    """A resize to fewer CPUs is saved before it is written: until then no container is answered those CPUs."""
+    decisions = EngineDecisions(world.engine, usable)
+    world.run(manifest("db", container(cpu="4")))
+    world.see(manifest("pair", container(cpu="1"), container("side", cpu="500m"), created=1))
+    stays = CpuSet.parse(world.effective("db"))
+    between: list[tuple[CpuSet, CpuSet]] = []
+
+    def ask(path: str, _file: str, _value: str) -> None:
+        if path == at and not between:
+            now = world.engine.snapshot.saved
+            answer = decisions.desired("pair", "side").cpus
+            assert now is not None
+            assert answer is not None
+            between.append((now.cpus.shared, answer))
+
+    at, world.kernel.before = world.path("db", "app"), ask
+    world.see(manifest("db", container(cpu="1")))
+    shared, answer = between[0]
+    assert len(shared & stays) == 3
+    assert answer == shared - stays
+    assert decisions.desired("pair", "side").cpus == shared
+
+
 def test_s6_what_a_pod_has_already_it_keeps_while_it_grows(world: World) -> None:
     """A resize gives more: until others have left that, the runtime is answered what the container has."""
     decisions = EngineDecisions(world.engine, usable)

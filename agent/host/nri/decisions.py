@@ -132,7 +132,8 @@ class EngineDecisions:
         above it, and a set of its own would have to be written again with every change of the pool, while the runtime
         never waits (safety rule S9). One of a
         Burstable pod is, while its slice holds grants of others: it would stand on them until its pod is named.
-        Of CPUs of its own, it gets those that others have left; if there are none, it starts on the pool.
+        Of CPUs of its own, it gets those that other containers have left; if there are none, it starts on the pool,
+        without the CPUs that a container gave up and may still stand on.
         """
         return self._desired(self._engine.snapshot, uid, container)
 
@@ -163,9 +164,10 @@ class EngineDecisions:
         mems = desired.mems if desired.mems and desired.mems.issubset(machine.node_set) else None
         if not cpus or not (beside or own_of(saved, uid)):
             return DesiredSets(mems=mems)
+        cpus = cpus - (snapshot.lingering & (desired.shared if desired.exclusive else cpus)) or cpus
         if not desired.exclusive:
             cpus = for_runtime(cpus, own_of(saved, uid))
-        return DesiredSets(cpus, mems, exclusive=desired.exclusive, shared=desired.shared & machine.online)
+        return DesiredSets(cpus, mems, exclusive=desired.exclusive, shared=desired.shared & cpus)
 
     def quota_lifted(self, uid: str, container: str) -> bool:
         """Whether a container runs without a CFS quota (S16)."""
