@@ -7,15 +7,15 @@ from dataclasses import replace
 
 from agent.core.admission.node import Node
 from agent.core.admission.pressure import PressureCheck, unjudged
-from agent.core.admission.resize import changed, resized
+from agent.core.admission.resize import changed, unfollowed
 from agent.core.admission.waiting import BEHIND, Waiting, may_pass
 from agent.core.devices.kubelet import Given, explained, handed_over
 from agent.core.request import exclusive, mixed
-from agent.core.request.amounts import exclusive_count
-from agent.core.request.annotations import DEVICES, PIN, PodSettings, Problem, pod_settings
+from agent.core.request.annotations import DEVICES, PodSettings, Problem, pod_settings
 from agent.engine.device_tracker import unheld
 from agent.engine.fault_isolation import sentence
-from agent.engine.tracked_pod import Switches, TrackedPod, could_be_granted, on_shared_pool, same
+from agent.engine.holding import SANDBOXED, holding, unpinned
+from agent.engine.tracked_pod import Switches, TrackedPod, not_saved, on_shared_pool
 from agent.engine.wait_queue import queued, waits
 from agent.model.exclusive import AUTO, NONE
 from agent.model.ledger import Ledger
@@ -26,12 +26,6 @@ from agent.model.rules import OnMisalignment
 
 ASIDE = (
     "numalign met a fault of its own with this pod (its log has it) and left it on the shared pool until it changes"
-)
-
-
-SANDBOX = (
-    "its RuntimeClass runs it in a sandbox with an overhead of its own (Kata, gVisor), whose processes are in no "
-    "container's cgroup: it is not pinned and runs on the shared pool"
 )
 
 
@@ -97,17 +91,6 @@ def _may_not(resource: str, pod: Pod) -> str:
     )
 
 
-def sandboxed(node: Node, pod: Pod) -> bool:
-    """Whether exclusive CPUs of a pod would lie idle: its containers run in a sandbox beside their own cgroups.
-
-    A RuntimeClass that makes a virtual machine or a kernel of its own says what that needs more, and the API server
-    writes it into the pod; one that only adds devices (nvidia) says nothing. Whoever knows better asks for its CPUs.
-    """
-    if not pod.overhead or pod.annotations.get(PIN) == "true":
-        return False
-    return node.rules.cpu.static and any(exclusive_count(pod, each, node.rules) for each in pod.containers)
-
-
 def decided(
     node: Node, ledger: Ledger, known: TrackedPod, *, given: Given | None, unwritable: str, switches: Switches,
     now: float, line: Sequence[Waiting] = (), judge: PressureCheck = unjudged,
@@ -128,21 +111,21 @@ def decided(
     Returns:
         The ledger after it, and what is known of the pod.
     """
-    settled = _settled(node, ledger, known, unwritable=unwritable, switches=switches)
-    if settled is not None:
-        return settled
     pod, settings, ran = known.pod, known.settings, known.ran
-    new = pod.uid not in ledger.pods
-    if not new and changed(ledger.pods[pod.uid].pod, pod):
-        outcome = judge(node, ledger, Admitted(resized(node, ledger, pod, settings.cpu_options).ledger), pod)
-        return outcome.ledger, known
+    why = unpinned(node, known, switches)
+    if pod.uid in ledger.pods:
+        return _kept(node, ledger, known, given=None if why else given, switches=switches, judge=judge), known
+    if why:
+        shares = f"{SANDBOXED}: it is not pinned and runs on the shared pool" if why == SANDBOXED else ""
+        return on_shared_pool(ledger, pod, node, shares, adopted=ran), known
     if given:
         ledger = handed_over(ledger, pod, given)
-    outcome = _tried(node, ledger, known, judge) if new else Admitted(ledger)  # only its annotations changed
-    waiting = new and waits(known, node.rules)
+    outcome, waiting = _tried(node, ledger, known, judge), waits(known, node.rules)
     young = now - switches.hold_back_others
     if isinstance(outcome, Admitted) and (not waiting or may_pass(node, ledger, outcome.ledger, pod, line, young)):
-        return (_adopted(outcome.ledger, known) if ran and new else outcome.ledger), known
+        return (_adopted(outcome.ledger, known) if ran else outcome.ledger), known
+    if unwritable:  # what ended may hold the room only because that could not be saved
+        return unheld(node, ledger, pod.uid), replace(known, refusal=not_saved(unwritable), unsaved=True)
     if isinstance(outcome, Admitted):
         refusal = Refusal(Reason.TOPOLOGY, BEHIND)
     else:
@@ -157,21 +140,14 @@ def decided(
     return unheld(node, ledger, pod.uid), replace(known, refusal=refusal)
 
 
-def _settled(
-    node: Node, ledger: Ledger, known: TrackedPod, *, unwritable: str, switches: Switches
-) -> tuple[Ledger, TrackedPod] | None:
-    """Of a pod about which there is nothing to decide; None of any other."""
-    pod, held = known.pod, ledger.pods.get(known.pod.uid)
-    if known.exempt or not known.settings.pin or (known.ran and not switches.pin_adopted):
-        return ledger if held else on_shared_pool(ledger, pod, node, "", adopted=known.ran), known
-    if unwritable and could_be_granted(pod, node.rules):
-        if held:  # it runs, and keeps what it has until what it asks for now can be saved
-            return ledger, replace(known, unsaved=not same(held.pod, pod))
-        refusal = Refusal(Reason.UNEXPECTED, f"nothing new is granted: {unwritable}")
-        return ledger, replace(known, refusal=refusal, unsaved=True)
-    if sandboxed(node, pod) and pod.uid not in {*ledger.cpus.assigned, *ledger.cpus.pools}:
-        return on_shared_pool(ledger, pod, node, SANDBOX, adopted=known.ran), known
-    return None
+def _kept(
+    node: Node, ledger: Ledger, known: TrackedPod, *, given: Given | None, switches: Switches, judge: PressureCheck
+) -> Ledger:
+    """The ledger with what a pod may hold that is in it already; annotations alone change nothing of that."""
+    held = ledger.pods[known.pod.uid]
+    if changed(held.pod, known.pod) or unfollowed(held):
+        return holding(node, ledger, known, switches, judge)
+    return handed_over(ledger, known.pod, given) if given else ledger
 
 
 def _tried(node: Node, ledger: Ledger, known: TrackedPod, judge: PressureCheck) -> Outcome:

@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 
 from agent.core.admission.node import Node
 from agent.core.admission.resize import PREFIX as RESIZE
-from agent.core.request import exclusive
 from agent.core.request.annotations import PodSettings
 from agent.model.ledger import Ledger, PodRecord
-from agent.model.outcome import Refusal
-from agent.model.pod import Pod, Qos
-from agent.model.rules import OnMisalignment, Rules
+from agent.model.outcome import UNSAVED, Reason, Refusal
+from agent.model.pod import Pod
+from agent.model.rules import OnMisalignment
 
 Exempt = Callable[[Pod], str]
 """Why a pod is left alone (safety.md S2), "" when it is not."""
@@ -115,12 +114,12 @@ def same_room(old: Pod, new: Pod) -> bool:
     return (old.containers, old.requests, old.limits) == (new.containers, new.requests, new.limits)
 
 
-def nothing_to_refuse(known: TrackedPod, rules: Rules) -> bool:
-    """Whether there is nothing to refuse: a pod is left alone (safety.md S2), or shares the pool by its own wish."""
-    return bool(known.exempt) or not known.settings.pin or not could_be_granted(known.pod, rules)
+def not_saved(unwritable: str) -> Refusal:
+    """Refuse a pod whose grant cannot be saved."""
+    return Refusal(Reason.UNEXPECTED, f"nothing new is granted: {unwritable}", facts={UNSAVED: True})
 
 
-def could_be_granted(pod: Pod, rules: Rules) -> bool:
-    """Whether a pod could be granted something that must be saved first."""
-    extended = any("/" in name for each in pod.containers for name in each.limits)
-    return pod.qos is Qos.GUARANTEED or bool(pod.annotations) or extended or exclusive.requested(pod, rules)
+def owns(ledger: Ledger, uid: str, node: Node) -> bool:
+    """Say whether a pod holds what no other pod may use: CPUs, or devices of numalign's and not of the kubelet's."""
+    held = {resource for by in ledger.devices.held.get(uid, {}).values() for resource in by}
+    return uid in {*ledger.cpus.assigned, *ledger.cpus.pools} or bool(held - node.inventory.reported)

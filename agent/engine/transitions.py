@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from agent.core.admission.empty_resources import as_the_kubelet_sees
 from agent.core.admission.node import Node
 from agent.core.admission.pressure import PressureCheck, unjudged
+from agent.core.admission.resize import pending
 from agent.core.cgroups.enforced import Unenforced
 from agent.core.devices.kubelet import Given, Offered
 from agent.core.request.annotations import PodSettings
@@ -23,7 +24,7 @@ from agent.engine.migrate import Migrated, migrate
 from agent.engine.obstacle import kept
 from agent.engine.recover import Recovered
 from agent.engine.state import State
-from agent.engine.tracked_pod import Exempt, Switches, TrackedPod, nothing_to_refuse, same, softer
+from agent.engine.tracked_pod import Exempt, Switches, TrackedPod, not_saved, owns, same, softer
 from agent.engine.unlisted import keep
 from agent.engine.wait_queue import crowded_out, queue_of, refused_for_good, softened, turn
 from agent.model.allocated import as_counted
@@ -31,7 +32,6 @@ from agent.model.cgroup import Observed
 from agent.model.claims import Claims
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
-from agent.model.outcome import Reason, Refusal
 from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment
 
@@ -129,11 +129,10 @@ def begun(node: Node, ledger: Ledger, switches: Switches, *, saved: bool, comple
 
 def unsaved(before: State, new: State) -> State:
     """A state whose ledger could not be saved: the grants of before, and that is said of whom it concerns."""
-    refusal = Refusal(Reason.UNEXPECTED, f"nothing new is granted: {new.unwritable}")
     marked = []
     for uid in new.ledger.pods.keys() - before.ledger.pods.keys():
         known = new.pods[uid]
-        why = None if nothing_to_refuse(known, new.node.rules) else refusal
+        why = not_saved(new.unwritable) if owns(new.ledger, uid, new.node) else known.refusal
         marked.append(replace(known, refusal=why, unsaved=True))
     for uid in before.ledger.pods.keys() & new.pods.keys():
         known, was = new.pods[uid], before.ledger.pods[uid]
@@ -166,9 +165,11 @@ def seen(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
 
 
 def tried_again(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
-    """A pod is decided on once more; it is told of when it is in now."""
-    step = tried(state, pod, at, ran=ran)
-    return step if step.state.pods[pod.uid].refusal is not None else replace(step, to_report=(pod, *step.to_report))
+    """A pod is decided on once more; it is told of when it is in now, or refused for more than a full disk."""
+    before, step = state.pods.get(pod.uid), tried(state, pod, at, ran=ran)
+    known = step.state.pods[pod.uid]
+    new = known.refusal is None or (before is not None and before.unsaved and not known.unsaved)
+    return replace(step, to_report=(pod, *step.to_report)) if new else step
 
 
 def tried(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
@@ -257,6 +258,9 @@ def started(state: State, spots: Iterable[tuple[str, str]]) -> State:
 def let_in(state: State, behind: Collection[str], at: Moment) -> Transition:
     """Room may have appeared: whoever waits is tried, in order of arrival (safety.md S11), but for those `behind`."""
     known = {uid: each for uid, each in state.pods.items() if uid not in behind}
+    known |= {
+        uid: replace(known[uid], exempt=at.exempt(known[uid].pod)) for uid in pending(state.ledger) if uid in known
+    }
     found = turn(state.node, state.ledger, known, state.switches, state.given, at.now, at.judge)
     return Transition(state.with_pods(*found.changed.values(), ledger=found.ledger), found.to_report)
 

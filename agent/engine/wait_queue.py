@@ -24,9 +24,10 @@ from dataclasses import dataclass, field, replace
 
 from agent.core.admission.node import Node
 from agent.core.admission.pressure import PressureCheck, unjudged
-from agent.core.admission.resize import pending, resized
+from agent.core.admission.resize import pending
 from agent.core.admission.waiting import FINAL, Waiting, crowded, hopeless, let_in, overdue
 from agent.core.devices.kubelet import Given, handed_over
+from agent.engine.holding import holding
 from agent.engine.tracked_pod import Switches, TrackedPod, same_room, softer
 from agent.model.ledger import Ledger
 from agent.model.outcome import Refusal
@@ -132,9 +133,9 @@ def turn(
     lots, told = dict[str, TrackedPod](), list[Pod]()
     for uid in pending(ledger):
         if uid in known and not known[uid].ended:
-            done = resized(node, ledger, ledger.pods[uid].pod, known[uid].settings.cpu_options)
-            if done.ledger.pods[uid] != ledger.pods[uid]:
-                ledger = done.ledger
+            after = holding(node, ledger, replace(known[uid], pod=ledger.pods[uid].pod), switches, judge)
+            if after.pods[uid] != ledger.pods[uid]:
+                ledger = after
                 told.append(known[uid].pod)
     line = queue_of(known, node.rules)
     young = now - switches.hold_back_others

@@ -25,6 +25,9 @@ class Reason(StrEnum):
     MEMORY = "InsufficientMemory"  # ours: none fits (defect D7), or it may not be bound (safety rule S7)
 
 
+UNSAVED = "unsaved"
+"""The fact of a refusal that the agent's own disk makes: it holds the pod until the ledger can be saved, and never
+ends it."""
 OBSTACLE = "obstacle"
 """The fact of a refusal that says in one sentence, with numbers, what is in the pod's way."""
 

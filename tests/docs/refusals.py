@@ -21,6 +21,7 @@ from agent.core.devices.books import UNTOLD
 from agent.core.devices.kubelet import Offered
 from agent.core.memory.provider import MemoryManager
 from agent.engine.deciding import ASIDE
+from agent.engine.tracked_pod import Switches
 from agent.errors import SysfsMalformedError
 from agent.model.devices import DeviceInventory
 from agent.model.hint import Hint
@@ -411,6 +412,74 @@ def resize_where_cpus_are_off() -> str:
     node, after = managers_of(TWO, {"cpuManagerPolicyOptions": {}}), managers_of(TWO, {"cpuManagerPolicy": "none"})
     ledger = node.admit(node.start(), pod_from(one("a", "2"))).ledger
     return resized(after, ledger, pod_from(one("a", "3"))).refused["app"]
+
+
+@case
+def resize_of_an_unpinned_pod() -> str:
+    """numalign.io/pin: false came while it ran."""
+    world = _world({})
+    world.see(one("a", "2"))
+    world.see(one("a", "3", pin="false"))
+    return world.engine.ledger.pods["a"].why["app"]
+
+
+@case
+def resize_of_a_pod_that_is_left_alone() -> str:
+    """Its namespace was excluded while it ran."""
+    exempt = ["", "namespace default is left alone (excludedNamespaces)"]
+    world = _world({}, exempt=lambda _pod: exempt[0])
+    world.see(one("a", "2"))
+    exempt.reverse()
+    world.see(one("a", "3"))
+    return world.engine.ledger.pods["a"].why["app"]
+
+
+@case
+def resize_of_an_adopted_pod() -> str:
+    """It ran before the agent, and got its CPUs before pinAdopted became false."""
+    world = _world({})
+    world.see(one("a", "2"), ran=["a"])
+    world.engine.changed(world.node(), Switches(pin_adopted=False))
+    world.see(one("a", "3"), ran=["a"])
+    return world.engine.ledger.pods["a"].why["app"]
+
+
+@case
+def resize_that_an_annotation_leaves_out() -> str:
+    """It opted out of exclusive CPUs while it ran."""
+    world = _world({})
+    world.see(one("a", "2"))
+    world.see(one("a", "3", exclusive="none"))
+    return world.engine.ledger.pods["a"].why["app"]
+
+
+@case
+def resize_to_a_part_of_a_core() -> str:
+    """Whole cores are asked for, and it shrinks to less than one."""
+    node = managers_of(
+        "1 socket x 1 node x 8 cores x 2 threads", {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}}
+    )
+    ledger = node.admit(node.start(), pod_from(one("a", "8"))).ledger
+    return resized(node, ledger, pod_from(one("a", "1"))).refused["app"]
+
+
+@case
+def resize_where_the_gate_is_off() -> str:
+    """PodLevelResourceManagers was switched off while a container of a pod with pod-level resources held CPUs."""
+    scope = {**WHOLE, "topologyManagerScope": "container", "topologyManagerPolicy": "best-effort"}
+    node, after = managers_of(TWO, scope), managers_of(TWO, {})
+    ledger = node.admit(node.start(), pod_from(whole(4, "1Gi", limits("app", "2"), bare("b")))).ledger
+    return resized(after, ledger, pod_from(whole(4, "1Gi", limits("app", "3"), bare("b")))).refused["app"]
+
+
+@case
+def resize_while_the_ledger_was_lost() -> str:
+    """A container runs on fewer CPUs of its own than it asks for, and no ledger says why."""
+    world = _world({})
+    world.run(one("a", "2"))
+    pods = [pod_from(one("a", "4"))]
+    after = World(Path(world.cgroups.mounts.cpuset), store=MemoryStore(), pods=pods)
+    return after.engine.ledger.pods["a"].why["app"]
 
 
 @case

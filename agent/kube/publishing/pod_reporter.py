@@ -29,7 +29,7 @@ from agent.model import notes
 from agent.model.cgroup import Written
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine
-from agent.model.outcome import Refusal
+from agent.model.outcome import UNSAVED, Refusal
 from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment, Rules
 
@@ -215,7 +215,7 @@ class PodReporter:
         wish = settings.on_misalignment or rules.on_misalignment
         if wish is OnMisalignment.WAIT and FINAL in refusal.facts:
             wish = OnMisalignment.FAIL
-        ends = self._ends(face, wish)
+        ends = UNSAVED not in refusal.facts and self._ends(face, wish)
         instead = self._fallback.value if self._too_often(face, counts=ends) else ""
         told = pod_reports.refused(
             pod.uid, pod.namespace, pod.name, refusal, policy=policy, scope=scope, instead=instead
