@@ -2,8 +2,11 @@
 
     CPUs, memory   the sets that the containers run on. A set is plausible for a container that is entitled to
                    exclusive CPUs if it has exactly as many CPUs as that, all online, none reserved, and none that
-                   anybody else holds; the shared pool is not, though it may have as many. Of a mixed container
-                   (numalign.io/mixed) without its shared part: the reserved CPUs, or the pool.
+                   anybody else holds; the shared pool is not, though it may have as many. A set of another size is,
+                   or that of a container that is not entitled any more, if it stands alone: no CPU of it is in the
+                   pool or in a set of another pod's container. Then a resize could not be followed, or settings or
+                   annotations changed: it is adopted as it is, and what differs is a resize that waits. Of a mixed
+                   container (numalign.io/mixed) without its shared part: the reserved CPUs, or the pool.
     confinement    the nodes whose CPUs the pod's cgroup has.
     devices        are in no cgroup: the pod's condition, which only we write (its annotations anybody may), says
                    which, whatever it asks for by now. It is believed where nobody else's condition or grant has one
@@ -23,20 +26,24 @@ from dataclasses import dataclass, field, replace
 
 from agent.core.admission.alignment import AlignmentCheck
 from agent.core.admission.node import Node
+from agent.core.admission.resize import PREFIX as RESIZE
+from agent.core.cgroups.burstable import common
 from agent.core.devices.books import UNTOLD, in_use
+from agent.core.memory.books import Draft
 from agent.core.request import mixed
 from agent.core.request.amounts import exclusive_count
 from agent.core.request.annotations import PodSettings, pod_settings
-from agent.core.request.exclusive import memory_takes_part
+from agent.core.request.exclusive import is_fixed, memory_takes_part
 from agent.engine.fault_isolation import Isolated
-from agent.model.cgroup import Cgroup
+from agent.model.cgroup import Cgroup, Level, Observed
 from agent.model.hint import Hint
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Ledger, PodRecord
 from agent.model.pod import Container, ContainerKind, Pod
 from agent.model.quantity import units
-from agent.model.rules import Policy, Scope
+from agent.model.rules import Compatibility, Policy, Scope
 
+LOST = "the saved ledger was lost"
 Devices = Mapping[str, Mapping[str, tuple[str, ...]]]
 """Container -> resource -> ids."""
 
@@ -66,14 +73,16 @@ class Adopter:
         base: the grants that are known.
         pods: who runs and is not among them.
         words: their words.
-        pool: the shared CPUs, as far as the cgroups say it.
+        observed: the cgroups of all pods.
     """
 
     def __init__(
         self, node: Node, base: Ledger, pods: Mapping[str, Pod], words: Mapping[str, AnnotatedGrant],
-        pool: CpuSet = CpuSet(),
+        observed: Observed,
     ) -> None:  # fmt: skip
-        self._pool, self._parts = pool, dict[str, dict[str, CpuSet]]()
+        self._pool, self._parts = common(observed), dict[str, dict[str, CpuSet]]()
+        self._memory = Draft(base.memory.nodes, exact=node.rules.compatibility is Compatibility.FIXED)
+        self._observed, self._unlike = observed, dict[str, dict[str, str]]()
         self._node = node
         self.ledger = base
         self._words = words
@@ -93,7 +102,7 @@ class Adopter:
         """Pods that hold nobody knows which devices: uid -> what is said of it, without the pod's name."""
 
     def adopt(self, pod: Pod, cgroups: Mapping[str, Cgroup], whole: Cgroup | None) -> bool:
-        """Take a pod's sets and devices as its grant; False when they are not plausible, or it is entitled to none.
+        """Take a pod's sets and devices as its grant; False where none of its containers has a plausible set.
 
         Args:
             pod: it.
@@ -197,6 +206,9 @@ class Adopter:
         record, text = self._judge.judged(ledger, record), self.untold.get(record.pod.uid)
         if text is not None:
             record = replace(record, aligned=dict.fromkeys(record.aligned, False), why={**record.why, "": text})
+        unlike = self._unlike.get(record.pod.uid, {})
+        aligned = {name: good and name not in unlike for name, good in record.aligned.items()}
+        record = replace(record, aligned=aligned, why={**record.why, **unlike})
         return replace(ledger, pods={**ledger.pods, record.pod.uid: record})
 
     def _record(self, pod: Pod, nodes: Mapping[str, NodeSet]) -> PodRecord:
@@ -214,33 +226,51 @@ class Adopter:
     # ---- what the cgroups say
 
     def _cpus(self, pod: Pod, cgroups: Mapping[str, Cgroup]) -> dict[str, CpuSet]:
-        """Exclusive CPUs per container, {} when one of those that must run has no plausible set."""
+        """Find each container's exclusive CPUs where its set is plausible, and note what differs from its request."""
         found: dict[str, CpuSet] = {}
+        unlike: dict[str, str] = {}
         beside = CpuSet()
         for container in pod.containers:
-            count = exclusive_count(pod, container, self._node.rules)
-            if not count or (container.kind is ContainerKind.INIT and container.name not in cgroups):
+            name, entitled = container.name, exclusive_count(pod, container, self._node.rules)
+            count = entitled or (units(container.requests["cpu"]) if is_fixed(container) else 0)
+            if not count or (container.kind is ContainerKind.INIT and name not in cgroups):
                 continue
-            cgroup = cgroups.get(container.name)
+            cgroup = cgroups.get(name)
             cpus, part = self._apart(pod, container, cgroup.cpus if cgroup else CpuSet(), count)
             free = self._node.machine.online - self._taken - beside
-            if len(cpus) != count or not cpus.issubset(free) or cpus == self._pool:
-                return {}
-            found[container.name] = cpus
+            plausible = (len(cpus) == count and entitled) or self._stands_alone(pod.uid, cpus)
+            if not cpus or not cpus.issubset(free) or cpus == self._pool or not plausible:
+                if entitled:
+                    unlike[name] = f"from 0 to {count} CPUs: {LOST}; it stays on the shared pool"
+                continue
+            if len(cpus) != count:
+                unlike[name] = f"from {len(cpus)} to {count} CPUs: {LOST}; it keeps CPUs {cpus}"
+            found[name] = cpus
             if part is not None:
-                self._parts.setdefault(pod.uid, {})[container.name] = part
+                self._parts.setdefault(pod.uid, {})[name] = part
             if container.kind is not ContainerKind.INIT:
                 beside |= cpus
+        if found:
+            self._unlike[pod.uid] = {name: f"{RESIZE} {text}" for name, text in unlike.items()}
         return found
+
+    def _stands_alone(self, uid: str, cpus: CpuSet) -> bool:
+        """Say whether no CPU of a set is in the pool, or in a set of another pod's container."""
+        elsewhere = (
+            each.cpus for each in self._observed.cgroups if each.level is Level.CONTAINER and each.pod_uid != uid
+        )
+        return bool(self._pool) and cpus.isdisjoint(self._pool) and all(cpus.isdisjoint(each) for each in elsewhere)
 
     def _apart(self, pod: Pod, container: Container, cpus: CpuSet, count: int) -> tuple[CpuSet, CpuSet | None]:
         """A container's own CPUs and the shared ones beside them, as the books have them; None for no mixed set."""
-        if len(cpus) > count and mixed.takes_part(pod, container, self._node.rules):
-            reserved = cpus & self._node.reserved
-            for part, kept in ((reserved, reserved), (cpus & (self._pool | reserved), CpuSet())):
-                if len(cpus - part) == count:
-                    return cpus - part, kept
-        return cpus, None
+        if not mixed.takes_part(pod, container, self._node.rules):
+            return cpus, None
+        reserved = cpus & self._node.reserved
+        ways = ((reserved, reserved), (cpus & (self._pool | reserved), CpuSet()))
+        exact = ((part, kept) for part, kept in ways if part and len(cpus - part) == count)
+        # of another size: its own are those that are neither reserved nor in the pool
+        part, kept = next(exact, ways[0] if (cpus - reserved).isdisjoint(self._pool) else ways[1])
+        return (cpus - part, kept) if part else (cpus, None)
 
     def _blocks(self, pod: Pod, cgroups: Mapping[str, Cgroup]) -> dict[str, tuple[Block, ...]]:
         """Memory as the containers are bound now; what a container asks for says how much."""
@@ -253,11 +283,22 @@ class Adopter:
             if cgroup is None or (len(everywhere) > 1 and cgroup.mems in (NodeSet(), everywhere)):
                 continue  # not bound; where there is only one node, nobody can tell, nor needs to
             found[container.name] = tuple(
-                Block(name, units(milli), cgroup.mems or everywhere)
+                self._fitting(pod.uid, container.name, Block(name, units(milli), cgroup.mems or everywhere))
                 for name, milli in sorted(container.requests.items())
                 if name == "memory" or name.startswith("hugepages-")
             )
         return found
+
+    def _fitting(self, uid: str, name: str, block: Block) -> Block:
+        """Cut a block to what its nodes have: a container that asks for more since then has less."""
+        room = {book.id: max(0, book.free(block.resource)) for book in self._memory.nodes}
+        most = sum(room.get(number, 0) for number in block.nodes)
+        if most < block.size and block.nodes.issubset(NodeSet.from_ids(room)):
+            what = f"NUMA nodes {block.nodes} have no {block.size - most} bytes of {block.resource} more"
+            said = self._unlike.setdefault(uid, {})
+            said[name] = f"{said[name]}; {what}" if name in said else f"{RESIZE}: {what}; it keeps what it has"
+            block = replace(block, size=most)
+        return self._memory.enter(block) or block
 
     def _kept_on(self, pod: Pod, found: Mapping[str, CpuSet], whole: Cgroup | None) -> NodeSet | None:
         """The nodes that a pod which asks for it is confined to now; None where it is not."""

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 from agent.core.accounting import invariants
 from agent.core.admission.node import Node
-from agent.core.cgroups.burstable import Standing, common, own_sets, standing
+from agent.core.cgroups.burstable import Standing, own_sets, standing
 from agent.engine.adopt import Adopter, AnnotatedGrant
 from agent.engine.fault_isolation import Isolated
 from agent.engine.migrate import Loss, migrate
@@ -134,7 +134,7 @@ def recover(
             if cgroup.level is Level.CONTAINER and uid == cgroup.pod_uid:
                 containers[name] = cgroup
     here = sorted((mine[uid] for uid in by_pod if uid in mine), key=lambda pod: (pod.created, pod.uid))
-    adopter = Adopter(node, base, {pod.uid: pod for pod in here}, words or {}, common(observed))
+    adopter = Adopter(node, base, {pod.uid: pod for pod in here}, words or {}, observed)
     adopted: list[str] = []
     for pod in here:
         if only is not None and pod.uid not in only:

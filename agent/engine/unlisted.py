@@ -72,7 +72,7 @@ def _with(
         uid, uid, NAMESPACE, tuple(Container(name, requests=each, limits=each) for name, each in sizes.items()),
         Qos.GUARANTEED,
     )  # fmt: skip
-    adopter = Adopter(node, node.release(ledger, uid), {uid: pod}, {})
+    adopter = Adopter(node, node.release(ledger, uid), {uid: pod}, {}, Observed(0))
     cgroups = {each.container_id: replace(each, cpus=own[each.container_id], mems=NodeSet()) for each in containers}
     if not adopter.adopt(pod, cgroups, None):
         return None

@@ -121,16 +121,20 @@ def test_an_older_checkpoint_is_completed_from_the_cgroups(tmp_path: Path) -> No
     after.check()
 
 
-def test_who_must_run_and_does_not_is_no_grant(tmp_path: Path) -> None:
-    """An init container that has ended is not missed; an app container without a cgroup leaves nothing to go by."""
+def test_what_runs_keeps_its_cpus_though_another_container_of_its_pod_does_not(tmp_path: Path) -> None:
+    """An init container that has ended is not missed; an app container without a cgroup gets CPUs later."""
     before = World(tmp_path)
     before.engine.pods_listed({"db", "pair"})
     before.see(manifest("db", inits=[container("setup", cpu="1")]), manifest("pair", container("a"), container("b")))
     before.start("db", "app")
     before.start("pair", "a")
     after = World(tmp_path, pods=before.pods.values())
-    assert (after.recovered.adopted, after.recovered.running) == (("db",), ("pair",))
-    assert after.holds("db") == before.holds("db")
+    assert (after.recovered.adopted, after.recovered.running) == (("db", "pair"), ())
+    assert (after.holds("db"), after.holds("pair", "a")) == (before.holds("db"), before.holds("pair", "a"))
+    after.engine.pods_listed(set(before.pods))
+    after.engine.reconcile()
+    assert (after.holds("pair", "a"), len(CpuSet.parse(after.holds("pair", "b")))) == (before.holds("pair", "a"), 2)
+    after.check()
 
 
 def test_s4_a_confined_pod_is_adopted_as_it_runs(tmp_path: Path) -> None:
@@ -384,3 +388,80 @@ def test_a_restarted_container_keeps_its_cpus_beside_the_cgroup_that_its_last_on
     after.engine.containers_seen({"7e" * 32: ("db", "app")})
     after.engine.pods_listed({"db", "cache", "web"})
     assert {each.path: str(each.effective_cpus) for each in after.cgroups.observe().cgroups}[new] == held
+
+
+UNLIKE: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "more was asked for": (
+        manifest("a", created=1), manifest("a", container(cpu="4"), created=1),
+        "resize not followed from 2 to 4 CPUs: the saved ledger was lost; it keeps CPUs 1-2",
+    ),
+    "less was asked for": (
+        manifest("a", created=1), manifest("a", container(cpu="1"), created=1),
+        "resize not followed from 2 to 1 CPUs: the saved ledger was lost; it keeps CPUs 1-2",
+    ),
+    "of a mixed container": (
+        manifest("a", created=1, mixed="app"), manifest("a", container(cpu="4"), created=1, mixed="app"),
+        "resize not followed from 2 to 4 CPUs: the saved ledger was lost; it keeps CPUs 1-2",
+    ),
+    "one beside it was to get some": (
+        manifest("a", container(), container("side", "500m"), created=1),
+        manifest("a", container(), container("side", "1"), created=1),
+        "resize not followed from 0 to 1 CPUs: the saved ledger was lost; it stays on the shared pool",
+    ),
+    "exclusive: none came": (manifest("a", created=1), manifest("a", created=1, exclusive="none"), ""),
+}  # fmt: skip
+"""A pod as it was granted CPUs, as it is now, and what is said of it when the ledger is lost."""
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["API at the start", "API late"])
+@pytest.mark.parametrize("name", UNLIKE)
+def test_a_set_that_stands_alone_is_adopted_though_it_is_not_what_is_asked_for(
+    tmp_path: Path, name: str, *, late: bool
+) -> None:
+    """Its container keeps its CPUs, what differs is a resize that waits, and neither pool nor newcomer gets them."""
+    first, now, said = UNLIKE[name]
+    before = World(tmp_path)
+    before.engine.pods_listed(set())
+    for body in (first, manifest("b", container(cpu="3"), created=2), manifest("c", container(cpu="1"), created=3)):
+        before.run(body)
+    ran = {uid: before.effective(uid) for uid in "abc"}
+    before.store.full = "No space left on device"  # less cannot be saved
+    before.see(now)
+    assert {uid: before.effective(uid) for uid in "abc"} == ran
+    pods = list(before.pods.values())
+    after = World(tmp_path, pods=() if late else pods)
+    after.pods = dict(before.pods)
+    if late:
+        after.engine.adopt(pods, before.names(), {}, set("abc"))
+    assert "; ".join(after.engine.ledger.pods["a"].why.values()) == said
+    assert {uid: after.holds(uid) for uid in "abc"} == {uid: before.holds(uid) for uid in "abc"}
+    after.engine.pods_seen(pods, ran=set("abc"))
+    after.engine.containers_seen(before.names())
+    after.engine.pods_listed(set("abc"))
+    after.engine.reconcile()
+    after.check()
+    less = name == "less was asked for"
+    assert all(CpuSet.parse(after.effective(uid)).issubset(CpuSet.parse(ran[uid])) for uid in "abc")
+    assert [len(CpuSet.parse(after.holds(uid))) for uid in "abc"] == [1 if less else 2, 3, 1]
+    after.see(manifest("d", created=9))
+    assert not CpuSet.parse(after.holds("d")) & CpuSet.union(CpuSet.parse(after.holds(uid)) for uid in "abc")
+
+
+def test_memory_that_could_not_grow_is_adopted_as_far_as_it_is_there(tmp_path: Path) -> None:
+    """Both pods stay bound to their node: what one asks for more since does not take the other's."""
+    machine = "2 sockets x 1 node x 4 cores x 1 thread, 1G per node"
+    before = World(tmp_path, machine=machine, settings=MEMORY)
+    before.engine.pods_listed(set())
+    for uid in "ab":
+        before.run(manifest(uid, container(cpu="1", memory="400Mi"), created=ord(uid)))
+    assert before.engine.ledger.grant("a", "app").mems == before.engine.ledger.grant("b", "app").mems
+    before.see(manifest("a", container(cpu="1", memory="800Mi"), created=ord("a")))
+    after = World(tmp_path, machine=machine, settings=MEMORY, pods=before.pods.values())
+    sizes = {uid: after.engine.ledger.grant(uid, "app").memory[0].size >> 20 for uid in "ab"}
+    assert sizes == {"a": 800, "b": 124}
+    assert after.engine.ledger.pods["b"].why["app"] == (
+        "resize not followed: NUMA nodes 0 have no 289406976 bytes of memory more; it keeps what it has"
+    )
+    after.engine.pods_listed({"a", "b"})
+    assert [after.engine.ledger.pods[uid].bind_memory for uid in "ab"] == [True, True]
+    after.check()
