@@ -23,6 +23,15 @@ class Qos(StrEnum):
     BEST_EFFORT = "BestEffort"
 
 
+class Stage(StrEnum):
+    """How far a pod has come, by what the cluster said of it."""
+
+    NAMED = "named"  # its spec names the node: neither a scheduler nor the kubelet has said anything of it
+    BOUND = "bound"  # a scheduler bound it, and the kubelet has said nothing of it yet
+    ACCEPTED = "accepted"  # the kubelet has: it runs, or is about to
+    LEAVING = "leaving"  # it has a deletion timestamp, and has not ended
+
+
 class ContainerKind(StrEnum):
     """A sidecar is an init container whose own restartPolicy is Always."""
 
@@ -60,6 +69,7 @@ class Pod:
         filled_in: of `requests` those that the manifest lacks, and that the API server fills in. Not kept.
         untold: containers ("" for the pod's own resources) of which the kubelet's status says no amounts: theirs are
             the specification's (`agent.model.allocated`).
+        stage: of a pod that no API server shows: ACCEPTED. No part of what is saved.
     """
 
     uid: str
@@ -76,6 +86,7 @@ class Pod:
     annotations: Mapping[str, str] = field(default_factory=dict)
     filled_in: frozenset[str] = field(default=frozenset(), compare=False)
     untold: frozenset[str] = field(default=frozenset(), compare=False)
+    stage: Stage = field(default=Stage.ACCEPTED, compare=False)
 
     @property
     def key(self) -> str:

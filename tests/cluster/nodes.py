@@ -32,7 +32,7 @@ from agent.model.pod import Qos
 from agent.observe.metrics import FRESH
 from tests import patience, scraped
 from tests.cluster.control_plane import ApiError, ControlPlane
-from tests.cluster.objects import Object, namespace, node, pod
+from tests.cluster.objects import SCHEDULED, Object, namespace, node, pod
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 SYSTEM = "numalign-system"
@@ -111,8 +111,14 @@ class Place:
         others = more.pop("others", {})
         body = pod(name, self.name, space=space or self.name, cpu=cpu, **more)
         body["metadata"]["annotations"] = {**notes, **others}
+        return self.bound(body)
+
+    def bound(self, body: Object) -> Object:
+        """A pod on this node, which it has from a scheduler."""
         (stored,) = self.cluster.create(body)
-        return stored
+        metadata = stored["metadata"]
+        path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/status"
+        return self.cluster.call("PATCH", path, SCHEDULED, kind=STRATEGIC)  # type: ignore[no-any-return]  # JSON
 
     def there(self, name: str) -> bool:
         """Whether the API has a pod of this name."""

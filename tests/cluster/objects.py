@@ -36,6 +36,10 @@ def pod(
     }  # fmt: skip
 
 
+SCHEDULED = {"status": {"conditions": [{"type": "PodScheduled", "status": "True"}]}}
+"""What the scheduler's binding writes into a pod's status, as a patch: these pods come with their node."""
+
+
 def cluster_role(name: str, *rules: Object) -> Object:
     """A role of the whole cluster."""
     return {

@@ -67,7 +67,7 @@ def test_s12_one_owners_refusals_end(place: Make) -> None:
                 "ownerReferences": owner,
                 "annotations": {"numalign.io/on-misalignment": "fail", "numalign.io/policy": "single-numa-node"},
             }
-            node.cluster.create(body)
+            node.bound(body)
             wait(partial(node.condition, name), what="the word")
         wait(lambda: node.events("TooManyRefusals", "b"), what="the Event")
         wait(lambda: node.pod("a")["spec"].get("activeDeadlineSeconds") == 1, what="the first one's end")

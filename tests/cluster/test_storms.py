@@ -37,7 +37,7 @@ class Storm:
         self.cluster = cluster
 
     def template(self, annotations: dict[str, str], cpu: str, **spec: Any) -> Object:  # noqa: ANN401 - a pod's
-        """Of pods that are bound to the node already: there is no scheduler here."""
+        """Of pods that name their node: there is no scheduler here."""
         body = pod("x", self.node.name, cpu=cpu, **spec)
         return {"metadata": {"annotations": annotations, "labels": {"app": "storm"}}, "spec": body["spec"]}
 
@@ -64,9 +64,15 @@ class Storm:
         return found
 
     def pods(self) -> list[Object]:
-        """All that there ever were, since nobody deletes one; those whose time is over are ended on the way."""
+        """All that there ever were, since no pod is deleted.
+
+        The kubelet accepts those that it has not yet, and ends those whose time is over, on the way.
+        """
         found: list[Object] = self.cluster.call("GET", f"/api/v1/namespaces/{self.node.name}/pods")["items"]
         for each in found:
+            if "startTime" not in each["status"]:
+                accepted = {"status": {"startTime": each["metadata"]["creationTimestamp"]}}
+                self.node.patch(each["metadata"]["name"], accepted, "/status")
             if each["spec"].get("activeDeadlineSeconds") == 1 and each["status"]["phase"] == "Pending":
                 ended = {"status": {"phase": "Failed", "reason": "DeadlineExceeded"}}
                 self.node.patch(each["metadata"]["name"], ended, "/status")

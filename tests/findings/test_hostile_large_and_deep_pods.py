@@ -21,6 +21,7 @@ from agent.model.podspec import MAX_CONTAINERS
 from tests.hostile import objects
 from tests.hostile.kinds import DEEP, LITERALS, Object
 from tests.hostile.objects import KINDS, Hostile
+from tests.matrix.api_objects import bound
 from tests.matrix.conftest import Make, agents, make  # noqa: F401 - fixtures
 from tests.matrix.node import Node
 
@@ -129,7 +130,7 @@ def bring(node: Node, kind: str, count: int) -> None:
     node.api.put("namespaces", {"metadata": {"name": objects.SPACE}})
     for number in range(count):
         body = objects.make(1, number, (kind,)).body
-        node.api.put("pods", {**body, "spec": {**body["spec"], "nodeName": node.name}})
+        node.api.put("pods", bound(body, node.name))
 
 
 def figure(node: Node, name: str) -> int:

@@ -17,6 +17,7 @@ from tests.hostile import claims
 from tests.hostile.asking import taken
 from tests.hostile.kinds import LITERALS, Object
 from tests.hostile.objects import LARGEST, SPACE, Hostile, distinct, stripped, whole
+from tests.matrix.api_objects import bound
 from tests.matrix.judge import entitled
 from tests.matrix.node import Node
 from tests.matrix.standin_nri import NriRefusedError
@@ -58,7 +59,7 @@ def arriving(node: Node, pods: Iterable[Hostile]) -> Iterator[Hostile]:
     claims.publish(node)
     for pod in distinct(list(pods)):
         claims.allocate(node, pod)
-        node.api.put("pods", {**pod.body, "spec": {**pod.body["spec"], "nodeName": node.name}})
+        node.api.put("pods", bound(pod.body, node.name))
         yield pod
 
 

@@ -50,6 +50,14 @@ def failure(code: int, message: str) -> web.Response:
     return web.json_response(body, status=code, headers=headers)
 
 
+def bound(body: Object, node: str) -> Object:
+    """A pod as a scheduler leaves it: on a node, with its condition. A status that is no object stays as it is."""
+    status = body.get("status", {})
+    if isinstance(status, dict) and isinstance(conditions := status.get("conditions", []), list):
+        status = {**status, "conditions": [*conditions, {"type": "PodScheduled", "status": "True"}]}
+    return {**body, "spec": {**body["spec"], "nodeName": node}, "status": status}
+
+
 def brief(body: Object) -> Object:
     """The metadata alone, as answers to writes have them."""
     return {"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": body.get("metadata", {})}

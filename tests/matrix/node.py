@@ -40,7 +40,7 @@ from agent.model.ledger import Ledger
 from tests import scraped
 from tests.matrix import judge as judging
 from tests.matrix.agents import Agent, Agents
-from tests.matrix.api_objects import Object
+from tests.matrix.api_objects import Object, bound
 from tests.matrix.journal import EFFECTIVE, REFUSE, Journal, acting, beside, install
 from tests.matrix.kubelet import Kubelet, Running
 from tests.matrix.life import CHECKPOINT
@@ -239,11 +239,11 @@ class Node:
         }  # fmt: skip
         if created:
             metadata["creationTimestamp"] = created
-        return self.api.put("pods", {
+        return self.api.put("pods", bound({
             "apiVersion": "v1", "kind": "Pod", "metadata": metadata,
-            "spec": {"nodeName": self.name, "containers": containers, **(spec or {})},
+            "spec": {"containers": containers, **(spec or {})},
             "status": {"phase": "Pending", "conditions": []},
-        })  # fmt: skip
+        }, self.name))  # fmt: skip
 
     def run(self, name: str, **more: Any) -> Running | None:  # noqa: ANN401 - as `create` takes them
         """Create a pod and start it, when the agent has had its say where it is there; None where it is refused."""

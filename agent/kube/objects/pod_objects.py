@@ -13,13 +13,14 @@ from typing import Any
 from agent.errors import MalformedError
 from agent.kube.objects.mirrors import Mirrors
 from agent.model.allocated import allocated, statuses_in
-from agent.model.fields import mapping_of, plain, seconds_of
+from agent.model.fields import mapping_of, mappings_in, plain, seconds_of
 from agent.model.notes import bounded
-from agent.model.pod import Pod
+from agent.model.pod import Pod, Stage
 from agent.model.podspec import noted, pod_from
 
 Raw = Mapping[str, Any]
 ENDED = frozenset({"Succeeded", "Failed"})
+SCHEDULED = "PodScheduled"
 MARKS = tuple(f"kubernetes.io/config.{part}" for part in ("hash", "mirror", "source"))
 _IDENTITY = ("uid", "namespace", "name", "creationTimestamp", "deletionTimestamp", "ownerReferences")
 MAX_ID = 256
@@ -71,7 +72,7 @@ def seen(body: Raw, defaults: Mapping[str, str] | None = None, mirrors: Mirrors 
         mirrors.note(body, pod)
     pod = _called(body, pod, mirrors)
     asked = bounded({**(defaults or {}), **pod.annotations})
-    pod = allocated(noted(replace(pod, annotations=asked)), body)
+    pod = allocated(noted(replace(pod, annotations=asked, stage=_stage(body))), body)
     status = mapping_of(body.get("status"))
     containers, started, since = {}, False, list[float]()
     for entry in statuses_in(status):
@@ -114,6 +115,24 @@ def _called(body: Raw, pod: Pod, mirrors: Mirrors | None) -> Pod:
 def _hashed(body: Raw, pod: Pod) -> bool:
     """Whether the uid of a pod of the API is the hash that it carries."""
     return identity(body)[0] not in ("", pod.uid)
+
+
+def _stage(body: Raw) -> Stage:
+    """How far a pod has come.
+
+    The API server drops the status that an author writes, and says PodScheduled where a scheduler binds a pod
+    (pods/binding). A pod whose author wrote spec.nodeName has neither until the kubelet has accepted it: then the
+    kubelet writes startTime, PodScheduled and its containers' states; one that it refuses becomes Failed at once.
+    """
+    spec, status = mapping_of(body.get("spec")), mapping_of(body.get("status"))
+    accepted = bool(status.get("startTime")) or any(statuses_in(status))
+    conditions = mappings_in(status.get("conditions"))
+    scheduled = any((each.get("type"), each.get("status")) == (SCHEDULED, "True") for each in conditions)
+    if not accepted and not scheduled and spec.get("nodeName"):
+        return Stage.NAMED
+    if "deletionTimestamp" in mapping_of(body.get("metadata")):
+        return Stage.LEAVING
+    return Stage.BOUND if scheduled and not accepted else Stage.ACCEPTED
 
 
 def identity(body: Raw) -> tuple[str, str]:

@@ -158,7 +158,7 @@ _SPEC = _object(
     containers=_list(_CONTAINER, MAX_CONTAINERS + 1),
     resourceClaims=_list(_object(name=_leaf, resourceClaimName=_leaf), MOST_CLAIMS),
 )  # fmt: skip
-_CONDITION = _object(type=_leaf, lastTransitionTime=_leaf)
+_CONDITION = _object(type=_leaf, status=_leaf, lastTransitionTime=_leaf)
 _OUR_CONDITION = _object(
     type=_leaf, status=_leaf, reason=_leaf, message=lambda value: value[:2000] if isinstance(value, str) else value,
     lastTransitionTime=_leaf,
@@ -181,9 +181,9 @@ _POD = _object(
     ),
     spec=_spec,
     status=_object(
-        phase=_leaf, reason=_leaf, qosClass=_leaf, resources=_RESOURCES, allocatedResources=_amounts,
-        conditions=_list(_condition, MAX_CONTAINERS), initContainerStatuses=_STATUS, containerStatuses=_STATUS,
-        ephemeralContainerStatuses=_STATUS,
+        phase=_leaf, reason=_leaf, startTime=_leaf, qosClass=_leaf, resources=_RESOURCES,
+        allocatedResources=_amounts, conditions=_list(_condition, MAX_CONTAINERS), initContainerStatuses=_STATUS,
+        containerStatuses=_STATUS, ephemeralContainerStatuses=_STATUS,
         resourceClaimStatuses=_list(_object(name=_leaf, resourceClaimName=_leaf), MOST_CLAIMS),
         extendedResourceClaimStatus=_object(
             resourceClaimName=_leaf,
