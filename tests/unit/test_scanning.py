@@ -209,3 +209,20 @@ def test_the_threads_of_a_cgroup_and_of_those_below_are_asked(tmp_path: Path) ->
     finally:
         over.set()
         other.join()
+
+
+@pytest.mark.parametrize("more", ["/3", "/1/deep/deep/deep/deep/deep/deep/deep/deep"], ids=["many", "deep"])
+def test_s13_what_was_not_looked_at_may_hold_a_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str
+) -> None:
+    """v1 asks each cgroup for its processes: where some are beyond the bounds, container and pod count as living."""
+    monkeypatch.setattr("agent.host.cgroups.scanning.MOST_INNER", 2 if more == "/3" else 20)
+    tree = Scratch.create(tmp_path / "s", cpus=CpuSet.of(0), nodes=NodeSet.of(0), setup=Layout(version=1))
+    pod = tree.add_pod(UID, G)
+    path = tree.add_container(UID, ID, processes=0)
+    cgroups = Cgroups(tree.folder)
+    for name in ("1", "2"):
+        tree._make(f"{path}/{name}")
+    assert not any(each.populated for each in cgroups.observe().cgroups if each.pod_uid)
+    tree._make(f"{path}{more}")
+    assert {pod, path} <= {each.path for each in cgroups.observe().cgroups if each.populated}

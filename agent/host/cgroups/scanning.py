@@ -6,7 +6,7 @@ containers below it. Deeper levels: on v1 all of them, since they bind their par
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from agent.core.cgroups.desired import RUNTIME_INNER
@@ -90,12 +90,13 @@ def scan(mounts: Mounts, kubepods: str) -> Observed:
     found = _Scan(mounts)
     if kubepods:
         found.kubepods(kubepods)
-    return Observed(mounts.version, tuple(_populated(found.cgroups) if mounts.version == 1 else found.cgroups))
+    cgroups = _populated(found.cgroups, found.unread) if mounts.version == 1 else found.cgroups
+    return Observed(mounts.version, tuple(cgroups))
 
 
-def _populated(cgroups: list[Cgroup]) -> list[Cgroup]:
-    """As cgroup.events of v2 tells it: processes below count too."""
-    busy = {cgroup.path for cgroup in cgroups if cgroup.populated}
+def _populated(cgroups: list[Cgroup], unread: Collection[str]) -> list[Cgroup]:
+    """As cgroup.events of v2 tells it: processes below count too; where not all was looked at, there may be one."""
+    busy = {cgroup.path for cgroup in cgroups if cgroup.populated or cgroup.path in unread}
     for cgroup in reversed(cgroups):
         if cgroup.path in busy:
             busy.add(cgroup.path.rpartition("/")[0])
@@ -107,6 +108,8 @@ class _Scan:
     mounts: Mounts
     cgroups: list[Cgroup] = field(default_factory=list)
     inner: int = 0
+    unread: set[str] = field(default_factory=set)
+    """Cgroups of v1 below which not everything was looked at."""
 
     def kubepods(self, path: str) -> None:
         name = path.rpartition("/")[2]
@@ -130,15 +133,17 @@ class _Scan:
 
     def _container(self, path: str, qos: Qos, uid: str, container_id: str, depth: int = 0) -> None:
         level = Level.INNER if depth else Level.CONTAINER
-        if not self._add(path, level, qos, uid, container_id) or depth == _INNER_DEPTH:
+        if not self._add(path, level, qos, uid, container_id):
             return
         if self.mounts.version == 2:  # noqa: PLR2004 - because the version
             if depth == 0:
                 self._add(f"{path}/{RUNTIME_INNER}", Level.INNER, qos, uid, container_id)
             return
-        for child in reading.folders(self.mounts.cpuset + path, MOST_INNER) or ():
+        for child in reading.folders(self.mounts.cpuset + path, MOST_INNER + 1) or ():
             self.inner += 1
-            if self.inner <= MOST_INNER:
+            if self.inner > MOST_INNER or depth == _INNER_DEPTH:
+                self.unread.add(path)
+            else:
                 self._container(f"{path}/{child}", qos, uid, container_id, depth + 1)
 
     def _below(self, path: str) -> list[str]:
