@@ -20,6 +20,7 @@ from agent.core.devices.kubelet import (
     handed_over,
     left_to_plugins,
     merged,
+    nowhere,
     owners,
     too_late,
 )
@@ -87,9 +88,10 @@ class DeviceTracker:
         return found
 
     def offer(self, offered: Iterable[Offered]) -> tuple[DeviceTracker, tuple[str, ...]]:
-        """Take in what plugins offer; sentences on what the settings select of it, each told once (safety.md S22)."""
+        """Take in what plugins offer; sentences on what is odd about it, each told once (safety.md S22)."""
         offered = tuple(offered)
-        found = clashes(self.plain.inventory, self.plain.seen, merged([offered, everything(self.given)]))
+        known, machine = merged([offered, everything(self.given)]), self.plain.seen
+        found = (*clashes(self.plain.inventory, machine, known), *nowhere(machine, known))
         new = tuple(each for each in found if each not in self.reported)
         return replace(self, offered=offered, reported=frozenset(found)), new
 

@@ -24,13 +24,15 @@ from typing import Any
 from agent.errors import KubeError
 from agent.kube.client import MERGE, KubeClient
 from agent.kube.fingerprint import METHOD, counts, fingerprint
+from agent.model.fields import mappings_in
 from agent.model.idset import CpuSet
 from agent.model.ledger import Ledger
 from agent.model.machine import Machine, NumaNode
 from agent.model.pod import Pod
 from agent.model.rules import Policy, Rules
 
-API = "topology.node.k8s.io/v1alpha2"
+GROUP, VERSION = "topology.node.k8s.io", "v1alpha2"
+API = f"{GROUP}/{VERSION}"
 PATH = f"/apis/{API}/noderesourcetopologies"
 WRITER = "numalign.io/publisher"
 SUMMARY = "numalign.io/summary"
@@ -196,6 +198,18 @@ class TopologyPublisher:
     def forget(self) -> None:
         """Look at the stored object again at the next publishing: somebody may have removed or changed it."""
         self._last = None
+
+    def missing(self) -> str:
+        """Why there is no such object to write, where the API server does not know its kind; raises KubeError."""
+        crd = f"the CRD noderesourcetopologies.{GROUP}"
+        try:
+            found = self._client.call("GET", f"/apis/{GROUP}", verb="GET apis")
+        except KubeError as error:
+            if error.status != NOT_FOUND:
+                raise
+            return f"{crd} is not installed: not published"
+        versions = sorted({str(each.get("version")) for each in mappings_in(found.get("versions"), MAX_ZONES)})
+        return f"{crd} has {', '.join(versions)} and lacks {VERSION}: not published; update the CRD"
 
     def withdraw(self, node: str) -> None:
         """Remove the object where it is ours; raises KubeError."""

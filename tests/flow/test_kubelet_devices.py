@@ -255,3 +255,20 @@ def test_what_is_waited_for() -> None:
     assert awaited(pod, {GPU}, None) == {}
     assert awaited(pod, (), {"app": (gpu("g0", 0),)}) == {"app": {GPU: 1}}
     assert awaited(pod, (), {"app": (gpu("g0", 0), gpu("g1", 1))}) == {}
+
+
+def test_a_plugin_that_names_nodes_that_the_machine_lacks_is_told_of_once(tmp_path: Path) -> None:
+    """One sentence for the resource, not one for each device; again only after the plugin was right in between."""
+    made = world(tmp_path)
+
+    def told() -> int:
+        text = f"devices: the device plugin of {GPU} names NUMA nodes 7, which this machine lacks (it has 0-1)"
+        return sum(each.startswith(text) for kind, each in made.ears.problems if kind == "devices")
+
+    for _ in range(3):
+        made.engine.devices_offered([gpu("g0", 0), gpu("odd", 7), gpu("odder", 1, 7)])
+    assert told() == 1
+    made.engine.devices_offered([gpu("g0", 0)])
+    assert told() == 1
+    made.engine.devices_offered([gpu("odd", 7)])
+    assert told() == 2

@@ -128,3 +128,22 @@ def test_a_node_of_a_cluster_starts_with_the_settings_of_before(tmp_path: Path) 
         assert node.world.effective("db") == "1-2"
         config.write_text(json.dumps(node.world.settings), "utf-8")
         until(lambda: "topologyManagerPolicy" not in page(agent, "/readyz")[1])
+
+
+def test_a_pod_whose_cpus_are_reserved_by_now_is_named(
+    tmp_path: Path, config: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It keeps them, and that is said once: when the settings change, and at a start with them."""
+    said = "CPUs 0-1 are reserved, and pod default/db keeps them until it ends: it was granted them before"
+    for change in (True, False):
+        caplog.clear()
+        with serving(tmp_path, config=config) as node:
+            if change:
+                assert said not in caplog.text
+                replaced(config, "reservedSystemCPUs: 0-1\n")
+            eventually(lambda: said in caplog.text)
+            assert node.held() == {"db": "0-1"}
+            replaced(config, "reservedSystemCPUs: 0-1\nonMisalignment: wait\n")
+            eventually(lambda node=node: node.node.engine.node.rules.on_misalignment == "wait")  # type: ignore[misc] # bound here
+        assert caplog.text.count(said) == 1
+        replaced(config, "reservedSystemCPUs: 0-1\n")

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent.app.cluster.topology_loop import TopologyLoop
+from agent.errors import KubeError
 from agent.kube.fingerprint import counts, fingerprint
-from agent.kube.topology_crd import topology_object
+from agent.kube.topology_crd import TopologyPublisher, topology_object
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Confinement, CpuBooks, Ledger, MemoryBooks, NodeBook
 from agent.model.machine import Cpu, Machine, NumaNode
 from agent.model.pod import Container, ContainerKind, Pod, Qos
 from agent.model.rules import Policy, Rules, TopologyRules
+from tests.flow.told import Api
+from tests.flow.world import World
+from tests.patience import PATIENCE, until
 
 LONG = ("ns-with-a-very-long-name-over-32-bytes-xx", "pod-with-a-very-long-name-over-32-bytes-xx")
 GIB = 1 << 30
@@ -143,3 +149,31 @@ def test_ids_above_63_are_left_out() -> None:
     """scheduler-plugins panics on node 64; zones end at node-63."""
     body = zones((0, 200))
     assert len(body["zones"]) == 64
+
+
+@pytest.mark.parametrize(
+    ("versions", "said"),
+    [
+        (None, "is not installed: not published"),
+        (["v1alpha1"], "has v1alpha1 and lacks v1alpha2: not published; update the CRD"),
+    ],
+)
+def test_why_there_is_no_such_object_to_write(tmp_path: Path, versions: list[str] | None, said: str) -> None:
+    """The API server answers 404 alike where the CRD is not installed and where it has older versions alone."""
+    api = Api()
+
+    def answer(_method: str, path: str, _body: object) -> dict[str, Any]:
+        if versions is None or path != "/apis/topology.node.k8s.io":
+            raise KubeError(404, path)
+        return {"kind": "APIGroup", "versions": [{"version": each} for each in versions]}
+
+    api.answer = answer
+    problems = list[str]()
+    loop = TopologyLoop(
+        TopologyPublisher(api), "n1", snapshot=World(tmp_path).engine.at_rest, node_uid=lambda: "u",  # type: ignore[arg-type] # what is used
+        enforcing=lambda: True, problem=problems.append, every=0.01,
+    )  # fmt: skip
+    loop.start()
+    until(lambda: problems, "the sentence")
+    loop.stop(PATIENCE)
+    assert problems == [f"the CRD noderesourcetopologies.topology.node.k8s.io {said}"]

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from agent.core.devices.books import groups_held
-from agent.engine.fault_isolation import sentence
+from agent.engine.fault_isolation import Isolated, sentence
 from agent.engine.state import State
 from agent.errors import KubeError
 from agent.kube.topology_crd import NOT_FOUND, TopologyPublisher, topology_object
@@ -87,7 +87,8 @@ class TopologyLoop:
                 if not isinstance(error, KubeError):
                     self._tell(f"this node's NodeResourceTopology is not published: {sentence(error)}")
                 if missing:
-                    self._tell("the CRD noderesourcetopologies.topology.node.k8s.io is not installed: not published")
+                    with Isolated(lambda _error: None):  # away meanwhile: told with the next attempt
+                        self._tell(self._publisher.missing())
                 delay = _about(AGAIN) if missing else _about(min(LONGEST, 2 * delay))
 
     def step(self) -> bool:

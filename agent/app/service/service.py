@@ -25,6 +25,7 @@ from agent.app.service.gauges import Locality, shown
 from agent.app.service.machine_watch import second_opinion
 from agent.app.service.node_events import NodeEvents
 from agent.app.statedir.loading import tell_answers
+from agent.app.statedir.node_allocatable import kept_by_pods
 from agent.app.statedir.unplaced_pods import UnplacedPods
 from agent.core.machines.changes import changes
 from agent.engine.engine import Engine
@@ -181,6 +182,7 @@ class NodeService(Generic[Source]):
         self.address = ""
         self._locality = Locality(parts.cgroups)
         self._missing: dict[str, str] = {}
+        self._kept: tuple[str, ...] = ()
         self._tell_machine()
 
     def __enter__(self) -> Self:
@@ -326,6 +328,11 @@ class NodeService(Generic[Source]):
             LOG.warning("%s", text)
         for text in second_opinion(now.machine, self.setup.root):
             LOG.warning("cross-check: %s", text)
+        kept, before = kept_by_pods(self.engine.snapshot.node, self.engine.snapshot.ledger), self._kept
+        self._kept = kept
+        for text in kept:
+            if text not in before:
+                self.parts.reporters.problem("reservation", text)
 
     def _stumbled(self, error: Exception) -> None:
         """A piece of work of the loop went wrong: told; the loop goes on, and tries it again."""

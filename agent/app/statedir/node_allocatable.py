@@ -15,6 +15,8 @@ from pathlib import Path
 
 from agent.app.statedir import json_file as small_files
 from agent.core.admission.node import Node
+from agent.core.cgroups.desired import own_of
+from agent.model.ledger import Ledger
 from agent.model.quantity import show_bytes, units
 from agent.settings import Settings
 from agent.settings.from_node import derives_cpus, derives_memory
@@ -97,6 +99,15 @@ def sentences(settings: Settings, node: Node, kept: NodeAllocatable) -> Iterator
         whence = "from the Node's capacity less allocatable" if kept.memory else "what Node Allocatable comes to"
         source = whence if derives_memory(settings) else "as the settings say"
         yield f"reserved memory {text or 'none'}: {source}"
+
+
+def kept_by_pods(node: Node, ledger: Ledger) -> tuple[str, ...]:
+    """Which pods hold CPUs that are reserved by now: these were granted under other settings, and stay with them."""
+    return tuple(
+        f"CPUs {held} are reserved, and pod {record.pod.key} keeps them until it ends: it was granted them before"
+        for uid, record in sorted(ledger.pods.items())
+        if (held := own_of(ledger, uid) & node.reserved)
+    )
 
 
 def mismatch(node: Node, kept: NodeAllocatable) -> int:

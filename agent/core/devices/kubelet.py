@@ -192,6 +192,19 @@ def clashes(inventory: DeviceInventory, machine: Machine, offered: Iterable[Offe
     return tuple(found)
 
 
+def nowhere(machine: Machine, offered: Iterable[Offered]) -> tuple[str, ...]:
+    """Devices of plugins that are said to be near NUMA nodes that the machine lacks, a sentence for each resource."""
+    lacking: dict[str, NodeSet] = {}
+    for device in offered:
+        if odd := device.nodes - machine.node_set:
+            lacking[device.resource] = lacking.get(device.resource, NodeSet()) | odd
+    return tuple(
+        f"devices: the device plugin of {resource} names NUMA nodes {nodes}, which this machine lacks (it has "
+        f"{machine.node_set}): they do not count for the place of its devices"
+        for resource, nodes in sorted(lacking.items())
+    )
+
+
 def places(ledger: Ledger, inventory: DeviceInventory, uid: str) -> dict[str, tuple[Offered, ...]]:
     """The kubelet's devices that a pod holds, with where they are, by container."""
     known = {(resource, each.id): each.nodes for resource in inventory.reported for each in inventory.of(resource)}
