@@ -10,11 +10,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from agent.core.admission.resize import pending
-from agent.engine import transitions
+from agent.engine import second_look, transitions
 from agent.engine.adopt import AnnotatedGrant
 from agent.engine.enforcer import Enforcer
 from agent.engine.fault_isolation import Isolated, one_by_one, sentence
 from agent.engine.keeper import Keeper
+from agent.engine.leavers import is_open
 from agent.engine.ports import Reporter
 from agent.engine.reconciler import Reconciler
 from agent.engine.recover import recover
@@ -26,6 +27,9 @@ from agent.model.cgroup import Observed
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.pod import Pod
 from agent.model.rules import OnMisalignment
+
+MOST_AGAIN = 16
+"""Refused pods that are decided once more at one release; the rest has its turn at the next."""
 
 
 class Admitter:
@@ -51,6 +55,9 @@ class Admitter:
         self._reconciler = reconciler
         self._enforcer = enforcer
         self._reporter, self._moment = reporter, moment
+        self._looks = 0
+        self._looked: dict[str, tuple[int, tuple[object, ...]]] = {}
+        """Refused pods -> the look at which they were decided last, and the ledger and managers of then."""
 
     @property
     def _state(self) -> State:
@@ -91,7 +98,10 @@ class Admitter:
                 self._reporter.problem("unlisted", text)
 
     def let_in(self) -> None:
-        """Room may have appeared: whoever waits for it is tried, in order of arrival (safety.md S11)."""
+        """Room may have appeared: the pods that wait for it are tried, in order of arrival (safety.md S11).
+
+        Then those that were refused and of which no container exists yet (`agent.engine.second_look`).
+        """
         before, told, passed = self._state, list[Pod](), set[str]()
         line = queue_of(before.pods, before.node.rules)
         came = {uid: before.pods[uid].since if uid in before.pods else 0.0 for uid in pending(before.ledger)}
@@ -106,10 +116,33 @@ class Admitter:
             passed.update(uids)
             told.extend(step.to_report)
 
+        def once_more(uids: Sequence[str]) -> None:
+            step = second_look.once_more(self._state, uids, self._moment())
+            self._keeper.commit(step.state)
+            told.extend(step.to_report)
+            for text in step.problems:
+                self._reporter.problem("set-aside", text)
+
         if moving and not before.unwritable:
             one_by_one(sorted(moving, key=lambda uid: (came[uid], uid)), enter, self._failed)
+        if not before.unwritable:
+            one_by_one(self._looked_at_again(aside), once_more, self._failed)
         if told:
             self.settle(before.ledger, told)
+
+    def _looked_at_again(self, aside: Collection[str]) -> list[str]:
+        """Uids of refused pods that are decided once more now: few at once, those first that were not for longest."""
+        state = self._state
+        found = [uid for uid in second_look.candidates(state, self._moment()) if uid not in aside]
+        now, self._looked = (state.ledger, state.node), {uid: self._looked.get(uid, (0, ())) for uid in found}
+        due = [
+            uid for uid in found
+            if is_open(state.pods[uid]) or [*map(id, self._looked[uid][1])] != [*map(id, now)]
+        ]  # fmt: skip
+        chosen = {*sorted(due, key=lambda uid: self._looked[uid][0])[:MOST_AGAIN]}
+        self._looks += 1
+        self._looked |= dict.fromkeys(chosen, (self._looks, now))
+        return [uid for uid in found if uid in chosen]
 
     def again(self, tried: Collection[TrackedPod]) -> None:
         """Decide once more on pods that have not ended (safety.md S13); those that are in now are told."""
@@ -170,13 +203,13 @@ class Admitter:
             self._keeper.note(transitions.devices_once_more(self._state, before, uid))
 
     def free_ended(self) -> None:
-        """Release pods that ended and whose cgroups are gone; forget them."""
+        """Release pods that ended and have no process in a cgroup any more (safety.md S13); forget them."""
         state, freed = self._state, list[str]()
         ended = [uid for uid, known in state.pods.items() if known.ended]
         observed = self._reconciler.observe() if ended and state.listed else None
         if observed is None:
             return
-        alive = {cgroup.pod_uid for cgroup in observed.cgroups}
+        alive = {cgroup.pod_uid for cgroup in observed.cgroups if cgroup.populated}
         if not state.node.rules.cpu.static:
             self._enforcer.learn(state.ledger, state.node.rules, state.node.machine, observed)
         later = state.retries.later(self._moment().now)

@@ -19,7 +19,7 @@ from agent.core.cgroups import drift
 from agent.core.cgroups.burstable import common
 from agent.core.cgroups.desired import DesiredSets, Names, left_over, managed, one_by_one, parent_of, without
 from agent.core.cgroups.enforced import Look, after, unenforced
-from agent.core.cgroups.naming import latest, named, nameless, of_pods
+from agent.core.cgroups.naming import latest, named, nameless, of_pods, several
 from agent.core.cgroups.plan import CPUS, MEMS, plan
 from agent.core.cgroups.release import quota_plan, release_plan
 from agent.core.cgroups.writers import flapping
@@ -78,6 +78,8 @@ class Enforcer:
         self._unbound_since: dict[str, float] = {}
         self._nameless_since: dict[str, float] | None = None
         """Containers and sandboxes that nobody named: id -> when they were seen first; None before any look."""
+        self._several: set[str] = set()
+        """Uids of the pods with more than a sandbox at the last look."""
         self._read: set[str] = set()
         """Ids of the containers whose cgroups were read, as long as they have names."""
         self.given_up = False
@@ -107,7 +109,13 @@ class Enforcer:
         observed = self._cgroups.observe()
         there = {each.container_id for each in observed.cgroups if each.level is Level.CONTAINER}
         self.names = latest(self.names, there)
+        self._several = several(observed)
         return observed
+
+    def running(self) -> set[str]:
+        """Uids of the pods of which a container exists or did, named or not; a sandbox is none."""
+        heard = (spot for names in (self.names, *self.announced) for spot in names.values())
+        return {uid for uid, _ in heard} | self._several
 
     def hear(self, names: Mapping[str, tuple[str, str]]) -> None:
         """Names from whoever must not wait for the engine's lock, and may put their containers where they belong.

@@ -21,12 +21,13 @@ from agent.core.admission.node import Node
 from agent.core.cgroups.naming import worth_saving
 from agent.core.devices.books import shared_sentences
 from agent.core.devices.kubelet import Given, Offered
-from agent.engine import transitions
+from agent.engine import early, second_look, transitions
 from agent.engine.admitter import Admitter
 from agent.engine.adopt import AnnotatedGrant
 from agent.engine.enforcer import Enforcer
 from agent.engine.fault_isolation import Isolated, one_by_one, sentence
 from agent.engine.keeper import Keeper
+from agent.engine.leavers import is_open
 from agent.engine.memory_pressure import MemoryPressure, Room
 from agent.engine.migrate import Migrated
 from agent.engine.obstacle import with_obstacle
@@ -69,6 +70,7 @@ class Engine:
     ) -> None:  # fmt: skip
         self._lock = threading.RLock()
         self._reporter, self._exempt, self._clock = reporter, exempt, clock
+        self._looked = clock()
         self._enforcer = Enforcer(cgroups, steps, clock=clock, halting=halting)
         self._keeper = Keeper(
             transitions.begun(node, ledger, switches, saved=saved, complete=complete), store, reporter, steps,
@@ -136,9 +138,13 @@ class Engine:
         self._enforcer.halted = halted
 
     def repair_in(self) -> float | None:
-        """Seconds until a repair that waits for its turn may be made; None when none waits."""
-        due = self.snapshot.repair_due
-        return None if due is None or self.switches.observe_only else max(0.0, due - self._enforcer.backoff.clock())
+        """Seconds until a repair or an open refusal has its turn; None where none waits for it."""
+        state, due = self.snapshot, []
+        if state.repair_due is not None and not self.switches.observe_only:
+            due.append(state.repair_due - self._enforcer.backoff.clock())
+        if any(map(is_open, state.pods.values())):
+            due.append(self._looked + second_look.LOOK - self._clock())
+        return max(0.0, min(due)) if due else None
 
     # ---- the start
 
@@ -203,12 +209,19 @@ class Engine:
             ran: uids of pods that run already: adopted, never refused (safety.md S4).
         """
         with self._lock:
+            self._admitter.free_ended()  # or a pod would be refused for one whose processes have ended since
             self._admitter.decide_each(pods, transitions.seen, ran)
 
-    def pods_gone(self, uids: Iterable[str]) -> None:
-        """Pods left the API. What they hold is freed when their cgroups have gone (safety.md S13)."""
+    def pod_found(self, pod: Pod) -> None:
+        """The runtime starts a pod that was not decided on: decided now, unless it is gone."""
         with self._lock:
-            self._keeper.note(transitions.ended(self._state, uids))
+            self._admitter.free_ended()
+            self._admitter.decide_each([pod], early.found, ())
+
+    def pods_gone(self, uids: Iterable[str]) -> None:
+        """Pods ended or left the API. What they hold is freed when their processes have ended (safety.md S13)."""
+        with self._lock:
+            self._keeper.note(transitions.ended(self._state, tuple(uids)))
             self._admitter.free_ended()
 
     def pods_listed(self, uids: Collection[str]) -> None:
@@ -297,11 +310,15 @@ class Engine:
     def devices_reported(self, uid: str, given: Given) -> None:
         """The kubelet told which devices it gave a pod. One that is decided already may be decided once more."""
         with self._lock:
+            if uid in self._state.gone:
+                return
             self._admitter.given(uid, transitions.devices_reported(self._state, uid, given))
 
     def claims_reported(self, uid: str, claims: Claims) -> None:
         """It became known which devices a pod's claims gave it; else as for those of the kubelet."""
         with self._lock:
+            if uid in self._state.gone:
+                return
             self._admitter.given(uid, transitions.claims_reported(self._state, uid, claims))
             known = self._state.pods.get(uid)
             if known is not None and known.refusal is not None and uid not in self._state.ledger.pods:
@@ -324,6 +341,7 @@ class Engine:
             again: try what the kernel refused, too; a look for every event leaves it to its back-off.
         """
         with self._lock:
+            self._looked = self._clock()
             if again:
                 self._enforcer.backoff.retry()
             self._reconciler.try_again()
@@ -391,7 +409,8 @@ class Engine:
         return self._keeper.state
 
     def _moment(self) -> Moment:
-        return Moment(self._clock(), self._exempt, self._memory.judge(), with_obstacle)
+        running = self._enforcer.running()
+        return Moment(self._clock(), self._exempt, self._memory.judge(), with_obstacle, running)
 
     def _follow_unsaved(self) -> None:
         """What could not be saved can be now: what the kubelet gave first, since it may place a pod anew."""

@@ -15,6 +15,7 @@ from agent.core.request.exclusive import EXCLUSIVE
 from agent.core.request.late import PLACING, late
 from agent.core.request.mixed import MIXED
 from agent.engine.state import State
+from agent.engine.tracked_pod import UNDECIDED
 from agent.model.pod import Pod
 
 
@@ -33,6 +34,7 @@ def explained(state: State, uid: str, *, search: bool = True) -> Explanation | N
     found = explain(state.node, state.shown, known.pod, settings=known.settings, standing=standing, search=search)
     said = [note(state.unenforced.get(uid, {})), _late(known.pod, record.pod) if record else ""]
     said += [str(each) for each in late(known.pod.annotations, record, PLACING)] if record else []
+    said += [] if known.decided else [UNDECIDED]
     return replace(found, notes=(*filter(None, said), *found.notes)) if any(said) else found
 
 

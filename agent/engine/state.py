@@ -21,6 +21,9 @@ from agent.engine.unenforced_pods import UnenforcedPods
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
 
+MOST_GONE = 1000
+"""Pods that are gone and still known as such: what is late by minutes, of ten times the pods that a node has."""
+
 
 @dataclass(frozen=True)
 class State:
@@ -54,6 +57,7 @@ class State:
         fault: why the last look went wrong; "" if it did not.
         faults: pods whose sets could not be worked out at the last look: uid -> why.
         unbound: containers whose memory stays unbound: id -> the nodes where they have pages (safety.md S4).
+        gone: uids of the pods that went last; only the watch may bring one back.
         repair_due: when a repair that waits may be made, by the last look, on the engine's clock.
     """
 
@@ -82,6 +86,7 @@ class State:
     faults: Mapping[str, str] = field(default_factory=dict)
     unbound: Mapping[str, NodeSet] = field(default_factory=dict)
     repair_due: float | None = None
+    gone: Mapping[str, None] = field(default_factory=dict)
 
     @cached_property
     def stands(self) -> bool:
@@ -129,15 +134,23 @@ class State:
         """What was told of pods for whom the kernel does not have what the ledger says, by uid."""
         return self.unenforced_pods.reported
 
+    def over(self, uid: str) -> bool:
+        """Whether a pod has ended or is gone: all news of it are old, but for the watch's."""
+        return uid in self.gone or (uid in self.pods and self.pods[uid].ended)
+
     def with_pods(self, *pods: TrackedPod, ledger: Ledger | None = None) -> State:
         """With pods as they are known now, and other grants where some are named."""
         known = {**self.pods, **{each.pod.uid: each for each in pods}} if pods else self.pods
         return replace(self, pods=known, ledger=self.ledger if ledger is None else ledger)
 
     def without(self, uids: Collection[str]) -> State:
-        """Without pods that are gone, and hold nothing."""
+        """Without pods that are gone, and hold nothing; late news of them are known as such from now on."""
+        if not uids:
+            return self
+        gone = [*(uid for uid in self.gone if uid not in uids), *sorted(uids)]
         return replace(
-            self, pods={uid: each for uid, each in self.pods.items() if uid not in uids},
+            self, gone=dict.fromkeys(gone[-MOST_GONE:]),
+            pods={uid: each for uid, each in self.pods.items() if uid not in uids},
             device_tracker=self.device_tracker.without(uids), unenforced_pods=self.unenforced_pods.without(uids),
             retries=self.retries.without(uids),
         )  # fmt: skip

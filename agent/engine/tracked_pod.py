@@ -10,7 +10,7 @@ from agent.core.admission.resize import PREFIX as RESIZE
 from agent.core.request.annotations import PodSettings
 from agent.model.ledger import Ledger, PodRecord
 from agent.model.outcome import UNSAVED, Reason, Refusal
-from agent.model.pod import Pod
+from agent.model.pod import Pod, Stage
 from agent.model.rules import OnMisalignment
 
 Exempt = Callable[[Pod], str]
@@ -40,6 +40,10 @@ class Switches:
 
 SWITCHES = Switches()
 """The defaults."""
+UNDECIDED = (
+    "its spec names this node, no scheduler bound it, and the kubelet has not accepted it yet: it holds nothing, and "
+    "is decided on as soon as the kubelet has"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +56,12 @@ class TrackedPod:
         refusal: why it was refused, None when it is in.
         exempt: why it is left alone (safety.md S2), "" when it is not.
         ran: it ran before the agent knew it.
-        ended: it left the API (or finished); its grant goes when its cgroups have gone.
+        ended: it left the API (or finished); its grant goes when no process is left in its cgroups (safety.md S13).
         unsaved: it is not in the ledger only because that could not be saved: tried again when it can.
             Of a pod that is in the ledger: what it asks for now could not be saved, and it keeps what it has.
         softer: what is done to it instead of what it asks for, since its owner had too many refused (safety.md S12).
         since: when it began to wait for room, on a monotonic clock; 0.0 where it never did.
+        early: the runtime asked for it before the watch brought it.
     """
 
     pod: Pod
@@ -68,6 +73,12 @@ class TrackedPod:
     unsaved: bool = False
     since: float = 0.0
     softer: OnMisalignment | None = None
+    early: bool = False
+
+    @property
+    def decided(self) -> bool:
+        """Whether it was decided on: not before a scheduler bound it or the kubelet accepted it."""
+        return self.pod.stage is not Stage.NAMED
 
 
 def on_shared_pool(ledger: Ledger, pod: Pod, node: Node, why: str, *, adopted: bool) -> Ledger:

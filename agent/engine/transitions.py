@@ -20,6 +20,7 @@ from agent.core.request.annotations import PodSettings
 from agent.engine.deciding import checked_settings, decided, set_aside, was_set_aside
 from agent.engine.device_tracker import DeviceTracker, reported_before
 from agent.engine.fault_isolation import sentence
+from agent.engine.leavers import held_up, is_open, last_word
 from agent.engine.migrate import Migrated, migrate
 from agent.engine.obstacle import kept
 from agent.engine.recover import Recovered
@@ -32,7 +33,7 @@ from agent.model.cgroup import Observed
 from agent.model.claims import Claims
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Ledger
-from agent.model.pod import Pod
+from agent.model.pod import Pod, Stage
 from agent.model.rules import OnMisalignment
 
 MOST_CLAIMED = 1000
@@ -57,12 +58,14 @@ class Moment:
         exempt: which pods are left alone.
         judge: holds admissions against the nodes' real memory (safety.md S7).
         told: what is added to a pod for people (`agent.engine.obstacle`).
+        running: uids of the pods of which a container exists.
     """
 
     now: float
     exempt: Exempt
     judge: PressureCheck = unjudged
     told: Told = as_it_is
+    running: Collection[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +148,7 @@ def unsaved(before: State, new: State) -> State:
 
 
 def seen(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
-    """A pod was listed, added or changed.
+    """A pod was listed, added or changed. Nothing is decided before a scheduler bound it or the kubelet accepted it.
 
     Args:
         state: before.
@@ -157,11 +160,30 @@ def seen(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
     pod = as_the_kubelet_sees(pod, state.node.rules, known.pod if known else None)
     if known is not None and pod.uid in state.ledger.pods:
         pod = as_counted(pod, known.pod)
-    if known is not None and not known.ended and same(known.pod, pod):
+    if pod.stage is Stage.NAMED and known is not None:
+        pod = replace(pod, stage=known.pod.stage)  # the runtime starts it already, which is the newer word
+    if pod.uid in state.gone:  # a static pod that is back
+        state = replace(state, gone={uid: None for uid in state.gone if uid != pod.uid})
+    if pod.stage is Stage.NAMED:
+        settings = checked_settings(state.node, pod)
+        return Transition(state.with_pods(TrackedPod(pod, settings, exempt=at.exempt(pod))))
+    if known is not None and known.early:
+        before, known = known, replace(known, early=False)
+        state = state.with_pods(known)
+        if known.refusal is not None and pod.uid not in at.running:
+            return replace(tried(unplaced(state, pod.uid), pod, at, ran=False), to_report=(pod,))
+        if is_open(before):
+            return Transition(state.with_pods(replace(last_word(known), pod=pod)), (pod,))
+    if known is not None and known.decided and not known.ended and same(known.pod, pod):
         return Transition(state.with_pods(replace(known, pod=pod)))
     new = pod.uid not in state.ledger.pods or was_set_aside(state.ledger, pod.uid)
     step = tried(state, pod, at, ran=(ran and new) or (known is not None and known.ran))
     return replace(step, to_report=(pod, *step.to_report))
+
+
+def unplaced(state: State, uid: str) -> State:
+    """A refused pod that is to be decided once more: it has no place in the ledger."""
+    return replace(state, ledger=state.node.release(state.ledger, uid)) if uid in state.ledger.pods else state
 
 
 def tried_again(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
@@ -189,7 +211,7 @@ def decide(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
     before, rules = state.pods.get(pod.uid) or TrackedPod(pod, PodSettings()), state.node.rules
     known = TrackedPod(
         pod, softer(checked_settings(state.node, pod), before.softer), exempt=at.exempt(pod), ran=ran,
-        since=before.since, softer=before.softer,
+        since=before.since, softer=before.softer, early=before.early,
     )  # fmt: skip
     final = refused_for_good(before, known, rules)
     if final is not None:
@@ -199,7 +221,7 @@ def decide(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
         state.node, state.ledger, known, given=given, unwritable=state.unwritable,
         switches=state.switches, now=at.now, line=queue_of(state.pods, rules, but=pod.uid), judge=at.judge,
     )  # fmt: skip
-    known = at.told(state.node, state.ledger, known, given)
+    known = held_up(state, at.told(state.node, state.ledger, known, given), at.now, at.judge)
     state = state.with_pods(known, ledger=kept(ledger, known))
     out = crowded_out(state.pods, rules, state.switches.most_waiting)
     return Transition(state.with_pods(*out.values()), tuple(each.pod for uid, each in out.items() if uid != pod.uid))
@@ -231,9 +253,10 @@ def left_behind(state: State, observed: Observed, there: Collection[str]) -> Tra
     return Transition(replace(state, ledger=ledger, complete=True).with_pods(*gone), problems=tuple(left.values()))
 
 
-def ended(state: State, uids: Iterable[str]) -> State:
-    """Pods left the API. What they hold is freed when their cgroups have gone (safety.md S13)."""
-    return state.with_pods(*(replace(state.pods[uid], ended=True) for uid in uids if uid in state.pods))
+def ended(state: State, uids: Collection[str]) -> State:
+    """Pods ended or left the API. What they hold is freed when their processes have ended (safety.md S13)."""
+    known = [uid for uid in uids if uid in state.pods]
+    return state.without({*uids} - {*known}).with_pods(*(replace(state.pods[uid], ended=True) for uid in known))
 
 
 def released(state: State, uids: Iterable[str]) -> State:

@@ -30,6 +30,8 @@ UNSAVED = "unsaved"
 ends it."""
 OBSTACLE = "obstacle"
 """The fact of a refusal that says in one sentence, with numbers, what is in the pod's way."""
+HOLDER = "holder"
+"""The same: which pod holds the room that is about to leave it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Refusal:
     @property
     def obstacle(self) -> str:
         """What is in the pod's way, with numbers; "" where the message says it, or nothing was looked for."""
-        return str(self.facts.get(OBSTACLE, ""))
+        return "; ".join(str(self.facts[name]) for name in (OBSTACLE, HOLDER) if self.facts.get(name))
 
 
 @dataclass(frozen=True, slots=True)

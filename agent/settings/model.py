@@ -354,7 +354,8 @@ class Settings(Section):
     on_misalignment: Annotated[
         OnMisalignment,
         Field(
-            description="What becomes of a pod that its policy refuses: run (on the shared pool), wait, fail, evict."
+            description="What becomes of a pod that its policy refuses: run (on the shared pool), wait, fail, evict. "
+            "While only a pod that is about to leave holds the room, fail and evict wait for it, ten seconds at most."
         ),
     ] = OnMisalignment.RUN
     enforcement: Annotated[

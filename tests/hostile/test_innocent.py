@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from agent.host.standin import container_id
 from tests.flow.serving import eventually
 from tests.flow.told import Told, telling
 from tests.flow.world import container, manifest
 from tests.hostile import rounds
 from tests.hostile.asking import taken
 from tests.hostile.claims import FOLLOWING
-from tests.hostile.objects import LARGEST, Hostile, plain, stripped, whole
+from tests.hostile.objects import LARGEST, SPACE, Hostile, plain, stripped, whole
 from tests.hostile.rounds import SEED, fitting
 from tests.matrix.conftest import Make
 from tests.matrix.node import Node
@@ -132,3 +133,44 @@ def test_hostile_rounds_of_the_fuzz_on_a_real_agent(make: Make, seed: int) -> No
         return make(name=name, settings=FOLLOWING)
 
     assert not rounds.one(made, seed)
+
+
+def test_hostile_pods_that_no_scheduler_bound_take_nothing(tmp_path: Path) -> None:
+    """Their author wrote spec.nodeName: beside a crowd that asks for all CPUs, pods get what they get without it."""
+    crowd = []
+    for number in range(SOME):
+        body = manifest(f"evil-{number}", container(cpu="30"), namespace=SPACE)
+        body["spec"]["nodeName"] = "n1"
+        crowd.append(Hostile(("named",), {**body, "status": {"phase": "Pending"}}))
+    answers = []
+    for name, some in (("crowd", crowd), ("empty", [])):
+        with telling(tmp_path / name, machine=MACHINE) as told:
+            answers.append(beside(told, some))
+            for pod in some:
+                told.see({**pod.body, "status": {"phase": "Failed", "reason": "OutOfcpu"}})
+            told.settled()
+            assert not [path for _, path, _ in told.api.requests if f"/namespaces/{SPACE}/" in path]
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("wish", ["run", "fail"])
+def test_hostile_pods_that_end_at_once_leave_nothing(tmp_path: Path, wish: str) -> None:
+    """Jobs without end, each with most of the node: their folders stay, empty, and the next pod has their CPUs."""
+    with telling(tmp_path, machine=MACHINE) as told:
+        told.list()
+        world = told.world
+        for number in range(SOME):
+            job = manifest(
+                f"job-{number}", container(cpu="28"), namespace=SPACE, created=number, on_misalignment=wish
+            )
+            told.see(job)
+            told.settled()
+            assert rounds.count(world.holds(f"job-{number}")) == 28, number
+            world.pods[f"job-{number}"] = world.engine.pods[f"job-{number}"].pod
+            world.start(f"job-{number}")
+            world.tree.remove_container(f"job-{number}", container_id(f"job-{number}", "app"))
+            told.see({**job, "status": {"phase": "Succeeded"}})
+        told.see(manifest("db", container(cpu="20"), namespace="space", created=SOME, on_misalignment=wish))
+        told.settled()
+        assert rounds.count(world.holds("db")) == 20
+        assert told.api.deadlines("db") == []

@@ -41,9 +41,12 @@ class PodFinder:
         """The pod; None when nobody knows it in time."""
         if not self._engine.snapshot.listening:
             return None
+        known = self._engine.snapshot.pods.get(uid)
+        if known is not None:  # the watch has brought it, and it was not accepted until now
+            return known.pod
         try:
             asked = self._thread.submit(
-                find_pod, self._client, self._namespaces.annotations, namespace, name, uid, self._known,
+                find_pod, self._client, self._namespaces.annotations, namespace, name, uid, self._heard,
                 self._mirrors,
             )  # fmt: skip
         except RuntimeError as error:  # no thread can be had: the watch brings the pod
@@ -54,6 +57,11 @@ class PodFinder:
         except TimeoutError:
             asked.cancel()  # one that waits for its turn is wanted by nobody any more
             return None
+
+    def _heard(self, body: Mapping[str, Any], found: SeenPod) -> None:
+        """A pod was found: passed on, unless the watch has told its end since it was asked for."""
+        if not self._engine.snapshot.over(found.pod.uid):
+            self._known(body, found)
 
     def close(self) -> None:
         """End the thread."""

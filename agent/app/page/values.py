@@ -24,7 +24,7 @@ from agent.core.explain.serialize import to_json
 from agent.core.machines.facts import to_facts
 from agent.engine.explaining import explained
 from agent.engine.state import State
-from agent.engine.tracked_pod import TrackedPod
+from agent.engine.tracked_pod import UNDECIDED, TrackedPod
 from agent.engine.wait_queue import waits
 from agent.host.cgroups.layout import place
 from agent.model.outcome import Refusal
@@ -178,9 +178,11 @@ def _sign(holder: Holder) -> dict[str, Any]:
 def _state(snapshot: State, uid: str, known: TrackedPod | None, rows: list[Row]) -> tuple[str, str]:
     """A pod's state in one word, and one sentence where there is something to say."""
     if known is not None and known.ended:
-        return ENDED, "it ended; what it held is freed when its cgroups have gone"
+        return ENDED, "it ended; what it held is freed when no process is left in its cgroups"
     if known is not None and known.exempt:
         return EXEMPT, known.exempt
+    if known is not None and not known.decided:
+        return SHARED, UNDECIDED
     if known is not None and known.refusal is not None:
         return _refused(snapshot, known, known.refusal, inside=uid in snapshot.shown.pods)
     lacking = snapshot.unenforced.get(uid, {})

@@ -17,7 +17,7 @@ from agent.core.explain.refusals import in_plain_words
 from agent.core.explain.remarks import remarks
 from agent.core.explain.words import on
 from agent.core.request.mixed import parts_of
-from agent.engine.tracked_pod import TrackedPod
+from agent.engine.tracked_pod import UNDECIDED, TrackedPod
 from agent.host.processes import Allowed
 from agent.model.idset import CpuSet, NodeSet
 from agent.model.ledger import Block, Ledger, PodRecord
@@ -130,7 +130,8 @@ def _state(record: PodRecord | None, name: str, known: TrackedPod | None, *, hol
         return "left alone", known.exempt
     if record is None:
         refusal = known.refusal if known else None
-        return ("refused", in_plain_words(refusal)) if refusal else ("shared", "")
+        undecided = known is not None and not known.decided
+        return ("refused", in_plain_words(refusal)) if refusal else ("shared", UNDECIDED if undecided else "")
     why = record.why.get(name) or record.why.get("", "")
     if known and known.refusal:
         bare = why.startswith(f"{known.refusal.reason.value}: {known.refusal.message}")

@@ -34,6 +34,8 @@ BEHIND = "pods that came before it wait for room, and it would delay them"
 
 FINAL = "final"
 """The fact of a refusal that says that it is for good."""
+OPEN = "open"
+"""The fact of a refusal that is no reason yet to end its pod: it is decided again within moments."""
 
 Prepare = Callable[[Ledger, Pod], Ledger]
 

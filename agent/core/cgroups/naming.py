@@ -14,6 +14,7 @@ Used by `agent.engine.enforcer` and by the commands that work without an agent (
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
 
 from agent.model.cgroup import Cgroup, Level, Observed
@@ -104,6 +105,16 @@ def nameless(names: Mapping[str, tuple[str, str]], observed: Observed) -> set[st
         if each.level is Level.CONTAINER and each.populated and _ID.fullmatch(each.container_id)
         and names.get(each.container_id, ("", ""))[0] != each.pod_uid
     }  # fmt: skip
+
+
+def several(observed: Observed) -> set[str]:
+    """Uids of the pods in which more than one container runs, the sandbox among them; CRI-O's monitors are none."""
+    count = Counter(
+        each.pod_uid
+        for each in observed.cgroups
+        if each.level is Level.CONTAINER and each.populated and _ID.fullmatch(each.container_id)
+    )
+    return {uid for uid, number in count.items() if number > 1}
 
 
 def unclaimed(grants: Mapping[str, CpuSet], claimed: Collection[str]) -> CpuSet:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from agent.core.cpus.pods import NO_ROOM_FOR_INITS, NO_ROOM_FOR_SHARED
 from agent.core.explain.words import amount, bare
-from agent.model.outcome import Reason, Refusal
+from agent.model.outcome import HOLDER, Reason, Refusal
 from agent.model.rules import Policy
 
 _BEGINNINGS = (
@@ -44,7 +44,9 @@ def in_plain_words(refusal: Refusal) -> str:
         text = _memory(facts)
     elif refusal.reason is Reason.UNEXPECTED:
         text = _unexpected(refusal)
-    return text or refusal.message
+    holder = str(facts.get(HOLDER, ""))
+    said = text or refusal.message
+    return said if not holder or holder in said else f"{said}; {holder}"
 
 
 def _number(facts: Mapping[str, object], name: str) -> int:

@@ -13,7 +13,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
@@ -58,8 +58,8 @@ class NriEngine(Protocol):
     def container_gone(self, container_id: str) -> None:
         """A container was removed."""
 
-    def pods_seen(self, pods: Iterable[Pod], *, ran: Collection[str] = ()) -> None:
-        """Pods appeared."""
+    def pod_found(self, pod: Pod) -> None:
+        """The runtime starts a pod that was not decided on."""
 
     def all_named(self) -> None:
         """All containers that run have been named."""
@@ -107,7 +107,8 @@ class EngineDecisions:
 
     def knows(self, uid: str) -> bool:
         """Whether the pod was decided on."""
-        return uid in self._engine.snapshot.pods
+        known = self._engine.snapshot.pods.get(uid)
+        return known is not None and known.decided
 
     def verdict(self, uid: str) -> str:
         """The sentence that keeps a refused pod from starting, where its wish is to wait or to fail."""
@@ -244,9 +245,12 @@ class EngineDecisions:
         return done.wait(within) and self._engine.snapshot.settled
 
     def decide(self, pod: Pod, within: float = FIND_WITHIN) -> bool:
-        """Have a pod decided that the watch has not brought; whether it was in time. For `driver.Find`."""
-        self._queue.put(lambda: self._engine.pods_seen([pod]))
-        return _soon(lambda: self.knows(pod.uid), within)
+        """Have a pod decided that is not yet; whether it was in time: later the watch has it. For `driver.Find`."""
+        given_up = threading.Event()
+        self._queue.put(lambda: None if given_up.is_set() else self._engine.pod_found(pod))
+        if self._engine.snapshot.over(pod.uid) or not _soon(lambda: self.knows(pod.uid), within):
+            given_up.set()
+        return not given_up.is_set()
 
     def _run(self) -> None:
         while (work := self._queue.get()) is not None:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from agent.core.admission.waiting import FINAL
+from agent.core.admission.waiting import FINAL, OPEN
 from agent.core.cgroups.enforced import IN_FORCE, Unenforced
 from agent.core.request.annotations import PodSettings, Problem
 from agent.core.request.late import LATE, late
@@ -215,7 +215,7 @@ class PodReporter:
         wish = settings.on_misalignment or rules.on_misalignment
         if wish is OnMisalignment.WAIT and FINAL in refusal.facts:
             wish = OnMisalignment.FAIL
-        ends = UNSAVED not in refusal.facts and self._ends(face, wish)
+        ends = not {UNSAVED, OPEN} & {*refusal.facts} and self._ends(face, wish)
         instead = self._fallback.value if self._too_often(face, counts=ends) else ""
         told = pod_reports.refused(
             pod.uid, pod.namespace, pod.name, refusal, policy=policy, scope=scope, instead=instead

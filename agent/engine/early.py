@@ -1,0 +1,36 @@
+"""A pod that the runtime starts before it was decided on: its question overtakes the watch. Pure.
+
+The watch tells the end of one pod before the begin of the next. A single pod that is asked for comes without what
+happened before it, so that a refusal may lack the room that is free already; and it may come late, after its end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from agent.core.admission.empty_resources import as_the_kubelet_sees
+from agent.core.admission.waiting import OPEN
+from agent.engine import transitions
+from agent.engine.state import State
+from agent.engine.transitions import Moment, Transition
+from agent.model.pod import Pod, Stage
+
+
+def found(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
+    """The runtime starts a pod that is not decided on; news of one that is gone are old, and nothing comes of them.
+
+    Where the watch has not brought it, a refusal is not told yet, and not the last word: what the watch brings before
+    the pod may be the room for it.
+    """
+    known = state.pods.get(pod.uid)
+    if state.over(pod.uid) or (known is not None and known.decided):
+        return Transition(state)
+    pod = replace(as_the_kubelet_sees(pod, state.node.rules, None), stage=Stage.ACCEPTED)
+    step = transitions.tried(state, pod, at, ran=ran)
+    if known is not None:
+        return replace(step, to_report=(pod, *step.to_report))
+    new = replace(step.state.pods[pod.uid], early=True)
+    if new.refusal is None:
+        return replace(step, state=step.state.with_pods(new), to_report=(pod, *step.to_report))
+    refusal = replace(new.refusal, facts={**new.refusal.facts, OPEN: True})
+    return replace(step, state=step.state.with_pods(replace(new, refusal=refusal, since=new.since or at.now)))

@@ -1,0 +1,94 @@
+"""Pods that hold room and are about to leave it: ended, being deleted, or not accepted by the kubelet yet. Pure.
+
+A pod that is refused only because of one of them is told which, and is decided again within moments
+(`agent.engine.second_look`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from agent.core.admission.pressure import PressureCheck
+from agent.core.admission.waiting import BEHIND, FINAL, OPEN
+from agent.core.devices.kubelet import handed_over
+from agent.engine.state import State
+from agent.engine.tracked_pod import TrackedPod
+from agent.engine.wait_queue import waits
+from agent.model.outcome import HOLDER, Admitted
+from agent.model.pod import Stage
+
+LEAVES_WITHIN = 10.0
+"""Seconds for which a refused pod that is to be ended is left alone while such a pod holds its room."""
+MOST_TRIED, MOST_NAMED = 8, 3
+"""Of the pods that are about to leave, so many are looked at, ended ones first; and so many named in a sentence."""
+WORDS = {
+    Stage.BOUND: "is bound to this node, and the kubelet has not accepted it yet",
+    Stage.LEAVING: "is being deleted, and has not ended yet",
+}
+
+
+def leavers(state: State, but: str) -> list[TrackedPod]:
+    """The pods that hold something and are about to leave it, without one pod: ended ones first, in order of age."""
+    ledger = state.ledger
+    books = (ledger.cpus.assigned, ledger.cpus.pools, ledger.memory.blocks, ledger.devices.held)
+    found = [
+        known
+        for uid, known in state.pods.items()
+        if uid != but and (known.ended or known.pod.stage in WORDS) and any(uid in book for book in books)
+    ]
+    return sorted(found, key=lambda known: (not known.ended, known.pod.created, known.pod.uid))
+
+
+def held_up(state: State, known: TrackedPod, now: float, judge: PressureCheck) -> TrackedPod:
+    """A refused pod with the pod that holds its room, where that one is about to leave; else the pod as it is.
+
+    Args:
+        state: as the refused admission saw it; the pod itself holds nothing in it.
+        known: the pod.
+        now: on the clock of TrackedPod.since.
+        judge: holds admissions against the nodes' real memory (safety.md S7).
+    """
+    refusal = known.refusal
+    if refusal is None or known.unsaved or known.ran or FINAL in refusal.facts or BEHIND in refusal.message:
+        return known
+    near = leavers(state, known.pod.uid)[:MOST_TRIED]
+    if not near or not _fits(state, known, near, judge):
+        return known
+    alone = (each for each in near if _fits(state, known, (each,), judge))
+    found = [one] if (one := next(alone, None)) else near
+    more = f"; and {len(found) - MOST_NAMED} more pods" if len(found) > MOST_NAMED else ""
+    text = "; ".join(map(_sentence, found[:MOST_NAMED])) + more
+    since = known.since or now
+    facts = {**refusal.facts, HOLDER: text}
+    if not waits(known, state.node.rules) and now - since < LEAVES_WITHIN:
+        facts[OPEN] = True
+    return replace(known, refusal=replace(refusal, facts=facts), since=since)
+
+
+def is_open(known: TrackedPod) -> bool:
+    """Whether a refusal may be none within moments, so that nothing is done to its pod yet."""
+    return known.refusal is not None and OPEN in known.refusal.facts and not known.ended
+
+
+def last_word(known: TrackedPod) -> TrackedPod:
+    """The refused pod with a refusal that is the last word."""
+    if known.refusal is None:
+        return known
+    facts = {name: fact for name, fact in known.refusal.facts.items() if name != OPEN}
+    return replace(known, refusal=replace(known.refusal, facts=facts))
+
+
+def _fits(state: State, known: TrackedPod, gone: Sequence[TrackedPod], judge: PressureCheck) -> bool:
+    """Whether the pod would be admitted without these."""
+    node, ledger, pod = state.node, state.ledger, known.pod
+    for each in gone:
+        ledger = node.release(ledger, each.pod.uid)
+    given = state.given.get(pod.uid)
+    ledger = handed_over(ledger, pod, given) if given else ledger
+    return isinstance(judge(node, ledger, node.admit(ledger, pod, known.settings), pod), Admitted)
+
+
+def _sentence(known: TrackedPod) -> str:
+    what = "has ended, its cgroup is still there" if known.ended else WORDS[known.pod.stage]
+    return f"{known.pod.key} {what}"

@@ -1,0 +1,117 @@
+"""Refused pods are decided once more while none of their own containers exists: so no container is moved. Pure.
+
+The pods that wait have their turn in the line before (safety.md S11, `agent.engine.wait_queue`). Then follow, in
+order of creation, the refused pods that start on the shared pool all the same, and those that are to be ended while
+the room may still appear (`OPEN`): none of them delays a pod that waits. One that is refused again keeps what it was
+told, unless another pod, or none, is about to leave its room now (`agent.engine.leavers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from agent.core.admission.waiting import FINAL, OPEN, may_pass
+from agent.engine import transitions
+from agent.engine.leavers import LEAVES_WITHIN, held_up, last_word
+from agent.engine.state import State
+from agent.engine.tracked_pod import TrackedPod
+from agent.engine.transitions import Moment, Transition
+from agent.engine.wait_queue import queue_of, waits
+from agent.model.outcome import HOLDER, Refusal
+from agent.model.rules import OnMisalignment
+
+LOOK = 1.0
+"""Seconds between two looks while a refusal is open."""
+
+
+def candidates(state: State, at: Moment) -> list[str]:
+    """Uids of the refused pods that are looked at once more, in order of creation."""
+    found = [
+        known for known in state.pods.values()
+        if known.refusal is not None and FINAL not in known.refusal.facts
+        and not (known.ended or known.unsaved or known.ran) and _another(state, known, known.refusal, at)
+    ]  # fmt: skip
+    return [known.pod.uid for known in sorted(found, key=lambda known: (known.pod.created, known.pod.uid))]
+
+
+def _another(state: State, known: TrackedPod, refusal: Refusal, at: Moment) -> bool:
+    if OPEN in refusal.facts:
+        return True  # at least to be closed
+    if known.pod.uid in at.running:
+        return False
+    if waits(known, state.node.rules):
+        return HOLDER in refusal.facts  # its turn is in the line: here only what it was told is kept true
+    return _wish(state, known) is OnMisalignment.RUN
+
+
+def _wish(state: State, known: TrackedPod) -> OnMisalignment:
+    return known.settings.on_misalignment or state.node.rules.on_misalignment
+
+
+def once_more(state: State, uids: Collection[str], at: Moment) -> Transition:
+    """Decide on refused pods once more, in this order; told are those that are in, or whose refusal changed.
+
+    Args:
+        state: before.
+        uids: pods of `candidates`.
+        at: the moment.
+    """
+    told, problems = [], list[str]()
+    for uid in uids:
+        known = state.pods[uid]
+        step = _one(state, known, at)
+        told += [known.pod] if step.to_report else []
+        problems += step.problems
+        state = step.state
+    return Transition(state, tuple(told), tuple(problems))
+
+
+def _one(state: State, known: TrackedPod, at: Moment) -> Transition:
+    pod, refusal = known.pod, known.refusal
+    if refusal is None:
+        return Transition(state)
+    runs = pod.uid in at.running
+    if waits(known, state.node.rules):
+        facts = {name: fact for name, fact in refusal.facts.items() if name != HOLDER}
+        new = held_up(state, replace(known, refusal=replace(refusal, facts=facts)), at.now, at.judge)
+        return _refused_again(state, state, known, new, at)
+    if runs:
+        return _refused_again(state, state, known, known, at)
+    step = transitions.tried(transitions.unplaced(state, pod.uid), pod, at, ran=False)
+    new = step.state.pods[pod.uid]
+    if new.refusal is not None:
+        return _refused_again(state, step.state, known, new, at)
+    line, young = queue_of(state.pods, state.node.rules), at.now - state.switches.hold_back_others
+    if may_pass(state.node, state.ledger, step.state.ledger, pod, line, young):
+        return replace(step, to_report=(pod,))
+    return Transition(state)
+
+
+def _refused_again(state: State, decided: State, known: TrackedPod, new: TrackedPod, at: Moment) -> Transition:
+    """What becomes of a pod for which there is still no room.
+
+    Args:
+        state: before, with the pod as it is known.
+        decided: after it was refused once more.
+        known: the pod as it was.
+        new: the same, after.
+        at: the moment.
+    """
+    before, refusal = known.refusal, new.refusal
+    if before is None or refusal is None:
+        return Transition(state)
+    soon = HOLDER in refusal.facts or known.early
+    still = soon and _stays_open(known, at)
+    if OPEN in before.facts and not still:  # the last word: what its wish says is done to it now
+        said = last_word(new)
+        acts = _wish(state, known) is not OnMisalignment.RUN or before.facts.get(HOLDER) != refusal.facts.get(HOLDER)
+        return Transition(decided.with_pods(said), (known.pod,) if acts or known.early else ())
+    if before.facts.get(HOLDER) != refusal.facts.get(HOLDER):
+        return Transition(decided.with_pods(new), (known.pod,))
+    return Transition(state)
+
+
+def _stays_open(known: TrackedPod, at: Moment) -> bool:
+    """Whether an open refusal stays open: not once a container exists, and not for long."""
+    return known.pod.uid not in at.running and at.now - known.since < LEAVES_WITHIN

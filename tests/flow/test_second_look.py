@@ -1,0 +1,295 @@
+"""Pods that were refused for the room of one that is about to leave it, and of which no container exists yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.app.page.values import PageInput, pods_value
+from agent.engine.admitter import MOST_AGAIN
+from agent.engine.explaining import explained
+from agent.engine.leavers import LEAVES_WITHIN
+from agent.host.device_nodes import Usable
+from agent.host.nri.decisions import EngineDecisions
+from agent.host.scratch import Layout, Scratch
+from agent.host.standin import container_id
+from agent.model.idset import CpuSet, NodeSet
+from tests.flow.serving import eventually
+from tests.flow.told import Told, telling
+from tests.flow.world import World, container, manifest
+
+MACHINE = "1 socket x 1 node x 8 cores x 1 thread"
+STANDS = "default/job-1 has ended, its cgroup is still there"
+WISHES = ("run", "fail", "wait", "evict")
+ENDING = ("fail", "evict")
+
+
+@dataclass
+class Clock:
+    """Seconds, as the test says."""
+
+    now: float = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """The engine's."""
+    return Clock()
+
+
+@pytest.fixture
+def told(tmp_path: Path, clock: Clock) -> Iterator[Told]:
+    """Seven CPUs to give, six of which job-1 has: it has ended, and its process runs still."""
+    with telling(tmp_path, machine=MACHINE, clock=clock) as told:
+        told.list()
+        run(told, manifest("job-1", container(cpu="6")))
+        end(told, "job-1")
+        yield told
+
+
+def run(told: Told, body: Mapping[str, Any]) -> None:
+    """A pod comes by the watch, and its container starts."""
+    told.see(body)
+    told.settled()
+    uid = body["metadata"]["uid"]
+    told.world.pods[uid] = told.world.engine.pods[uid].pod
+    told.world.start(uid)
+
+
+def end(told: Told, name: str) -> None:
+    """The watch says that a pod has run to its end."""
+    told.see({**manifest(name, container(cpu="6")), "status": {"phase": "Succeeded"}})
+    told.settled()
+
+
+def process_ends(told: Told, name: str) -> None:
+    """The last process of a pod ends; the kubelet has not removed the pod's cgroup yet."""
+    told.world.tree.remove_container(name, container_id(name, "app"))
+    told.world.engine.reconcile(again=False)
+    told.settled()
+
+
+def second(wish: str, cpu: str = "6", created: int = 2) -> dict[str, Any]:
+    """The next pod of the Job."""
+    return manifest(f"job-{created}", container(cpu=cpu), created=created, on_misalignment=wish)
+
+
+def come(told: Told, *bodies: Mapping[str, Any]) -> None:
+    """Pods come, and all is told."""
+    told.see(*bodies)
+    told.settled()
+
+
+def acts(told: Told, name: str = "job-2") -> list[str]:
+    """What was done to a pod: the ends of the paths of the requests."""
+    return [
+        path.rpartition("/pods/")[2] for _, path, _ in told.api.requests
+        if path.endswith((f"/pods/{name}", f"/pods/{name}/eviction"))
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("wish", WISHES)
+def test_a_pod_that_lacked_only_that_room_gets_it(told: Told, wish: str) -> None:
+    """Under every wish: the process ends before a container of it exists, and it has the CPUs from the start."""
+    come(told, second(wish))
+    world = told.world
+    assert (world.holds("job-1"), world.holds("job-2")) == ("1-6", "")
+    assert STANDS in told.api.condition("job-2")["message"]
+    process_ends(told, "job-1")
+    assert (world.holds("job-2"), acts(told)) == ("1-6", [])
+    assert told.api.condition("job-2")["status"] == "True"
+    world.pods["job-2"] = world.engine.pods["job-2"].pod
+    world.start("job-2")
+    assert world.effective("job-2") == "1-6"
+
+
+@pytest.mark.parametrize("wish", WISHES)
+def test_the_holder_is_named_wherever_the_refusal_is_told(told: Told, wish: str) -> None:
+    """Condition, Event, the runtime's answer, the page and explain say which pod stands in the way."""
+    come(told, second(wish))
+    (event,) = [each for each in told.api.events("job-2") if each["reason"] == "UnexpectedAdmissionError"]
+    snapshot = told.world.engine.snapshot
+    answer = EngineDecisions(told.world.engine, lambda _address: Usable(())).verdict("job-2")
+    (shown,) = [each for each in pods_value(PageInput(snapshot=snapshot)) if each["uid"] == "job-2"]
+    found = explained(snapshot, "job-2")
+    assert found is not None
+    assert STANDS in event["message"]
+    assert STANDS in shown["why"]
+    assert STANDS in str(found)
+    assert (STANDS in answer) == (wish in ("wait", "fail"))
+
+
+@pytest.mark.parametrize("wish", ENDING)
+def test_a_pod_is_ended_only_when_the_holder_stands_still_after_a_while(told: Told, clock: Clock, wish: str) -> None:
+    """Not before LEAVES_WITHIN seconds, and once; room that appears later is for other pods."""
+    come(told, second(wish))
+    clock.now += LEAVES_WITHIN - 1
+    told.world.engine.reconcile()
+    told.settled()
+    assert acts(told) == []
+    clock.now += 1
+    for _ in range(3):
+        told.world.engine.reconcile()
+        told.settled()
+    assert acts(told) == [{"fail": "job-2", "evict": "job-2/eviction"}[wish]]
+    process_ends(told, "job-1")
+    assert told.world.holds("job-2") == ""
+
+
+@pytest.mark.parametrize("wish", ENDING)
+def test_a_pod_whose_container_exists_is_ended_at_once(told: Told, wish: str) -> None:
+    """It would have to be moved; so its wish is followed, as without the holder."""
+    come(told, second(wish))
+    told.world.engine.containers_seen({"a" * 64: ("job-2", "app")})
+    told.world.engine.reconcile()
+    told.settled()
+    assert len(acts(told)) == 1
+
+
+@pytest.mark.parametrize("wish", ENDING)
+def test_a_pod_that_lacks_more_than_that_is_ended_as_ever(told: Told, wish: str) -> None:
+    """Without the holder there would be no room either: nothing is waited for, and it is not named."""
+    come(told, second(wish, cpu="8"))
+    assert len(acts(told)) == 1
+    assert STANDS not in told.api.condition("job-2")["message"]
+
+
+def test_a_pod_that_runs_on_the_shared_pool_is_not_moved(told: Told) -> None:
+    """Its container exists: it stays where its memory is."""
+    come(told, second("run"))
+    told.world.pods["job-2"] = told.world.engine.pods["job-2"].pod
+    told.world.start("job-2")
+    process_ends(told, "job-1")
+    assert (told.world.holds("job-2"), told.world.effective("job-2")) == ("", "0-7")
+
+
+def test_a_container_without_a_name_counts_too(told: Told) -> None:
+    """Without NRI, and while the API server is away: beside its sandbox something runs, which may be a container."""
+    come(told, second("run"))
+    tree = told.world.tree
+    tree.add_pod("job-2", told.world.engine.pods["job-2"].pod.qos)
+    for number in ("a" * 64, "b" * 64):
+        tree.add_container("job-2", number)
+    process_ends(told, "job-1")
+    assert told.world.holds("job-2") == ""
+
+
+def test_its_sandbox_alone_is_no_container(told: Told) -> None:
+    """The image is pulled after the sandbox was made: that may take minutes."""
+    come(told, second("run"))
+    told.world.tree.add_pod("job-2", told.world.engine.pods["job-2"].pod.qos)
+    told.world.tree.add_container("job-2", "a" * 64)
+    process_ends(told, "job-1")
+    assert told.world.holds("job-2") == "1-6"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_s13_an_empty_folder_of_a_pod_that_ended_does_not_live(tmp_path: Path, version: int) -> None:
+    """The pod's folder and its containers' stand there without a process: the next pod has the CPUs, and alone."""
+    cpus, nodes = CpuSet.from_ids(range(8)), NodeSet.of(0)
+    Scratch.create(tmp_path / "tree", cpus=cpus, nodes=nodes, setup=Layout(version=version))
+    world = World(tmp_path / "tree", machine=MACHINE)
+    world.engine.pods_listed(set())
+    world.run(manifest("job-1", container(cpu="6")))
+    path = world.path("job-1", "app")
+    for pid in world.tree._store.get(path, "cgroup.procs").split():
+        world.tree.rules.exit(path, int(pid))
+    world.engine.pods_gone(["job-1"])
+    assert world.holds("job-1") == ""
+    world.run(manifest("job-2", container(cpu="6"), created=1))
+    assert (world.holds("job-2"), world.effective("job-2")) == ("1-6", "1-6")
+    assert world.effective("job-1") == "0,7", "what would come to be in it stands on the shared pool"
+
+
+def test_s13_a_pod_that_has_not_ended_keeps_its_cpus_without_a_process(tmp_path: Path) -> None:
+    """Its container is between two starts: all folders are empty, and the CPUs are still its own."""
+    world = World(tmp_path, machine=MACHINE)
+    world.engine.pods_listed({"db"})
+    world.run(manifest("db", container(cpu="6")))
+    world.tree.remove_container("db", container_id("db", "app"))
+    world.engine.container_gone(container_id("db", "app"))
+    world.engine.reconcile()
+    world.see(manifest("next", container(cpu="6"), created=1))
+    assert (world.holds("db"), world.holds("next")) == ("1-6", "")
+
+
+def test_s13_a_deleted_pod_whose_sandbox_lives_keeps_its_cpus(tmp_path: Path) -> None:
+    """One process somewhere below the pod's folder is enough."""
+    world = World(tmp_path, machine=MACHINE)
+    world.engine.pods_listed({"db"})
+    world.run(manifest("db", container(cpu="6")))
+    world.tree.add_container("db", "a" * 64)
+    world.tree.remove_container("db", container_id("db", "app"))
+    world.engine.pods_gone(["db"])
+    assert world.holds("db") == "1-6"
+    world.see(manifest("next", container(cpu="6"), created=1))
+    assert "default/db has ended, its cgroup is still there" in world.ears.refused_["next"].obstacle
+
+
+def test_s11_the_line_comes_first_and_is_not_delayed(told: Told) -> None:
+    """The pod that waits came later than the one that would run: it has its turn first all the same."""
+    come(told, second("run", cpu="4"), second("wait", cpu="5", created=3))
+    process_ends(told, "job-1")
+    assert (told.world.holds("job-3"), told.world.holds("job-2")) == ("1-5", "")
+
+
+def test_s11_among_equals_the_older_pod_comes_first(told: Told) -> None:
+    """Whichever the watch brought first."""
+    come(told, second("run", cpu="4", created=3))
+    come(told, second("run", cpu="4", created=2))
+    process_ends(told, "job-1")
+    assert (told.world.holds("job-2"), told.world.holds("job-3")) == ("1-4", "")
+
+
+def test_nothing_is_told_again_where_only_numbers_change(told: Told, clock: Clock) -> None:
+    """A pod is refused once more with other numbers: its words stay, and the ledger is not saved for them."""
+    run(told, manifest("small", container(cpu="1"), created=1))
+    come(told, second("run", cpu="8"))
+    clock.now += LEAVES_WITHIN
+    told.world.engine.reconcile()
+    told.settled()
+    asked, saves = len(told.api.requests), told.world.store.saves
+    told.world.tree.remove_pod("small")
+    told.see({**manifest("small", container(cpu="1"), created=1), "status": {"phase": "Succeeded"}})
+    told.settled()
+    told.world.engine.reconcile()
+    told.settled()
+    assert told.world.holds("job-2") == ""
+    assert [path for _, path, _ in told.api.requests[asked:] if "job-2" in path] == []
+    assert told.world.store.saves == saves + 1, "for what small gave back"
+
+
+def test_many_refused_pods_have_their_turns(tmp_path: Path) -> None:
+    """More than are looked at in one release: those that were not have their turn at the next."""
+    world = World(tmp_path, machine=MACHINE)
+    world.engine.pods_listed(set())
+    world.run(manifest("a", container(cpu="5")))
+    world.run(manifest("b", container(cpu="2"), created=1))
+    for number in range(MOST_AGAIN):
+        world.see(manifest(f"large-{number}", container(cpu="6"), created=number + 2))
+    world.see(manifest("small", container(cpu="2"), created=59))
+    world.engine.reconcile()
+    world.end("b")
+    world.engine.pods_gone(["b"])
+    world.engine.reconcile()
+    assert world.holds("small") == "6-7"
+
+
+def test_an_open_refusal_is_looked_at_each_second(told: Told, clock: Clock) -> None:
+    """The process ends, and no event says so: the loop has its next turn within a second, and then not again."""
+    assert told.world.engine.repair_in() is None
+    come(told, second("fail"))
+    told.world.engine.reconcile()
+    clock.now += 0.4
+    assert told.world.engine.repair_in() == pytest.approx(0.6)
+    clock.now += LEAVES_WITHIN
+    told.world.engine.reconcile()
+    eventually(lambda: not told.publisher.waiting)
+    assert told.world.engine.repair_in() is None
