@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from agent.core.admission.resize import pending
-from agent.engine import second_look, transitions
+from agent.engine import early, second_look, transitions
 from agent.engine.adopt import AnnotatedGrant
 from agent.engine.enforcer import Enforcer
 from agent.engine.fault_isolation import Isolated, one_by_one, sentence
@@ -204,15 +204,18 @@ class Admitter:
 
     def free_ended(self) -> None:
         """Release pods that ended and have no process in a cgroup any more (safety.md S13); forget them."""
-        state, freed = self._state, list[str]()
-        ended = [uid for uid, known in state.pods.items() if known.ended]
-        observed = self._reconciler.observe() if ended and state.listed else None
+        state, freed, now = self._state, list[str](), self._moment().now
+        due = any(known.ended for known in state.pods.values()) or early.unclaimed(state, (), now)
+        observed = self._reconciler.observe() if due and state.listed else None
         if observed is None:
             return
+        there = {cgroup.pod_uid for cgroup in observed.cgroups}
+        self._keeper.note(transitions.ended(self._state, early.unclaimed(self._state, there, now)))
+        ended = [uid for uid, known in self._state.pods.items() if known.ended]
         alive = {cgroup.pod_uid for cgroup in observed.cgroups if cgroup.populated}
         if not state.node.rules.cpu.static:
             self._enforcer.learn(state.ledger, state.node.rules, state.node.machine, observed)
-        later = state.retries.later(self._moment().now)
+        later = state.retries.later(now)
 
         def free(uids: Sequence[str]) -> None:
             self._keeper.commit(transitions.released(self._state, uids))

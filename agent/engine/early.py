@@ -6,6 +6,7 @@ happened before it, so that a refusal may lack the room that is free already; an
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from agent.core.admission.empty_resources import as_the_kubelet_sees
@@ -14,6 +15,9 @@ from agent.engine import transitions
 from agent.engine.state import State
 from agent.engine.transitions import Moment, Transition
 from agent.model.pod import Pod, Stage
+
+CLAIMED_WITHIN = 60.0
+"""Seconds."""
 
 
 def found(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
@@ -29,8 +33,23 @@ def found(state: State, pod: Pod, at: Moment, *, ran: bool) -> Transition:
     step = transitions.tried(state, pod, at, ran=ran)
     if known is not None:
         return replace(step, to_report=(pod, *step.to_report))
-    new = replace(step.state.pods[pod.uid], early=True)
+    new = step.state.pods[pod.uid]
+    new = replace(new, early=True, since=new.since or at.now)
     if new.refusal is None:
         return replace(step, state=step.state.with_pods(new), to_report=(pod, *step.to_report))
     refusal = replace(new.refusal, facts={**new.refusal.facts, OPEN: True})
-    return replace(step, state=step.state.with_pods(replace(new, refusal=refusal, since=new.since or at.now)))
+    return replace(step, state=step.state.with_pods(replace(new, refusal=refusal)))
+
+
+def unclaimed(state: State, there: Collection[str], now: float) -> list[str]:
+    """Uids of the pods that the runtime asked for a minute ago, and that neither the watch nor a cgroup has since.
+
+    Args:
+        state: what counts.
+        there: uids of the pods that have cgroups.
+        now: on the clock of TrackedPod.since.
+    """
+    return [
+        uid for uid, known in state.pods.items()
+        if known.early and not known.ended and uid not in there and now - known.since > CLAIMED_WITHIN
+    ]  # fmt: skip

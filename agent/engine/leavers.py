@@ -6,7 +6,7 @@ A pod that is refused only because of one of them is told which, and is decided 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from agent.core.admission.pressure import PressureCheck
@@ -23,24 +23,30 @@ LEAVES_WITHIN = 10.0
 MOST_TRIED, MOST_NAMED = 8, 3
 """Of the pods that are about to leave, so many are looked at, ended ones first; and so many named in a sentence."""
 WORDS = {
-    Stage.BOUND: "is bound to this node, and the kubelet has not accepted it yet",
+    Stage.BOUND: "is bound to this node, and the kubelet has said nothing of it yet",
     Stage.LEAVING: "is being deleted, and has not ended yet",
 }
 
 
-def leavers(state: State, but: str) -> list[TrackedPod]:
+def leavers(state: State, but: str, running: Collection[str]) -> list[TrackedPod]:
     """The pods that hold something and are about to leave it, without one pod: ended ones first, in order of age."""
     ledger = state.ledger
     books = (ledger.cpus.assigned, ledger.cpus.pools, ledger.memory.blocks, ledger.devices.held)
     found = [
         known
         for uid, known in state.pods.items()
-        if uid != but and (known.ended or known.pod.stage in WORDS) and any(uid in book for book in books)
+        if uid != but
+        and any(uid in book for book in books)
+        and (
+            known.ended or known.pod.stage is Stage.LEAVING or (known.pod.stage is Stage.BOUND and uid not in running)
+        )
     ]
     return sorted(found, key=lambda known: (not known.ended, known.pod.created, known.pod.uid))
 
 
-def held_up(state: State, known: TrackedPod, now: float, judge: PressureCheck) -> TrackedPod:
+def held_up(
+    state: State, known: TrackedPod, now: float, judge: PressureCheck, running: Collection[str]
+) -> TrackedPod:
     """A refused pod with the pod that holds its room, where that one is about to leave; else the pod as it is.
 
     Args:
@@ -48,17 +54,18 @@ def held_up(state: State, known: TrackedPod, now: float, judge: PressureCheck) -
         known: the pod.
         now: on the clock of TrackedPod.since.
         judge: holds admissions against the nodes' real memory (safety.md S7).
+        running: uids of the pods of which a container exists.
     """
     refusal = known.refusal
     if refusal is None or known.unsaved or known.ran or FINAL in refusal.facts or BEHIND in refusal.message:
         return known
-    near = leavers(state, known.pod.uid)[:MOST_TRIED]
+    near = leavers(state, known.pod.uid, running)[:MOST_TRIED]
     if not near or not _fits(state, known, near, judge):
         return known
     alone = (each for each in near if _fits(state, known, (each,), judge))
     found = [one] if (one := next(alone, None)) else near
     more = f"; and {len(found) - MOST_NAMED} more pods" if len(found) > MOST_NAMED else ""
-    text = "; ".join(map(_sentence, found[:MOST_NAMED])) + more
+    text = "; ".join(_sentence(state, each) for each in found[:MOST_NAMED]) + more
     since = known.since or now
     facts = {**refusal.facts, HOLDER: text}
     if not waits(known, state.node.rules) and now - since < LEAVES_WITHIN:
@@ -89,6 +96,8 @@ def _fits(state: State, known: TrackedPod, gone: Sequence[TrackedPod], judge: Pr
     return isinstance(judge(node, ledger, node.admit(ledger, pod, known.settings), pod), Admitted)
 
 
-def _sentence(known: TrackedPod) -> str:
+def _sentence(state: State, known: TrackedPod) -> str:
     what = "has ended, its cgroup is still there" if known.ended else WORDS[known.pod.stage]
+    if known.ended and (state.broken or not state.listed):
+        what = "has ended, and what it held is not free yet"
     return f"{known.pod.key} {what}"

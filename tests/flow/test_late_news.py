@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent.core.devices.kubelet import Offered
+from agent.engine.early import CLAIMED_WITHIN
 from agent.engine.state import MOST_GONE
 from agent.host.device_nodes import Usable
 from agent.host.nri.decisions import EngineDecisions
@@ -162,3 +163,23 @@ def test_a_pod_that_the_kubelet_had_not_accepted_is_decided_at_its_sandbox(world
     assert world.holds("job") == "1-3"
     world.engine.pods_seen([pod])
     assert world.holds("job") == "1-3", "the watch's word is older than the runtime's"
+
+
+def test_s13_a_pod_that_never_came_holds_nothing_for_long(tmp_path: Path) -> None:
+    """The runtime asked for it, and neither the watch nor a cgroup has it since; with a cgroup it keeps its CPUs."""
+    now = [100.0]
+    world = World(tmp_path, clock=lambda: now[0])
+    world.engine.pods_listed(set())
+    world.engine.pod_found(pod_from(JOB))
+    world.pods["runs"] = pod_from(manifest("runs", container(cpu="3"), policy="single-numa-node"))
+    world.engine.pod_found(world.pods["runs"])
+    world.start("runs")
+    assert (world.holds("job"), world.holds("runs")) == ("1-3", "4-6")
+    now[0] += CLAIMED_WITHIN
+    world.engine.reconcile()
+    assert world.holds("job") == "1-3"
+    now[0] += 1
+    world.engine.reconcile()
+    assert (world.holds("job"), world.holds("runs")) == ("", "4-6")
+    world.see(JOB)
+    assert world.holds("job") == "1-3", "the watch brings it all the same"

@@ -139,7 +139,7 @@ def test_a_refusal_for_a_pod_that_the_kubelet_may_yet_refuse_is_open(told: Told,
     """Bound, granted, and then Failed by the kubelet: the pod that lacked its room gets it, and is not ended."""
     come(told, named("first", conditions=[SCHEDULED]))
     come(told, manifest("next", container(cpu="4"), created=1, on_misalignment=wish))
-    said = "tenant/first is bound to this node, and the kubelet has not accepted it yet"
+    said = "tenant/first is bound to this node, and the kubelet has said nothing of it yet"
     assert said in told.api.condition("next")["message"]
     come(told, named("first", phase="Failed", reason="OutOfcpu"))
     assert told.world.holds("next") == "1-4"
@@ -156,3 +156,12 @@ def test_a_pod_that_is_being_deleted_is_named(told: Told) -> None:
     assert told.world.holds("first") == "1-6,8-15"
     come(told, manifest("next", container(cpu="4"), created=1))
     assert "tenant/first is being deleted, and has not ended yet" in told.api.condition("next")["message"]
+
+
+def test_a_pod_whose_container_exists_is_not_about_to_leave(told: Told) -> None:
+    """The runtime has named its container before the kubelet's first word came: the kubelet has accepted it."""
+    come(told, named("first", conditions=[SCHEDULED]))
+    told.world.engine.containers_seen({"a" * 64: ("first", "app")})
+    come(told, manifest("next", container(cpu="4"), created=1, on_misalignment="fail"))
+    assert "tenant/first" not in told.api.condition("next")["message"]
+    assert len(told.api.deadlines("next")) == 1
